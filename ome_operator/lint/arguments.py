@@ -8,6 +8,7 @@ from ome_operator.engines.flags import SWITCH, replacements, usage_error
 from ome_operator.lint import locations
 from ome_operator.lint.finding import Fix, Hit, Rule, Severity, rule
 from ome_operator.lint.launch import ROUTERS, Argument, Launch, references
+from ome_operator.lint.shell import unknown
 from ome_operator.lint.subject import Role, Subject
 
 PARSER = (
@@ -27,9 +28,33 @@ def known(subject: Subject) -> Iterator[tuple[Role, Launch, Argument]]:
 
 
 def all_launches(subject: Subject) -> Iterator[tuple[Role, Launch]]:
-    """Yield every known program, both that of rank 0 and that of the other ranks of a role."""
+    """Yield every known program: that of rank 0, that of the other ranks of a role, and those that scripts start."""
     for role in subject.roles:
-        yield from ((role, start) for start in (role.launch, role.others) if start is not None)
+        yield from ((role, start) for start in (role.launch, role.others, *role.partly) if start is not None)
+
+
+@rule(
+    "script-unread",
+    Severity.NOTE,
+    "The arguments that a shell script passes cannot be read with certainty",
+    ignored="Each flag that can be read is checked on its own. Sizes, ranks, ports and memory are not checked.",
+    evidence="A script may start a program in several branches, or pass further arguments in variables.",
+)
+def script_unread(subject: Subject) -> Iterator[Hit]:
+    for role in subject.roles:
+        if role.unread:
+            remedy = (
+                "start the program with command and args, and use the variables $(LWS_WORKER_INDEX) and $(LWS_GROUP_SIZE)"
+            )
+            yield Hit(locations.arguments(role), f"{role.title}: {role.unread}", remedy)
+        start = role.launch
+        for given in start.arguments if start is not None and start.shell else ():
+            names = set(re.findall(r"[A-Za-z_]\w*", " ".join(given.values)))
+            if start is not None and any(map(unknown, given.values)) and not names <= start.names:
+                said = (
+                    f"{role.title}: the value of {given.word} is {' '.join(given.values)[:80]}, which only a shell computes"
+                )
+                yield Hit(locations.argument(role, given), said, "write the value, or a variable of the container")
 
 
 @rule(
@@ -223,6 +248,26 @@ def variable_missing(subject: Subject) -> Iterator[Hit]:
             )
 
 
+_SHELL_FORM = re.compile(r"\$(?:\{([A-Z][A-Z0-9_]*)\}|([A-Z][A-Z0-9_]*))")
+
+
+@rule(
+    "variable-unexpanded",
+    Severity.ERROR,
+    "An argument refers to a variable in the notation of a shell, but no shell reads it",
+    ignored="The kubelet expands only `$(NAME)`, so the engine gets the text `${NAME}`.",
+    evidence="Kubernetes, field `args` of a container: only references of the form $(VAR_NAME) are expanded.",
+)
+def variable_unexpanded(subject: Subject) -> Iterator[Hit]:
+    for role, start in all_launches(subject):
+        for given in start.arguments if not start.shell else ():
+            for found in _SHELL_FORM.finditer(" ".join((given.written, *given.values))):
+                name = found[1] or found[2]
+                if name in start.names:
+                    said = f"{found[0]} is not expanded, because no shell reads the arguments"
+                    yield Hit(locations.argument(role, given), said, f"write $({name})", Fix(found[0], f"$({name})"))
+
+
 @rule(
     "template-left",
     Severity.WARNING,
@@ -263,6 +308,7 @@ def variable_unread(subject: Subject) -> Iterator[Hit]:
 
 RULES: tuple[Rule, ...] = (
     version_unknown,
+    script_unread,
     flag_unknown,
     flag_removed,
     flag_deprecated,
@@ -270,6 +316,7 @@ RULES: tuple[Rule, ...] = (
     flag_joined,
     flag_twice,
     variable_missing,
+    variable_unexpanded,
     template_left,
     variable_unread,
 )

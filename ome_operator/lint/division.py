@@ -9,7 +9,7 @@ from ome_operator.capacity import division
 from ome_operator.lint import locations
 from ome_operator.lint.finding import Hit, Location, Rule, Severity, rule
 from ome_operator.lint.launch import Launch
-from ome_operator.lint.sglang import Sizes, sizes
+from ome_operator.lint.sglang import SIZE_FLAGS, Sizes, sizes
 from ome_operator.lint.subject import Role, Subject, below
 
 STARTS_NOT = "The engine exits with an AssertionError while it starts, and its group is recycled repeatedly."
@@ -20,7 +20,10 @@ _CHUNKS = (2048, 4096, 8192, 16384)
 
 def engines(subject: Subject) -> Iterator[tuple[Role, Launch, Sizes]]:
     """Yield every SGLang server with its parallel sizes."""
-    yield from ((role, start, sizes(start)) for role, start in subject.launched(_PROGRAM))
+    for role, start in subject.launched(_PROGRAM):
+        for name in SIZE_FLAGS:
+            start.text(name)  # `sizes` reads them once, but each rule has to note the unknown ones
+        yield role, start, sizes(start)
 
 
 def locate(role: Role, start: Launch, *names: str) -> Location:
@@ -136,7 +139,7 @@ def tp_divides_nodes(subject: Subject) -> Iterator[Hit]:
 def gpus_too_few(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if found.gpus is not None and role.gpus and found.gpus > role.gpus and start.text("--device") != "cpu":
-            said = f"{_layout(found)} needs {found.gpus} GPUs, but a group has {role.gpus} ({role.size} × {role.per_pod})"
+            said = f"{_layout(found)} needs {found.gpus} GPUs, but a group has {role.gpus} ({role.sum_of_gpus})"
             yield Hit(
                 locate(role, start, "--tp-size", "--pp-size"), said, f"write sizes whose product is {role.gpus}, or add pods"
             )
@@ -152,7 +155,7 @@ def gpus_too_few(subject: Subject) -> Iterator[Hit]:
 def gpus_idle(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if found.gpus is not None and role.gpus > found.gpus and start.text("--device") != "cpu":
-            said = f"{_layout(found)} uses {found.gpus} GPUs, but a group has {role.gpus} ({role.size} × {role.per_pod})"
+            said = f"{_layout(found)} uses {found.gpus} GPUs, but a group has {role.gpus} ({role.sum_of_gpus})"
             yield Hit(
                 locate(role, start, "--tp-size", "--pp-size"),
                 said,

@@ -8,7 +8,7 @@ from ome_operator import quantity
 from ome_operator.lint import locations
 from ome_operator.lint.division import locate
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
-from ome_operator.lint.launch import number
+from ome_operator.lint.launch import number, references
 from ome_operator.lint.pods import DEVICES, SHM, needs_rdma
 from ome_operator.lint.subject import Manifest, Role, Subject, below, items
 
@@ -60,6 +60,50 @@ def _invalid(pod: Manifest) -> Iterator[tuple[str, str]]:
             if quantity.parse(asked[device]) != quantity.parse(limits.get(device, 0)):
                 told = f"{asked[device]} of {device}, but its limit is {limits.get(device, 'not given')}"
                 yield f"container {name} requests {told}", "write the same number for the request and the limit"
+
+
+@rule(
+    "vendors-two",
+    Severity.ERROR,
+    "A container requests GPUs of two vendors",
+    ignored="No node has both, so the pod is never scheduled.",
+    evidence="A limit of the runtime stays if the service sets a limit of another name (docs/architecture.md, Merge).",
+)
+def vendors_two(subject: Subject) -> Iterator[Hit]:
+    for role in subject.roles:
+        for pod in role.pods:
+            for box in items(pod["spec"], "containers"):
+                asked = {str(name): amount for name, amount in below(box, "resources", "limits").items()}
+                gpus = sorted(name for name in asked if name.endswith("/gpu") and quantity.parse(asked[name]) > 0)
+                if len(gpus) > 1:
+                    said = f"container {box.get('name')} has limits of {' and '.join(f'{asked[n]} {n}' for n in gpus)}"
+                    remedy = (
+                        f"remove one of them; a service sets {gpus[0]}: 0 or {gpus[1]}: 0 to undo a limit of its runtime"
+                    )
+                    yield Hit(locations.field(role, "resources"), f"{role.title}: {said}", remedy)
+
+
+@rule(
+    "variable-elsewhere",
+    Severity.ERROR,
+    "A container refers to a variable that only another container of its pod has",
+    ignored="The reference is not expanded: the program gets the text `$(NAME)`, and a shell runs NAME as a command.",
+    evidence="Variables belong to one container; the operator sets its variables in the main container.",
+)
+def variable_elsewhere(subject: Subject) -> Iterator[Hit]:
+    for role in subject.roles:
+        boxes = [box for pod in role.pods for part in ("initContainers", "containers") for box in items(pod["spec"], part)]
+        everywhere = {str(item.get("name")) for box in boxes for item in items(box, "env")}
+        told = dict[tuple[str, str], None]()
+        for box in boxes:
+            own = {str(item.get("name")) for item in items(box, "env")}
+            words = [str(word) for part in ("command", "args") for word in _list(box.get(part))]
+            words += [str(item["value"]) for item in items(box, "env") if "value" in item]
+            missing = (references(words) & everywhere) - own if not box.get("envFrom") else frozenset()
+            told.update(dict.fromkeys((str(box.get("name")), name) for name in sorted(missing)))
+        for name, variable in told:
+            said = f"container {name} refers to $({variable}), which only another container has"
+            yield Hit(locations.whole(role), said, f"add {variable} to the env of the container, or write the value itself")
 
 
 @rule(
@@ -203,6 +247,8 @@ def probe_hurried(subject: Subject) -> Iterator[Hit]:
 
 RULES: tuple[Rule, ...] = (
     pod_invalid,
+    vendors_two,
+    variable_elsewhere,
     names_unresolved,
     ports_shared,
     memory_unlocked,

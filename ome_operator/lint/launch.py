@@ -3,15 +3,15 @@ its environment variables.
 """
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from ome_operator.engines import images, servers
 from ome_operator.engines.flags import OPTIONAL, SWITCH, VALUE, CommandLine, Flag, Versions
 from ome_operator.engines.routers import SMG, WITH_CONTROL_KEYS, is_program, is_smg, parts, starts_engines
+from ome_operator.lint.shell import commands, unknown
 
 ROUTER = "sglang-router"
 ROUTERS = (ROUTER, SMG)
@@ -23,9 +23,6 @@ _MOST = {SWITCH: 0, VALUE: 1, OPTIONAL: 1}
 """Kind of a flag → maximum number of words that follow the flag."""
 _REFERENCE = re.compile(r"\$\(([A-Za-z_][\w.-]*)\)")
 """Pattern of a reference to an environment variable that the kubelet expands."""
-_IN_SHELL = re.compile(r"\$\{?([A-Za-z_]\w*)\b\}?")
-_OPERATORS = frozenset({";", "&", "&&", "|", "||", "fi", "done", ">", ">>", "2>&1"})
-"""Words in a shell script that end a command: another command or a redirection follows them."""
 _SIZES = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
@@ -67,6 +64,9 @@ class Launch:
     """Whether the container may have environment variables from other objects (`envFrom`)."""
     shell: bool
     """Whether a shell starts the program. A shell may expand variables that are not in `env`."""
+    doubted: set[str] = field(default_factory=set, compare=False, repr=False)
+    """Names of the flags with an unknown value that were read since the set was cleared. A rule that reads such a flag
+    proves nothing (`rules.py:hits`)."""
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
@@ -92,8 +92,15 @@ class Launch:
 
     def text(self, name: str) -> str:
         """Return the value of a flag. If it is not given, return the default of the version, or "" if the version has
-        none.
+        none. If the value contains an expansion that is unknown, note the flag in `doubted`.
         """
+        value = self.raw(name)
+        if unknown(value) and self.given(name) is not None:
+            self.doubted.add(name)
+        return value
+
+    def raw(self, name: str) -> str:
+        """Return the same value as `text`, for rules about the expansion itself."""
         given = self.given(name)
         if given is not None:
             return given.values[0] if given.values else ""
@@ -127,27 +134,81 @@ def number(text: str) -> int | None:
     return round(float(found[1]) * _SIZES[found[2]]) if found[2] else int(found[1])
 
 
+class Reading(NamedTuple):
+    """What is read of how a container starts its program."""
+
+    launch: "Launch | None" = None
+    """The program with its arguments; None if no program is known, or if its arguments cannot be read with certainty."""
+    partly: tuple["Launch", ...] = ()
+    """The programs that a script starts if their arguments cannot be read with certainty. Each has the arguments that can be
+    read."""
+    why: str = ""
+    """The reason why the arguments cannot be read with certainty; "" if they can."""
+
+
 def launch(container: Mapping[str, Any], annotations: Mapping[str, str], versions: Versions) -> Launch | None:
-    """Return how a container starts a known program. Return None if the container's command starts no known program."""
-    engine, words, shell = _program(container)
-    if not engine:
-        return None
+    """Return how a container starts a known program. Return None if the container's command starts no known program, or
+    if the arguments of the program cannot be read with certainty.
+    """
+    return read(container, annotations, versions).launch
+
+
+def read(container: Mapping[str, Any], annotations: Mapping[str, str], versions: Versions) -> Reading:
+    """Return what can be read of how a container starts a known program."""
     env = {str(item["name"]): str(item["value"]) for item in container.get("env") or () if "value" in item}
+    env = {name: _filled(value, env) for name, value in env.items()}
+    found = [(start, _launch(start, container, annotations, versions, env)) for start in _starts(container, env)]
+    if not found:
+        return Reading()
+    made = tuple(one for _, one in found)
+    if len(found) > 1:
+        return Reading(
+            partly=made,
+            why=f"a script starts {' and '.join(dict.fromkeys(one.engine for one in made))} in {len(found)} places",
+        )
+    (start, one) = found[0]
+    if not start.certain:
+        return Reading(partly=made, why=f"a script starts {one.engine} in a branch or in a function")
+    if (open_end := _open_end(start, one.read_as)) is not None:
+        return Reading(partly=made, why=f"{open_end} in a script may stand for further arguments of {one.engine}")
+    return Reading(one)
+
+
+def _open_end(start: "_Start", line: CommandLine | None) -> str | None:
+    """Return the first word that may stand for several arguments; None if there is none. A word behind a flag that takes a
+    value is that value.
+    """
+    for at in sorted(start.loose):
+        before = start.words[at - 1] if at else ""
+        flag = line.find(before) if line is not None and before.startswith("-") else None
+        takes_it = before.startswith("-") and "=" not in before and (flag is None or flag.takes != SWITCH)
+        if not takes_it or start.words[at] in ("$@", "$*"):
+            return start.words[at]
+    return None
+
+
+def _launch(
+    start: "_Start",
+    container: Mapping[str, Any],
+    annotations: Mapping[str, str],
+    versions: Versions,
+    env: Mapping[str, str],
+) -> Launch:
     image = str(container.get("image", ""))
-    version = images.version(image, annotations, engine)
-    line = versions.get(f"{engine}-{version}") if version else None
-    nearest = versions.nearest(engine, version)
+    version = images.version(image, annotations, start.engine)
+    nearest = versions.nearest(start.engine, version)
+    line = versions.get(f"{start.engine}-{version}") if version else None
     return Launch(
-        engine=engine,
+        engine=start.engine,
         image=image,
         version=version,
         line=line,
-        read_as=line or (versions.get(f"{engine}-{nearest}") if nearest else None),
-        words=tuple(_filled(word, env, shell) for word in words),
-        env={name: _filled(value, env) for name, value in env.items()},
+        read_as=line or (versions.get(f"{start.engine}-{nearest}") if nearest else None),
+        words=start.words if start.shell else tuple(_filled(word, env) for word in start.words),
+        env=env,
         names=frozenset(str(item["name"]) for item in container.get("env") or ()),
         open=bool(container.get("envFrom")),
-        shell=shell,
+        shell=start.shell,
     )
 
 
@@ -156,65 +217,53 @@ def references(words: Iterable[str]) -> frozenset[str]:
     return frozenset(name for word in words for name in _REFERENCE.findall(word.replace("$$", "")))
 
 
-def _program(container: Mapping[str, Any]) -> tuple[str, list[str], bool]:
-    """Return the name of the engine, the words after the program, and whether a shell starts the program. The name is ""
-    for an unknown program.
-    """
+class _Start(NamedTuple):
+    """A command that starts a known program."""
+
+    engine: str
+    words: tuple[str, ...]
+    """The words after the program."""
+    shell: bool = False
+    certain: bool = True
+    loose: frozenset[int] = frozenset()
+    """Positions of the words that may stand for several words or for none."""
+
+
+def _starts(container: Mapping[str, Any], env: Mapping[str, str]) -> list[_Start]:
+    """Return the commands that start a known program: the container's own command, or else those of its shell script."""
     image = str(container.get("image", ""))
-    lines = [[*parts(container)], *([*_split(line)] for part in parts(container) for line in _lines(part))]
-    for number_, line in enumerate(lines):
-        for at, word in enumerate(line):
-            if is_program(word) and not starts_engines(word, "".join(line[at + 1 : at + 2])):
-                name = SMG if is_smg(image, word) else ROUTER
-                return name, [item for item in line[at + 1 :] if item != "launch"], number_ > 0
-        for server in servers.known_servers():
-            for start in server.starts:
-                for at in range(len(line)):
-                    if line[at : at + len(start)] == list(start):
-                        return server.name, _ours(line[at + len(start) :], number_ > 0), number_ > 0
-    if not container.get("command") and images.image_name(image) in WITH_CONTROL_KEYS:
-        return SMG if images.image_name(image) == SMG else ROUTER, parts(container), False
-    return "", [], False
+    if (own := _start(parts(container), image)) is not None:
+        return [own[0]]
+    found = []
+    for part in parts(container):
+        # A word without white space is not a script.
+        for command in commands(_filled(part, env), env) if re.search(r"\s", part.strip()) else ():
+            if (hit := _start(command.words, image)) is not None:
+                start, at = hit
+                loose = frozenset(place - at for place in command.loose if place >= at)
+                found.append(_Start(start.engine, start.words, True, command.certain, loose))
+    name = images.image_name(image)
+    is_router = not container.get("command") and name in WITH_CONTROL_KEYS
+    return found or ([_Start(SMG if name == SMG else ROUTER, tuple(parts(container)))] if is_router else [])
 
 
-def _lines(part: str) -> list[str]:
-    """Return the lines of a shell script. Return none for a word without white space, because such a word is not a
-    script.
-    """
-    return part.replace("\\\n", " ").splitlines() if re.search(r"\s", part.strip()) else []
+def _start(line: Sequence[str], image: str) -> tuple[_Start, int] | None:
+    """Return the known program that a command line starts, and the position of its first argument; None for others."""
+    for at, word in enumerate(line):
+        if is_program(word) and not starts_engines(word, "".join(line[at + 1 : at + 2])):
+            words = [item for item in line[at + 1 :] if item != "launch"]
+            return _Start(SMG if is_smg(image, word) else ROUTER, tuple(words)), len(line) - len(words)
+    for server in servers.known_servers():
+        for start in server.starts:
+            for at in range(len(line)):
+                if tuple(line[at : at + len(start)]) == start:
+                    return _Start(server.name, tuple(line[at + len(start) :])), at + len(start)
+    return None
 
 
-def _split(line: str) -> list[str]:
-    try:
-        return shlex.split(line, comments=True)
-    except ValueError:  # an unclosed quotation mark
-        return line.split()
-
-
-def _ours(words: Sequence[str], shell: bool) -> list[str]:
-    """Return the words that belong to the program. These are all words, or, if `shell` is true, the words before the next
-    shell operator.
-    """
-    if not shell:
-        return list(words)
-    out: list[str] = []
-    for word in words:
-        if word in _OPERATORS:
-            break
-        out.append(word.removesuffix(";"))
-        if word.endswith(";"):
-            break
-    return out
-
-
-def _filled(word: str, env: Mapping[str, str], shell: bool = False) -> str:
-    """Return a word in which known variables are expanded as the kubelet does it. If `shell` is true, they are also
-    expanded as a shell does it. Unknown variables are not replaced.
-    """
-    if "$" not in word:
-        return word
-    word = _REFERENCE.sub(lambda found: env.get(found[1], found[0]), word)
-    return _IN_SHELL.sub(lambda found: env.get(found[1], found[0]), word) if shell else word
+def _filled(word: str, env: Mapping[str, str]) -> str:
+    """Return a word in which the kubelet has expanded the known variables. Unknown variables are not replaced."""
+    return _REFERENCE.sub(lambda found: env.get(found[1], found[0]), word) if "$" in word else word
 
 
 def _arguments(words: Sequence[str], line: CommandLine | None, strict: bool) -> Iterable[Argument]:

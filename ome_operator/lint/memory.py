@@ -19,12 +19,15 @@ def needs(model: ModelFacts, start: Launch, found: Sizes) -> Memory | None:
 
 
 def share(start: Launch) -> float | None:
-    """Return the fraction of a GPU's memory for weights and KV cache. Return None if it depends on a variable."""
+    """Return the fraction of a GPU's memory for weights and KV cache. Return None if it depends on a variable, and if it is
+    no fraction.
+    """
     text = start.text("--mem-fraction-static")
     try:
-        return float(text) if text else DEFAULT_SHARE
+        part = float(text) if text else DEFAULT_SHARE
     except ValueError:
         return None
+    return part if 0 < part < 1 else None
 
 
 def _most(subject: Subject, role: Role) -> tuple[str, int] | None:

@@ -24,7 +24,7 @@ def address_own(subject: Subject) -> Iterator[Hit]:
         others = role.others
         if others is None or others.given("--nnodes") is None or others.engine != start.engine or others.on("--use-ray"):
             continue
-        address = others.text("--dist-init-addr")
+        address = others.raw("--dist-init-addr")
         if not address or _OWN.fullmatch(address):
             said = f"--dist-init-addr is {address or 'not given'} in a group of {role.size} pods"
             remedy = "write --dist-init-addr=$(LWS_LEADER_ADDRESS):5757"
@@ -50,4 +50,35 @@ def rank_fixed(subject: Subject) -> Iterator[Hit]:
             yield Hit(locate(role, others, "--node-rank", "--nnodes"), said, "write --node-rank=$(LWS_WORKER_INDEX)")
 
 
-RULES: tuple[Rule, ...] = (address_own, rank_fixed)
+@rule(
+    "address-portless",
+    Severity.ERROR,
+    "The address of rank 0 has no port",
+    ignored="The engine exits while it starts, because it connects to HOST:PORT.",
+    evidence="SGLang 0.5.23 splits --dist-init-addr into host and port.",
+)
+def address_portless(subject: Subject) -> Iterator[Hit]:
+    for role, start, _ in engines(subject):
+        address = start.raw("--dist-init-addr")
+        if start.given("--dist-init-addr") is not None and re.fullmatch(r"(?:\$\(LWS_\w+\)|[\w.-])+", address):
+            said = f"--dist-init-addr is {address}, which has no port"
+            yield Hit(locate(role, start, "--dist-init-addr"), said, f"write --dist-init-addr={address}:5757")
+
+
+@rule(
+    "rank-of-name",
+    Severity.WARNING,
+    "The rank is derived from the name of the pod",
+    ignored="The last number in the name of a leader is 0 in every group, and that of a worker is its rank; names "
+    "of pods may change with the version of the operator.",
+    evidence="docs/migrate.md; a LeaderWorkerSet names its pods in another way.",
+)
+def rank_of_name(subject: Subject) -> Iterator[Hit]:
+    for role, start, _ in engines(subject):
+        text = start.raw("--node-rank")
+        if re.search(r"\b(POD_NAME|HOSTNAME)\b", text):
+            said = f"--node-rank is {text}"
+            yield Hit(locate(role, start, "--node-rank"), said, "write --node-rank=$(LWS_WORKER_INDEX)")
+
+
+RULES: tuple[Rule, ...] = (address_own, address_portless, rank_fixed, rank_of_name)

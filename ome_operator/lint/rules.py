@@ -17,6 +17,7 @@ from ome_operator.lint import (
     model_flags,
     pods,
     policies,
+    ranges,
     rendezvous,
     requirements,
     routing,
@@ -62,6 +63,7 @@ FAMILIES: dict[str, tuple[Rule, ...]] = {
     "Whether a cluster accepts the objects": files.RULES,
     "Whether the service can start at all": (refused, advice),
     "Arguments and variables": arguments.RULES,
+    "Values and ports": ranges.RULES,
     "Combinations of arguments": (*contradictions.RULES, *requirements.RULES),
     "Arguments and the model": model_flags.RULES,
     "Sizes that must divide": (*division.RULES, *blocks.RULES),
@@ -88,11 +90,21 @@ def _short(hit: Hit) -> Hit:
     return hit._replace(says=says, remedy=remedy)
 
 
+def hits(rule: Rule, subject: Subject) -> Iterator[Hit]:
+    """Yield the violations of a rule, at most `MOST`. A violation is left out if the rule has read a flag whose value is
+    unknown, because only a shell or a cluster knows it.
+    """
+    for start in subject.launches:
+        start.doubted.clear()
+    for hit in islice(rule.check(subject), MOST):
+        if rule.severity == Severity.NOTE or not any(start.doubted for start in subject.launches):
+            yield hit
+
+
 def check(subject: Subject, ignored: Collection[str] = ()) -> list[Finding]:
     """Return the findings in a service, the most severe first, at most `MOST` of each rule. `ignored` contains the IDs of
     rules to skip, in addition to those that the service's annotation names.
     """
     asked = [rule for name, rule in RULES.items() if name not in subject.ignored.union(ignored)]
-    hits = ((rule, hit) for rule in asked for hit in islice(rule.check(subject), MOST))
-    found = [Finding(rule, subject.service, _short(hit)) for rule, hit in hits]
+    found = [Finding(rule, subject.service, _short(hit)) for rule in asked for hit in hits(rule, subject)]
     return sorted(dict.fromkeys(found), key=lambda finding: _ORDER.index(finding.rule.severity))

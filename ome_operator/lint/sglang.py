@@ -18,6 +18,13 @@ SPANNING = frozenset(
 `_a2a_ep_size`)."""
 
 
+SIZE_FLAGS = (
+    "--tp-size", "--pp-size", "--dp-size", "--attn-dp-size", "--attn-cp-size", "--ep-size", "--nnodes",
+    "--ep-num-redundant-experts", "--moe-a2a-backend", "--deepep-mode",
+)  # fmt: skip
+"""The flags on which `Sizes` depend."""
+
+
 class Sizes(NamedTuple):
     """The parallel sizes of a server. A size is None if it depends on a variable with an unknown value."""
 

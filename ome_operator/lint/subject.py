@@ -11,7 +11,7 @@ from ome_operator.api import Component, InferenceService, Runtime
 from ome_operator.capacity.model import ModelFacts
 from ome_operator.core.observed.validation import RenderedComponent
 from ome_operator.engines.flags import Versions
-from ome_operator.lint.launch import Launch, launch
+from ome_operator.lint.launch import Launch, Reading, read
 
 Manifest = Mapping[str, Any]
 _PART = {keys.ENGINE: "engine_config", keys.DECODER: "decoder_config", keys.ROUTER: "router_config"}
@@ -30,9 +30,15 @@ class Role:
     """The pod of rank 0, or the pod of the router."""
     worker: Manifest | None
     launch: Launch | None
-    """How the pod of rank 0 starts its program; None for an unknown program."""
+    """How the pod of rank 0 starts its program; None for an unknown program, and for a script that cannot be read with
+    certainty."""
     others: Launch | None
-    """How the pods of the other ranks start their program; None for an unknown program or if there are no other ranks."""
+    """How the pods of the other ranks start their program; None as for `launch`, and if there are no other ranks."""
+    partly: tuple[Launch, ...]
+    """The programs that scripts start if their arguments cannot be read with certainty. Only rules about single arguments
+    check them."""
+    unread: str
+    """The reason why the arguments of a program cannot be read with certainty; "" if they can."""
     written: tuple[tuple[str, str, Component], ...]
     """The layers that the component is merged from, the topmost first. Each layer consists of the object, the field, and
     the component as it is written in that field."""
@@ -56,6 +62,12 @@ class Role:
     def per_pod(self) -> int:
         """Number of GPUs that the pod of rank 0 requests."""
         return _gpus(self.leader)
+
+    @property
+    def sum_of_gpus(self) -> str:
+        """How the GPUs of a group add up, such as `4 × 8`, or `8 + 3 × 4` if rank 0 differs from the other ranks."""
+        theirs = _gpus(self.worker) if self.worker is not None else self.per_pod
+        return f"{self.size} × {self.per_pod}" if theirs == self.per_pod else f"{self.per_pod} + {self.size - 1} × {theirs}"
 
     @property
     def pods(self) -> tuple[Manifest, ...]:
@@ -113,6 +125,11 @@ class Subject:
     """What a cluster would refuse of the objects in the checked files."""
     ignored: frozenset[str] = frozenset()
     """IDs of the rules that are not applied to this service."""
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """All programs of all roles."""
+        return tuple(start for role in self.roles for start in (role.launch, role.others, *role.partly) if start is not None)
 
     def role(self, title: str) -> Role | None:
         """Return the role with this title; None if there is none."""
@@ -184,21 +201,26 @@ def _role(
     part: RenderedComponent, service: InferenceService, runtime: Runtime | None, versions: Versions, alone: bool
 ) -> Role:
     leader, worker = part.pods[0], part.pods[1] if part.size > 1 and len(part.pods) > 1 else None
+    first, rest = (_reading(pod, service.annotations, versions) for pod in (leader, worker))
     return Role(
         component=part.component,
         title=part.title,
         size=part.size,
         leader=leader,
         worker=worker,
-        launch=_launch(leader, service.annotations, versions),
-        others=_launch(worker, service.annotations, versions) if worker is not None else None,
+        launch=first.launch,
+        others=rest.launch,
+        partly=(*first.partly, *(one for one in rest.partly if one not in first.partly)),
+        unread=first.why or rest.why,
         written=tuple(_written(service, runtime, part.component, alone)),
     )
 
 
-def _launch(pod: Manifest, annotations: Mapping[str, str], versions: Versions) -> Launch | None:
-    boxes = pod["spec"]["containers"]
-    return launch(boxes[0], {**annotations, **(pod["metadata"].get("annotations") or {})}, versions) if boxes else None
+def _reading(pod: Manifest | None, annotations: Mapping[str, str], versions: Versions) -> Reading:
+    boxes = pod["spec"]["containers"] if pod is not None else ()
+    if pod is None or not boxes:
+        return Reading()
+    return read(boxes[0], {**annotations, **(pod["metadata"].get("annotations") or {})}, versions)
 
 
 def _gpus(pod: Manifest) -> int:

@@ -7,7 +7,6 @@ exactly. All other findings are advice.
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 from ome_operator import keys
@@ -19,7 +18,7 @@ from ome_operator.lint import arguments
 from ome_operator.lint.finding import Hit, Rule, Severity
 from ome_operator.lint.launch import Launch
 from ome_operator.lint.model import gpu_memory, model_facts, node_labels
-from ome_operator.lint.rules import MOST, RULES
+from ome_operator.lint.rules import RULES, hits
 from ome_operator.lint.subject import Role, Subject, subject
 from ome_operator.util.visible import visible
 
@@ -131,7 +130,7 @@ def _found(looked_at: Subject, only: frozenset[str], failed: list[str]) -> Itera
         if name not in only or name in looked_at.ignored:
             continue
         try:
-            yield from [(rule, hit) for hit in islice(rule.check(looked_at), MOST)]
+            yield from [(rule, hit) for hit in hits(rule, looked_at)]
         except Exception as error:
             failed.append(f"{name}: {type(error).__name__}")
 
@@ -146,7 +145,7 @@ def certain(looked_at: Subject) -> Subject:
         return start if exact and start is not None and images.is_exact(start.image, start.version) else None
 
     def only(role: Role) -> Role:
-        return replace(role, launch=sure(role.launch), others=sure(role.others))
+        return replace(role, launch=sure(role.launch), others=sure(role.others), partly=())
 
     engines = (role for role in looked_at.roles if role.component != keys.ROUTER)
     return replace(looked_at, roles=tuple(only(role) for role in engines))

@@ -56,6 +56,7 @@ def test_nine_of_ten_are_found() -> None:
 
 
 ALSO = {
+    "flag-range/port": {"port-differs"},
     "drafts-differ/tokens": {"flags-contradict"},
     "ranks-differ/worker": {"host-loopback"},
     "ranks-limits-differ/worker": {"host-loopback"},

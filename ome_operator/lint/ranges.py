@@ -1,0 +1,141 @@
+"""Rules about values of arguments that no engine can use, and about ports that two listeners would share."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from ome_operator.lint import locations
+from ome_operator.lint.arguments import all_launches
+from ome_operator.lint.finding import Hit, Rule, Severity, rule
+from ome_operator.lint.launch import ROUTERS, Launch, number
+from ome_operator.lint.subject import Manifest, Role, Subject, items
+
+
+class Range(NamedTuple):
+    """The values that a flag may have. Bounds that are None do not apply."""
+
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    below: float | None = None
+
+    def holds(self, value: float) -> bool:
+        """Return whether a value is in the range."""
+        return (
+            (self.least is None or value >= self.least)
+            and (self.most is None or value <= self.most)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
+
+    def __str__(self) -> str:
+        said = [
+            f"{word} {bound:g}"
+            for word, bound in (
+                ("above", self.above), ("at least", self.least), ("below", self.below), ("at most", self.most),
+            )
+            if bound is not None
+        ]  # fmt: skip
+        return " and ".join(said)
+
+
+_SHARE, _POSITIVE, _PORT = Range(above=0, below=1), Range(least=1), Range(least=1, most=65535)
+RANGES: Mapping[str, Mapping[str, Range]] = {
+    "sglang": {
+        "--mem-fraction-static": _SHARE,
+        **dict.fromkeys(
+            (
+                "--tp-size", "--dp-size", "--pp-size", "--ep-size", "--nnodes", "--page-size", "--max-running-requests",
+                "--context-length", "--max-total-tokens",
+            ),
+            _POSITIVE,
+        ),
+        **dict.fromkeys(("--port", "--nccl-port", "--disaggregation-bootstrap-port"), _PORT),
+        "--node-rank": Range(least=0),
+    },
+    "vllm": {
+        "--gpu-memory-utilization": Range(above=0, most=1),
+        **dict.fromkeys(
+            ("--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size", "--max-num-seqs"), _POSITIVE
+        ),
+        "--port": _PORT,
+    },
+    **{name: {"--port": _PORT, "--prometheus-port": _PORT} for name in ROUTERS},
+}  # fmt: skip
+"""Program → flag → the values with which it can work."""
+
+
+@rule(
+    "flag-range",
+    Severity.ERROR,
+    "The value of a flag is outside of the range with which the engine can work",
+    ignored="The engine exits while it starts, or cannot allocate its cache or bind its port, and its group is recycled.",
+    evidence="A share of memory is between 0 and 1, a size is at least 1, a port is between 1 and 65535.",
+)
+def flag_range(subject: Subject) -> Iterator[Hit]:
+    for role, start in all_launches(subject):
+        for name, allowed in RANGES.get(start.engine, {}).items():
+            given = start.given(name)
+            value = _number(start.text(name)) if given is not None else None
+            if given is not None and value is not None and not allowed.holds(value):
+                said = f"{given.word} is {start.text(name)}, which is not {allowed}"
+                yield Hit(locations.argument(role, given), said, f"write a value {allowed}")
+
+
+def _number(text: str) -> float | None:
+    whole = number(text)
+    if whole is not None:
+        return whole
+    return float(text) if re.fullmatch(r"\s*[+-]?\d{0,18}\.?\d{1,18}\s*", text) else None
+
+
+_PORTS = ("--port", "--nccl-port", "--disaggregation-bootstrap-port")
+
+
+@rule(
+    "port-twice",
+    Severity.ERROR,
+    "Two listeners of a pod use the same port",
+    ignored="The second listener exits with `address already in use`, and the group is recycled.",
+    evidence="A port can be bound once in a pod, because its containers share a network; rank 0 of SGLang listens on "
+    "--port, on --nccl-port or the port of --dist-init-addr, and in prefill on --disaggregation-bootstrap-port.",
+)
+def port_twice(subject: Subject) -> Iterator[Hit]:
+    for role, start in subject.launched():
+        ports: dict[int, str] = {}
+        for name, port in _listening(role, start):
+            other = ports.setdefault(port, name)
+            if other != name:
+                given = start.given(name)
+                place = locations.argument(role, given) if given is not None else locations.arguments(role)
+                yield Hit(place, f"{other} and {name} are both port {port}", "use another port for one of them")
+        for box in _others(role.leader):
+            for declared in items(box, "ports"):
+                taken = ports.get(declared.get("containerPort") or 0)
+                if taken is not None and str(declared.get("protocol", "TCP")) == "TCP":
+                    port = declared["containerPort"]
+                    said = f"container {box.get('name')} declares port {port}, which is {taken} of {start.engine}"
+                    yield Hit(locations.whole(role), said, "use another port for one of the two")
+
+
+def _listening(role: Role, start: Launch) -> Iterator[tuple[str, int]]:
+    """Yield each flag with a port on which rank 0 listens, and the port."""
+    prefill = start.text("--disaggregation-mode") == "prefill"
+    for name in _PORTS:
+        if name == "--port" or (start.engine == "sglang" and start.given(name) is not None):
+            port = number(start.text(name)) if name != "--disaggregation-bootstrap-port" or prefill else None
+            if port:
+                yield name, port
+    if start.engine == "sglang" and role.size > 1 and start.given("--dist-init-addr") is not None:
+        port = number(start.text("--dist-init-addr").rpartition(":")[2])
+        if port:
+            yield "--dist-init-addr", port
+
+
+def _others(pod: Manifest) -> Iterator[Manifest]:
+    """Yield the containers of a pod that run beside the main container."""
+    yield from items(pod["spec"], "containers")[1:]
+    yield from (box for box in items(pod["spec"], "initContainers") if box.get("restartPolicy") == "Always")
+
+
+RULES: tuple[Rule, ...] = (flag_range, port_twice)

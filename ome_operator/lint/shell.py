@@ -1,0 +1,230 @@
+"""Reads the simple commands of a shell script, as far as they can be read with certainty.
+
+This is not a shell. A value that only a shell can compute keeps its `$` or backquote, so that callers can tell that it is
+unknown. A command inside of a branch or of a function is marked, because it may not run, or run only in some pods.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import NamedTuple
+
+_OPERATOR = re.compile(r"\d*(?:<<<|<<-?|>>|>\||[<>]&|[<>])|&>>?|\|\||&&|;;&?|[;|&()\n]")
+_EXPANSION = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?)-[^{}$`]*)?\})")
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.S)
+_DECLARES = frozenset({"export", "declare", "local", "readonly", "typeset"})
+_SETS = frozenset({"read", "unset", "for", "select", "mapfile", "getopts"})
+"""Commands whose words are names of variables that they change."""
+_ENDS = {"if": "fi", "case": "esac", "while": "done", "until": "done", "for": "done", "select": "done", "{": "}"}
+"""Word that begins a compound command → the word that ends it."""
+_BRANCHES = frozenset({"fi", "esac", "function"})
+_BEFORE = frozenset({"then", "else", "elif", "do", "!", "time"})
+"""Words after which a command follows."""
+_DOLLAR, _BACKQUOTE = "\0", "\1"
+"""Stand for a `$` and a backquote that the shell does not expand."""
+LONGEST = 100_000
+"""Maximum number of characters of a script that is read."""
+
+
+class Command(NamedTuple):
+    """A simple command of a script: a program with its arguments, without redirections."""
+
+    words: tuple[str, ...]
+    """The words without quotes, with known variables expanded. Other expansions are left as they are written."""
+    loose: frozenset[int]
+    """Positions of the words that may stand for several words or for none, because they are unquoted unknown expansions."""
+    certain: bool
+    """Whether the command runs in every pod; False inside of a branch or a function, and after `||`."""
+
+
+class _Word(NamedTuple):
+    text: str
+    splits: bool = False
+    """Whether the word contains an expansion that a shell splits at white space."""
+
+
+def commands(script: str, known: Mapping[str, str]) -> list[Command]:
+    """Return the simple commands of a script in order. `known` maps the variables of the container to their known values."""
+    if len(script) > LONGEST:
+        return []
+    variables, ends, found = dict(known), list[str](), list[Command]()
+    words, before, skip, function = list[_Word](), "", False, False
+    for part in [*_tokens(script), "\n"]:
+        if isinstance(part, _Word):
+            words += [] if skip else [part]
+            skip = False
+        elif "<" in part or ">" in part:
+            skip = True  # a redirection, and the word after it
+        elif part == "(" and words and words[-1].text.endswith("="):
+            words.append(_Word("$()", True))  # an array, whose words follow as words of a command
+        elif part == "(" and len(words) == 1:
+            words, function = [], True  # NAME() { … }
+        else:
+            found += _flush(words, before, ends, variables, function)
+            function = function and not words
+            words, before = [], part
+    return found
+
+
+def _flush(
+    words: list[_Word], before: str, ends: list[str], variables: MutableMapping[str, str], function: bool
+) -> Iterator[Command]:
+    """Yield the command in these words, and update the open compound commands and the known variables."""
+    while words:
+        head = words[0].text
+        if ends and head == ends[-1].removeprefix("function "):
+            ends.pop()
+        elif head in _ENDS:
+            ends.append(f"function {_ENDS[head]}" if function else _ENDS[head])
+            if head in ("case", "for", "select"):
+                break
+        elif head not in _BEFORE:
+            break
+        words = words[1:]
+    certain = before != "||" and not any(end in _BRANCHES or end.startswith("function ") for end in ends)
+    declares = bool(words) and words[0].text in _DECLARES
+    assigned = [_ASSIGNMENT.fullmatch(word.text) for word in (words[1:] if declares else words)]
+    if words and (declares or all(assigned)):
+        for word, match in zip(words[1:] if declares else words, assigned, strict=True):
+            value = _expanded(word._replace(text=match[3]), variables) if match and certain and not match[2] else ""
+            variables.pop(match[1] if match else word.text, None)
+            if match and value and not unknown(value):
+                variables[match[1]] = _plain(value)
+        return
+    while words and _ASSIGNMENT.fullmatch(words[0].text):
+        words = words[1:]
+    if words and words[0].text in _SETS:
+        for word in words[1:]:
+            variables.pop(word.text, None)
+        return
+    made, loose = list[str](), set[int]()
+    for word in words:
+        text = _expanded(word, variables)
+        if word.splits and not unknown(text):
+            made += map(_plain, text.split())
+        else:
+            loose |= {len(made)} if word.splits and text.startswith(("$", "`")) else set()
+            made.append(_plain(text))
+    if made:
+        yield Command(tuple(made), frozenset(loose), certain)
+
+
+def unknown(word: str) -> bool:
+    """Return whether a word contains an expansion whose value is unknown."""
+    return "$" in word or "`" in word
+
+
+def _plain(text: str) -> str:
+    return text.replace(_DOLLAR, "$").replace(_BACKQUOTE, "`")
+
+
+def _expanded(word: _Word, variables: Mapping[str, str]) -> str:
+    """Return the text of a word with the known variables expanded."""
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        known = name in variables and (variables[name] or not found[3])
+        return variables[name].replace("$", _DOLLAR).replace("`", _BACKQUOTE) if known else found[0]
+
+    return _EXPANSION.sub(value, word.text)
+
+
+def _tokens(script: str) -> Iterator[_Word | str]:
+    """Yield the words and the operators of a script. Comments and here-documents are left out."""
+    at, text, begun, splits, documents = 0, list[str](), False, False, list[str]()
+    while at < len(script):
+        here = script[at]
+        if here in " \t\r" or (
+            (operator := _OPERATOR.match(script, at)) is not None and not (operator[0][0].isdigit() and begun)
+        ):
+            if begun:
+                yield _Word("".join(text), splits)
+            text, begun, splits = [], False, False
+            if here in " \t\r":
+                at += 1
+                continue
+            assert operator is not None
+            yield operator[0]
+            at = operator.end()
+            if operator[0] in ("<<", "<<-"):
+                end = re.compile(r"\s*['\"\\]?([^\s'\";&|<>]+)").match(script, at)
+                documents += [end[1]] if end else []
+            elif here == "\n" and documents:
+                at = _after_documents(script, at, documents)
+            continue
+        if here == "#" and not begun:
+            end_of_line = script.find("\n", at)
+            at = len(script) if end_of_line < 0 else end_of_line
+            continue
+        piece, at, expands = _piece(script, at)
+        text.append(piece)
+        begun = begun or piece != "" or here in "'\""
+        splits = splits or expands
+    if begun:
+        yield _Word("".join(text), splits)
+
+
+def _after_documents(script: str, at: int, documents: list[str]) -> int:
+    """Return the position after the here-documents that end with the words in `documents`, and empty the list."""
+    while documents and at < len(script):
+        end = script.find("\n", at)
+        line, at = script[at : end if end >= 0 else None], end + 1 if end >= 0 else len(script)
+        if line.strip() == documents[0]:
+            documents.pop(0)
+    return at
+
+
+def _piece(script: str, at: int) -> tuple[str, int, bool]:
+    """Return the next piece of a word without its quotes, the position after the piece, and whether a shell splits it."""
+    here = script[at]
+    if here == "\\":
+        return ("" if script[at + 1 : at + 2] == "\n" else _literal(script[at + 1 : at + 2])), at + 2, False
+    if here == "'":
+        end = script.find("'", at + 1)
+        end = len(script) if end < 0 else end
+        return _literal(script[at + 1 : end]), end + 1, False
+    if here == '"':
+        return _quoted(script, at + 1)
+    if here in "$`":
+        end = _after_expansion(script, at)
+        return script[at:end], end, end - at > 1
+    return here, at + 1, False
+
+
+def _literal(text: str) -> str:
+    return text.replace("$", _DOLLAR).replace("`", _BACKQUOTE)
+
+
+def _quoted(script: str, at: int) -> tuple[str, int, bool]:
+    """Return the text in double quotes that begins at `at`, as `_piece` does."""
+    out, splits = list[str](), False
+    while at < len(script) and script[at] != '"':
+        if script[at] == "\\" and script[at + 1 : at + 2] in ("$", "`", '"', "\\", "\n"):
+            out.append(_literal(script[at + 1].strip("\n")))
+            at += 2
+        elif script[at] in "$`":
+            end = _after_expansion(script, at)
+            out.append(script[at:end])
+            splits = splits or script[at:end] == "$@" or script[at:end].endswith("[@]}")
+            at = end
+        else:
+            out.append(script[at])
+            at += 1
+    return "".join(out), at + 1, splits
+
+
+def _after_expansion(script: str, at: int) -> int:
+    """Return the position after the expansion that begins with the `$` or the backquote at `at`."""
+    if script[at] == "`":
+        end = script.find("`", at + 1)
+        return len(script) if end < 0 else end + 1
+    pair = {"(": ")", "{": "}"}.get(script[at + 1 : at + 2])
+    if pair is None:
+        plain = re.compile(r"\$(?:[A-Za-z_]\w*|[@*#?$!\d-])?").match(script, at)
+        return plain.end() if plain else at + 1
+    opened, depth, position = script[at + 1], 0, at + 1
+    while position < len(script):
+        depth += (script[position] == opened) - (script[position] == pair)
+        position += 1
+        if depth == 0:
+            return position
+    return len(script)

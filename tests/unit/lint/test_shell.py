@@ -1,0 +1,66 @@
+"""What is read of shell scripts is what a shell makes of them; the rest is marked as unknown."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ome_operator.lint.shell import Command, commands
+
+KNOWN = {"X": "3", "TWO": "--a 1", "EMPTY": "", "POD_NAME": "x-0-w-2"}
+SAME = (
+    "p a b", "p 'a b' \"c d\"", "p a#b # comment", "# only\np a", "p \\\n  a \\\n  b", "p $X ${X} \"$X\"", "p $TWO",
+    'p "$TWO"',
+    "p ${X:-0} ${X-0} ${EMPTY-1}", "p '$X' \\$X", "p a; p b && p c", "exec_=1 p a", "p a >/dev/null 2>&1", "p a 2>err",
+    "p <<EOF a\nnot a word $X\nEOF\np b", "V=4\np $V", "export V=4 W=5; p $V$W", "p a|cat",
+    "while true; do p a; break; done",
+    "p --x=a#b '#c' \"#d\"", "(p a)", "{ p a; }", "p 'it''s'", 'p "a \\"b\\" \\$X"', "p a &\nwait", "p 1 2>&1",
+    "f() { :; }; p a", "p a  &>/dev/null", "p --json '{\"a\": [1, 2]}'",
+)  # fmt: skip
+UNKNOWN = (
+    "p ${POD_NAME##*-}", "p $(hostname)", "p `hostname`", "p $((X + 1))", "p $UNSET", "p ${UNSET:-0}", "p ${EMPTY:-0}",
+    "V=$(date)\np $V", "for V in 1 2; do p $V; done", "read V; p $V", "if a; then V=1; fi; p $V", 'p "$@"',
+)  # fmt: skip
+UNSURE = (
+    "if [ $X = 0 ]; then p a; else p b; fi", "case $X in 0) p a;; esac", "true || p a", "f() { p a; }", "f() {\n p a\n}\nf",
+    "if a; then if b; then c; fi; p a; fi",
+)  # fmt: skip
+
+
+def of_p(script: str) -> list[Command]:
+    return [found for found in commands(script, KNOWN) if found.words[0] == "p"]
+
+
+@pytest.mark.parametrize("script", SAME)
+def test_a_shell_makes_the_same_of_it(script: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    program = f'p() {{ printf "%s\\n" p "$@" >>{log}; echo -- >>{log}; }}\n' + script
+    subprocess.run(["bash", "-c", program], env={**KNOWN, "PATH": os.environ["PATH"]}, cwd=tmp_path, check=False, timeout=20)
+    there = [tuple(part.splitlines()) for part in log.read_text().split("--\n") if part]
+    assert there and [found.words for found in of_p(script)] == there
+    assert all(found.certain and not found.loose for found in of_p(script))
+
+
+@pytest.mark.parametrize("script", UNKNOWN)
+def test_what_only_a_shell_can_compute_stays_unknown(script: str) -> None:
+    found = of_p(script)
+    assert found and all("$" in each.words[-1] or "`" in each.words[-1] for each in found)
+    assert all(each.loose for each in found)
+
+
+@pytest.mark.parametrize("script", UNSURE)
+def test_a_command_that_may_not_run_is_marked(script: str) -> None:
+    found = of_p(script)
+    assert found and not any(each.certain for each in found)
+
+
+def test_redirections_and_comments_are_no_words() -> None:
+    (found,) = of_p("p a 2>&1 >log b # c")
+    assert found.words == ("p", "a", "b")
+
+
+def test_nothing_of_a_script_raises() -> None:
+    for script in ("'", '"', "`", "$(", "${", "<<", "\\", "((", "fi", "}", "a=(", "p <<E\n", "\0", "$", "p $'x'"):
+        commands(script, KNOWN)
+    assert commands("p " * 100_000, KNOWN) == []
