@@ -6,6 +6,7 @@ The facts are read from the data files of this package, from config/, and from t
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
@@ -161,7 +162,9 @@ class Library:
             known = ", ".join(served.name for served in self.models.values())
             sample = self.elsewhere.get(asked)
             instead = f" The service {sample} serves {name} without a recipe." if sample else ""
-            raise RecipeRefused(f"There is no recipe for the model {name}: use one of {known}.{instead}")
+            near = [] if found else get_close_matches(asked, self.models, 1)
+            meant = f" Did you mean {self.models[near[0]].name}?" if near else ""
+            raise RecipeRefused(f"There is no recipe for the model {name}: use one of {known}.{meant}{instead}")
         return found[0]
 
     def machine(self, name: str) -> Hardware:

@@ -10,7 +10,7 @@ from ome_operator import keys
 from ome_operator.core.reasons import FROZEN, ROLLED_OUT, Reason, RolloutStage, State, record_of
 from ome_operator.describe import states
 from ome_operator.describe.actions import Shell, of_rank
-from ome_operator.describe.diagnosis import lacks, step, trouble
+from ome_operator.describe.diagnosis import lacks, next_step, trouble
 from ome_operator.describe.text import count, numbers, together
 from ome_operator.describe.tree import MISSING, GroupView, Rank, RoleView, SliceView, Tree
 
@@ -78,7 +78,7 @@ def _pods(tree: Tree, shell: Shell) -> Iterator[Cause]:
 def _cause(tree: Tree, part: SliceView, role: RoleView, group: GroupView, ranks: list[Rank], shell: Shell) -> Cause:
     first, router = ranks[0], role.component == keys.ROUTER
     which = f"--role {role.role}" + ("" if router else f" --group {group.group}")
-    prose, command = shell.step(step(first.reason, tree, which, role.role))
+    prose, command = shell.step(next_step(first.reason, first.message, tree, which, role.role))
     return Cause(
         state=states.for_reason(first.reason),
         links=tuple(_links(tree, part, role, group, ranks)),

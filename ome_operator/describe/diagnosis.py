@@ -130,7 +130,13 @@ def _findings(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> Iterable[S
         # Reasons of pods are shown with the pods, and the reason Progressing adds nothing.
         if name in (READY, SCALED) or item.get("status") != bad or (name, reason) in shown or reason == Reason.PROGRESSING:
             continue
-        yield Symptom(name, reason, item.get("message") or "", item.get("lastTransitionTime") or "", step(reason, tree))
+        yield Symptom(
+            name,
+            reason,
+            item.get("message") or "",
+            item.get("lastTransitionTime") or "",
+            next_step(reason, item.get("message") or "", tree),
+        )
 
 
 def _stuck(tree: Tree) -> Iterable[Stuck]:
@@ -144,7 +150,7 @@ def _stuck(tree: Tree) -> Iterable[Stuck]:
         name, reason, message = key
         which = f"--role {name}" + (f" --group {min(groups[key])}" if name != keys.ROUTER else "")
         pods = tuple(rank.pod for rank in ranks)
-        yield Stuck(name, reason, message, pods, tuple(lacks(message)), step(reason, tree, which, name))
+        yield Stuck(name, reason, message, pods, tuple(lacks(message)), next_step(reason, message, tree, which, name))
 
 
 def _unready(tree: Tree) -> Iterator[tuple[RoleView, GroupView, Rank]]:
@@ -186,6 +192,15 @@ def _news(events: Iterable[Seen]) -> list[Seen]:
         before = found.pop(key, None)
         found[key] = replace(item, count=item.count + before.count) if before else item
     return list(reversed(found.values()))[:EVENTS]
+
+
+def next_step(reason: str, message: str, tree: Tree, which: str = "", role: str = "") -> str:
+    """Return the next step for a reason, as `step` does, unless the message shows that GPUs and nodes are not the cause: a
+    pod whose PersistentVolumeClaim is missing or not bound is unschedulable, too.
+    """
+    if "persistentvolumeclaim" in message.lower():
+        return f"create the claim that the message names, or wait until it is bound: kubectl get pvc -n {tree.namespace}"
+    return step(reason, tree, which, role)
 
 
 def step(reason: str, tree: Tree, which: str = "", role: str = "") -> str:

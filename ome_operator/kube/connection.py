@@ -22,6 +22,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 from kubernetes.aio import config as loading
 from kubernetes.aio.client import Configuration
+from yaml import YAMLError
 
 from ome_operator.errors import OmeError
 
@@ -57,6 +58,11 @@ class Connection:
         except (loading.ConfigException, OSError) as error:
             message = str(error).rstrip(".")  # the caller that prints the message ends the sentence
             raise NoConnection(f"{kubeconfig or 'the ServiceAccount of this pod'}: {message}") from error
+        except (TypeError, AttributeError, LookupError, ValueError, YAMLError) as error:
+            # The client library assumes the form of the file and raises whatever an unexpected value leads to.
+            if kubeconfig is None:
+                raise
+            raise NoConnection(f"{kubeconfig} is not a kubeconfig ({type(error).__name__})") from error
         return connection
 
     @property

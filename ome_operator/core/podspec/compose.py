@@ -20,6 +20,9 @@ from ome_operator.core.podspec.validate import first_mistake
 from ome_operator.core.problem import ProblemError
 from ome_operator.core.reasons import CONDITION, Reason
 
+ROUTER_SAMPLE = "copy spec.routerConfig of config/runtimes/srt/kimi-k2-pd-rt.yaml into the runtime"
+"""Remedy for a router without a container: a file of the catalog whose router pairs prefill and decode of SGLang."""
+
 
 class Composed(NamedTuple):
     """The pods of a component, before the operator adds the features of every pod."""
@@ -139,11 +142,12 @@ def _pod(component: str, shared: Mapping[str, Any], *layers: tuple[Component, Po
         runners += [component_layer.runner, part.runner if part else None]
     pod, runner = merge_layers(*pods), merge_layers(*runners)
     if not runner and not pod.get("containers"):
+        sample = f": {ROUTER_SAMPLE}" if component == keys.ROUTER else ""
         raise ProblemError(
             CONDITION[component],
             Reason.NO_CONTAINER,
             f"nothing to run: neither the runtime's spec.{component}Config nor the service's spec.{component} has a runner "
-            "or containers",
+            f"or containers{sample}",
         )
     containers = [container["name"] for container in pod.get("containers") or ()]
     # A runner without a name overrides the existing main container instead of adding another container.

@@ -6,6 +6,8 @@ replica counts, autoscaling, budgets, the router and metadata (decisions 2).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from itertools import islice
 from typing import Any, NamedTuple
 
 from ome_operator.api import Component, InferenceService, Invalid, Model, Runtime, RuntimeSpec, migrate
@@ -213,7 +215,8 @@ def _model(service: InferenceService, deps: Deps) -> tuple[Model | None, tuple[P
         other = _of_other_kind(service, refs, _MODELS, deps.models)
         if not deps.policy.sees_cluster and other is None and refs[-1].kind == _MODELS.everywhere:
             return None, (Problem(MODEL_READY, Reason.BASE_MODEL_NOT_FOUND, _unread(where, service, _MODELS)),)
-        message = f"{where} does not exist: {_instead('model', other) or 'apply it, or fix spec.model.name'}"
+        remedy = _instead("model", other) or f"{_similar(refs, deps.models)}apply it, or fix spec.model.name"
+        message = f"{where} does not exist: {remedy}"
         return None, (Problem(MODEL_READY, Reason.BASE_MODEL_NOT_FOUND, message),)
     if isinstance(model, Invalid):
         return None, (Problem(MODEL_READY, Reason.INVALID_MODEL, f"{where} cannot be read: {model.why}"),)
@@ -236,7 +239,8 @@ def _runtime(
         other = _of_other_kind(service, named, _RUNTIMES, deps.runtimes)
         if not deps.policy.sees_cluster and other is None and refs[-1].kind == _RUNTIMES.everywhere:
             return None, (Problem(RUNTIME_READY, Reason.RUNTIME_NOT_FOUND, _unread(where, service, _RUNTIMES)),)
-        message = f"{where} does not exist: {_instead('runtime', other) or f'apply it, or {remedy}'}"
+        remedy = _instead("runtime", other) or f"{_similar(refs, deps.runtimes)}apply it, or {remedy}"
+        message = f"{where} does not exist: {remedy}"
         return None, (Problem(RUNTIME_READY, Reason.RUNTIME_NOT_FOUND, message),)
     if isinstance(runtime, Invalid):
         return None, (Problem(RUNTIME_READY, Reason.INVALID_RUNTIME, f"{where} cannot be read: {runtime.why}"),)
@@ -311,8 +315,20 @@ def _of_other_kind(
     return next((ref for ref in both if ref in existing), None)
 
 
+def _similar(refs: tuple[Ref, ...], existing: Mapping[Ref, object]) -> str:
+    """Return a question for a message if an object that the service may use has a similar name, otherwise ""."""
+    places = {(ref.kind, ref.namespace) for ref in refs}
+    names = [ref.name for ref in islice(existing, _MOST_COMPARED) if (ref.kind, ref.namespace) in places]
+    found = get_close_matches(refs[0].name, names, 1, 0.75)
+    return f"did you mean {found[0]}? Otherwise " if found else ""
+
+
 def _instead(part: str, other: Ref | None) -> str:
     return f"a {other.kind} of this name exists, so write {other.kind} in spec.{part}.kind, or remove kind" if other else ""
+
+
+_MOST_COMPARED = 2_000
+"""Maximum number of names that are compared with the name of a missing object."""
 
 
 def _shape(service: InferenceService) -> tuple[Problem, ...]:

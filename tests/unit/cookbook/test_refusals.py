@@ -15,6 +15,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"model": "gpt"},
         "There is no recipe for the model gpt: use one of Kimi-K2-Base,",
     ),
+    "model with a typo": ({"model": "kimi-k2-instuct"}, "Did you mean Kimi-K2-Instruct?"),
     "model with a sample": (
         {"model": "DeepSeek-V3"},
         "The service config/samples/isvc/deepseek-ai/deepseek-v3.yaml serves DeepSeek-V3 without a recipe.",

@@ -177,3 +177,17 @@ def test_weights_are_loaded_by_engines_that_run(component: str, reason: str, sai
     pods = tuple(pod._replace(ready=False, reason=reason) if pod.component == component else pod for pod in observed.pods)
     seen = trouble(tree(body(world), replace(observed, pods=pods)), body(world)["status"]["conditions"], ())
     assert [stuck.next.startswith(said) for stuck in seen.pods] == [True]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        'persistentvolumeclaim "weights" not found',
+        "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
+    ],
+)
+def test_a_claim_that_is_missing_is_not_a_lack_of_gpus(message: str) -> None:
+    """Reported: the next step for a missing claim was to free GPUs."""
+    found = asked(grown(World(*parts.kimi(), seed=1)), ready=False, reason="Unschedulable", message=message)
+    (one,) = found.pods
+    assert "kubectl get pvc -n" in one.next and "GPUs" not in one.next

@@ -80,6 +80,17 @@ def test_every_gpu_is_counted_in_a_single_place() -> None:
     assert (found.away, found.nodes_ready) == (16, 22)
 
 
+def test_gpus_of_a_group_that_is_not_ready_are_held_even_by_ready_ranks() -> None:
+    """Reported: the page of nodes said that all GPUs serve, and the page of services that a group of 96 does not."""
+    found = cluster.totals(cluster.node_rows(board().trees.values(), board().nodes, board().records))
+    groups = [group for tree in board().trees.values() for _, _, group in tree.groups()]
+    placed = {True: 0, False: 0}
+    for group in groups:
+        placed[group.ready] += sum(rank.gpus for rank in group.ranks if rank.node)
+    assert any(rank.ready for group in groups if not group.ready for rank in group.ranks), "a group with some ready ranks"
+    assert (found.serving, found.idle_held) == (placed[True], placed[False])
+
+
 def test_nodes_that_nobody_may_list_are_known_by_their_pods() -> None:
     found = cluster.node_rows(board().trees.values(), (), ())
     assert found[0].word == "not known" and found[0].gpus == -1 and found[0].uses

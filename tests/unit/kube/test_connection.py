@@ -214,3 +214,24 @@ def test_a_reason_has_no_full_stop_of_its_own(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv("KUBERNETES_SERVICE_PORT", raising=False)
     with pytest.raises(NoConnection, match=r"this pod: Service host/port is not set$"):
         asyncio.run(Connection.open(None))
+
+
+NO_KUBECONFIGS = {
+    "empty": b"", "null": b"null", "list": b"[]", "text": b"hello", "number": b"7", "bytes": bytes(range(128, 256)),
+    "no YAML": b"a: [", "contexts of another form": b"current-context: a\ncontexts: 3\n",
+    "a context of another form": b"current-context: a\ncontexts: [3]\n", "tabs": b"\tkind: Config",
+    "no clusters": b"current-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}]\n",
+    "a cluster of another form": b"current-context: a\ncontexts: [{name: a, context: {cluster: c}}]\nclusters: [{name: c}]",
+    "a certificate of another form": b"current-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}]\nclusters: "
+    b"[{name: c, cluster: {server: 'https://a', certificate-authority-data: 5}}]\nusers: [{name: u, user: {}}]\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NO_KUBECONFIGS)
+def test_a_file_that_is_no_kubeconfig_is_one_sentence(case: str, tmp_path: Path) -> None:
+    """Reported: an empty kubeconfig, which `ome kubeconfig > FILE` leaves, ended in a traceback."""
+    file = tmp_path / "config"
+    file.write_bytes(NO_KUBECONFIGS[case])
+    with pytest.raises(NoConnection) as told:
+        asyncio.run(Connection.open(file))
+    assert str(told.value).startswith(str(file)) and "\n" not in str(told.value)

@@ -258,6 +258,17 @@ UNFOUND: dict[str, tuple[Data, Deps, str]] = {
         "ServingRuntime rt in namespace team does not exist: a ClusterServingRuntime of this name exists, so write "
         "ClusterServingRuntime in spec.runtime.kind, or remove kind",
     ),
+    "a model of a similar name": (
+        {"model": {"name": "acme-meo"}},
+        parts.deps(parts.model(name="acme-moe"), parts.model(name="other")),
+        "ClusterBaseModel acme-meo does not exist: did you mean acme-moe? Otherwise apply it, or fix spec.model.name",
+    ),
+    "a runtime of a similar name": (
+        {"model": {"name": "tiny"}, "runtime": {"name": "kimi-k2-pd-r"}},
+        parts.deps(parts.model(), parts.runtime("kimi-k2-pd-rt"), parts.runtime("else")),
+        "ClusterServingRuntime kimi-k2-pd-r does not exist: did you mean kimi-k2-pd-rt? Otherwise apply it, or fix "
+        "spec.runtime.name",
+    ),
     "nothing of that name": (
         {"model": {"name": "tiny"}, "runtime": {"name": "rt"}},
         parts.deps(parts.model()),
