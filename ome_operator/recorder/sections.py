@@ -25,7 +25,7 @@ from ome_operator.core.observed.objects import (
 )
 from ome_operator.core.observed.telemetry import DrainReport
 from ome_operator.core.observed.validation import ValidationResult
-from ome_operator.core.placement.admission import Claim
+from ome_operator.core.placement.claims import Claim
 from ome_operator.recorder import decision
 from ome_operator.recorder.decision import Decision
 from ome_operator.recorder.facts import Unreadable, fact_json, read

@@ -14,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ome_operator.core.observed.objects import Node
-from ome_operator.core.placement.admission import Claim, contested, less, turns
+from ome_operator.core.placement import timing
+from ome_operator.core.placement.admission import turns
 from ome_operator.core.placement.attempts import Decision, Numbers, Record, Seen, advance, gang, rested, trying
+from ome_operator.core.placement.claims import Claim, contested, less
 from ome_operator.core.placement.demand import Demand, Expression
 from ome_operator.core.placement.fit import Needs, compared
 from ome_operator.core.placement.need import Need
@@ -137,7 +139,7 @@ class Cluster:
         held = {name: {GPU: 8 * count} for name, count in Counter(pod.node for _, pod in self._all() if pod.node).items()}
         held |= {name: {GPU: 8} for name, until in self.read.items() if self.second < until}
         free = {name: less(node, held.get(name, {})) for name, node in self.nodes.items()}
-        told = turns(claims.values(), self.nodes, free, self.now)
+        told = turns(claims.values(), self.nodes, free, self.now, TIMEOUT)
         new = service.record is None and not service.pods
         blocked = contested(service.needs(service.wanted), [claim for claim in others if not claim.trying], self.nodes)
         seen, tries = service.seen(), service.record is not None and service.record.trying
@@ -309,13 +311,16 @@ def test_two_services_that_want_all_nodes_are_placed_as_a_whole_in_turn() -> Non
 
 
 def test_small_services_do_not_starve_a_large_one_for_ever() -> None:
-    """A stream of services of one node, each for a minute, competes with a service that needs all nodes."""
+    """A stream of services of one node, each for a minute, competes with a service that needs all nodes. After half an
+    hour it has to wait for at most four periods until nodes are kept free for it.
+    """
+    limit = timing.RESERVE_AFTER.total_seconds() + 4 * timing.RESERVATION.total_seconds()
     small = [Service(f"s{at}", {"prefill": 1}, {"prefill": 1}, born=at * 17, lives=60) for at in range(220)]
     large = Service("large", {"prefill": 1}, {"prefill": 4}, born=100)
     cluster = Cluster({f"n{at}": "a" for at in range(4)}, [*small, large], 1)
-    while "large" not in cluster.placed and cluster.second < 3600:
+    while "large" not in cluster.placed and cluster.second < 3700:
         cluster.step()
-    assert cluster.placed.get("large", 10**9) <= 100 + 45 * 60
+    assert cluster.placed.get("large", 10**9) <= 100 + limit
 
 
 def test_a_gang_that_can_never_fit_disturbs_nobody() -> None:

@@ -118,7 +118,7 @@ class Race:
                 world.turn = self.gangs.admission_of(Ref("InferenceService", name, name), status, world.now)
                 plan = world.sync()
                 claim = plan.claim and plan.claim._replace(key=name)
-                self.gangs.report_claim(Ref("InferenceService", name, name), claim)
+                self.gangs.report_claim(Ref("InferenceService", name, name), claim, world.now)
                 if claim is not None and claim.idle is not None:
                     asyncio.run(self.gangs.read_foreign_pods(claim))
                 served = self.serving(name)
@@ -193,7 +193,7 @@ class Race:
         world.pods.clear()
         world.children.clear()
         world.service = replace(world.service, deleting=True)
-        self.gangs.report_claim(Ref("InferenceService", name, name), None)
+        self.gangs.report_claim(Ref("InferenceService", name, name), None, world.now, gone=True)
         self.gangs.wake_next()
 
 

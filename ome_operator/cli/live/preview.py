@@ -17,7 +17,8 @@ from ome_operator.cli.live.cluster_from_manifests import gather, over, ref
 from ome_operator.cli.live.linted import lines
 from ome_operator.cli.live.trees import OURS, selector
 from ome_operator.core.observed.objects import Manifest, Node, Observed, Pod, Ref
-from ome_operator.core.placement.admission import has_room, less, roomy
+from ome_operator.core.placement.admission import has_room
+from ome_operator.core.placement.claims import less, roomy
 from ome_operator.core.placement.messages import without_room
 from ome_operator.core.reasons import ROLLED_OUT, Reason, RolloutStage, record_of
 from ome_operator.core.reconcile.plan import Check, RoomCheck

@@ -96,7 +96,7 @@ class InferenceServiceReconciler:
         for resource in self._cluster.services():
             if resource.ref.namespace == namespace:
                 self.waves.forget(resource.ref)
-                self._gangs.report_claim(resource.ref, None)
+                self._gangs.report_claim(resource.ref, None, self._wall())
 
     async def reconcile(self, ref: Ref) -> bool:
         """Reconcile a service. Return True if there was no unexpected error."""
@@ -141,7 +141,7 @@ class InferenceServiceReconciler:
         asks for the next check would remove them again, and the rollout would never proceed.
         """
         for check in plan.look:
-            memory.store_capacity(check.key, await self._gangs.check_capacity(ref, check.needs), self._clock())
+            memory.store_capacity(check.key, await self._gangs.check_capacity(ref, check.needs, self._wall()), self._clock())
         result.status_changed = True
 
     def _plan(self, resource: Resource, memory: ServiceMemory, result: Result) -> Plan:
@@ -158,7 +158,7 @@ class InferenceServiceReconciler:
             self.flight.ended(resource.ref, ear, now, plan)
             self._report_to_waves(resource, plan)
             self._handler.waits_for_nodes(resource.ref, plan.nodes)
-            self._gangs.report_claim(resource.ref, plan.claim, moves=plan.nodes)
+            self._gangs.report_claim(resource.ref, plan.claim, now, moves=plan.nodes)
         except Exception as error:
             traceback = repr(error) != memory.bug
             memory.bug = repr(error)
@@ -174,7 +174,7 @@ class InferenceServiceReconciler:
     def _refused(self, resource: Resource, reason: ReasonRecord, why: str, now: datetime) -> Plan:
         """Return the plan for a service that cannot be read or handled. Other services do not wait for this service."""
         self._report_to_waves(resource, Plan())
-        self._gangs.report_claim(resource.ref, None)
+        self._gangs.report_claim(resource.ref, None, now)
         serves = still_serves(self._cluster, resource)
         plan = self._core.refuse(dict(resource.status), resource.generation, reason, why, now, serves=serves)
         return with_hold(plan, resource.status, self._cluster.active_hold(resource), resource.generation, now)
@@ -312,7 +312,8 @@ class InferenceServiceReconciler:
             if (event.reason, event.message) not in memory.events:
                 memory.events[(event.reason, event.message)] = now
                 logger.info("%s/%s: %s: %s", resource.ref.namespace, resource.ref.name, event.reason, event.message)
-                await kube_events.post_event(self._client, resource, event, self._wall())
+                if len(memory.events) <= kube_events.MOST:
+                    await kube_events.post_event(self._client, resource, event, self._wall())
 
     def _log_deeds(self, ref: Ref, result: Result) -> None:
         if deeds := journal.deeds(result.did):

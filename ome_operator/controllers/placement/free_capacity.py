@@ -9,7 +9,7 @@ from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cache.occupancy import PodOrigin
 from ome_operator.core.observed.objects import Node, Ref
-from ome_operator.core.placement.admission import less
+from ome_operator.core.placement.claims import less
 from ome_operator.core.placement.demand import demand
 
 

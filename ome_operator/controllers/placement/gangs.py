@@ -17,7 +17,9 @@ from ome_operator.cache.resources import SERVICE
 from ome_operator.controllers.placement.free_capacity import FreeCapacity
 from ome_operator.core.observed.objects import NO_TURN, Ref, Turn
 from ome_operator.core.placement import timing
-from ome_operator.core.placement.admission import Claim, Member, Turns, contested, has_room, roomy, turns
+from ome_operator.core.placement.admission import Turns, has_room, turns
+from ome_operator.core.placement.book import ClaimBook
+from ome_operator.core.placement.claims import Claim, Member, contested, keeps, overdue, presses, roomy
 from ome_operator.core.placement.fit import Needs, Nodes
 from ome_operator.core.placement.messages import awaited, without_room
 from ome_operator.core.placement.release import giving_way, waits
@@ -38,7 +40,7 @@ class Gangs:
     def __init__(self, cluster: ClusterCache, foreign: ForeignPods, wake: Callable[[Ref], None]) -> None:
         self._cluster, self._foreign, self._wake = cluster, foreign, wake
         self._capacity = FreeCapacity(cluster, foreign)
-        self._claims: dict[Ref, Claim] = {}
+        self._book = ClaimBook(self._capacity.nodes, lambda: self._timeout)
         self._changes = 0
         self._granted: dict[Ref, tuple[str, bool]] = {}
         """Admitted service -> (start of its wait, whether it probably fits). The decision is repeated until the status of
@@ -55,6 +57,14 @@ class Gangs:
         """Service -> the capacity that was promised to it after a capacity check. It has no claim to this capacity yet,
         because its serving groups are still terminating."""
 
+    @property
+    def _claims(self) -> Mapping[Ref, Claim]:
+        return self._book.claims
+
+    @property
+    def _timeout(self) -> float:
+        return self._cluster.deps().policy.gang_timeout
+
     def admission_of(self, ref: Ref, status: Mapping[str, Any], now: datetime) -> Turn:
         """Return the admission decision for a service with this status. The decision includes the groups whose nodes it
         has to release.
@@ -69,36 +79,49 @@ class Gangs:
 
     def _decide(self, ref: Ref, status: Mapping[str, Any], now: datetime) -> Turn:
         everybody = self._claims.items()
-        rivals = tuple(claim for other, claim in everybody if other != ref and (_asks(claim) or claim.priority_class))
         mine, waited = self._claims.get(ref), _waited(status)
+        worst = self._book.standing(ref, now.timestamp())
+        rivals = tuple(
+            claim
+            for other, claim in everybody
+            if other != ref and (_asks(claim) or claim.priority_class) and claim.standing <= worst
+        )
         since, sure = self._granted.get(ref, ("", False))
         if waited and since == waited:
             return Turn(sure, rivals)
         if mine is None:
             return Turn(rivals=rivals) if rivals else NO_TURN
-        if mine.trying and (not mine.since or now.timestamp() - mine.since < self._cluster.deps().policy.gang_timeout):
+        if mine.trying and (not mine.since or now.timestamp() - mine.since < self._timeout):
             return Turn(rivals=rivals)
         found = self._decisions(now)
         if mine.trying or not waited or mine.key not in found.granted:
-            return Turn(None, rivals, self._why(mine))
+            return Turn(None, rivals, self._why(mine), pressed=mine.trying and self._pressed(mine, now.timestamp()))
         self._granted[ref] = waited, found.granted[mine.key]
         return Turn(found.granted[mine.key], rivals)
 
-    def report_claim(self, ref: Ref, claim: Claim | None, *, moves: bool = False) -> None:
+    def _pressed(self, mine: Claim, now: float) -> bool:
+        """Return whether another gang, with a standing as good, is on no node and would fit if all gangs that are being
+        placed for longer than the time limit released their nodes.
+        """
+        asked = dict.fromkeys(claim.needs for claim in self._claims.values() if presses(claim, mine))
+        late = [ref for ref, claim in self._claims.items() if overdue(claim, now, self._timeout)]
+        free = self._capacity.without(late, strangers=True) if asked else {}
+        return any(has_room(needs, (), free) for needs in asked)
+
+    def report_claim(self, ref: Ref, claim: Claim | None, now: datetime, *, moves: bool = False, gone: bool = False) -> None:
         """Store the present claim of a service, or None if it has no claim. A change may admit services that wait.
 
-        `moves`: True if the service may still be freeing nodes for the capacity that was promised to it.
+        `moves`: True if the service may still be freeing nodes for the capacity that was promised to it. `gone`: True if the
+        service was deleted.
         """
         if claim is not None or not moves:
             self._promised.pop(ref, None)
-        before = self._claims.pop(ref, None)
-        if claim is not None:
-            self._claims[ref] = claim
-        else:
+        before = self._claims.get(ref)
+        if claim is None:
             self._granted.pop(ref, None)
         if before is not None and (claim is None or claim.idle is None):
             self._read.pop(before.key, None)
-        if before != claim:
+        if self._book.put(ref, claim, now.timestamp(), gone=gone):
             self._changes += 1
             self.wake_next(ref)
             if claim is not None and _asks(claim) and not (before is not None and _asks(before)):
@@ -131,7 +154,7 @@ class Gangs:
 
         If a service has waited for the whole timeout since the last decision, it need not wait for the next interval.
         """
-        second, patience = now.timestamp(), self._cluster.deps().policy.gang_timeout
+        second, patience = now.timestamp(), self._timeout
         if mine.idle is None and not waits(mine, second, patience):
             return
         due = not self._released and not mine.trying and self._decided < mine.since + patience <= second
@@ -165,14 +188,14 @@ class Gangs:
         if claim.idle is not None:
             self._read[claim.key] = claim.idle.goes
 
-    async def check_capacity(self, ref: Ref, needs: Needs) -> str:
+    async def check_capacity(self, ref: Ref, needs: Needs, now: datetime) -> str:
         """Return why the pods of a service do not fit on the nodes, counting capacity that the service's own pods would
         free; "" if they fit.
 
         Foreign pods are read live even if a recent result is cached, because they may have terminated.
         """
-        free = self._capacity.without([ref], strangers=False)
-        if self._has_capacity(ref, needs, free, strangers=False):
+        free, second = self._capacity.without([ref], strangers=False), now.timestamp()
+        if self._has_capacity(ref, needs, free, second, strangers=False):
             seem = tuple(roomy(needs, free))
             for _ in range(READ_BATCHES):
                 more = await self._foreign.read(seem)
@@ -180,17 +203,21 @@ class Gangs:
                 sure = {name: node for name, node in free.items() if name in self._foreign.known()}
                 if not more or has_room(needs, (), sure):
                     break
-            if self._has_capacity(ref, needs, free, strangers=True):
+            if self._has_capacity(ref, needs, free, second, strangers=True):
                 self._promised[ref] = needs
                 return ""
         self._promised.pop(ref, None)
         return without_room(needs, self._cluster.deps().nodes, free, partial(self._holders, f"{ref.namespace}/{ref.name}"))
 
-    def _has_capacity(self, ref: Ref, needs: Needs, free: Nodes, *, strangers: bool) -> bool:
+    def _has_capacity(self, ref: Ref, needs: Needs, free: Nodes, now: float, *, strangers: bool) -> bool:
         """Return whether the pods of a service fit now, and also together with the pods of services that were promised
         capacity. `strangers`: True if the capacity that foreign pods use is excluded.
         """
-        claims = [claim for other, claim in self._claims.items() if other != ref]
+        claims = [
+            claim
+            for other, claim in self._claims.items()
+            if other != ref and claim.trying and keeps(claim, now, self._timeout)
+        ]
         if not has_room(needs, claims, free):
             return False
         others = {other: wanted for other, wanted in self._promised.items() if other != ref}
@@ -207,7 +234,8 @@ class Gangs:
         stamp = self._changes, self._capacity.version, int(now.timestamp()) // timing.REDECIDE
         if stamp != self._stamp:
             self._stamp, self._texts = stamp, {}
-            self._turns = turns(self._claims.values(), self._cluster.deps().nodes, free, now)
+            self._book.review(now.timestamp())
+            self._turns = turns(self._claims.values(), self._cluster.deps().nodes, free, now, self._timeout)
             for ref, claim in self._claims.items():
                 if not claim.trying and claim.key in self._turns.granted:
                     self._wake(ref)

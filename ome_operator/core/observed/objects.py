@@ -266,6 +266,8 @@ class Turn(NamedTuple):
     """Text that follows "waits for": what the gang waits for now, or after its placement attempt; "" if it does not wait."""
     coming: bool = False
     """Whether an autoscaler reported that it creates nodes for the gang's pods."""
+    pressed: bool = False
+    """Whether another gang that waits would fit on the nodes if this gang released its nodes."""
     gives_way: frozenset[tuple[str, int]] | None = None
     """Groups of the service that hold nodes without serving, and that have to release these nodes now for other services.
     The set is empty if no group has to, or if that was not determined since the nodes were requested. None if the

@@ -17,11 +17,11 @@ from ome_operator.core import group_numbers
 from ome_operator.core.observed.objects import Turn
 from ome_operator.core.observed.slices import Slice, group_number, is_leader_set, started
 from ome_operator.core.placement import kueue, timing
-from ome_operator.core.placement.admission import Claim, Idle, contested
 from ome_operator.core.placement.attempts import Decision, Numbers, Record, Seen, advance, gang, rested, trying
 from ome_operator.core.placement.capacity_check import needs
+from ome_operator.core.placement.claims import Claim, Idle, contested
 from ome_operator.core.placement.fit import lacks
-from ome_operator.core.placement.partial_gangs import Groups, Stranded, idle, stranded
+from ome_operator.core.placement.partial_gangs import Groups, Stranded, expected, idle, stranded, unplaced
 from ome_operator.core.reconcile.plan import Delete
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render.statefulsets import Stored
@@ -81,7 +81,7 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
     whole = before is None or not before.anew
     served: Groups = _served(snapshot, ready, share, found) if whole else dict.fromkeys(roles, frozenset())
     on_demand = told.coming or snapshot.service.annotations.get(keys.IGNORE_FIT) == "true"
-    timeout = timing.TRY_ON_DEMAND if on_demand else kueue.timeout(roles, deps.policy.gang_timeout)
+    timeout = timing.TRY_ON_DEMAND if on_demand and not told.pressed else kueue.timeout(roles, deps.policy.gang_timeout)
     lost = None if held or kueue.queued(roles) else stranded(snapshot, intent, roles, served, timeout)
     held_back = idle(snapshot, intent, roles, share, lost) if lost is not None else None
     gives_way = held_back is not None and told.gives_way == held_back.goes
@@ -95,6 +95,8 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
         return placing._replace(placed=placed, claim=None)
     decision = _advanced(snapshot, roles, share, found, before, seen, timeout=timeout, gives_way=gives_way)
     placing = _placing(snapshot, roles, seen, served, decision, _room(snapshot, intent, roles))._replace(placed=placed)
+    if placing.claim is not None and placing.claim.trying and not placing.claim.serves:
+        placing = placing._replace(claim=placing.claim._replace(missing=unplaced(placing.claim.needs, found, placed)))
     return placing if lost is None or gives_way else _asking(placing, held_back, lost, told)
 
 
@@ -222,7 +224,8 @@ def _placing(
     if record is None and queued:
         return Placing({}, {}, served)
     if record is None:
-        asked = needs({name: roles[name] for name in room}, room, namespace, True)
+        present = (pod for found in snapshot.slices.values() for pod in found.pods)
+        asked = expected(needs({name: roles[name] for name in room}, room, namespace, True), present)
         priority = max((pod.priority for pod in snapshot.pods), default=0)
         promise = Claim(key, asked, trying=True, priority=priority, priority_class=pods, serves=True)
         return Placing({}, {}, served, promise if room else None)
@@ -244,6 +247,7 @@ def _placing(
         rested=rested(record, snapshot.now),
         priority_class=pods,
         failed=decision.failed,
+        refused=bool(_refused(snapshot) if record.trying else record.refused),
     )
     again = _again(claim, snapshot) if decision.again is None else decision.again
     waits = "" if record.trying else snapshot.observed.turn.waits

@@ -7,7 +7,7 @@ the group (`core/placement/release.py`).
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -15,9 +15,9 @@ from ome_operator import quantity
 from ome_operator.core import group_numbers
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.observed.slices import Slice, started
-from ome_operator.core.placement.admission import Idle, Member
 from ome_operator.core.placement.attempts import Numbers
 from ome_operator.core.placement.capacity_check import needs
+from ome_operator.core.placement.claims import Idle, Member
 from ome_operator.core.placement.demand import demand
 from ome_operator.core.placement.fit import Needs
 from ome_operator.core.reconcile.snapshot import Snapshot
@@ -111,6 +111,36 @@ def idle(snapshot: Snapshot, intent: Intent, roles: Mapping[str, Stored], share:
         tuple(_lacking(roles, namespace, part, {}) for part in parts) if several else (),
         lost.since,
     )
+
+
+def unplaced(needs: Needs, found: Slice, placed: Groups) -> Needs:
+    """Return those of the pods `needs` that are on no node. `needs` has leaders and workers of groups that are not in
+    `placed`, the leaders of each role first. Return () if none of them is on a node.
+    """
+    there = Counter(
+        (pod.component, pod.rank == 0)
+        for pod in found.pods
+        if pod.node and not pod.deleting and pod.group not in placed.get(pod.component, frozenset())
+    )
+    left, led = [], set[str]()
+    for need in needs:
+        (name,) = need.components
+        left.append(need._replace(pods=max(0, need.pods - there[name, name not in led])))
+        led.add(name)
+    return tuple(left) if there else ()
+
+
+def expected(needs: Needs, pods: Iterable[Pod]) -> Needs:
+    """Return those of the pods `needs` for which pods of the same role exist that are on no node or are being deleted. So a
+    service that serves asks for no more capacity than its pods had, whatever its next revision wants.
+    """
+    left = Counter(pod.component for pod in pods if pod.deleting or not pod.node)
+    found = []
+    for need in needs:
+        (name,) = need.components
+        found.append(need._replace(pods=min(need.pods, left[name])))
+        left[name] -= found[-1].pods
+    return tuple(found)
 
 
 def lost_since(status: Mapping[str, Any], now: datetime) -> datetime | None:

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from ome_operator.core.placement import timing
-from ome_operator.core.placement.admission import Claim, Idle, promises, unwanted, with_room
+from ome_operator.core.placement.claims import Claim, Idle, keeps, unwanted, with_room
 from ome_operator.core.placement.fit import Ground, Needs, Nodes, beside, fits
+from ome_operator.core.placement.promises import promises
 
 MOST = 20
 """Number of services of each kind (those that could release nodes, and those that wait) that one decision compares. The
@@ -31,7 +32,7 @@ def giving_way(claims: Iterable[Claim], nodes: Nodes, now: float, patience: floa
     turn = int(now // timing.ROTATION)
     stranded = _some(lost, turn)
     waiting = _some([each for each in everybody if waits(each, now, patience)], turn // _windows(lost))
-    tries = [claim for claim in everybody if claim.trying and not claim.idle and (claim.serves or claim.since)]
+    tries = [claim for claim in everybody if claim.trying and not claim.idle and keeps(claim, now, patience)]
     taken, blocked = promises(tries, nodes)
     room = _Room(unwanted(nodes, blocked), taken, [*stranded, *waiting])
     stranded = [claim for claim in stranded if claim.idle and not _comes(claim.idle, room, now)]

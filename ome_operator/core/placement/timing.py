@@ -24,10 +24,16 @@ FIRST_ANSWER = 1.0
 RETRY_REGARDLESS = timedelta(minutes=5)
 """How long a gang waits before it is admitted regardless of the known capacity: an autoscaler has to see its pods from
 time to time."""
+SPECULATION = timedelta(seconds=45)
+"""How long, in each period, attempts may begin that will probably fail: longer than the interval between two passes over a
+gang that waits (`RECHECK`)."""
+MEMORY = timedelta(minutes=5)
+"""Half-life of the time for which capacity was promised and not used. After a single failed attempt, the standing of a gang
+is good again after three times as long."""
 
 RESERVE_AFTER = timedelta(minutes=30)
-"""How long a gang that does not fit has to wait, while smaller gangs overtake it, before nodes may be kept free for it."""
-RESERVATION = timedelta(minutes=10)
+"""How long a gang has to wait, while smaller gangs overtake it, before nodes may be kept free for it."""
+RESERVATION = timedelta(minutes=8)
 """How long nodes are kept free for a gang that smaller gangs overtake. Of four consecutive periods of this length, one is
 a reservation."""
 

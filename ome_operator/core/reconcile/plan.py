@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from ome_operator.core.observed.objects import Epoch, Manifest, Pod, Ref
-from ome_operator.core.placement.admission import Claim
+from ome_operator.core.placement.claims import Claim
 from ome_operator.core.placement.fit import Needs
 from ome_operator.core.placement.quotas import QuotaChange
 
@@ -204,6 +204,9 @@ class Stand(NamedTuple):
     narrow: bool = False
     """True if the pending edit of a runtime concerns only the accelerator class of this service. In this case, services
     that the edit does not change are no evidence that it works."""
+    lacks: datetime | None = None
+    """Since when the pods of the pending edit have lacked something of the service's own that the edit does not name: a
+    claim, a quota or a node. None if they lack nothing, or if a container has failed."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from ome_operator.agent import manifest, record
 from ome_operator.api import InferenceService, Model
 from ome_operator.core.observed.objects import Deps, Observed, Turn
 from ome_operator.core.observed.validation import ValidationResult
-from ome_operator.core.placement.admission import Claim
+from ome_operator.core.placement.claims import Claim
 from ome_operator.describe.diagnosis import Trouble
 from ome_operator.describe.preflight import PreflightReport
 from ome_operator.describe.preview import Preview

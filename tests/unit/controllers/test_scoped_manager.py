@@ -12,7 +12,7 @@ from ome_operator.cache.cluster_cache import KINDS
 from ome_operator.controllers.base import CORE
 from ome_operator.controllers.manager import Manager, Place
 from ome_operator.core.observed.objects import Epoch, Ref, Refusal
-from ome_operator.core.placement.admission import Claim
+from ome_operator.core.placement.claims import Claim
 from ome_operator.core.reconcile.plan import EditState, Plan, Stand
 from ome_operator.kube.errors import KubeError
 from ome_operator.machinery import garbage_collection
@@ -167,7 +167,9 @@ def test_a_pod_that_leaves_its_node_wakes_a_service_that_waits_for_nodes(monkeyp
     made, _ = manager()
     woken: list[str] = []
     monkeypatch.setattr(made._services._gangs, "_wake", lambda ref: woken.append(ref.name))
-    made._services._gangs.report_claim(Ref("InferenceService", "a", "waits"), Claim("a/waits", (), trying=False))
+    made._services._gangs.report_claim(
+        Ref("InferenceService", "a", "waits"), Claim("a/waits", (), trying=False), datetime(2026, 1, 1, tzinfo=UTC)
+    )
     pod = {**child(), "kind": "Pod", "spec": {"nodeName": "n", "containers": []}, "status": {}}
     made.seen("Pod", pod)
     assert woken == []

@@ -8,7 +8,7 @@ from ome_operator.cache.occupancy import Occupancy
 from ome_operator.controllers.placement import gangs as module
 from ome_operator.controllers.placement.gangs import Gangs
 from ome_operator.core.observed.objects import NO_TURN, Deps, Node, Pod, Ref
-from ome_operator.core.placement.admission import Claim, Idle, less
+from ome_operator.core.placement.claims import Claim, Idle, less
 from ome_operator.core.placement.demand import Demand, Expression
 from ome_operator.core.placement.need import Need
 from tests.support.fake_api import FakeApi
@@ -25,7 +25,7 @@ class Known:
     def __init__(self, nodes: int) -> None:
         self.found = {f"n{at}": Node(f"n{at}", 1, {}, True, 8, room=ROOM) for at in range(nodes)}
         self.occupancy, self.children = Occupancy(), {"ControllerRevision": self}
-        self.timeout = 0.0
+        self.timeout = 60.0
 
     def deps(self) -> Deps:
         return changed(Deps(), nodes=self.found, gang_timeout=self.timeout)
@@ -55,24 +55,24 @@ def gangs(nodes: int) -> tuple[Gangs, list[str]]:
 
 def test_who_has_waited_longest_goes_first_and_its_room_is_promised() -> None:
     made, _ = gangs(4)
-    made.report_claim(A, claim(A, 3, first=2.0))
-    made.report_claim(B, claim(B, 3, first=1.0))
+    made.report_claim(A, claim(A, 3, first=2.0), NOW)
+    made.report_claim(B, claim(B, 3, first=1.0), NOW)
     assert made.admission_of(A, waiting(), NOW).sure is None
     assert made.admission_of(A, waiting(), NOW).waits == "3 nodes with 8 free GPUs: 4 are free; ns/b is being placed first"
     assert made.admission_of(B, waiting(), NOW).sure is True
-    made.report_claim(B, claim(B, 3, trying=True))
+    made.report_claim(B, claim(B, 3, trying=True), NOW)
     assert made.admission_of(A, waiting(), NOW).sure is None
-    made.report_claim(B, None)
+    made.report_claim(B, None, NOW)
     assert made.admission_of(A, waiting(), NOW).sure is True
 
 
 def test_a_turn_is_told_again_until_the_status_has_moved_on() -> None:
     """A pass may come again before its status was written: what it began must not be given back."""
     made, _ = gangs(4)
-    made.report_claim(A, claim(A, 3))
+    made.report_claim(A, claim(A, 3), NOW)
     assert made.admission_of(A, waiting("T0"), NOW).sure is True
-    made.report_claim(A, claim(A, 3, trying=True))
-    made.report_claim(B, claim(B, 4))
+    made.report_claim(A, claim(A, 3, trying=True), NOW)
+    made.report_claim(B, claim(B, 4), NOW)
     assert made.admission_of(A, waiting("T0"), NOW).sure is True
     assert made.admission_of(A, waiting("T9"), NOW).sure is None, "that is another wait"
     assert made.admission_of(A, {"placement": {"trying": True, "since": "T1"}}, NOW).sure is None
@@ -80,15 +80,15 @@ def test_a_turn_is_told_again_until_the_status_has_moved_on() -> None:
 
 def test_who_waits_is_woken_when_another_wants_less_or_a_pod_is_gone() -> None:
     made, woken = gangs(4)
-    made.report_claim(A, claim(A, 3))
-    made.report_claim(B, claim(B, 3, trying=True))
+    made.report_claim(A, claim(A, 3), NOW)
+    made.report_claim(B, claim(B, 3, trying=True), NOW)
     woken.clear()
-    made.report_claim(B, claim(B, 3, trying=True))
+    made.report_claim(B, claim(B, 3, trying=True), NOW)
     assert woken == []
-    made.report_claim(B, None)
+    made.report_claim(B, None, NOW)
     made.wake_next()
     assert woken == ["a", "a"]
-    made.report_claim(A, None)
+    made.report_claim(A, None, NOW)
     made.wake_next()
     assert woken == ["a", "a"]
 
@@ -98,21 +98,21 @@ def test_turns_are_decided_once_for_all_and_again_when_something_changed(monkeyp
     asked: list[int] = []
     decide = module.turns
     monkeypatch.setattr(module, "turns", lambda *given: (asked.append(1), decide(*given))[1])
-    made.report_claim(A, claim(A, 5))
-    made.report_claim(B, claim(B, 6))
+    made.report_claim(A, claim(A, 5), NOW)
+    made.report_claim(B, claim(B, 6), NOW)
     for _ in range(10):
         made.admission_of(A, waiting(), NOW)
         made.admission_of(B, waiting(), NOW)
     assert len(asked) == 1
-    made.report_claim(B, claim(B, 7))
+    made.report_claim(B, claim(B, 7), NOW)
     made.admission_of(A, waiting(), NOW)
     assert len(asked) == 2
 
 
 def test_a_single_service_is_woken_and_wakes_whose_turn_it_is() -> None:
     made, woken = gangs(4)
-    made.report_claim(A, claim(A, 9))
-    made.report_claim(B, claim(B, 3))
+    made.report_claim(A, claim(A, 9), NOW)
+    made.report_claim(B, claim(B, 3), NOW)
     woken.clear()
     made.wake_next()
     assert woken == ["a"]
@@ -124,7 +124,7 @@ async def test_after_a_try_that_failed_strangers_are_read_where_there_seemed_to_
     api = FakeApi({"list_objects Pod": [{"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}]})
     known: Any = Known(3)
     made = Gangs(known, ForeignPods(api, lambda: 1000.0, lambda _: False), lambda _: None)
-    made.report_claim(A, claim(A, 2))
+    made.report_claim(A, claim(A, 2), NOW)
     await made.read_foreign_pods(claim(A, 2))
     assert api.calls == [] and made.admission_of(A, waiting(), NOW).sure is True
     await made.read_foreign_pods(claim(A, 2)._replace(failed=True))
@@ -136,7 +136,7 @@ def test_what_is_missing_is_said_from_the_moment_on_in_which_a_try_may_end() -> 
     known: Any = Known(3)
     known.timeout = 60.0
     made = Gangs(known, ForeignPods(FakeApi({}), lambda: 0.0, lambda _: False), lambda _: None)
-    made.report_claim(A, claim(A, 4, trying=True))
+    made.report_claim(A, claim(A, 4, trying=True), NOW)
     tries = {"placement": {"trying": True, "since": "T0"}}
     assert made.admission_of(A, tries, NOW).waits == ""
     assert made.admission_of(A, tries, NOW + timedelta(seconds=60)).waits == "engine needs 4 nodes: there are 3 nodes"
@@ -145,17 +145,17 @@ def test_what_is_missing_is_said_from_the_moment_on_in_which_a_try_may_end() -> 
 def test_who_holds_no_node_makes_way_for_who_asks_for_the_same_nodes_alone() -> None:
     made, woken = gangs(2)
     idle = claim(A, 2, trying=True)._replace(since=0.0)
-    made.report_claim(A, idle)
+    made.report_claim(A, idle, NOW)
     elsewhere = Need(("engine",), "engine", Demand(selector=(Expression("pool", "In", ("x",)),)), 1)
-    made.report_claim(B, claim(B, 1)._replace(needs=(elsewhere,)))
-    made.report_claim(B, claim(B, 1, trying=True))
+    made.report_claim(B, claim(B, 1)._replace(needs=(elsewhere,)), NOW)
+    made.report_claim(B, claim(B, 1, trying=True), NOW)
     assert woken == []
-    made.report_claim(B, claim(B, 1))
+    made.report_claim(B, claim(B, 1), NOW)
     assert woken == ["a"]
-    made.report_claim(B, claim(B, 2))
+    made.report_claim(B, claim(B, 2), NOW)
     assert woken == ["a"], "it was told"
-    made.report_claim(B, None)
-    made.report_claim(B, claim(B, 1, trying=True)._replace(serves=True))
+    made.report_claim(B, None, NOW)
+    made.report_claim(B, claim(B, 1, trying=True)._replace(serves=True), NOW)
     assert woken == ["a", "a"]
 
 
@@ -164,9 +164,9 @@ def test_a_pass_costs_nothing_of_what_others_want_while_nobody_waits(monkeypatch
     made, _ = gangs(4)
     monkeypatch.setattr(module, "turns", None)
     for at in range(100):
-        made.report_claim(Ref("InferenceService", "ns", f"s{at}"), claim(B, 1, trying=True))
+        made.report_claim(Ref("InferenceService", "ns", f"s{at}"), claim(B, 1, trying=True), NOW)
     assert made.admission_of(A, {}, NOW) == NO_TURN
-    made.report_claim(B, claim(B, 9))
+    made.report_claim(B, claim(B, 9), NOW)
     assert made.admission_of(A, {}, NOW).rivals == (claim(B, 9),), "whose turn it is, who waits asks"
 
 
@@ -176,21 +176,21 @@ async def test_who_holds_nodes_for_nobody_is_told_what_it_gives_back() -> None:
     goes, need = frozenset({("engine", 1), ("engine", 2)}), claim(A, 1).needs[0]
     unit = (need._replace(pods=3),)
     mine = claim(A, 4, trying=True)._replace(serves=True)
-    made.report_claim(A, mine)
+    made.report_claim(A, mine, NOW)
     assert made.admission_of(A, {}, NOW).gives_way is None, "it asked nothing"
     lost = Idle(goes, (), ((need._replace(pods=6),),), (), since=1.0)
-    made.report_claim(A, mine._replace(idle=lost))
+    made.report_claim(A, mine._replace(idle=lost), NOW)
     await made.read_foreign_pods(mine._replace(idle=lost))
     assert made.admission_of(A, {}, NOW).gives_way == frozenset()
-    made.report_claim(A, mine._replace(idle=lost._replace(units=(unit,))))
+    made.report_claim(A, mine._replace(idle=lost._replace(units=(unit,))), NOW)
     assert made.admission_of(A, {}, NOW + timedelta(seconds=1)).gives_way == frozenset(), "it was asked a second ago"
     assert made.admission_of(A, {}, NOW + timedelta(seconds=5)).gives_way == goes and woken == ["a"]
     other = mine._replace(idle=lost._replace(goes=frozenset({("engine", 7)})))
-    made.report_claim(A, other)
+    made.report_claim(A, other, NOW)
     await made.read_foreign_pods(other)
     assert made.admission_of(A, {}, NOW + timedelta(seconds=19)).gives_way == goes
     assert made.admission_of(A, {}, NOW + timedelta(seconds=21)).gives_way == frozenset()
-    made.report_claim(A, None)
+    made.report_claim(A, None, NOW)
     assert made.admission_of(A, {}, NOW).gives_way is None
 
 
@@ -203,10 +203,10 @@ async def test_who_has_waited_wakes_who_holds_nodes_for_nobody() -> None:
     made = Gangs(known, ForeignPods(FakeApi({}), lambda: 0.0, lambda _: False), lambda ref: woken.append(ref.name))
     made._capacity.nodes = lambda: {"n0": less(known.found["n0"], {"nvidia.com/gpu": 8})}  # type: ignore[method-assign]
     mine = claim(A, 0, trying=True)._replace(serves=True, idle=lost)
-    made.report_claim(A, mine)
+    made.report_claim(A, mine, NOW)
     await made.read_foreign_pods(mine)
     assert made.admission_of(A, {}, NOW).gives_way == frozenset()
-    made.report_claim(B, claim(B, 1))
+    made.report_claim(B, claim(B, 1), NOW)
     woken.clear()
     for seconds in (30, 57):  # the second is less than a tick before its time is over
         for ref, status in ((B, waiting()), (A, {})):
@@ -221,10 +221,10 @@ async def test_pods_that_are_there_to_be_seen_are_heard_too() -> None:
     made, woken = gangs(1)
     made._capacity.nodes = lambda: {"n0": Node("n0", 1, {}, True, 8, room=(("nvidia.com/gpu", 0), ("pods", 109)))}  # type: ignore[method-assign]
     mine = claim(A, 0, trying=True)._replace(serves=True, idle=lost)
-    made.report_claim(A, mine)
+    made.report_claim(A, mine, NOW)
     await made.read_foreign_pods(mine)
     shown = claim(B, 1, trying=True)._replace(since=0.0)
-    made.report_claim(B, shown)
+    made.report_claim(B, shown, NOW)
     woken.clear()
     made.admission_of(B, {}, NOW)
     assert woken == ["a"]
@@ -239,8 +239,8 @@ async def test_nobody_gives_back_before_strangers_were_read_for_it_and_what_was_
     made = Gangs(cluster, ForeignPods(api, lambda: clock[0], lambda _: False), lambda _: None)
     lost = Idle(frozenset({("engine", 1)}), (("n0", ROOM),), (), (), since=1.0)
     mine = claim(A, 1, trying=True)._replace(serves=True, idle=lost)
-    made.report_claim(B, claim(B, 2))
-    made.report_claim(A, mine)
+    made.report_claim(B, claim(B, 2), NOW)
+    made.report_claim(A, mine, NOW)
     free = made._capacity.nodes
     made._capacity.nodes = lambda: {"n0": less(known.found["n0"], {"nvidia.com/gpu": 8}), "n1": free()["n1"]}  # type: ignore[method-assign]
     made.admission_of(B, waiting(), NOW + timedelta(seconds=60))
@@ -262,3 +262,28 @@ async def test_strangers_are_read_for_who_has_lost_a_rank_once_in_five_minutes()
     for _ in range(3):
         await made.read_foreign_pods(lost)
     assert len(api.calls) == 3
+
+
+def test_an_attempt_of_twenty_minutes_ends_when_another_would_fit_on_its_nodes() -> None:
+    """The annotation, or an event that a tenant can write, lengthens nobody else's wait."""
+    made, _ = gangs(4)
+    late, status = NOW + timedelta(seconds=90), {"placement": {"trying": True, "since": "T0"}}
+    made.report_claim(A, claim(A, 9, trying=True), NOW)
+    assert not made.admission_of(A, status, late).pressed
+    made.report_claim(B, claim(B, 5), NOW)
+    assert not made.admission_of(A, status, late).pressed, "it would not fit either"
+    made.report_claim(B, claim(B, 4), NOW)
+    assert made.admission_of(A, status, late).pressed
+    assert not made.admission_of(A, status, NOW + timedelta(seconds=59)).pressed
+
+
+def test_who_wasted_promises_keeps_no_newcomer_waiting() -> None:
+    made, _ = gangs(4)
+    made.report_claim(A, claim(A, 3, trying=True), NOW)
+    made.report_claim(A, claim(A, 3)._replace(failed=True), NOW + timedelta(seconds=60))
+    other = Ref("InferenceService", "quiet", "b")
+    assert made.admission_of(other, {}, NOW + timedelta(seconds=60)).rivals == ()
+    assert made.admission_of(B, {}, NOW + timedelta(seconds=60)).rivals == (), "of the same namespace"
+    later = NOW + timedelta(hours=1)
+    made.report_claim(A, claim(A, 3), later)
+    assert len(made.admission_of(other, {}, later).rivals) == 1

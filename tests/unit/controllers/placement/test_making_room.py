@@ -10,7 +10,7 @@ from ome_operator.core.placement.demand import Demand
 from ome_operator.core.placement.need import Need
 from ome_operator.kube.errors import Forbidden
 from tests.support.fake_api import Call, FakeApi
-from tests.unit.controllers.placement.test_gangs import A, B, Known, claim
+from tests.unit.controllers.placement.test_gangs import NOW, A, B, Known, claim
 
 BOX = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]}
 
@@ -29,11 +29,11 @@ async def test_strangers_are_read_on_every_node_that_seemed_free() -> None:
 
     made, api = gangs(4, pods)
     assert (
-        await made.check_capacity(A, claim(A, 3).needs)
+        await made.check_capacity(A, claim(A, 3).needs, NOW)
         == "engine needs 3 nodes with 8 free GPUs: 2 are free, 2 are held by others"
     )
     assert len(api.calls) == 4
-    assert await made.check_capacity(A, claim(A, 2).needs) == ""
+    assert await made.check_capacity(A, claim(A, 2).needs, NOW) == ""
 
 
 @pytest.mark.parametrize(("free", "reads"), [(0, {250}), (2, {100, 200, 250}), (250, {100})])
@@ -41,7 +41,7 @@ async def test_as_many_nodes_are_read_as_the_answer_needs(free: int, reads: set[
     """Foreign pods on the first hundred nodes, in any order, say nothing about the other nodes."""
     names = {f"spec.nodeName=n{at}" for at in range(free)}
     made, api = gangs(250, lambda call: [] if call.selector in names else [{"spec": BOX}])
-    assert (await made.check_capacity(A, claim(A, 2).needs) == "") == bool(free)
+    assert (await made.check_capacity(A, claim(A, 2).needs, NOW) == "") == bool(free)
     assert len(api.calls) in reads
 
 
@@ -51,53 +51,53 @@ async def test_strangers_that_have_gone_are_seen_before_they_are_forgotten() -> 
     known.pods_of = lambda *_: ()
     api = FakeApi({"list_objects Pod": lambda _: there[0]})
     made = Gangs(known, ForeignPods(api, lambda: clock[0], lambda _: False), lambda _: None)
-    assert "2 are held by others" in await made.check_capacity(A, claim(A, 1).needs)
+    assert "2 are held by others" in await made.check_capacity(A, claim(A, 1).needs, NOW)
     there[0] = []
-    assert "2 are held by others" in await made.check_capacity(A, claim(A, 1).needs), (
+    assert "2 are held by others" in await made.check_capacity(A, claim(A, 1).needs, NOW), (
         "within ten seconds nothing is read again"
     )
     clock[0] += FRESH + 1
-    assert await made.check_capacity(A, claim(A, 1).needs) == ""
+    assert await made.check_capacity(A, claim(A, 1).needs, NOW) == ""
 
 
 async def test_nobody_is_asked_where_it_is_known_already() -> None:
     made, api = gangs(4, [])
-    made.report_claim(B, claim(B, 2, trying=True))
+    made.report_claim(B, claim(B, 2, trying=True), NOW)
     promised = "engine needs capacity at the same time as each other and as the groups that are being placed"
-    assert await made.check_capacity(A, claim(A, 3).needs) == promised
-    assert await made.check_capacity(A, claim(A, 5).needs) == "engine needs 5 nodes: there are 4 nodes"
+    assert await made.check_capacity(A, claim(A, 3).needs, NOW) == promised
+    assert await made.check_capacity(A, claim(A, 5).needs, NOW) == "engine needs 5 nodes: there are 4 nodes"
     assert api.calls == []
-    made.report_claim(B, None)
-    assert await made.check_capacity(A, claim(A, 3).needs) == ""
+    made.report_claim(B, None, NOW)
+    assert await made.check_capacity(A, claim(A, 3).needs, NOW) == ""
 
 
 async def test_pods_that_no_node_can_hold_keep_nobody_from_the_nodes() -> None:
     """Such pods stay pending, perhaps for ever, so that an autoscaler sees them, and make way for pods that fit."""
     made, _ = gangs(4, [])
     too_large = Need(("engine",), "engine", Demand(requests=(("nvidia.com/gpu", 16),)), 1)
-    made.report_claim(B, claim(B, 1, trying=True)._replace(needs=(too_large,), since=0.0))
-    assert await made.check_capacity(A, claim(A, 3).needs) == ""
+    made.report_claim(B, claim(B, 1, trying=True)._replace(needs=(too_large,), since=0.0), NOW)
+    assert await made.check_capacity(A, claim(A, 3).needs, NOW) == ""
 
 
 async def test_its_own_claim_is_no_rival() -> None:
     made, _ = gangs(4, [])
-    made.report_claim(A, claim(A, 3, trying=True))
-    assert await made.check_capacity(A, claim(A, 3).needs) == ""
+    made.report_claim(A, claim(A, 3, trying=True), NOW)
+    assert await made.check_capacity(A, claim(A, 3).needs, NOW) == ""
 
 
 async def test_where_pods_may_not_be_read_what_is_known_decides() -> None:
     made, _ = gangs(4, Forbidden("no"))
-    assert await made.check_capacity(A, claim(A, 4).needs) == ""
+    assert await made.check_capacity(A, claim(A, 4).needs, NOW) == ""
 
 
 async def test_two_services_are_not_told_of_the_same_room() -> None:
     """The first has no claim before its new pods are made, and that may take as long as an old leader needs to end."""
     made, _ = gangs(4, [])
-    assert await made.check_capacity(A, claim(A, 3).needs) == ""
-    made.report_claim(A, None, moves=True)
-    assert await made.check_capacity(B, claim(B, 3).needs) != ""
-    assert await made.check_capacity(B, claim(B, 1).needs) == ""
-    assert await made.check_capacity(A, claim(A, 3).needs) == "", "its own answer is no rival"
-    made.report_claim(A, None)
-    made.report_claim(B, None)
-    assert await made.check_capacity(B, claim(B, 3).needs) == ""
+    assert await made.check_capacity(A, claim(A, 3).needs, NOW) == ""
+    made.report_claim(A, None, NOW, moves=True)
+    assert await made.check_capacity(B, claim(B, 3).needs, NOW) != ""
+    assert await made.check_capacity(B, claim(B, 1).needs, NOW) == ""
+    assert await made.check_capacity(A, claim(A, 3).needs, NOW) == "", "its own answer is no rival"
+    made.report_claim(A, None, NOW)
+    made.report_claim(B, None, NOW)
+    assert await made.check_capacity(B, claim(B, 3).needs, NOW) == ""

@@ -10,8 +10,8 @@ import pytest
 from ome_operator import keys
 from ome_operator.core.observed.objects import Node, Turn
 from ome_operator.core.placement import kueue, timing
-from ome_operator.core.placement.admission import Claim
 from ome_operator.core.placement.attempts import Record
+from ome_operator.core.placement.claims import Claim
 from tests.support import parts
 from tests.support.live import LivePod
 from tests.support.parts import changed

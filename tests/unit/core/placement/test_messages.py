@@ -1,7 +1,7 @@
 """Tests of the message about what a gang waits for."""
 
 from ome_operator.core.observed.objects import Node
-from ome_operator.core.placement.admission import less
+from ome_operator.core.placement.claims import less
 from ome_operator.core.placement.demand import Demand, Expression
 from ome_operator.core.placement.messages import awaited, without_room
 from ome_operator.core.placement.need import Need

@@ -4,12 +4,14 @@ from datetime import timedelta
 
 import pytest
 
-from ome_operator.core.placement.admission import Idle
+from ome_operator.core.placement.claims import Idle
+from ome_operator.core.placement.demand import Demand
 from ome_operator.core.placement.gangs import PLACED, served_first
-from ome_operator.core.placement.partial_gangs import lost_since
+from ome_operator.core.placement.need import Need
+from ome_operator.core.placement.partial_gangs import expected, lost_since
 from tests.support.live import LivePod
 from tests.support.parts import changed
-from tests.support.placing import TIMEOUT, role, whole
+from tests.support.placing import TIMEOUT, Race, role, whole
 from tests.support.shapes import Shape
 from tests.support.simulator import World
 
@@ -157,3 +159,16 @@ def test_the_groups_that_are_named_are_those_that_go() -> None:
     world.run(4)
     assert {*world.alive().values()} == stay and world.service.status["placement"]["waiting"] == {"engine": 1}
     assert not world.service.status["placement"]["anew"]
+
+
+def test_a_service_that_serves_asks_for_no_more_than_its_pods_had() -> None:
+    """Its next revision has groups of 16 pods, and its old pod of one node is being deleted."""
+    template = Demand(requests=(("nvidia.com/gpu", 8),))
+    needs = (Need(("engine",), "engine", template, 1), Need(("engine",), "engine", template, 15))
+    world = Race({"a": Shape(size=1, router=False)}, 4, 1).worlds["a"]
+    world.run(3)
+    (pod,) = world.observed().pods
+    going = pod._replace(node="n0", deleting=True)
+    assert [need.pods for need in expected(needs, [going])] == [1, 0]
+    assert [need.pods for need in expected(needs, [pod._replace(node="", deleting=False)] * 3)] == [1, 2]
+    assert [need.pods for need in expected(needs, [pod._replace(node="n0", deleting=False)])] == [0, 0]

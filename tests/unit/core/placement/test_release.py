@@ -5,7 +5,7 @@ now.
 import pytest
 
 from ome_operator.core.observed.objects import Node
-from ome_operator.core.placement.admission import Claim, Idle
+from ome_operator.core.placement.claims import Claim, Idle
 from ome_operator.core.placement.demand import Demand, Expression
 from ome_operator.core.placement.fit import Needs, Nodes
 from ome_operator.core.placement.need import Need
@@ -89,9 +89,11 @@ def test_room_that_nothing_comes_to_is_believed_for_twenty_minutes() -> None:
 
 def test_room_that_is_promised_is_not_free() -> None:
     """Another gang is being admitted and will use the only free node."""
-    tries = waits("t", 1, trying=True)
+    tries = waits("t", 1, since=990.0, trying=True)
     assert asked([lost("a", ["n1"], 1), waits("w", 1)], nodes("n3", held="n1")) == set()
     assert asked([lost("a", ["n1"], 1), waits("w", 1), tries], nodes("n3", held="n1")) == {"a"}
+    late = tries._replace(since=900.0)
+    assert asked([lost("a", ["n1"], 1), waits("w", 1), late], nodes("n3", held="n1")) == set(), "its promise is over"
 
 
 @pytest.mark.parametrize(("units", "given"), [(2, True), (0, False), (3, False)])

@@ -1,0 +1,105 @@
+"""Keep the claims of all services, and find out which promises of capacity were not used."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from ome_operator.core.observed.objects import Ref
+from ome_operator.core.placement.claims import Claim, Standing, overdue, with_room
+from ome_operator.core.placement.fit import Ground, Needs, Nodes, fits
+from ome_operator.core.placement.shares import Shares
+
+
+class ClaimBook:
+    """The present claims by service, each with the standing of its gang.
+
+    An attempt that ended without success, was replaced by another attempt, or is longer than the time limit, counts as a
+    wasted promise if its pods could not be created, or if the pods without a node would have fitted on the free nodes. A
+    gang that found too few nodes wastes nothing.
+
+    free      Returns the nodes with their free capacity.
+    timeout   Returns the seconds within which all pods of a gang have to be bound to nodes.
+    """
+
+    def __init__(self, free: Callable[[], Nodes], timeout: Callable[[], float]) -> None:
+        self._free, self._timeout = free, timeout
+        self._claims: dict[Ref, Claim] = {}
+        self._shares = Shares()
+        self._counted: dict[Ref, float] = {}
+        """Service -> the start of its attempt that was counted as wasted."""
+        self._fits: dict[Ref, float] = {}
+        """Service that serves -> since when the capacity that is promised to it has been free, in seconds since the
+        epoch."""
+
+    @property
+    def claims(self) -> Mapping[Ref, Claim]:
+        """The present claims."""
+        return self._claims
+
+    def put(self, ref: Ref, claim: Claim | None, now: float, *, gone: bool = False) -> bool:
+        """Store the present claim of a service, or None if it has none. Return whether that is a change.
+
+        `gone`: True if the service was deleted. The promise of its attempt counts as wasted, because another service may
+        take its place again and again.
+        """
+        before = self._claims.pop(ref, None)
+        ended = before is not None and before.trying and not before.serves and before.since > 0
+        if ended and before is not None and (gone or (claim is not None and _over(before, claim))):
+            self._waste(ref, before, now)
+        if claim is None:
+            self._counted.pop(ref, None)
+            self._fits.pop(ref, None)
+            return before is not None
+        self._claims[ref] = claim = self._marked(ref, claim, before, now)
+        if overdue(claim, now, self._timeout()):
+            self._waste(ref, claim, now)
+        return before != claim
+
+    def standing(self, ref: Ref, now: float) -> Standing:
+        """Return the standing of a service, whether or not it has a claim."""
+        claim = self._claims.get(ref) or Claim(f"{ref.namespace}/{ref.name}", (), trying=False)
+        return self._shares.standing(claim, now, self._timeout())
+
+    def review(self, now: float) -> None:
+        """Bring the standing of all gangs up to date, and end promises to services that serve and did not use them."""
+        serving = {ref: claim for ref, claim in self._claims.items() if claim.serves}
+        there = self._there(serving.values())
+        for ref, claim in serving.items():
+            if not there[claim.promise]:
+                self._fits.pop(ref, None)
+                self._claims[ref] = claim._replace(unused=False)
+            elif claim.unused:
+                continue
+            elif now - self._fits.setdefault(ref, now) >= self._timeout():
+                self._shares.charge(claim, self._timeout(), now, self._timeout())
+                self._claims[ref] = claim._replace(unused=True)
+        for ref, claim in self._claims.items():
+            if (standing := self._shares.standing(claim, now, self._timeout())) != claim.standing:
+                self._claims[ref] = claim._replace(standing=standing)
+
+    def _marked(self, ref: Ref, claim: Claim, before: Claim | None, now: float) -> Claim:
+        standing = self._shares.standing(claim, now, self._timeout())
+        if before is not None and before.serves and claim.serves and before.promise == claim.promise:
+            return claim._replace(standing=standing, unused=before.unused)
+        self._fits.pop(ref, None)
+        return claim._replace(standing=standing)
+
+    def _waste(self, ref: Ref, claim: Claim, now: float) -> None:
+        """Record a promise that was not used, once for each attempt."""
+        if self._counted.get(ref) == claim.since:
+            return
+        self._counted[ref] = claim.since
+        if claim.refused or self._there([claim])[claim.promise]:
+            self._shares.charge(claim, min(self._timeout(), max(0.0, now - claim.since)), now, self._timeout())
+
+    def _there(self, claims: Iterable[Claim]) -> Mapping[Needs, bool]:
+        """Return whether the pods of each promise fit on the free nodes by themselves."""
+        asked = dict.fromkeys(claim.promise for claim in claims)
+        if not asked:
+            return {}
+        free = with_room(self._free(), asked)
+        ground = Ground(free)
+        return {needs: bool(free) and fits(needs, ground) for needs in asked}
+
+
+def _over(before: Claim, after: Claim) -> bool:
+    """Return whether an attempt has ended without success, according to the next claim of the service."""
+    return after.failed or (after.trying and after.since > before.since)

@@ -1,0 +1,156 @@
+"""What services ask of nodes: the claims of gangs, and questions about single claims (docs/placement.md)."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ome_operator.core.observed.objects import Node
+from ome_operator.core.placement.fit import Needs, Nodes, merged, suit
+from ome_operator.core.placement.packing import most
+
+Standing = tuple[int, int]
+"""For how long capacity was promised and not used in the recent past: by all gangs of its namespace, and by the
+gang itself, in quarters of the time limit of a placement attempt. The smaller the numbers, the earlier is a gang
+considered."""
+GOOD: Standing = (0, 0)
+Room = tuple[tuple[str, int], ...]
+Member = tuple[str, int]
+"""A group of a service: its role, and its number within the role."""
+
+
+class Idle(NamedTuple):
+    """Nodes that a service holds although the groups on these nodes cannot serve requests, because a rank was lost and
+    found no node within the time limit of a placement attempt.
+    """
+
+    goes: frozenset[Member]
+    """The groups on these nodes, which are removed if the service releases the nodes."""
+    holds: tuple[tuple[str, Room], ...]
+    """The name of each of these nodes, and the amounts of resources that the pods of the groups request on the node."""
+    missing: tuple[Needs, ...]
+    """Sets of pods. Placing any one of these sets would let the service serve with more groups than now. A set contains
+    the pods that one group lacks or, if the service serves no requests at all, the pods that one group of every role
+    lacks."""
+    units: tuple[Needs, ...]
+    """The sets of `missing`, extended by the pods that are on nodes already, if several groups hold nodes: each of these
+    groups may keep the others from being complete. Empty if at most one group holds nodes."""
+    since: float
+    """When the first of these groups lost its rank, in seconds since the epoch."""
+
+
+class Claim(NamedTuple):
+    """The request of a service for nodes, for the pods of a gang."""
+
+    key: str
+    needs: Needs
+    trying: bool
+    """True if the pods of the gang have been created, False if the gang waits for admission."""
+    priority: int = 0
+    """The priority that the API server gave to the pods of the gang; 0 before the first pod was created."""
+    first: float = 0.0
+    """When the gang began to wait for nodes, in seconds since the epoch; 0 if it has never waited. Later placement
+    attempts do not change this time."""
+    since: float = 0.0
+    """When the present placement attempt, or the wait for the next attempt, began, in seconds since the epoch; 0 if the
+    time of the attempt is over and no pod of the gang has a node."""
+    rested: bool = True
+    """Whether the pause after the last failed placement attempt is over."""
+    priority_class: str = ""
+    serves: bool = False
+    """True for a service that already serves and makes this capacity available for itself (by a rollout, a recycle or a
+    recovery). Such a claim is never withdrawn because of a timeout."""
+    failed: bool = False
+    """Whether a placement attempt of the gang failed in this pass."""
+    idle: Idle | None = None
+    """The nodes that the service could release because the groups on these nodes serve no requests; None if there are no
+    such nodes."""
+    missing: Needs = ()
+    """Those of the pods `needs` that are on no node while the gang is being placed; () if none of them is on a node."""
+    refused: bool = False
+    """Whether pods of the gang could not be created, for example because of a quota: in the present placement attempt or,
+    if the gang waits, in the last one."""
+    standing: Standing = GOOD
+    unused: bool = False
+    """Whether the pods of a service that serves could have taken the capacity that is promised to them for the time limit
+    of a placement attempt, and have not taken it."""
+
+    @property
+    def promise(self) -> Needs:
+        """The pods for which capacity is promised while the gang is being placed."""
+        return self.missing or self.needs
+
+
+def order(claim: Claim) -> tuple[Standing, int, float, str]:
+    """Return the sort key of the order in which gangs that wait are considered."""
+    return (claim.standing, -claim.priority, claim.first, claim.key)
+
+
+def keeps(claim: Claim, now: float, timeout: float) -> bool:
+    """Return whether capacity is promised to a claim of a gang that is being placed.
+
+    A promise lasts for at most `timeout` seconds, the time limit of a placement attempt, whether or not the attempt lasts
+    longer. It ends earlier if pods could not be created. A gang whose attempt is over and whose pods have no node has no
+    promise: its pods exist so that autoscalers see them, and are removed when another gang needs the nodes.
+
+    now      The current time in seconds since the epoch.
+    """
+    if claim.serves:
+        return not claim.unused
+    return bool(claim.since) and not claim.refused and abs(now - claim.since) < timeout
+
+
+def overdue(claim: Claim, now: float, timeout: float) -> bool:
+    """Return whether a gang is being placed for longer than the time limit, because nodes are created on demand."""
+    return claim.trying and not claim.serves and bool(claim.since) and now - claim.since >= timeout
+
+
+def presses(claim: Claim, late: Claim) -> bool:
+    """Return whether a gang that is on no node may end the attempt of a gang that is being placed for longer than the time
+    limit.
+    """
+    nowhere = not claim.trying or not (claim.serves or claim.missing)
+    return claim.key != late.key and nowhere and claim.standing <= late.standing
+
+
+def less(node: Node, held: Mapping[str, int]) -> Node:
+    """Return the node with its free capacity: the allocatable amounts minus `held`, the amounts that pods hold. A
+    resource that the node does not report stays unknown.
+    """
+    return node._replace(room=tuple((resource, max(0, has - held.get(resource, 0))) for resource, has in node.room))
+
+
+def with_room(free: Nodes, several: Iterable[Needs]) -> dict[str, Node]:
+    """Return the nodes that have capacity for at least one pod of these needs. A cluster may have thousands of other
+    nodes, which cannot change the decision.
+    """
+    asked = {need.demand.requests for needs in several for need in needs if need.pods}
+    known = dict[Room, bool]()
+    for node in free.values():
+        if node.room not in known:
+            known[node.room] = any(most(requests, node.room, 1) for requests in asked)
+    return {name: node for name, node in free.items() if known[node.room]}
+
+
+def roomy(needs: Needs, free: Nodes) -> Iterator[str]:
+    """Yield the names of the nodes that accept at least one pod of these needs and have capacity for it, as far as their
+    free capacity is known.
+    """
+    for name, node in free.items():
+        if suit(needs, node) and any(most(need.demand.requests, node.room, 1) for need in needs if need.pods):
+            yield name
+
+
+def contested(needs: Needs, others: Iterable[Claim], nodes: Nodes) -> bool:
+    """Return whether one of the claims `others` could use a node that these pods could use."""
+    rivals = {plain(claim.needs) for claim in others}
+    return bool(rivals) and any(suit(needs, node) and any(suit(other, node) for other in rivals) for node in nodes.values())
+
+
+def plain(needs: Needs) -> Needs:
+    """Return the same pods without the names of their roles, so that the needs of different services can be compared."""
+    return merged(tuple(need._replace(components=(), title="") for need in needs if need.pods > 0))
+
+
+def unwanted(free: Nodes, claims: Sequence[Claim]) -> Nodes:
+    """Return the nodes that no pod of these claims could use, regardless of the capacity of the nodes."""
+    wanted = {plain(claim.needs) for claim in claims}
+    return {name: node for name, node in free.items() if not any(suit(needs, node) for needs in wanted)} if wanted else free

@@ -1,0 +1,143 @@
+"""The capacity that is promised to gangs that are being placed, and to gangs that are admitted next."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ome_operator.core.placement.claims import Claim, Standing, plain, unwanted, with_room
+from ome_operator.core.placement.fit import Ground, Needs, Nodes, beside, fits, merged
+
+
+def promises(active: Sequence[Claim], free: Nodes) -> tuple[Needs, list[Claim]]:
+    """Return the capacity that the active gangs will take, and the active gangs that do not fit on the free nodes.
+
+    The pods of a gang that does not fit may take any suitable node as long as its placement attempt lasts. A service that
+    already serves is not returned among these gangs, so that it keeps no nodes from other services.
+    """
+    left = with_room(free, [claim.promise for claim in active])
+    ground, known = Ground(left), dict[Needs, bool]()
+    room, blocked = list[tuple[Claim, Needs]](), list[Claim]()
+    for claim in active:
+        needs = plain(claim.promise)
+        if needs not in known:
+            known[needs] = bool(left) and fits(needs, ground)
+        if known[needs]:
+            room.append((claim, needs))
+        elif not claim.serves:
+            blocked.append(claim)
+    promised = merged(beside(*(needs for _, needs in room)))
+    if not fits(promised, ground):
+        promised = ()
+        for claim, needs in room:
+            if known[needs] and fits(more := merged(beside(promised, needs)), ground):
+                promised = more
+                continue
+            known[needs] = False  # what does not fit next to these does not fit next to more
+            if not claim.serves:
+                blocked.append(claim)
+    if not blocked:
+        return promised, []
+    rest = Ground(unwanted(free, blocked))
+    return promised if rest.nodes and fits(promised, rest) else (), blocked
+
+
+class _View(NamedTuple):
+    """The capacity for the gangs to which the same promises apply."""
+
+    promised: Needs
+    ground: Ground
+    kept: Ground
+    """The same nodes without those that are kept free for another gang."""
+    known: dict[tuple[Needs, bool], bool]
+
+
+class Capacity:
+    """The free capacity, the promises to gangs that are being placed, and what is given to gangs that wait."""
+
+    def __init__(self, left: Nodes, active: Sequence[Claim], keeper: Claim | None) -> None:
+        self._left, self._active, self._keeper = left, active, keeper
+        self._new = [claim for claim in active if not (claim.first or claim.serves)]
+        self._latest = max((claim.since for claim in self._new), default=0.0)
+        self._all = Ground(left)
+        self._others = self._all if keeper is None else Ground(unwanted(left, [keeper]))
+        self._views: dict[tuple[Standing, frozenset[str]], _View] = {}
+        self._granted: Needs = ()
+        self._next: Needs = ()
+        """The pods of gangs that were admitted now, and of gangs that will be admitted when present attempts have ended."""
+        self._begun, self._reserved = list[Claim](), dict[tuple[Needs, bool], bool]()
+
+    def takes(self, claim: Claim) -> bool:
+        """Return whether a gang fits now, beside all promises that hold against it."""
+        view, asked, mine = self._view(claim), plain(claim.needs), claim is self._keeper
+        ground = view.ground if mine else view.kept
+        if (asked, mine) not in view.known:
+            fit = bool(ground.nodes) and fits(asked, ground)
+            fit = fit and fits(beside(merged(beside(view.promised, self._granted)), asked), ground)
+            view.known[asked, mine] = fit and (self._next is self._granted or self._free(asked, mine))
+        return view.known[asked, mine]
+
+    def grant(self, claim: Claim) -> None:
+        """Promise the capacity to a gang that is admitted now."""
+        asked = plain(claim.needs)
+        same = self._next is self._granted
+        self._granted = merged(beside(self._granted, asked))
+        self._next = self._granted if same else merged(beside(self._next, asked))
+        self._begun.append(claim)
+        self._less()
+
+    def reserve(self, claim: Claim) -> bool:
+        """Keep the capacity for a gang that would fit if no gang were being placed, and return whether it would. The present
+        attempts last for a limited time: then the gang is admitted, or others have taken the nodes.
+        """
+        asked, mine = plain(claim.needs), claim is self._keeper
+        if not any(_holds(promise, claim) for promise in self._active):
+            return False
+        if (asked, mine) not in self._reserved:
+            self._reserved[asked, mine] = self._free(asked, mine)
+        if not self._reserved[asked, mine]:
+            return False
+        self._next = merged(beside(self._next, asked))
+        self._begun.append(claim)
+        self._less()
+        return True
+
+    def reserved_by(self, claim: Claim) -> list[str]:
+        """Return the names of the gangs to which the capacity is promised that a gang would need."""
+        return [promise.key for promise in self._active if _holds(promise, claim)]
+
+    def attempts(self, claim: Claim) -> list[Claim]:
+        """Return the gangs that are being placed, or will be, and whose promises hold against a gang."""
+        return [*(promise for promise in self._active if not promise.serves and _holds(promise, claim)), *self._begun]
+
+    def _free(self, asked: Needs, mine: bool) -> bool:
+        ground = self._all if mine else self._others
+        return bool(ground.nodes) and fits(asked, ground) and fits(beside(self._next, asked), ground)
+
+    def _less(self) -> None:
+        """Forget which gangs fitted. What did not fit before does not fit with less capacity left."""
+        for known in (self._reserved, *(view.known for view in self._views.values())):
+            for asked in [asked for asked, fit in known.items() if fit]:
+                del known[asked]
+
+    def _view(self, claim: Claim) -> _View:
+        late = frozenset(one.key for one in self._new if _jumped(one, claim)) if claim.first < self._latest else frozenset()
+        if (claim.standing, late) not in self._views:
+            promised, blocked = promises([one for one in self._active if _holds(one, claim)], self._left)
+            ground = Ground(unwanted(self._left, blocked))
+            kept = ground if self._keeper is None else Ground(unwanted(self._left, [*blocked, self._keeper]))
+            self._views[claim.standing, late] = _View(promised, ground, kept, {})
+        return self._views[claim.standing, late]
+
+
+def _holds(promise: Claim, claim: Claim) -> bool:
+    """Return whether the promise to a gang that is being placed holds against a gang that waits: its standing is not worse,
+    and it has not passed the gang that waits.
+    """
+    return promise.standing <= claim.standing and not _jumped(promise, claim)
+
+
+def _jumped(promise: Claim, claim: Claim) -> bool:
+    """Return whether a gang began its first attempt, which needs no admission, while another gang of at least its priority
+    waited.
+    """
+    waited = not (promise.first or promise.serves) and 0 < claim.first < promise.since
+    return waited and promise.priority <= claim.priority

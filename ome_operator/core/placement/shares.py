@@ -1,0 +1,48 @@
+"""Record how much promised capacity services and namespaces did not use. Whoever wastes promises is admitted after
+others.
+"""
+
+from ome_operator.core.placement import timing
+from ome_operator.core.placement.claims import GOOD, Claim, Standing
+
+UNIT = 0.25
+"""Part of the time limit of an attempt in which standings are expressed. Half of it no longer counts."""
+
+
+class Shares:
+    """The time in seconds for which capacity was promised and was not used, by gang and by namespace. Half of a recorded
+    time is forgotten after `timing.MEMORY`.
+
+    The record exists only in memory. After a restart every service has a good standing, so each may waste one more attempt.
+    """
+
+    def __init__(self) -> None:
+        self._wasted: dict[str, tuple[float, float]] = {}
+        """Account -> the wasted time in seconds, and the time in seconds since the epoch at which it had this value."""
+
+    def charge(self, claim: Claim, seconds: float, now: float, timeout: float) -> None:
+        """Record that capacity was promised to a gang for some seconds and was not used."""
+        for account in _accounts(claim):
+            self._wasted[account] = self._left(account, now) + seconds, now
+        for account in [account for account in self._wasted if self._left(account, now) < UNIT / 2 * timeout]:
+            del self._wasted[account]
+
+    def standing(self, claim: Claim, now: float, timeout: float) -> Standing:
+        """Return the standing of a gang."""
+        if not self._wasted or not timeout:
+            return GOOD
+        team, mine = (round(self._left(account, now) / (UNIT * timeout)) for account in _accounts(claim))
+        return team, mine
+
+    def _left(self, account: str, now: float) -> float:
+        wasted, at = self._wasted.get(account, (0.0, now))
+        halves = max(0.0, now - at) / timing.MEMORY.total_seconds()
+        return float(wasted * 0.5**halves)
+
+
+def _accounts(claim: Claim) -> tuple[str, str]:
+    """Return the names of the accounts of a gang's namespace and of the gang. Services that serve have an account of their
+    own in each namespace, so that a service that cannot start takes nothing from services of its namespace that serve.
+    """
+    namespace, _, _ = claim.key.partition("/")
+    return f"{namespace}/ serves" if claim.serves else f"{namespace}/", claim.key

@@ -1,0 +1,89 @@
+"""Tenants who ask for nodes that they can never use do not keep the nodes from others (docs/placement.md, "Fair")."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import SOAK
+from tests.support.fairness import Gang, Town
+
+ATTACKERS = (1, 2, 3, 5, 10, 20, 50)
+WARM = 40 * 60
+"""Seconds for which the attackers are alone: longer than the time after which nodes are kept for a gang."""
+
+
+def waited(attackers: list[Gang], quotas: dict[str, int]) -> list[float]:
+    """Return the seconds from the creation of a service until all of its pods are on nodes: for a service of one node, and
+    five minutes later for a service of 12 of the 16 nodes.
+    """
+    small, large = Gang("b", "small", 1, comes=WARM, lives=60), Gang("b", "large", 12, comes=WARM + 300)
+    town = Town(16, [*attackers, small, large], quotas)
+    while None in (small.placed_at, large.placed_at) and town.second < WARM + 3600:
+        town.step()
+    return [(victim.placed_at or 10**6) - victim.comes for victim in (small, large)]
+
+
+def squats(number: int, kind: str, *, on_demand: bool) -> tuple[list[Gang], dict[str, int]]:
+    """Return services of which none can be complete, and the quotas of their namespaces.
+
+    `kind` is "quota" if the namespace may have a single pod, "volumes" if no pod is ever bound to a node, or "half" if all
+    pods but one are bound.
+    """
+    stuck = {"quota": 0, "volumes": 16, "half": 1}[kind]
+    found = [Gang("a", f"a{at}", 16, comes=at * 7.0, stuck=stuck, on_demand=on_demand) for at in range(number)]
+    return found, {"a": 1} if kind == "quota" else {}
+
+
+@pytest.mark.parametrize("on_demand", [False, True])
+@pytest.mark.parametrize("number", ATTACKERS)
+def test_a_newcomer_that_fits_starts_beside_a_tenant_with_a_quota_of_one_node(number: int, on_demand: bool) -> None:
+    """Before, it waited for more than an hour beside 20 services, or beside 5 with attempts of 20 minutes."""
+    attackers, quotas = squats(number, "quota", on_demand=on_demand)
+    assert max(waited(attackers, quotas)) <= 120
+
+
+@pytest.mark.parametrize("on_demand", [False, True])
+@pytest.mark.parametrize(("kind", "limit"), [("volumes", 120), ("half", 300)])
+def test_the_same_beside_volumes_that_never_come(kind: str, limit: int, on_demand: bool) -> None:
+    """The attackers have no quota. If all volumes but one come, their attempts really hold nodes, one after the other."""
+    attackers, quotas = squats(10, kind, on_demand=on_demand)
+    assert max(waited(attackers, quotas)) <= limit
+
+
+TEAMS = ("a", "b", "c")
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> Town:
+    """Generate a cluster and services of three teams that come within half an hour. Some can never be complete."""
+    nodes, found = draw(st.integers(4, 16)), []
+    for number in range(draw(st.integers(3, 14))):
+        size = draw(st.integers(1, nodes))
+        found.append(
+            Gang(
+                draw(st.sampled_from(TEAMS)),
+                f"g{number}",
+                size,
+                comes=float(draw(st.integers(0, 1800))),
+                lives=float(draw(st.integers(60, 1800))),
+                stuck=draw(st.sampled_from([0, 0, 1, size])),
+                on_demand=draw(st.sampled_from([False, False, True])),
+            )
+        )
+    quotas = {team: limit for team in TEAMS if (limit := draw(st.sampled_from([0, 1, 2, 4])))}
+    return Town(nodes, found, quotas, draw(st.integers(0, 10_000)))
+
+
+def possible(gang: Gang, town: Town) -> bool:
+    """Return whether all pods of a service can be on nodes if no other service exists."""
+    return not gang.stuck and gang.size <= min(len(town.nodes), town.quotas.get(gang.team, 10**6))
+
+
+@settings(max_examples=200 if SOAK else 15)
+@given(stories())
+def test_whoever_fits_starts_within_ten_minutes(town: Town) -> None:
+    """The model also checks that no gang is incomplete for longer than 1.5 time limits."""
+    hoping = [gang for gang in town.gangs if possible(gang, town)]
+    while town.second < 5400 and any(gang.placed_at is None for gang in hoping):
+        town.step()
+    assert max((gang.longest for gang in hoping), default=0.0) <= 600

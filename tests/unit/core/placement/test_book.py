@@ -1,0 +1,196 @@
+"""Which promises of capacity count as wasted, and what that costs the gang and its namespace."""
+
+from datetime import UTC, datetime, timedelta
+
+from ome_operator.core.observed.objects import Node, Ref
+from ome_operator.core.placement import timing
+from ome_operator.core.placement.admission import speculates, turns
+from ome_operator.core.placement.book import ClaimBook
+from ome_operator.core.placement.claims import GOOD, Claim, keeps, order
+from ome_operator.core.placement.fit import Nodes
+from tests.unit.core.placement.test_admission import needs, nodes
+
+NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC).timestamp()
+TIMEOUT = 60.0
+A, B = Ref("InferenceService", "team-a", "a"), Ref("InferenceService", "team-b", "b")
+
+
+class Cluster:
+    """Free nodes that a test can change."""
+
+    def __init__(self, free: int) -> None:
+        self.have(free)
+        self.book = ClaimBook(lambda: self.free, lambda: TIMEOUT)
+
+    def have(self, free: int) -> None:
+        self.free: Nodes = nodes(a=free)
+
+
+def tries(pods: int, since: float = NOW, ref: Ref = A) -> Claim:
+    """Return the claim of a gang that is being placed."""
+    return Claim(f"{ref.namespace}/{ref.name}", needs(pods), trying=True, since=since)
+
+
+def waits(before: Claim, since: float, *, failed: bool = True) -> Claim:
+    """Return the claim of a gang that waits after an attempt."""
+    return before._replace(trying=False, since=since, first=since, failed=failed)
+
+
+def test_an_attempt_that_failed_beside_free_nodes_is_wasted_once() -> None:
+    cluster = Cluster(4)
+    cluster.book.put(A, tries(4), NOW)
+    for _ in range(3):  # the pass is repeated until the status is written
+        cluster.book.put(A, waits(tries(4), NOW + 60), NOW + 60)
+        cluster.book.put(A, tries(4), NOW + 60)
+    assert cluster.book.standing(A, NOW + 60) == (4, 4)
+    assert cluster.book.standing(Ref("InferenceService", "team-a", "other"), NOW + 60) == (4, 0)
+    assert cluster.book.standing(B, NOW + 60) == GOOD
+    assert cluster.book.standing(A, NOW + 60 + 4 * timing.MEMORY.total_seconds()) == GOOD
+
+
+def test_who_found_too_few_nodes_wastes_nothing() -> None:
+    cluster = Cluster(3)
+    cluster.book.put(A, tries(4), NOW)
+    cluster.book.put(A, waits(tries(4), NOW + 60), NOW + 60)
+    assert cluster.book.standing(A, NOW + 60) == GOOD
+
+
+def test_the_pods_that_lack_a_node_are_compared_with_the_free_nodes() -> None:
+    """Two of four pods are on nodes, and two more nodes are free."""
+    cluster = Cluster(2)
+    half = tries(4)._replace(missing=needs(2))
+    cluster.book.put(A, half, NOW)
+    cluster.book.put(A, waits(half, NOW + 60), NOW + 60)
+    assert cluster.book.standing(A, NOW + 60) > GOOD
+
+
+def test_whose_pods_are_refused_wastes_the_promise_whatever_is_free() -> None:
+    cluster = Cluster(0)
+    cluster.book.put(A, tries(4)._replace(refused=True), NOW)
+    assert not keeps(cluster.book.claims[A], NOW + 1, TIMEOUT), "and has none from then on"
+    cluster.book.put(A, waits(tries(4), NOW + 60), NOW + 60)
+    assert cluster.book.standing(A, NOW + 60) > GOOD
+
+
+def test_an_attempt_of_twenty_minutes_counts_after_the_usual_time() -> None:
+    cluster = Cluster(4)
+    for second in range(0, 1200, 30):
+        cluster.book.put(A, tries(4), NOW + second)
+        assert (cluster.book.standing(A, NOW + second) > GOOD) == (60 <= second < 940)
+
+
+def test_who_deletes_a_service_before_its_attempt_ends_gains_nothing() -> None:
+    """Deleted and created again, or edited, every 50 seconds."""
+    cluster = Cluster(4)
+    for at in range(2):
+        ref = Ref("InferenceService", "team-a", f"a{at}")
+        cluster.book.put(ref, tries(4, NOW + 50 * at, ref), NOW + 50 * at)
+        cluster.book.put(ref, None, NOW + 50 * at + 50, gone=True)
+    assert cluster.book.standing(A, NOW + 100)[0] >= 5
+    edited = Cluster(4)
+    edited.book.put(A, tries(4), NOW)
+    edited.book.put(A, tries(4, NOW + 50), NOW + 50)
+    assert edited.book.standing(A, NOW + 50) > GOOD
+    placed = Cluster(4)
+    placed.book.put(A, tries(4), NOW)
+    placed.book.put(A, None, NOW + 50)
+    assert placed.book.standing(A, NOW + 50) == GOOD
+
+
+def test_room_that_a_rollout_made_and_did_not_take_is_promised_no_longer() -> None:
+    """A tenant makes the new pods of its service unschedulable: a claim of a volume is gone."""
+    cluster = Cluster(4)
+    serves = tries(2)._replace(serves=True, since=0.0)
+    for second in (0, 30, 59):
+        cluster.book.put(A, serves, NOW + second)
+        cluster.book.review(NOW + second)
+        assert keeps(cluster.book.claims[A], NOW + second, TIMEOUT)
+    cluster.book.review(NOW + 60)
+    cluster.book.put(A, serves, NOW + 61)
+    assert not keeps(cluster.book.claims[A], NOW + 61, TIMEOUT)
+    assert cluster.book.standing(Ref("InferenceService", "team-a", "other"), NOW + 61) == GOOD, "others may start"
+    cluster.book.put(A, serves._replace(needs=needs(1)), NOW + 62)
+    assert keeps(cluster.book.claims[A], NOW + 62, TIMEOUT), "a group was placed"
+
+
+def test_room_that_is_not_there_is_kept_for_a_service_that_serves_until_it_comes_back() -> None:
+    cluster = Cluster(0)
+    serves = tries(2)._replace(serves=True, since=0.0)
+    cluster.book.put(A, serves, NOW)
+    for second in range(0, 3600, 60):
+        cluster.book.review(NOW + second)
+    cluster.have(2)
+    cluster.book.review(NOW + 3600)
+    assert keeps(cluster.book.claims[A], NOW + 3600, TIMEOUT)
+
+
+def granted(*claims: Claim, free: int, second: float = 0.0) -> set[str]:
+    """Return who is admitted on this number of free nodes of four."""
+    all_nodes = nodes(a=4)
+    left: dict[str, Node] = {name: all_nodes[name] for name in list(all_nodes)[:free]}
+    return {*turns(claims, all_nodes, left, datetime.fromtimestamp(NOW + second, UTC), TIMEOUT).granted}
+
+
+def wait(key: str, pods: int, first: float = NOW, **facts: object) -> Claim:
+    return Claim(key, needs(pods), trying=False, first=first, since=NOW)._replace(**facts)  # type: ignore[arg-type]
+
+
+def test_a_promise_of_who_wastes_promises_holds_against_its_like_alone() -> None:
+    poor = tries(4)._replace(standing=(4, 8))
+    assert granted(poor, wait("team-b/b", 1), free=4) == {"team-b/b"}
+    assert granted(poor, wait("team-b/b", 1, standing=(9, 9)), free=4) == set()
+
+
+def test_a_promise_ends_with_the_usual_time_however_long_the_attempt_lasts() -> None:
+    late = tries(4, NOW - 60)
+    assert granted(late, wait("team-b/b", 1), free=4) == {"team-b/b"}
+    assert granted(tries(4, NOW - 59), wait("team-b/b", 1), free=4) == set()
+
+
+def test_who_came_first_is_not_held_up_by_who_began_without_a_turn() -> None:
+    """Its PriorityClass let it begin at once, and its pods turned out to have no higher priority."""
+    new = tries(4, NOW - 5)
+    assert granted(new, wait("team-b/b", 1, first=NOW - 9), free=4) == {"team-b/b"}
+    assert granted(new, wait("team-b/b", 1, first=NOW - 1), free=4) == set()
+    assert granted(new._replace(priority=5), wait("team-b/b", 1, first=NOW - 9), free=4) == set()
+
+
+def test_who_fits_when_attempts_have_ended_is_not_passed_by_the_next_one() -> None:
+    """Two attempts of one node each hold up a gang of three: a third would hold it up again."""
+    attempts = [tries(1, NOW - at, Ref("InferenceService", "t", f"t{at}")) for at in (10, 40)]
+    large, small = wait("team-b/large", 3), wait("team-b/small", 2, first=NOW + 1)
+    assert granted(*attempts, large, small, free=4) == set()
+    assert granted(*attempts, large, small._replace(needs=needs(1)), free=4) == {"team-b/small"}, "beside all of them"
+    assert granted(large, small, free=4) == {"team-b/large"}
+
+
+def test_who_fits_goes_before_attempts_that_will_fail_and_these_leave_pauses() -> None:
+    blind = wait("team-a/blind", 9, first=1.0, since=NOW - 3600)
+    assert granted(blind, wait("team-b/b", 1), free=4) == {"team-b/b"}
+    assert granted(blind, free=4) == {"team-a/blind"}
+    assert speculates(datetime.fromtimestamp(NOW, UTC), TIMEOUT) and not speculates(
+        datetime.fromtimestamp(NOW, UTC) + timing.SPECULATION, TIMEOUT
+    )
+    assert granted(blind, free=4, second=timing.SPECULATION.total_seconds()) == set()
+    poor, large = wait("team-a/a", 1, standing=(4, 4)), wait("team-b/large", 4)
+    assert granted(poor, large, free=3) == {"team-a/a"}
+    assert granted(poor, large, free=3, second=timing.SPECULATION.total_seconds()) == set(), "all nodes are free soon"
+
+
+def test_the_order_is_standing_then_priority_then_time() -> None:
+    found = [wait("a", 1, priority=9, standing=(1, 1)), wait("b", 1, first=1.0), wait("c", 1, first=2.0, priority=1)]
+    assert [claim.key for claim in sorted(found, key=order)] == ["c", "b", "a"]
+
+
+def test_nodes_are_kept_for_who_could_use_them() -> None:
+    window = timing.RESERVATION.total_seconds()
+    at = next(second for second in range(0, 36000, 60) if int((NOW + second) // window) % 4 == 3)
+    old = wait("team-a/old", 4, first=NOW - 3600)._replace(since=NOW + at)
+    small = wait("team-b/b", 1)._replace(since=NOW + at)
+    assert granted(old, small, free=3, second=at) == set()
+    assert granted(old._replace(refused=True), small, free=3, second=at) == {"team-b/b"}
+    assert granted(old._replace(standing=(0, 1)), small, free=3, second=at) == {"team-b/b"}
+
+
+def test_after_half_an_hour_an_upper_bound_of_a_wait() -> None:
+    assert timedelta(minutes=8) >= timing.RESERVATION, "whoever fits waits for at most ten minutes"
