@@ -5,17 +5,17 @@ depend on the number of services; only the first report of a new edit visits all
 """
 
 import bisect
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
-from itertools import count
 from typing import Any, NamedTuple
 
 from ome_operator.core.observed.objects import Epoch, Ref
 from ome_operator.core.reconcile.plan import EditState, Stand
 from ome_operator.core.waves import status as waves_status
-from ome_operator.core.waves.terms import CurrentWave, Terms, decide, wave_of
+from ome_operator.core.waves.terms import PATIENCE, CurrentWave, Terms, decide, wave_of
 
 Service = Ref
 
@@ -40,6 +40,8 @@ class Member(NamedTuple):
     kind: MemberState
     since: datetime | None = None
     narrow: bool = False
+    lacks: datetime | None = None
+    """The time of `Stand.lacks`."""
 
 
 class _Object:
@@ -55,6 +57,8 @@ class _Object:
         """Times since which services have been complete, including services that the edit does not change, sorted."""
         self._failed: set[Service] = set()
         self._narrow: set[Service] = set()
+        self._rolling: set[Service] = set()
+        self._lacking: dict[Service, datetime] = {}
         self._places: dict[Service, Member] = {}
         self._counts: Counter[MemberState] = Counter()
         self._queue: list[tuple[int, Service]] = []
@@ -110,13 +114,21 @@ class _Object:
         for named, holds in ((self._failed, place.kind == MemberState.FAILED), (self._narrow, place.narrow)):
             if holds:
                 (named.add if comes else named.discard)(service)
+        on_way = place.kind in (MemberState.ROLLING, MemberState.BROKEN)
+        (self._rolling.add if comes and on_way else self._rolling.discard)(service)
+        self._lacking.pop(service, None)
+        if comes and on_way and place.lacks is not None:
+            self._lacking[service] = place.lacks
         for moments, holds in ((self._whole, place.kind == MemberState.WHOLE), (self._proven, True)):
             if place.since is not None and holds:
                 _insert(moments, place.since) if comes else _remove(moments, place.since)
 
     def tally(self) -> waves_status.Tally:
         """Return the number of services in each state."""
-        return waves_status.Tally(len(self._done), self._under_way, self._counts[MemberState.WAITING], tuple(self._failed))
+        on_way = (self._lacking, self._rolling - self._lacking.keys())
+        holding = tuple(itertools.islice(itertools.chain(*(sorted(some) for some in on_way)), waves_status.LISTED))
+        waiting = self._counts[MemberState.WAITING]
+        return waves_status.Tally(len(self._done), self._under_way, waiting, tuple(self._failed), holding)
 
     def counts(self) -> Mapping[MemberState, int]:
         """Return the number of services by state."""
@@ -124,7 +136,13 @@ class _Object:
 
     def turn(self, terms: Terms, now: datetime) -> CurrentWave | None:
         """Return the current wave, or None."""
-        return decide(terms, self.total, self._done, self._under_way, len(self._failed), now)
+        lacking = sum(now - since >= PATIENCE for since in self._lacking.values())
+        return decide(terms, self.total, self._done, self._under_way, len(self._failed), now, lacking)
+
+    def again(self, now: datetime) -> float | None:
+        """Return the seconds until the wave may go on without another service; None if no service lacks anything."""
+        left = ((since + PATIENCE - now).total_seconds() for since in self._lacking.values())
+        return min((seconds for seconds in left if seconds > 0), default=None)
 
     def order(self, service: Service) -> int:
         """Return the position of a service in the order in which all services adopt the edit, from 1."""
@@ -171,7 +189,7 @@ class WaveRegistry:
         """Service -> the versions of shared objects in its last report."""
         self._unseen: set[Service] = set()
         """Services that existed before this process and have not reported yet."""
-        self._tickets = count()
+        self._tickets = itertools.count()
 
     def expect(self, services: Iterable[Service]) -> None:
         """Let all services wait until these services have reported."""
@@ -240,7 +258,8 @@ class WaveRegistry:
         turn = shared.turn(self._terms(ref), now)
         if turn is None:
             return None, None
-        return waves_status.status(shared.epoch.generation, turn, shared.tally()), turn.again(now)
+        waits = [wait for wait in (turn.again(now), shared.again(now)) if wait is not None]
+        return waves_status.status(shared.epoch.generation, turn, shared.tally()), min(waits, default=None)
 
     def edits(self) -> Mapping[str, int]:
         """Return the number of edits that have not reached all services: "rolling" if they continue, "stopped" after a
@@ -317,5 +336,6 @@ def _place(stand: Stand, on_its_way: bool) -> Member | None:
     if stand.state == EditState.FAILED:
         return Member(MemberState.FAILED, narrow=stand.narrow)
     if stand.state == EditState.PENDING:
-        return Member(MemberState.ROLLING if on_its_way else MemberState.WAITING, narrow=stand.narrow)
+        state = MemberState.ROLLING if on_its_way else MemberState.WAITING
+        return Member(state, narrow=stand.narrow, lacks=stand.lacks if on_its_way else None)
     return None

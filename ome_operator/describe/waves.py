@@ -26,6 +26,8 @@ def wave_lines(body: Mapping[str, Any]) -> Iterator[str]:
         yield f"  this wave covers the first {count(rollout['size'], 'service')}"
     for each in rollout.get("failedServices") or ():
         yield f"  failed: {each['namespace']}/{each['name']}: ome explain {each['name']} -n {each['namespace']}"
+    for each in rollout.get("holdingServices") or ():
+        yield f"  in progress: {each['namespace']}/{each['name']}: ome explain {each['name']} -n {each['namespace']}"
     if rollout["generation"] != metadata.get("generation"):
         yield (
             f"  the object now has generation {metadata.get('generation')}, and not all of its services have been "

@@ -27,6 +27,8 @@ class Fleet:
         """Services that are complete with the current edit according to their status."""
         self.begun: set[Ref] = set()
         self.failed: set[Ref] = set()
+        self.lacks: dict[Ref, datetime] = {}
+        """Services that lack something of their own, and since when."""
         self.said: dict[Ref, str] = {}
         self.restart()
 
@@ -47,7 +49,8 @@ class Fleet:
         if name in self.whole:
             stand = Stand(self.epoch, EditState.DONE, self.whole[name])
         else:
-            stand = Stand(self.epoch, EditState.FAILED if name in self.failed else EditState.PENDING)
+            state = EditState.FAILED if name in self.failed else EditState.PENDING
+            stand = Stand(self.epoch, state, lacks=self.lacks.get(name))
             self.said[name] = "" if begun else self.registry.ahead(name, {RUNTIME: self.epoch})
             if not self.said[name]:
                 self.begun.add(name)

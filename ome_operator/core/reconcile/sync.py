@@ -26,7 +26,7 @@ from ome_operator.core.reconcile.report import report
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.recovery.recover import recover
 from ome_operator.core.resolve.inputs import resolve
-from ome_operator.core.rollout import progress_deadline, revisions
+from ome_operator.core.rollout import own_lack, progress_deadline, revisions
 from ome_operator.core.rollout.dry_run import with_dry_run
 from ome_operator.core.rollout.intent import Intent, choose
 from ome_operator.core.rollout.replicas import replica_counts
@@ -131,6 +131,9 @@ def _told(decided: Decided, work: Plan, said: dict[str, Any]) -> Plan:
     # Computed from the new status: no event follows our own status write, and other services wait for this one to finish.
     waits = _pending(snapshot, intent, said)
     failed = intent.aim.rejection is not None or decided.clock.left == 0 or _refused(said)
+    earlier = snapshot.slices.keys() | shared_edits.whole_before(said)
+    mistaken = _refused(said) and shared_edits.edited_itself(intent.aim.wish, earlier, intent.data)
+    lacks = own_lack.since(snapshot, intent, decided.clock, decided.placing.stored) if waits else None
     return replace(
         work,
         status=said,
@@ -138,7 +141,14 @@ def _told(decided: Decided, work: Plan, said: dict[str, Any]) -> Plan:
         events=(*recovery.events, *events(before.get("conditions") or (), said["conditions"])),
         rolls=bool(waits) and (step.rolls or step.keep == (intent.target,)),
         stands=shared_edits.stands(
-            intent.epochs, waits, failed=failed, current=intent.current, status=said, now=snapshot.now
+            intent.epochs,
+            waits,
+            failed=failed,
+            current=intent.current,
+            status=said,
+            now=snapshot.now,
+            lacks=lacks,
+            left_out=mistaken,
         ),
     )
 

@@ -24,6 +24,10 @@ _CLASS_OWN = frozenset({"class", "asked", "nodeSelector"})
 fields come from the runtime."""
 
 
+_SHARED = frozenset({"runtime", CHOSEN, "model", BASE, "accelerator"})
+"""The inputs of a revision that come from objects that services share."""
+
+
 def shared_by(inputs: Mapping[str, Any], keeps: Iterable[str] = ()) -> tuple[Ref, ...]:
     """Return the objects from which a revision was made and that other services may share: the runtime first, accelerator
     classes last.
@@ -55,6 +59,15 @@ def pending(target: str, before: Iterable[str], data: Mapping[str, Mapping[str, 
             for ref, narrow in _changed(wanted, _inputs(revision, data)).items():
                 found[ref] = narrow and found.get(ref, True)
     return {ref: found[ref] for ref in shared_by(wanted) if ref in found}
+
+
+def edited_itself(target: str, before: Iterable[str], data: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Return whether the target differs from an earlier revision in what the service itself says, so that its own edit may
+    be the reason why it is refused. The arguments are those of `pending`.
+    """
+    wanted = _inputs(target, data)
+    others = (_inputs(revision, data) for revision in before if revision != target)
+    return wanted is not None and any(old is not None and _own(old) != _own(wanted) for old in others)
 
 
 def whole_before(status: Mapping[str, Any]) -> frozenset[str]:
@@ -91,18 +104,26 @@ def stands(
     current: bool,
     status: Mapping[str, Any],
     now: datetime,
+    lacks: datetime | None = None,
+    left_out: bool = False,
 ) -> dict[Ref, Stand]:
     """Return the state of a service with respect to each shared object.
 
     `now_at` contains the present epoch of each shared object, `waits` the result of `pending`. `failed` is true if the
     rollout of the service failed. `current` is true if the target was made from the present versions of the objects.
+    `lacks` is the time of `Stand.lacks`. `left_out` is true if the service cannot begin because of an edit of its own: it is
+    not part of the waves.
     """
     proven, said = dict(_proven(status.get("reached") or (), now_at)), {each["type"]: each for each in status["conditions"]}
     recovered: Mapping[str, Any] = said.get(RECOVERED, {})
     since = _complete_since(said, recovered, now) if current and _serves_alone(said) else None
     out = {}
     for ref, epoch in now_at.items():
-        if ref in waits:
+        if ref in waits and left_out:
+            out[ref] = Stand(epoch)
+        elif ref in waits and lacks is not None:
+            out[ref] = Stand(epoch, EditState.PENDING, narrow=waits[ref], lacks=lacks)
+        elif ref in waits:
             out[ref] = Stand(epoch, EditState.FAILED if failed else EditState.PENDING, narrow=waits[ref])
         elif ref in proven:
             out[ref] = Stand(epoch, EditState.DONE, _whole_since(proven[ref], recovered, now))
@@ -141,6 +162,10 @@ def _proven(stored: Iterable[Mapping[str, Any]], now_at: Mapping[Ref, Epoch]) ->
         ref = Ref(each.get("kind") or "", each.get("namespace") or "", each.get("name") or "")
         if now_at.get(ref) == (each.get("uid"), each.get("generation")):
             yield ref, str(each.get("time") or "")
+
+
+def _own(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: part for key, part in inputs.items() if key not in _SHARED}
 
 
 def _inputs(revision: str, data: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any] | None:

@@ -22,6 +22,8 @@ class Tally(NamedTuple):
     rolling: int
     waiting: int
     failed: tuple[Ref, ...]
+    holding: tuple[Ref, ...] = ()
+    """Some of the services that are being updated, at most `LISTED`: first those that lack something of their own."""
 
     @property
     def total(self) -> int:
@@ -31,7 +33,7 @@ class Tally(NamedTuple):
 
 def status(generation: int, turn: CurrentWave, tally: Tally) -> dict[str, Any]:
     """Return `status.rollout` of a shared object."""
-    named = [{"namespace": ref.namespace, "name": ref.name} for ref in sorted(tally.failed)[:LISTED]]
+    named, holding = _named(sorted(tally.failed)[:LISTED]), _named(tally.holding)
     return {
         "generation": generation,
         "state": _state(turn, tally),
@@ -44,8 +46,13 @@ def status(generation: int, turn: CurrentWave, tally: Tally) -> dict[str, Any]:
         "waiting": tally.waiting,
         "failed": len(tally.failed),
         **({"failedServices": named} if named else {}),
+        **({"holdingServices": holding} if holding else {}),
         **({"bakesUntil": _time(turn.until)} if turn.until is not None else {}),
     }
+
+
+def _named(services: Iterable[Ref]) -> list[dict[str, str]]:
+    return [{"namespace": ref.namespace, "name": ref.name} for ref in services]
 
 
 def _state(turn: CurrentWave, tally: Tally) -> str:

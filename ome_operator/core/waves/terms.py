@@ -16,6 +16,8 @@ _SIZE = re.compile(r"([1-9][0-9]{0,8})(%?)")
 _is_duration = matches(DURATION)
 LONGEST = 30 * 24 * 3600.0
 """Longest allowed bake time in seconds: a longer time is a mistake."""
+PATIENCE = timedelta(minutes=30)
+"""How long a wave waits for a service that lacks something of its own that the edit does not name."""
 _RISE = "such as 1, 5%, 25%, 100%"
 
 
@@ -62,7 +64,7 @@ def sizes(waves: Iterable[str], total: int) -> list[int]:
 
 
 def decide(
-    terms: Terms, total: int, whole: Sequence[datetime], under_way: int, failed: int, now: datetime
+    terms: Terms, total: int, whole: Sequence[datetime], under_way: int, failed: int, now: datetime, lacking: int = 0
 ) -> CurrentWave | None:
     """Return the present wave, including the number of services that may begin now; None if there are no services.
 
@@ -70,15 +72,18 @@ def decide(
     whole        Since when each complete service has been complete, in ascending order.
     under_way    Number of services that have begun and are not complete, including services that have lost a group since.
     failed       Number of services that failed with the edit. If there is any, no further service may begin.
+    lacking      Number of the services `under_way` that have lacked something of their own for `PATIENCE`. From the second
+                 wave on, a wave is complete without them, but without at most a tenth of all services (at least one).
     """
-    ends = sizes(terms.waves, total)
+    ends, passed = sizes(terms.waves, total), min(lacking, max(1, total // 10))
     for number, size in enumerate(ends, 1):
-        if len(whole) < size:
+        least = size if number == 1 else max(ends[0], size - passed)
+        if len(whole) < least:
             room = size - len(whole) - under_way - failed
             if terms.at_once:
-                room = min(room, terms.at_once - under_way)
+                room = min(room, terms.at_once - under_way + passed)
             return CurrentWave(number, len(ends), size, 0 if failed else max(0, room))
-        baked = whole[size - 1] + timedelta(seconds=terms.bake)
+        baked = whole[least - 1] + timedelta(seconds=terms.bake)
         if number < len(ends) and now < baked:
             return CurrentWave(number, len(ends), size, 0, baked)
     return CurrentWave(len(ends), len(ends), total, 0) if ends else None

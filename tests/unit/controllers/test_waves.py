@@ -297,3 +297,41 @@ def test_nothing_is_kept_of_services_that_are_gone() -> None:
     for name in fleet.services:
         fleet.registry.forget(name)
     assert not fleet.registry._objects and not fleet.registry._seen and fleet.told() == {}
+
+
+def test_a_wave_names_who_holds_it_and_goes_on_without_who_lacks_something_of_its_own() -> None:
+    """Half an hour after its claim was deleted, if all others of the wave are complete; the first wave never."""
+    fleet = edited(10, Terms(bake=0.0))
+    for _ in range(2):
+        fleet.become_whole(*list(fleet.begun))
+    (stuck,) = fleet.begun
+    name = {"namespace": stuck.namespace, "name": stuck.name}
+    assert fleet.told()["wave"] == 3 and fleet.told()["holdingServices"] == [name]
+    fleet.lacks[stuck] = fleet.now
+    fleet.hear(stuck)
+    fleet.wait(minutes=29)
+    assert fleet.begun == {stuck} and fleet.again == 60
+    fleet.wait(minutes=1)
+    assert len(fleet.begun) == 8 and fleet.told()["holdingServices"][0] == name
+    fleet.become_whole(*(fleet.begun - {stuck}))
+    assert (fleet.told()["done"], fleet.told()["rolling"], fleet.told()["state"]) == (9, 1, "Rolling")
+    fleet.lacks.clear()
+    fleet.become_whole(stuck)
+    assert fleet.told()["state"] == "Complete" and "holdingServices" not in fleet.told()
+
+
+def test_the_first_service_of_an_edit_is_waited_for_and_a_failure_stops_the_rest() -> None:
+    fleet = edited(10, Terms(bake=0.0))
+    (first,) = fleet.begun
+    fleet.lacks[first] = fleet.now
+    fleet.hear(first)
+    fleet.wait(hours=3)
+    assert fleet.begun == {first}
+    fleet.lacks.clear()
+    for _ in range(2):
+        fleet.become_whole(*list(fleet.begun))
+    (third,) = fleet.begun
+    fleet.failed.add(third)  # its new container started and failed
+    fleet.hear(third)
+    fleet.wait(hours=3)
+    assert fleet.begun == {third} and fleet.told()["state"] == "Stopped"

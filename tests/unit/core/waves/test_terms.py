@@ -6,7 +6,7 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.api import Invalid
-from ome_operator.core.waves.terms import LONGEST, Terms, decide, read, read_bake, sizes, terms, wave_of
+from ome_operator.core.waves.terms import LONGEST, CurrentWave, Terms, decide, read, read_bake, sizes, terms, wave_of
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 USUAL = Terms()
@@ -133,3 +133,23 @@ def test_an_object_may_say_it_otherwise_and_what_is_wrong_is_said() -> None:
         said[0].startswith("annotation ome.io/rollout-waves: 0 is not a wave")
         and "that the operator is configured with" in said[0]
     )
+
+
+def test_from_the_second_wave_on_a_tenth_may_lack_something_of_their_own() -> None:
+    """At least one may; the first wave goes on without nobody, and a failure still stops all."""
+    whole = ago(60, 50)
+    assert decide(USUAL, 10, whole, 1, 0, NOW) == CurrentWave(3, 4, 3, 0)
+    assert decide(USUAL, 10, whole, 1, 0, NOW, lacking=1) == CurrentWave(4, 4, 10, 7)
+    assert decide(USUAL, 10, whole, 2, 0, NOW, lacking=2) == CurrentWave(4, 4, 10, 6), "one of ten"
+    assert decide(USUAL, 10, whole[:1], 2, 0, NOW, lacking=2) == CurrentWave(3, 4, 3, 0), "the other holds the wave"
+    assert decide(USUAL, 10, [], 1, 0, NOW, lacking=1) == CurrentWave(1, 4, 1, 0)
+    assert decide(USUAL, 10, whole, 1, 1, NOW, lacking=1) == CurrentWave(4, 4, 10, 0)
+    assert decide(USUAL, 100, ago(*range(60, 55, -1)), 20, 0, NOW, lacking=20) == CurrentWave(3, 4, 25, 0)
+    assert decide(Terms(at_once=1), 10, whole, 1, 0, NOW, lacking=1) == CurrentWave(4, 4, 10, 1)
+
+
+def test_a_wave_without_one_bakes_as_well() -> None:
+    turn = decide(USUAL, 10, ago(60, 3), 1, 0, NOW, lacking=1)
+    assert turn == CurrentWave(3, 4, 3, 0, NOW + timedelta(minutes=2))
+    late = decide(USUAL, 10, ago(60, 3), 1, 0, NOW + timedelta(minutes=2), lacking=1)
+    assert late is not None and (late.wave, late.room) == (4, 7)

@@ -1,0 +1,73 @@
+"""Find out whether the pods of a new revision wait for something of the service's own that a shared edit does not name: a
+claim of a volume, a quota, or a node (decisions 30).
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from ome_operator import quantity
+from ome_operator.core.observed.slices import Slice
+from ome_operator.core.reasons import Reason
+from ome_operator.core.reconcile.snapshot import Snapshot
+from ome_operator.core.render.statefulsets import Stored
+from ome_operator.core.rollout.intent import Intent
+from ome_operator.core.rollout.progress_deadline import Clock
+from ome_operator.core.waves.shared_edits import whole_before
+
+QUOTA = "exceeded quota"
+"""Part of the message with which the API server refuses a pod because of a ResourceQuota."""
+_PLACING = (
+    "nodeSelector", "affinity", "tolerations", "schedulerName", "schedulingGates", "topologySpreadConstraints",
+    "priorityClassName", "resourceClaims", "resources", "hostNetwork", "runtimeClassName", "overhead",
+)  # fmt: skip
+"""Fields of a pod spec that decide on which nodes the pod may run, and what it takes there."""
+
+
+def since(snapshot: Snapshot, intent: Intent, clock: Clock, placing: Mapping[str, Any]) -> datetime | None:
+    """Return since when the target has lacked something of the service's own; None if it lacks nothing, if a container of
+    the target has failed, or if the target asks for other nodes, amounts or claims than the earlier revisions.
+
+    `placing` is `status.placement` of this pass.
+    """
+    found = snapshot.slices.get(intent.target, Slice(intent.target, (), ()))
+    pods = [pod for pod in found.pods if not pod.deleting]
+    if any(pod.restarts or pod.over or (pod.node and not pod.ready and pod.reason not in _STARTS) for pod in pods):
+        return None
+    homeless = any(not pod.node and pod.reason == Reason.UNSCHEDULABLE for pod in pods)
+    keys = {("StatefulSet", child.name) for child in found.workloads}
+    refused = any(QUOTA in why for key, why in snapshot.observed.failures.items() if key in keys)
+    if not (homeless or refused or placing.get("waiting")) or not _asks_alike(snapshot, intent):
+        return None
+    began = clock.stored.get("since") or placing.get("first")
+    return quantity.moment(began, snapshot.now) if began else None
+
+
+_STARTS = frozenset({"", Reason.STARTING, Reason.CONTAINER_CREATING})
+"""Reasons of pods on nodes that start, and have not failed."""
+
+
+def _asks_alike(snapshot: Snapshot, intent: Intent) -> bool:
+    """Return whether the pods of the target ask for the same as those of every other revision that exists."""
+    roles = intent.roles(intent.target)
+    others = [intent.roles(name) for name in snapshot.slices if name != intent.target]
+    others += [intent.roles(name) for name in whole_before(snapshot.service.status) if name != intent.target]
+    return bool(others) and all(_asked(roles) == _asked(other) for other in others if other)
+
+
+def _asked(roles: Mapping[str, Stored]) -> Any:
+    return {
+        name: [role.size, *(_of_pod(part["spec"]["template"]["spec"]) for part in (role.leader, role.worker) if part)]
+        for name, role in roles.items()
+    }
+
+
+def _of_pod(spec: Mapping[str, Any]) -> list[Any]:
+    """Return what a pod asks of the cluster before one of its containers starts."""
+    containers = [
+        (one.get("name"), one.get("resources"), [port.get("hostPort") for port in one.get("ports") or ()])
+        for field in ("initContainers", "containers")
+        for one in spec.get(field) or ()
+    ]
+    claims = [one for one in spec.get("volumes") or () if one.get("persistentVolumeClaim") or one.get("ephemeral")]
+    return [containers, claims, *(spec.get(field) for field in _PLACING)]

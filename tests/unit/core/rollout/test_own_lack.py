@@ -1,0 +1,57 @@
+"""A service that lacks something of its own is told apart from a service that the shared edit broke."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from ome_operator.core.observed.objects import Pod
+from ome_operator.core.reconcile.plan import EditState
+from tests.support.shapes import Shape
+from tests.support.simulator import World
+from tests.unit.core.placement.test_turns_of_services import RUNTIME, numbered
+
+HOUR = timedelta(hours=2)
+
+
+def rolled(after: Shape, **facts: Any) -> World:
+    """Return a service two hours after an edit of its runtime. The new pods have these facts, and none of them is ready."""
+    world = World(Shape().service(), numbered(Shape(), 1), 3)
+    world.settle()
+    world.deps = numbered(after, 2)
+    old = str(world.service.status["revision"])
+    world.healthy = lambda pod: pod.facts(world.service).revision == old
+    plain = world.observed
+
+    def seen(pod: Pod) -> Pod:
+        return pod if pod.revision == old or pod.component == "router" else pod._replace(**facts)
+
+    world.observed = lambda: replace(now := plain(), pods=tuple(map(seen, now.pods)))  # type: ignore[method-assign]
+    world.run(20)
+    world.now += HOUR
+    world.run(2)
+    return world
+
+
+HOMELESS = {"node": "", "reason": "Unschedulable", "message": 'persistentvolumeclaim "mine" not found'}
+
+
+def test_pods_that_find_no_place_for_a_reason_of_the_service_hold_their_wave_and_have_not_failed() -> None:
+    """Its deadline of an hour is over: that is reported, and says nothing about the edit."""
+    stand = rolled(Shape(image="b"), **HOMELESS).sync().stands[RUNTIME]
+    assert stand.state == EditState.PENDING and stand.lacks is not None
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"node": "n", "reason": "CrashLoopBackOff"},
+        {"node": "n", "reason": "ImagePullBackOff"},
+        {"node": "n", "reason": "Starting", "restarts": 1},
+        {"node": "n", "reason": "Starting"},
+    ],
+)
+def test_pods_that_started_and_did_not_become_ready_fail_the_edit(facts: dict[str, Any]) -> None:
+    stand = rolled(Shape(image="b"), **facts).sync().stands[RUNTIME]
+    assert stand.state == EditState.FAILED and stand.lacks is None
