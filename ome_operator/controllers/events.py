@@ -19,6 +19,9 @@ T = TypeVar("T")
 
 REPEAT = 600.0
 """Seconds after which the same Event about the same service may be posted again."""
+MOST = 25
+"""Number of Events that are posted about a service within `REPEAT`. More are only logged, so that nobody fills the API
+server by editing a service again and again."""
 SHARED = 3.0
 """Seconds for which one read of a namespace's Events is used for all services. The API server scans all Events for each
 read."""

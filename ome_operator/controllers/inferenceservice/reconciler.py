@@ -345,6 +345,6 @@ class InferenceServiceReconciler:
             self.gone += 1
         self.flight.forget(ref)
         self._handler.waits_for_nodes(ref, False)
-        self._gangs.report_claim(ref, None)
+        self._gangs.report_claim(ref, None, self._wall(), gone=True)
         self.waves.forget(ref)
         self._queue.forget(ref)

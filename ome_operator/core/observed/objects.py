@@ -258,8 +258,7 @@ class Turn(NamedTuple):
     """The admission decision for a gang that waits for nodes (core/placement/admission.py)."""
 
     sure: bool | None = None
-    """Whether the gang probably fits on the nodes, if it is admitted to a placement attempt now; None if it is not
-    admitted."""
+    """Whether the gang probably fits, if it is admitted to a placement attempt now; None if it is not admitted."""
     rivals: tuple[Any, ...] = ()
     """Claims of other services to nodes."""
     waits: str = ""
@@ -269,9 +268,8 @@ class Turn(NamedTuple):
     pressed: bool = False
     """Whether another gang that waits would fit on the nodes if this gang released its nodes."""
     gives_way: frozenset[tuple[str, int]] | None = None
-    """Groups of the service that hold nodes without serving, and that have to release these nodes now for other services.
-    The set is empty if no group has to, or if that was not determined since the nodes were requested. None if the
-    service's claim contains no such groups."""
+    """Groups that hold nodes without serving, and that have to release these nodes now for other services; empty if none has
+    to, or if that was not determined since the nodes were requested. None if the service's claim has no such groups."""
 
 
 NO_TURN = Turn()
