@@ -21,7 +21,7 @@ BUCKETS = 64
 SAMPLES = 10_000
 """Maximum number of samples of the known series on a page. An engine with 16 data-parallel ranks has fewer than a thousand;
 a page with more is not used, because it would occupy the registry for seconds."""
-_LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\\n]|\\.)*)"', re.ASCII)
+_LABEL = re.compile(r'(?<!\w)([a-zA-Z_]\w*+)="((?:[^"\\\n]++|\\.)*+)"', re.ASCII)
 Labels = Mapping[str, str]
 
 
