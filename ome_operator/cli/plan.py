@@ -1,6 +1,6 @@
 """`ome plan`: computes nodes, tokens per second, latency and price of a service from the lengths of its requests."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +16,7 @@ from ome_operator.util.visible import visible
 
 if TYPE_CHECKING:
     from ome_operator.kube.client import Client
-    from ome_operator.sizing.gpus import Price
+    from ome_operator.sizing.gpus import Gpu, Price
     from ome_operator.sizing.layouts import Layout
     from ome_operator.sizing.request import PlanRequest
 
@@ -57,12 +57,17 @@ Output = Annotated[Form, typer.Option("--output", "-o", help="text is for people
 )
 def layouts(
     model: Annotated[str, typer.Option(help="A model such as Kimi-K2-Instruct, or a config.json.")],
-    hardware: Annotated[str, typer.Option(help="A GPU such as h200, or its AcceleratorClass.")],
+    hardware: Annotated[
+        str, typer.Option(help="A GPU such as h200, several to compare (h200,b200), or a YAML file with the data of a GPU.")
+    ],
     workload: Annotated[
         str, typer.Option(help="IN/OUT in tokens, such as 2000/100, or a YAML file with several workloads.")
     ],
     nodes: Annotated[
         int | None, typer.Option(min=1, max=MOST_NODES, help="Number of nodes. If unset: the smallest that works.")
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option(min=1, max=8 * MOST_NODES, help="Number of GPUs, instead of --nodes: 4 is half a node.")
     ] = None,
     requests_per_second: Annotated[float | None, typer.Option(help="Mean rate of requests, which arrive at random.")] = None,
     concurrency: Annotated[float | None, typer.Option(help="Number of requests in progress at all times.")] = None,
@@ -70,13 +75,25 @@ def layouts(
     tpot: Annotated[str | None, typer.Option(help="Maximum mean time per output token, such as 50 (ms) or 0.05s.")] = None,
     prefix_hit: Annotated[float, typer.Option(help="Fraction of the prompt tokens that the prefix cache holds.")] = 0.0,
     price: Annotated[float | None, typer.Option(help="USD per GPU and hour. If unset: a published price.")] = None,
-    engine: Annotated[
-        str, typer.Option(help=("Inference engine: sglang or trtllm; the figures of other engines are extrapolated."))
-    ] = "sglang",
-    precision: Annotated[str, typer.Option(help="bf16, fp8 or fp4. If unset: that of the published weights.")] = "",
+    engine: Annotated[str, typer.Option(help="Inference engine: sglang, trtllm or vllm.")] = "sglang",
+    engine_version: Annotated[
+        str, typer.Option(help="Version of the engine. If unset: the newest with measured runs.")
+    ] = "",
+    precision: Annotated[
+        str, typer.Option(help="bf16, fp8, fp4, mxfp4 or int4. If unset: that of the published weights.")
+    ] = "",
+    mtp: Annotated[int, typer.Option(min=0, max=16, help="Draft tokens of a step (multi-token prediction).")] = 0,
+    accepted: Annotated[
+        float | None, typer.Option(help="Draft tokens of a step that are accepted, on average. If unset: 80 % of each.")
+    ] = None,
+    prefill: Annotated[str, typer.Option(help="Predict this layout only: prefill workers, such as 1xDEP32.")] = "",
+    decode: Annotated[
+        str, typer.Option(help="Predict this layout only: decode workers, or workers that do both, such as 2xTP8.")
+    ] = "",
     calibration: Annotated[
         Path | None, typer.Option(help="File with your own measurements, as docs/sizing.md describes.")
     ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw throughput against TPOT into this SVG file.")] = None,
     chosen: Annotated[int, typer.Option("--layout", min=1, help="Number of the layout that -o yaml writes.")] = 1,
     output: Annotated[
         Form, typer.Option("--output", "-o", help="text: table; json: all layouts; yaml: manifests of one layout.")
@@ -85,23 +102,82 @@ def layouts(
     """List every layout that can work for a model on this hardware, best first, with the expected error of each figure."""
     from ome_operator.sizing.calibration import engine as known_engine
     from ome_operator.sizing.errors import PlanRefused
-    from ome_operator.sizing.gpus import gpu
+    from ome_operator.sizing.given import given_layout
     from ome_operator.sizing.node_search import found_layouts
-    from ome_operator.sizing.request import gpu_price, plan_request
+    from ome_operator.sizing.request import drafts, gpu_price, part_of_node, plan_request
     from ome_operator.sizing.steps import ServingStack
 
     try:
         constants = planfiles.constants(calibration)
-        place = ServingStack(planfiles.model(model, precision), gpu(hardware), known_engine(engine))
-        loads, paid = planfiles.loads(workload, prefix_hit), gpu_price(place, price)
-        asked = plan_request(place, loads, nodes or 1, requests_per_second, concurrency, ttft, tpot)
-        request, found = found_layouts(asked, nodes, constants)
+        shape, loads = planfiles.model(model, precision), planfiles.loads(workload, prefix_hit)
+        machines, speculation = planfiles.hardware(hardware), drafts(mtp, accepted)
+        if gpus is not None and nodes is not None:
+            raise PlanRefused("--gpus and --nodes both state the size: pass only one of them.")
+        if (prefill or decode) and (gpus or nodes):
+            raise PlanRefused("--prefill and --decode state the number of GPUs: leave out --nodes and --gpus.")
+
+        def found_on(machine: "Gpu") -> "tuple[PlanRequest, Sequence[Layout]]":
+            machine, count = part_of_node(machine, gpus) if gpus is not None else (machine, nodes)
+            place = ServingStack(shape, machine, known_engine(engine), engine_version)
+            asked = plan_request(place, loads, count or 1, requests_per_second, concurrency, ttft, tpot, speculation)
+            if prefill or decode:
+                return given_layout(asked, prefill, decode, constants)
+            return found_layouts(asked, count, constants)
+
+        if len(machines) > 1:
+            _compare(machines, found_on, price, output, plot)
+            return
+        request, found = found_on(machines[0])
+        if plot is not None:
+            _draw(request, found, plot)
         if output is Form.YAML:
             _write(request, found, chosen)
         else:
-            _print(request, found, paid, output)
+            _print(request, found, gpu_price(request.place, price), output)
     except PlanRefused as error:
         raise UserError(str(error)) from error
+
+
+def _compare(
+    machines: "Sequence[Gpu]",
+    found_on: "Callable[[Gpu], tuple[PlanRequest, Sequence[Layout]]]",
+    price: float | None,
+    output: Form,
+    plot: Path | None,
+) -> None:
+    """Print the best layout on each of several GPUs, the cheapest output tokens first."""
+    from ome_operator.sizing.comparison import GpuChoice, compared, text
+    from ome_operator.sizing.errors import PlanRefused
+    from ome_operator.sizing.request import gpu_price
+
+    if output is Form.YAML or plot is not None:
+        raise PlanRefused("-o yaml and --plot are for a single GPU: pass only one GPU to --hardware.")
+    if price is not None:
+        raise PlanRefused("--price is for a single GPU: the comparison uses published prices, or those of hardware files.")
+    choices = []
+    for machine in machines:
+        try:
+            request, found = found_on(machine)
+            choices.append(GpuChoice(machine, request, found[0], gpu_price(request.place, None)))
+        except PlanRefused as error:
+            choices.append(GpuChoice(machine, None, None, None, str(error)))
+    answered = [each.request for each in choices if each.request]
+    if not answered:
+        raise PlanRefused(" ".join(f"{each.gpu.name}: {each.reason}" for each in choices))
+    documents = compared(choices)
+    if output is Form.JSON:
+        emit(Format.JSON, {"gpus": documents})
+    else:
+        place = answered[0].place
+        title = f"{place.shape.name} ({place.shape.precision}) with {place.engine}, the best layout on each GPU"
+        say(text(title, documents, {each.gpu.name: each.gpu for each in choices}).rstrip("\n"))
+
+
+def _draw(request: "PlanRequest", found: "Sequence[Layout]", path: Path) -> None:
+    from ome_operator.sizing.plot import svg
+
+    planfiles.write(path, svg(request, found))
+    typer.secho(f"{path} shows {len(found)} layouts.", err=True, dim=True)
 
 
 def _write(request: "PlanRequest", found: "Sequence[Layout]", chosen: int) -> None:
@@ -132,7 +208,9 @@ def validate(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Calibration file, as docs/sizing.md describes.")],
     output: Output = Form.TEXT,
 ) -> None:
-    """Predict every row of a calibration file, and show the median and the worst error of each class of rows."""
+    """Predict every row of a calibration file, and show the median error, the error that nine of ten rows do not exceed, and
+    the worst error of each class of rows.
+    """
     from ome_operator.sizing import report_text
     from ome_operator.sizing.constants import fitted
     from ome_operator.sizing.errors import PlanRefused
@@ -162,7 +240,7 @@ def compare(
     prefill: Annotated[str, typer.Option(help="Prefill workers, if the service has them.")] = "",
     hardware: Annotated[str, typer.Option(help="A GPU such as h200. If unset: that of the job's serviceMetadata.")] = "",
     engine: Annotated[str, typer.Option(help="sglang, trtllm or vllm. If unset: that of the job, or sglang.")] = "",
-    precision: Annotated[str, typer.Option(help="bf16, fp8 or fp4. If unset: that of the published weights.")] = "",
+    precision: Annotated[str, typer.Option(help="bf16, fp8, fp4, mxfp4 or int4. If unset: as published.")] = "",
     prefix_hit: Annotated[float, typer.Option(help="Fraction of the prompt tokens that the prefix cache held.")] = 0.0,
     calibration: Annotated[
         Path | None,

@@ -9,6 +9,7 @@ import yaml
 if TYPE_CHECKING:
     from ome_operator.sizing.calibration import Row
     from ome_operator.sizing.constants import Constants
+    from ome_operator.sizing.gpus import Gpu
     from ome_operator.sizing.queueing import Load
     from ome_operator.sizing.shapes import Shape
 
@@ -39,7 +40,7 @@ def learned(found: "Iterable[Row | tuple[str, str]]", name: str) -> "Constants":
     from ome_operator.sizing.calibration import Row
     from ome_operator.sizing.constants import fitted
     from ome_operator.sizing.errors import PlanRefused
-    from ome_operator.sizing.fit import learn
+    from ome_operator.sizing.learn import learn
 
     rows = []
     for each in found:
@@ -66,6 +67,18 @@ def model(name: str, precision: str) -> "Shape":
     if not isinstance(config, dict):
         raise PlanRefused(f"{path} is not a config.json: it must contain a JSON object.")
     return from_config(str(config.get("_name_or_path") or path.parent.name or path.stem), config, precision)
+
+
+def hardware(said: str) -> "list[Gpu]":
+    """Return the GPUs of the option --hardware: names and hardware files, separated by commas. Raises PlanRefused."""
+    from ome_operator.sizing.errors import PlanRefused
+    from ome_operator.sizing.gpus import from_file, gpu
+
+    words = [word.strip() for word in said.split(",")]
+    found = [from_file(document(Path(word)), word) if is_file(word) else gpu(word) for word in words]
+    if twice := [each.name for number, each in enumerate(found) if each.name in [other.name for other in found[:number]]]:
+        raise PlanRefused(f"--hardware contains {twice[0]} twice: name each GPU once.")
+    return found
 
 
 def loads(said: str, hit: float) -> "tuple[Load, ...]":

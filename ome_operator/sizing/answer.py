@@ -7,14 +7,16 @@ from typing import Any
 
 from ome_operator.cookbook.library import Library
 from ome_operator.cookbook.request import RecipeRefused
+from ome_operator.sizing import steps
 from ome_operator.sizing.error_bars import FIGURES, Trust, trust
 from ome_operator.sizing.gpus import Price
-from ome_operator.sizing.layouts import Layout, Side
+from ome_operator.sizing.layouts import Layout, Side, requests_that_fit
 from ome_operator.sizing.queueing import Load
 from ome_operator.sizing.recipe import recipe
 from ome_operator.sizing.request import PlanRequest
 from ome_operator.sizing.workloads import means
 
+PERCENTILES = (0.5, 0.9, 0.99)
 NAMES = {"ttft": "ttft", "tpot": "tpot", "tokens": "throughput"}
 
 
@@ -27,17 +29,24 @@ def document(request: PlanRequest, layout: Layout, price: Price | None, shelf: L
         "engine": request.place.engine,
         "strategy": "pd" if layout.prefill else "together",
         "prefill": _side(layout.prefill) if layout.prefill else None,
-        "decode": {**_side(layout.decode), "batchPerRank": round(state.batch / _ranks(layout.decode), 1)},
+        "decode": {
+            **_side(layout.decode),
+            "batchPerRank": round(state.batch / _ranks(layout.decode), 1),
+            "requestsThatFit": int(requests_that_fit(request, layout.decode)),
+        },
         "prediction": {
             "requestsPerSecond": round(state.rate, 3),
             "inputTokensPerSecond": _spread(state.rate * load.prompt, reads),
             "outputTokensPerSecond": _spread(state.rate * load.answer, layout.decode),
             "ttftSeconds": round(state.ttft, 3),
+            "ttftPercentiles": _percentiles(request, layout),
             "tpotMs": round(state.tpot * 1000, 2),
+            "tpotBoundMs": round(tpot_bound(request, layout) * 1000, 2),
             "concurrency": round(state.rate * state.whole, 1),
             "regime": state.regime,
             "is": kind(request),
         },
+        "workloads": _workloads(request, layout) if len(request.loads) > 1 else None,
         "price": cost(layout, load, price, request.per_node),
         "trust": error_bars(found),
         **generate_command(request, layout, shelf),
@@ -54,6 +63,8 @@ def plan_document(request: PlanRequest, layouts: Sequence[Layout], price: Price 
             "hardware": place.gpu.name,
             "nodes": request.nodes,
             "gpusPerNode": place.gpu.node,
+            "draftTokens": request.drafts.tokens,
+            "acceptedDraftTokens": round(request.drafts.accepted, 3),
             "workload": [
                 {"in": load.prompt, "out": load.answer, "hit": load.hit, "share": load.share} for load in request.loads
             ],
@@ -69,6 +80,44 @@ def kind(request: PlanRequest) -> str:
     if request.concurrency is not None:
         return "means, closed loop"
     return "means, open loop" if request.rate is not None else "means, open loop, with prefill at most 90 % busy"
+
+
+def _percentiles(request: PlanRequest, layout: Layout) -> dict[str, float] | None:
+    """Return percentiles of TTFT in seconds; None for a closed loop, and if most of TTFT is a wait for a slot."""
+    found = {f"p{part * 100:.0f}": layout.state.ttft_percentile(part) for part in PERCENTILES}
+    if request.concurrency is not None or None in found.values():
+        return None
+    return {name: round(value, 3) for name, value in found.items() if value is not None}
+
+
+def tpot_bound(request: PlanRequest, layout: Layout) -> float:
+    """Return the shortest possible TPOT in seconds of this layout and batch, at the rates of the GPU's data sheet."""
+    load, role = means(request.loads), layout.decode.role
+    batch = layout.state.batch / role.copies * (1 + request.drafts.tokens)
+    terms = steps.decode_terms(request.place, role.worker, batch, load.prompt + load.answer / 2)
+    return steps.floor(terms) / (1 + request.drafts.accepted)
+
+
+def _workloads(request: PlanRequest, layout: Layout) -> list[dict[str, float]]:
+    """Return the predicted figures of each workload of a mix. All workloads wait in the same queue and have the same TPOT,
+    but each has the prefill time of its own prompts.
+    """
+    state = layout.state
+    out = []
+    for load, own in zip(request.loads, state.owns, strict=True):
+        ttft = state.ttft - state.own + own
+        out.append(
+            {
+                "in": load.prompt,
+                "out": load.answer,
+                "hit": load.hit,
+                "requestsPerSecond": round(state.rate * load.share, 3),
+                "ttftSeconds": round(ttft, 3),
+                "tpotMs": round(state.tpot * 1000, 2),
+                "seconds": round(ttft + (load.answer - 1) * state.tpot, 2),
+            }
+        )
+    return out
 
 
 def _ranks(side: Side) -> int:
@@ -125,6 +174,7 @@ def error_bars(found: Trust) -> dict[str, Any]:
     """
     return {
         "basis": found.basis,
+        "rows": found.rows or None,
         "extrapolated": found.extrapolated or None,
         **{
             NAMES[name]: {"median": round(found.bars[name].median, 3), "nineOfTen": round(found.bars[name].ninth, 3)}

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from ome_operator.sizing import gpus, shapes
-from ome_operator.sizing.errors import PlanRefused
-from ome_operator.sizing.queueing import Load, Role
+from ome_operator.sizing.errors import PlanRefused, nearest
+from ome_operator.sizing.queueing import NO_DRAFTS, Drafts, Load, Role, expected_drafts
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker, mislabelled, workers
 from ome_operator.sizing.workloads import hit
@@ -28,7 +28,9 @@ DERIVED_LENGTH = 0.9
 """Mean length of the requests in rows of kind `tps derived`, as a fraction of the nominal length. The lengths of these
 requests are drawn between 0.8 and 1 of the nominal length."""
 _LEAST, _MOST = 1e-6, 1e9
-ENGINES = ("sglang", "trtllm")
+MOST_DRAFTS = 16
+"""Largest number of draft tokens of a step. Engines use at most 8."""
+ENGINES = ("sglang", "trtllm", "vllm")
 """Engines for which the shipped calibration file contains rows."""
 _SAME = {
     **dict.fromkeys(
@@ -38,7 +40,8 @@ _SAME = {
     "dynamo-vllm": "vllm",
 }
 _PRECISIONS = {
-    **dict.fromkeys(("nvfp4", "mxfp4", "int4", "w4a16", "w4a8"), "fp4"),
+    "nvfp4": "fp4",
+    **dict.fromkeys(("w4a16", "w4a8", "awq", "gptq"), "int4"),
     **dict.fromkeys(("fp16", "bfloat16", "float16"), "bf16"),
 }
 """Other name of a precision -> the supported precision whose weights have the same size. A GPU that lacks a precision
@@ -54,6 +57,8 @@ class Row:
     """
 
     id: str
+    source: str
+    """The publication of the run, as text."""
     place: ServingStack
     isl: float
     osl: float
@@ -61,8 +66,8 @@ class Row:
     """Mean length of the requests as a fraction of the nominal lengths `isl` and `osl`."""
     hit: float
     """Fraction of the prompt tokens that the prefix cache held."""
-    mtp: bool
-    """Whether the row states that multi-token prediction was on."""
+    drafts: Drafts
+    """Speculative decoding, if the row states that it was on. Without a number, it has a single draft token."""
     prefill: Role | None
     decode: Role | None
     concurrency: float | None
@@ -83,13 +88,27 @@ class Row:
     @property
     def group(self) -> str:
         """The id of the row's deployment. Cross-validation leaves out all rows of a deployment together."""
+        if self.together and self.decode:
+            place, model = self.place, self.place.shape.facts
+            title = f"{place.engine} {place.gpu.name} {model.model_type} {model.parameters} {place.shape.precision}"
+            return f"{title} {self.decode.worker}"
         return self.id.rsplit("_", 1)[-1] if "_cfg" in self.id else self.id
+
+    @property
+    def together(self) -> bool:
+        """Whether the engines of the row do both prefill and decode."""
+        return self.prefill is None and self.decode is not None and self.ttft is not None
 
 
 def engine(name: str) -> str:
-    """Return the name of an engine as it is used in the fitted constants, for example `trtllm` for `TensorRT-LLM`."""
+    """Return the name of an engine as it is used in the fitted constants, for example `trtllm` for `TensorRT-LLM`. Raises
+    PlanRefused for an unknown engine.
+    """
     low = name.strip().lower()
-    return _SAME.get(low, low)
+    found = _SAME.get(low, low)
+    if low and found not in ENGINES:
+        raise PlanRefused(f"No data for the engine {name}: {nearest(low, ENGINES)}.")
+    return found
 
 
 @cache
@@ -130,6 +149,8 @@ def row(said: Mapping[str, str]) -> Row:
     """
     precision = said["precision"].lower()
     precision = _PRECISIONS.get(precision, precision)
+    if precision == "fp4" and shapes.shape(said["model"]).precision == "mxfp4":
+        precision = "mxfp4"  # published runs name both kinds of four bits FP4
     place = ServingStack(
         shapes.shape(said["model"], precision), gpus.gpu(said["gpu"]), engine(said["engine"]), said["version"]
     )
@@ -138,12 +159,13 @@ def row(said: Mapping[str, str]) -> Row:
         prefill, decode = _with_whole_experts(prefill), _with_whole_experts(decode)
     found = Row(
         id=said["id"],
+        source=said["source"],
         place=place,
         isl=_needed(said, "isl"),
         osl=_needed(said, "osl"),
         share=DERIVED_LENGTH if "derived" in said["kind"] else 1.0,
         hit=_hit(said["hit"]),
-        mtp=said["mtp"].lower() not in _NO_DRAFTS,
+        drafts=_drafts(said["mtp"].lower()),
         prefill=prefill,
         decode=decode,
         concurrency=_number(said, "concurrency"),
@@ -159,6 +181,13 @@ def row(said: Mapping[str, str]) -> Row:
     if found.prefill and found.decode and found.concurrency is None:
         raise PlanRefused("The row has no concurrency, which the model needs to compute a steady state.")
     return found
+
+
+def _drafts(text: str) -> Drafts:
+    """Return the drafts that the column `mtp` states: a number of draft tokens, or any word for one draft token."""
+    if text in _NO_DRAFTS:
+        return NO_DRAFTS
+    return expected_drafts(int(text) if text.isdecimal() and int(text) <= MOST_DRAFTS else 1)
 
 
 def _with_whole_experts(role: Role | None) -> Role | None:

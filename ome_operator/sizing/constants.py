@@ -20,6 +20,10 @@ class Constants:
         """Return the product of the constants with these names. A name that was not fitted counts as 1."""
         return math.exp(sum(self.logs.get(name, 0.0) for name in names))
 
+    def knows(self, family: str) -> bool:
+        """Return whether rows of this family of GPUs were fitted."""
+        return f"decode.weights.{family}" in self.logs
+
 
 @cache
 def fitted() -> Constants:

@@ -4,6 +4,7 @@ were fitted without that row.
 
 import csv
 import io
+import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,8 +22,10 @@ NARROW = 8
 DEPLOYMENT, GPU, ENGINE, MODEL = "deployment", "gpu", "engine", "model"
 """The kinds of groups that cross-validation leaves out: all rows of a deployment, of a GPU, of an engine, or of a model
 family."""
+KINDS = (DEPLOYMENT, GPU, ENGINE, MODEL)
 ENOUGH = 8
 """Minimum number of rows for which a class has its own error bars."""
+_DATE = re.compile(r"\b20\d\d[-_][01]\d[-_][0-3]\d")
 
 
 @dataclass(frozen=True)
@@ -46,22 +49,24 @@ class Held:
     """Name of a figure -> predicted value / measured value."""
 
 
-def class_of(place: ServingStack, roles: Iterable[Role | None], mtp: bool = False) -> str:
-    """Return the class of a run: engine, GPU, precision, width (narrow or wide), and `mtp` if multi-token prediction was
-    on.
+def class_of_row(row: Row) -> str:
+    """Return the class of a run: engine, GPU, precision, width, and `mtp` if multi-token prediction was on. The width is
+    `together` for engines that do both prefill and decode, otherwise `narrow` or `wide`.
     """
-    widest = max(role.worker.gpus for role in roles if role is not None)
-    width = "narrow" if widest <= NARROW else "wide"
-    return f"{place.engine} {place.gpu.name} {place.shape.precision} {width}{' mtp' if mtp else ''}"
+    place = row.place
+    widest = max(role.worker.gpus for role in (row.prefill, row.decode) if role is not None)
+    width = "together" if row.together else "narrow" if widest <= NARROW else "wide"
+    return f"{place.engine} {place.gpu.name} {place.shape.precision} {width}{' mtp' if row.drafts.tokens else ''}"
 
 
 @cache
 def held() -> tuple[Held, ...]:
-    """Return all rows of the cross-validation."""
+    """Return all predictions of the cross-validation: for each row one without each kind of group."""
     text = package_data.text("ome_operator.sizing", "crossvalidated.csv")
     return tuple(
-        Held(said["id"], said["left_out"], {name: float(said[name]) for name in FIGURES if said[name]})
+        Held(said["id"], what, {name: float(cell) for name in FIGURES if (cell := said[f"{what}_{name}"])})
         for said in csv.DictReader(io.StringIO(text))
+        for what in KINDS
     )
 
 
@@ -84,23 +89,28 @@ def bar(errors: Sequence[float]) -> Bar:
 
 @cache
 def by_class() -> Mapping[str, Mapping[str, Bar]]:
-    """Return the error bars by class, and in each class by figure. They come from the fits that left out one deployment
-    each.
-    """
-    rows = {row.id: class_of(row.place, (row.prefill, row.decode)) for row in shipped()}
+    """Return the error bars by class, and in each class by figure. They come from the fits that left out deployments."""
+    rows = _rows()
     found: dict[str, list[Mapping[str, float]]] = {}
     for each in held():
         if each.left_out == DEPLOYMENT:
-            found.setdefault(rows[each.id], []).append(each.ratios)
+            found.setdefault(class_of_row(rows[each.id]), []).append(each.ratios)
     return {name: bars(ratios) for name, ratios in sorted(found.items())}
 
 
 @cache
-def left_out(what: str) -> Mapping[str, Bar]:
-    """Return the error bar of each figure over all rows, from the fits that left out the rows of one group. `what` is the
-    kind of the groups: DEPLOYMENT, GPU, ENGINE or MODEL.
+def left_out(what: str, together: bool | None = None) -> Mapping[str, Bar]:
+    """Return the error bar of each figure over all rows, from the fits that left out the rows of some groups. `what` is
+    the kind of the groups: DEPLOYMENT, GPU, ENGINE or MODEL. `together` selects rows whose engines do both prefill and
+    decode, or the others.
     """
-    return bars(each.ratios for each in held() if each.left_out == what)
+    rows = _rows()
+    return bars(each.ratios for each in held() if each.left_out == what and together in (None, rows[each.id].together))
+
+
+@cache
+def _rows() -> Mapping[str, Row]:
+    return {row.id: row for row in shipped()}
 
 
 @dataclass(frozen=True)
@@ -108,70 +118,82 @@ class Trust:
     """The error bars of a prediction, and the rows from which they are computed."""
 
     bars: Mapping[str, Bar]
+    """The error bars by figure; empty if too few rows are similar to the prediction."""
     basis: str
     """A phrase that describes the rows from which the error bars are computed."""
     extrapolated: str
     """A text that states why no calibration row is similar to the prediction; "" if a row is similar."""
+    rows: str = ""
+    """A phrase that states the engine versions and the dates of the rows."""
 
 
 def trust(place: ServingStack, prefill: Role | None, decode: Role | None, load: Load) -> Trust:
     """Return the error bars of a prediction for these roles and this load.
 
-    If a similar calibration row exists, the error bars are those of its class. Otherwise the prediction is an extrapolation,
-    and its error bars are those of rows whose engine, GPU or model was left out of the fit.
+    They are those of rows with the same engine, family of GPUs, and mode (prefill and decode on the same GPUs or not). If
+    none of these rows has the GPU or the model of the prediction, the rows count with the errors of fits without the rows of
+    their GPU or of their model.
     """
-    rows = shipped()
-    if place.engine not in {row.place.engine for row in rows}:
-        return Trust(
-            left_out(ENGINE),
-            "all rows, each predicted without the rows of its engine",
-            f"the calibration has no row of {place.engine}",
-        )
-    if place.gpu.name not in {row.place.gpu.name for row in rows}:
-        return Trust(
-            left_out(GPU),
-            ("all rows, each predicted without the rows of its GPU"),
-            f"the calibration has no row of {place.gpu.name.upper()}",
-        )
-    families = {row.place.shape.facts.model_type for row in rows}
-    if place.shape.facts.model_type not in families:
-        return Trust(
-            left_out(MODEL),
-            ("rows of rarer models, each predicted without the rows of its model"),
-            f"the calibration has no row of a model like {place.shape.name}",
-        )
-    if far := _far(place, prefill, decode, load, rows):
-        return Trust(left_out(GPU), "all rows, each predicted without the rows of its GPU", far)
-    title = class_of(place, (prefill, decode))
-    own = by_class().get(title, {})
-    known = {name: found for name, found in own.items() if found.rows >= ENOUGH}
-    known = {**left_out(DEPLOYMENT), **known}
-    basis = (
-        f"class {title}"
-        if len(own) == len(FIGURES) and own["tokens"].rows >= ENOUGH
-        else "all rows, each predicted without the rows of its deployment"
-    )
-    return Trust(known, basis, "")
+    together = prefill is None
+    here = [row for row in shipped() if _same_family(row, place) and row.together == together]
+    mode = "engines that do both prefill and decode" if together else "disaggregation"
+    family = f"{place.engine} on {place.gpu.family.capitalize()} GPUs, {mode}"
+    if len(here) < ENOUGH:
+        return Trust({}, f"{len(here)} rows of {family}", f"the calibration has too few rows of {family}")
+    what, far = _left_out(place, here)
+    near = [row for row in here if (row.place.gpu.name, row.place.shape.precision) == _gpu_and_precision(place)]
+    if not far and (far := _far(place, (prefill, decode), load, near or here)):
+        what = GPU if len({row.place.gpu.name for row in here}) > 1 else MODEL
+    chosen = near if not far and len(near) >= ENOUGH else here
+    ids = {row.id for row in chosen}
+    found = bars(each.ratios for each in held() if each.left_out == what and each.id in ids)
+    title = f"{place.engine} {place.gpu.name} {place.shape.precision}, {mode}" if chosen is near else family
+    basis = f"{len(chosen)} rows of {title}, each predicted without the rows of its {_NOUN[what]}"
+    return Trust({name: each for name, each in found.items() if each.rows >= ENOUGH}, basis, far, _described(chosen))
 
 
-def _far(place: ServingStack, prefill: Role | None, decode: Role | None, load: Load, rows: Sequence[Row]) -> str:
-    """Return a text that states why no row is similar to this deployment and load; "" if a row is similar."""
-    here = [row for row in rows if (row.place.engine, row.place.gpu.name) == (place.engine, place.gpu.name)]
-    here = [row for row in here if row.place.shape.precision == place.shape.precision]
-    if not here:
+_NOUN = {DEPLOYMENT: "deployment", GPU: "GPU", ENGINE: "engine", MODEL: "model"}
+
+
+def _same_family(row: Row, place: ServingStack) -> bool:
+    return (row.place.engine, row.place.gpu.family) == (place.engine, place.gpu.family)
+
+
+def _gpu_and_precision(place: ServingStack) -> tuple[str, str]:
+    return place.gpu.name, place.shape.precision
+
+
+def _left_out(place: ServingStack, here: Sequence[Row]) -> tuple[str, str]:
+    """Return the kind of groups that the fits left out whose errors the prediction may have, and why; "" if the rows
+    contain the GPU and the model.
+    """
+    if place.gpu.name not in {row.place.gpu.name for row in here}:
+        return GPU, f"the calibration has no row of {place.engine} on {place.gpu.name.upper()}"
+    if place.shape.facts.model_type not in {row.place.shape.facts.model_type for row in here}:
+        return MODEL, f"the calibration has no row of {place.engine} with a model like {place.shape.name}"
+    return DEPLOYMENT, ""
+
+
+def _described(rows: Sequence[Row]) -> str:
+    """Return a phrase with the versions and the dates of the rows, as far as the rows state them."""
+    versions = sorted({row.place.version for row in rows if row.place.version}, key=version_key)
+    dates = sorted({found[0].replace("_", "-") for row in rows if (found := _DATE.search(f"{row.id} {row.source}"))})
+    when = f"published {dates[0]} to {dates[-1]}" if dates else "without a date"
+    span = " to ".join(dict.fromkeys((versions[0], versions[-1]))) if versions else ""
+    return f"{span}, {when}" if span else when
+
+
+def _far(place: ServingStack, roles: tuple[Role | None, Role | None], load: Load, rows: Sequence[Row]) -> str:
+    """Return a text that states why no row is similar to this layout and load; "" if a row is similar."""
+    if place.shape.precision not in {row.place.shape.precision for row in rows}:
         return f"the calibration has no row of {place.engine} on {place.gpu.name.upper()} in {place.shape.precision}"
-    families = {row.place.shape.facts.model_type for row in here}
-    if place.shape.facts.model_type not in families:
-        return f"the calibration has no row of a model like {place.shape.name}"
-    if prefill is None:
-        return "the calibration has no row of engines that do both prefill and decode"
     for title, role, have in (
-        ("prefill", prefill, [row.prefill for row in here]),
-        ("decode", decode, [row.decode for row in here]),
+        ("prefill", roles[0], [row.prefill for row in rows]),
+        ("decode", roles[1], [row.decode for row in rows]),
     ):
         if role is not None and not any(_alike(role, other) for other in have if other):
             return f"the calibration has no row with {title} of {role.worker}"
-    if not any(_close(row.isl, load.prompt) and (row.osl == 1 or _close(row.osl, load.answer)) for row in here):
+    if not any(_close(row.isl, load.prompt) and (row.osl == 1 or _close(row.osl, load.answer)) for row in rows):
         return f"the calibration has no row of about {load.prompt:,.0f} tokens in and {load.answer:,.0f} out"
     return ""
 
@@ -182,3 +204,21 @@ def _alike(role: Role, other: Role) -> bool:
 
 def _close(mine: float, other: float) -> bool:
     return 0.4 <= mine / other <= 2.5
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """Return a sort key of an engine version: the numbers in it. Builds without a release number sort before releases."""
+    found = re.match(r"v?(\d+(?:\.\d+)+)(.*)", version)
+    if found is None:
+        return ()
+    numbers = tuple(int(part) for part in found[1].split("."))
+    candidate = not re.search(r"rc|dev|alpha|beta", found[2])
+    return *numbers, int(candidate), *(int(part) for part in re.findall(r"\d+", found[2]))
+
+
+@cache
+def newest_version(engine: str, family: str, together: bool) -> str:
+    """Return the newest version of an engine that has rows on a family of GPUs in a mode; "" if there is none."""
+    rows = [row for row in shipped() if row.together == together and row.place.engine == engine]
+    known = {row.place.version for row in rows if row.place.gpu.family == family}
+    return max(known, key=version_key, default="")

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
@@ -11,8 +11,10 @@ from ome_operator.capacity.memory import BOTH, DECODE, GIB, PREFILL, in_gib
 from ome_operator.cookbook.library import engine as recipe
 from ome_operator.sizing import steps
 from ome_operator.sizing.constants import Constants
+from ome_operator.sizing.error_bars import NARROW, newest_version
 from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.memory import Fit, fit
+from ome_operator.sizing.predict import check_known
 from ome_operator.sizing.queueing import Pair, Role, SteadyState, Together
 from ome_operator.sizing.request import PlanRequest, counted
 from ome_operator.sizing.steps import ServingStack
@@ -80,7 +82,7 @@ def layouts(request: PlanRequest, c: Constants) -> list[Layout]:
     """Return all layouts that fit and keep the bounds of the request, best first. Raises PlanRefused if there is no such
     layout.
     """
-    check(request)
+    check(request, c)
     tried = try_all(request, c)
     if not tried.good:
         raise PlanRefused(why_none(request, tried, c))
@@ -104,31 +106,35 @@ def _pairs(request: PlanRequest, c: Constants) -> Iterator[Layout]:
     for p, d in splits:
         for prefill in prefills[p]:
             for decode in decodes[d]:
-                if (state := _state(request, prefill, decode, c)) is not None:
+                if (state := steady_state(request, prefill, decode, c)) is not None:
                     yield Layout(prefill, decode, state)
 
 
 def _both(request: PlanRequest, c: Constants) -> Iterator[Layout]:
     """Yield the layouts whose engines do prefill and decode."""
     for both in _sides(request, request.nodes, _fits(request.place, BOTH)):
-        if (state := _together(request, both, c)) is not None:
+        if (state := steady_state(request, None, both, c)) is not None:
             yield Layout(None, both, state)
 
 
 def _rank(request: PlanRequest, layout: Layout) -> tuple[float, ...]:
     """Return the sort key of a layout; better layouts have smaller keys. Layouts whose engines do both prefill and decode
-    are sorted last, because no calibration row shows how accurate their predictions are.
+    are sorted last if an engine is larger than those of all calibration rows, which do not show how accurate they are.
+    In a closed loop, layouts with more attention ranks than requests follow the others, because some ranks are always idle.
     """
-    state, behind = layout.state, layout.prefill is None
+    state, role = layout.state, layout.decode.role
+    behind = layout.prefill is None and role.worker.gpus > NARROW
+    idle = request.concurrency is not None and role.copies * role.worker.dp > request.concurrency
     if request.rate is not None:
         return (behind, layout.gpus, state.ttft + state.tpot)
-    return (behind, -round(state.rate, 6), layout.gpus)
+    return (behind, idle, -round(state.rate, 6), layout.gpus)
 
 
-def check(request: PlanRequest) -> None:
-    """Raise PlanRefused if no layout can serve the request, because a prompt exceeds the context length or there are more
-    nodes than experts.
+def check(request: PlanRequest, c: Constants) -> None:
+    """Raise PlanRefused if no layout can serve the request, because a prompt exceeds the context length, there are more
+    nodes than experts, or the family of the GPU is unknown to the constants.
     """
+    check_known(request.place, c)
     shape = request.place.shape
     longest = max(load.prompt + load.answer for load in request.loads)
     if shape.longest and longest > shape.longest:
@@ -225,33 +231,31 @@ def _costs(request: PlanRequest, stage: str, side: Side, c: Constants) -> tuple[
         return seconds, steps.alone(place, role.worker, load.read, load.prompt, c)
     step = steps.decoder(place, role.worker, load.prompt + load.answer / 2, c)
     gpus = side.nodes * request.per_node
-    return (-_room(request, side), *(step(batch * gpus / role.copies) for batch in _BATCHES))
+    return (-requests_that_fit(request, side), *(step(batch * gpus / role.copies) for batch in _BATCHES))
 
 
-def _room(request: PlanRequest, side: Side) -> float:
+def requests_that_fit(request: PlanRequest, side: Side) -> float:
     """Return the number of requests for which the KV cache of the side has space, over all workers."""
     weights = [load.share * load.answer for load in request.loads]
     each = sum(w * (load.prompt + load.answer) for w, load in zip(weights, request.loads, strict=True)) / sum(weights)
     return min(MOST_BATCH, side.fit.tokens / each) * side.role.worker.dp * side.role.copies
 
 
-def _state(request: PlanRequest, prefill: Side, decode: Side, c: Constants) -> SteadyState | None:
-    room = _room(request, decode)
+def steady_state(request: PlanRequest, prefill: Side | None, decode: Side, c: Constants) -> SteadyState | None:
+    """Return the steady state of a layout under the load of the request; None if it cannot serve the load. Engines that do
+    both are the decode side, without a prefill side.
+    """
+    room = requests_that_fit(request, decode)
     if room < 1:
         return None
-    pair = Pair(request.place, prefill.role, decode.role, request.loads, c, room)
-    if request.rate is not None:
-        return pair.opened(request.rate)
-    if request.concurrency is not None:
-        return pair.closed(request.concurrency)
-    return pair.highest(request.tpot, request.ttft)
-
-
-def _together(request: PlanRequest, both: Side, c: Constants) -> SteadyState | None:
-    room = _room(request, both)
-    if room < 1:
-        return None
-    loop = Together(request.place, both.role, request.loads, c, room)
+    place = request.place
+    if not place.version:
+        place = replace(place, version=newest_version(place.engine, place.gpu.family, prefill is None))
+    loop = (
+        Pair(place, prefill.role, decode.role, request.loads, c, room, request.drafts)
+        if prefill
+        else Together(place, decode.role, request.loads, c, room, request.drafts)
+    )
     if request.rate is not None:
         return loop.opened(request.rate)
     if request.concurrency is not None:
@@ -261,6 +265,13 @@ def _together(request: PlanRequest, both: Side, c: Constants) -> SteadyState | N
 
 def _good(request: PlanRequest, state: SteadyState) -> bool:
     return state.ttft <= request.ttft * 1.0001 and state.tpot <= request.tpot * 1.0001 and state.batch > 1e-6
+
+
+def too_slow(request: PlanRequest, state: SteadyState) -> str:
+    """Return a clause that states how a steady state exceeds the bounds of the request; "" if it keeps them."""
+    if _good(request, state):
+        return ""
+    return f"it has a mean TTFT of {state.ttft:.2f} s and a mean TPOT of {state.tpot * 1000:.1f} ms"
 
 
 def why_none(request: PlanRequest, tried: Tried, c: Constants) -> str:
@@ -274,7 +285,7 @@ def why_none(request: PlanRequest, tried: Tried, c: Constants) -> str:
         return _nearest(request, tried.missed)
     if request.rate is None:
         return f"The KV cache of {name} on {machines} cannot hold a request of this length: ask for more nodes."
-    unbounded = PlanRequest(request.place, request.loads, request.nodes, ttft=request.ttft, tpot=request.tpot)
+    unbounded = replace(request, rate=None)
     most = try_all(unbounded, c)
     if not most.good:
         return why_none(unbounded, most, c)

@@ -49,7 +49,7 @@ def _fit(shape: Shape, gpu: Gpu, worker: Worker, stage: str, share: float, spare
     copies = redundant_experts(shape.experts, worker.gpus, spare if stage != PREFILL else 0) if wide else 0
     spread = ParallelShape(tp=worker.gpus, attention_dp=worker.dp, ep=worker.ep, redundant=copies)
     options = EngineOptions(
-        cache_type=FP8 if shape.precision == "fp4" else BF16,
+        cache_type=FP8 if shape.precision in ("fp4", "mxfp4") else BF16,
         stage=stage,
         all_to_all="deepep" if wide and worker.gpus > gpu.node else "",
     )

@@ -30,7 +30,7 @@ def smallest(request: PlanRequest, c: Constants) -> tuple[PlanRequest, Sequence[
     Raises PlanRefused if no number of nodes has such a layout. The reason in the message is that for the largest number.
     """
     most = request.place.shape.experts or 256
-    check(request)
+    check(request, c)
     for nodes in (nodes for nodes in STEPS if nodes <= most):
         sized = replace(request, nodes=nodes)
         tried = try_all(sized, c)

@@ -4,34 +4,32 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ome_operator.sizing.calibration import Row, shipped
+from ome_operator.sizing.aims import aims
 from ome_operator.sizing.constants import fitted
-from ome_operator.sizing.error_bars import (
-    DEPLOYMENT,
-    ENGINE,
-    ENOUGH,
-    GPU,
-    MODEL,
-    Bar,
-    bar,
-    by_class,
-    class_of,
-    held,
-    left_out,
-)
+from ome_operator.sizing.error_bars import DEPLOYMENT, ENGINE, GPU, MODEL, Bar, by_class, left_out
 from ome_operator.sizing.gpus import gpus
 
 PAGE = Path(__file__).parents[2] / "docs" / "sizing.md"
-WAITS, OTHERS = "waits", "others"
-AIMS = {"narrow": {"tokens": 0.07, "tpot": 0.06}, "wide": {"tokens": 0.20, "tpot": 0.20}}
-TTFT_AIMS = {WAITS: 0.25, OTHERS: 0.40}
-NEW_GPU = 0.35
-TERMS = {
-    "decode.layer": "time of kernel launches and small kernels, in units of 10 µs per layer",
+_FIGURES = {"tokens": "throughput", "tpot": "TPOT", "ttft": "TTFT"}
+_FAMILIES = {"hopper": "Hopper", "blackwell": "Blackwell"}
+_KERNELS = {
     "decode.weights": "time to read the weights, divided by the time at full memory bandwidth",
     "decode.cache": "time to read the KV cache, divided by the time at full memory bandwidth",
     "decode.attention": "time of the attention operations, divided by their time at the BF16 peak rate",
     "decode.matrices": "time of the matrix operations, divided by their time at the peak rate of their precision",
+    "prefill.matrices": "time of the matrix operations, divided by their time at the peak rate of their precision",
+    "prefill.attention": "time of the attention operations, divided by their time at the BF16 peak rate",
+}
+_MODES = {"pair": "disaggregation", "together": "engines that do both"}
+_WAITS = {
+    "fixed": "TTFT without the prefill step, in units of 100 ms",
+    "ranks": "exponent of the number of attention ranks: 0 if they share the work of a prompt, 1 if they do not",
+    "queue": "waiting time in the queue of prefill, divided by that of a queue with a single server (M/M/1)",
+    "burst": "waiting time caused by the initial burst, in tenths of the time to prefill all concurrent requests",
+}
+TERMS = {
+    "decode.layer": "time of kernel launches and small kernels, in units of 10 µs per layer",
+    **{f"{name}.{family}": f"{title}: {text}" for name, text in _KERNELS.items() for family, title in _FAMILIES.items()},
     "decode.request": "time that each request adds to a step, in units of 1 µs",
     "decode.hop.tp": "time of an all-reduce without data, in units of 10 µs (30 µs beyond a link domain)",
     "decode.hop.dtp": "time of a gather without data, in units of 10 µs (30 µs beyond a link domain)",
@@ -39,16 +37,15 @@ TERMS = {
     "decode.wire.tp": "time to transfer the data of all-reduces, divided by the time at the link's bandwidth",
     "decode.wire.dtp": "time to transfer the data of gathers, divided by the time at the link's bandwidth",
     "decode.wire.dep": "time to transfer the data of the all-to-all, divided by the time at the link's bandwidth",
-    "prefill.matrices": "time of the matrix operations, divided by their time at the peak rate of their precision",
-    "prefill.attention": "time of the attention operations, divided by their time at the BF16 peak rate",
+    "decode.far.dep": "time to transfer the data of the all-to-all between link domains, divided by the time at the "
+    "network's bandwidth",
     "prefill.wire.tp": "time to transfer the data of all-reduces, divided by the time at the link's bandwidth",
     "prefill.wire.dtp": "time to transfer the data of gathers, divided by the time at the link's bandwidth",
     "prefill.wire.dep": "time to transfer the data of the all-to-all, divided by the time at the link's bandwidth",
+    "prefill.far.dep": "time to transfer the data of the all-to-all between link domains, divided by the time at the "
+    "network's bandwidth",
     "prefill.request": "time that each prompt adds, in units of 10 µs per layer",
-    "alone.fixed": "TTFT without the prefill step, in units of 100 ms",
-    "alone.ranks": "exponent of the number of attention ranks: 0 if they share the work of a prompt, 1 if they do not",
-    "wait.queue": "waiting time in the queue of prefill, divided by that of a queue with a single server (M/M/1)",
-    "wait.burst": "waiting time caused by the initial burst, in tenths of the time to prefill all concurrent requests",
+    **{f"{mode}.{name}": f"{title}: {text}" for mode, title in _MODES.items() for name, text in _WAITS.items()},
     "slots": "waiting time for a free slot in decode with one request per worker, as a fraction of the time in decode; "
     "requests wait because the router assigns them to workers at random",
 }
@@ -57,8 +54,9 @@ TERMS = {
 def tables() -> dict[str, str]:
     """Return each table of the page as Markdown, by the name of the marker that precedes it."""
     return {
-        "classes": _table(("class", "rows", "throughput", "TPOT", "TTFT, waits", "TTFT, others"), _classes()),
-        "left-out": _table(("left out", "figure", "rows", "median", "nine of ten", "worst"), _left_out()),
+        "aims": _table(("figure", "rows", "found", "aim"), ((a.what, str(a.rows), a.found, a.aim) for a in aims())),
+        "classes": _table(("class", "rows", *_FIGURES.values()), _classes()),
+        "left-out": _table(("left out", "rows", *_FIGURES.values()), _left_out()),
         "constants": _table(("factor", "value", "of what"), _constants()),
         "gpus": _table(
             ("GPU", "memory GiB", "GB/s", "dense TFLOPS", "link, network GB/s", "price", "source", "checked"), _gpus()
@@ -82,53 +80,20 @@ def _table(head: Sequence[str], rows: Iterator[tuple[str, ...]]) -> str:
 
 
 def _classes() -> Iterator[tuple[str, ...]]:
-    rows = {row.id: row for row in shipped()}
-    errors: dict[tuple[str, str], list[float]] = {}
-    for each in held():
-        row = rows[each.id]
-        if each.left_out == DEPLOYMENT and "ttft" in each.ratios:
-            regime = WAITS if _waits(row) else OTHERS
-            errors.setdefault((class_of(row.place, (row.prefill, row.decode)), regime), []).append(
-                abs(each.ratios["ttft"] - 1)
-            )
     for title, found in by_class().items():
-        aims = AIMS[title.rpartition(" ")[2]]
-        ttft = {regime: bar(errors[title, regime]) for regime in TTFT_AIMS if (title, regime) in errors}
-        yield (
-            title,
-            str(found["tokens"].rows),
-            _cell(found.get("tokens"), aims["tokens"]),
-            _cell(found.get("tpot"), aims["tpot"]),
-            *(_cell(ttft.get(regime), aim) for regime, aim in TTFT_AIMS.items()),
-        )
+        yield title, str(found["tokens"].rows), *(_cell(found.get(name)) for name in _FIGURES)
 
 
-def _waits(row: Row) -> bool:
-    """Return whether the measured TTFT of a row is more than half of the total time of a request."""
-    assert row.ttft is not None and row.tpot is not None
-    return row.ttft > (row.load.answer - 1) * row.tpot
-
-
-def _cell(found: Bar | None, aim: float) -> str:
-    if found is None:
-        return "-"
-    said = f"{found.median:.0%}, worst {found.worst:.0%}"
-    if found.rows < ENOUGH:
-        return f"{said} ({found.rows} rows)"
-    return f"{said}; aim {aim:.0%} {'met' if found.median <= aim else '**missed**'}"
+def _cell(found: Bar | None) -> str:
+    return f"{found.median:.0%}, {found.ninth:.0%}, {found.worst:.0%}" if found else "-"
 
 
 def _left_out() -> Iterator[tuple[str, ...]]:
-    titles = {
-        DEPLOYMENT: "a deployment",
-        GPU: "all rows of a GPU",
-        ENGINE: "all rows of an engine",
-        MODEL: "all rows of Kimi K2, or of Qwen3",
-    }
+    titles = {DEPLOYMENT: "a deployment", GPU: "a GPU", ENGINE: "an engine", MODEL: "a model family"}
     for what, title in titles.items():
-        for name, figure in (("tokens", "throughput"), ("tpot", "TPOT"), ("ttft", "TTFT")):
-            found = left_out(what)[name]
-            yield title, figure, str(found.rows), f"{found.median:.0%}", f"{found.ninth:.0%}", f"{found.worst:.0%}"
+        for together, mode in ((True, "engines that do both"), (False, "disaggregation")):
+            found = left_out(what, together)
+            yield f"{title}; {mode}", str(found["tokens"].rows), *(_cell(found[name]) for name in _FIGURES)
 
 
 def _constants() -> Iterator[tuple[str, ...]]:

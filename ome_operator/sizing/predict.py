@@ -1,12 +1,16 @@
 """Predict TTFT, TPOT and throughput of a calibration row."""
 
+import math
 from dataclasses import dataclass
 
+from ome_operator.capacity.memory import BOTH, DEFAULT_SHARE
 from ome_operator.sizing import steps
 from ome_operator.sizing.calibration import Row
 from ome_operator.sizing.constants import Constants
 from ome_operator.sizing.errors import PlanRefused
+from ome_operator.sizing.memory import fit
 from ome_operator.sizing.queueing import Pair, Together
+from ome_operator.sizing.steps import ServingStack
 
 
 @dataclass(frozen=True)
@@ -26,18 +30,28 @@ class Prediction:
     only prefill or only the steps of decode."""
 
 
+def check_known(place: ServingStack, c: Constants) -> None:
+    """Raise PlanRefused if no constants were fitted for the family of the GPU."""
+    if not c.knows(place.gpu.family):
+        raise PlanRefused(
+            f"Too few published runs on {place.gpu.name.upper()} are known to predict its speed: pass --calibration with "
+            "runs of your own cluster."
+        )
+
+
 def predict(row: Row, c: Constants) -> Prediction:
     """Predict the figures of a row from its layout, the lengths of its requests and its concurrency. Its measured values
     are not used.
 
-    Raises PlanRefused for a row that has decode alone and no concurrency.
+    Raises PlanRefused for a row that has decode alone and no concurrency, and for an unknown family of GPUs.
     """
+    check_known(row.place, c)
     load = row.load
     if row.decode is None and row.prefill is not None:
         seconds = steps.prefill(row.place, row.prefill.worker, load.read, load.prompt, c)
         return Prediction(None, None, load.read / seconds / row.prefill.worker.gpus, None)
-    if row.prefill is None and row.decode is not None and row.ttft is not None and row.concurrency is not None:
-        state = Together(row.place, row.decode, [load], c, mtp=row.mtp).closed(row.concurrency)
+    if row.together and row.decode is not None and row.concurrency is not None:
+        state = Together(row.place, row.decode, [load], c, capacity(row), row.drafts).closed(row.concurrency)
         return Prediction(state.ttft, state.tpot, None, state.rate * load.answer / row.decode.gpus, state.regime)
     if row.prefill is None and row.decode is not None:
         if row.concurrency is None:
@@ -48,6 +62,19 @@ def predict(row: Row, c: Constants) -> Prediction:
         seconds = steps.decoder(row.place, row.decode.worker, load.prompt + load.answer / 2, c)(batch)
         return Prediction(None, seconds, None, batch / seconds / row.decode.worker.gpus)
     assert row.prefill is not None and row.decode is not None and row.concurrency is not None
-    state = Pair(row.place, row.prefill, row.decode, [load], c, mtp=row.mtp).closed(row.concurrency)
+    state = Pair(row.place, row.prefill, row.decode, [load], c, drafts=row.drafts).closed(row.concurrency)
     read, written = state.rate * load.read / row.prefill.gpus, state.rate * load.answer / row.decode.gpus
     return Prediction(state.ttft, state.tpot, read, written, state.regime)
+
+
+def capacity(row: Row) -> float:
+    """Return the number of requests for which the KV cache of a row's engines has space, if they do both prefill and
+    decode; at least 1 for each attention rank. Other rows have no limit: their layouts were chosen for their loads.
+
+    A request holds its prompt and, on average, half of its answer.
+    """
+    if not row.together or row.decode is None:
+        return math.inf
+    worker, load = row.decode.worker, row.load
+    found = fit(row.place.shape, row.place.gpu, worker, BOTH, DEFAULT_SHARE, 0)
+    return max(1.0, found.tokens / (load.prompt + load.answer / 2)) * worker.dp * row.decode.copies

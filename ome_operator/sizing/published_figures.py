@@ -181,16 +181,18 @@ def _balance(here: ServingStack, load: Load, c: Constants) -> str:
     predicted performance.
     """
     try:
-        best = layouts(PlanRequest(here, (load,), NODES), c)[0]
+        found = layouts(PlanRequest(here, (load,), NODES), c)
     except PlanRefused as error:
         return str(error)
-    assert best.prefill is not None, "pairs come first"
+    best = next(layout for layout in found if layout.prefill)
+    assert best.prefill is not None
     state, sides = best.state, (best.prefill, best.decode)
     far = trust(here, best.prefill.role, best.decode.role, load).extrapolated
     return (
-        f"The best layout of 16 nodes in the sizing model: {sides[0].nodes} for prefill and {sides[1].nodes} for "
-        f"decode, {state.rate:,.1f} requests per second, {state.rate * load.answer:,.0f} output tokens/s, TTFT "
-        f"{state.ttft:.1f} s, TPOT {state.tpot * 1000:.0f} ms" + (f" (extrapolated: {far})" if far else "")
+        f"The best disaggregated layout of 16 nodes in the sizing model: {sides[0].nodes} for prefill and "
+        f"{sides[1].nodes} for decode, {state.rate:,.1f} requests per second, "
+        f"{state.rate * load.answer:,.0f} output tokens/s, TTFT {state.ttft:.1f} s, TPOT {state.tpot * 1000:.0f} ms"
+        + (f" (extrapolated: {far})" if far else "")
     )
 
 

@@ -4,7 +4,7 @@ progress; in an open loop, requests arrive at random at a given rate.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ome_operator.sizing import steps
@@ -18,10 +18,10 @@ _MOST_REQUESTS = 1e9
 BURST = 0.1
 """Waiting time that is caused by the initial burst of requests, averaged over all requests of a run. The unit is the time
 that prefill needs for all concurrent requests. A fitted factor multiplies the constant."""
-VERIFIED, ACCEPTED = 2.0, 1.8
-"""Numbers of tokens that a decode step with multi-token prediction verifies and yields for each request. Source: the
-DeepSeek-V3 report, section 5.4.3 (85 to 90 % of second tokens accepted, 1.8 times the speed). No calibration row
-states that multi-token prediction was on."""
+ACCEPTED = 0.8
+"""Fraction of the draft tokens that follow an accepted token and are accepted, if the user states none. Source: the
+DeepSeek-V3 report, section 5.4.3 (85 to 90 % of second tokens accepted, 1.8 times the speed). No calibration row states
+that multi-token prediction was on."""
 BUSY = 0.9
 """Largest planned utilization of prefill if the request gives no request rate. As the utilization approaches 1, the
 waiting time grows without limit."""
@@ -58,6 +58,34 @@ class Load:
 
 
 @dataclass(frozen=True)
+class Drafts:
+    """Speculative decoding: each step verifies `tokens` draft tokens for each request, and accepts `accepted` of them."""
+
+    tokens: int = 0
+    accepted: float = 0.0
+    """Mean number of accepted draft tokens of a step, from 0 to `tokens`."""
+
+    def step(self, step: Callable[[float], float], layers: int) -> Callable[[float], float]:
+        """Return the seconds for each output token of a request as a function of the batch.
+
+        `step` maps a batch to the seconds of a step without drafts. A step verifies a token and its drafts. A draft costs
+        the time of a layer, as the module for multi-token prediction of DeepSeek-V3, a single layer, does.
+        """
+        if not self.tokens:
+            return step
+        work = 1 + self.tokens / layers
+        return lambda batch: step((1 + self.tokens) * batch) * work / (1 + self.accepted)
+
+
+NO_DRAFTS = Drafts()
+
+
+def expected_drafts(tokens: int) -> Drafts:
+    """Return drafts whose acceptance is ACCEPTED: a draft token is accepted if all draft tokens before it are."""
+    return Drafts(tokens, sum(ACCEPTED**number for number in range(1, tokens + 1)))
+
+
+@dataclass(frozen=True)
 class SteadyState:
     """The steady state of a deployment. All values are means over all requests."""
 
@@ -76,6 +104,21 @@ class SteadyState:
 
     whole: float
     """Time from the arrival of a request to its last token, in seconds."""
+    owns: tuple[float, ...] = ()
+    """The value `own` of each kind of request, in seconds."""
+
+    def ttft_percentile(self, part: float) -> float | None:
+        """Return the TTFT in seconds that this part of the requests does not exceed; None if most of TTFT is a wait for
+        a slot in decode, whose distribution is not known.
+
+        Method: the waiting time in the queue of prefill is exponential beyond an empty queue, as in a queue with a single
+        server and random arrivals (M/M/1): it exceeds t with the probability busy * exp(-t * busy / mean wait).
+        """
+        busy = self.rate / self.most_prefill
+        if self.regime == "waits" or not 0 < busy < 1:
+            return None
+        wait = max(0.0, self.ttft - self.own)
+        return self.own + max(0.0, wait / busy * math.log(busy / (1 - part)))
 
     @property
     def regime(self) -> str:
@@ -100,8 +143,8 @@ def slots(place: ServingStack, role: Role, c: Constants) -> float:
 
 def slots_keys(place: ServingStack, worker: Worker) -> tuple[str, ...]:
     """Return the names of the constants whose product is a factor of `slots`, from the most general to the most specific."""
-    engine, gpu, precision, kind = place.engine, place.gpu.name, place.shape.precision, worker.kind
-    return "slots", f"slots.{engine}", f"slots.{engine}.{precision}.{kind}", f"slots.{engine}.{gpu}.{precision}.{kind}"
+    engine, family, precision, kind = place.engine, place.gpu.family, place.shape.precision, worker.kind
+    return "slots", f"slots.{engine}", f"slots.{engine}.{precision}.{kind}", f"slots.{engine}.{family}.{precision}.{kind}"
 
 
 class _Loop(ABC):
@@ -111,6 +154,7 @@ class _Loop(ABC):
     """Largest number of requests per second that prefill can compute."""
     own: float
     """Time to first token of a request that does not wait for other requests, in seconds."""
+    mode = steps.PAIR
     _service: float
     _slots: float
     _copies: int
@@ -123,19 +167,19 @@ class _Loop(ABC):
         loads: Sequence[Load],
         c: Constants,
         cache_capacity: float,
-        mtp: bool,
+        drafts: Drafts,
     ) -> None:
-        worker = reads.worker
-        self._service = sum(load.share * steps.prefill(place, worker, load.read, load.prompt, c) for load in loads)
+        worker, mode = reads.worker, self.mode
+        self._service = sum(load.share * steps.prefill(place, worker, load.read, load.prompt, c, mode) for load in loads)
         self.most = reads.copies / self._service
-        self.own = sum(load.share * steps.alone(place, worker, load.read, load.prompt, c) for load in loads)
-        self._wait = self._service / reads.copies * c.factor("wait.queue")
-        self._burst = BURST * c.factor("wait.burst", f"wait.burst.{place.engine}") / self.most
+        self._owns = tuple(steps.alone(place, worker, load.read, load.prompt, c, mode) for load in loads)
+        self.own = sum(load.share * own for load, own in zip(loads, self._owns, strict=True))
+        self._wait = self._service / reads.copies * c.factor(*place.wait_keys("queue", mode))
+        self._burst = BURST * c.factor(*place.wait_keys("burst", mode)) / self.most
         self._slots = 0.0
         later = [load.share * max(load.answer - 1, 1e-9) for load in loads]
         context = sum(each * (load.prompt + load.answer / 2) for each, load in zip(later, loads, strict=True)) / sum(later)
-        step = steps.decoder(place, answers.worker, context, c)
-        self._step = (lambda batch: step(VERIFIED * batch) / ACCEPTED) if mtp else step
+        self._step = drafts.step(steps.decoder(place, answers.worker, context, c, mode), place.shape.layers)
         self._later, self._copies, self._cache_capacity = sum(later), answers.copies, cache_capacity
 
     @abstractmethod
@@ -168,7 +212,8 @@ class _Loop(ABC):
             low, high = (low, batch) if batch + rate * ttft > concurrency else (batch, high)
         batch = (low + high) / 2
         rate, tpot = self._pace(batch)
-        return SteadyState(rate, (concurrency - batch) / rate, tpot, batch, self.most, self.own, concurrency / rate)
+        ttft, whole = (concurrency - batch) / rate, concurrency / rate
+        return SteadyState(rate, ttft, tpot, batch, self.most, self.own, whole, self._owns)
 
     def opened(self, wanted: float) -> SteadyState | None:
         """Return the steady state in which `wanted` requests per second arrive at random. Return None if the deployment
@@ -190,7 +235,8 @@ class _Loop(ABC):
             reached, first, each = self._at(batch, self.own, 0.0)
             low, high = (batch, high) if reached <= most and first <= ttft and each <= tpot else (low, batch)
         reached, first, each = self._at(low, self.own, 0.0)
-        return SteadyState(reached, first, each, low, self.most, self.own, first + self._later * each)
+        whole = first + self._later * each
+        return SteadyState(reached, first, each, low, self.most, self.own, whole, self._owns)
 
 
 class Pair(_Loop):
@@ -204,12 +250,10 @@ class Pair(_Loop):
         loads: Sequence[Load],
         c: Constants,
         cache_capacity: float = math.inf,
-        mtp: bool = False,
+        drafts: Drafts = NO_DRAFTS,
     ) -> None:
-        """`cache_capacity` is the number of requests that the KV cache of decode holds, over all workers; `mtp` is whether
-        multi-token prediction with one draft token is on.
-        """
-        super().__init__(place, prefill, decode, loads, c, cache_capacity, mtp)
+        """`cache_capacity` is the number of requests that the KV cache of decode holds, over all workers."""
+        super().__init__(place, prefill, decode, loads, c, cache_capacity, drafts)
         self._slots = slots(place, decode, c)
 
     def _pace(self, batch: float) -> tuple[float, float]:
@@ -220,6 +264,8 @@ class Pair(_Loop):
 class Together(_Loop):
     """A deployment whose engines do both prefill and decode. A prefill step interrupts decode on the same GPUs."""
 
+    mode = steps.TOGETHER
+
     def __init__(
         self,
         place: ServingStack,
@@ -227,12 +273,10 @@ class Together(_Loop):
         loads: Sequence[Load],
         c: Constants,
         cache_capacity: float = math.inf,
-        mtp: bool = False,
+        drafts: Drafts = NO_DRAFTS,
     ) -> None:
-        """`cache_capacity` is the number of requests that the KV cache holds, over all engines; `mtp` is whether multi-token
-        prediction with one draft token is on.
-        """
-        super().__init__(place, both, both, loads, c, cache_capacity, mtp)
+        """`cache_capacity` is the number of requests that the KV cache holds, over all engines."""
+        super().__init__(place, both, both, loads, c, cache_capacity, drafts)
 
     def _pace(self, batch: float) -> tuple[float, float]:
         each = batch / self._copies

@@ -66,9 +66,23 @@ def _row(number: int, said: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
+def layout_cells(layout: Layout) -> tuple[str, str]:
+    """Return the prefill side and the decode side of a layout as the cells of a table."""
+    first, second = (
+        _workers(side.nodes, side.role.copies, side.role.worker.tp, side.role.worker.dp, side.role.worker.ep)
+        if side
+        else "the same engines"
+        for side in (layout.prefill, layout.decode)
+    )
+    return first, second
+
+
+def _workers(nodes: int, copies: int, tp: int, dp: int, ep: int) -> str:
+    return f"{counted(nodes)}: {copies}x TP{tp} DP{dp} EP{ep}"
+
+
 def _side(side: Mapping[str, Any]) -> str:
-    worker = f"{side['workers']}x TP{side['tp']} DP{side['dp']} EP{side['ep']}"
-    return f"{counted(side['nodes'])}: {worker}"
+    return _workers(side["nodes"], side["workers"], side["tp"], side["dp"], side["ep"])
 
 
 def _first(said: Mapping[str, Any]) -> str:
@@ -78,8 +92,9 @@ def _first(said: Mapping[str, Any]) -> str:
     lines.append(
         f"  prefill {found['inputTokensPerSecond']['node']:,} tokens/s per node; decode "
         f"{found['outputTokensPerSecond']['node']:,} per node, {decode['batchPerRank']:g} requests per rank, a KV cache "
-        f"of {decode['cacheTokensPerRank']:,} tokens per rank"
+        f"of {decode['cacheTokensPerRank']:,} tokens per rank, in which {decode['requestsThatFit']:,} requests fit in all"
     )
+    lines += _latencies(said)
     if decode["expertsPerGpu"] and prefill:
         lines.append(
             f"  experts per GPU: prefill {prefill['expertsPerGpu'] or 'a part of each'}, decode "
@@ -95,19 +110,45 @@ def _first(said: Mapping[str, Any]) -> str:
             lines.append(f"  prices of other sellers: {price['others']}")
     else:
         lines.append("  price: no public price is known. Pass --price with the USD per GPU and hour")
-    errors = ", ".join(
-        f"{name} ±{bars[key]['median']:.0%} (90 % of errors within {bars[key]['nineOfTen']:.0%})"
-        for name, key in (("throughput", "throughput"), ("TPOT", "tpot"), ("TTFT", "ttft"))
-        if key in bars
-    )
-    lines.append(f"  median error: {errors}; from cross-validation over {bars['basis']}")
-    if bars["extrapolated"]:
-        lines.append(f"  extrapolated: {bars['extrapolated']}")
+    lines += _trust(found, bars)
     if said["generate"]:
         lines.append(f"  as YAML: -o yaml, or {said['generate']} -o yaml")
     else:
         lines.append(f"  no YAML: {said['noRecipe']}")
     return "\n".join(lines) + "\n"
+
+
+def _trust(found: Mapping[str, Any], bars: Mapping[str, Any]) -> list[str]:
+    """Return the lines about the accuracy of a prediction."""
+    errors = ", ".join(
+        f"{name} ±{bars[key]['median']:.0%} (90 % of errors within {bars[key]['nineOfTen']:.0%})"
+        for name, key in (("throughput", "throughput"), ("TPOT", "tpot"), ("TTFT", "ttft"))
+        if key in bars
+    )
+    if errors:
+        lines = [f"  median error: {errors}; from cross-validation over {bars['basis']}"]
+    else:
+        lines = [f"  error: not known, because the calibration has only {bars['basis']}"]
+    lines.append(f"  at the rates of the data sheet, TPOT is at least {found['tpotBoundMs']:.1f} ms with this batch")
+    if bars["rows"]:
+        lines.append(f"  engine versions of these rows: {bars['rows']}")
+    if bars["extrapolated"] and errors:
+        lines.append(f"  extrapolated: {bars['extrapolated']}")
+    return lines
+
+
+def _latencies(said: Mapping[str, Any]) -> list[str]:
+    """Return the lines with percentiles of TTFT, and with the figures of each workload of a mix."""
+    lines = []
+    if found := said["prediction"]["ttftPercentiles"]:
+        text = ", ".join(f"{name} {value:.2f} s" for name, value in found.items())
+        lines.append(f"  TTFT: {text} (the queue of prefill is assumed to be M/M/1, and prompts to have the same length)")
+    for each in said["workloads"] or ():
+        lines.append(
+            f"  {each['in']:,.0f} in, {each['out']:,.0f} out: {each['requestsPerSecond']:,.1f} requests/s, TTFT "
+            f"{each['ttftSeconds']:.2f} s, TPOT {each['tpotMs']:.1f} ms, {each['seconds']:.1f} s in all"
+        )
+    return lines
 
 
 def report(found: Report) -> str:
@@ -122,9 +163,8 @@ def report(found: Report) -> str:
             "accuracy. docs/sizing.md contains the cross-validation.\n"
         )
     if found.classes:
-        out += "\n" + table(
-            ("class", "rows", *(f"{_TITLES[name]} median, worst" for name in FIGURES)), class_rows(found.classes)
-        )
+        head = ("class", "rows", *(f"{_TITLES[name]} median, nine of ten, worst" for name in FIGURES))
+        out += "\n" + table(head, class_rows(found.classes))
     if found.beyond:
         out += f"\n{len(found.beyond)} rows have a TPOT or a throughput beyond a factor of two:\n"
         out += "".join(f"  {name}\n" for name in found.beyond)
@@ -136,7 +176,9 @@ def report(found: Report) -> str:
 
 
 def class_rows(classes: Mapping[str, Mapping[str, Bar]]) -> list[tuple[str, ...]]:
-    """Return a table row for each class: its name, its number of rows, and the median and worst error of each figure."""
+    """Return a table row for each class: its name, its number of rows, and for each figure the median error, the error
+    that nine of ten rows do not exceed, and the worst error.
+    """
     return [
         (
             title,
@@ -148,7 +190,7 @@ def class_rows(classes: Mapping[str, Mapping[str, Bar]]) -> list[tuple[str, ...]
 
 
 def _errors(found: Bar | None) -> str:
-    return f"{found.median:.0%}, {found.worst:.0%}" if found else "-"
+    return f"{found.median:.0%}, {found.ninth:.0%}, {found.worst:.0%}" if found else "-"
 
 
 def compared(found: Report) -> str:
@@ -174,7 +216,12 @@ def report_data(found: Report) -> dict[str, Any]:
         "beyondFactorTwo": found.beyond,
         "classes": {
             title: {
-                _TITLES[name].lower(): {"rows": each.rows, "median": round(each.median, 4), "worst": round(each.worst, 4)}
+                _TITLES[name].lower(): {
+                    "rows": each.rows,
+                    "median": round(each.median, 4),
+                    "nineOfTen": round(each.ninth, 4),
+                    "worst": round(each.worst, 4),
+                }
                 for name, each in of.items()
             }
             for title, of in found.classes.items()

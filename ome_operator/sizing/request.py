@@ -1,11 +1,11 @@
 """The request to `ome plan`: a model on GPUs, the load, and upper bounds for TTFT and TPOT."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ome_operator.sizing.errors import PlanRefused
-from ome_operator.sizing.gpus import Price
-from ome_operator.sizing.queueing import Load
+from ome_operator.sizing.gpus import Gpu, Price
+from ome_operator.sizing.queueing import NO_DRAFTS, Drafts, Load, expected_drafts
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workloads import seconds
 
@@ -29,6 +29,8 @@ class PlanRequest:
     """Upper bound of the mean time to first token, in seconds."""
     tpot: float = math.inf
     """Upper bound of the mean time per output token, in seconds."""
+    drafts: Drafts = NO_DRAFTS
+    """Speculative decoding."""
 
     @property
     def per_node(self) -> int:
@@ -53,6 +55,7 @@ def plan_request(
     concurrency: float | None,
     ttft: str | None,
     tpot: str | None,
+    drafts: Drafts = NO_DRAFTS,
 ) -> PlanRequest:
     """Return the request for the values of the options of `ome plan`. Raises PlanRefused for an invalid value.
 
@@ -71,6 +74,34 @@ def plan_request(
         concurrency,
         seconds(ttft, "s", "--ttft") if ttft is not None else math.inf,
         seconds(tpot, "ms", "--tpot") if tpot is not None else math.inf,
+        drafts,
+    )
+
+
+def drafts(tokens: int, accepted: float | None) -> Drafts:
+    """Return the speculative decoding for --mtp and --accepted. Raises PlanRefused if they contradict each other."""
+    if accepted is None:
+        return expected_drafts(tokens)
+    if not tokens:
+        raise PlanRefused("--accepted needs --mtp, the number of draft tokens of a step.")
+    if not 0 <= accepted <= tokens:
+        raise PlanRefused(f"--accepted is {accepted:g}: pass 0 to {tokens}, the draft tokens of a step that are accepted.")
+    return Drafts(tokens, accepted)
+
+
+def part_of_node(gpu: Gpu, gpus: int) -> tuple[Gpu, int]:
+    """Return the GPU and the number of nodes for --gpus. A node of the result has only the GPUs that are asked for, if
+    these are a part of a node.
+
+    Raises PlanRefused if the number is neither a part of a node nor complete nodes.
+    """
+    if gpus % gpu.node == 0:
+        return gpu, gpus // gpu.node
+    if gpus in (1, 2, 4) and gpus < gpu.node:
+        return replace(gpu, node=gpus), 1
+    raise PlanRefused(
+        f"--gpus is {gpus}: pass 1, 2 or 4 GPUs of a node, or a multiple of the {gpu.node} GPUs of a node of "
+        f"{gpu.name.upper()}."
     )
 
 

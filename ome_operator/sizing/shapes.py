@@ -21,8 +21,16 @@ _QUANTIZED: Mapping[str, Mapping[str, Any] | None] = {
     "bf16": None,
     "fp8": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]},
     "fp4": {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16},
+    "mxfp4": {"quant_method": "mxfp4"},
+    "int4": {
+        "quant_method": "compressed-tensors",
+        "format": "pack-quantized",
+        "config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int", "group_size": 32}}},
+    },
 }
 PRECISIONS = tuple(_QUANTIZED)
+_STORED = {"mxfp4": "mxfp4", "nvfp4": "fp4"}
+"""Name of a quantization of 4 bits -> the precision. All others are INT4: AWQ, GPTQ and their relatives."""
 
 
 @dataclass(frozen=True)
@@ -101,13 +109,19 @@ def from_config(name: str, config: Mapping[str, Any], precision: str = "") -> Sh
     Raises PlanRefused for an unknown precision or model family.
     """
     text = text_part(config)
-    stored = quantization(config)
-    bits = stored.bits if stored is not None else None
-    wanted = precision or {8: "fp8", 4: "fp4"}.get(bits or 16, "bf16")
+    wanted = precision or _stored_precision(config)
     if wanted not in _QUANTIZED:
         raise PlanRefused(f"The precision {wanted} is not supported: {nearest(wanted, _QUANTIZED)}.")
     one_part = {**text, "tie_word_embeddings": architecture.tied(config)}
     return of(name, {**one_part, "quantization_config": _QUANTIZED[wanted] or {}}, wanted)
+
+
+def _stored_precision(config: Mapping[str, Any]) -> str:
+    stored = quantization(config)
+    bits = stored.bits if stored is not None else None
+    if stored is not None and bits == 4:
+        return _STORED.get(stored.name, "int4")
+    return "fp8" if bits == 8 else "bf16"
 
 
 def of(name: str, config: Mapping[str, Any], precision: str) -> Shape:
@@ -120,6 +134,7 @@ def of(name: str, config: Mapping[str, Any], precision: str) -> Shape:
     if sizes is None or seen is None or count is None or not read.layers or not read.hidden_size:
         raise PlanRefused(f"The sizes of {name} are unknown: its config.json describes an unsupported model family.")
     layers, hidden = read.layers, read.hidden_size
+    complete = layers - (seen.sliding_layers or 0)  # attention of sliding layers stops at their window
     active = count.routed * mixture.per_token / mixture.routed if mixture else 0.0
     embedding = (read.vocabulary or 0) * hidden
     if seen.kv_lora_rank:
@@ -141,8 +156,8 @@ def of(name: str, config: Mapping[str, Any], precision: str) -> Shape:
         rest_bytes=max(0.0, sizes.rest - 2.0 * embedding),
         routed_flops=2 * active,
         rest_flops=2 * (count.active - active),
-        pair_flops=float(pair * layers),
-        folded_flops=float(folded * layers),
+        pair_flops=float(pair * complete),
+        folded_flops=float(folded * complete),
         cache_numbers=(read.kv_bytes_per_token or {}).get("fp8", 0),
         cache_heads=1 if seen.kv_lora_rank else seen.kv_heads,
         longest=read.context_length or 0,

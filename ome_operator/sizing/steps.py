@@ -5,9 +5,10 @@ factor from `constants`. The fitted factors include the effect of overlap betwee
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from ome_operator.capacity.division import redundant_experts
 from ome_operator.sizing.constants import Constants
 from ome_operator.sizing.gpus import Gpu
 from ome_operator.sizing.shapes import Shape
@@ -27,6 +28,14 @@ SENT, RETURNED = 1.0, 2.0
 """Bytes of a number that is sent to an expert (FP8), and of a number that is returned from an expert (BF16)."""
 
 
+KERNELS = frozenset({"weights", "cache", "attention", "matrices"})
+"""The terms that are the work of kernels on one GPU. Each family of GPUs has factors of its own for them."""
+_DATA = ("wire", "far")
+"""The first words of the names of the terms for the data of messages."""
+PAIR, TOGETHER = "pair", "together"
+"""How engines serve: prefill and decode on different GPUs (disaggregation), or both on the same GPUs."""
+
+
 @dataclass(frozen=True)
 class ServingStack:
     """A model, the GPU model on which it runs, and the engine."""
@@ -36,32 +45,42 @@ class ServingStack:
     engine: str
     version: str = ""
 
-    def keys(self, term: str, worker: Worker) -> tuple[str, ...]:
-        """Return the names of the constants of a term. The base constant is first; then follow its deviations, from the
-        most general to those for this kind and size of worker.
+    def term_keys(self, phase: str, term: str) -> tuple[str, ...]:
+        """Return the names of the constants whose product is the factor of a term of `phase` (prefill or decode)."""
+        if term in KERNELS:
+            return (f"{phase}.{term}.{self.gpu.family}",)
+        return f"{phase}.{term}", f"{phase}.{term}.{self.engine}"
+
+    def phase_keys(self, phase: str, worker: Worker, mode: str) -> tuple[str, ...]:
+        """Return the names of the constants whose product multiplies all terms of `phase` (prefill or decode).
+
+        None of them names a GPU: two GPUs of a family differ only in the numbers of their data sheets. So a GPU that is
+        better in every number is never predicted to be slower than another GPU of its family.
         """
-        engine, gpu, precision, family = self.engine, self.gpu.name, self.shape.precision, self.gpu.family
+        engine, family, precision = self.engine, self.gpu.family, self.shape.precision
         return (
-            term,
-            f"{term}.{engine}",
-            f"{term}.{family}",
-            f"{term}.{gpu}",
-            f"{term}.{engine}.{precision}",
-            f"{term}.{engine}.{self.version or 'any'}",
-            f"{term}.{engine}.{worker.kind}",
-            f"{term}.{engine}.{family}.{precision}.{worker.kind}",
-            f"{term}.{engine}.{gpu}.{precision}.{worker.kind}",
-            f"{term}.{engine}.{gpu}.{precision}.{worker.kind}{worker.gpus}",
+            f"{phase}.{engine}",
+            f"{phase}.{family}",
+            f"{phase}.{engine}.{precision}",
+            f"{phase}.{engine}.{self.version or 'any'}",
+            f"{phase}.{engine}.{worker.kind}",
+            f"{phase}.{engine}.{mode}.{family}.{precision}.{worker.kind}",
+            f"{phase}.{engine}.{self.shape.facts.model_type or 'unknown'}",
+            f"{phase}.{engine}.{mode}" + (f".{worker.kind}{worker.gpus}" if mode == PAIR else ""),
         )
 
+    def wait_keys(self, what: str, mode: str) -> tuple[str, ...]:
+        """Return the names of the constants of a part of TTFT: `fixed`, `burst`, `queue` or `ranks`."""
+        return f"{mode}.{what}", f"{mode}.{what}.{self.engine}", f"{mode}.{what}.{self.engine}.{self.version or 'any'}"
 
-def touched(shape: Shape, tokens: float) -> float:
+
+def touched(shape: Shape, tokens: float, slots: int = 0) -> float:
     """Return the expected fraction of the experts that at least one of `tokens` tokens selects, if all experts are
-    equally likely.
+    equally likely. `slots` is the number of experts with redundant copies; 0 if there are none.
     """
     if not shape.experts:
         return 0.0
-    return float(1.0 - (1.0 - shape.per_token / shape.experts) ** tokens)
+    return float(1.0 - (1.0 - shape.per_token / (slots or shape.experts)) ** tokens)
 
 
 def busiest(shape: Shape, worker: Worker, batch: float) -> float:
@@ -85,6 +104,13 @@ def _elsewhere(shape: Shape, gpu: Gpu, gpus: int) -> float:
     return domains * (1 - (1 - 1 / domains) ** shape.per_token) * (1 - 1 / domains)
 
 
+def spread_slots(shape: Shape, worker: Worker) -> int:
+    """Return the number of experts of a layer that a decode worker holds, including redundant copies."""
+    if worker.kind != "dep" or not shape.experts:
+        return shape.experts
+    return shape.experts + redundant_experts(shape.experts, worker.gpus, 1)
+
+
 def decode_terms(place: ServingStack, worker: Worker, batch: float, context: float) -> dict[str, float]:
     """Return the seconds of each term of a decode step at peak rates.
 
@@ -95,10 +121,10 @@ def decode_terms(place: ServingStack, worker: Worker, batch: float, context: flo
     cache = shape.cache_numbers / min(worker.tp, shape.cache_heads)
     rate, wire = gpu.rate(shape.precision), gpu.wire(gpus)
     hop = HOP if gpus <= gpu.domain else FAR
-    experts = shape.routed_bytes * touched(shape, batch) / gpus
     out = {
         "layer": shape.layers * LAYER,
-        "weights": (experts + shape.rest_bytes / worker.tp) / gpu.bandwidth,
+        "weights": expert_reads(place, worker) * touched(shape, batch, spread_slots(shape, worker))
+        + shape.rest_bytes / worker.tp / gpu.bandwidth,
         "cache": rank * context * cache / gpu.bandwidth,
         "attention": rank * context * shape.folded_flops / worker.tp / gpu.rate("bf16"),
         "matrices": (
@@ -107,35 +133,77 @@ def decode_terms(place: ServingStack, worker: Worker, batch: float, context: flo
         / rate,
         "request": batch * REQUEST,
     }
-    if kind == "tp":
-        out |= {"hop.tp": 2 * shape.layers * hop, "wire.tp": 4 * shape.layers * batch * shape.hidden * RETURNED / wire}
-    if kind == "dtp":
-        out |= {"hop.dtp": 2 * shape.layers * hop, "wire.dtp": 2 * shape.layers * batch * shape.hidden * RETURNED / wire}
+    if kind in ("tp", "dtp"):
+        exchanged = 2 * shape.layers * batch * shape.hidden * RETURNED * (1 - 1 / gpus)
+        out |= {f"hop.{kind}": 2 * shape.layers * hop, f"{_wire(place, gpus)}.{kind}": exchanged / wire}
     if kind == "dep":
-        sent = rank * min(shape.per_token, gpus - 1) * shape.hidden * (SENT + RETURNED)
-        out |= {"hop.dep": 2 * shape.expert_layers * hop, "wire.dep": shape.expert_layers * sent / wire}
+        sent = rank * _destinations(shape, gpus) * shape.hidden * (SENT + RETURNED)
+        out |= {"hop.dep": 2 * shape.expert_layers * hop, f"{_wire(place, gpus)}.dep": shape.expert_layers * sent / wire}
     return out
 
 
-def decode_factors(place: ServingStack, worker: Worker, c: Constants) -> dict[str, float]:
+def _wire(place: ServingStack, gpus: int) -> str:
+    """Return the first word of the name of the term for the data of messages: `wire` over the links of a domain, such as
+    NVLink, and `far` over the network. Both reach different shares of their bandwidth.
+    """
+    return "wire" if gpus <= place.gpu.domain else "far"
+
+
+def _destinations(shape: Shape, gpus: int) -> float:
+    """Return the expected number of other GPUs to which a token is sent, if all experts are equally likely."""
+    return (gpus - 1) * float(1 - (1 - 1 / gpus) ** shape.per_token)
+
+
+def expert_reads(place: ServingStack, worker: Worker) -> float:
+    """Return the seconds in which a GPU of a decode worker reads all its routed experts, including redundant copies, at
+    full memory bandwidth.
+    """
+    shape = place.shape
+    copies = spread_slots(shape, worker) / shape.experts if shape.experts else 0.0
+    return shape.routed_bytes * copies / worker.gpus / place.gpu.bandwidth
+
+
+def floor(terms: Mapping[str, float]) -> float:
+    """Return the shortest possible time of a step: no GPU reads bytes, computes or sends faster than its data sheet
+    states, even if it does all at the same time.
+    """
+    read = terms.get("weights", 0.0) + terms.get("cache", 0.0)
+    computed = max(terms["matrices"], terms["attention"])
+    return max(read, computed, *(time for name, time in terms.items() if name.startswith(_DATA)), 0.0)
+
+
+def bounded(term: str) -> bool:
+    """Return whether the factor of a term is at least 1: no kernel and no message is faster than the rates of the GPU's
+    data sheet.
+    """
+    return term in KERNELS or term.startswith(_DATA)
+
+
+def _term_factor(place: ServingStack, phase: str, term: str, whole: float, c: Constants) -> float:
+    """Return the factor of a term. `whole` is the factor of all terms of the phase."""
+    factor = whole * c.factor(*place.term_keys(phase, term))
+    return max(1.0, factor) if bounded(term) else factor
+
+
+def decode_factors(place: ServingStack, worker: Worker, c: Constants, mode: str = PAIR) -> dict[str, float]:
     """Return the fitted factor of each term of a decode step."""
-    whole = c.factor(*place.keys("decode", worker))
+    whole = c.factor(*place.phase_keys("decode", worker, mode))
     names = decode_terms(place, worker, 1, 1)
-    return {name: whole * c.factor(f"decode.{name}", f"decode.{name}.{place.engine}") for name in names}
+    return {name: _term_factor(place, "decode", name, whole, c) for name in names}
 
 
-def decoder(place: ServingStack, worker: Worker, context: float, c: Constants) -> Callable[[float], float]:
+def decoder(place: ServingStack, worker: Worker, context: float, c: Constants, mode: str = PAIR) -> Callable[[float], float]:
     """Return a function that maps the batch of a worker (a number of requests) to the seconds of a decode step."""
-    factors = decode_factors(place, worker, c)
+    factors = decode_factors(place, worker, c, mode)
     none, some = (decode_terms(place, worker, batch, context) for batch in (0.0, 1.0))
     shape = place.shape
-    experts = factors["weights"] * shape.routed_bytes / worker.gpus / place.gpu.bandwidth
+    experts, slots = factors["weights"] * expert_reads(place, worker), spread_slots(shape, worker)
     fixed = sum(factors[name] * time for name, time in none.items())
     # All terms are linear in the batch, except the weights of the experts that are chosen and the load of the busiest GPU.
     busy = factors["matrices"] * shape.routed_flops / worker.gpus / place.gpu.rate(shape.precision)
     each = sum(factors[name] * (some[name] - none[name]) for name in some if name != "weights")
     each -= busy * busiest(shape, worker, 1.0)
-    return lambda batch: fixed + each * batch + busy * busiest(shape, worker, batch) + experts * touched(shape, batch)
+    return lambda batch: fixed + each * batch + busy * busiest(shape, worker, batch) + experts * touched(shape, batch, slots)
 
 
 def prefill_terms(place: ServingStack, worker: Worker, length: float, prompt: float) -> dict[str, float]:
@@ -147,26 +215,31 @@ def prefill_terms(place: ServingStack, worker: Worker, length: float, prompt: fl
     shape, gpu, kind = place.shape, place.gpu, worker.kind
     gpus, wire = worker.gpus, gpu.wire(worker.gpus)
     experts = shape.expert_layers * _elsewhere(shape, gpu, gpus) * (SENT + RETURNED) / gpus
-    sent = {"tp": 4 * shape.layers * RETURNED, "dtp": 2 * shape.layers * RETURNED, "dep": experts, "alone": 0.0}[kind]
+    exchanged = 2 * shape.layers * RETURNED * (1 - 1 / gpus)
+    sent = {"tp": exchanged, "dtp": exchanged, "dep": experts, "alone": 0.0}[kind]
     return {
         "matrices": length * (shape.routed_flops + shape.rest_flops) / gpus / gpu.rate(shape.precision),
         "attention": length * (prompt - length / 2) * shape.pair_flops / gpus / gpu.rate("bf16"),
-        f"wire.{kind}": length * shape.hidden * sent / wire,
+        f"{_wire(place, gpus)}.{kind}": length * shape.hidden * sent / wire,
         "request": shape.layers * LAYER,
     }
 
 
-def prefill(place: ServingStack, worker: Worker, length: float, prompt: float, c: Constants) -> float:
+def prefill_factors(place: ServingStack, worker: Worker, c: Constants, mode: str = PAIR) -> dict[str, float]:
+    """Return the fitted factor of each term of prefill."""
+    whole = c.factor(*place.phase_keys("prefill", worker, mode))
+    return {name: _term_factor(place, "prefill", name, whole, c) for name in prefill_terms(place, worker, 1, 1)}
+
+
+def prefill(place: ServingStack, worker: Worker, length: float, prompt: float, c: Constants, mode: str = PAIR) -> float:
     """Return the mean seconds of a worker for each prompt, while further prompts are queued."""
-    return c.factor(*place.keys("prefill", worker)) * sum(
-        time * c.factor(f"prefill.{name}", f"prefill.{name}.{place.engine}")
-        for name, time in prefill_terms(place, worker, length, prompt).items()
-    )
+    factors = prefill_factors(place, worker, c, mode)
+    return sum(time * factors[name] for name, time in prefill_terms(place, worker, length, prompt).items())
 
 
-def alone(place: ServingStack, worker: Worker, length: float, prompt: float, c: Constants) -> float:
+def alone(place: ServingStack, worker: Worker, length: float, prompt: float, c: Constants, mode: str = PAIR) -> float:
     """Return the TTFT in seconds of a prompt that is the only one on the worker. The work of its attention rank is not
     divided among the other ranks, so the prompt takes longer than the mean time for each prompt of a queue.
     """
-    ranks: float = worker.dp ** min(1.0, c.factor("alone.ranks"))
-    return FIRST * c.factor("alone.fixed", f"alone.fixed.{place.engine}") + ranks * prefill(place, worker, length, prompt, c)
+    ranks: float = worker.dp ** max(0.0, min(1.0, c.factor(*place.wait_keys("ranks", mode))))
+    return FIRST * c.factor(*place.wait_keys("fixed", mode)) + ranks * prefill(place, worker, length, prompt, c, mode)

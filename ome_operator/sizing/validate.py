@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from ome_operator.sizing.calibration import Row, read, shipped
 from ome_operator.sizing.constants import Constants
-from ome_operator.sizing.error_bars import FIGURES, Bar, bars, class_of
+from ome_operator.sizing.error_bars import FIGURES, Bar, bars, class_of_row
 from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.predict import Prediction, predict
 
@@ -104,4 +104,4 @@ def _free(title: str, number: int, taken: Iterable[str]) -> str:
 def _answer(row: Row, taught: bool, c: Constants) -> Answer:
     said = predict(row, c)
     guessed, seen = figures(row, said)
-    return Answer(row.id, class_of(row.place, (row.prefill, row.decode), row.mtp), said.regime, taught, guessed, seen)
+    return Answer(row.id, class_of_row(row), said.regime, taught, guessed, seen)

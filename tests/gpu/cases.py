@@ -1,4 +1,4 @@
-"""Write cases.json: the sizes of the models that the GPU script measures, and the batches that `ome plan` predicts.
+"""Write cases.json: the sizes of the models that the GPU script measures, and the batches.
 
     python -m tests.gpu.cases
 
@@ -6,14 +6,10 @@ The machine with the GPU lacks the packages of the planner, so the file is made 
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from ome_operator.sizing.constants import fitted
 from ome_operator.sizing.gpus import gpu
-from ome_operator.sizing.layouts import layouts
 from ome_operator.sizing.queueing import Load
-from ome_operator.sizing.request import PlanRequest
 from ome_operator.sizing.shapes import Shape, shape
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker
@@ -31,14 +27,15 @@ FEW, MANY = 8, 128
 
 @dataclass(frozen=True)
 class Wanted:
-    """A model of the planner, the number of redundant copies of its experts, and the number of nodes to plan for."""
+    """A model of the planner, the number of redundant copies of its experts, and the batches to measure."""
 
     name: str
     copies: int
-    nodes: int = 16
+    batches: tuple[int, ...]
+    """Requests of a rank. When they were first measured, the planner predicted them for 16 nodes and LOADS."""
 
 
-WANTED = (Wanted("Kimi-K2", 96), Wanted("DeepSeek-V3", 32), Wanted("Qwen3-235B-A22B", 32))
+WANTED = (Wanted("Kimi-K2", 96, (11, 35)), Wanted("DeepSeek-V3", 32, (31, 35)), Wanted("Qwen3-235B-A22B", 32, (17, 112)))
 
 
 def models() -> list[Model]:
@@ -60,7 +57,7 @@ def _model(wanted: Wanted) -> Model:
     read = shape(wanted.name, "fp8")
     attention, mixture = read.facts.attention, read.facts.experts
     assert attention is not None and mixture is not None
-    expert_width, dense_width = read.known.widths
+    expert_width, *dense_widths = read.known.widths
     return Model(
         name=wanted.name,
         ranks=EP32.gpus,
@@ -68,7 +65,7 @@ def _model(wanted: Wanted) -> Model:
         expert_layers=read.expert_layers,
         hidden=read.hidden,
         vocabulary=read.facts.vocabulary or 0,
-        dense_width=dense_width,
+        dense_width=dense_widths[0] if dense_widths else expert_width,
         experts=read.experts,
         copies=wanted.copies,
         per_token=read.per_token,
@@ -82,20 +79,11 @@ def _model(wanted: Wanted) -> Model:
         rope=attention.qk_rope_head_dim or 0,
         nope=attention.qk_nope_head_dim or 0,
         value=attention.v_head_dim or 0,
-        batches=tuple(sorted({FEW, *_predicted(read, wanted.nodes), MANY})),
+        batches=tuple(sorted({FEW, *wanted.batches, MANY})),
         contexts=tuple(int(load.prompt) for load in LOADS),
         tokens=CHUNK // EP32.gpus,
         prompts=tuple(int(load.prompt) for load in LOADS),
     )
-
-
-def _predicted(read: Shape, nodes: int) -> Iterator[int]:
-    """Yield the requests of a rank that the planner predicts for the best layout with EP32 decode, for each load."""
-    for load in LOADS:
-        for layout in layouts(PlanRequest(stack(read), (load,), nodes), fitted()):
-            if layout.prefill is not None and layout.decode.role.worker == EP32:
-                yield max(1, round(layout.state.batch / layout.decode.role.copies / EP32.dp))
-                break
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ def decode_terms(run: Run, model: Model, batch: int, context: int) -> list[Term]
     total = float(batch * EP32.dp)
     rate, bandwidth = run.gpu.rate("fp8"), run.gpu.bandwidth
     experts = {
-        "weights": read.routed_bytes * steps.touched(read, total) / EP32.gpus / bandwidth,
+        "weights": steps.expert_reads(place, EP32) * steps.touched(read, total, steps.spread_slots(read, EP32)),
         "matrices": total * read.routed_flops / EP32.gpus / rate,
     }
     rest = {"weights": read.rest_bytes / bandwidth, "matrices": batch * read.rest_flops / rate}
@@ -127,10 +127,8 @@ def prefill_terms(run: Run, model: Model, prompt: int) -> list[Term]:
     found = fastest(line for line in lines if line.get("context", prompt) == prompt)
     read = shape(model.name, "fp8")
     place = ServingStack(read, run.gpu, ENGINE)
-    c = fitted()
     peak = steps.prefill_terms(place, EP32, float(prompt), float(prompt))
-    whole = c.factor(*place.keys("prefill", EP32))
-    factor = {name: whole * c.factor(f"prefill.{name}", f"prefill.{name}.{ENGINE}") for name in peak}
+    factor = steps.prefill_factors(place, EP32, fitted())
     tokens, rate = model.tokens, run.gpu.rate("fp8")
     share = tokens * EP32.gpus / prompt
     groups = {

@@ -3,16 +3,18 @@ hour never costs more.
 """
 
 import math
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ome_operator.sizing import steps
 from ome_operator.sizing.answer import cost
 from ome_operator.sizing.constants import fitted
 from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.gpus import Price, gpu
 from ome_operator.sizing.layouts import Layout, layouts
-from ome_operator.sizing.queueing import Load, Pair, Role
+from ome_operator.sizing.queueing import Drafts, Load, Pair, Role, Together
 from ome_operator.sizing.request import PlanRequest
 from ome_operator.sizing.shapes import shape
 from ome_operator.sizing.steps import ServingStack
@@ -21,7 +23,7 @@ from ome_operator.sizing.workers import Worker
 places = st.builds(
     ServingStack,
     st.sampled_from(["Kimi-K2-Instruct", "DeepSeek-R1", "Qwen3-235B-A22B"]).map(shape),
-    st.sampled_from(["h200", "b200", "gb200", "mi300x"]).map(gpu),
+    st.sampled_from(["h100", "h200", "b200", "gb200", "gb300"]).map(gpu),
     st.sampled_from(["sglang", "trtllm", "vllm"]),
 )
 lengths = st.builds(Load, st.integers(16, 20_000), st.integers(2, 4_000))
@@ -86,3 +88,106 @@ def test_a_cached_prefix_never_costs(place: ServingStack, load: Load, hit: float
         Pair(place, Role(1, Worker(1, 8, 8)), Role(1, Worker(1, 8, 8)), [each], fitted()) for each in (load, cached)
     )
     assert with_it.most >= without.most * ROUNDED
+
+
+modes = st.sampled_from([steps.PAIR, steps.TOGETHER])
+batches = st.floats(0.1, 4000)
+
+
+@given(places, workers, modes, batches, st.integers(1, 100_000))
+def test_no_step_is_faster_than_its_data_sheet(
+    place: ServingStack, worker: Worker, mode: str, batch: float, context: int
+) -> None:
+    """A decode step takes at least the time of its bytes, of its operations, and of its messages."""
+    step = steps.decoder(place, worker, context, fitted(), mode)(batch)
+    assert step >= steps.floor(steps.decode_terms(place, worker, batch, context))
+
+
+@given(places, workers, modes, st.integers(1, 100_000))
+def test_no_prefill_is_faster_than_its_data_sheet(place: ServingStack, worker: Worker, mode: str, prompt: int) -> None:
+    seconds = steps.prefill(place, worker, prompt, prompt, fitted(), mode)
+    assert seconds >= steps.floor(steps.prefill_terms(place, worker, prompt, prompt))
+    assert steps.alone(place, worker, prompt, prompt, fitted(), mode) >= seconds
+
+
+better = st.fixed_dictionaries({name: st.floats(1.0, 4.0) for name in ("bandwidth", "flops", "link", "network", "memory")})
+
+
+@given(places, workers, modes, batches, lengths, better)
+def test_a_better_gpu_is_never_slower(
+    place: ServingStack, worker: Worker, mode: str, batch: float, load: Load, times: dict[str, float]
+) -> None:
+    """More bandwidth, FLOPS or links of a GPU of the same family never make a step longer."""
+    fast = improved(place, times)
+    for slow, quick in (
+        (steps.decoder(each, worker, load.prompt, fitted(), mode)(batch) for each in (place, fast)),
+        (steps.prefill(each, worker, load.prompt, load.prompt, fitted(), mode) for each in (place, fast)),
+    ):
+        assert quick <= slow * (1 + 1e-9)
+
+
+@given(places, lengths, st.integers(1, 4), better)
+def test_a_better_gpu_is_never_dearer_at_the_same_price(
+    place: ServingStack, load: Load, nodes: int, times: dict[str, float]
+) -> None:
+    slow, fast = (best(PlanRequest(each, (load,), nodes)) for each in (place, improved(place, times)))
+    if slow is not None:
+        assert fast is not None and fast.state.rate >= slow.state.rate * ROUNDED
+
+
+def improved(place: ServingStack, times: dict[str, float]) -> ServingStack:
+    gpu = place.gpu
+    return replace(
+        place,
+        gpu=replace(
+            gpu,
+            bandwidth=gpu.bandwidth * times["bandwidth"],
+            flops={name: rate * times["flops"] for name, rate in gpu.flops.items()},
+            link=gpu.link * times["link"],
+            network=min(gpu.network * times["network"], gpu.link),
+            memory=gpu.memory * times["memory"],
+        ),
+    )
+
+
+@given(places, workers, modes, batches, st.floats(1.0, 8.0), st.integers(1, 50_000), st.floats(1.0, 4.0))
+def test_longer_contexts_and_larger_batches_are_never_faster(
+    place: ServingStack, worker: Worker, mode: str, batch: float, more: float, context: int, longer: float
+) -> None:
+    step = steps.decoder(place, worker, context, fitted(), mode)
+    assert step(batch) <= step(batch * more) * (1 + 1e-9)
+    assert step(batch) <= steps.decoder(place, worker, context * longer, fitted(), mode)(batch) * (1 + 1e-9)
+
+
+@given(places, lengths, workers, st.floats(1, 2000), st.floats(1.0, 4.0))
+def test_engines_that_do_both_keep_their_sums(
+    place: ServingStack, load: Load, worker: Worker, concurrency: float, more: float
+) -> None:
+    """Little's law holds, and neither more requests nor a prefix cache reduces the throughput."""
+    both = Together(place, Role(1, worker), [load], fitted())
+    state, busier = both.closed(concurrency), both.closed(concurrency * more)
+    assert math.isclose(state.rate * state.whole, concurrency, rel_tol=1e-6)
+    assert math.isclose(state.whole, state.ttft + (load.answer - 1) * state.tpot, rel_tol=1e-3)
+    assert state.rate <= state.most_prefill * (1 + 1e-9)
+    assert busier.rate >= state.rate * 0.97, "waits of the first burst may cost a little"
+    cached = Together(place, Role(1, worker), [replace(load, hit=0.5)], fitted()).closed(concurrency)
+    assert cached.rate >= state.rate * ROUNDED
+
+
+@given(places, lengths, st.integers(1, 8), st.floats(0.0, 1.0))
+def test_accepted_drafts_only_help(place: ServingStack, load: Load, tokens: int, part: float) -> None:
+    """At the same number of draft tokens, more accepted tokens never reduce the throughput."""
+    few, many = (
+        Together(place, Role(1, Worker(8, 1, 1)), [load], fitted(), drafts=Drafts(tokens, accepted)).closed(16)
+        for accepted in (part * tokens, tokens)
+    )
+    assert many.rate >= few.rate * ROUNDED
+
+
+@given(places, lengths, st.floats(0.1, 0.89))
+def test_percentiles_of_ttft_are_in_order(place: ServingStack, load: Load, busy: float) -> None:
+    pair = Pair(place, Role(1, Worker(8, 1, 1)), Role(8, Worker(8, 1, 1)), [load], fitted())
+    state = pair.opened(pair.most * busy)
+    if state is not None and (half := state.ttft_percentile(0.5)) is not None:
+        ninth, last = state.ttft_percentile(0.9), state.ttft_percentile(0.99)
+        assert ninth is not None and last is not None and state.own <= half <= ninth <= last

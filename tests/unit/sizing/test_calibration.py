@@ -8,11 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ome_operator.capacity.memory import DECODE, PREFILL
-from ome_operator.sizing.calibration import COLUMNS, Row, row, shipped
+from ome_operator.capacity.memory import BOTH, DECODE, PREFILL
+from ome_operator.sizing.calibration import COLUMNS, ENGINES, row, shipped
 from ome_operator.sizing.constants import fitted
 from ome_operator.sizing.errors import PlanRefused
+from ome_operator.sizing.learn import learn
 from ome_operator.sizing.memory import fit
+from ome_operator.sizing.predict import predict
+from ome_operator.sizing.queueing import NO_DRAFTS, expected_drafts
 from ome_operator.sizing.report_text import report_data
 from ome_operator.sizing.validate import validate
 from ome_operator.sizing.workers import Worker, workers
@@ -34,8 +37,9 @@ def file(*rows: dict[str, str]) -> str:
 
 
 def test_all_shipped_rows_are_understood() -> None:
-    assert len(shipped()) == 163
-    assert len({found.group for found in shipped()}) == 75
+    assert len(shipped()) == 1308
+    assert len({found.group for found in shipped() if not found.together}) == 75
+    assert {found.place.engine for found in shipped()} == set(ENGINES)
 
 
 def test_a_row() -> None:
@@ -67,6 +71,7 @@ def test_a_row() -> None:
         ({"d_gpus": "9"}, "decode 1x(tp8 dp1 etp8 ep1) b4 has 8 GPUs, but d_gpus is 9."),
         ({"prefill": "", "decode": ""}, "The row has no layout: fill in the layout of prefill or of decode."),
         ({"engine": ""}, "The row has no engine."),
+        ({"engine": "slgang"}, "No data for the engine slgang: the closest known name is sglang."),
         ({"isl": ""}, "isl is empty."),
     ],
 )
@@ -78,14 +83,14 @@ def test_what_is_wrong_with_a_row(change: dict[str, str], said: str) -> None:
 def test_other_engines_and_gpus_are_answered() -> None:
     found = validate(
         file(
-            {**GOOD, "engine": "vllm", "gpu": "mi355x"},
+            {**GOOD, "engine": "vllm", "gpu": "b300"},
             {**GOOD, "id": "y", "gpu": "h200_sxm", "model": "gpt-oss-120b", "precision": "fp4", "mtp": "yes"},
         ),
         "f.csv",
         fitted(),
     )
     assert not found.refused
-    assert set(found.classes) == {"vllm mi355x fp8 narrow", "sglang h200 fp4 narrow mtp"}
+    assert set(found.classes) == {"vllm b300 fp8 narrow", "sglang h200 mxfp4 narrow mtp"}
 
 
 def test_a_file_of_something_else() -> None:
@@ -124,11 +129,31 @@ def test_ranks_inside_tensor_parallelism() -> None:
     assert workers("2x(tp8 dp4 etp1 ep8) b4") == (2, Worker(2, 4, 8))
 
 
-@pytest.mark.parametrize("found", shipped(), ids=lambda found: found.id)
-def test_nobody_who_ran_on_silicon_is_told_that_it_does_not_fit(found: Row) -> None:
-    for stage, role in ((PREFILL, found.prefill), (DECODE, found.decode)):
-        if role is not None:
-            assert fit(found.place.shape, found.place.gpu, role.worker, stage).missing <= 0
+def test_nobody_who_ran_on_silicon_is_told_that_it_does_not_fit() -> None:
+    seen = {
+        (found.place.shape.name, found.place.shape.precision, found.place.gpu.name, role, stage): found
+        for found in shipped()
+        for stage, role in ((PREFILL, found.prefill), (DECODE, found.decode))
+        if role is not None
+    }
+    for (*_, role, stage), found in seen.items():
+        part = BOTH if found.together else stage
+        assert fit(found.place.shape, found.place.gpu, role.worker, part, spare=0).missing <= 0, found.id
+
+
+def test_amd_is_refused_without_rows_of_ones_own() -> None:
+    found = validate(file({**GOOD, "gpu": "mi300x"}), "f.csv", fitted())
+    assert found.refused["x"].startswith(
+        "Too few published runs on MI300X are known to predict its speed: pass --calibration"
+    )
+    own = row({**GOOD, "gpu": "mi300x"})
+    assert predict(own, learn([own], fitted())).tpot
+
+
+def test_drafts_of_a_row() -> None:
+    assert row({**GOOD, "mtp": "yes"}).drafts == expected_drafts(1)
+    assert row({**GOOD, "mtp": "3"}).drafts.tokens == 3
+    assert row({**GOOD, "mtp": "?"}).drafts == NO_DRAFTS
 
 
 HOSTILE = {

@@ -3,12 +3,15 @@
 import json
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
+import yaml
 from typer.testing import CliRunner, Result
 
 from ome_operator.cli.app import app
 from ome_operator.errors import UserError
+from ome_operator.sizing.plot import frontier
 from tests.support.parts import ROOT
 from tests.unit.sizing.test_calibration import GOOD
 from tests.unit.sizing.test_calibration import file as rows_file
@@ -23,6 +26,18 @@ GOLDEN = {
     "deepseek-r1-gb200": (
         *("--model", "DeepSeek-R1", "--hardware", "gb200", "--precision", "fp4"),
         *("--nodes", "12", "--workload", "8k/1k"),
+    ),
+    "gpt-oss-b200-together": (
+        *("--model", "gpt-oss-120b", "--hardware", "b200", "--gpus", "2", "--engine", "vllm"),
+        *("--workload", "1k/1k", "--concurrency", "64"),
+    ),
+    "deepseek-r1-compared": (
+        *("--model", "DeepSeek-R1", "--hardware", "h200,b200,gb200,mi300x"),
+        *("--nodes", "4", "--workload", "8k/1k", "--tpot", "40"),
+    ),
+    "deepseek-r1-given": (
+        *("--model", "DeepSeek-R1", "--hardware", "gb200", "--workload", "8k/1k"),
+        *("--prefill", "2xDEP8", "--decode", "1xDEP32", "--mtp", "1", "--accepted", "0.85"),
     ),
     "explain": ("explain",),
 }
@@ -42,11 +57,11 @@ def test_plans_that_a_person_can_read(name: str, update: bool) -> None:
     assert file.read_text() == found.stdout, "see `pytest tests/unit/sizing --update-golden`"
 
 
-def test_sixteen_nodes_take_no_two_seconds() -> None:
+def test_sixteen_nodes_take_less_than_a_second() -> None:
     run(*GOLDEN["kimi-k2-h200-16"])
     began = time.process_time()
     run(*GOLDEN["kimi-k2-h200-16"])
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 1
 
 
 def test_documents() -> None:
@@ -57,7 +72,11 @@ def test_documents() -> None:
     into = found["inputTokensPerSecond"]["node"] * first["prefill"]["nodes"]
     assert into == pytest.approx(found["requestsPerSecond"] * load["in"], rel=1e-3)
     assert first["price"]["date"] and first["price"]["source"]
-    assert set(first["trust"]) >= {"basis", "extrapolated", "throughput", "tpot", "ttft"}
+    assert set(first["trust"]) == {"basis", "rows", "extrapolated"}, "too few rows of SGLang on Hopper: no error is known"
+    one = json.loads(
+        run("--model", "DeepSeek-R1", "--hardware", "b200", "--nodes", "1", "--workload", "1k/1k", "-o", "json").stdout
+    )
+    assert set(one["layouts"][0]["trust"]) >= {"basis", "rows", "extrapolated", "throughput", "tpot", "ttft"}
 
 
 def test_a_cheaper_hour_in_the_answer() -> None:
@@ -124,6 +143,17 @@ def refused(*words: object) -> str:
         ((*K2, "--workload", "1k/1k", "--requests-per-second", -1), "--requests-per-second is -1: pass a number above 0"),
         ((*K2, "--workload", "1k/1k", "--nodes", 4, "--price", "nan"), "--price is nan: pass a number above 0"),
         ((*K2, "--workload", "1k/1k", "--requests-per-second", 1, "--concurrency", 1), "pass only one of them"),
+        ((*K2, "--workload", "1k/1k", "--engine", "slgang"), "engine slgang: the closest known name is sglang."),
+        ((*K2, "--workload", "1k/1k", "--mtp", 2, "--accepted", 3), "--accepted is 3: pass 0 to 2"),
+        ((*K2, "--workload", "1k/1k", "--accepted", 1), "--accepted needs --mtp"),
+        ((*K2, "--workload", "1k/1k", "--gpus", 3), "--gpus is 3: pass 1, 2 or 4 GPUs of a node, or a multiple of the 8"),
+        ((*K2, "--workload", "1k/1k", "--gpus", 8, "--nodes", 1), "pass only one of them"),
+        ((*K2, "--workload", "1k/1k", "--decode", "1xTP16", "--nodes", 1), "leave out --nodes and --gpus"),
+        ((*K2, "--workload", "1k/1k", "--prefill", "1xTP16"), "--prefill needs --decode"),
+        ((*K2, "--workload", "1k/1k", "--decode", "1xTP2"), "--decode 1xTP2 does not fit into 1 node of H200"),
+        ((*K2, "--workload", "1k/1k", "--decode", "1xXP2"), "--decode: The layout '1xXP2' cannot be parsed"),
+        ((*K2[:3], "h200,h200", *H200[2:]), "--hardware contains h200 twice: name each GPU once."),
+        ((*K2[:3], "mi300x", *H200[2:]), "Too few published runs on MI300X are known"),
         ((*K2, "--workload", "1k/1k", "--precision", "fp5"), "The precision fp5 is not supported"),
         ((*K2, "--workload", "1k/1k", "--prefix-hit", "1"), "A hit rate must be below 1"),
         (("validate", "/nowhere.csv"), "/nowhere.csv cannot be read: No such file or directory."),
@@ -147,11 +177,67 @@ def test_a_model_of_your_own(tmp_path: Path) -> None:
         assert "is not valid JSON" in refused("--model", file, "--hardware", "h100", "--nodes", 2, "--workload", "1k/1k")
 
 
+GPU_FILE = {
+    "name": "mine", "family": "blackwell", "memory": 180, "bandwidth": 7000, "tflops": {"bf16": 2000, "fp8": 4000},
+    "link": 1800, "domain": 8, "network": 50, "node": 8,
+}  # fmt: skip
+
+
+def test_a_gpu_of_your_own(tmp_path: Path) -> None:
+    file = tmp_path / "gpu.yaml"
+    file.write_text(json.dumps({**GPU_FILE, "price": 4.1}))
+    said = run("--model", "DeepSeek-R1", "--hardware", f"b200,{file}", "--nodes", 1, "--workload", "1k/1k", "-o", "json")
+    prices = {each["gpu"]: each["usdPerMillionOutputAllIn"] for each in json.loads(said.stdout)["gpus"]}
+    assert set(prices) == {"b200", "mine"} and all(prices.values())
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"memory": 0}, "memory is 0: write a number above 0 and below a billion."),
+        ({"bandwidth": -1}, "bandwidth is -1: write a number above 0"),
+        ({"tflops": {"bf16": "fast"}}, "tflops.bf16 is 'fast': write a number above 0"),
+        ({"tflops": {"fp8": 1}}, "tflops is not a map of bf16"),
+        ({"node": 7.5}, "node is 7.5: write a whole number above 0"),
+        ({"link": None}, "link is None: write a number above 0"),
+        ({"family": "volta"}, "the family 'volta' is unknown: the families are blackwell, "),
+        ({"price": 0}, "price is 0: write a number above 0"),
+        ({"price": float("inf")}, "Kubernetes does not support the number .inf"),
+        ({"bandwith": 1}, "has the unknown field bandwith: the closest known name is bandwidth."),
+    ],
+)
+def test_a_hardware_file_that_cannot_be_meant(change: dict[str, object], said: str, tmp_path: Path) -> None:
+    file = tmp_path / "gpu.yaml"
+    file.write_text(yaml.safe_dump({**GPU_FILE, **change}))
+    assert said in refused("--model", "DeepSeek-R1", "--hardware", file, "--workload", "1k/1k")
+    file.write_text(yaml.safe_dump({name: value for name, value in GPU_FILE.items() if name != "link"}))
+    assert "lacks the field link" in refused("--model", "DeepSeek-R1", "--hardware", file, "--workload", "1k/1k")
+
+
+def test_a_plot(tmp_path: Path) -> None:
+    file = tmp_path / "plan.svg"
+    found = run(*K2, "--nodes", 4, "--workload", "2000/100", "--tpot", "40", "--plot", file)
+    assert found.exit_code == 0
+    tree = ElementTree.parse(file)
+    circles = tree.findall(".//{http://www.w3.org/2000/svg}circle")
+    layouts = json.loads(run(*K2, "--nodes", 4, "--workload", "2000/100", "--tpot", "40", "-o", "json").stdout)["layouts"]
+    assert sum(circle.find("{http://www.w3.org/2000/svg}title") is not None for circle in circles) == len(layouts)
+    assert frontier([(1, 1), (2, 3), (2, 2), (3, 2), (4, 5)]) == [(1, 1), (2, 3), (4, 5)]
+
+
+@pytest.mark.parametrize("engine", ["sglang", "vllm", "trtllm"])
+@pytest.mark.parametrize("hardware", ["h200", "b200"])
+def test_a_single_request_is_fastest_without_idle_ranks(engine: str, hardware: str) -> None:
+    asked = ("--model", "Kimi-K2-Instruct", "--hardware", hardware, "--nodes", 1, "--workload", "2k/500", "--concurrency", 1)
+    first = json.loads(run(*asked, "--engine", engine, "-o", "json").stdout)["layouts"][0]
+    assert first["decode"]["dp"] == 1 and first["decode"]["workers"] == 1
+
+
 def test_rows_of_ones_own_move_the_plan(tmp_path: Path) -> None:
     """The cluster's decode is half as fast as the shipped fit predicts, and the user's own rows change the plan."""
     from ome_operator.sizing.calibration import row
     from ome_operator.sizing.constants import fitted
-    from ome_operator.sizing.fit import learn
+    from ome_operator.sizing.learn import learn
     from ome_operator.sizing.predict import predict
     from tests.unit.sizing.test_calibration import GOOD, file
 
@@ -173,9 +259,9 @@ def test_rows_of_ones_own_move_the_plan(tmp_path: Path) -> None:
 
 def test_a_report(tmp_path: Path) -> None:
     text = run("validate", ROOT / "ome_operator/sizing/data/calibration.csv").stdout
-    assert "163 rows: 162 answered, 1 refused." in text and "so their errors say nothing about the accuracy" in text
+    assert "1308 rows: 1307 answered, 1 refused." in text and "so their errors say nothing about the accuracy" in text
     said = json.loads(run("validate", ROOT / "ome_operator/sizing/data/calibration.csv", "-o", "json").stdout)
-    assert said["answered"] == 162 == len(said["predictions"]) and said["beyondFactorTwo"] == []
+    assert said["answered"] == 1307 == len(said["predictions"]) and len(said["beyondFactorTwo"]) < 40
 
 
 def test_no_cell_moves_the_cursor(tmp_path: Path) -> None:

@@ -1,0 +1,60 @@
+"""Predict a layout that the user names, instead of searching for layouts."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ome_operator.capacity.memory import BOTH, DECODE, GIB, PREFILL, in_gib
+from ome_operator.sizing.constants import Constants
+from ome_operator.sizing.errors import PlanRefused
+from ome_operator.sizing.layouts import Layout, Side, check, share, steady_state, too_slow
+from ome_operator.sizing.memory import fit
+from ome_operator.sizing.queueing import Role
+from ome_operator.sizing.request import PlanRequest, counted
+from ome_operator.sizing.workers import workers
+
+
+def given_layout(request: PlanRequest, prefill: str, decode: str, c: Constants) -> tuple[PlanRequest, Sequence[Layout]]:
+    """Return the request with the number of nodes of this layout, and the layout with its steady state.
+
+    `prefill` and `decode` are texts such as 1xDEP32. Without `prefill`, the workers of `decode` do both. Raises PlanRefused
+    if the layout does not fit into memory, cannot serve the load, or exceeds a bound of the request.
+    """
+    if not decode:
+        raise PlanRefused("--prefill needs --decode, the layout of the decode workers.")
+    first = _side(request, "--prefill", prefill, PREFILL) if prefill else None
+    second = _side(request, "--decode", decode, DECODE if prefill else BOTH)
+    sized = replace(request, nodes=second.nodes + (first.nodes if first else 0))
+    check(sized, c)
+    state = steady_state(sized, first, second, c)
+    if state is None and sized.rate is None:
+        raise PlanRefused(f"The KV cache of --decode {decode} cannot hold a request of this length.")
+    if state is None:
+        most = steady_state(replace(sized, rate=None), first, second, c)
+        reached = f"at most {most.rate:.2f} requests a second" if most else "no request of this length"
+        raise PlanRefused(f"This layout can answer {reached}, but {sized.rate:g} are asked for.")
+    layout = Layout(first, second, state)
+    if reason := too_slow(sized, state):
+        raise PlanRefused(f"This layout exceeds the bounds: {reason}. Relax the bounds, or change the layout.")
+    return sized, [layout]
+
+
+def _side(request: PlanRequest, option: str, text: str, stage: str) -> Side:
+    try:
+        role = Role(*workers(text))
+    except PlanRefused as error:
+        raise PlanRefused(f"{option}: {error}") from error
+    place, worker = request.place, role.worker
+    experts = place.shape.experts
+    if worker.ep > 1 and not experts:
+        raise PlanRefused(f"{option} {text} distributes experts, but {place.shape.name} has none: use TP.")
+    if worker.ep > max(experts, 1):
+        raise PlanRefused(f"{option} {text} distributes the {experts} experts of {place.shape.name} over more GPUs.")
+    found = fit(place.shape, place.gpu, worker, stage, share(place, stage))
+    nodes = -(-role.gpus // request.per_node)
+    if found.missing > 0:
+        raise PlanRefused(
+            f"{option} {text} does not fit into {counted(nodes)} of {place.gpu.name.upper()}: a rank needs "
+            f"{found.memory.needed / GIB:.1f} GiB ({in_gib(found.memory.needed_parts)}), {found.missing / GIB:.1f} GiB more "
+            "than is available. Use more GPUs for a worker."
+        )
+    return Side(nodes, role, found, experts)

@@ -1,0 +1,86 @@
+"""The constants on which the prediction of a row depends, and what is assumed about each constant before a fit."""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ome_operator.sizing import steps
+from ome_operator.sizing.calibration import Row
+from ome_operator.sizing.queueing import Role, slots_keys
+from ome_operator.sizing.steps import PAIR, TOGETHER
+
+MEASURED: Mapping[str, float] = {
+    "decode.weights": 1.62,
+    "decode.matrices": 1.62,
+    "decode.cache": 1.21,
+    "decode.attention": 1.21,
+    "prefill.matrices": 1.71,
+    "prefill.attention": 1.70,
+}
+"""Term of kernels -> measured time on Hopper GPUs / time at the rates of the data sheet (docs/gpu.md;
+`tests/gpu/measured.py` computes them)."""
+_MEASURED_ON = "hopper"
+_SURE, _UNSURE = 0.15, 0.3
+"""Standard deviations of the priors of kernels, on the measured family of GPUs and on other families."""
+_PARTS = ("layer", "request", "hop", "wire", "far")
+"""Terms that are no kernels: the first word of their names."""
+_WAITS = ("fixed", "burst", "queue", "ranks")
+
+
+class Prior(NamedTuple):
+    """What is assumed about a constant before a fit."""
+
+    mean: float
+    """The expected logarithm of the constant."""
+    spread: float
+    """The standard deviation of the logarithm."""
+
+
+def factors(row: Row) -> dict[str, tuple[str, ...]]:
+    """Return the names of the constants of each factor of a row. A factor is the product of its constants.
+
+    The factors `decode` and `prefill` multiply all terms of a phase, `decode.TERM` and `prefill.TERM` a single term, and the
+    other factors parts of TTFT.
+    """
+    place, mode = row.place, TOGETHER if row.together else PAIR
+    out: dict[str, tuple[str, ...]] = {}
+    for phase, role in phases(row).items():
+        terms = (steps.decode_terms if phase == "decode" else steps.prefill_terms)(place, role.worker, 1, 1)
+        out |= {f"{phase}.{term}": place.term_keys(phase, term) for term in terms}
+        out[phase] = place.phase_keys(phase, role.worker, mode)
+    if row.decode and (row.prefill or row.together):
+        out |= {what: place.wait_keys(what, mode) for what in _WAITS}
+        if mode == PAIR and row.decode.copies > 1:
+            out["slots"] = slots_keys(place, row.decode.worker)
+    return out
+
+
+def phases(row: Row) -> dict[str, Role]:
+    """Return the roles of a row by phase. Engines that do both are the role of both phases."""
+    reads = row.prefill or (row.decode if row.together else None)
+    return {phase: role for phase, role in (("decode", row.decode), ("prefill", reads)) if role is not None}
+
+
+def constants(row: Row) -> set[str]:
+    """Return the names of all constants on which the prediction of a row depends. Constants of an unknown engine version
+    do not exist.
+    """
+    return {name for names in factors(row).values() for name in names if not name.endswith(".any")}
+
+
+def prior(name: str) -> Prior:
+    """Return the prior of the constant with this name."""
+    head, *rest = name.split(".")
+    term = ".".join([head, *rest[:1]])
+    if head == "slots":
+        return Prior(-3.5 if not rest else 0.0, (0.7, 0.3, 0.0, 1.5, 0.5)[len(rest)])
+    if head in (PAIR, TOGETHER):
+        means = {"pair.ranks": -0.7, "together.ranks": -0.7, "together.fixed": -1.0}
+        return Prior(means.get(name, 0.0), 0.7 if len(rest) == 1 else 0.4)
+    if term in MEASURED:
+        return Prior(math.log(MEASURED[term]), _SURE if name.endswith(f".{_MEASURED_ON}") else _UNSURE)
+    if rest[0] in _PARTS:
+        own = len(rest) == 1 + (rest[0] in ("hop", "wire", "far"))  # not that of an engine
+        return Prior(math.log(2.0) if own and head == "prefill" else 0.0, 0.7 if own else 0.4)
+    spread = 0.15 if head == "decode" else 0.225
+    return Prior(0.0, 2 * spread if f".{PAIR}" in name else spread)

@@ -1,0 +1,74 @@
+"""Tests of the fit with arrays: it predicts what the planner predicts, and a fit without some rows knows nothing of them."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from ome_operator.sizing import priors
+from ome_operator.sizing.calibration import Row
+from ome_operator.sizing.constants import Constants, fitted
+from ome_operator.sizing.error_bars import DEPLOYMENT, FIGURES, GPU, held
+from ome_operator.sizing.fit import answered, fit, held_out, left_out
+from ome_operator.sizing.predict import predict
+from ome_operator.sizing.row_arrays import Rows
+from ome_operator.sizing.validate import figures
+from tests.conftest import SOAK
+from tests.gpu.measured import measured
+
+FEW = [row for row in answered() if row.place.engine == "sglang" and row.place.gpu.name == "h200"]
+
+
+@pytest.mark.parametrize("shift", [0.0, -0.4, 0.7])
+def test_arrays_predict_what_the_planner_predicts(shift: float) -> None:
+    """With the shipped constants, and with others, for every tenth row and every figure."""
+    rows = answered()[::10]
+    constants = {name: value + shift for name, value in fitted().logs.items()}
+    for row, ratios in zip(rows, Rows(rows).ratios(constants), strict=True):
+        guessed, seen = figures(row, predict(row, Constants(constants)))
+        own = {name: ratio for name, ratio in zip(FIGURES, ratios, strict=True) if not math.isnan(ratio)}
+        assert own == pytest.approx({name: guessed[name] / seen[name] for name in seen if name in guessed}, rel=1e-4)
+
+
+def test_a_fit_reduces_the_errors() -> None:
+    problem = Rows(FEW)
+    start = problem.ratios({name: priors.prior(name).mean for name in problem.names})
+    end = problem.ratios(fit(FEW))
+    assert np.nanmean(abs(end[:, 1] - 1)) < 0.5 * np.nanmean(abs(start[:, 1] - 1))
+
+
+def test_a_fit_knows_nothing_of_the_rows_that_it_leaves_out() -> None:
+    """Rows whose figures are ten times as large do not change the predictions of fits without them."""
+    seen: list[set[str]] = []
+
+    def spy(rows: Sequence[Row]) -> Mapping[str, float]:
+        seen.append({row.id for row in rows})
+        return {}
+
+    for kind in (DEPLOYMENT, GPU):
+        seen.clear()
+        rows = answered()
+        for row, _ in held_out(rows, kind, spy):
+            assert row.id not in seen[-1]
+            left = {left_out(each, kind) for each in rows if each.id not in seen[-1]}
+            assert left_out(row, kind) in left
+        assert all(kept for kept in seen)
+
+
+def test_repeated_runs_belong_to_the_same_deployment() -> None:
+    """Runs of different versions and dates with equal layouts are left out together."""
+    same = [row for row in answered() if "minimax_m2_5_b200_sxm_vllm_fp8_agg_8192x1024_c64_tp2" in row.id]
+    assert len({row.id for row in same}) > 1 and len({row.group for row in same}) == 1
+
+
+def test_the_measured_factors_are_those_of_kernels() -> None:
+    assert {name: round(factor, 2) for name, factor in measured().items()} == priors.MEASURED
+
+
+@pytest.mark.skipif(not SOAK, reason="a minute: set OME_SOAK=1")
+def test_cross_validation_again() -> None:
+    shipped = {each.id: each.ratios for each in held() if each.left_out == DEPLOYMENT}
+    for row, ratios in held_out(answered(), DEPLOYMENT):
+        for name, ratio in ratios.items():
+            assert ratio == pytest.approx(shipped[row.id][name], rel=0.05)
