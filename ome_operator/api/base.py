@@ -25,8 +25,8 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from ome_operator.api.docs import attribute_docs
 
-_YAML = {"spelling": "camelCase"}
-"""Validation context of `Spec.read`, in which only the camelCase spelling of fields is accepted."""
+_YAML, _STORED = {"spelling": "camelCase"}, {"spelling": "camelCase", "stored": "yes"}
+"""Validation contexts of `Spec.read`, in which only the camelCase spelling of fields is accepted."""
 RULES_KEY = "x-kubernetes-validations"
 
 
@@ -52,6 +52,9 @@ class Rule:
     at_creation: bool = False
     """Whether the rule is checked only when the object is created. Such rules are for fields that cannot be changed
     later, because a violation must not block status updates."""
+    new_only: bool = False
+    """Whether the operator accepts stored objects that violate the rule, because they were stored before the rule existed
+    and work. The API server checks the rule if the part of the object to which it is attached changes."""
 
     def check(self, value: Any) -> Any:
         """Return the value if it satisfies the rule; otherwise raise the error that becomes a sentence of `Invalid`."""
@@ -138,7 +141,8 @@ class Spec(BaseModel):
     def _rules(cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
         parsed = handler(data)
         for rule in cls.RULES:
-            rule.check(parsed)
+            if not (rule.new_only and info.context is _STORED):
+                rule.check(parsed)
         return parsed
 
     @classmethod
@@ -152,9 +156,11 @@ class Spec(BaseModel):
         return json
 
     @classmethod
-    def read(cls, data: Any) -> Self:
-        """Parse data from YAML, in which only the camelCase spelling is accepted. Raises pydantic's ValidationError."""
-        return cls.model_validate(data, by_alias=True, by_name=False, context=_YAML)
+    def read(cls, data: Any, stored: bool = False) -> Self:
+        """Parse data from YAML, in which only the camelCase spelling is accepted. `stored`: True if an API server has stored
+        the data. Raises pydantic's ValidationError.
+        """
+        return cls.model_validate(data, by_alias=True, by_name=False, context=_STORED if stored else _YAML)
 
     def dump(self) -> dict[str, Any]:
         """Return the fields that were set, in camelCase as in the YAML."""
@@ -174,7 +180,7 @@ class Inline(Spec):
         """Reject the snake_case spelling in YAML. Such a field would be treated as a field of the pod spec, and the
         intended field would stay unset.
         """
-        if info.context is _YAML and isinstance(data, dict):
+        if (info.context is _YAML or info.context is _STORED) and isinstance(data, dict):
             for key in data.keys() & cls.model_fields.keys():
                 alias = cls.model_fields[key].alias
                 if alias != key:

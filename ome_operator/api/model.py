@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ome_operator.api.base import ATOMIC, ATOMIC_MAP, Spec
+from ome_operator.api.base import ATOMIC, ATOMIC_MAP, Rule, Spec
 from ome_operator.api.conditions import Conditions, Users, Waves
 from ome_operator.api.learned import Facts
 from ome_operator.api.objects import Object
@@ -50,11 +50,32 @@ class DiffusionPipeline(Spec):
 class Storage(Spec):
     """Source of the files and their location on the nodes."""
 
+    RULES = (
+        Rule(
+            "!self.storageUri.startsWith('local://') || !has(self.path) || self.storageUri == 'local://' + self.path"
+            " || self.storageUri + '/' == 'local://' + self.path || self.storageUri == 'local://' + self.path + '/'",
+            "storageUri and path name different directories: write the same directory in both, or leave out path",
+            lambda s: (
+                s.path is None
+                or not s.storage_uri.startswith("local://")
+                or s.storage_uri.removeprefix("local://").rstrip("/") == s.path.rstrip("/")
+            ),
+            message_cel="'storageUri names ' + self.storageUri.replace('local://', '') + ', but path is ' + self.path + "
+            "': write the same directory in both, or leave out path'",
+            compute_message=lambda s: (
+                f"storageUri names {s.storage_uri.removeprefix('local://')}, but path is {s.path}: write "
+                "the same directory in both, or leave out path"
+            ),
+            new_only=True,
+        ),
+    )
+
     storage_uri: StorageUri
     """Source of the files: hf://org/model[@revision], s3://, gs://, az://, oci://, pvc://[namespace:]claim/path,
     local:///path, vendor:// or github://."""
     path: NodePath | None = None
-    """Directory on the nodes. The containers of engines see the files under the same path."""
+    """Directory on the nodes. The containers of engines see the files under the same path. If unset: the path of a local://
+    URI, otherwise /mnt/models/NAME."""
     schema_path: str | None = None
     """Has no effect."""
     key: str | None = None

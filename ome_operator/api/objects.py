@@ -78,7 +78,7 @@ class Object(Generic[S]):
             if deeper(envelope.spec, DEEPEST):
                 where = _deepest(envelope.spec)
                 return Invalid(f"{where} is nested more than {DEEPEST} levels deep: remove what is below it")
-            spec = cls.SPEC.read(envelope.spec)
+            spec = cls.SPEC.read(envelope.spec, stored=bool(envelope.metadata.uid))
             parsed = cls._of(envelope, cast(S, spec))
             for rule in cls.RULES:
                 below = rule.path.removeprefix(".")

@@ -94,7 +94,27 @@ _OF_A_HUB = Rule(
     "write hf://owner/name or hf://owner/name@revision, without spaces, for example hf://moonshotai/Kimi-K2-Instruct",
     lambda uri: not uri.startswith("hf://") or matches(_HUB)(uri),
 )
-StorageUri = Annotated[str, Field(max_length=2048), _starts(SCHEMES, "hf://moonshotai/Kimi-K2-Instruct"), _OF_A_HUB]
+_CLAIM = "^pvc://([a-z0-9]([-a-z0-9]*[a-z0-9])?:)?[a-z0-9]([-.a-z0-9]*[a-z0-9])?(/.*)?$"
+_OF_A_CLAIM = Rule(
+    f"!self.startsWith('pvc://') || (self.matches('{_CLAIM}') && !self.matches('/[.][.](/|$)'))",
+    'write pvc://claim/path or pvc://namespace:claim/path, with a name of lowercase letters, digits and "-" and a path '
+    'without "..", for example pvc://weights/kimi-k2',
+    lambda uri: not uri.startswith("pvc://") or (matches(_CLAIM)(uri) and re.search("/[.][.](/|$)", uri) is None),
+)
+_LOCAL = "^local:///.*$"
+_OF_A_NODE = Rule(
+    f"!self.startsWith('local://') || self.matches('{_LOCAL}')",
+    "write an absolute path behind local://, for example local:///mnt/models/kimi-k2",
+    lambda uri: not uri.startswith("local://") or uri.startswith("local:///"),
+)
+StorageUri = Annotated[
+    str,
+    Field(max_length=2048),
+    _starts(SCHEMES, "hf://moonshotai/Kimi-K2-Instruct"),
+    _OF_A_HUB,
+    _OF_A_CLAIM,
+    _OF_A_NODE,
+]
 FileUri = Annotated[str, Field(max_length=2048), _starts((*SCHEMES, "https", "http"), "https://example.com/questions.jsonl")]
 """Source of a file. In addition to storage URIs, http and https URLs are permitted."""
 

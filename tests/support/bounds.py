@@ -24,6 +24,18 @@ RULES: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "^hf://[A-Za-z0-9._-]+/": (
         ("hf://a/b@main", "hf://a.b/c-d_e", "s3://x"), ("hf://a", "hf://a/b/c", "hf://a/b c", "hf://a/b@", "hf://a/b@x@y"),
     ),
+    "startsWith('pvc://')": (
+        ("pvc://c", "pvc://a:c.d/p", "pvc://c/a..b"),
+        ("pvc://Weights_1/x", "pvc://weights/../x", "pvc:///x", "pvc://a:b:c/x", "pvc://c/.."),
+    ),
+    "matches('^local:///.*$')": (("local:///p",), ("local://p", "local://./p")),
+    "'local://' + self.path": (
+        (
+            {"storageUri": "local:///p", "path": "/p"}, {"storageUri": "local:///p/", "path": "/p"},
+            {"storageUri": "local:///p", "path": "/p/"}, {"storageUri": "hf://a/b", "path": "/q"},
+        ),
+        ({"storageUri": "local:///p", "path": "/q"},),
+    ),
     "[KMBTkmbt]?": (("7B", " 1.04 T", "1030000000"), ("7 Billion", "B", "-1B", "1,5B")),
     "self.autoSync": (({"name": "m", "autoSync": False, "revision": "1"}, {"name": "m"}), ({"name": "m", "revision": "1"},)),
     "oldSelf.hasValue()": ((), ()),  # the name of a service: cases of its own

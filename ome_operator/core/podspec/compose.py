@@ -15,6 +15,7 @@ from ome_operator.api import Component, PodPart
 from ome_operator.api.invalid import invalid
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.podspec.canonical import canonical_pod
+from ome_operator.core.podspec.env_order import in_order
 from ome_operator.core.podspec.merge import into_container, merge_layers
 from ome_operator.core.podspec.validate import first_mistake
 from ome_operator.core.problem import ProblemError
@@ -65,7 +66,7 @@ def compose(component: str, runtime: Mapping[str, Any], written: Mapping[str, An
     worker = None
     if size > 1:
         worker = _pod(component, merge_layers(shared, workers[1]), (below, below.worker), (above, above.worker))
-    pods = [canonical_pod(pod) for pod in (leader, worker) if pod is not None]
+    pods = [canonical_pod(in_order(pod)) for pod in (leader, worker) if pod is not None]
     return Composed(
         component=component,
         size=size,

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from ome_operator import keys
 from ome_operator.api import Component
 from ome_operator.core.observed.objects import Manifest
-from ome_operator.core.weights.mount import SOURCE
+from ome_operator.core.weights.mount import DEFAULT_ROOT, SOURCE, local_path
 
 CHOSEN = "chosen"
 """Key in stored inputs: kind, namespace and name of the selected runtime, so that the selection is made only once. It is
@@ -42,6 +42,7 @@ def _align(left: Manifest, right: Manifest) -> None:
         if not (part in left and part in right):
             continue
         lists = [side[part] if several else [side[part]] for side in (left, right)]
+        lists[0] = [_placed(stored, new) for stored, new in zip(*lists, strict=False)] + lists[0][len(lists[1]) :]
         comparable = [(SOURCE in first) == (SOURCE in second) for first, second in zip(*lists, strict=False)]
         for side, identities in zip((left, right), lists, strict=True):
             kept = [
@@ -49,6 +50,16 @@ def _align(left: Manifest, right: Manifest) -> None:
             ]
             kept += identities[len(comparable) :]
             side[part] = kept if several else kept[0]
+
+
+def _placed(stored: Mapping[str, Any], new: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a stored identity of weights with the path of a new identity if the two differ only in the default of the path.
+
+    Earlier operators mounted local weights without a path from the default directory, whatever path their URI has.
+    """
+    before, now = stored.get("path"), local_path(str(stored.get("uri") or ""))
+    same = stored.get("uri") == new.get("uri") and before == f"{DEFAULT_ROOT}/{stored.get('name')}"
+    return {**stored, "path": new["path"]} if same and now and new.get("path") == (now.rstrip("/") or "/") else stored
 
 
 def _sourceless(identity: Mapping[str, Any]) -> Manifest:

@@ -27,6 +27,10 @@ NOTHING: frozenset[str] = frozenset()
 OMES = re.compile(r"([a-z-]+\.)?ome\.io/|ome\.oracle\.com/|kueue-enabled$")
 """Matches annotations in OME's domains. Such an annotation has no effect unless a table lists it as an annotation that is
 read."""
+LABELS_OF_OPERATOR = frozenset(
+    {keys.MANAGED_BY, keys.SERVICE, keys.COMPONENT, keys.REVISION, keys.WORKER_INDEX, keys.GROUP_INDEX}
+)
+"""Labels of pods whose values the operator sets, so that a value of the user has no effect."""
 PARTS = {"engine": "engine", "decoder": "decoder", "router": "router"}
 PARTS |= {f"{name}Config": name for name in PARTS} | {"predictor": keys.ENGINE}
 """Field of a spec that describes a component -> the component."""
@@ -77,9 +81,17 @@ def _ignored(kind: str, spec: Spec, annotations: Mapping[str, str], more: frozen
     for name, component in PARTS.items():
         notes = (written.get(name) or {}).get("annotations") if isinstance(written.get(name), Mapping) else None
         sentences += _annotations(notes or {}, READ_ON_PODS[component], f" of spec.{name}")
+        labels = (written.get(name) or {}).get("labels") if isinstance(written.get(name), Mapping) else None
+        sentences += _labels(labels or {}, f" of spec.{name}")
     if isinstance(spec, RuntimeSpec):
         sentences += _annotations(spec.annotations or {}, READ_ON_PODS[keys.ENGINE], " of spec")
+        sentences += _labels(spec.labels or {}, " of spec")
     return tuple(dict.fromkeys(sentences))
+
+
+def _labels(labels: Mapping[str, str], where: str) -> Iterator[str]:
+    for name in sorted(labels.keys() & LABELS_OF_OPERATOR):
+        yield _sentence(f"label {name}{where}", "the operator sets it on its pods")
 
 
 def _fields(value: Mapping[str, Any], tree: Tree, where: str) -> Iterator[str]:

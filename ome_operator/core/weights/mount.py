@@ -79,12 +79,20 @@ class Mount(NamedTuple):
 
 
 def weights(model: AnyModel) -> Weights:
-    """Return the storage identity of a model; `spec.storage.path` defaults to `/mnt/models/<name>`."""
+    """Return the storage identity of a model. `spec.storage.path` defaults to the path in a local:// URI, and for other
+    URIs to `/mnt/models/<name>`.
+    """
     storage = model.spec.storage
-    path = storage.path or f"{DEFAULT_ROOT}/{model.name}"
+    path = storage.path or local_path(storage.storage_uri) or f"{DEFAULT_ROOT}/{model.name}"
     given = storage.parameters or {}
     source = urlencode([(name, given[name]) for name in DECIDING if given.get(name)])
     return Weights(model.kind, model.namespace, model.name, files_uri(storage), path.rstrip("/") or "/", source)
+
+
+def local_path(uri: str) -> str:
+    """Return the absolute path in a URI of the form `local:///path`; "" for other URIs."""
+    inside = uri.removeprefix("local://")
+    return inside if inside != uri and inside.startswith("/") else ""
 
 
 def files_uri(storage: Storage) -> str:

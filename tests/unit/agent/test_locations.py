@@ -84,7 +84,7 @@ def test_nobody_is_in_the_way_of_a_model_with_the_same_files() -> None:
     assert "is in use by ClusterBaseModel m" in path_conflict(weights(model("/raid/a", "hf://a/c")), taken)
     assert "is in use by ClusterBaseModel m" in path_conflict(weights(model("/raid/./a", "hf://a/c")), taken)
     assert "is inside /raid/a, which is in use by" in path_conflict(weights(model("/raid/a/b/c")), taken)
-    assert path_conflict(weights(model("/raid/a/b", "local:///x")), taken) == "", "what somebody put there"
+    assert path_conflict(weights(model("/raid/a/b", "local:///raid/a/b")), taken) == "", "what somebody put there"
     assert path_conflict(weights(model("/raid/ab")), taken) == ""
     by_hand = {"/raid/a": weights(model("/raid/a", "local:///raid/a"))}
     assert path_conflict(weights(model("/raid/a/b")), by_hand) == "", "no link is there"

@@ -9,9 +9,10 @@ import pytest
 from ome_operator import keys
 from ome_operator.agent import record
 from ome_operator.agent.locations import Roots
-from ome_operator.api import Model
+from ome_operator.api import Invalid, Model
 from ome_operator.core.observed.objects import Child, Deps, Observed
 from ome_operator.core.reconcile.snapshot import Snapshot
+from ome_operator.core.resolve.identity import equivalent
 from ome_operator.core.resolve.inputs import resolve
 from ome_operator.core.rollout.intent import Intent, choose
 from ome_operator.core.weights.availability import availability
@@ -106,7 +107,7 @@ def test_parameters_that_decide_the_bytes_are_those_that_sources_read() -> None:
 
 
 def test_what_agents_do_not_fetch_lies_at_the_path_with_them_too() -> None:
-    for uri in ("local:///x", "pvc://claim", "vendor://x"):
+    for uri in ("local:///models/tiny", "pvc://claim", "vendor://x"):
         assert directory(weights(parts.model(uri)).identity(True), True) == ""
 
 
@@ -222,3 +223,23 @@ def test_a_model_that_a_service_keeps_stays_where_its_revision_had_it() -> None:
     pinned = {"name": "tiny", "autoSync": False}
     after = of({"endpoint": "http://mirror"}, kept(former()), model=pinned, engine={"labels": {"a": "b"}})
     assert after.target != "first" and after.data[after.target]["directories"] == ["0a1b2c3d"]
+
+
+def test_a_local_uri_without_a_path_is_mounted_from_its_own_path() -> None:
+    """Two fields name the directory: one of them is enough, and two that differ are refused."""
+    assert weights(parts.model(storage={"storageUri": "local:///raid/weights/big/"})).path == "/raid/weights/big"
+    assert weights(parts.model(storage={"storageUri": "hf://a/b"})).path == "/mnt/models/tiny"
+    body = {"kind": "ClusterBaseModel", "metadata": {"name": "m"}, "spec": {"storage": {"storageUri": "local:///a"}}}
+    body["spec"]["storage"]["path"] = "/b"  # type: ignore[index]
+    refused = Model.parse(body)
+    assert isinstance(refused, Invalid) and "storageUri names /a, but path is /b" in refused.why
+    stored = Model.parse({**body, "metadata": {"name": "m", "uid": "u"}})
+    assert isinstance(stored, Model) and weights(stored).path == "/b", "what a server has stored works as before"
+
+
+def test_the_default_path_of_local_weights_restarts_nothing() -> None:
+    """Earlier operators stored another default; their revisions stay."""
+    new = {"model": weights(parts.model(storage={"storageUri": "local:///raid/big"})).identity(agents=False)}
+    old = {"model": {**new["model"], "path": "/mnt/models/tiny"}}
+    assert equivalent(old, new) and not equivalent({"model": {**new["model"], "path": "/other"}}, new)
+    assert not equivalent({"model": {**old["model"], "uri": "local:///other"}}, new)

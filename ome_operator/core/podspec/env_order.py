@@ -1,0 +1,54 @@
+"""Put the environment variables of containers in an order in which their references can be expanded.
+
+The kubelet expands `$(NAME)` in the value of a variable only if NAME stands before the variable. A merge keeps the place
+of the lower layer, so a value of the upper layer may refer to a variable that the upper layer adds behind it.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ome_operator.core.observed.objects import Manifest
+
+_REFERENCE = re.compile(r"\$\(([A-Za-z_][\w.-]*)\)")
+
+
+def in_order(pod: Manifest) -> Manifest:
+    """Return the pod spec in which each variable stands behind the variables to which it refers. The order is otherwise
+    unchanged.
+    """
+    changed = {}
+    for part in ("initContainers", "containers"):
+        boxes = pod.get(part)
+        if isinstance(boxes, list) and any(_wrong(box) for box in boxes):
+            changed[part] = [{**box, "env": ordered(box["env"])} if _wrong(box) else box for box in boxes]
+    return {**pod, **changed}
+
+
+def _wrong(box: Any) -> bool:
+    env = box.get("env") if isinstance(box, Mapping) else None
+    return isinstance(env, list) and ordered(env) != env
+
+
+def ordered(env: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the variables in an order in which every reference to another of them can be expanded, as far as they do not
+    refer to each other in a circle.
+    """
+    place = {str(item.get("name")): at for at, item in enumerate(env)}
+    wanted = [[place[name] for name in _references(item) if name in place] for item in env]
+    out, begun = dict[int, None](), set[int]()
+    stack = list(reversed(range(len(env))))
+    while stack:
+        at = stack[-1]
+        before = [one for one in wanted[at] if one not in begun and one != at] if at not in begun else []
+        begun.add(at)
+        if before:
+            stack += reversed(before)
+        else:
+            out.setdefault(stack.pop())
+    return [env[at] for at in out]
+
+
+def _references(item: Mapping[str, Any]) -> list[str]:
+    value = item.get("value")
+    return _REFERENCE.findall(value.replace("$$", "")) if isinstance(value, str) else []
