@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
+from ome_operator.engines.rejoin import why_not
 from ome_operator.lint import locations
 from ome_operator.lint.division import engines, locate
-from ome_operator.lint.finding import Hit, Rule, Severity, rule
+from ome_operator.lint.finding import Hit, Location, Rule, Severity, rule
 from ome_operator.lint.launch import number
 from ome_operator.lint.sglang import graph_batch, requests
 from ome_operator.lint.subject import Subject
@@ -197,6 +198,23 @@ def flashinfer_batch(subject: Subject) -> Iterator[Hit]:
             )
 
 
+@rule(
+    "lost-ranks-fatal",
+    Severity.ERROR,
+    "toleratedLostRanks is set, but the engine does not survive the loss of a rank",
+    ignored="The operator counts it as 0: if a rank is lost, the whole group is recycled.",
+    evidence="SGLang 0.5.23: DeepEP has no time-out for a lost rank, --elastic-ep-backend selects the collectives that "
+    "survive one, and a process joins again only with --elastic-ep-join-mode.",
+)
+def lost_ranks_fatal(subject: Subject) -> Iterator[Hit]:
+    for role in subject.roles:
+        spares = ((place, path, part.lifecycle.tolerated_lost_ranks) for place, path, part in role.written if part.lifecycle)
+        place, path, spare = next((each for each in spares if each[2] is not None), ("", "", 0))
+        if spare and (why := why_not(role.container, role.annotations)):
+            said = f"toleratedLostRanks of {role.title} is {spare}, but {why}"
+            yield Hit(Location(place, f"{path}.lifecycle.toleratedLostRanks"), said, "remove toleratedLostRanks")
+
+
 RULES: tuple[Rule, ...] = (
     dispatch_tokens,
     dispatch_most,
@@ -208,4 +226,5 @@ RULES: tuple[Rule, ...] = (
     ep_ignored,
     overlap_alone,
     flashinfer_batch,
+    lost_ranks_fatal,
 )

@@ -40,7 +40,9 @@ RULES: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "self.autoSync": (({"name": "m", "autoSync": False, "revision": "1"}, {"name": "m"}), ({"name": "m", "revision": "1"},)),
     "oldSelf.hasValue()": ((), ()),  # the name of a service: cases of its own
     "!has(self.decoder)": (({"engine": {}, "decoder": {}},), ({"decoder": {}},)),
-    "has(self.endpoint) || has(self.inferenceService)": (({"inferenceService": {"name": "a"}},), ({},)),
+    "has(self.endpoint) || has(self.inferenceService)": (
+        ({"inferenceService": {"name": "a", "namespace": "b"}},), ({"inferenceService": None},),
+    ),
     "has(self.groups), has(self.blueGreen)": (({"blueGreen": {}}, {}), ({"blueGreen": {}, "recreate": {}},)),
     "has(self.canary), has(self.blueGreen)": (
         ({"components": ["engine"], "blueGreen": {}},), ({"components": ["engine"], "blueGreen": {}, "recreate": {}},),
@@ -134,7 +136,7 @@ def sample(schema: Json) -> Any:
     if kind == "object":
         made = {name: sample(schema["properties"][name]) for name in schema.get("required", ())}
         if any("has(self.endpoint)" in rule for rule in rules):
-            made |= {"inferenceService": {"name": "a"}}
+            made |= {"inferenceService": sample(schema["properties"]["inferenceService"])}
         return made
     if kind == "array":
         return [sample(schema["items"])] * schema.get("minItems", 0)

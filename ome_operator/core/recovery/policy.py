@@ -2,9 +2,11 @@
 runtime.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ome_operator.api import Component, InferenceService, Lifecycle, Runtime
+from ome_operator.engines import rejoin
 from ome_operator.quantity import seconds
 from ome_operator.util.memoize import memoize_by_identity
 
@@ -68,6 +70,17 @@ def _policy(above: Lifecycle | None, below: Lifecycle | None) -> RecoveryPolicy:
         limit=first_of("max_recycles"),
         force=None if force is None else seconds(force),
     )
+
+
+def without_spare(policy: RecoveryPolicy, template: Mapping[str, Any] | None) -> RecoveryPolicy:
+    """Return the policy with `spare` 0 if the engine in a pod template is known not to survive the loss of a rank. The group
+    would otherwise wait for a rank that cannot join.
+    """
+    if not policy.spare or template is None:
+        return policy
+    boxes = template["spec"].get("containers") or [{}]
+    notes = template.get("metadata", {}).get("annotations") or {}
+    return policy._replace(spare=0) if rejoin.why_not(boxes[0], notes) else policy
 
 
 def pause(in_a_row: int) -> float:

@@ -15,7 +15,7 @@ from ome_operator.core.reconcile.plan import Delete, Event, NodeLost, Recycle, f
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.recovery import messages
 from ome_operator.core.recovery.group import Group, ranks, view
-from ome_operator.core.recovery.policy import RecoveryPolicy, policy
+from ome_operator.core.recovery.policy import RecoveryPolicy, policy, without_spare
 from ome_operator.core.recovery.record import RECYCLING, GroupRecord, bounded, passed, read, written
 from ome_operator.core.recovery.state_machine import Transition
 from ome_operator.core.recovery.systemic import together
@@ -78,7 +78,10 @@ def recover(snapshot: Snapshot, intent: Intent, held: Held, *, frozen: bool = Fa
     """
     service, now = snapshot.service, snapshot.now
     roles = scope(snapshot, intent, held)
-    policies = {component: policy(service, intent.resolved.runtime, component) for component in (keys.ENGINE, keys.DECODER)}
+    policies = {
+        component: without_spare(policy(service, intent.resolved.runtime, component), _template(intent, component))
+        for component in (keys.ENGINE, keys.DECODER)
+    }
     before = read(service.status)
 
     found = {one.name: (one, role) for role in roles for one in _groups(snapshot, role)}
@@ -102,6 +105,13 @@ def recover(snapshot: Snapshot, intent: Intent, held: Held, *, frozen: bool = Fa
         again=min(waits, default=None),
         begun=tuple(f"{groups[name].title} of revision {groups[name].revision}" for name in begun),
     )
+
+
+def _template(intent: Intent, component: str) -> Mapping[str, Any] | None:
+    """Return the pod template of a component's leaders in the target revision; None if the component has none there."""
+    role = intent.roles(intent.target).get(component)
+    template: Mapping[str, Any] | None = role.leader["spec"]["template"] if role is not None else None
+    return template
 
 
 def announced(stored: GroupRecord | None) -> bool:

@@ -49,7 +49,7 @@ def test_a_node_can_be_named() -> None:
 def test_claims_are_no_work_for_agents() -> None:
     assert not needs_agent(parts.model("pvc://claim/x"))
     assert not needs_agent(parts.model("vendor://x"))
-    assert needs_agent(parts.model("s3://b/x")) and needs_agent(parts.model("local:///x"))
+    assert needs_agent(parts.model("s3://b/x")) and needs_agent(parts.model("local:///models/tiny"))
 
 
 def test_a_record_says_what_is_known_and_no_more() -> None:

@@ -1,0 +1,31 @@
+"""Determine whether an engine goes on without a lost rank until the rank's new pod joins again."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ome_operator.engines import images
+from ome_operator.engines.routers import parts, value
+from ome_operator.engines.servers import server
+
+WITHOUT = (0, 5, 23)
+"""The newest version of SGLang of which it is known that a pod that is created again cannot join its group: its flags let a
+process rejoin only if it is started with other arguments (--elastic-ep-join-mode)."""
+
+
+def why_not(container: Mapping[str, Any], annotations: Mapping[str, str]) -> str:
+    """Return the reason why the engine of a container does not go on without a lost rank; "" if it may, and for an unknown
+    engine. `annotations` are those of the pod.
+    """
+    engine = server(container)
+    if engine is None or engine.name != "sglang":
+        return ""
+    words = [word for part in parts(container) for word in part.split()]
+    if value(words, "--moe-a2a-backend") in ("deepep", "deepep_v2") or "--enable-deepep-moe" in words:
+        return "DeepEP waits for the lost rank, and then ends the engine"
+    if value(words, "--elastic-ep-backend") in (None, "", "none"):
+        return "without --elastic-ep-backend all ranks end with the lost rank"
+    version = images.version(str(container.get("image", "")), annotations, engine.name)
+    number = tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
+    if version and number <= WITHOUT:
+        return f"in sglang {version} a pod that is created again cannot join its group"
+    return ""
