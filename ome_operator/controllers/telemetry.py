@@ -216,7 +216,9 @@ class Telemetry:
     def _decides(self, known: _Known) -> tuple[Any, ...]:
         """Return the facts on which decisions depend: foreign workers, and which draining leaders are empty."""
         leaders = known.report.leaders.items() if known.report is not None else ()
-        empty = {mark for mark, each in leaders if each.load is not None and each.load.empty_readings >= EMPTY_READINGS}
+        empty = {
+            mark for mark, each in leaders if each.load is not None and (each.load.empty_readings or 0) >= EMPTY_READINGS
+        }
         return known.strangers, empty
 
     def _count(self, before: Strangers | None, after: Strangers | None) -> None:

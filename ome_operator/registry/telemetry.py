@@ -19,6 +19,10 @@ WINDOW = 60.0
 LEADERS = 256
 """Maximum number of leaders in a summary."""
 DECIMALS = 3
+RENEWED = 2.5
+"""Minimum seconds between the times at which an engine took the numbers of two readings that are 5 s apart. SGLang takes
+them between two steps of its scheduler. During a step, for example a prefill of several seconds, `/v1/loads` returns those
+from before the step, which do not include the request of this step (measured with 0.5.23)."""
 
 
 class EngineLoad(NamedTuple):
@@ -32,12 +36,20 @@ class EngineLoad(NamedTuple):
     """Requests of a prefill engine whose KV cache is still being transferred to decode."""
     cache_use: float | None = None
     """Used share of the KV cache, from 0 to 1."""
+    locked: float | None = None
+    """Tokens of the KV cache that requests use now."""
+    taken: tuple[float, ...] = ()
+    """Time at which each data-parallel rank took these numbers, by the clock of the engine; () if it is not reported."""
 
     @property
-    def is_empty(self) -> bool | None:
-        """Whether no request is in the engine; None if this is unknown."""
-        parts = (self.running, self.waiting, self.in_transfer)
-        return None if None in parts else not any(parts)
+    def is_provable(self) -> bool:
+        """Whether the engine reports everything that proves that no request is in it."""
+        return None not in (*self[:3], self.locked) and bool(self.taken)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no request was in the engine when the numbers were taken. False if any of them is unknown."""
+        return self[:3] == (0, 0, 0) and self.locked == 0
 
     @property
     def total(self) -> int | None:
@@ -106,6 +118,8 @@ def loads(body: Any) -> EngineLoad | None:
             _sum(rank["num_waiting_reqs"] for rank in ranks),
             _sum(part.get("prefill_inflight_queue_reqs", 0) for part in apart) if all(apart) else None,
             max(shares) if shares else None,
+            _sum(rank["num_used_tokens"] for rank in ranks) if all("num_used_tokens" in rank for rank in ranks) else None,
+            tuple(at for rank in ranks if (at := number(rank.get("timestamp"))) is not None),
         )
     except PARSE_ERRORS:
         return None
@@ -140,8 +154,16 @@ def with_load(memory: LeaderMemory, load: EngineLoad | None, began: float, now: 
     """
     if load is None:
         return memory._replace(empty_readings=0)
-    counts = memory.forgotten_at is not None and began >= memory.forgotten_at and load.is_empty
+    is_forgotten = memory.forgotten_at is not None and began >= memory.forgotten_at
+    counts = is_forgotten and load.is_empty and _is_renewed(memory.load, load)
     return memory._replace(load=load, load_at=now, empty_readings=memory.empty_readings + 1 if counts else 0)
+
+
+def _is_renewed(before: EngineLoad, after: EngineLoad) -> bool:
+    """Return whether every rank of the engine has taken its numbers anew since the previous reading."""
+    return 0 < len(after.taken) == len(before.taken) and all(
+        new - old >= RENEWED for old, new in zip(before.taken, after.taken, strict=True)
+    )
 
 
 def with_work(readings: tuple[WorkReading, ...], page: EnginePage, now: float) -> tuple[WorkReading, ...]:
@@ -229,7 +251,9 @@ def _leader(leader: LeaderState, memory: LeaderMemory, now: float) -> dict[str, 
             "cacheUse": load.cache_use,
         }
         known = {name: _round(value) for name, value in values.items() if value is not None}
-        found["load"] = {"age": _round(now - memory.load_at), **known, "emptyReadings": memory.empty_readings}
+        found["load"] = {"age": _round(now - memory.load_at), **known}
+        if load.is_provable:
+            found["load"]["emptyReadings"] = memory.empty_readings
     if memory.work:
         found["work"] = _work(memory.work, now)
     return found

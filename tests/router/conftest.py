@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,12 @@ import pytest
 from aiohttp import web
 
 from ome_local import ports
+from ome_operator.core.render import meta
 from tests.support.rig import PATIENCE
 
+SERVICE, REVISION = "svc", "r1"
+SELECTOR = meta.requirement(meta.labels(SERVICE, revision=REVISION))
+"""Label selector that the operator passes to the registry of this slice."""
 PORT = 30000
 """Port of the engines; each engine has its own address, as pods have."""
 
@@ -77,6 +82,7 @@ class Engine:
     async def _loads(self, _: web.Request) -> web.Response:
         apart = {"prefill_inflight_queue_reqs": 0}
         load = {"num_running_reqs": self.running, "num_waiting_reqs": 0, "token_usage": 0.5, "disaggregation": apart}
+        load |= {"num_used_tokens": self.running, "timestamp": time.time()}
         return web.json_response({"loads": [load]})
 
     async def _metrics(self, _: web.Request) -> web.Response:
@@ -188,7 +194,7 @@ class Stage:
     """The router, its registry, the engines and the API server of a test."""
 
     def __init__(self, folder: Path, module: str = OLD) -> None:
-        port, metrics, self._probe, served = ports.choose(4)
+        port, metrics, self.probe, served = ports.choose(4)
         self.api = Api(served)
         self.engines = {
             ip: Engine(ip, mode)
@@ -208,9 +214,9 @@ class Stage:
         self.router = router_process(folder, port, metrics, "--pd-disaggregation", *quick, module=module)
         self.registry = Process(
             folder / "registry.log",
-            *("-m", "ome_operator", "registry", f"--router={self.url}", "--namespace=team", "--selector=a=b,c=d"),
+            *("-m", "ome_operator", "registry", f"--router={self.url}", "--namespace=team", f"--selector={SELECTOR}"),
             *(f"--role=engine:prefill:{PORT}:1:p", f"--role=decoder:decode:{PORT}:1:d", f"--account={account}"),
-            *(f"--server=http://127.0.0.1:{self.api.port}", "--address=127.0.0.1", f"--port={self._probe}"),
+            *(f"--server=http://127.0.0.1:{self.api.port}", "--address=127.0.0.1", f"--port={self.probe}"),
             f"--router-metrics=http://127.0.0.1:{metrics}/metrics",
         )
         self.session = aiohttp.ClientSession()
@@ -234,24 +240,24 @@ class Stage:
 
     async def stands(self) -> dict[str, dict[str, Any]]:
         """Return what the registry reports about each pod."""
-        async with self.session.get(f"http://127.0.0.1:{self._probe}/workers") as answer:
+        async with self.session.get(f"http://127.0.0.1:{self.probe}/workers") as answer:
             body = json.loads(await answer.text())
         return {one["pod"].removesuffix("-0"): one for one in body["workers"]}
 
     async def summary(self) -> dict[str, Any]:
         """Return the registry's summary of the work of router and engines."""
-        async with self.session.get(f"http://127.0.0.1:{self._probe}/summary") as answer:
+        async with self.session.get(f"http://127.0.0.1:{self.probe}/summary") as answer:
             return dict(json.loads(await answer.text()))
 
     async def trouble(self) -> list[str]:
         """Return what the registry reports as trouble."""
-        async with self.session.get(f"http://127.0.0.1:{self._probe}/workers") as answer:
+        async with self.session.get(f"http://127.0.0.1:{self.probe}/workers") as answer:
             told: list[str] = json.loads(await answer.text())["trouble"]
         return told
 
     async def health(self) -> int:
         """Return the HTTP status of the registry's health probe."""
-        async with self.session.get(f"http://127.0.0.1:{self._probe}/healthz") as answer:
+        async with self.session.get(f"http://127.0.0.1:{self.probe}/healthz") as answer:
             return answer.status
 
 

@@ -41,7 +41,7 @@ class World:
         self.pods: dict[str, LivePod] = {}
         self.refusals: dict[Key, Refusal] = {}
         self.checks: dict[str, str] = {}
-        self.may_roll, self.turn, self.now = True, NO_TURN, START
+        self.may_roll, self.turn, self.now, self.empty = True, NO_TURN, START, frozenset[str]()
         self.healthy: Callable[[LivePod], bool] = lambda _: True
         self.verdict: Callable[[str], str] = lambda _: ""
         """Revision → answer of the dry run."""
@@ -192,9 +192,9 @@ class World:
         if found.labels.get(keys.REVISION) in self.unusable:
             return
         roles = self._roles(found.labels[keys.REVISION]) if self.deps.policy.gang_timeout else ()
-        invariants.leaders_go_before_their_workers(self.pods.values(), found, roles)
+        invariants.leaders_go_before_their_workers(pods := self.pods.values(), found, roles)
         if not self.lag:
-            invariants.a_leader_that_routers_know_is_drained_before_it_stops(self.pods.values(), found, self.now, roles)
+            invariants.a_leader_that_routers_know_is_drained_before_it_stops(pods, found, self.now, roles, self.empty)
 
     def _roles(self, revision: str) -> tuple[str, ...]:
         """Return the roles of a stored revision."""

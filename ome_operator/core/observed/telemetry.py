@@ -1,4 +1,4 @@
-"""What the registries of routers report about requests (docs/telemetry.md), parsed from their summaries.
+"""What the registries of routers report about requests (docs/telemetry.md, decisions 42), parsed from their summaries.
 
 A summary comes from a pod of a tenant. It is used as a whole or not at all: `parse` raises `Unusable` with a sentence that
 names the first wrong field.
@@ -47,8 +47,9 @@ class LeaderLoad(NamedTuple):
     waiting: int | None = None
     in_transfer: int | None = None
     cache_use: float | None = None
-    empty_readings: int = 0
-    """Number of consecutive readings without any request, since the router removed the draining leader from its list."""
+    empty_readings: int | None = None
+    """Number of consecutive readings without any request, since the router removed the draining leader from its list; None
+    if the engine does not report everything that proves this."""
 
 
 class LeaderReport(NamedTuple):
@@ -85,7 +86,8 @@ class DrainReport(NamedTuple):
     """Time of the reading, in seconds since the epoch, by the clock of this process."""
     requests: int | None = None
     """Number of requests in the engine; None if it is unknown."""
-    empty_readings: int = 0
+    empty_readings: int | None = None
+    """As in `LeaderLoad`."""
 
 
 def parse(body: Any, slice_mark: str, now: float) -> RouterReport:
@@ -134,7 +136,7 @@ def _load(load: Mapping[str, Any], now: float) -> LeaderLoad:
         waiting=_optional_count(load, "waiting"),
         in_transfer=_optional_count(load, "inTransfer"),
         cache_use=None if share is None else min(share, 1.0),
-        empty_readings=_optional_count(load, "emptyReadings") or 0,
+        empty_readings=_optional_count(load, "emptyReadings"),
     )
 
 

@@ -102,16 +102,19 @@ def _left(pod: Pod, routers: Collection[str], drain: Drain, now: datetime) -> fl
 
 
 def _has_requests(reports: Iterable[DrainReport], routers: Collection[str], now: float) -> bool | None:
-    """Return whether a marked leader has requests; None if this is unknown.
+    """Return whether a marked leader has requests, or may have some for now; None if this is unknown.
 
     The report of any router is enough to know that it has requests, because an engine reports the requests of all routers.
-    It has certainly none only if every router has removed it from its list and two readings after that found none.
+    It has certainly none only if every router has removed it from its list and two readings after that found none. Until
+    then it may have some, but only if every router can report such readings.
     """
     known = [report for report in reports if report.router in routers and fresh(report.at, now)]
     if any(report.requests for report in known):
         return True
-    empty = {report.router for report in known if report.empty_readings >= EMPTY_READINGS}
-    return False if routers and empty >= set(routers) else None
+    readings = {report.router: report.empty_readings for report in known if report.empty_readings is not None}
+    if not routers or not readings.keys() >= set(routers):
+        return None
+    return any(number < EMPTY_READINGS for number in readings.values())
 
 
 def _marked(pod: Pod, now: datetime) -> datetime | None:

@@ -1,6 +1,7 @@
 """What the registry reads on the metrics pages of engines, and what it leaves out."""
 
 import tracemalloc
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from ome_operator.engines.telemetry import engine_series
 from ome_operator.registry.exposition import BUCKETS, LARGEST, NOTHING, SAMPLES, engine_page, number
 
+DATA = Path(__file__).parents[2] / "data/engines"
 MODEL = 'engine_type="unified",model_name="m"'
 PAGE = f"""# HELP sglang:generation_tokens_total Number of generation tokens processed.
 # TYPE sglang:generation_tokens_total counter
@@ -28,6 +30,16 @@ def test_counters_and_buckets_of_sglang() -> None:
     assert page.engine == "sglang" and page.gauges == {}
     assert page.counters == {"outputTokens": 42.0, "promptTokens": 1500.0, "requests": 7.0}
     assert page.histograms == {"firstToken": {0.1: 1.0, float("inf"): 3.0}}
+
+
+def test_what_a_real_engine_reports_is_what_its_clients_counted() -> None:
+    """The file has lines of SGLang 0.5.23 on CPUs with two data-parallel ranks (DP attention), after 13 requests. The
+    clients counted 175 tokens of prompts and 336 generated tokens.
+    """
+    page = engine_page((DATA / "sglang-0.5.23-dp2.prom").read_text())
+    assert page.counters == {"requests": 13.0, "promptTokens": 175.0, "outputTokens": 336.0}
+    assert max(page.histograms["firstToken"].values()) == 13.0
+    assert "betweenTokens" not in page.histograms, "the engine measures it only for requests that stream"
 
 
 def test_ranks_of_data_parallelism_are_added_and_copies_of_tensor_parallelism_count_once() -> None:

@@ -30,7 +30,12 @@ from ome_operator.registry.telemetry import (
 )
 
 NOBODY = Foreign(0, None)
-EMPTY, BUSY = EngineLoad(0.0, 0.0, 0.0), EngineLoad(1.0, 0.0, 0.0)
+BUSY = EngineLoad(1.0, 0.0, 0.0)
+
+
+def empty(at: float) -> EngineLoad:
+    """Return the load of an engine without requests, which took its numbers at the time `at` of its own clock."""
+    return EngineLoad(0.0, 0.0, 0.0, 0.0, 0.0, (at + 1e9,))
 
 
 def leader(number: int = 0, **more: Any) -> LeaderState:
@@ -48,12 +53,16 @@ def page(requests: float = 0.0, **buckets: float) -> EnginePage:
 def rank(running: Any = 1, waiting: Any = 2, inflight: Any = 3, **more: Any) -> dict[str, Any]:
     """Return one rank of SGLang's report of its load."""
     apart = {"prefill_inflight_queue_reqs": inflight}
-    return {"num_running_reqs": running, "num_waiting_reqs": waiting, "token_usage": 0.5, "disaggregation": apart, **more}
+    core = {"num_running_reqs": running, "num_waiting_reqs": waiting, "token_usage": 0.5, "num_used_tokens": 8}
+    return {**core, "timestamp": 1e9, "disaggregation": apart, **more}
 
 
 LOADS: dict[str, tuple[Any, EngineLoad | None]] = {
-    "every rank": ({"loads": [rank(), rank(token_usage=0.7)]}, EngineLoad(2.0, 4.0, 6.0, 0.7)),
-    "without the queues of transfers": ({"loads": [rank(disaggregation=None)]}, EngineLoad(1.0, 2.0, None, 0.5)),
+    "every rank": ({"loads": [rank(), rank(token_usage=0.7)]}, EngineLoad(2.0, 4.0, 6.0, 0.7, 16.0, (1e9, 1e9))),
+    "without the queues of transfers": (
+        {"loads": [rank(disaggregation=None)]},
+        EngineLoad(1.0, 2.0, None, 0.5, 8.0, (1e9,)),
+    ),
     "an older engine": ([{"num_reqs": 3, "num_waiting_reqs": 1}, {"num_reqs": 0}], EngineLoad(3.0, 0.0)),
     "no rank": ({"loads": []}, None),
     "no rank of an older engine": ([], None),
@@ -61,7 +70,7 @@ LOADS: dict[str, tuple[Any, EngineLoad | None]] = {
     "text": ({"loads": [rank(running="1")]}, None),
     "no number": ({"loads": [rank(waiting=math.nan)]}, None),
     "more than is exact": ({"loads": [rank(inflight=10**400)]}, None),
-    "a share that is none": ({"loads": [rank(token_usage="much")]}, EngineLoad(1.0, 2.0, 3.0)),
+    "a share that is none": ({"loads": [rank(token_usage="much")]}, EngineLoad(1.0, 2.0, 3.0, None, 8.0, (1e9,))),
     "ranks that are no list": ({"loads": {"0": rank()}}, None),
     "something else": ("hello", None),
     "nothing": (None, None),
@@ -74,27 +83,28 @@ def test_what_an_engine_reports_as_its_load(case: str) -> None:
     assert loads(body) == load
 
 
-@pytest.mark.parametrize(
-    ("load", "empty"),
-    [
-        (EMPTY, True),
-        (BUSY, False),
-        (EngineLoad(0.0, 1.0, 0.0), False),
-        (EngineLoad(0.0, 0.0, 2.0), False),
-        (EngineLoad(0.0, 0.0, None), None),
-        (EngineLoad(None, 0.0, 0.0), None),
-        (UNKNOWN, None),
-    ],
-)
-def test_empty_is_certain_or_unknown(load: EngineLoad, empty: bool | None) -> None:
-    assert load.is_empty is empty
+NOT_EMPTY = {
+    "a request runs": empty(0)._replace(running=1.0),
+    "a request waits": empty(0)._replace(waiting=1.0),
+    "a request is in transfer": empty(0)._replace(in_transfer=2.0),
+    "a request holds tokens": empty(0)._replace(locked=7.0),
+    "transfers are unknown": empty(0)._replace(in_transfer=None),
+    "running requests are unknown": empty(0)._replace(running=None),
+    "tokens are unknown": empty(0)._replace(locked=None),
+    "nothing is known": UNKNOWN,
+}
+
+
+@pytest.mark.parametrize("case", NOT_EMPTY)
+def test_only_what_is_certain_is_empty(case: str) -> None:
+    assert empty(0).is_empty and not NOT_EMPTY[case].is_empty
 
 
 def test_only_prefill_still_needs_a_request_that_it_has_computed() -> None:
-    load = loads({"loads": [rank(0, 0, disaggregation=None)]})
+    load = loads({"loads": [rank(0, 0, disaggregation=None, num_used_tokens=0)]})
     assert load is not None
     assert for_role(load, "decode").is_empty and for_role(load, "regular").is_empty
-    assert for_role(load, "prefill").is_empty is None
+    assert not for_role(load, "prefill").is_empty
 
 
 def test_gauges_of_a_page_are_a_load() -> None:
@@ -108,38 +118,72 @@ GOING = leader(state="draining", listed=False)
 
 
 def test_only_readings_that_began_after_the_router_forgot_the_leader_count() -> None:
-    memory = with_load(NEW, EMPTY, 1.0, 1.1)
+    memory = with_load(NEW, empty(1), 1.0, 1.1)
     assert memory.empty_readings == 0, "the router lists it"
     memory = passed(memory, GOING, 5.0)
-    assert with_load(memory, EMPTY, 4.9, 5.1).empty_readings == 0, "the router may have sent a request meanwhile"
-    memory = with_load(memory, EMPTY, 5.0, 5.1)
-    memory = with_load(passed(memory, GOING, 8.0), EMPTY, 10.0, 10.1)
+    assert with_load(memory, empty(5), 4.9, 5.1).empty_readings == 0, "the router may have sent a request meanwhile"
+    memory = with_load(memory, empty(5), 5.0, 5.1)
+    memory = with_load(passed(memory, GOING, 8.0), empty(10), 10.0, 10.1)
     assert memory.empty_readings == 2
 
 
-@pytest.mark.parametrize("load", [BUSY, None, UNKNOWN])
+def after(*readings: EngineLoad | None) -> int:
+    """Return the number of empty readings after these readings of a leader that the router has forgotten, 5 s apart."""
+    memory = with_load(passed(NEW, GOING, 0.0), empty(0), 0.0, 0.0)
+    for number, each in enumerate(readings, 1):
+        memory = with_load(memory, each, number * 5.0, number * 5.0)
+    return memory.empty_readings
+
+
+@pytest.mark.parametrize("load", [BUSY, None, UNKNOWN, *NOT_EMPTY.values()])
 def test_a_request_or_a_failed_reading_begins_the_count_again(load: EngineLoad | None) -> None:
-    memory = passed(NEW, GOING, 0.0)
-    for at in (1.0, 6.0):
-        memory = with_load(memory, EMPTY, at, at)
-    assert memory.empty_readings == 2 and with_load(memory, load, 11.0, 11.0).empty_readings == 0
+    assert after(empty(5), empty(10)) == 2 and after(empty(5), empty(10), load) == 0
+
+
+def test_numbers_from_before_a_long_step_of_the_engine_are_not_empty() -> None:
+    """SGLang returned 0 for 5 s while it computed a prompt of 1,870 tokens on a CPU."""
+    assert after(empty(5), empty(5.1), empty(5.1)) == 0
+    assert after(empty(5), empty(5.1), empty(15), empty(20)) == 2
+
+
+def test_a_data_parallel_rank_that_is_in_a_long_step_is_not_empty() -> None:
+    ranks = [empty(0)._replace(taken=(at + 1e9, other + 1e9)) for at, other in ((5, 5), (10, 5), (15, 15), (20, 20))]
+    assert after(*ranks[:2]) == 0 and after(*ranks) == 2
+    assert after(ranks[0], empty(10)) == 0, "a rank does not report any more"
+
+
+def test_a_clock_of_the_engine_that_is_set_back_begins_the_count_again() -> None:
+    assert after(empty(5), empty(-3600)) == 0
 
 
 @pytest.mark.parametrize("again", [leader(), leader(state="adding", listed=False), leader(state="draining", listed=True)])
 def test_a_leader_that_may_get_requests_again_begins_the_count_again(again: LeaderState) -> None:
-    memory = with_load(passed(NEW, GOING, 0.0), EMPTY, 1.0, 1.0)
-    assert passed(memory, again, 2.0) == memory._replace(forgotten_at=None, empty_readings=0)
+    memory = with_load(with_load(passed(NEW, GOING, 0.0), empty(0), 0.0, 0.0), empty(5), 5.0, 5.0)
+    assert memory.empty_readings == 1
+    assert passed(memory, again, 6.0) == memory._replace(forgotten_at=None, empty_readings=0)
 
 
 def test_a_leader_that_is_out_of_the_list_for_another_reason_is_not_empty() -> None:
     """It may be ready and listed again, and have a request, before the operator marks it."""
-    memory = passed(NEW, leader(state="waiting", listed=False), 0.0)
-    assert with_load(memory, EMPTY, 1.0, 1.0).empty_readings == 0
+    memory = with_load(passed(NEW, leader(state="waiting", listed=False), 0.0), empty(0), 0.0, 0.0)
+    assert with_load(memory, empty(5), 5.0, 5.0).empty_readings == 0
 
 
 def test_a_failed_reading_changes_no_number() -> None:
     memory = with_load(NEW, BUSY, 1.0, 1.0)
     assert with_load(memory, None, 9.0, 9.0) == memory
+
+
+def test_only_an_engine_that_can_prove_it_reports_empty_readings() -> None:
+    def reported(load: EngineLoad) -> object:
+        memories = {"uid-0": with_load(NEW, load, 0.0, 0.0)}
+        leaders = summary("s", [leader()], memories, RouterReading(), NOBODY, 1.0)["leaders"]
+        return leaders[0]["load"].get("emptyReadings")
+
+    assert reported(empty(0)) == 0 and reported(empty(0)._replace(running=3.0)) == 0
+    for field in ("running", "waiting", "in_transfer", "locked"):
+        assert reported(empty(0)._replace(**{field: None})) is None
+    assert reported(empty(0)._replace(taken=())) is None
 
 
 # --- rates --------------------------------------------------------------------------------------------------------------
@@ -211,7 +255,7 @@ def test_what_is_unknown_is_missing() -> None:
     assert found["leaders"] == [{"id": mark("uid-0"), "role": "decode", "state": "serving", "listed": True}]
     assert found["router"] == {} and found["strangers"] == {"found": 0, "age": None}
     part = summary("s", [leader()], {"uid-0": with_load(NEW, EngineLoad(1.0), 0.0, 0.5)}, RouterReading(), NOBODY, 2.0)
-    assert part["leaders"][0]["load"] == {"age": 1.5, "running": 1, "emptyReadings": 0}
+    assert part["leaders"][0]["load"] == {"age": 1.5, "running": 1}
 
 
 def test_a_router_has_its_own_ages() -> None:

@@ -71,7 +71,6 @@ async def test_the_load_is_read_every_five_seconds_and_the_metrics_every_ten(eng
         "waiting": 2,
         "inTransfer": 0,
         "cacheUse": 0.25,
-        "emptyReadings": 0,
     }
     for _ in range(40):
         await engine.read(after=1.0)
@@ -158,10 +157,12 @@ async def test_a_draining_leader_is_empty_after_two_readings(engine: Engine) -> 
     engine.leaders = [engine.leaders[0]._replace(state="draining", listed=False)]
     engine.reader.passed(engine.leaders, ())
     await engine.read()
-    idle = {"num_running_reqs": 0, "num_waiting_reqs": 0, "disaggregation": {"mode": "null"}}
-    engine.pages["/v1/loads"] = 200, {"loads": [idle]}
-    counts = [(await engine.read(after=5.0))["leaders"][0]["load"]["emptyReadings"] for _ in range(3)]
-    assert counts == [1, 2, 3]
+    counts = []
+    for at in (5, 10, 15, 15.2):
+        idle = {"num_running_reqs": 0, "num_waiting_reqs": 0, "num_used_tokens": 0, "timestamp": 1e9 + at}
+        engine.pages["/v1/loads"] = 200, {"loads": [{**idle, "disaggregation": {"mode": "null"}}]}
+        counts.append((await engine.read(after=5.0))["leaders"][0]["load"]["emptyReadings"])
+    assert counts == [0, 1, 2, 0], "the first load had no time, and the last one is of before a step of the engine"
 
 
 async def test_what_the_router_received_and_what_runs_through_it(engine: Engine) -> None:

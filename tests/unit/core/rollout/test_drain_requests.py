@@ -25,7 +25,7 @@ def router(uid: str, **more: object) -> Pod:
     return makers.pod(uid, component="router", **more)._replace(uid=uid)
 
 
-def report(uid: str, requests: int | None = 0, empty: int = EMPTY_READINGS, age: float = 3.0) -> DrainReport:
+def report(uid: str, requests: int | None = 0, empty: int | None = EMPTY_READINGS, age: float = 3.0) -> DrainReport:
     """Return the report of a router's registry."""
     return DrainReport(uid, NOW.timestamp() - age, requests, empty)
 
@@ -43,9 +43,9 @@ BUSY = report("r1", requests=4, empty=0)
 UNKNOWN: dict[str, tuple[DrainReport, ...]] = {
     "no report": (),
     "a router that reports nothing": (report("r1"),),
-    "one reading": (report("r1"), report("r2", empty=1)),
-    "no number": (report("r1", None, 0), report("r2", None, 0)),
-    "a router that still lists it": (report("r1"), report("r2", empty=0)),
+    "engines that cannot prove it": (report("r1", 0, None), report("r2", 0, None)),
+    "no number": (report("r1", None, None), report("r2", None, None)),
+    "a router of an earlier version": (report("r1"), report("r2", empty=None)),
     "old reports": (report("r1", age=STALE + 1), report("r2")),
     "requests of long ago": (report("r1", requests=4, empty=0, age=STALE + 1),),
     "reports of the future": (report("r1", age=-60.0), report("r2", age=-60.0)),
@@ -65,9 +65,24 @@ def test_an_engine_without_requests_is_stopped_at_once() -> None:
 
 
 def test_an_engine_with_requests_is_kept_and_looked_at_again() -> None:
-    for reports in ((BUSY,), (BUSY, report("r2")), (BUSY, report("r2", None, 0))):
+    for reports in ((BUSY,), (BUSY, report("r2")), (BUSY, report("r2", None, None))):
         found = held(60, *reports)
         assert found.numbers == (0, 1) and found.again == RECHECK
+
+
+UNPROVEN = {
+    "a reading": (report("r1"), report("r2", empty=1)),
+    "a router that still lists it": (report("r1"), report("r2", empty=0)),
+    "requests that have just ended": (report("r1", empty=0), report("r2", empty=0)),
+}
+
+
+@pytest.mark.parametrize("case", UNPROVEN)
+def test_an_engine_that_can_prove_it_is_kept_until_it_has(case: str) -> None:
+    """The numbers of an engine are 0 while it computes the prompt of a request."""
+    found = held(60, *UNPROVEN[case])
+    assert (found.numbers, found.again) == ((0, 1), RECHECK)
+    assert held(LIMIT, *UNPROVEN[case]).numbers == (0,)
 
 
 def test_it_is_kept_until_the_limit_and_no_longer() -> None:
@@ -107,7 +122,7 @@ REPORTS = st.lists(
         report,
         st.sampled_from(["r1", "r2", "r3"]),
         st.none() | st.integers(0, 2**53),
-        st.integers(0, 5),
+        st.none() | st.integers(0, 5),
         st.floats(-100, 100),
     ),
     max_size=6,
@@ -123,5 +138,5 @@ def test_whatever_is_reported_a_leader_is_stopped_within_the_limit(
     if marked >= max(limit, NOTICE):
         assert 1 not in found.numbers
     if 1 in without.numbers and 1 not in found.numbers:
-        assert {each.router for each in reports if each.empty_readings >= EMPTY_READINGS} >= set(ROUTERS)
+        assert {each.router for each in reports if (each.empty_readings or 0) >= EMPTY_READINGS} >= set(ROUTERS)
     assert found.again is None or 0 < found.again <= max(NOTICE, RECHECK)

@@ -1,0 +1,96 @@
+"""The registries of routers report how many requests are left in a leader: none is stopped while it has some, and none is
+kept for ever.
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator import keys
+from ome_operator.api import InferenceService
+from ome_operator.core.observed.objects import Deps, Observed
+from ome_operator.core.observed.telemetry import DrainReport
+from ome_operator.core.reconcile.plan import Plan
+from ome_operator.core.rollout.drain import EMPTY_READINGS, NOTICE
+from tests.conftest import STORY
+from tests.support.live import LivePod
+from tests.support.shapes import Shape, seeds, shapes
+from tests.support.simulator import TICK, World
+
+
+class Heard(World):
+    """A cluster in which registries report the requests of leaders, which end `seconds` after the leader was marked. A
+    report is missing with the probability `deaf`.
+    """
+
+    def __init__(self, service: InferenceService, deps: Deps, seed: int, seconds: float, deaf: float) -> None:
+        super().__init__(service, deps, seed)
+        self.seconds, self.deaf, self.stopped = seconds, deaf, list[float]()
+        self.watcher = self.check
+
+    def observed(self) -> Observed:
+        """Return the facts with the reports about marked leaders."""
+        facts = super().observed()
+        routers = [pod for pod in facts.pods if pod.component == keys.ROUTER and not pod.over]
+        drains, empty = dict[str, tuple[DrainReport, ...]](), set[str]()
+        for pod in facts.pods:
+            if not pod.draining:
+                continue
+            ended = self.passed(pod.draining) >= self.seconds
+            beside = [each for each in routers if each.revision == pod.revision]
+            heard = [each for each in beside if self.chance.random() >= self.deaf]
+            report = DrainReport("", self.now.timestamp() - 3, 0 if ended else 4, EMPTY_READINGS if ended else 0)
+            drains[pod.uid] = tuple(report._replace(router=each.uid) for each in heard)
+            if ended and heard == beside:
+                empty.add(pod.uid)
+        self.empty = frozenset(empty)
+        return replace(facts, drains=drains)
+
+    def passed(self, mark: str) -> float:
+        """Return the seconds since a leader was marked."""
+        return (self.now - datetime.fromisoformat(mark)).total_seconds()
+
+    def check(self, plan: Plan) -> None:
+        """Record the time after which each marked leader is stopped."""
+        sets = {delete.uid for delete in plan.delete if delete.kind == "StatefulSet"}
+        going = [pod for pod in self.pods.values() if pod.workload_uid in sets and pod.draining and not pod.deleting]
+        self.stopped += [self.passed(pod.draining) for pod in going if self.routed(pod)]
+
+    def routed(self, pod: LivePod) -> bool:
+        """Return whether a router of the leader's slice exists."""
+        mine = [each for each in self.pods.values() if each.labels[keys.REVISION] == pod.labels[keys.REVISION]]
+        return any(each.labels[keys.COMPONENT] == keys.ROUTER for each in mine)
+
+
+ROLLOUTS = shapes(engines=st.integers(2, 3), decoders=0, scaled=False, router=True, strategy="")
+GRACE = 30.0
+"""Grace period of the pods of these shapes."""
+
+
+def replaced(shape: Shape, seed: int, seconds: float, deaf: float) -> list[float]:
+    """Replace a revision, and return the seconds after which leaders that were marked were stopped."""
+    world = Heard(shape.service(), shape.deps(), seed, seconds, deaf)
+    world.settle()
+    after = replace(shape, image="b")
+    world.edit(after.service(), after.deps())
+    world.settle(800)
+    return world.stopped
+
+
+@STORY
+@given(ROLLOUTS, seeds, st.floats(0, 60))
+def test_a_leader_is_stopped_when_its_requests_end_or_at_the_limit(shape: Shape, seed: int, seconds: float) -> None:
+    limit = timedelta(seconds=max(seconds, NOTICE) if seconds < GRACE else GRACE).total_seconds()
+    found = replaced(shape, seed, seconds, deaf=0.0)
+    assert all(each >= min(seconds, GRACE) for each in found)
+    assert all(each <= limit + 6 * TICK for each in found), "the passes of a story are up to some steps apart"
+
+
+@STORY
+@given(ROLLOUTS, seeds, st.floats(0, 60), st.floats(0, 1))
+def test_whatever_is_not_heard_every_rollout_ends(shape: Shape, seed: int, seconds: float, deaf: float) -> None:
+    """The world checks that a leader is stopped after the notice, or earlier if every router reports that it is empty."""
+    found = replaced(shape, seed, seconds, deaf)
+    assert all(each >= min(seconds, NOTICE) for each in found)
