@@ -101,6 +101,7 @@ def layouts(
 ) -> None:
     """List every layout that can work for a model on this hardware, best first, with the expected error of each figure."""
     from ome_operator.sizing.calibration import engine as known_engine
+    from ome_operator.sizing.constants import Constants
     from ome_operator.sizing.errors import PlanRefused
     from ome_operator.sizing.given import given_layout
     from ome_operator.sizing.node_search import found_layouts
@@ -110,6 +111,8 @@ def layouts(
     try:
         constants = planfiles.constants(calibration)
         shape, loads = planfiles.model(model, precision), planfiles.loads(workload, prefix_hit)
+        if shape.estimated:
+            constants = Constants.of_data_sheets({machine.family for machine in planfiles.hardware(hardware)})
         machines, speculation = planfiles.hardware(hardware), drafts(mtp, accepted)
         if gpus is not None and nodes is not None:
             raise PlanRefused("--gpus and --nodes both state the size: pass only one of them.")

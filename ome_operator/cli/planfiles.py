@@ -55,6 +55,7 @@ def model(name: str, precision: str) -> "Shape":
     from ome_operator.modelinfo.extract import CONFIG, MEMORY
     from ome_operator.sizing.errors import PlanRefused
     from ome_operator.sizing.shapes import from_config, shape
+    from ome_operator.sizing.unknown_family import by_sizes
     from ome_operator.util.json_limits import parsed
 
     path = Path(name)
@@ -66,7 +67,35 @@ def model(name: str, precision: str) -> "Shape":
         raise PlanRefused(f"{path} is not valid JSON: {error}.") from error
     if not isinstance(config, dict):
         raise PlanRefused(f"{path} is not a config.json: it must contain a JSON object.")
-    return from_config(str(config.get("_name_or_path") or path.parent.name or path.stem), config, precision)
+    title = str(config.get("_name_or_path") or path.parent.name or path.stem)
+    weights = None if precision else _weights(path)
+    try:
+        return from_config(title, config, precision)
+    except PlanRefused:
+        if weights is None:
+            raise
+        return by_sizes(title, config, weights)
+
+
+def _weights(config: Path) -> int | None:
+    """Return the bytes of the weights of a model whose config.json has this path: of the safetensors files next to it, or as
+    their index states them; None if there are neither.
+    """
+    from ome_operator.modelinfo.extract import INDEX, MEMORY
+    from ome_operator.modelinfo.safetensors import index_sizes
+    from ome_operator.util.json_limits import parsed
+
+    files = [each.stat().st_size for each in config.parent.glob("*.safetensors")]
+    if files:
+        return sum(files)
+    index = config.parent / INDEX
+    if not index.exists():
+        return None
+    try:
+        found = parsed(text(index), str(index), memory=MEMORY[INDEX], take=lambda value: value)
+    except ValueError:
+        return None
+    return index_sizes(found)[0] if isinstance(found, dict) else None
 
 
 def hardware(said: str) -> "list[Gpu]":

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from ome_operator.api.learned import Attention, Experts
+from ome_operator.modelinfo import hybrid
 from ome_operator.modelinfo.experts import experts, is_dense, layer_count
 from ome_operator.modelinfo.json_fields import Config, string, text_part, whole_number
 
 FAMILIES = frozenset(
     {
-        "deepseek_v2", "deepseek_v3", "kimi_k2", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "qwen2_5_vl_text",
+        "deepseek_v2", "deepseek_v3", "deepseek_v32", "glm_moe_dsa", "kimi_k2",
+        "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "qwen2_5_vl_text",
         "qwen3_vl_text", "qwen3_vl_moe_text", "glm4_moe", "glm4v_moe_text", "gpt_oss", "llama", "llama4_text", "mistral",
-        "mixtral", "minimax_m2",
+        "mixtral", "minimax_m2", *hybrid.FAMILIES,
     }
 )  # fmt: skip
 """Values of `model_type` for which the parameters can be counted."""
@@ -34,6 +36,8 @@ _BIASED = frozenset({"glm4v_moe_text", "gpt_oss"})
 """Families in which the attention has biases if the config does not contain `attention_bias`."""
 _NEVER_BIASED = frozenset({"mistral", "mixtral", "minimax_m2"})
 """Families that do not read `attention_bias`."""
+_SPARSE = frozenset({"deepseek_v32", "glm_moe_dsa"})
+"""Families with latent attention that have an indexer (DeepSeek sparse attention)."""
 _WINDOWED = frozenset({"gpt_oss", "llama4_text"})
 """Families in which SGLang 0.5.23 (configs/model_config.py) keeps only a window of tokens in the cache of some layers. It
 keeps every token in all layers of the other `FAMILIES`."""
@@ -42,7 +46,10 @@ _CHUNK = 8192
 _Decide = Callable[[bool, bool], bool]
 _TIES: Mapping[str, _Decide] = MappingProxyType(
     {
-        **dict.fromkeys(("qwen3_vl", "qwen3_vl_moe", "kimi_k25", "mistral3", "internvl"), lambda outer, inner: outer),
+        **dict.fromkeys(
+            ("qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "kimi_k25", "mistral3", "internvl"),
+            lambda outer, inner: outer,
+        ),
         **dict.fromkeys(("llama4",), lambda outer, inner: inner),
         **dict.fromkeys(("glm4v_moe", "qwen2_5_vl", "llava", "llava_onevision"), lambda outer, inner: outer or inner),
     }
@@ -120,12 +127,30 @@ def cache_numbers_per_token(text: Config, attention_shape: Attention | None) -> 
     layers, kind = layer_count(text), string(text, "model_type")
     if attention_shape is None or layers is None or kind not in FAMILIES:
         return None
+    if kind in hybrid.FAMILIES:
+        return hybrid.cache_numbers(text, layers)
     if attention_shape.kv_lora_rank:
-        return layers * (attention_shape.kv_lora_rank + (attention_shape.qk_rope_head_dim or 0))
+        index = _index_numbers(text) if kind in _SPARSE else 0
+        return layers * (attention_shape.kv_lora_rank + (attention_shape.qk_rope_head_dim or 0) + index)
     if attention_shape.head_dim is None:
         return None
     windowed = (attention_shape.sliding_layers or 0) if kind in _WINDOWED else 0
     return 2 * attention_shape.kv_heads * attention_shape.head_dim * (layers - windowed)
+
+
+def _index_numbers(text: Config) -> int:
+    """Return the numbers of 2 bytes that a layer's indexer keeps for a token. SGLang 0.5.23 keeps its keys in FP8, with a
+    scale of 4 bytes, in every layer.
+    """
+    return (whole_number(text, "index_head_dim") or 0) // 2 + 2
+
+
+def complete_layers(text: Config) -> int:
+    """Return the number of layers whose attention grows with the number of tokens; 0 if the number of layers is unknown."""
+    layers = layer_count(text) or 0
+    if string(text, "model_type") in hybrid.FAMILIES:
+        return hybrid.complete_layers(text, layers) or 0
+    return layers - _sliding(text, string(text, "model_type") or "")[0]
 
 
 def tied(config: Config) -> bool | None:
@@ -151,18 +176,24 @@ def count_parameters(
     hidden, layers = whole_number(text, "hidden_size"), layer_count(text)
     vocabulary, intermediate = whole_number(text, "vocab_size"), whole_number(text, "intermediate_size")
     kind = string(text, "model_type") or ""
-    if not (kind in FAMILIES and attention_shape and hidden and layers and vocabulary and intermediate) or tied is None:
+    if not (kind in FAMILIES and attention_shape and hidden and layers and vocabulary) or tied is None:
+        return None
+    every_layer_has_experts = mixture is not None and mixture.layers == layers
+    if not intermediate and not every_layer_has_experts:
         return None
     if mixture is None and not is_dense(text):
         return None
     embedding = vocabulary * hidden
     head = 0 if tied else embedding
-    inputs, outputs = _attention(text, kind, hidden, attention_shape)
+    weights = _all_attention(text, kind, hidden, attention_shape, layers)
+    if weights is None:
+        return None
+    inputs, outputs = weights
     norms = (2 * layers + 1) * hidden
-    width = _dense_width(text) or intermediate
+    width = _dense_width(text) or intermediate or 0
     one_dense = 3 * hidden * width + (2 * width + hidden if text.get("mlp_bias") else 0)
     dense = (layers - (mixture.layers if mixture else 0)) * one_dense
-    rest = layers * (inputs + outputs) + norms + dense
+    rest = inputs + outputs + norms + dense
     routed = shared = chosen = 0
     if mixture is not None:
         wide = _expert_width(text)
@@ -179,8 +210,8 @@ def count_parameters(
         routed=routed,
         shared=shared,
         dense=dense,
-        attention=layers * inputs,
-        outputs=layers * outputs,
+        attention=inputs,
+        outputs=outputs,
     )
 
 
@@ -204,6 +235,27 @@ def _expert_width(text: Config) -> int | None:
 
 def _dense_width(text: Config) -> int | None:
     return whole_number(text, "intermediate_size_mlp") or whole_number(text, "intermediate_size")
+
+
+def _all_attention(text: Config, kind: str, hidden: int, seen: Attention, layers: int) -> tuple[int, int] | None:
+    """Return the numbers of parameters of the attention of all layers: without the output matrices, and of these matrices.
+    None if a size is missing.
+    """
+    if kind in hybrid.FAMILIES:
+        return hybrid.attention_parameters(text, layers)
+    inputs, outputs = _attention(text, kind, hidden, seen)
+    indexers = _indexers(text, hidden, seen, layers) if kind in _SPARSE else 0
+    return layers * inputs + indexers, layers * outputs
+
+
+def _indexers(text: Config, hidden: int, seen: Attention, layers: int) -> int:
+    """Return the number of parameters of the indexers, which choose the tokens that sparse attention reads. Layers of the
+    type `shared` use the choice of an earlier layer.
+    """
+    heads, width = whole_number(text, "index_n_heads") or 0, whole_number(text, "index_head_dim") or 0
+    kinds = text.get("indexer_types")
+    own = layers - (kinds[:layers].count("shared") if isinstance(kinds, list) else 0)
+    return own * ((seen.q_lora_rank or 0) * heads * width + hidden * width + 2 * width + hidden * heads)
 
 
 def _attention(text: Config, kind: str, hidden: int, seen: Attention) -> tuple[int, int]:

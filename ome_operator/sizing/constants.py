@@ -1,7 +1,7 @@
 """Read the fitted constants of the model from data/fitted.yaml, which `python -m ome_operator.sizing.fit` writes."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 
 from ome_operator.util import package_data
@@ -19,6 +19,11 @@ class Constants:
     def factor(self, *names: str) -> float:
         """Return the product of the constants with these names. A name that was not fitted counts as 1."""
         return math.exp(sum(self.logs.get(name, 0.0) for name in names))
+
+    @classmethod
+    def of_data_sheets(cls, families: Iterable[str]) -> "Constants":
+        """Return constants with which every kernel and message reaches the rates of the data sheet."""
+        return cls({f"decode.weights.{family}": 0.0 for family in families})
 
     def knows(self, family: str) -> bool:
         """Return whether rows of this family of GPUs were fitted."""

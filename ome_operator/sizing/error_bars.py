@@ -134,12 +134,15 @@ def trust(place: ServingStack, prefill: Role | None, decode: Role | None, load: 
     none of these rows has the GPU or the model of the prediction, the rows count with the errors of fits without the rows of
     their GPU or of their model.
     """
+    if place.shape.estimated:
+        why = f"the family of {place.shape.name} is unknown: its sizes are estimated from its files"
+        return Trust({}, f"no rows of it, and {why}, so the figures are a bound at the rates of the data sheet", why)
     together = prefill is None
     here = [row for row in shipped() if _same_family(row, place) and row.together == together]
     mode = "engines that do both prefill and decode" if together else "disaggregation"
     family = f"{place.engine} on {place.gpu.family.capitalize()} GPUs, {mode}"
     if len(here) < ENOUGH:
-        return Trust({}, f"{len(here)} rows of {family}", f"the calibration has too few rows of {family}")
+        return Trust({}, f"only {len(here)} rows of {family}", f"the calibration has too few rows of {family}")
     what, far = _left_out(place, here)
     near = [row for row in here if (row.place.gpu.name, row.place.shape.precision) == _gpu_and_precision(place)]
     if not far and (far := _far(place, (prefill, decode), load, near or here)):

@@ -128,7 +128,7 @@ def _trust(found: Mapping[str, Any], bars: Mapping[str, Any]) -> list[str]:
     if errors:
         lines = [f"  median error: {errors}; from cross-validation over {bars['basis']}"]
     else:
-        lines = [f"  error: not known, because the calibration has only {bars['basis']}"]
+        lines = [f"  error: not known, because the calibration has {bars['basis']}"]
     lines.append(f"  at the rates of the data sheet, TPOT is at least {found['tpotBoundMs']:.1f} ms with this batch")
     if bars["rows"]:
         lines.append(f"  engine versions of these rows: {bars['rows']}")

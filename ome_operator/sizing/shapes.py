@@ -64,6 +64,8 @@ class Shape:
     """Largest number of GPUs among which the KV cache of a token can be divided; 1 for latent attention (MLA)."""
     longest: int
     """Context length of the model, in tokens; 0 if unknown."""
+    estimated: bool = False
+    """Whether the family is unknown, so that the sizes are an estimate and every prediction is a bound."""
 
     @property
     def facts(self) -> Facts:
@@ -109,14 +111,15 @@ def from_config(name: str, config: Mapping[str, Any], precision: str = "") -> Sh
     Raises PlanRefused for an unknown precision or model family.
     """
     text = text_part(config)
-    wanted = precision or _stored_precision(config)
+    wanted = precision or stored_precision(config)
     if wanted not in _QUANTIZED:
         raise PlanRefused(f"The precision {wanted} is not supported: {nearest(wanted, _QUANTIZED)}.")
     one_part = {**text, "tie_word_embeddings": architecture.tied(config)}
     return of(name, {**one_part, "quantization_config": _QUANTIZED[wanted] or {}}, wanted)
 
 
-def _stored_precision(config: Mapping[str, Any]) -> str:
+def stored_precision(config: Mapping[str, Any]) -> str:
+    """Return the precision of the weights that a config.json describes."""
     stored = quantization(config)
     bits = stored.bits if stored is not None else None
     if stored is not None and bits == 4:
@@ -134,7 +137,7 @@ def of(name: str, config: Mapping[str, Any], precision: str) -> Shape:
     if sizes is None or seen is None or count is None or not read.layers or not read.hidden_size:
         raise PlanRefused(f"The sizes of {name} are unknown: its config.json describes an unsupported model family.")
     layers, hidden = read.layers, read.hidden_size
-    complete = layers - (seen.sliding_layers or 0)  # attention of sliding layers stops at their window
+    complete = architecture.complete_layers(config)
     active = count.routed * mixture.per_token / mixture.routed if mixture else 0.0
     embedding = (read.vocabulary or 0) * hidden
     if seen.kv_lora_rank:

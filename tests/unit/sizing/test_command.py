@@ -177,6 +177,28 @@ def test_a_model_of_your_own(tmp_path: Path) -> None:
         assert "is not valid JSON" in refused("--model", file, "--hardware", "h100", "--nodes", 2, "--workload", "1k/1k")
 
 
+UNKNOWN = {
+    "model_type": "minimax_m9", "hidden_size": 4096, "num_attention_heads": 64, "num_key_value_heads": 8,
+    "num_hidden_layers": 60, "num_local_experts": 128, "num_experts_per_tok": 8, "n_shared_experts": 0,
+    "mlp_layer_types": ["sparse"] * 60, "moe_intermediate_size": 2048,
+}  # fmt: skip
+
+
+def test_a_model_of_an_unknown_family_gets_a_bound(tmp_path: Path) -> None:
+    """The bytes of its files are known, so the plan states the memory, and a bound of the speed instead of an error."""
+    file, index = tmp_path / "config.json", tmp_path / "model.safetensors.index.json"
+    file.write_text(json.dumps(UNKNOWN))
+    asked = ("--model", file, "--hardware", "b200", "--nodes", 1, "--workload", "1k/1k")
+    assert "describes an unsupported model family" in refused(*asked)
+    index.write_text(json.dumps({"metadata": {"total_size": 420 * 10**9}, "weight_map": {}}))
+    text = run(*asked).stdout
+    assert "error: not known" in text and "so the figures are a bound at the rates of the data sheet" in text
+    index.write_text(json.dumps({"metadata": {"total_size": 42 * 10**12}, "weight_map": {}}))
+    assert "does not fit on 1 node" in refused(*asked)
+    file.write_text(json.dumps({**UNKNOWN, "num_hidden_layers": 10**9}))
+    assert "1,000,000,000 layers, but at most 1,000 may be: check config.json." in refused(*asked)
+
+
 GPU_FILE = {
     "name": "mine", "family": "blackwell", "memory": 180, "bandwidth": 7000, "tflops": {"bf16": 2000, "fp8": 4000},
     "link": 1800, "domain": 8, "network": 50, "node": 8,

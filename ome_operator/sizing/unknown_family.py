@@ -1,0 +1,68 @@
+"""Estimate the sizes of a model of an unknown family, from the bytes of its weight files."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ome_operator.api.learned import Facts
+from ome_operator.capacity.model import ModelFacts
+from ome_operator.modelinfo.experts import experts
+from ome_operator.modelinfo.json_fields import text_part, whole_number
+from ome_operator.modelinfo.weight_sizes import WeightBytes
+from ome_operator.sizing.errors import PlanRefused
+from ome_operator.sizing.shapes import Shape, stored_precision
+
+_BYTES = {"bf16": 2.0, "fp8": 1.0, "fp4": 0.5625, "mxfp4": 0.53125, "int4": 0.5625}
+MOST_LAYERS = 1000
+"""Largest number of layers that is accepted. Published models have at most 200."""
+
+
+def by_sizes(name: str, config: Mapping[str, Any], weights: int) -> Shape:
+    """Return the estimated Shape of a model whose tensors are not known.
+
+    `weights` are the bytes of its weight files. The routed experts are as large as their widths in config.json state, and
+    all other weights are read for every token. Attention that does not read all tokens counts as if it did. So the Shape is
+    a bound for memory and speed. Raises PlanRefused if config.json lacks a size that the estimate needs.
+    """
+    text = text_part(config)
+    hidden, heads = whole_number(text, "hidden_size", "d_model"), whole_number(text, "num_attention_heads", "n_heads")
+    layers = whole_number(text, "num_hidden_layers", "n_layers")
+    if not hidden or not heads or not layers:
+        raise PlanRefused(
+            f"The sizes of {name} are unknown: its config.json describes an unsupported model family, and lacks "
+            "hidden_size, num_attention_heads or num_hidden_layers."
+        )
+    if layers > MOST_LAYERS:
+        raise PlanRefused(f"{name} has {layers:,} layers, but at most {MOST_LAYERS:,} may be: check config.json.")
+    precision = stored_precision(config)
+    mixture, width = experts(text), whole_number(text, "moe_intermediate_size", "intermediate_size")
+    routed = 0.0
+    if mixture and width:
+        routed = min(0.98 * weights, 3.0 * hidden * width * mixture.routed * mixture.layers * _BYTES[precision])
+    rest = weights - routed
+    rank, kv_heads = whole_number(text, "kv_lora_rank"), whole_number(text, "num_key_value_heads") or heads
+    head = whole_number(text, "head_dim") or hidden // heads
+    numbers = layers * (rank + (whole_number(text, "qk_rope_head_dim") or 0) if rank else 2 * kv_heads * head)
+    active = routed / _BYTES[precision] * mixture.per_token / mixture.routed if mixture else 0.0
+    attention = float(4 * heads * head * layers)
+    cache = {"bfloat16": 2 * numbers, "fp8": numbers}
+    facts = Facts(model_type="unknown", layers=layers, experts=mixture, kv_bytes_per_token=cache)
+    return Shape(
+        name=name,
+        precision=precision,
+        known=ModelFacts(name, facts, WeightBytes(round(routed), round(rest)), (width,) if width else ()),
+        layers=layers,
+        expert_layers=mixture.layers if mixture else 0,
+        hidden=hidden,
+        experts=mixture.routed if mixture else 0,
+        per_token=mixture.per_token if mixture else 0,
+        routed_bytes=routed,
+        rest_bytes=rest,
+        routed_flops=2 * active,
+        rest_flops=rest,
+        pair_flops=attention,
+        folded_flops=attention,
+        cache_numbers=numbers,
+        cache_heads=1 if rank else kv_heads,
+        longest=whole_number(text, "max_position_embeddings") or 0,
+        estimated=True,
+    )
