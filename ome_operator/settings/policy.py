@@ -36,6 +36,27 @@ class Exposure(NamedTuple):
         str, Option(flag="--gateway", help="Gateway of the HTTPRoutes, as namespace/name.", value="exposure.gateway")
     ] = ""
     """The Gateway has to accept routes from the services' namespaces."""
+    domains: Annotated[
+        tuple[str, ...],
+        Option(
+            flag="--expose-other-domain",
+            help="NAMESPACE=DOMAIN: a domain that hosts of the namespace may have by annotation; * is every namespace.",
+            value="exposure.domains",
+            pattern=r"(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)=[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
+            fix="write NAMESPACE=DOMAIN, such as team-a=example.org.",
+        ),
+    ] = ()
+    """Without this option, hosts end in NAMESPACE.DOMAIN. The operator may write objects that its users may not write, so
+    nobody may choose a host of another namespace by an annotation (docs/exposure.md)."""
+    annotations: Annotated[
+        tuple[str, ...],
+        Option(
+            flag="--expose-annotation",
+            help="Annotation of services that is copied to the Ingress or HTTPRoute; with / at its end: every such one.",
+            value="exposure.annotations",
+        ),
+    ] = ()
+    """The default is none, because some controllers execute annotations as configuration (docs/exposure.md)."""
 
 
 UNEXPOSED = Exposure()

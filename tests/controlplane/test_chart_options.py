@@ -31,6 +31,9 @@ NEEDS: dict[str, dict[str, Any]] = {
     "expose-domain": {"exposure_kind": "Ingress"},
     "ingress-class": {"exposure_kind": "Ingress"},
     "gateway": {"exposure_kind": "HTTPRoute"},
+    "pin-from": {"agent_enabled": True},
+    "expose-other-domain": {"exposure_kind": "Ingress"},
+    "expose-annotation": {"exposure_kind": "Ingress"},
 }
 """Other values of the chart without which a value has no effect."""
 FLAGS = {"cluster-wide-kinds": ["--watch-namespace=team-a"]}

@@ -35,6 +35,8 @@ SAMPLES: dict[str, tuple[Any, Any]] = {
     "expose-domain": ("a.example.com", "b.example.com"),
     "ingress-class": ("nginx", "traefik"),
     "gateway": ("infra/edge", "infra/other"),
+    "expose-other-domain": (["team-a=a.org", "*=b.org"], ["team-b=c.org"]),
+    "expose-annotation": (["nginx.ingress.kubernetes.io/", "x/y"], ["z"]),
     "identity": ("me", "you"),
     "leader-election": (False, True),
     "namespace-of-lease": ("here", "there"),

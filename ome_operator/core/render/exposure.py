@@ -21,8 +21,9 @@ TEMPLATE = "{{.Name}}.{{.Namespace}}.{{.IngressDomain}}"
 _FIELD = re.compile(r"\{\{\s*\.(Name|Namespace|IngressDomain)\s*\}\}")
 _HOST = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)+")
 _NOT_COPIED = re.compile(r"([a-z-]+\.)?ome\.io/|ome\.oracle\.com/|kubectl\.kubernetes\.io/|kueue-enabled$")
-"""Annotations of a service that are meant for operators. All other annotations are copied to the Ingress or HTTPRoute for
-its controller."""
+"""Annotations of a service that are meant for operators, and are never copied."""
+_FOR_CONTROLLERS = re.compile(r"[^/]*(ingress|gateway)[^/]*/")
+"""Annotations that are meant for controllers of Ingresses and Gateways."""
 
 
 @memoize_by_identity(1024)
@@ -41,14 +42,16 @@ def manifests(
     notes = dict(annotations)
     service_hosts = hosts(owner, exposure, notes)
     disabled = not exposure.kind or notes.get(keys.INGRESS_OFF) == "true"
-    if disabled or not service_hosts or advice(owner, exposure, notes):
+    if disabled or any(_wrong(service_hosts, exposure)):
+        return []
+    if not (service_hosts := [host for host in service_hosts if _permitted(host, owner, exposure)]):
         return []
     labels = meta.labels(owner.name, front)
     if exposure.kind == INGRESS:
         exposed = _ingress(owner, service_hosts, exposure, labels)
     else:
         exposed = _route(owner, service_hosts, exposure, labels, weights or ((owner.name, 1),))
-    if copied := {name: value for name, value in notes.items() if not _NOT_COPIED.match(name)}:
+    if copied := {name: value for name, value in notes.items() if _copied(name, exposure)}:
         exposed["metadata"]["annotations"] = copied
     return [exposed]
 
@@ -67,10 +70,46 @@ def hosts(owner: meta.Owner, exposure: Exposure, annotations: Mapping[str, str])
 
 
 def advice(owner: meta.Owner, exposure: Exposure, annotations: Mapping[str, str]) -> list[str]:
-    """Return sentences that explain why a service is not exposed although the operator is configured to expose services."""
+    """Return sentences that explain why a service is not exposed, or not exposed as its annotations say, although the
+    operator is configured to expose services.
+    """
     if not exposure.kind or annotations.get(keys.INGRESS_OFF) == "true":
         return []
-    return [*_wrong(hosts(owner, exposure, annotations), exposure)]
+    found = hosts(owner, exposure, annotations)
+    if wrong := [*_wrong(found, exposure)]:
+        return wrong
+    own = f"{owner.namespace}.{exposure.domain or 'DOMAIN'}"
+    return [
+        *(
+            f"host {host} is not used, because it is outside of {own}: an administrator can permit its domain in "
+            "exposure.domains of the chart"
+            for host in found
+            if not _permitted(host, owner, exposure)
+        ),
+        *(
+            f"annotation {name} is not copied to the {exposure.kind}: an administrator can add it to "
+            "exposure.annotations of the chart"
+            for name in annotations
+            if _FOR_CONTROLLERS.match(name) and not _NOT_COPIED.match(name) and not _copied(name, exposure)
+        ),
+    ]
+
+
+def _permitted(host: str, owner: meta.Owner, exposure: Exposure) -> bool:
+    """Return whether a service may have a host: one below its namespace's part of the chart's domain, or of a domain that
+    an administrator lists for the namespace.
+    """
+    if exposure.domain and host.endswith(f".{owner.namespace}.{exposure.domain}"):
+        return True
+    pairs = (entry.partition("=") for entry in exposure.domains)
+    listed = [domain for namespace, _, domain in pairs if namespace in ("*", owner.namespace)]
+    return any(host == domain or host.endswith(f".{domain}") for domain in listed)
+
+
+def _copied(name: str, exposure: Exposure) -> bool:
+    """Return whether an annotation of a service is copied to the Ingress or HTTPRoute."""
+    prefixes = tuple(entry for entry in exposure.annotations if entry.endswith("/"))
+    return (name in exposure.annotations or name.startswith(prefixes)) and not _NOT_COPIED.match(name)
 
 
 def _wrong(service_hosts: list[str], exposure: Exposure) -> Iterator[str]:

@@ -11,7 +11,9 @@ from tests.support.parts import changed
 from tests.support.simulator import World
 
 OWNER = meta.Owner("svc", "team", "u")
-INGRESS = Exposure("Ingress", "models.example.com", "nginx")
+DOMAINS = ("team=other.org", "*=a.org", "team=b.org", "team=models.example.com", "others=forbidden.org")
+INGRESS = Exposure("Ingress", "models.example.com", "nginx", domains=DOMAINS)
+STRICT = INGRESS._replace(domains=(), annotations=())
 ROUTE = Exposure("HTTPRoute", "models.example.com", "", "infra/edge")
 
 
@@ -75,7 +77,7 @@ def test_what_is_no_host_makes_nothing_and_is_told(template: str) -> None:
 
 
 def test_without_any_domain_nothing_is_made_and_that_is_told() -> None:
-    nowhere = replaced(INGRESS, domain="")
+    nowhere = INGRESS._replace(domain="", domains=("team=a.org",))
     assert made(nowhere) == [] and made(nowhere, domain="a.org")
     (said,) = exposure.advice(OWNER, nowhere, {})
     assert "set exposure.domain of the chart" in said
@@ -83,9 +85,48 @@ def test_without_any_domain_nothing_is_made_and_that_is_told() -> None:
 
 
 def test_annotations_for_the_controller_of_ingresses_are_handed_on() -> None:
-    notes = {"nginx.ingress.kubernetes.io/proxy-read-timeout": "600", "ome.io/ingress-domain": "a.org", "kueue-enabled": "1"}
-    (ingress,) = exposure.manifests(OWNER, "router", INGRESS, tuple(notes.items()))
-    assert ingress["metadata"]["annotations"] == {"nginx.ingress.kubernetes.io/proxy-read-timeout": "600"}
+    timeout = "nginx.ingress.kubernetes.io/proxy-read-timeout"
+    notes = {timeout: "600", "ome.io/ingress-domain": "a.org", "kueue-enabled": "1", "meta.helm.sh/release-name": "x"}
+    for listed in ((timeout,), ("nginx.ingress.kubernetes.io/", "ome.io/", "kueue-enabled")):
+        how = INGRESS._replace(annotations=listed)
+        (ingress,) = exposure.manifests(OWNER, "router", how, tuple(notes.items()))
+        assert ingress["metadata"]["annotations"] == {timeout: "600"} and exposure.advice(OWNER, how, notes) == []
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [
+        {"domain": "login.bank.example.org"},
+        {"domain_template": "victim.team-b.{{.IngressDomain}}"},
+        {"domain_template": "victim.team-b.models.example.com"},
+        {"domain_template": "{{.Name}}-{{.Namespace}}.{{.IngressDomain}}"},
+        {"domain_template": "models.example.com"},
+        {"domain_template": "team.models.example.com"},
+        {"domain_template": "x.other-team.models.example.com"},
+        {"domain": "team-b.models.example.com", "domain_template": "victim.{{.IngressDomain}}"},
+        {"domain": "forbidden.org"},
+    ],
+)
+@pytest.mark.parametrize("how", [STRICT, INGRESS._replace(domains=("others=forbidden.org",)), STRICT._replace(domain="")])
+def test_t8_a_service_has_no_host_of_another_namespace(how: Exposure, notes: dict[str, str]) -> None:
+    """Finding T8: the operator may write HTTPRoutes, and tenants chose any host for them."""
+    assert made(how, **notes) == []
+    given = {f"ome.io/ingress-{name.replace('_', '-')}": value for name, value in notes.items()}
+    (said,) = exposure.advice(OWNER, how, given)
+    assert "an administrator can permit its domain in exposure.domains" in said or "no domain is known" in said
+
+
+def test_t8_a_host_that_is_not_permitted_leaves_the_others() -> None:
+    (ingress,) = made(STRICT, additional_domains="evil.org")
+    assert [rule["host"] for rule in ingress["spec"]["rules"]] == ["svc.team.models.example.com"]
+
+
+def test_t8_no_annotation_of_a_tenant_reaches_a_controller_unless_it_is_listed() -> None:
+    notes = {"nginx.ingress.kubernetes.io/configuration-snippet": "evil", "meta.helm.sh/release-name": "x"}
+    (ingress,) = exposure.manifests(OWNER, "router", STRICT, tuple(notes.items()))
+    assert "annotations" not in ingress["metadata"]
+    (said,) = exposure.advice(OWNER, STRICT, notes)
+    assert said.startswith("annotation nginx.ingress.kubernetes.io/configuration-snippet is not copied to the Ingress")
 
 
 @pytest.mark.parametrize("how", [INGRESS, ROUTE])
