@@ -4,14 +4,15 @@ A request contains the hash of the file and a namespace. A node serves only file
 cluster-scoped models, because a known hash does not prove that the requester may read the bytes. A file is served as soon as
 it is verified, long before its model is complete. Received bytes are verified like bytes from the source; a file that
 arrived with a wrong hash is downloaded from the source the next time. All agents share one token, because weights may be
-confidential.
+confidential. The token itself is never sent, because the address of an agent that has ended may belong to another pod: a
+request is signed with it, for one file, one address and two minutes.
 """
 
 import asyncio
 import hmac
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +21,7 @@ import aiohttp
 from aiohttp import web
 
 from ome_operator.agent.access import find_homes, proven_files
+from ome_operator.storage.addresses import host_and_port
 from ome_operator.storage.http import Credential, read_range, session
 from ome_operator.storage.listing import Listing, RemoteFile, Source, SourceError
 
@@ -31,16 +33,38 @@ PATIENCE = aiohttp.ClientTimeout(total=2.0)
 INDEX_S = 2.0
 """Seconds for which the index of files on the disk stays valid."""
 
+AVOID_S = 600.0
+"""Seconds for which no file is requested from a peer that did not send all bytes of one."""
+CLOCKS_S = 120.0
+"""Maximum difference in seconds between the clocks of two nodes. A signature is valid for this time."""
+
 Find = Callable[[], Awaitable[list[str]]]
 """A function that returns the addresses (`http://host:port`) of other agents."""
+
+
+def signed(token: str, method: str, address: str, namespace: str, hash: str, at: int) -> str:
+    """Return the header Authorization of a request to the agent at an address. `at` is the time in seconds since 1970."""
+    text = "\n".join((method, address, namespace, hash, str(at)))
+    return f"OME-SHA256 {at} {hmac.new(token.encode(), text.encode(), 'sha256').hexdigest()}"
 
 
 class PeerSource:
     """A source that downloads a file from a peer that has the file, otherwise from the original source."""
 
     def __init__(
-        self, source: Source, find: Find, token: str, chance: random.Random | None = None, *, namespace: str = ""
+        self,
+        source: Source,
+        find: Find,
+        token: str,
+        chance: random.Random | None = None,
+        *,
+        namespace: str = "",
+        avoided: MutableMapping[str, float] | None = None,
     ) -> None:
+        """Initialize the source. `avoided` maps peers to the monotonic time until which they are not asked; sources of
+        several models share it.
+        """
+        self._avoided = {} if avoided is None else avoided
         self._source, self._find, self._token, self._namespace = source, find, token, namespace
         self._chance = chance or random.Random()
         self._session: aiohttp.ClientSession | None = None
@@ -57,21 +81,29 @@ class PeerSource:
         source_only = file.name in self._suspect or file.hash.algorithm == "size" or not file.size
         if peer := "" if source_only else await self._peer(file):
             assert self._session is not None
+            url, shown = peer + self._path(file), Credential(self._header("GET", peer, file))
+            complete = False
             try:
-                credential = Credential(self._headers()["Authorization"])
-                async for data in read_range(self._session, peer + self._path(file), start, end, file.size, credential):
+                async for data in read_range(self._session, url, start, end, file.size, shown, redirects=False):
                     start += len(data)
                     self.fetched += len(data)
                     yield data
+                complete = start >= end
                 return
             except SourceError:
                 pass
+            finally:  # also if the peer is too slow, which closes this iterator
+                if not complete:
+                    self._avoid(peer)
         async for data in self._source.read(listing, file, start, end):
             yield data
 
     def suspect(self, file: RemoteFile) -> None:
         """Request this file only from the source from now on, because it arrived with a wrong hash."""
         self._suspect.add(file.name)
+
+    def _avoid(self, peer: str) -> None:
+        self._avoided[peer] = time.monotonic() + AVOID_S
 
     async def close(self) -> None:
         """Close the connections to peers and the original source."""
@@ -88,6 +120,7 @@ class PeerSource:
         except OSError:  # DNS does not answer now
             return ""
         self._session = self._session or session(proxies=False)
+        peers = [peer for peer in peers if self._avoided.get(peer, 0.0) <= time.monotonic()]
         chosen = self._chance.sample(peers, min(PEERS_ASKED, len(peers)))
         answers = await asyncio.gather(*(self._ask(peer, file) for peer in chosen))
         pairs = zip(chosen, answers, strict=True)
@@ -98,8 +131,9 @@ class PeerSource:
         """Return how many files a peer is serving at present, or None if the peer does not have this file."""
         assert self._session is not None
         try:
-            async with self._session.head(peer + self._path(file), headers=self._headers(), timeout=PATIENCE) as answer:
-                return int(answer.headers.get("X-Busy", "0")) if answer.status == 200 else None
+            headers = {"Authorization": self._header("HEAD", peer, file)}
+            async with self._session.head(peer + self._path(file), headers=headers, timeout=PATIENCE) as answer:
+                return max(0, int(answer.headers.get("X-Busy", "0"))) if answer.status == 200 else None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
             return None
 
@@ -110,15 +144,20 @@ class PeerSource:
         below = f"/namespaces/{self._namespace}" if self._namespace else ""
         return f"{below}/files/{quote(str(file.hash), safe='')}"
 
-    def _headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._token}"}
+    def _header(self, method: str, peer: str, file: RemoteFile) -> str:
+        address = host_and_port(peer)[0]
+        return signed(self._token, method, address, self._namespace, str(file.hash), int(time.time()))
 
 
 class PeerServer:
     """An HTTP server that sends verified files of this disk to agents with the token."""
 
-    def __init__(self, roots: Iterable[str], token: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, roots: Iterable[str], token: str, clock: Callable[[], float] = time.monotonic, *, own_address: str = ""
+    ) -> None:
+        """Initialize the server. `own_address` is the address at which other agents contact it; "" if it is not known."""
         self._roots, self._token, self._clock = [Path(root) for root in roots], token, clock
+        self._own_address = own_address
         self._index: dict[tuple[str, str], Path] = {}
         """(namespace, hash) -> path of the file; the namespace is "" for files of cluster-scoped models."""
         self._indexed_at = -1e9
@@ -137,8 +176,7 @@ class PeerServer:
         return app
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        authorization = request.headers.get("Authorization", "")
-        if not self._token or not hmac.compare_digest(authorization.encode(), f"Bearer {self._token}".encode()):
+        if not self._token or not self._is_signed(request):
             return web.Response(status=401)
         path = await self._find(request.match_info["hash"], request.match_info.get("namespace", ""))
         if path is None:
@@ -148,6 +186,16 @@ class PeerServer:
         if self.busy >= UPLOADS:
             return web.Response(status=503)
         return _Counted(self, path)
+
+    def _is_signed(self, request: web.Request) -> bool:
+        """Return whether a request was signed with the token, for this file, this agent and the present time."""
+        given = request.headers.get("Authorization", "")
+        at = given.split(" ")[1] if given.count(" ") == 2 else ""
+        if not (at.isascii() and at.isdigit() and len(at) < 20) or abs(time.time() - int(at)) > CLOCKS_S:
+            return False
+        address, found = self._own_address or host_and_port(f"http://{request.host}")[0], request.match_info
+        expected = signed(self._token, request.method, address, found.get("namespace", ""), found["hash"], int(at))
+        return hmac.compare_digest(given.encode(errors="replace"), expected.encode())
 
     async def _find(self, text: str, namespace: str = "") -> Path | None:
         keys = dict.fromkeys([(namespace, text), ("", text)])

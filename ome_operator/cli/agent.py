@@ -138,12 +138,12 @@ def _among_peers(
     """
     from ome_operator.agent.peers import PeerServer, PeerSource, resolver
 
-    find = resolver(peers, port, own_address)
+    find, avoided = resolver(peers, port, own_address), dict[str, float]()
 
     def among(source: "Source", namespace: str) -> "Source":
-        return PeerSource(source, find, token, namespace=namespace)
+        return PeerSource(source, find, token, namespace=namespace, avoided=avoided)
 
-    return replace(settings, peers=among), PeerServer(settings.roots, token)
+    return replace(settings, peers=among), PeerServer(settings.roots, token, own_address=own_address)
 
 
 def _root(given: str) -> str:

@@ -75,17 +75,24 @@ class HttpSource:
 
 
 async def read_range(
-    session: aiohttp.ClientSession, url: str, start: int, end: int, size: int, credential: Credential | None
+    session: aiohttp.ClientSession,
+    url: str,
+    start: int,
+    end: int,
+    size: int,
+    credential: Credential | None,
+    *,
+    redirects: bool = True,
 ) -> AsyncIterator[bytes]:
     """Iterate over the bytes from `start` up to, and excluding, `end` of a file of `size` bytes. Raises Refused or
     Unreachable.
 
-    Redirects are followed; the credential is sent to the original host only. Messages do not contain the URL, because a hub
-    redirects to a signed URL, with which every reader of the message could download the file.
+    Redirects are followed, unless `redirects` is false; the credential is sent to the original host only. Messages do not
+    contain the URL, because a hub redirects to a signed URL, with which every reader of the message could download the file.
     """
     headers = {"Range": f"bytes={start}-{end - 1}"} if start or end < size else NO_HEADERS
     try:
-        async with _get(session, url, headers, credential) as response:
+        async with _get(session, url, headers, credential, redirects) as response:
             _check(response)
             if response.status == 200 and end < size:
                 raise Unranged("the source does not support range requests")
@@ -133,7 +140,11 @@ async def read_small(
 
 
 def _get(
-    session: aiohttp.ClientSession, url: str, headers: Mapping[str, str], credential: Credential | None
+    session: aiohttp.ClientSession,
+    url: str,
+    headers: Mapping[str, str],
+    credential: Credential | None,
+    redirects: bool = True,
 ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
     """Send a request. Raises Refused if the URL must not receive the credential.
 
@@ -145,7 +156,7 @@ def _get(
     if credential is not None:
         credential.check(str(address))
         sent["Authorization"] = credential.header
-    return session.get(address, headers=sent)
+    return session.get(address, headers=sent, allow_redirects=redirects)
 
 
 def _broken(error: Exception) -> Refused | Unreachable:

@@ -1,6 +1,7 @@
 """Tests of downloading files from other nodes before the hub."""
 
 import asyncio
+import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from yarl import URL
 
-from ome_operator.agent.download import Download, Limits
+from ome_operator.agent.download import Download, Failed, Limits
 from ome_operator.agent.locations import Roots
-from ome_operator.agent.peers import UPLOADS, PeerServer, PeerSource, serve
+from ome_operator.agent.minimum_speed import MinimumSpeed
+from ome_operator.agent.peers import CLOCKS_S, UPLOADS, PeerServer, PeerSource, serve, signed
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Store
 from ome_operator.storage import sha256sums
@@ -112,7 +114,7 @@ def test_a_giver_without_a_token_gives_nothing_to_anybody(hub: Hub, tmp_path: Pa
         await fetch(hub, tmp_path, [])
         runner, port = await serve(PeerServer([str(tmp_path)], ""), "127.0.0.1", 0)
         async with aiohttp.ClientSession() as one:
-            headers = {"Authorization": "Bearer "}
+            headers = {"Authorization": signed("", "GET", "127.0.0.1", "", "sha256:00", int(time.time()))}
             async with one.get(f"http://127.0.0.1:{port}/files/sha256:00", headers=headers) as answer:
                 status = answer.status
         await runner.cleanup()
@@ -152,23 +154,36 @@ def test_only_hashes_that_are_proven_here_are_found(asked: str, tmp_path: Path) 
     ("shown", "asked", "status"),
     [
         ("", "/files/HASH", 401),
-        ("Bearer wrong", "/files/HASH", 401),
-        (f"Basic {TOKEN}", "/files/HASH", 401),
-        (f"Bearer {TOKEN}", "/files/HASH", 200),
-        (f"Bearer {TOKEN}", "/files/..%2F..%2F..%2Fetc%2Fpasswd", 404),
-        (f"Bearer {TOKEN}", "/files/sha256:..%2F..%2Fetc%2Fpasswd", 404),
-        (f"Bearer {TOKEN}", "/namespaces/..%2F..%2Fetc/files/passwd", 404),
-        (f"Bearer {TOKEN}", "/etc/passwd", 404),
+        (f"Bearer {TOKEN}", "/files/HASH", 401),
+        ("OME-SHA256 x y", "/files/HASH", 401),
+        (f"OME-SHA256 {'9' * 5000} y", "/files/HASH", 401),
+        ({}, "/files/HASH", 200),
+        ({"token": "wrong"}, "/files/HASH", 401),
+        ({"method": "HEAD"}, "/files/HASH", 401),
+        ({"address": "127.0.0.2"}, "/files/HASH", 401),
+        ({"namespace": "team-a"}, "/files/HASH", 401),
+        ({"hash": "sha256:00"}, "/files/HASH", 401),
+        ({"at": -CLOCKS_S - 5}, "/files/HASH", 401),
+        ({"at": CLOCKS_S + 5}, "/files/HASH", 401),
+        ({"at": 30 - CLOCKS_S}, "/files/HASH", 200),
+        ({"hash": "../../../etc/passwd"}, "/files/..%2F..%2F..%2Fetc%2Fpasswd", 404),
+        ({"hash": "sha256:../../etc/passwd"}, "/files/sha256:..%2F..%2Fetc%2Fpasswd", 404),
+        ({"namespace": "../../etc", "hash": "passwd"}, "/namespaces/..%2F..%2Fetc/files/passwd", 404),
+        ({}, "/etc/passwd", 404),
     ],
 )
-def test_what_a_stranger_is_answered(shown: str, asked: str, status: int, hub: Hub, tmp_path: Path) -> None:
+def test_what_a_stranger_is_answered(shown: str | dict[str, Any], asked: str, status: int, hub: Hub, tmp_path: Path) -> None:
     async def ask() -> int:
         await fetch(hub, tmp_path, [])
         (proven, *_) = place(tmp_path).manifest().files  # type: ignore[union-attr]
-        runner, port = await serve(PeerServer([str(tmp_path)], TOKEN), "127.0.0.1", 0)
+        runner, port = await serve(PeerServer([str(tmp_path)], TOKEN, own_address="127.0.0.1"), "127.0.0.1", 0)
         where = URL(f"http://127.0.0.1:{port}{asked.replace('HASH', str(proven.hash))}", encoded=True)
+        right: dict[str, Any] = {"token": TOKEN, "method": "GET", "address": "127.0.0.1", "namespace": "", "at": 0}
+        given = shown if isinstance(shown, dict) else {}
+        given = {**right, "hash": str(proven.hash), **given, "at": int(time.time() + given.get("at", 0))}
+        header = signed(**given) if isinstance(shown, dict) else shown
         try:
-            async with aiohttp.ClientSession() as asks, asks.get(where, headers={"Authorization": shown}) as answer:
+            async with aiohttp.ClientSession() as asks, asks.get(where, headers={"Authorization": header}) as answer:
                 return answer.status
         finally:
             await runner.cleanup()
@@ -186,11 +201,12 @@ def test_a_peer_gives_so_many_files_at_once(given: int, by_peer: bool, hub: Hub,
         (proven, *_) = place(tmp_path / "a").manifest().files  # type: ignore[union-attr]
         runner, port = await serve(giver, "127.0.0.1", 0)
         giver.busy, before, peer = given, hub.total, f"http://127.0.0.1:{port}"
-        where, headers = f"{peer}/files/{proven.hash}", {"Authorization": f"Bearer {TOKEN}"}
+        where = f"{peer}/files/{proven.hash}"
         statuses: set[int] = set()
         try:
             for method in ("HEAD", "GET"):
-                async with aiohttp.request(method, where, headers=headers) as answer:
+                header = signed(TOKEN, method, "127.0.0.1", "", str(proven.hash), int(time.time()))
+                async with aiohttp.request(method, where, headers={"Authorization": header}) as answer:
                     statuses.add(answer.status)
                     await answer.read()
             swarm = await fetch(hub, tmp_path / "b", [peer])
@@ -229,3 +245,84 @@ def test_a_file_of_which_only_the_size_is_known_is_asked_of_the_source(hub: Hub,
         return found
 
     assert asyncio.run(read()) and asked == []
+
+
+class Impostor:
+    """A pod at the address of an agent that has ended, or the agent of a node that somebody else controls."""
+
+    def __init__(self, *, slow: bool = False, redirect: str = "") -> None:
+        self.url, self._slow, self._redirect = "", slow, redirect
+        self.shown: list[tuple[str, str, str]] = []
+        """(method, path, Authorization) of each request."""
+
+    def app(self) -> web.Application:
+        """Return the web application, which claims to have every file and to have nothing to do."""
+        made = web.Application()
+        made.router.add_route("*", "/{rest:.*}", self._answer)
+        return made
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        self.shown.append((request.method, request.path, request.headers.get("Authorization", "")))
+        if request.method == "HEAD":
+            return web.Response(headers={"X-Busy": "-1000"})
+        if self._redirect:
+            return web.Response(status=307, headers={"Location": self._redirect})
+        response = web.StreamResponse(status=200)
+        await response.prepare(request)
+        while self._slow:
+            await response.write(b"x")
+            await asyncio.sleep(0.05)
+        return response
+
+
+def test_whoever_answers_in_place_of_an_agent_gets_nothing_that_opens_another(hub: Hub, tmp_path: Path) -> None:
+    """The token was sent to every address in the DNS answer, also if the agent there had ended and another pod had it."""
+
+    async def attack(impostor: Impostor) -> list[int]:
+        await fetch(hub, tmp_path / "a", [])
+        await fetch(hub, tmp_path / "b", [impostor.url.replace("127.0.0.1", "127.0.0.2")])
+        runner, port = await serve(PeerServer([str(tmp_path / "a")], TOKEN, own_address="127.0.0.1"), "127.0.0.1", 0)
+        statuses = []
+        try:
+            async with aiohttp.ClientSession() as replays:
+                for method, path, shown in impostor.shown:
+                    headers = {"Authorization": shown, "Host": "127.0.0.2"}
+                    async with replays.request(method, f"http://127.0.0.1:{port}{path}", headers=headers) as answer:
+                        statuses.append(answer.status)
+        finally:
+            await runner.cleanup()
+        return statuses
+
+    with served(Impostor(), "127.0.0.2") as impostor:
+        assert set(asyncio.run(attack(impostor))) == {401}
+        assert not [shown for *_, shown in impostor.shown if TOKEN in shown]
+
+
+def test_a_peer_leads_to_no_other_host(hub: Hub, tmp_path: Path) -> None:
+    """Else it could have the agent ask addresses inside of the cluster, of which only the bytes would be thrown away."""
+    with served(Impostor()) as victim, served(Impostor(redirect=f"{victim.url}/inside")) as impostor:
+        asyncio.run(fetch(hub, tmp_path, [impostor.url]))
+        assert impostor.shown and not victim.shown
+
+
+def test_a_slow_peer_delays_one_attempt_and_not_every_one(hub: Hub, tmp_path: Path) -> None:
+    """It says that it has each file and serves nobody else, so it was preferred at each attempt."""
+    avoided: dict[str, float] = {}
+
+    async def attempt(peer: str) -> None:
+        async def find() -> list[str]:
+            return [peer]
+
+        source = open_source(URI, Access({"endpoint": hub.url, "anonymous": "true"}, {}))
+        swarm = PeerSource(source, find, TOKEN, avoided=avoided)
+        limits = Limits(first=0.001, last=0.01, minimum_speed=MinimumSpeed(over_s=0.3))
+        try:
+            await Download(URI, swarm, place(tmp_path), limits, Progress()).run()
+        finally:
+            await swarm.close()
+
+    with served(Impostor(slow=True)) as impostor:
+        with pytest.raises(Failed, match="less than the minimum"):
+            asyncio.run(attempt(impostor.url))
+        asyncio.run(attempt(impostor.url))
+    assert avoided.keys() == {impostor.url}

@@ -14,10 +14,9 @@ API = "the process's own token for the API server, which is sent to that server 
 NONE = "sends no credential"
 OWN_POD = "to the router in the same pod, with the key of that router"
 SENDERS = {
-    "agent/peers.py:_answer": READS,
-    "agent/peers.py:_headers": "the token of agents, to the addresses of the agents' own Service",
-    "agent/peers.py:read": "the token of agents, to the addresses of the agents' own Service",
-    "controllers/router_watch.py:run": NONE,
+    "agent/peers.py:_ask": "a signature for one file, one address and two minutes, and not the token of agents",
+    "agent/peers.py:_is_signed": READS,
+    "controllers/telemetry.py:new_session": NONE,
     "kube/connection.py:_authorization": "reads the credentials of a kubeconfig",
     "kube/connection.py:_authorize": API,
     "kube/connection.py:session": API,
@@ -26,6 +25,7 @@ SENDERS = {
     "registry/clients.py:__init__": OWN_POD,
     "registry/clients.py:list": API,
     "registry/loop.py:run": "a session whose credentials registry/clients.py sets",
+    "registry/telemetry_reader.py:__init__": "to the engines of the same service, with the key of these engines",
     "storage/http.py:_get": GUARDED,
     "storage/http.py:session": NONE,
     "storage/object_store.py:azure": "through a proxy on loopback that connects to the host of the grant only",
