@@ -156,7 +156,7 @@ class PinnedWeights(Spec):
     uri: str
     """Source of the files."""
     revision: str
-    """Revision that the URI resolved to on the first node. It stays the same until the URI changes."""
+    """Revision of the URI that all nodes have to have, because it is confirmed. It stays the same until the URI changes."""
     directory: str | None = None
     """Name of the directory below `.ome` on the nodes."""
 
