@@ -44,16 +44,16 @@ async def measure(routers: int, seconds: float) -> Heard:
     async with _registries(port):
         running = asyncio.create_task(telemetry.run())
         await asyncio.sleep(WARM_UP)
-        cpu, began, oldest = time.process_time(), time.monotonic(), 0.0
+        cpu, began, oldest, fresh = time.process_time(), time.monotonic(), 0.0, routers
         while time.monotonic() - began < seconds:
             await asyncio.sleep(0.5)
-            oldest = max(oldest, _oldest(telemetry, pods))
+            oldest, fresh = max(oldest, _oldest(telemetry, pods)), min(fresh, int(telemetry.states()["fresh",]))
         share = (time.process_time() - cpu) / (time.monotonic() - began)
-        states, after = telemetry.states(), _memory()
+        after = _memory()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     gc.unfreeze()
-    return Heard(routers, int(states["fresh",]), share, after - before, oldest, len(dirty))
+    return Heard(routers, fresh, share, after - before, oldest, len(dirty))
 
 
 def _service(cluster: ClusterCache, number: int) -> None:
@@ -83,7 +83,7 @@ def _memory() -> float:
 
 
 def _oldest(telemetry: Telemetry, pods: list[Pod]) -> float:
-    """Return the age in seconds of the oldest report of all routers."""
+    """Return the age in seconds of the oldest fresh report of all routers."""
     now = datetime.now(UTC).timestamp()
     reports = telemetry.reports(pods)
     return max((now - report.at for report in reports.values()), default=0.0)

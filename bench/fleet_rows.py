@@ -123,8 +123,8 @@ def eyes(found: list[Eyed]) -> Iterator[Row]:
 def ear(found: Heard) -> Iterator[Row]:
     """Yield the cost of the summaries of routers."""
     fresh = found.fresh == found.routers
-    yield Row(f"{found.routers} routers, every 5 s: fresh numbers of", operator=f"{found.fresh} routers", met=fresh)
+    yield Row(f"{found.routers} routers, every 5 s: fresh numbers at any time", operator=f"of {found.fresh}", met=fresh)
     yield Row("  CPU of the operator", operator=f"{found.share:.3f} of a core", aim="<= 0.1", met=found.share <= 0.1)
     yield Row("  memory, connections included", operator=f"{found.mib:.0f} MiB")
-    yield Row("  the oldest summary", operator=f"{found.oldest_s:.1f} s", aim="<= 20 s", met=found.oldest_s <= 20)
+    yield Row("  the oldest fresh summary", operator=f"{found.oldest_s:.1f} s")
     yield Row("  reconciliations because numbers moved", operator=f"{found.dirty}", aim="0", met=found.dirty == 0)

@@ -80,13 +80,13 @@ class Heard:
 
     routers: int
     fresh: int
-    """Number of routers whose numbers are fresh at the end."""
+    """Smallest number of routers whose numbers were fresh at the same time."""
     share: float
     """Share of a core."""
     mib: float
     """Memory in MiB, including connections."""
     oldest_s: float
-    """Age in seconds of the oldest summary at any time."""
+    """Age in seconds of the oldest fresh summary at any time."""
     dirty: int
     """Number of reconciliations that the moving numbers have caused."""
 
