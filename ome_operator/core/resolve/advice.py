@@ -4,6 +4,7 @@ from ome_operator.api import Component, InferenceService, Model, Runtime
 from ome_operator.api.well_known import WellKnown
 from ome_operator.core.observed.objects import Deps
 from ome_operator.core.podspec.compose import ROUTER_SAMPLE
+from ome_operator.core.podspec.default_router import default_router
 from ome_operator.core.podspec.spelling import misspelled
 from ome_operator.core.preflight import mode as preflight_mode
 from ome_operator.core.resolve.ignored_fields import in_service
@@ -53,7 +54,7 @@ def unpaired(service: InferenceService, runtime: Runtime) -> tuple[str, ...]:
     if spec.decoder is not None and spec.router is None:
         effect = "the URL leads only to prefill, which cannot complete an answer"
         remedy = "add router: {}"
-        if runtime.spec.router_config is None:
+        if runtime.spec.router_config is None and default_router(runtime.spec, spec) is None:
             remedy += f", and {ROUTER_SAMPLE}, which has no router"
         return (f"spec.router is missing: nothing pairs prefill and decode, and {effect}; {remedy}",)
     if spec.decoder is None and runtime.spec.decoder_config is not None and not _has_own_command(spec.engine):

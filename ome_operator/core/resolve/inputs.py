@@ -14,6 +14,7 @@ from ome_operator.api import Component, InferenceService, Invalid, Model, Runtim
 from ome_operator.api.invalid import shown
 from ome_operator.core.observed.objects import Deps, Manifest, Ref
 from ome_operator.core.podspec import queues
+from ome_operator.core.podspec.default_router import default_router
 from ome_operator.core.preflight import mode as preflight_mode
 from ome_operator.core.problem import UNREAD, Problem
 from ome_operator.core.reasons import ENGINE_READY, MODEL_READY, RUNTIME_READY, Reason
@@ -61,7 +62,8 @@ class Resolved:
     """Inputs of the revision that the service's current spec describes; None while an object to which the service refers
     is missing."""
     router: tuple[Manifest, Manifest] | None = None
-    """(spec of the runtime, router of the service), from which the router is composed; None without a router or runtime."""
+    """(spec of the runtime, or the default router, router of the service), from which the router is composed; None without
+    a router or runtime."""
     problems: tuple[Problem, ...] = ()
     advice: tuple[str, ...] = field(default=())
     """Sentences about the service that are useful to the user, but require no action."""
@@ -133,7 +135,8 @@ def resolve(
         inputs = _inputs(service, of_model.part, of_runtime.part, runtime, chosen) | trained
     router = None
     if runtime is not None and service.spec.router is not None:
-        router = runtime_parts(runtime.spec, True), written(service.spec.router, True)
+        config = default_router(runtime.spec, service.spec) or runtime_parts(runtime.spec, True)
+        router = config, written(service.spec.router, True)
     sentences = advice(as_written or service, service, model, runtime, deps)
     problems = (*about_model, *about_runtime, *_shape(service), *lacking)
     labels: Mapping[str, str] = {}

@@ -13,6 +13,7 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.api import Component, InferenceService, Invalid, Runtime
 from ome_operator.core.observed.objects import Deps, Ref
+from ome_operator.core.podspec.default_router import default_router
 from ome_operator.core.selection.capability import Want, unfit
 from ome_operator.core.selection.match import Score, Violation, score, violations
 from ome_operator.core.selection.model_profile import ModelProfile
@@ -169,7 +170,8 @@ def _components(runtime: Runtime, service: InferenceService) -> Iterable[Violati
     }  # fmt: skip
     for name, written in service.spec.components.items():
         shared = name != keys.ROUTER and bool(spec.pod.get("containers"))
-        if brought[name] is None and not shared and not _own(written):
+        default = name == keys.ROUTER and default_router(spec, service.spec) is not None
+        if brought[name] is None and not shared and not _own(written) and not default:
             yield Violation(f"it has no {name}Config")
     if spec.decoder_config is not None and service.spec.engine is not None and service.spec.decoder is None:
         yield Violation(SPLIT)

@@ -32,6 +32,10 @@ def test_prefill_and_decode_want_somebody_who_pairs_them() -> None:
     bare = parts.simple(decoder=True, router=False)
     assert "routerConfig of config/runtimes/srt/kimi-k2-pd-rt.yaml" in advice(bare, engine={}, decoder={})
     assert (parts.ROOT / "config/runtimes/srt/kimi-k2-pd-rt.yaml").is_file()
+    command = ["python3", "-m", "sglang.launch_server"]
+    sglang = {"runner": parts.container(command=command, args=["--port=30000"])}
+    said = advice(parts.runtime(engineConfig=sglang, decoderConfig=sglang), engine={}, decoder={})
+    assert said.endswith("add router: {}"), "the operator brings a router for SGLang"
 
 
 @pytest.mark.parametrize(

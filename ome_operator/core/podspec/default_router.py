@@ -1,0 +1,73 @@
+"""The router of a service with `router: {}` if the runtime configures none and the engines run SGLang."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from ome_operator import keys, quantity
+from ome_operator.api import Component, RuntimeSpec, ServiceSpec
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.podspec.compose import compose
+from ome_operator.core.problem import ProblemError
+from ome_operator.engines.routers import parts, value
+from ome_operator.engines.servers import server
+from ome_operator.util import package_data
+from ome_operator.util.kubeyaml import document
+from ome_operator.util.memoize import memoize_by_identity
+
+_NEEDS_MORE = frozenset({"--api-key", "--ssl-certfile", "--ssl-keyfile", "--grpc-mode", "--smg-grpc-mode"})
+"""Arguments of SGLang with which a router needs a key, certificates or another protocol."""
+
+
+@memoize_by_identity(512)
+def default_router(runtime: RuntimeSpec, service: ServiceSpec) -> Manifest | None:
+    """Return the part `routerConfig` that is used instead of the runtime's, as `compose` takes it.
+
+    Return None if the runtime has one, if the service's router names an image, or if it could not reach the engines:
+    another engine than SGLang, engines with a key, certificates or another protocol, and prefill and decode whose ports
+    differ or are not literals.
+    """
+    if runtime.router_config is not None or _has_image(service.router):
+        return None
+    components = {keys.ENGINE: service.engine, keys.DECODER: service.decoder}
+    ports = {_port(runtime, name, component) for name, component in components.items() if component is not None}
+    if service.engine is None or len(ports) != 1 or (port := ports.pop()) is None:
+        return None
+    return _config("single" if service.decoder is None else "pd", port)
+
+
+def _has_image(router: Component | None) -> bool:
+    layers = [part for part in (router, router.leader if router else None) if part is not None]
+    boxes = [part.runner or {} for part in layers] + [box for part in layers for box in part.pod.get("containers") or ()]
+    return any(isinstance(box, dict) and box.get("image") for box in boxes)
+
+
+def _port(runtime: RuntimeSpec, name: str, component: Component) -> int | None:
+    """Return the port of the leader of a component; None if a default router cannot serve the component."""
+    try:
+        composed = compose(name, _parts(runtime), component.dump())
+    except ProblemError:  # the condition of the component says what is wrong
+        return None
+    container = composed.leader["containers"][0]
+    engine = server(container)
+    words = [word for part in parts(container) for word in part.split()]
+    if engine is None or engine.name != "sglang" or any(word.partition("=")[0] in _NEEDS_MORE for word in words):
+        return None
+    written = value(words, "--port")
+    return engine.port if written is None else quantity.whole(written)
+
+
+def _parts(runtime: RuntimeSpec) -> Manifest:
+    """Return the parts of a runtime from which the pods of engine and decoder are composed."""
+    configs = {"engineConfig": runtime.engine_config, "decoderConfig": runtime.decoder_config, "workers": runtime.workers}
+    return {"pod": runtime.pod, **{name: part.dump() for name, part in configs.items() if part is not None}}
+
+
+@cache
+def _config(form: str, port: int) -> Manifest:
+    """Return `routerConfig` for a form of service (`pd` or `single`) and the port of its engines."""
+    data: Mapping[str, Any] = document(package_data.text("ome_operator.engines", "default-router.yaml"))
+    config, more = data["routerConfig"], {f"${name}": words for name, words in data[form].items()}
+    runner = config["runner"]
+    args = [word.replace("$port", str(port)) for given in runner["args"] for word in more.get(given, [given])]
+    return {"routerConfig": {**config, "runner": {**runner, "args": args}}}
