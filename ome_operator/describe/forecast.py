@@ -32,13 +32,15 @@ class Forecast:
     """Name of the new revision; "" if it cannot be rendered."""
     gpus: int = 0
     """Number of GPUs in the pods that restart."""
+    interrupts: bool = False
+    """Whether nothing serves until new pods are ready, and the strategy blueGreen would keep the old pods until then."""
 
 
-def forecast(service: Ref, before: Outcome | None, after: Outcome | None, waits: str = "") -> Forecast | None:
+def forecast(service: Ref, before: Outcome | None, after: Outcome | None, remark: str = "") -> Forecast | None:
     """Return the effect of an edit, which is the difference between the current outcome and the outcome after the edit.
     Return None if both are equal.
 
-    `waits` is a sentence that states what the new revision would have to wait for.
+    `remark` is a sentence about the rollout, which the forecast contains if the edit makes another revision.
     """
     made = changes(before, after) if after is None or after.manifests or not before else ()
     old, new = before or _NOTHING, after or _NOTHING
@@ -48,11 +50,12 @@ def forecast(service: Ref, before: Outcome | None, after: Outcome | None, waits:
     restarts = tuple(role for role in old.roles if role.groups) if rolls else ()
     why = tuple(differences(old.inputs, new.inputs)) if rolls else ()
     said = _sentence(before, after, restarts, why, made)
-    if waits and rolls:
-        said += f". But {waits}"
+    if remark and rolls:
+        said += f". {remark}"
     if after and after.advice and after.advice != old.advice:
         said += f". Note: {after.advice}"
-    return Forecast(service, said, restarts, why, made, old.revision, new.revision, _sum(restarts))
+    interrupts = bool(restarts) and _same_roles(old, new) and _interrupts(new)
+    return Forecast(service, said, restarts, why, made, old.revision, new.revision, _sum(restarts), interrupts)
 
 
 _NOTHING = Outcome("", {}, (), (), ())
@@ -92,18 +95,33 @@ def _how(before: Outcome, after: Outcome) -> str:
     serving (docs/rollouts.md).
     """
     bounds, roles = after.bounds, [role for role in after.roles if role.groups]
-    if bounds.alone or {role.component for role in before.roles} != {role.component for role in after.roles}:
+    if bounds.alone or not _same_roles(before, after):
         return "the old pods end before the new pods start, so nothing serves meanwhile"
     if bounds.whole:
         return (
             f"the new pods start next to the old ones{_gpus(_sum(roles), ', with ', ' more until the old pods are removed')}"
         )
-    above, missing = ({item: part.get(item.component, 0) for item in roles} for part in (bounds.surge, bounds.unavailable))
-    if any(missing[item] >= item.groups and not above[item] for item in roles):
+    if _interrupts(after):
         return "all at the same time, so nothing serves meanwhile"
+    above, missing = ({item: part.get(item.component, 0) for item in roles} for part in (bounds.surge, bounds.unavailable))
     more = _gpus(sum(above[item] * item.gpus for item in roles), ", with ", " more meanwhile")
     steps = (f"{item.title} {min(above[item] + missing[item], item.groups)} of {item.groups}" for item in roles)
     return f"of {' and '.join(steps)} at a time{more}"
+
+
+def _same_roles(before: Outcome, after: Outcome) -> bool:
+    """Return whether two revisions have the same roles. If not, the strategy is always `recreate`."""
+    return {role.component for role in before.roles} == {role.component for role in after.roles}
+
+
+def _interrupts(after: Outcome) -> bool:
+    """Return whether the strategy removes all groups of a role before new groups of the role serve."""
+    bounds = after.bounds
+    return bounds.alone or any(
+        bounds.unavailable.get(role.component, 0) >= role.groups and not bounds.surge.get(role.component, 0)
+        for role in after.roles
+        if role.groups
+    )
 
 
 def _router(item: Outcome) -> Any:

@@ -51,17 +51,17 @@ def edited(ref: Ref, before: Any, after: Any) -> Edited | None:
 
 
 def forecasts(
-    before: Side, after: Side, children: Mapping[Ref, Iterable[Child]], waits: Mapping[Ref, str] | None = None
+    before: Side, after: Side, children: Mapping[Ref, Iterable[Child]], remarks: Mapping[Ref, str] | None = None
 ) -> tuple[Forecast, ...]:
-    """Return the forecast of every service that the edit affects. `waits` maps a service to a sentence that states what
-    its new revision would have to wait for.
+    """Return the forecast of every service that the edit affects. `remarks` maps a service to a sentence about its
+    rollout.
     """
     found = []
     for ref, new in sorted(after.services.items()):
         old, there = before.services.get(ref), tuple(children.get(ref, ()))
         then = _outcome(new, after.deps, there)
         now = _outcome(old, before.deps, there) if old is not None else None
-        if then is not None and (item := forecast(ref, now, then, (waits or {}).get(ref, ""))):
+        if then is not None and (item := forecast(ref, now, then, (remarks or {}).get(ref, ""))):
             found.append(item)
     return tuple(found)
 

@@ -12,18 +12,19 @@ from ome_operator.api import InferenceService, Invalid
 from ome_operator.cache.cluster_cache import RECORD, ClusterCache
 from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
-from ome_operator.cli.live import dry_run
+from ome_operator.cli.live import dry_run, second_copy
 from ome_operator.cli.live.cluster_from_manifests import gather, over, ref
 from ome_operator.cli.live.linted import lines
 from ome_operator.cli.live.trees import OURS, selector
-from ome_operator.core.observed.objects import Manifest, Node, Observed, Pod, Ref
+from ome_operator.core.observed.objects import Child, Manifest, Node, Observed, Pod, Ref
 from ome_operator.core.placement.admission import has_room
 from ome_operator.core.placement.claims import less, roomy
 from ome_operator.core.placement.messages import without_room
 from ome_operator.core.reasons import ROLLED_OUT, Reason, RolloutStage, record_of
 from ome_operator.core.reconcile.plan import Check, RoomCheck
 from ome_operator.core.reconcile.sync import sync
-from ome_operator.describe.outcome import SURVIVES
+from ome_operator.describe.forecast import Forecast
+from ome_operator.describe.outcome import SURVIVES, outcome
 from ome_operator.describe.preview import Preview, Side, edited, forecasts
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Forbidden
@@ -49,13 +50,12 @@ async def preview(client: Client, given: Sequence[Manifest], made: Collection[st
     problems = unread or await dry_run.refused(client, given, made)
     children = {item.ref: tuple(before.children_of(*item.ref[1:]).values()) for item in after.services()}
     first = forecasts(_side(before), _side(after), children)
-    rolling = [item.service for item in first if item.restarts]
-    waits = {which: await _waits(client, after, which) for which in rolling}
+    remarks = {item.service: await _remark(client, after, item, children) for item in first if item.restarts}
     reached = {*written, *(each.service for each in first)}
     return Preview(
         objects=tuple(item for which, new in parsed.items() if (item := edited(which, _parsed(before, which), new))),
         lint=lines(after, reached, "`ome lint -f` with the same files"),
-        services=forecasts(_side(before), _side(after), children, waits) if any(waits.values()) else first,
+        services=forecasts(_side(before), _side(after), children, remarks) if any(remarks.values()) else first,
         problems=tuple(problems),
     )
 
@@ -67,6 +67,20 @@ def _side(cluster: ClusterCache) -> Side:
 def _parsed(cluster: ClusterCache, which: Ref) -> Any:
     found = cluster.find(which)
     return found.parsed if found is not None else None
+
+
+async def _remark(client: Client, after: ClusterCache, item: Forecast, children: Mapping[Ref, Collection[Child]]) -> str:
+    """Return a sentence about a rollout: what it would wait for, or which strategy would avoid an interruption; "" if there
+    is neither.
+    """
+    if waits := await _waits(client, after, item.service):
+        return f"But {waits}"
+    if not item.interrupts:
+        return ""
+    service: InferenceService = _parsed(after, item.service)
+    return await second_copy.advice(
+        client, outcome(service, after.deps(), children[item.service]), service, after.deps().nodes
+    )
 
 
 async def _waits(client: Client, after: ClusterCache, which: Ref) -> str:

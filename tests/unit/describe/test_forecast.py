@@ -130,7 +130,7 @@ def test_a_paused_service_says_what_it_waits_for() -> None:
     deps = parts.deps(parts.model(), parts.simple())
     paused = service(rollout={"paused": True})
     waits = "revision x waits: spec.rollout.paused is true"
-    found = forecast(REF, outcome(paused, deps), outcome(paused, edited_image(deps)), waits)
+    found = forecast(REF, outcome(paused, deps), outcome(paused, edited_image(deps)), f"But {waits}")
     assert found is not None
     assert found.gpus == 1
     assert f"engineConfig.runner.image engine:1 → engine:2. But {waits}" in found.sentence

@@ -47,9 +47,10 @@ def placed(workloads: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return made
 
 
-def live(nodes: Any, strangers: Any = ()) -> FakeApi:
+def live(nodes: Any, strangers: Any = (), quotas: Any = (), **spec: Any) -> FakeApi:
     """A cluster in which the service has been made, and where pods of others are on some nodes."""
     stored = service()
+    stored["spec"] |= spec
     stored["metadata"] |= {"uid": parts.UID, "resourceVersion": "5", "generation": 1}
     plan = sync(*parts.applied([stored, MODEL, RUNTIME]), Observed(), START)
     made = [item.manifest for item in (*plan.first, *plan.apply)]
@@ -70,6 +71,8 @@ def live(nodes: Any, strangers: Any = ()) -> FakeApi:
                 return strangers
             found = [pod for pod in there["Pod"] if pod["spec"]["nodeName"] == call.selector.partition("=")[2]]
             return found + [{"spec": BOX}] * (call.selector.partition("=")[2] in strangers)
+        if call.kind == "ResourceQuota":
+            return quotas
         return nodes if call.kind == "Node" else there.get(call.kind, [])
 
     return FakeApi({"list_objects": listed})
@@ -109,3 +112,60 @@ async def test_nodes_that_others_hold_are_told_before_the_edit_is_made() -> None
     assert waits in await said(nodes, ["n3"], **asked)
     for strangers in ([], Forbidden("no")):
         assert "restart" in (told := await said(nodes, strangers, **asked)) and "waits" not in told
+
+
+FREE = (
+    "nodes have free capacity: with spec.rollout.blueGreen the old pods serve until the new pods are ready, and nothing is "
+    "interrupted"
+)
+
+
+async def edit(api: FakeApi, **spec: Any) -> str:
+    """Return what is said about an edit of the engine's environment."""
+    edited = service(runner={"env": [{"name": "A", "value": "b"}]})
+    edited["spec"] |= spec
+    found = await preview(api, [edited])
+    assert found.problems == ()
+    (forecast,) = found.services
+    return forecast.sentence
+
+
+async def test_an_edit_that_interrupts_names_the_strategy_that_does_not() -> None:
+    """The service has two of the four nodes, and the other two are free."""
+    told = await edit(live(NODES))
+    assert "all at the same time, so nothing serves meanwhile" in told
+    assert told.endswith(f". 2 {FREE}")
+    recreate = {"rollout": {"recreate": {}}}
+    assert (await edit(live(NODES, **recreate), **recreate)).endswith(f". 2 {FREE}")
+
+
+QUOTA = {"metadata": {"name": "gpus"}, "status": {"hard": {"requests.nvidia.com/gpu": "24"}}}
+
+
+@pytest.mark.parametrize(
+    "api",
+    [
+        live(NODES[:3]),
+        live(NODES, ["n3"]),
+        live(NODES, Forbidden("no")),
+        live([]),
+        live(NODES, quotas=[{**QUOTA, "status": {**QUOTA["status"], "used": {"requests.nvidia.com/gpu": "16"}}}]),
+        live(NODES, quotas=Forbidden("no")),
+    ],
+    ids=["too-few", "held-by-others", "pods-unread", "nodes-unread", "quota", "quotas-unread"],
+)
+async def test_no_strategy_is_named_without_room_for_both(api: FakeApi) -> None:
+    told = await edit(api)
+    assert "nothing serves meanwhile" in told and "blueGreen" not in told
+
+
+@pytest.mark.parametrize("rollout", [{"blueGreen": {}}, {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}])
+async def test_no_strategy_is_named_if_nothing_is_interrupted(rollout: dict[str, Any]) -> None:
+    told = await edit(live(NODES, rollout=rollout), rollout=rollout)
+    assert "restart" in told and FREE not in told
+
+
+async def test_no_strategy_is_named_for_pods_that_a_queue_places() -> None:
+    labels = {"labels": {"kueue.x-k8s.io/queue-name": "q"}}
+    told = await edit(live(NODES, engine=labels), engine={**labels, "runner": {"env": [{"name": "A", "value": "b"}]}})
+    assert "nothing serves meanwhile" in told and FREE not in told

@@ -1,0 +1,64 @@
+"""Whether a cluster has free capacity for a second copy of a service, so that an edit need not interrupt the service."""
+
+import time
+from collections.abc import Iterator
+
+from ome_operator.api import InferenceService
+from ome_operator.cache.foreign_pods import ForeignPods
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.placement.admission import has_room
+from ome_operator.core.placement.capacity_check import needs
+from ome_operator.core.placement.claims import less, roomy
+from ome_operator.core.placement.demand import elsewhere
+from ome_operator.core.placement.fit import Nodes
+from ome_operator.core.placement.quotas import QuotaChange, Usage, of_pod, of_workload, shortage
+from ome_operator.describe.outcome import Outcome
+from ome_operator.describe.text import count
+from ome_operator.kube.client import Client
+from ome_operator.kube.errors import Forbidden
+from ome_operator.kube.resources import RESOURCES
+
+
+async def advice(client: Client, after: Outcome, service: InferenceService, nodes: Nodes) -> str:
+    """Return a sentence that recommends the strategy blueGreen; "" unless all pods of the new revision fit on nodes beside
+    the pods that run now, and the ResourceQuotas of the namespace allow both.
+
+    The pods on at most 100 nodes are read, with the rights of the user. Nodes that were not read do not count. If the user
+    may not read the quotas, or if a queue or another scheduler places the pods, nothing is recommended.
+
+    after     The outcome of the service after the edit.
+    nodes     The nodes of the cluster as if they were empty.
+    """
+    if any(map(elsewhere, _templates(after))):
+        return ""
+    asked = needs(after.workloads, {role.component: role.groups for role in after.roles}, service.namespace, weights=True)
+    pods = ForeignPods(client, time.monotonic, lambda _: False)
+    await pods.read(roomy(asked, nodes))
+    free = {name: less(nodes[name], pods.on(name)) for name in pods.known()}
+    if not has_room(asked, (), free):
+        return ""
+    try:
+        quotas = await client.list_objects("ResourceQuota", service.namespace)
+    except Forbidden:
+        return ""
+    if shortage(quotas, QuotaChange(tuple(_usage(after)))):
+        return ""
+    number = sum(1 for _ in roomy(asked, free))
+    return (
+        f"{count(number, 'node')} {'has' if number == 1 else 'have'} free capacity: with spec.rollout.blueGreen the old "
+        "pods serve until the new pods are ready, and nothing is interrupted"
+    )
+
+
+def _templates(after: Outcome) -> Iterator[Manifest]:
+    """Yield the templates of the pods of engines in a revision."""
+    for role in after.workloads.values():
+        yield from (each["spec"]["template"] for each in (role.leader, role.worker) if each is not None)
+
+
+def _usage(after: Outcome) -> Iterator[tuple[Usage, int]]:
+    """Yield what the workloads of a revision and their pods take from quotas, each with their number."""
+    for body in after.manifests:
+        if body["kind"] in ("StatefulSet", "Deployment"):
+            yield of_workload(RESOURCES[body["kind"]].plural), 1
+            yield of_pod(body["spec"]["template"]["spec"]), body["spec"].get("replicas", 1)
