@@ -183,15 +183,27 @@ def _parts(reasons: str) -> Iterator[str]:
 
 
 def _news(events: Iterable[Seen]) -> list[Seen]:
-    """Return the warnings, newest first. Warnings with equal messages about several objects are merged into one."""
-    found: dict[tuple[str, str], Seen] = {}
+    """Return the newest warnings."""
+    return merged(item for item in events if item.type == "Warning")[:EVENTS]
+
+
+def merged(events: Iterable[Seen]) -> list[Seen]:
+    """Return the events, newest first. Events with equal messages about several objects are merged into the newest of them,
+    and so are the steps that each pod takes (`ROUTINE`), whatever their messages.
+    """
+    found: dict[tuple[str, str, str], Seen] = {}
     for item in sorted(events, key=lambda item: item.when):
-        if item.type != "Warning":
-            continue
-        key = item.reason, item.message
+        routine = item.type == "Normal" and item.reason in ROUTINE
+        key = item.type, item.reason, "" if routine else item.message
         before = found.pop(key, None)
         found[key] = replace(item, count=item.count + before.count) if before else item
-    return list(reversed(found.values()))[:EVENTS]
+    return list(reversed(found.values()))
+
+
+ROUTINE = frozenset(
+    {"Scheduled", "Pulling", "Pulled", "Created", "Started", "Killing", "SuccessfulCreate", "SuccessfulDelete"}
+)
+"""Reasons of Kubernetes' normal events that repeat for each pod of a group, so that they would hide the other events."""
 
 
 def next_step(reason: str, message: str, tree: Tree, which: str = "", role: str = "") -> str:

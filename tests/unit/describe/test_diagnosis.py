@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ome_operator.describe import draw
-from ome_operator.describe.diagnosis import EVENTS, Seen, Trouble, lacks, trouble
+from ome_operator.describe.diagnosis import EVENTS, ROUTINE, Seen, Trouble, lacks, merged, trouble
 from ome_operator.describe.tree import tree
 from tests.support import parts
 from tests.support.simulator import World
@@ -90,6 +90,20 @@ def test_alike_events_are_counted_and_the_newest_come_first() -> None:
     assert [(one.message, one.count) for one in found.events[:2]] == [("y", 1), ("x", 3)]
     assert len(found.events) == EVENTS
     assert "3 min ago  Failed of Pod a (3 times): x" in text(found)
+
+
+def test_steps_of_each_pod_do_not_hide_what_happened_to_a_group() -> None:
+    def seen(minutes: int, reason: str, message: str) -> Seen:
+        return Seen(NOW - timedelta(minutes=minutes), "Normal", reason, "Pod a", message, 1)
+
+    steps = [seen(number, reason, f"{number}") for reason in sorted(ROUTINE) for number in range(1, 40)]
+    whole = [seen(50, "GroupRecycled", "decode group 0"), seen(49, "GroupRecycled", "decode group 1")]
+    found = merged([*whole, *steps])
+    assert {(one.reason, one.message, one.count) for one in found} == {
+        *((reason, "1", 39) for reason in ROUTINE),
+        *((one.reason, one.message, 1) for one in whole),
+    }
+    assert [one.message for one in found[-2:]] == ["decode group 1", "decode group 0"]
 
 
 def weighed() -> World:
