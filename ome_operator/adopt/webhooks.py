@@ -32,7 +32,7 @@ async def remove(client: Client, steps: Steps, yes: bool) -> None:
                 continue
             description = f"remove {kind} {name}: its server does not run, so it rejects writes"
             if not (yes or name.endswith(f".{keys.GROUP}") or steps.dry_run):
-                steps.leave(f"{description}. It is not called as those of OME: if it is no policy of yours, pass --yes")
+                steps.leave(f"{description}. Its name is not one of OME's: if it is not a policy of your own, pass --yes")
                 continue
             await steps.change(description, partial(client.delete, kind, "", name, uid))
     if not found:

@@ -25,8 +25,8 @@ class Removal(Spec):
 
 
 class NodeModelsSpec(Spec):
-    """Removals that the operator allows the agent. Which files a node has to hold follows from the models, not from this
-    object.
+    """The directories that the agent of a node may remove. This object does not state which models the node has to hold:
+    that follows from the models.
     """
 
     remove: Annotated[list[Removal] | None, ATOMIC] = None

@@ -1,5 +1,5 @@
-"""Render presets, which are sandboxed templates of an engine's launch, for a plan. Check the result against the flags of
-the engine.
+"""Render presets for a plan. A preset is a sandboxed template that describes how an engine is started. The result is checked
+against the flags of the engine.
 """
 
 import json

@@ -9,8 +9,8 @@ from ome_operator import keys
 from ome_operator.describe.tree import Tree
 
 _COMMAND = re.compile(r"\b(?:ome|kubectl) [a-z]")
-"""Begin of the command in a next step that `describe/diagnosis.py` returns. The command is at the end of a sentence, and
-contains no semicolon."""
+"""Matches the beginning of the command in a next step that `describe/diagnosis.py` returns. The command is at the end of a
+sentence, and contains no semicolon."""
 
 
 class Shell(NamedTuple):

@@ -118,8 +118,8 @@ def _restarts(ranks: Iterable[Rank]) -> str:
 
 
 def _replaces(reason: str) -> bool:
-    """Return whether this reason of a condition means that pods of a rollout start or end. These pods are shown next to
-    the causes.
+    """Return whether a condition with this reason only states that a rollout starts or ends pods. Such a condition is no
+    cause of its own, because the pods themselves are shown.
     """
     record = record_of(reason)
     return record.moves and record.stage in (RolloutStage.READY, RolloutStage.ALONE)

@@ -165,7 +165,9 @@ def _changes(found: Sequence[Change]) -> Iterator[RenderableType]:
             yield Text(f"  {item.mark} {item.title}", style=_COLOURS[item.mark])
             yield from (Text(f"    {line}", style=_COLOURS.get(line[:1], "dim")) for line in item.lines)
     if renamed:
-        said = "the same under the new revision's name: " + ", ".join(f"{item.kind} {item.before[0]}" for item in renamed)
+        said = "renamed for the new revision, otherwise unchanged: " + ", ".join(
+            f"{item.kind} {item.before[0]}" for item in renamed
+        )
         yield _indented(Text(f"{CHANGED} {said}", style=_COLOURS[CHANGED]))
 
 

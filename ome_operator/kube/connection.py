@@ -51,7 +51,7 @@ class Connection:
 
     @classmethod
     async def open(cls, kubeconfig: Path | None, context: str | None = None) -> "Connection":
-        """Load a kubeconfig, or the ServiceAccount of this process's pod without one. Raises NoConnection."""
+        """Load a kubeconfig; if there is none, load the ServiceAccount of this process's pod. Raises NoConnection."""
         connection = cls(kubeconfig, context)
         try:
             await connection._load()

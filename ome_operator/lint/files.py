@@ -41,7 +41,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "kind-unknown",
-        "The operator has no kind of this name, or not in this version",
+        "The operator does not read objects with this apiVersion and kind",
         ignored="`kubectl apply` fails with `no matches for kind`, or another operator reads the object.",
         evidence="The kinds of the CRDs in crds/.",
     ),

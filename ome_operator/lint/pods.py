@@ -193,7 +193,7 @@ def router_port_differs(subject: Subject) -> Iterator[Hit]:
     Severity.WARNING,
     "A liveness probe requests a path that answers 200 even if the engine hangs",
     ignored="The probe detects no hang. A slow answer under load makes it restart a rank, which ends the group.",
-    evidence="Measured here: SGLang's ranks above 0 answer /health whatever happens; sglang-router answers /health "
+    evidence="Our own measurement: SGLang's ranks above 0 answer /health whatever happens; sglang-router answers /health "
     "and /liveness without workers; "
     "vLLM's /health stays 200 when a worker is killed (docs/engines.md).",
 )

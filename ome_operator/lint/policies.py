@@ -40,9 +40,9 @@ def _version(text: str) -> tuple[int, ...]:
     Severity.WARNING,
     "The router chooses prefill at random, although its policy is cache_aware",
     ignored="Each turn of a conversation reaches another prefill group, which computes the whole prompt again.",
-    evidence="Measured here with sglang-router 0.3.2 and SGLang on CPUs (docs/engines.md), and with simulated engines "
-    "behind 0.1.9, 0.2.2, 0.2.4, 0.3.0 and 0.3.1: no prefix tree belongs to the policies of prefill and decode, which only "
-    "the debug log says.",
+    evidence="Our own measurement with sglang-router 0.3.2 and SGLang on CPUs (docs/engines.md), and with simulated "
+    "engines behind 0.1.9, 0.2.2, 0.2.4, 0.3.0 and 0.3.1: no prefix tree belongs to the policies of prefill and decode, "
+    "which only the debug log says.",
 )
 def cache_aware_random(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched(ROUTER):
@@ -62,7 +62,7 @@ def cache_aware_random(subject: Subject) -> Iterator[Hit]:
     Severity.NOTE,
     "The router's policy needs a header that clients have to send",
     ignored="Requests without the header are distributed at random, so that conversations change the engine.",
-    evidence=f"Measured here with sglang-router 0.3.2 and smg 1.13.0: both read the header {_KEY} (docs/engines.md).",
+    evidence=f"Our own measurement with sglang-router 0.3.2 and smg 1.13.0: both read the header {_KEY} (docs/engines.md).",
 )
 def routing_key_unchecked(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched(*ROUTERS):
@@ -80,7 +80,7 @@ def routing_key_unchecked(subject: Subject) -> Iterator[Hit]:
     Severity.WARNING,
     "The engines have LoRA adapters, but the router refuses the names of adapters",
     ignored="A request with the model `<model>:<adapter>` gets 404 (with --service-discovery) or 503.",
-    evidence="Measured here with smg 1.13.0: it compares the field `model` with the model's own name only.",
+    evidence="Our own measurement with smg 1.13.0: it compares the field `model` with the model's own name only.",
 )
 def adapters_unroutable(subject: Subject) -> Iterator[Hit]:
     with_adapters = [

@@ -253,7 +253,7 @@ _REPLACED = (
     Severity.WARNING,
     "The engine replaces a value without a message",
     ignored="The engine runs with another setting than the arguments state, and its log does not say so.",
-    evidence="SGLang 0.5.23, arg_groups: parallel_hook.py and pd_disaggregation_hook.py; asked of its own resolver.",
+    evidence="SGLang 0.5.23, arg_groups: parallel_hook.py and pd_disaggregation_hook.py; checked with its own resolver.",
 )
 def value_replaced(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):

@@ -104,7 +104,7 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
             Family("ome_groups", GAUGE, "Groups by role and phase", ("role", "phase")),
             Family(
                 "ome_group_recycles_total", COUNTER,
-                "Recycled groups by reason of the failure and node of the leader, while that node exists",
+                "Recycled groups by reason of the failure and node of the leader; the series of deleted nodes are removed",
                 ("reason", "node"),
             ),
             Family(

@@ -121,7 +121,10 @@ def make_listing(files: Iterable[RemoteFile], revision: str = "") -> Listing:
     if not ordered:
         raise Refused("the source lists no files: check spec.storage.storageUri")
     if sum(len(file.name.encode("utf-8", "surrogatepass")) for file in ordered) > MAX_NAME_BYTES:
-        raise Refused(f"the source lists file names of more than {MAX_NAME_BYTES >> 20} MiB: check spec.storage.storageUri")
+        raise Refused(
+            f"the file names that the source lists are together longer than {MAX_NAME_BYTES >> 20} MiB: "
+            "check spec.storage.storageUri"
+        )
     if sum(max(0, file.size) for file in ordered) > MAX_SIZE:
         raise Refused("the source lists more bytes than any disk has: check spec.storage.storageUri")
     for file in ordered:

@@ -37,22 +37,22 @@ SPOILED: dict[str, dict[str, Any]] = {
 
 
 class _Killer:
-    """Strikes at the n-th write from now on, or at the n-th request, with a random n."""
+    """Causes a fault at the n-th write from now on, or at the n-th request, with a random n."""
 
     def __init__(self, field: Field, chance: random.Random, number: int, kills: int) -> None:
         self._field, self._chance, self._usual, self._left = field, chance, field.usual[number], kills
         self._aim()
 
     def _aim(self) -> None:
-        """Choose n within the first half of what a step usually sends, because the step must not be over before the
-        strike.
+        """Choose the number n of the request at which the fault happens. It is in the first half of the requests that a step
+        usually sends, because the fault has to happen before the step is over.
         """
         self._any = self._chance.random() < 0.3
         usual = (self._usual.requests if self._any else self._usual.writes) or 0
         self._after = self._chance.randint(1, max(1, usual // 2))
 
     def judge(self, sent: Sent) -> Verdict:
-        """Strike when it is time: before the request arrives, or after it was carried out without a response."""
+        """Cause the fault at the n-th request: before the request arrives, or after it was carried out but not answered."""
         if not self._left or not (self._any or sent.writes):
             return None
         self._after -= 1
@@ -64,7 +64,7 @@ class _Killer:
         return Unheard(self.strike)
 
     def strike(self) -> None:
-        """Run the strike."""
+        """Cause the fault."""
         self._field.signal()
         self._field.struck()
         self._left -= 1
@@ -184,7 +184,7 @@ def frozen(field: Field, chance: random.Random) -> Disturb:
     """The operator is suspended in the middle of its writes until a second operator has taken its Lease and led for a
     second.
 
-    It then behaves like an operator that has lost its Lease: it exits, and writes nothing before.
+    When it continues, it behaves like an operator that has lost its Lease: it exits without another write.
     """
 
     @contextmanager
@@ -261,8 +261,8 @@ def at_once(*ways: Disturb) -> Disturb:
 
 
 def _moments(field: Field, chance: random.Random, number: int, faults: int) -> list[int]:
-    """Return the numbers of writes of a step after which faults happen: in its first half, because the step must not be
-    over before.
+    """Return the numbers of writes of a step after which faults happen. They are in the first half of the step, because the
+    faults have to happen before the step is over.
     """
     return sorted(chance.sample(range(max(faults, field.usual[number].writes // 2)), faults))
 

@@ -68,7 +68,7 @@ class LivePod:
     grace: int
     ready: bool = False
     since: str = ""
-    """Time at which it became ready; "" if a test set it ready."""
+    """Time at which the pod became ready; "" if a test made it ready."""
     deleting: bool = False
     left: int = 0
     template: str = ""
@@ -80,12 +80,12 @@ class LivePod:
 
     @property
     def group(self) -> int:
-        """Return the number of its group; 0 for routers."""
+        """Return the number of the pod's group; 0 for routers."""
         return int(self.labels.get(keys.GROUP_INDEX, "0"))
 
     @property
     def rank(self) -> int:
-        """Return its rank; 0 for leaders and routers."""
+        """Return the rank of the pod; 0 for leaders and routers."""
         return int(self.labels.get(keys.POD_INDEX, "0"))
 
     def serves(self, now: datetime) -> None:
@@ -93,7 +93,7 @@ class LivePod:
         self.ready, self.since = True, now.isoformat()
 
     def annotate(self, changes: Mapping[str, str | None]) -> None:
-        """Carry out a merge patch of its annotations."""
+        """Apply a merge patch to the annotations of the pod."""
         self.notes = {key: value for key, value in {**self.notes, **changes}.items() if value is not None}
         if keys.DRAINING in changes:
             self.draining = changes[keys.DRAINING] or ""

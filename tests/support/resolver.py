@@ -108,7 +108,7 @@ print(json.dumps([apart(["--model-path=" + folder, *words]) for words in lines])
 
 
 def lines() -> list[str]:
-    """Return all command lines: those of the file, and those that the rows of requirements.yaml break and meet."""
+    """Return all command lines: those in the record, and those that violate or meet the rows of requirements.yaml."""
     written = [str(line) for line in (record() or {})]
     return list(dict.fromkeys([*written, *(line for row in requirements() for line in (*broken(row), *met(row)))]))
 
@@ -119,7 +119,7 @@ def record() -> Mapping[str, str]:
 
 
 def broken(row: Requirement) -> Iterator[str]:
-    """Yield a command line for each need of a row in which only that need is not met."""
+    """Yield one command line for each requirement (`needs`) of a row of requirements.yaml, which violates only that one."""
     for name in row.needs:
         words = [word for each, wanted in _when(row) for word in holding(each, wanted)]
         for each, wanted in row.needs.items():
@@ -128,7 +128,7 @@ def broken(row: Requirement) -> Iterator[str]:
 
 
 def met(row: Requirement) -> Iterator[str]:
-    """Yield a command line in which all needs of a row are met, unless its needs contradict its conditions."""
+    """Yield a command line that meets all requirements of a row, or nothing if they contradict the row's conditions."""
     if not row.when.keys() & row.needs.keys():
         needs = [word for each, wanted in row.needs.items() for word in holding(each, wanted)]
         yield _line([word for each, wanted in _when(row) for word in holding(each, wanted)] + needs)
@@ -139,7 +139,7 @@ def _when(row: Requirement) -> Iterator[tuple[str, Condition]]:
 
 
 def _line(words: Sequence[str]) -> str:
-    """Return the words as a line; the last word of a flag that is given twice counts, as for argparse."""
+    """Return the words as a line. If a flag is given twice, only its last word is kept, as argparse does."""
     last = {word.partition("=")[0]: word for word in words}
     return " ".join(last.values())
 

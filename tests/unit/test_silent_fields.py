@@ -1,8 +1,8 @@
 """No field is silent: whatever people may write changes something, or Advice says that it has no effect.
 
-A field is read when something that is made of objects differs with it: what a pass writes, in item of several stages of a
-service's life, a status, the Job of a benchmark, what an agent fetches, a column of `kubectl get`. That a new revision has
-another name or stores other inputs is no effect.
+A field has an effect if something that is made from the object differs with it: what a pass writes in one of several stages
+of a service's life, a status, the Job of a benchmark, what an agent downloads, or a column of `kubectl get`. A new name or
+other stored inputs of a revision are not an effect.
 """
 
 import json
@@ -97,17 +97,17 @@ BESIDE: tuple[tuple[str, str, Callable[[str], Body]], ...] = (
 )  # fmt: skip
 """What has to be written in addition to a field for the field to have a meaning."""
 RESTARTS = "spec.rollout.restartedAt"
-"""The field that is there to make a new revision, which no other may do by its mere presence."""
+"""The only field that may cause a new revision without any other effect."""
 
 
 def own(kind: Kind) -> str:
-    """The name of a kind in the tables here."""
+    """Return the name of a kind as in the tables of this module."""
     return kind.kind if kind.group == "ome.io" else f"{kind.group} {kind.kind}"
 
 
 SEEN = {own(kind): kind for kind in KINDS if own(kind) in PARTS}
 ALIKE = {"BaseModel": "ClusterBaseModel", "ServingRuntime": "ClusterServingRuntime"}
-"""Kinds with the spec of another."""
+"""Kind -> another kind with the same spec."""
 OURS = {"RoleScale", "NodeModels"}
 """Kinds that autoscalers and agents write: their tests are below."""
 
@@ -128,12 +128,12 @@ def row(kind: str, path: str) -> tuple[str, Any]:
 
 
 def spelled(path: str) -> str:
-    """A path as sentences have it."""
+    """Return a path as it is written in messages."""
     return re.sub(r"acceleratorConfig\{\}", "acceleratorConfig.gpu", path).replace("[]", "").replace("{}", "")
 
 
 def listed_rows(tree: Tree, at: str = "spec") -> Iterator[str]:
-    """Paths of all rows."""
+    """Yield the paths of all rows of the table."""
     for name, below in tree.items():
         if isinstance(below, Mapping):
             yield from listed_rows(below, f"{at}.{name}")
@@ -142,7 +142,7 @@ def listed_rows(tree: Tree, at: str = "spec") -> Iterator[str]:
 
 
 def groups() -> Iterator[tuple[str, str]]:
-    """(kind, first step of a path): a test each."""
+    """Yield (kind, name of a field directly below `spec`). Each pair is the parameter of one test."""
     for name, kind in SEEN.items():
         yield from dict.fromkeys((name, field.path.split(".")[1]) for field in fields(kind.spec))
 
@@ -180,7 +180,7 @@ def told(part: str, stage: Bodies, field: Field, top: str, hint: Any) -> str:
 
 
 def context(part: str, path: str, stage: Bodies) -> Bodies:
-    """A stage with what the field needs beside it."""
+    """Return a stage with everything that the field needs in order to have a meaning."""
     out = dict(stage)
     for of, pattern, more in BESIDE:
         if of == part and (found := re.match(pattern, path)):
@@ -189,7 +189,7 @@ def context(part: str, path: str, stage: Bodies) -> Bodies:
 
 
 def bodies(part: str, stage: Bodies, field: Field) -> Iterator[Body]:
-    """The object with each value of the field that is accepted."""
+    """Yield the object with each accepted value of the field."""
     for value in field.values:
         body = with_value(stage[part], field, value)
         if body != stage[part] and accepted(part, body):
@@ -197,12 +197,12 @@ def bodies(part: str, stage: Bodies, field: Field) -> Iterator[Body]:
 
 
 def accepted(part: str, body: Body) -> bool:
-    """Whether the object can be read."""
+    """Return whether the object can be parsed."""
     return not isinstance(readings.PARSED[part].parse(body), Invalid)
 
 
 def differs(look: Look, before: Bodies, after: Bodies) -> bool:
-    """Whether something is seen of what was written."""
+    """Return whether the field has an effect."""
     return seen(look, before, before) != look(before, after)
 
 
@@ -210,7 +210,7 @@ _SEEN: dict[tuple[int, str], str] = {}
 
 
 def seen(look: Look, before: Bodies, bodies: Bodies) -> str:
-    """The same look at the same bodies, taken once."""
+    """Return the result of a look at these bodies. Results are cached."""
     key = id(look), json.dumps(bodies)
     if key not in _SEEN:
         _SEEN[key] = look(before, bodies)
@@ -218,7 +218,7 @@ def seen(look: Look, before: Bodies, bodies: Bodies) -> str:
 
 
 def advice(part: str, bodies: Bodies) -> str:
-    """The condition Advice of an object."""
+    """Return the message of the condition Advice of an object."""
     status = readings.status(part, bodies)
     return next((str(item["message"]) for item in status["conditions"] if item["type"] == "Advice"), "")
 

@@ -16,7 +16,7 @@ from ome_operator.kube.podlogs import LogLine, Wanted
 LINES = 14
 """Number of last lines of a log that are shown."""
 LOGS = 4
-"""Number of logs that are read, those of the worst causes."""
+"""Maximum number of logs that are read. The logs of the worst causes are read first."""
 EVENTS = 30
 """Number of newest events that are shown."""
 PATIENCE = 5.0

@@ -106,7 +106,7 @@ class TokenGuard:
         if before in self._sessions:
             self._sessions.remove(before)
             logger.warning(
-                "somebody used the address of the started browser a second time, so that both have no access any more: "
+                "somebody used the address of the started browser a second time, so neither browser has access any more: "
                 "open the address above, and check who else uses this machine"
             )
         return ""

@@ -148,7 +148,9 @@ def _word(facts: Mapping[str, Any] | Manifest | None) -> str:
 
 
 def _about(what: str, words: Mapping[str, str], counts: str | None, since: datetime) -> cond.Condition | None:
-    """Return the condition about reports of a revision or of facts (`what`), of which `counts` counts."""
+    """Return the condition about nodes that report different words. `words` maps nodes to their reports, and `what` is
+    "revision" or "facts". `counts` is the report that is used, or None. Return None if all nodes report the same.
+    """
     said = {word: sorted(node for node, other in words.items() if other == word) for word in set(words.values())}
     others = {word: nodes for word, nodes in said.items() if word != counts}
     if not others:
@@ -156,9 +158,9 @@ def _about(what: str, words: Mapping[str, str], counts: str | None, since: datet
     reports = "; ".join(_report(what, *each) for each in sorted(others.items(), key=lambda item: item[1])[:NAMED])
     if counts is not None:
         shown = f"revision {_short(counts)}" if what == "revision" else "the facts in the status"
-        return cond.Condition(NODES_AGREE, False, Reason.NODES_DISAGREE, f"{reports}; for all nodes counts {shown}")
+        return cond.Condition(NODES_AGREE, False, Reason.NODES_DISAGREE, f"{reports}; all nodes use {shown}")
     if len(said) > 1 or any(len(nodes) > 1 for nodes in said.values()):
-        message = f"{reports}; no {what} counts until two nodes agree, or until one is named"
+        message = f"{reports}; nothing is used until two nodes agree, or a revision or a node is named"
         return cond.Condition(NODES_AGREE, False, Reason.NODES_DISAGREE, message)
     until = (since + LONE_WAIT).strftime("%H:%M:%S")
     message = f"{reports}; this counts when a second node confirms it, or at {until} UTC if no node reports anything else"

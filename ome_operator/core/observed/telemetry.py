@@ -96,9 +96,9 @@ def parse(body: Any, slice_mark: str, now: float) -> RouterReport:
     """
     top = _map(body, "the summary")
     if _count(top, "version") < 1:
-        raise Unusable("version is not a version of a summary")
+        raise Unusable("version is less than 1")
     if top.get("slice") != slice_mark:
-        raise Unusable("slice is the mark of another slice: another pod has the address of the router now")
+        raise Unusable("slice names another slice: the router's address now belongs to another pod")
     strangers, router = _map(top.get("strangers"), "strangers"), _map(top.get("router"), "router")
     found_age = _number(strangers, "age")
     leaders = top.get("leaders")
@@ -118,7 +118,7 @@ def _leader(body: Any, now: float) -> tuple[str, LeaderReport]:
     leader = _map(body, "an entry of leaders")
     mark, role, state = leader.get("id"), leader.get("role"), leader.get("state")
     if not isinstance(mark, str) or len(mark) > 64:
-        raise Unusable("id of a leader is not a mark")
+        raise Unusable("id of a leader is not a text of at most 64 characters")
     load, work = leader.get("load"), leader.get("work")
     return mark, LeaderReport(
         role if role in ROLES else "",
@@ -213,8 +213,8 @@ def _checked(value: Any, name: str) -> float | None:
 
 
 def fresh(at: float, now: float) -> bool:
-    """Return whether a number of the time `at` may be used at the time `now`. A number of the future is not, because the
-    clock was set back since.
+    """Return whether a number of the time `at` may be used at the time `now`. A number with a time in the
+    future may not be used: the clock was set back after the reading.
     """
     return 0 <= now - at <= STALE
 
@@ -226,7 +226,10 @@ def requests(load: LeaderLoad) -> int | None:
 
 
 def drain_reports(reports: Iterable[tuple[str, RouterReport]], mark: str) -> tuple[DrainReport, ...]:
-    """Return what routers, given as (UID of the pod, report), report about the leader with the mark `mark`."""
+    """Return what routers report about the requests of a leader. `mark` identifies the leader (`names.mark` of its UID), and
+    `reports` are pairs of the UID of a router's pod and the report of its registry. Reports without the leader's load are
+    left out.
+    """
     found = ((uid, report.leaders.get(mark)) for uid, report in reports)
     return tuple(
         DrainReport(uid, leader.load.at, requests(leader.load), leader.load.empty_readings)

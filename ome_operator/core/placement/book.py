@@ -9,11 +9,12 @@ from ome_operator.core.placement.shares import Shares
 
 
 class ClaimBook:
-    """The present claims by service, each with the standing of its gang.
+    """The present claim of each service, and the standing of its gang: how much promised capacity the gang did not use.
 
-    An attempt that ended without success, was replaced by another attempt, or is longer than the time limit, counts as a
-    wasted promise if its pods could not be created, or if the pods without a node would have fitted on the free nodes. A
-    gang that found too few nodes wastes nothing.
+    Capacity is promised to each placement attempt. An attempt has failed if it ended without success, was replaced by
+    another attempt, or exceeds the time limit. The promise to a failed attempt counts as wasted in two cases: its pods could
+    not be created, or its pods without a node would have fitted on the free nodes. It does not count as wasted if too few
+    nodes were free.
 
     free      Returns the nodes with their free capacity.
     timeout   Returns the seconds within which all pods of a gang have to be bound to nodes.
@@ -35,7 +36,7 @@ class ClaimBook:
         return self._claims
 
     def put(self, ref: Ref, claim: Claim | None, now: float, *, gone: bool = False) -> bool:
-        """Store the present claim of a service, or None if it has none. Return whether that is a change.
+        """Store the present claim of a service, or None if the service has none. Return whether the claim has changed.
 
         `gone`: True if the service was deleted. The promise of its attempt counts as wasted, because another service may
         take its place again and again.

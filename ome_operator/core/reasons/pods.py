@@ -98,7 +98,7 @@ class PodReasons:
         "PreflightFailed", of=(*COMPONENTS, PREFLIGHT, RECOVERED), kstatus=IN_PROGRESS, gravity=50,
         pods="held by their preflight", printed=True,
         meaning="the [preflight](preflight.md) check of a rank found a problem, and the mode is Require: the group "
-                "waits and is not recycled. Under `Recovered`: a restarted group waits for this reason",
+                "waits and is not recycled. In the condition `Recovered`: a recycled group waits because of such a problem",
         remedy="correct what the message names: the preflight runs again within 5 minutes, and at once when the pods are "
         "deleted. To start the engine anyway, which makes a new revision: kubectl annotate isvc {service} --overwrite "
         "ome.io/preflight=Warn",

@@ -95,5 +95,7 @@ def is_merged(weight: FineTunedWeight) -> bool:
 
 
 def mounted_weights(inputs: Mapping[str, Any]) -> list[Mapping[str, str]]:
-    """Return the identities of all weights that pods of a revision mount, the model first; [] without inputs."""
+    """Return the identities of all weights that pods of a revision mount, beginning with the model. Return [] if the inputs
+    of the revision are not known.
+    """
     return [inputs["model"], *(inputs.get(ADAPTERS) or ())] if inputs else []

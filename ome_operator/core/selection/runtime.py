@@ -66,8 +66,8 @@ class Selection:
                 (f"{runtime_title(each.ref)} asks for {' and '.join(each.write)}" for each in asking), len(self.excluded)
             )
             return (
-                f"no runtime fits model {model}, because it does not state what runtimes ask for: {wanted}. Write the "
-                f"fields that are true of the model into its spec, or name a runtime in {field}"
+                f"no runtime fits model {model}, because the model does not state what runtimes ask for: {wanted}. Write "
+                f"the fields that are true of the model into its spec, or name a runtime in {field}"
             )
         excluded = (f"{runtime_title(each.ref)}: {', '.join(each.violations)}" for each in self.excluded)
         remedy = f"Name one in {field}, or apply one that fits"

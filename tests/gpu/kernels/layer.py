@@ -56,11 +56,11 @@ class Matrix:
         self.out = torch.full((tokens, n), float("nan"), device=DEVICE, dtype=torch.bfloat16)
 
     def call(self, copy: int) -> None:
-        """Multiply with one of the copies."""
+        """Multiply the input by one of the copies."""
         matrices.dense(self.input, self.weights[copy % len(self.weights)], self.out)
 
     def part(self, name: str) -> Part:
-        """Return the product as a part, checked against FP32."""
+        """Return the `Part` that times this product. Its error is relative to the product in FP32."""
         self.call(0)
         values, scales = self.weights[0]
         reference = dequantized(*self.input) @ dequantized(values, scales, BLOCK).T

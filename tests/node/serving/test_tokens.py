@@ -14,7 +14,7 @@ from tests.support.rig import Rig
 
 
 def test_the_curl_of_the_seeds(serving: Rig, tiny: str) -> None:
-    """`kubectl port-forward service/… 8080:80`, then their request to the letter."""
+    """The curl request of docs/seeds.md works unchanged through `kubectl port-forward service/… 8080:80`."""
     body = '{    "text": "The future of AI is",    "max_new_tokens": 50,    "temperature": 0.7  }'
     with forwarded(serving.cluster, "service/kimi-k2-tiny", 80, "kimi-k2-tiny") as local:
         headers = ["-H", "Content-Type: application/json", "-H", "Authorization: Bearer None"]
@@ -29,7 +29,9 @@ def test_the_curl_of_the_seeds(serving: Rig, tiny: str) -> None:
 
 
 def test_lengths_count_in_sampling_params_alone(tiny: str) -> None:
-    """The seeds' curl has its length beside the text: SGLang ignores it there, as README.md says."""
+    """The curl command of docs/seeds.md states the length next to the text. SGLang ignores it at this place, as README.md
+    says.
+    """
     asked = {"text": "The future of AI is", "sampling_params": {"temperature": 0, "ignore_eos": True}}
     beside = post(f"{tiny}/generate", {**asked, "max_new_tokens": 3})
     inside = post(f"{tiny}/generate", {**asked, "sampling_params": {**asked["sampling_params"], "max_new_tokens": 3}})
@@ -66,7 +68,9 @@ def test_a_tool_is_called(tiny: str) -> None:
 
 
 def test_the_client_of_the_seeds(tiny: str) -> None:
-    """The program of the fourth seed, as far as its answer does not depend on a model that thinks."""
+    """The client program of the fourth example in docs/seeds.md works. The part of the answer that only a reasoning model
+    gives is not checked.
+    """
     import openai  # a second for each process of tests
 
     direct = openai.DefaultHttpxClient(trust_env=False)
@@ -84,7 +88,7 @@ def test_the_client_of_the_seeds(tiny: str) -> None:
 
 
 def alone(ranks: int) -> dict[str, Any]:
-    """A server that does prefill and decode itself, with this tensor parallelism."""
+    """Start a server that does both prefill and decode, with this tensor parallelism."""
     args = ["--model-path=/model", "--device=cpu", "--host=0.0.0.0", "--port=30000", f"--tp-size={ranks}"]
     args += ["--max-total-tokens=4096", "--max-running-requests=4", "--sleep-on-idle"]
     probe = {"httpGet": {"path": "/health", "port": 30000}, "periodSeconds": 2, "timeoutSeconds": 5, "failureThreshold": 100}
@@ -117,7 +121,7 @@ def alone(ranks: int) -> dict[str, Any]:
 
 
 def of_one_server(rig: Rig, ranks: int) -> dict[str, list[int]]:
-    """Prompt -> what a server alone says."""
+    """Return the answer of a single server to each prompt."""
     pod = alone(ranks)
     rig.cluster.apply(pod)
     try:

@@ -1,4 +1,6 @@
-"""Parsing at the edge: what is wrong is a sentence with the field's YAML name and the fix, and never an exception."""
+"""Tests of parsing objects. An invalid object gives a sentence with the YAML name of the field and the fix, and never an
+exception.
+"""
 
 from typing import Any
 
@@ -20,12 +22,12 @@ from ome_operator.api import (
 
 
 def service(spec: dict[str, Any], name: str = "kimi") -> InferenceService | Invalid:
-    """An InferenceService with this spec, parsed."""
+    """Parse an InferenceService with this spec."""
     return InferenceService.parse({"kind": "InferenceService", "metadata": {"name": name}, "spec": spec})
 
 
 def parsed(spec: dict[str, Any]) -> InferenceService:
-    """The same, where it must be valid."""
+    """Return the parsed InferenceService, which must be valid."""
     one = service(spec)
     assert not isinstance(one, Invalid), one.why
     return one
@@ -113,13 +115,15 @@ def test_what_was_not_written_stays_unset() -> None:
 
 
 def test_null_is_absent_where_a_field_is_named_and_kept_in_the_pod() -> None:
-    """A server drops null from typed fields; in open parts it stands and may mean 'take this away'."""
+    """An API server removes null from typed fields. In parts of the schema that are open, null stays, and may mean that a
+    merge removes the field.
+    """
     one = parsed({"model": {"name": "m", "kind": None}, "engine": {"minReplicas": None, "affinity": None}, "router": None})
     assert one.spec.dump() == {"model": {"name": "m"}, "engine": {"affinity": None}}
 
 
 def test_snake_case_is_for_python_only() -> None:
-    """The YAML spelling is the only one in YAML; Python may construct with its own."""
+    """Only the YAML spelling is accepted in YAML. Python code may construct objects with the Python names."""
     assert Component(min_replicas=5).dump() == {"minReplicas": 5}
 
 
@@ -183,14 +187,14 @@ WRONG = [
 
 @pytest.mark.parametrize(("spec", "why"), WRONG, ids=[why.split(":")[0][:40] for _, why in WRONG])
 def test_a_wrong_spec_is_a_sentence(spec: dict[str, Any], why: str) -> None:
-    """The field in its YAML spelling, what it is, and what to write instead."""
+    """The sentence contains the field in its YAML spelling, its value, and what to write instead."""
     one = service(spec)
     assert isinstance(one, Invalid)
     assert why in one.why
 
 
 def nested(levels: int) -> Any:
-    """A map in a map in a map."""
+    """Return maps that are nested `levels` deep."""
     out: Any = 1
     for _ in range(levels):
         out = {"a": out}
@@ -215,7 +219,7 @@ def test_a_map_that_stands_in_itself_is_refused() -> None:
 
 
 def test_many_errors_are_counted() -> None:
-    """A person fixes the first ones first, and knows that there are more."""
+    """The message contains the first errors, and the number of further errors."""
     one = service({"engine": {"minReplicas": "a", "maxReplicas": "b", "timeoutSeconds": "c", "scaleTarget": "d"}})
     assert isinstance(one, Invalid)
     assert one.why.endswith("; and 1 more")
@@ -234,7 +238,7 @@ def test_many_errors_are_counted() -> None:
     ],
 )
 def test_a_body_that_is_no_object_is_said_so(body: Any, why: str) -> None:
-    """YAML files hold anything."""
+    """A YAML file may contain any value, such as a list or a number."""
     one = InferenceService.parse(body)
     assert isinstance(one, Invalid)
     assert one.why.startswith(why)

@@ -1,11 +1,11 @@
-"""The scrape that is measured is a scrape of everything."""
+"""Test that the measured scrape contains the series of all services."""
 
 from bench import eyes
 
 
 async def test_series_do_not_grow_with_services_beyond_those_of_their_own() -> None:
-    """From a certain number on, series of services are summed: with more than a hundred services, five more services add no
-    series; with few services, each adds its ten series.
+    """Each of the first services has ten series of its own. Beyond a hundred services, the series are summed, so five more
+    services add no series.
     """
     few, more = await eyes.measure(2), await eyes.measure(4)
     assert 0 < more.series - few.series <= 2 * 10

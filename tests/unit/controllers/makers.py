@@ -1,4 +1,4 @@
-"""Objects that controllers need in addition to those that a test is about."""
+"""Objects that the controllers under test depend on."""
 
 import time
 from collections.abc import Callable
@@ -31,7 +31,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def cluster(*seen: dict[str, Any], dirty: list[Ref] | None = None) -> EventHandler:
-    """A cluster of which these objects are known; keys that become dirty are added to `dirty`."""
+    """Return a cluster whose cache contains these objects. Keys of services to reconcile are added to `dirty`."""
     found = [] if dirty is None else dirty
     made = EventHandler(ClusterCache(Deps()), lambda ref, _: found.append(ref), lambda _: (), lambda _: ())
     for body in seen:
@@ -49,33 +49,33 @@ def services(
     wall: WallClock = lambda: NOW,
     clock: Callable[[], float] = time.monotonic,
 ) -> InferenceServiceReconciler:
-    """Passes over services, of which none was made yet."""
+    """Return the controller of services, which has not yet reconciled any service."""
     settings, client = settings or Settings(), cast(Client, api)
     shared = SharedState.empty(handler.cache, client, queue, settings, clock=clock)
     return InferenceServiceReconciler(handler, client, queue, settings, wall, shared, core, clock)
 
 
 def execution(memory: ServiceMemory | None = None, clock: Callable[[], float] = lambda: 0.0) -> Execution:
-    """A pass over the service that begins now."""
+    """Return a pass over the service that begins now."""
     return Execution(keep(SERVICE, BODY, None), memory or ServiceMemory(), set(), Result(), clock)
 
 
 def executor(api: FakeApi, handler: EventHandler) -> Executor:
-    """The executor of plans."""
+    """Return the executor of plans."""
     return Executor(api, handler, 1.0, PodDryRuns(api, EVERYWHERE, keys.MANAGER))
 
 
 def wall() -> datetime:
-    """A wall clock that stands still."""
+    """Return the time of a wall clock that stands still."""
     return NOW
 
 
 def queue() -> WorkQueue[Ref]:
-    """A queue that tries what failed again after one second, two, four and so on."""
+    """Return a queue that retries a failed key after one second, then after two, four and so on."""
     return WorkQueue(workers=1, first=1.0, last=9.0, jitter=lambda: 0.5)
 
 
 def storing(body: dict[str, Any]) -> Callable[[Call], dict[str, Any]]:
-    """The answer to a status that is applied: this object with it."""
+    """Return a function that answers a request to apply a status: it returns this object with the new status."""
     metadata = {**body["metadata"], "resourceVersion": "9"}
     return lambda call: {**body, "metadata": metadata, "status": call.body["status"]}

@@ -17,7 +17,7 @@ def made_by(name: str, kind: str = "StatefulSet") -> list[dict[str, Any]]:
 
 
 def leader(group: int = 3, **more: Any) -> dict[str, Any]:
-    """A leader as the API server shows it."""
+    """Return a leader as the API server shows it."""
     labels = {
         "component": "engine",
         "leaderworkerset.sigs.k8s.io/worker-index": "0",
@@ -47,7 +47,7 @@ def leader(group: int = 3, **more: Any) -> dict[str, Any]:
 
 
 def worker(group: int = 3, rank: int = 2, phase: str = "Pending") -> dict[str, Any]:
-    """A rank above 0."""
+    """Return a worker, a pod whose rank is above 0."""
     labels = {"component": "engine", "ome.io/group": str(group), "apps.kubernetes.io/pod-index": str(rank)}
     metadata = {"name": f"p-{group}-w-{rank}", "uid": f"w{group}-{rank}", "labels": labels}
     metadata["ownerReferences"] = made_by(f"p-{group}-w")
@@ -55,7 +55,7 @@ def worker(group: int = 3, rank: int = 2, phase: str = "Pending") -> dict[str, A
 
 
 def labelled(body: dict[str, Any], **labels: str | None) -> dict[str, Any]:
-    """The pod with labels changed (`group`, `index`, `leads`), or taken off."""
+    """Return the pod with changed or removed labels (`group`, `index`, `leads`)."""
     of = {
         "group": "ome.io/group",
         "index": "apps.kubernetes.io/pod-index",
@@ -67,7 +67,7 @@ def labelled(body: dict[str, Any], **labels: str | None) -> dict[str, Any]:
 
 
 def pods(*items: Any) -> dict[str, Any]:
-    """A list."""
+    """Return a PodList with these pods."""
     return {"kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": list(items)}
 
 
@@ -126,12 +126,12 @@ def test_pods_that_are_no_ranks_are_left_out() -> None:
     ],
 )
 def test_a_pod_whose_labels_are_at_odds_is_no_rank(body: Any) -> None:
-    """The others are known all the same: one pod must not keep every router from learning anything."""
+    """The registry still accepts the other pods: a single invalid pod must not hide all others from the routers."""
     assert [pod.name for pod in parse_pods(pods(body, leader(4)), STEMS)] == ["p-4-0"]
 
 
 def renamed(body: dict[str, Any], **metadata: Any) -> dict[str, Any]:
-    """The pod with other metadata."""
+    """Return the pod with other metadata."""
     return {**body, "metadata": {**body["metadata"], **metadata}}
 
 
@@ -153,14 +153,14 @@ IMPOSTORS = {
 
 @pytest.mark.parametrize("case", IMPOSTORS)
 def test_labels_make_no_worker(case: str) -> None:
-    """Anyone who may create a pod may give it any labels. Such a pod would receive prompts and the key that workers are
-    shown.
+    """A pod with the labels of a worker is not accepted, because anyone who may create a pod may set any labels. If it were
+    accepted, it would receive prompts, and the key that the router sends to its workers.
     """
     assert [pod.name for pod in parse_pods(pods(IMPOSTORS[case], leader(4)), STEMS)] == ["p-4-0"]
 
 
 def test_of_three_groups_only_the_broken_one_leaves_the_router() -> None:
-    """Every leader's pod index is 0: nothing but the label says whose worker is gone."""
+    """Every leader has the pod index 0, so only the group label tells which group has lost its worker."""
     settings = RegistrySettings((RoleSpec("engine", "regular", 30000, 2, "p"),))
     everything = [made for group in range(1, 4) for made in (leader(group), worker(group, 1, "Running"))]
     listed = [Worker(str(group), f"http://10.0.0.{group}:30000", "regular", None, 0) for group in range(1, 4)]

@@ -1,5 +1,5 @@
-"""Tests of who is shown a Secret or an identity, and of which addresses are contacted (docs/tenancy.md; S2 and S15 of the
-review).
+"""Tests of which servers receive the credentials in a Secret or the identity of a node, and of which addresses are contacted
+(docs/tenancy.md). S2 and S15 are findings in docs/security-review.md.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ def test_a_grant_is_read() -> None:
 
 
 def test_an_endpoint_gets_no_token_of_the_cluster() -> None:
-    """S2: `key: hf-token` with `endpoint` of the tenant's own."""
+    """S2: a tenant's model names a Secret of the cluster, and an `endpoint` that the tenant runs."""
     access = Access({"endpoint": "https://evil.example"}, {"token": "SECRET"}, guard=guard())
     with pytest.raises(Refused, match=r"not allowed for host evil\.example"):
         open_source("hf://any/thing", access)
@@ -77,7 +77,9 @@ def test_an_endpoint_gets_no_token_of_the_cluster() -> None:
 
 
 class Evil:
-    """A registry of a tenant's, or its realm, that wants to see something."""
+    """A registry that a tenant runs, or the token server (realm) that it names. It records the credentials that it
+    receives.
+    """
 
     def __init__(self) -> None:
         self.url = ""
@@ -98,7 +100,9 @@ class Evil:
     "challenge", ["Basic", 'Bearer realm="URL/token",service="x"', 'Bearer realm="https://evil.example/token"']
 )
 def test_a_registrys_password_goes_to_no_endpoint_and_no_realm_that_others_name(challenge: str) -> None:
-    """S2: looked up for the registry's host, shown to the endpoint: `Basic Y2k6UkVHUEFTUw==`. S15: or to its realm."""
+    """A password is looked up by the host of the registry. It was sent to the tenant's endpoint (S2), or to the realm that
+    the endpoint names (S15), as `Basic Y2k6UkVHUEFTUw==`.
+    """
     host = "registry.corp.example:5000"
     trust = Trust(
         secrets={"reg-cred": Grant(name="reg-cred", hosts=(host,), namespaces=("team-a",))},
@@ -132,7 +136,7 @@ def test_a_registrys_password_goes_to_no_endpoint_and_no_realm_that_others_name(
 )
 @pytest.mark.parametrize("endpoint", ["", "https://evil.example", "http://169.254.169.254"])
 def test_the_nodes_identity_is_shown_to_no_tenant(uri: str, given: Mapping[str, str], endpoint: str) -> None:
-    """S2: without any Secret a store is asked with whatever the node is, at an address that the tenant names."""
+    """S2: without a Secret, the identity of the node was sent to the object store at an address that the tenant names."""
     parameters = {**given, **({"endpoint": endpoint} if endpoint else {})}
     of_tenant = Access(parameters, {}, guard=guard(key="", uri=uri))
     if endpoint:
@@ -147,7 +151,9 @@ def test_the_nodes_identity_is_shown_to_no_tenant(uri: str, given: Mapping[str, 
 
 @pytest.mark.parametrize("uri", ["gs://b/p", "s3://b/p", "az://c/p"])
 def test_a_secret_without_keys_of_a_store_is_no_reason_for_an_identity(uri: str) -> None:
-    """Else the Secret of a hub, granted for a host, would show that host who the node is."""
+    """If the Secret of a hub, which is granted for a host, counted as one of a store, this host would receive the
+    identity of the node.
+    """
     where = "https://store.example"
     trust = Trust(
         secrets={"hf-token": Grant(name="hf-token", hosts=("store.example",), namespaces=("team-a",))},
@@ -226,7 +232,7 @@ def test_addresses_of_the_internet(text: str) -> None:
 
 @pytest.fixture
 def listener() -> socket.socket:
-    """Something that listens on loopback, and counts who connects."""
+    """Listen on loopback, and count the connections."""
     made = socket.create_server(("127.0.0.1", 0))
     made.settimeout(0.3)
     return made
@@ -264,7 +270,7 @@ def test_a_host_of_the_chart_is_asked(listener: socket.socket) -> None:
 
 @pytest.mark.parametrize("variable", ["http_proxy", "https_proxy", "all_proxy"])
 def test_only_the_port_of_a_proxy_is_asked(variable: str, listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An endpoint of a tenant reached every port of the host of a proxy."""
+    """Before, the endpoint of a tenant could be any port of the proxy's host."""
     port = listener.getsockname()[1]
 
     async def ask() -> None:

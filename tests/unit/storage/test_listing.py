@@ -26,7 +26,7 @@ def test_a_model_is_not_larger_than_a_record_can_say() -> None:
 def test_names_are_not_longer_than_a_manifest_can_hold() -> None:
     most = [file(f"{number:06}".ljust(200, "x"), 1) for number in range(MAX_NAME_BYTES // 200)]
     assert make_listing(most).files
-    with pytest.raises(Refused, match="file names of more than 8 MiB"):
+    with pytest.raises(Refused, match="file names that the source lists are together longer than 8 MiB"):
         make_listing([*most, file("\U0001f600" * 200, 1)])
 
 

@@ -34,7 +34,7 @@ READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]
 
 
 def placed(workloads: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A pod of each StatefulSet, on a node each."""
+    """Return one pod of each StatefulSet. Every pod is on a node of its own."""
     made = []
     for at, body in enumerate(workloads):
         template, name = body["spec"]["template"], f"{body['metadata']['name']}-0"
@@ -48,7 +48,7 @@ def placed(workloads: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def live(nodes: Any, strangers: Any = (), quotas: Any = (), **spec: Any) -> FakeApi:
-    """A cluster in which the service has been made, and where pods of others are on some nodes."""
+    """Return a cluster in which the service exists, and in which pods of other services are on some nodes."""
     stored = service()
     stored["spec"] |= spec
     stored["metadata"] |= {"uid": parts.UID, "resourceVersion": "5", "generation": 1}
@@ -85,7 +85,7 @@ SENTENCE = (
 
 
 async def said(nodes: Any, strangers: Any = (), **engine: Any) -> str:
-    """Return what is said about the service."""
+    """Return the lines of the preview about the service."""
     found = await preview(live(nodes, strangers), [service(**engine)])
     assert found.problems == ()
     (forecast,) = found.services

@@ -50,7 +50,7 @@ def test_two_nodes_that_agree_decide_and_the_third_is_named() -> None:
     found = judged(nodes, MANY)
     assert found.pin == Pin(URI, COMMIT) and found.condition is not None
     assert (found.condition.status, found.condition.reason) == (False, "NodesDisagree")
-    assert found.condition.message == f"node evil reports revision {EVIL}; for all nodes counts revision {COMMIT}"
+    assert found.condition.message == f"node evil reports revision {EVIL}; all nodes use revision {COMMIT}"
     assert judged({"a": held(), "b": held()}, MANY).condition is None
 
 
@@ -61,7 +61,7 @@ def test_two_nodes_that_disagree_decide_nothing_and_are_named(names: tuple[str, 
     found = judged({honest: held(), evil: held(EVIL)}, speakers, alone(60))
     assert found.pin is None and found.condition is not None and found.condition.status is False
     assert COMMIT in found.condition.message and EVIL in found.condition.message
-    assert found.unpinned.endswith("no revision counts until two nodes agree, or until one is named")
+    assert found.unpinned.endswith("nothing is used until two nodes agree, or a revision or a node is named")
 
 
 def test_a_cluster_of_one_node_needs_no_second() -> None:
@@ -123,7 +123,7 @@ def test_facts_of_one_node_do_not_replace_those_of_the_others() -> None:
     evil = {"evil": held(state="Ready", facts=FALSE)}
     found = judged(evil, MANY, before)
     assert found.facts == FACTS and found.condition is not None
-    assert found.condition.message == "node evil reports other facts; for all nodes counts the facts in the status"
+    assert found.condition.message == "node evil reports other facts; all nodes use the facts in the status"
     new = {"weights": {"uri": URI, "revision": COMMIT}}
     assert judged(evil, MANY, new).facts is None
     honest = {name: held(state="Ready", facts=FACTS) for name in ("a", "b")}

@@ -70,7 +70,7 @@ def test_a_leader_is_of_the_group_that_its_label_says() -> None:
     ids=["a leader's set was scaled by hand", "no index", "a worker's set with another start", "a rank that somebody wrote"],
 )
 def test_what_is_no_rank_is_still_a_pod_of_its_group(labels: dict[str, str]) -> None:
-    """The pod holds accelerators, so the group exists as long as the pod does."""
+    """A pod with an invalid rank still belongs to its group, because the pod holds accelerators."""
     pod = from_api.pod(body(labels))
     assert (pod.group, pod.rank) == (2, from_api.NO_NUMBER)
 

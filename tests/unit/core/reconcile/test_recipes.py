@@ -15,7 +15,7 @@ from tests.support.simulator import World
 
 
 def world(sample: str, **engine: Any) -> World:
-    """A sample that has come up."""
+    """Return the world of a sample whose groups are ready. `engine` is as in `with_engine`."""
     service, deps = with_engine(sample, **engine)
     out = World(service, deps, 7)
     out.settle()
@@ -23,7 +23,7 @@ def world(sample: str, **engine: Any) -> World:
 
 
 def with_engine(sample: str, **engine: Any) -> tuple[InferenceService, Deps]:
-    """A sample with something else in its engine."""
+    """Return a shipped sample and its dependencies. `engine` contains fields that replace those of the sample's engine."""
     service, deps = parts.shipped(sample)
     assert service.spec.engine is not None
     changed = service.spec.engine.model_copy(update=engine)

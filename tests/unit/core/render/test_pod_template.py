@@ -14,7 +14,7 @@ CONTEXT = pod_template.Context("svc", "team", "r1", [weights(parts.model())._asd
 
 
 def leader(engine: Manifest, accelerator: Manifest | None = None, uri: str = "", component: str = "engine") -> Manifest:
-    """Leader template of a component that the runtime describes like this."""
+    """Return the leader template of a component whose configuration in the runtime has these fields."""
     context = CONTEXT._replace(accelerator=accelerator or {})
     if uri:
         context = context._replace(weights=[weights(parts.model(uri))._asdict()])
@@ -28,7 +28,7 @@ def main(template: Manifest) -> Manifest:
 
 
 def env(template: Manifest) -> dict[str, Any]:
-    """Name -> value, or path of the downward API."""
+    """Return the variables of the main container: name -> value, or path in the downward API."""
     return {
         one["name"]: one.get("value", one.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath"))
         for one in main(template)["env"]
@@ -36,7 +36,7 @@ def env(template: Manifest) -> dict[str, Any]:
 
 
 def box(**more: Any) -> Manifest:
-    """An engine with this main container."""
+    """Return the config of an engine with this main container."""
     return {"runner": parts.container(**more)}
 
 
@@ -113,7 +113,7 @@ ENVS: dict[str, tuple[list[Manifest], list[str]]] = {
 
 @pytest.mark.parametrize("case", ENVS)
 def test_order_of_variables(case: str) -> None:
-    """A reference sees only what stands before it."""
+    """A reference is expanded only if the variable stands before it."""
     theirs, order = ENVS[case]
     ours = [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)"}]
     found = pod_template.add_env({"env": theirs}, ours)["env"]
@@ -143,7 +143,7 @@ def test_a_volume_of_the_user_called_model_stays_his() -> None:
 
 
 def terms(template: Manifest) -> list[list[str]]:
-    """Keys of the required node expressions, per alternative."""
+    """Return the keys of the required node expressions of each alternative."""
     required = template["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     return [[one["key"] for one in term["matchExpressions"]] for term in required["nodeSelectorTerms"]]
 

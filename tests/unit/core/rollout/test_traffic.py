@@ -36,7 +36,9 @@ def edit(on: World, shape: Shape) -> None:
 
 
 def weights(on: World) -> dict[str, int]:
-    """Return the weight of each revision in the stored route; "" stands for the Service of the service itself."""
+    """Return the weight of each revision in the stored route; "" stands for the Service that has the name of the
+    InferenceService and belongs to no revision.
+    """
     stored = route.weights(on.children[ROUTE].manifest)
     revisions = {name: live.labels.get(keys.REVISION, "") for (kind, name), live in on.children.items() if kind == "Service"}
     return {revisions[name]: weight for name, weight in stored.items()}
@@ -48,12 +50,12 @@ def services_of_slices(on: World) -> list[str]:
 
 
 def revision(on: World) -> str:
-    """The revision that the service goes to."""
+    """Return the target revision of the service."""
     return str(on.service.status["revision"]).rpartition("→")[2]
 
 
 def ready_groups(on: World) -> dict[str, int]:
-    """Revision -> ready engines of groups of a single pod, where its router is ready."""
+    """Return the number of ready engines of each revision whose router is ready. Every group has one pod."""
     can = routing.serving(on.children.values(), on.pods.values())
     ready = [pod.labels for pod in on.pods.values() if pod.ready and not pod.deleting]
     return {
@@ -62,7 +64,7 @@ def ready_groups(on: World) -> dict[str, int]:
 
 
 def until(on: World, holds: Callable[[], Any], passes: int = 200) -> Any:
-    """Passes until something holds."""
+    """Run passes until a condition holds."""
     for _ in range(passes):
         if found := holds():
             return found
@@ -91,7 +93,7 @@ def test_it_leads_to_the_service_itself_until_the_slice_has_its_own() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_weights_are_the_ready_groups_of_each_slice(seed: int) -> None:
-    """The weights are the counts of the rollout whenever two slices serve."""
+    """While two slices serve, the weight of each slice is the number of its ready groups."""
     old = Shape(size=1, engines=4, strategy="surge")
     on = world(old, seed)
     edit(on, replace(old, image="b"))
@@ -191,7 +193,9 @@ def test_slices_keep_their_share_while_their_routers_are_replaced() -> None:
     ids=str,
 )
 def test_a_slice_settles_with_the_first_of_its_routers(since: tuple[float | None, ...], left: float) -> None:
-    """`since` contains seconds before now. A node's clock that runs ahead delays the slice a little, and never for long."""
+    """`since` contains how many seconds ago each router became ready. A node whose clock runs ahead delays the slice only
+    briefly.
+    """
     now = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
     pod = LivePod("router", "uid", {keys.COMPONENT: keys.ROUTER, keys.REVISION: "r"}, "set", "uid-of-set", 30, ready=True)
     moments = ["" if ago is None else (now - timedelta(seconds=ago)).isoformat() for ago in since]
@@ -260,7 +264,7 @@ def test_a_slice_that_serves_nobody_is_not_waited_for() -> None:
 
 
 def routing_deployments(on: World) -> list[str]:
-    """Names of the routers."""
+    """Return the names of the routers' Deployments."""
     return [name for kind, name in on.children if kind == "Deployment"]
 
 
@@ -282,7 +286,7 @@ def test_where_a_slice_cannot_have_its_service_the_services_own_takes_over() -> 
 
 
 def test_without_a_router_it_leads_to_the_engines() -> None:
-    """A user takes the router out: the route is changed, then the router goes."""
+    """If a user removes the router from the service, the route is changed before the router is deleted."""
     shape = Shape(size=1)
     on = world(shape)
     edit(on, replace(shape, router=False))

@@ -1,4 +1,6 @@
-"""Archives into the containerd of a node, without one: what `ctr` answers is given."""
+"""Tests of importing image archives into the containerd of a node. No node is needed, because the tests supply the
+answers of `ctr`.
+"""
 
 from pathlib import Path
 
@@ -22,7 +24,9 @@ def node(tmp_path: Path) -> RealNode:
 def test_a_layer_that_went_with_the_former_image_is_unpacked_anew(
     node: RealNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: list[str], said: str
 ) -> None:
-    """The archive took the name of the only image that had the layer, and containerd removed the layer in between."""
+    """The archive took over the name of the only image that had the layer, so containerd removed the layer while the
+    import still needed it.
+    """
     asked: list[str] = []
     left = list(failures)
 
