@@ -5,9 +5,9 @@
 import asyncio
 import json
 import logging
+import subprocess
 import sys
 import tempfile
-from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -102,33 +102,38 @@ class Flight:
 
 async def _file(path: Path, kept: Mapping[Ref, tuple[Pass, ...]], head: Mapping[str, object]) -> int:
     """Write a file in another process, so that texts of tenants that take long do not block this one. Return the number of
-    services in the file. Raises OSError if the process fails.
+    services in the file. Raises OSError if the process fails. If the task is cancelled, the process is killed.
+
+    asyncio does not start the process: a task that is cancelled while asyncio starts one may wait for ever (Python 3.11).
     """
-    command = (sys.executable, "-m", writer.__name__, str(path), str(writer.LARGEST))
-    process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE)
-    assert process.stdout is not None and process.stderr is not None
+    process = _start(path)
     try:
-        out, error, _ = await asyncio.gather(process.stdout.read(), process.stderr.read(), _send(process, kept, head))
-        await process.wait()
+        out = (await asyncio.to_thread(_exchange, process, kept, head)).decode(errors="replace").strip().splitlines()
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        process.kill()
     if process.returncode:
-        lines = error.decode(errors="replace").strip().splitlines()
-        raise OSError(lines[-1] if lines else f"its process ended with code {process.returncode}")
-    return int(out)
+        raise OSError(out[-1] if out else f"its process ended with code {process.returncode}")
+    return int(out[-1])
 
 
-async def _send(process: Process, kept: Mapping[Ref, tuple[Pass, ...]], head: Mapping[str, object]) -> None:
-    """Send the recordings to the process, which may stop reading when its file is large enough."""
-    assert process.stdin is not None
-    with suppress(ConnectionError):
-        process.stdin.write(json.dumps(dict(head)).encode() + b"\n")
-        for ref, passes in kept.items():
-            process.stdin.write(await asyncio.to_thread(_line, f"{ref.namespace}/{ref.name}", passes))
-            await process.stdin.drain()
-        process.stdin.close()
+def _start(path: Path) -> "subprocess.Popen[bytes]":
+    command = (sys.executable, "-m", writer.__name__, str(path), str(writer.LARGEST))
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def _exchange(process: "subprocess.Popen[bytes]", kept: Mapping[Ref, tuple[Pass, ...]], head: Mapping[str, object]) -> bytes:
+    """Send the recordings to the process, which may stop reading when its file is large enough. Wait for its end, and return
+    its output.
+    """
+    with process:
+        assert process.stdin is not None and process.stdout is not None
+        with suppress(ConnectionError):
+            process.stdin.write(json.dumps(dict(head)).encode() + b"\n")
+            for ref, passes in kept.items():
+                process.stdin.write(_line(f"{ref.namespace}/{ref.name}", passes))
+        with suppress(ConnectionError):
+            process.stdin.close()
+        return process.stdout.read()
 
 
 def _line(service: str, passes: tuple[Pass, ...]) -> bytes:

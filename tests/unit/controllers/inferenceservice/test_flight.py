@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import stat
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -77,18 +78,31 @@ async def test_a_recording_is_written_by_another_process(tmp_path: Path, monkeyp
     """Which ends with the operator's patience, also while it reads a text of a tenant."""
     made = reconciler(lambda *_: Plan(status={"conditions": []}), tmp_path)
     await made.reconcile(SERVICE)
-    started = list[asyncio.subprocess.Process]()
-    create = asyncio.create_subprocess_exec
+    started = list["subprocess.Popen[bytes]"]()
+    popen = subprocess.Popen
 
-    async def asleep(*command: Any, **pipes: Any) -> asyncio.subprocess.Process:
+    def asleep(command: Any, **pipes: Any) -> "subprocess.Popen[bytes]":
         assert command[:3] == (sys.executable, "-m", "ome_operator.recorder.writer")
-        started.append(await create(sys.executable, "-c", "import time; time.sleep(60)", **pipes))
+        started.append(popen([sys.executable, "-c", "import time; time.sleep(60)"], **pipes))
         return started[0]
 
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", asleep)
+    monkeypatch.setattr(subprocess, "Popen", asleep)
     monkeypatch.setattr(flights, "SECONDS", 0.2)
     assert await made.flight.write("SIGUSR1") is None
-    assert started[0].returncode == -signal.SIGKILL
+    assert started[0].wait(10) == -signal.SIGKILL
+
+
+async def test_a_task_that_is_cancelled_at_once_ends(tmp_path: Path) -> None:
+    """An operator that stops just after an internal error must not wait for the file."""
+    made = reconciler(lambda *_: Plan(status={"conditions": []}), tmp_path)
+    await made.reconcile(SERVICE)
+    for turns in range(20):
+        task = made.flight.write("SIGUSR1")
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=10)
+        assert done
 
 
 async def test_many_errors_at_once_start_one_process_after_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
