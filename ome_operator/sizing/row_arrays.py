@@ -50,9 +50,6 @@ class Rows:
                 places += [(number, at, column[name]) for name in names.get(own, ()) if name in column]
         self.places = np.array(places).T
         """Row, factor and constant, for each constant that is part of a factor."""
-        self._describe(rows)
-
-    def _describe(self, rows: Sequence[Row]) -> None:
         reads = [row.prefill or row.decode for row in rows]
         answers = [row.decode or row.prefill for row in rows]
         self.chance = np.array([_chance(row) for row in rows])

@@ -47,6 +47,10 @@ class Here:
         status = {"weights": {"uri": uri, "revision": pinned}} if pinned else {}
         return Model(**{**made.__dict__, "status": status})
 
+    def local(self, path: str) -> Model:
+        """Return a model whose files somebody else has stored on this disk."""
+        return self.model(f"local://{self.root / path}", path)
+
     def work(self, model: Model) -> Work:
         """Return the work on the model after one reconciliation."""
         made = Work(model, self.settings)
@@ -112,7 +116,7 @@ def test_a_revision_is_looked_up_before_a_download_has_its_turn(here: Here) -> N
     assert (report.state, report.revision, here.hub.sent) == ("Updating", COMMIT, [])
     asyncio.run(work.run())
     here.hub.listings.clear()
-    for quiet in (work, Work(here.model(pinned=COMMIT), here.settings), Work(here.model("local:///data/m"), here.settings)):
+    for quiet in (work, Work(here.model(pinned=COMMIT), here.settings), Work(here.local("m"), here.settings)):
         asyncio.run(quiet.look())
     assert here.hub.listings == [], "it is known already"
     here.hub.token = "another"
@@ -198,7 +202,7 @@ def test_a_model_of_a_namespace_asks_no_private_address(here: Here) -> None:
 
 
 def test_files_of_somebody_else_are_reported(here: Here) -> None:
-    model = here.model("local:///data/m")
+    model = here.local("m")
     assert "does not exist or is empty" in here.work(model).report().message
     (here.root / "m").mkdir(parents=True)
     (here.root / "m" / "config.json").write_text("{}")

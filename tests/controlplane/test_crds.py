@@ -280,6 +280,7 @@ def test_what_a_person_sees(served: Cluster) -> None:
         "ROLLOUT",
         "REVISION",
         "FROZEN",
+        "ADVICE",
         "AGE",
         "URL",
     ]

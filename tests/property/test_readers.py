@@ -32,10 +32,11 @@ from tests.support.parts import ROOT
 
 PARSERS, HERE = "tests/property/test_parsers.py", "tests/property/test_readers.py"
 INFORMER = "tests/unit/watch/test_informer.py"
-DECODES = frozenset({"loads", "raw_decode", "decoded", "json", "load_all"})
+DECODES = frozenset({"loads", "raw_decode", "decoded", "json", "load_all", "get_data"})
 """Names of functions that convert text or bytes to data."""
 READERS = {
     "agent/manifest.py": f"{PARSERS}::test_manifests_on_a_disk",
+    "controllers/telemetry.py": "tests/unit/controllers/test_telemetry.py::test_an_odd_answer_changes_nothing",
     "benchmark_pod/inside.py": f"{HERE}::test_what_a_benchmark_left",
     "benchmark_pod/inside_genai.py": f"{HERE}::test_what_a_benchmark_left",
     "benchmark_pod/steps.py": f"{HERE}::test_files_of_a_benchmark",
@@ -45,6 +46,7 @@ READERS = {
     "kube/client.py": "tests/unit/kube/test_client.py::test_an_object_as_deep_as_the_api_server_takes_is_an_answer",
     "modelinfo/extract.py": f"{PARSERS}::test_files_of_models",
     "preflight/group.py": f"{HERE}::test_what_ranks_say",
+    "registry/telemetry_reader.py": f"{PARSERS}::test_answers_of_routers_and_engines",
     "registry/clients.py": f"{PARSERS}::test_answers_of_routers_and_engines",
     "storage/hub.py": f"{PARSERS}::test_descriptions_of_hubs",
     "storage/oci_artifact.py": f"{PARSERS}::test_credentials_of_registries",
@@ -57,12 +59,16 @@ READERS = {
 """Module → its test."""
 OWN = {
     "cli": "a command reads what its user names, and ends with a sentence or a traceback for the user alone",
+    "api/pod_fields.py": "what the repository ships",
+    "core/catalog/agreement.py": "text that this module has written itself",
     "engines/flags.py": "what the repository ships; of a flag's value only whether it is JSON",
     "kube/podlogs.py": "in a command",
     "kube/podproxy.py": "in a command",
     "sizing": "figures that the repository ships; to decode is a phase of serving there",
     "preflight/check.py": "what the operator put into the pod, and its own child process",
     "preflight/node.py": "files of the rank's own pod; a check that fails says so, and the others go on",
+    "lint/requirements.py": "of a flag's value only whether it is JSON",
+    "recorder/writer.py": "what the operator sends to its own child process",
     "recorder/recording.py": "in a command",
 }
 """Module or folder → why it decodes no external data in a process that others depend on."""

@@ -22,8 +22,6 @@ _FIELD = re.compile(r"\{\{\s*\.(Name|Namespace|IngressDomain)\s*\}\}")
 _HOST = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)+")
 _NOT_COPIED = re.compile(r"([a-z-]+\.)?ome\.io/|ome\.oracle\.com/|kubectl\.kubernetes\.io/|kueue-enabled$")
 """Annotations of a service that are meant for operators, and are never copied."""
-_FOR_CONTROLLERS = re.compile(r"[^/]*(ingress|gateway)[^/]*/")
-"""Annotations that are meant for controllers of Ingresses and Gateways."""
 
 
 @memoize_by_identity(1024)
@@ -90,9 +88,15 @@ def advice(owner: meta.Owner, exposure: Exposure, annotations: Mapping[str, str]
             f"annotation {name} is not copied to the {exposure.kind}: an administrator can add it to "
             "exposure.annotations of the chart"
             for name in annotations
-            if _FOR_CONTROLLERS.match(name) and not _NOT_COPIED.match(name) and not _copied(name, exposure)
+            if _for_controllers(name) and not _NOT_COPIED.match(name) and not _copied(name, exposure)
         ),
     ]
+
+
+def _for_controllers(annotation: str) -> bool:
+    """Return whether an annotation is meant for a controller of Ingresses or Gateways, by its prefix."""
+    prefix, slash, _ = annotation.partition("/")
+    return bool(slash) and ("ingress" in prefix or "gateway" in prefix)
 
 
 def _permitted(host: str, owner: meta.Owner, exposure: Exposure) -> bool:

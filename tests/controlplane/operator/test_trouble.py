@@ -94,7 +94,7 @@ def test_pods_that_were_never_created(rig: Rig, namespace: str, single: str) -> 
     rig.create(quota)
     rig.create(yamls.service(namespace, "quota", single))
     told = rig.says(namespace, "quota", "EngineReady", "PodsRefused", "exceeded quota: none", 30)
-    assert told["message"].startswith("engine 0/1: 1 pods cannot be created")
+    assert told["message"].startswith("engine 0/1: 1 pod cannot be created")
     rig.delete("ResourceQuota", namespace, "none")
     rig.ready(namespace, "quota", 120)
 
@@ -102,7 +102,7 @@ def test_pods_that_were_never_created(rig: Rig, namespace: str, single: str) -> 
 def test_a_router_whose_pods_are_refused_says_why(rig: Rig, namespace: str, single: str) -> None:
     rig.create(yamls.service(namespace, "refused", single, router={"priorityClassName": "missing"}))
     told = rig.says(namespace, "refused", "RouterReady", "PodsRefused", "no PriorityClass with name missing", 30)
-    assert told["message"].startswith("router 0/1: 1 pods cannot be created")
+    assert told["message"].startswith("router 0/1: 1 pod cannot be created")
     rig.patch("InferenceService", namespace, "refused", {"spec": {"router": {"priorityClassName": None}}})
     rig.ready(namespace, "refused", 60)
 

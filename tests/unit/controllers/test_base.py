@@ -29,7 +29,7 @@ BODIES: dict[str, dict[str, Any]] = {
 }
 
 
-def fails(*_: Any) -> Any:
+def fails(*_: Any, **_more: Any) -> Any:
     raise TypeError("5 is no map")
 
 

@@ -44,7 +44,7 @@ async def test_records_are_looked_at_when_a_revision_was_pinned(lose: bool) -> N
     cluster = makers.cluster(body, {"kind": "NodeModels", **record})
     api = FakeApi({"apply": Transient("no answer") if lose else makers.storing(body)})
     made: Any = CatalogReconciler
-    passes = made(cluster, api, queue, 60.0, makers.wall, Core(model_status=lambda *_: PINNED))
+    passes = made(cluster, api, queue, 60.0, makers.wall, Core(model_status=lambda *_, **_more: PINNED))
     await passes.reconcile(MODEL)
     assert queue.depth == (0 if lose else 1)
     if lose:

@@ -14,6 +14,7 @@ from ome_operator.core.reasons import (
     ANOTHER,
     COMPLETE,
     FAMILIES,
+    NODES_AGREE,
     ORDER,
     ORDINARY,
     POD,
@@ -42,7 +43,7 @@ def test_a_record_is_complete(name: str, record: ReasonRecord) -> None:
     remedy.
     """
     assert name == re.sub(r"(?<=[a-z])(?=[A-Z])", "_", record.word).upper()
-    assert record.of and set(record.of) <= {*ORDER, ANOTHER, COMPLETE, POD}
+    assert record.of and set(record.of) <= {*ORDER, ANOTHER, COMPLETE, NODES_AGREE, POD}
     assert record.meaning and (record.good or record.remedy)
     assert not record.router_remedy or record.printed
     assert all("|" not in text and "\n" not in text for text in (record.meaning, record.remedy, record.see))

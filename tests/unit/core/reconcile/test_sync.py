@@ -335,7 +335,7 @@ def test_pods_of_every_kind_of_workload_that_are_refused_are_said_with_the_cause
         told = sync(world.service, world.deps, seen, world.now).status["conditions"]
         component = {"engine": "Engine", "decoder": "Decoder", "router": "Router"}[live.labels[keys.COMPONENT]]
         (one,) = (item for item in told if item["type"] == f"{component}Ready")
-        assert one["reason"] == "PodsRefused" and one["message"].endswith(f"1 pods cannot be created: {REFUSED}"), key
+        assert one["reason"] == "PodsRefused" and one["message"].endswith(f"1 pod cannot be created: {REFUSED}"), key
 
 
 def test_new_pods_of_a_router_that_are_refused_beside_its_former_pods_are_advice() -> None:

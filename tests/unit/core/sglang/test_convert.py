@@ -158,7 +158,7 @@ def test_without_a_fitting_runtime_it_is_said_where_to_name_one_and_who_would_re
     unknown = replace(parts.good(Model.parse(made(short("a/B")))), status={})
     deps = replace(catalog(), models={Ref("ClusterBaseModel", "", unknown.name): unknown})
     _, (reason, sentence) = desired_object(serving(), deps)
-    assert reason == "NoRuntimeFits" and "Name one in spec.runtime, or apply one" in sentence
+    assert reason == "NoRuntimeFits" and "spec.runtime" in sentence
     assert "agent.enabled=true" in sentence
     assert "agent.enabled" not in desired_object(serving(), changed(deps, model_agent=True))[1][1]
 
