@@ -4,12 +4,11 @@ import re
 from collections.abc import Mapping
 
 from ome_operator import keys
-from ome_operator.engines.routers import SMG, WITH_CONTROL_KEYS
+from ome_operator.engines.routers import SGLANG_ROUTER, SMG, WITH_CONTROL_KEYS
 
 _NUMBER = r"v?(\d+\.\d+(?:\.\d+)*(?:\.?(?:post|rc|a|b|dev)\d+)?)(?=$|[-_+])"
 _VERSION = re.compile(rf"(?:^|[-_]){_NUMBER}")
 """Pattern of a version in an image's tag, such as 0.5.23, v0.5.23-cu129, 0.5.23-p3 or team-0.4.9.post2."""
-_ROUTER = "sglang-router"
 
 
 def image_name(image: str) -> str:
@@ -48,4 +47,4 @@ def _states_version(name: str, program: str) -> bool:
     """Return whether the tag of an image with this name states the version of the program."""
     if program == SMG:
         return name == SMG
-    return program != _ROUTER or WITH_CONTROL_KEYS.get(name, ())[:1] == (0,)
+    return program != SGLANG_ROUTER or WITH_CONTROL_KEYS.get(name, ())[:1] == (0,)

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 from ome_operator import keys, quantity
 
 SELECTORS = ("--prefill-selector", "--decode-selector", "--selector")
-PROGRAMS = frozenset({"smg", "amg", "sglang-router"})
+SGLANG_ROUTER = "sglang-router"
+"""Name of SGLang's router: that of its package, and of its command."""
+PROGRAMS = frozenset({"smg", "amg", SGLANG_ROUTER})
 """Commands that the packages of the routers install. The Python module of the package sglang-router is `sglang_router`."""
 SMG = "smg"
 """The successor of sglang-router: the name of its image, its command and its Python module. Its versions have numbers of
@@ -175,6 +177,27 @@ def is_smg(image: str, program: str) -> bool:
     """Return whether a router is smg. The command `smg` is also in the package sglang-router, so then the image decides."""
     name = program.rpartition("/")[2]
     return _SMG_MODULE.fullmatch(name) is not None or (name == SMG and _version(image)[0] == SMG)
+
+
+def program(word: str, after: str, image: str) -> str | None:
+    """Return the name of the router that a word of a command starts in this image; None if the word starts no router.
+
+    The name is "" for a router that also starts engines, because it uses other names for the router's flags. `after` is the
+    next word of the command.
+    """
+    if not is_program(word):
+        return None
+    return "" if starts_engines(word, after) else SMG if is_smg(image, word) else SGLANG_ROUTER
+
+
+def of_image(container: Mapping[str, Any]) -> str:
+    """Return the name of the router that an image starts without a command; "" if the container has a command, or if the
+    image is not known to be that of a router.
+    """
+    name, _ = _version(str(container.get("image", "")))
+    if container.get("command") or name not in WITH_CONTROL_KEYS:
+        return ""
+    return SMG if name == SMG else SGLANG_ROUTER
 
 
 def _has_foreign_label(parts: Sequence[str]) -> bool:

@@ -10,8 +10,8 @@ from ome_operator.engines.routers import parts
 
 SWITCH, ENDPOINT = "--enable-trace", "--otlp-traces-endpoint"
 """Arguments that enable traces. The engine and the router use the same names."""
-ENGINE, ROUTER = "sglang", "sglang-router"
-_TITLES = {ENGINE: "SGLang", ROUTER: "sglang-router", routers.SMG: "smg"}
+ENGINE, ROUTER = "sglang", routers.SGLANG_ROUTER
+_TITLES = {ENGINE: "SGLang", ROUTER: ROUTER, routers.SMG: "smg"}
 
 
 def obstacle(container: Mapping[str, Any], annotations: Mapping[str, str]) -> str:
@@ -58,9 +58,9 @@ def _program(container: Mapping[str, Any]) -> str:
     words = [word for part in parts(container) for word in part.split()]
     image = str(container.get("image", ""))
     for word, after in pairwise([*words, ""]):
-        if routers.is_program(word):
-            return "" if routers.starts_engines(word, after) else routers.SMG if routers.is_smg(image, word) else ROUTER
-    if not container.get("command") and images.image_name(image) in routers.WITH_CONTROL_KEYS:
-        return routers.SMG if images.image_name(image) == routers.SMG else ROUTER
+        if (found := routers.program(word, after, image)) is not None:
+            return found
+    if name := routers.of_image(container):
+        return name
     engine = servers.server(container)
     return engine.name if engine is not None else ""

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 
 from ome_operator.engines import images, servers
 from ome_operator.engines.flags import OPTIONAL, SWITCH, VALUE, CommandLine, Flag, Versions
-from ome_operator.engines.routers import SMG, WITH_CONTROL_KEYS, is_program, is_smg, parts, starts_engines
+from ome_operator.engines.routers import SGLANG_ROUTER, SMG, of_image, parts, program
 from ome_operator.lint.shell import commands, unknown
 
-ROUTER = "sglang-router"
-ROUTERS = (ROUTER, SMG)
+ROUTERS = (SGLANG_ROUTER, SMG)
 """Routers of SGLang: sglang-router, and its successor smg, which has the same flags and more."""
 STRICT = frozenset({"sglang", *ROUTERS})
 """Programs whose parser rejects a word that belongs to no flag. Other programs accept such a word, for example as the
@@ -242,17 +241,16 @@ def _starts(container: Mapping[str, Any], env: Mapping[str, str]) -> list[_Start
                 start, at = hit
                 loose = frozenset(place - at for place in command.loose if place >= at)
                 found.append(_Start(start.engine, start.words, True, command.certain, loose))
-    name = images.image_name(image)
-    is_router = not container.get("command") and name in WITH_CONTROL_KEYS
-    return found or ([_Start(SMG if name == SMG else ROUTER, tuple(parts(container)))] if is_router else [])
+    router = of_image(container)
+    return found or ([_Start(router, tuple(parts(container)))] if router else [])
 
 
 def _start(line: Sequence[str], image: str) -> tuple[_Start, int] | None:
     """Return the known program that a command line starts, and the position of its first argument; None for others."""
     for at, word in enumerate(line):
-        if is_program(word) and not starts_engines(word, "".join(line[at + 1 : at + 2])):
+        if name := program(word, "".join(line[at + 1 : at + 2]), image):
             words = [item for item in line[at + 1 :] if item != "launch"]
-            return _Start(SMG if is_smg(image, word) else ROUTER, tuple(words)), len(line) - len(words)
+            return _Start(name, tuple(words)), len(line) - len(words)
     for server in servers.known_servers():
         for start in server.starts:
             for at in range(len(line)):

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterator
 
-from ome_operator.engines.routers import SMG
+from ome_operator.engines.routers import SGLANG_ROUTER, SMG
 from ome_operator.lint import locations
 from ome_operator.lint.division import locate
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
-from ome_operator.lint.launch import ROUTER, ROUTERS, Launch
+from ome_operator.lint.launch import ROUTERS, Launch
 from ome_operator.lint.subject import Role, Subject
 
 _RANDOM_UNTIL = (0, 3, 2)
@@ -45,7 +45,7 @@ def _version(text: str) -> tuple[int, ...]:
     "which only the debug log says.",
 )
 def cache_aware_random(subject: Subject) -> Iterator[Hit]:
-    for role, start in subject.launched(ROUTER):
+    for role, start in subject.launched(SGLANG_ROUTER):
         known = start.version and _version(start.version) <= _RANDOM_UNTIL
         choice = subject.apart is not None and _has_choice(*subject.apart[0])
         if known and choice and start.on("--pd-disaggregation") and _policy(start, "prefill") == "cache_aware":

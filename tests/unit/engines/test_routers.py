@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from ome_operator.engines.flags import packaged
-from ome_operator.engines.routers import SMG, accepts_control_key, is_program, sglang_router
-from ome_operator.lint.launch import ROUTER, launch
+from ome_operator.engines.routers import SGLANG_ROUTER, SMG, accepts_control_key, is_program, sglang_router
+from ome_operator.lint.launch import launch
 
 START = ["python3", "-m", "sglang_router.launch_router"]
 
@@ -71,9 +71,9 @@ STARTS = {
     ("lightseekorg/smg:1.13.0", "/opt/venv/bin/smg"): SMG,
     ("lightseekorg/smg:1.13.0", ""): SMG,
     ("own/gateway:7", "python3 -m smg.cli launch"): SMG,
-    ("lmsysorg/sgl-model-gateway:v0.3.2", "smg launch"): ROUTER,
-    ("lmsysorg/sgl-model-gateway:v0.3.2", "python3 -m sglang_router.launch_router"): ROUTER,
-    ("lmsysorg/sglang:v0.5.23", "python -m sglang_router.launch_router"): ROUTER,
+    ("lmsysorg/sgl-model-gateway:v0.3.2", "smg launch"): SGLANG_ROUTER,
+    ("lmsysorg/sgl-model-gateway:v0.3.2", "python3 -m sglang_router.launch_router"): SGLANG_ROUTER,
+    ("lmsysorg/sglang:v0.5.23", "python -m sglang_router.launch_router"): SGLANG_ROUTER,
 }
 """Image and command → the program: every form in which the two packages can be started."""
 

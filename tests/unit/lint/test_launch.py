@@ -6,7 +6,8 @@ import pytest
 
 from ome_operator.engines.flags import packaged
 from ome_operator.engines.images import version
-from ome_operator.lint.launch import ROUTER, Launch, launch, number, references
+from ome_operator.engines.routers import SGLANG_ROUTER
+from ome_operator.lint.launch import Launch, launch, number, references
 
 SGLANG = ["python3", "-m", "sglang.launch_server"]
 
@@ -32,9 +33,9 @@ def started(args: list[str], command: list[str] | None = None, image: str = "sgl
         ("corp/sglang@sha256:" + "0" * 64, "sglang", ""),
         ("corp/sglang:v0.5.23@sha256:" + "0" * 64, "sglang", "0.5.23"),
         ("corp:5000/sglang", "sglang", ""),
-        ("lmsysorg/sgl-model-gateway:v0.3.2", ROUTER, "0.3.2"),
-        ("lmsysorg/sglang:v0.5.23", ROUTER, ""),
-        ("corp/smg:1.13.0", ROUTER, ""),
+        ("lmsysorg/sgl-model-gateway:v0.3.2", SGLANG_ROUTER, "0.3.2"),
+        ("lmsysorg/sglang:v0.5.23", SGLANG_ROUTER, ""),
+        ("corp/smg:1.13.0", SGLANG_ROUTER, ""),
         ("nvcr.io/nvidia/tensorrt-llm/release:1.2.1", "tensorrt-llm", "1.2.1"),
         ("", "sglang", ""),
     ],
@@ -98,8 +99,8 @@ def test_programs_that_take_a_model_without_a_flag() -> None:
 
 def test_routers() -> None:
     start = started(["--policy", "random"], ["python3", "-m", "sglang_router.launch_router"], "sgl-router:v0.3.2")
-    assert (start.engine, start.version, start.text("--policy")) == (ROUTER, "0.3.2", "random")
-    assert started(["--policy=random"], [], "sgl-model-gateway:v0.3.2").engine == ROUTER, "the image starts it"
+    assert (start.engine, start.version, start.text("--policy")) == (SGLANG_ROUTER, "0.3.2", "random")
+    assert started(["--policy=random"], [], "sgl-model-gateway:v0.3.2").engine == SGLANG_ROUTER, "the image starts it"
     assert launch({"image": "smg:1.2", "command": ["smg", "serve"], "args": ["--tp-size=8"]}, {}, packaged()) is None
 
 
