@@ -10,7 +10,7 @@ from ome_operator.lint.subject import Subject
 
 
 def _of(name: str) -> Callable[[Subject], Iterator[Hit]]:
-    """Return the check that yields the violations of the rule `name`."""
+    """Return the check of a rule: a function that yields the findings of this rule about an object."""
 
     def check(subject: Subject) -> Iterator[Hit]:
         for each in subject.refused:

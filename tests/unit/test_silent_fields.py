@@ -97,7 +97,7 @@ BESIDE: tuple[tuple[str, str, Callable[[str], Body]], ...] = (
 )  # fmt: skip
 """What has to be written in addition to a field for the field to have a meaning."""
 RESTARTS = "spec.rollout.restartedAt"
-"""The only field that may cause a new revision without any other effect."""
+"""Path of the field that restarts a service: no other field may cause a new revision without another effect."""
 
 
 def own(kind: Kind) -> str:

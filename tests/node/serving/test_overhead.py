@@ -1,5 +1,6 @@
-"""Measure in one run the time that the router adds to a request: through the router, and with requests to prefill and
-decode as the router sends them.
+"""Tests of the latency that the router adds to a request.
+
+One run sends each request through the router, and also directly to prefill and decode, as the router does.
 """
 
 import pytest

@@ -276,7 +276,7 @@ class TestStages:
             assert stage["spec"]["weight"] > 0
 
     def test_start_delay(self) -> None:
-        """The delay is in milliseconds, and the pod's annotation takes precedence."""
+        """Stages of kwok state the start delay in milliseconds, and a pod's annotation overrides this delay."""
         ready = next(stage for stage in stages.defaults(2.5) if stage["metadata"]["name"] == "pod-ready")
         assert ready["spec"]["delay"]["durationMilliseconds"] == 2500
         assert stages.START_DELAY in ready["spec"]["delay"]["durationFrom"]["expressionFrom"]

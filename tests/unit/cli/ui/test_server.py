@@ -163,7 +163,7 @@ async def test_a_body_that_nobody_expected_ends_nothing() -> None:
 
 
 async def test_a_kubeconfig_without_rights_gets_sentences() -> None:
-    """Nodes, records, events and cluster-wide objects are missing. Services are shown."""
+    """A user who may not read nodes or events still sees the services, and a sentence about what cannot be read."""
     cluster = console.fleet(hostile=False)
     for kind in ("Node", "NodeModels", "Event", "ClusterServingRuntime", "ControllerRevision"):
         cluster.refused[kind] = Forbidden(f'{kind} is forbidden: User "eve" cannot list resource', 403)

@@ -182,7 +182,7 @@ def test_the_same_question_about_the_same_nodes_is_answered_once() -> None:
 
 
 def test_selectors_that_contradict_each_other_are_named() -> None:
-    """One selector comes from the runtime and the other from the service, and no node can match both."""
+    """If the node selectors of a runtime and of a service contradict each other, a message names the missing label."""
     asked = need(selector=labelled(gpu="H100"), terms=(Term((Expression("gpu", "In", ("H200",)),), ()),))
     assert said(nodes(16), asked) == "decode needs 12 nodes with gpu=H200: no node has this label"
     both = need(terms=(Term((Expression("gpu", "Exists", ()), Expression("gpu", "DoesNotExist", ())), ()),))
