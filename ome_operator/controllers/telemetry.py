@@ -24,6 +24,7 @@ from ome_operator.core.observed.telemetry import DrainReport, RouterReport, Unus
 from ome_operator.core.render import meta
 from ome_operator.core.rollout.drain import EMPTY_READINGS
 from ome_operator.machinery.background import repeat
+from ome_operator.util.bounded import content
 from ome_operator.util.json_limits import MIB, parsed
 from ome_operator.util.wall_clock import WallClock
 
@@ -199,12 +200,10 @@ class Telemetry:
         """Return status and content of a page. Raises Unusable if the content is too long."""
         url = f"http://{f'[{pod.ip}]' if ':' in pod.ip else pod.ip}:{self._port}/{page}"
         async with session.get(url, allow_redirects=False) as answer:
-            data = bytearray()
-            async for chunk in answer.content.iter_any():
-                data += chunk
-                if len(data) > PAGE:
-                    raise Unusable(f"the response is longer than {PAGE // 1024} KiB")
-            return answer.status, bytes(data)
+            data = await content(answer.content.iter_any(), PAGE)
+        if data is None:
+            raise Unusable(f"the response is longer than {PAGE // 1024} KiB")
+        return answer.status, data
 
     def _failed(self, pod: Pod, before: _Known, why: str) -> _Known:
         """Return what is known after a failed request: the last numbers, whose age grows. Log a new trouble once."""

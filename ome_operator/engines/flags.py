@@ -18,6 +18,7 @@ import yaml
 from ome_operator.errors import OmeError
 from ome_operator.util import package_data
 from ome_operator.util.kubeyaml import document
+from ome_operator.util.versions import numbers
 
 SWITCH, VALUE, OPTIONAL, VALUES, ANY = "switch", "value", "optional", "values", "any"
 """Kinds of values that a flag takes: none, one word, at most one word, one or more words, any number of words."""
@@ -142,14 +143,14 @@ class Versions:
         """Return the versions of an engine or router for which data exists, the oldest first."""
         start = f"{engine}-"
         versions = (name.removeprefix(start) for name in self._files if name.startswith(start))
-        return tuple(sorted((version for version in versions if version[:1].isdigit()), key=_version_key))
+        return tuple(sorted((version for version in versions if version[:1].isdigit()), key=numbers))
 
     def nearest(self, engine: str, version: str) -> str:
         """Return the oldest version of an engine that is not older than `version`. If there is none, return the newest
         version, or "" if the engine has no data.
         """
         known = self.of(engine)
-        later = (candidate for candidate in known if version and _version_key(candidate) >= _version_key(version))
+        later = (candidate for candidate in known if version and numbers(candidate) >= numbers(version))
         return next(later, ("", *known)[-1])
 
     def takes(self, engine: str, version: str, words: Sequence[str]) -> bool | None:
@@ -160,8 +161,8 @@ class Versions:
         """
         known = self.of(engine) if version else ()
         neighbours = (
-            [candidate for candidate in known if _version_key(candidate) <= _version_key(version)][-1:],
-            [candidate for candidate in known if _version_key(candidate) >= _version_key(version)][:1],
+            [candidate for candidate in known if numbers(candidate) <= numbers(version)][-1:],
+            [candidate for candidate in known if numbers(candidate) >= numbers(version)][:1],
         )
         lines = [self.get(f"{engine}-{candidate}") for side in neighbours for candidate in side]
         results = {all(word in line.flags for word in words) for line in lines if line is not None}
@@ -195,10 +196,6 @@ def replacements(engine: str) -> Mapping[str, str]:
     text = package_data.text(__package__, "replaced.yaml")
     flags: Mapping[str, str] = document(text).get(engine) or {}
     return flags
-
-
-def _version_key(version: str) -> list[int]:
-    return [int(part) for part in re.findall(r"\d+", version)]
 
 
 def _files(folder: _Folder) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import aiohttp
 from ome_operator.kube import errors
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.resources import path
+from ome_operator.util.bounded import content
 from ome_operator.util.json_limits import MIB, parsed
 
 LARGEST = 4 * 2**20
@@ -34,11 +35,9 @@ class PodPages:
         timeout = aiohttp.ClientTimeout(total=PATIENCE, sock_connect=PATIENCE)
         try:
             async with self._session.get(url, timeout=timeout, allow_redirects=False) as response:
-                raw = b""
-                async for chunk in response.content.iter_any():
-                    raw += chunk
-                    if len(raw) > LARGEST:
-                        raise errors.Transient(f"{page} of {pod} is larger than {LARGEST >> 20} MiB")
+                raw = await content(response.content.iter_any(), LARGEST)
+                if raw is None:
+                    raise errors.Transient(f"{page} of {pod} is larger than {LARGEST >> 20} MiB")
                 if response.status >= 300:
                     is_json = response.content_type == "application/json"
                     status = parsed(raw, page, memory=MEMORY, take=lambda value: value) if is_json else ""

@@ -1,6 +1,5 @@
 """Rules about the policies with which routers choose engines: whether a policy does what its name says."""
 
-import re
 from collections.abc import Iterator
 
 from ome_operator.engines.routers import SGLANG_ROUTER, SMG
@@ -9,6 +8,7 @@ from ome_operator.lint.division import locate
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.launch import ROUTERS, Launch
 from ome_operator.lint.subject import Role, Subject
+from ome_operator.util.versions import numbers
 
 _RANDOM_UNTIL = (0, 3, 2)
 """Newest version of sglang-router, in which the policy cache_aware has no prefix tree for prefill and decode."""
@@ -31,10 +31,6 @@ def _has_choice(role: Role, start: Launch) -> bool:
     return groups != 1 and not start.on("--disable-radix-cache")
 
 
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", text)[:3])
-
-
 @rule(
     "cache-aware-random",
     Severity.WARNING,
@@ -46,7 +42,7 @@ def _version(text: str) -> tuple[int, ...]:
 )
 def cache_aware_random(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched(SGLANG_ROUTER):
-        known = start.version and _version(start.version) <= _RANDOM_UNTIL
+        known = start.version and numbers(start.version)[:3] <= _RANDOM_UNTIL
         choice = subject.apart is not None and _has_choice(*subject.apart[0])
         if known and choice and start.on("--pd-disaggregation") and _policy(start, "prefill") == "cache_aware":
             said = f"{start.engine} {start.version} with --pd-disaggregation ignores the policy cache_aware, its default"

@@ -30,6 +30,7 @@ from ome_operator.registry.telemetry import (
     with_load,
     with_work,
 )
+from ome_operator.util.bounded import content
 from ome_operator.util.json_limits import MIB, parsed
 
 logger = logging.getLogger(__name__)
@@ -193,12 +194,8 @@ class TelemetryReader:
                     return ""
                 if answer.status != 200:
                     return None
-                data = bytearray()
-                async for chunk in answer.content.iter_any():
-                    data += chunk
-                    if len(data) > most:
-                        return None
-                return data.decode(errors="replace")
+                data = await content(answer.content.iter_any(), most)
+                return None if data is None else data.decode(errors="replace")
         except (*NO_ANSWER, ValueError):
             return None
 

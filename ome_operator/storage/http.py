@@ -9,6 +9,7 @@ from yarl import URL  # the class of URLs in the interface of aiohttp
 
 from ome_operator.storage import private_addresses
 from ome_operator.storage.listing import Refused, RemoteFile, Unranged, Unreachable
+from ome_operator.util.bounded import content
 
 TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=15.0, sock_read=60.0)
 NO_HEADERS: Mapping[str, str] = {}
@@ -131,12 +132,10 @@ async def read_small(
     """Return all bytes of a short response. Raises Unreachable, and Refused; Refused is also raised if the response is
     longer than `limit` bytes.
     """
-    received = bytearray()
-    async for data in read_all(session, url, headers, credential):
-        received += data
-        if len(received) > limit:
-            raise Refused(f"the source sent more than {limit} bytes where a short response was expected")
-    return bytes(received)
+    received = await content(read_all(session, url, headers, credential), limit)
+    if received is None:
+        raise Refused(f"the source sent more than {limit} bytes where a short response was expected")
+    return received
 
 
 def _get(

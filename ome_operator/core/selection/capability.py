@@ -1,7 +1,6 @@
 """Compare accelerator classes with what a service requests and a runtime requires, and rank them by policy."""
 
 import math
-import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import NamedTuple
@@ -9,6 +8,7 @@ from typing import NamedTuple
 from ome_operator import quantity
 from ome_operator.api import AcceleratorClass, AcceleratorConstraints, AcceleratorRequirements
 from ome_operator.core.observed.objects import Node
+from ome_operator.util.versions import numbers
 
 DEFAULT_POLICY = "BestFit"
 HEADROOM = Fraction(5, 4)
@@ -62,7 +62,7 @@ def _lacks(
             f"it has {speed or 'no known'} TFLOPS, but {requester} asks for {required.min_compute_performance_tflops}"
         )
     wanted = required.min_architecture_version
-    if wanted and _version(capabilities.compute_capability) < _version(wanted):
+    if wanted and numbers(capabilities.compute_capability or "") < numbers(wanted):
         out.append(
             f"its compute capability is {capabilities.compute_capability or 'not known'}, but {requester} asks for {wanted}"
         )
@@ -133,7 +133,3 @@ def _amount(written: int | str | None) -> float:
 
 def _number(value: Fraction | None) -> str:
     return "an unknown number of" if value is None else f"{float(value):g}"
-
-
-def _version(text: str | None) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", text or ""))
