@@ -70,9 +70,8 @@ def read_files(paths: Iterable[Path], namespace: str) -> Files:
     """Return the content of these files and folders. `namespace` is the namespace of objects that name none. Raises
     Unanswered for a file that cannot be read or parsed.
     """
-    files = dict.fromkeys(file if file == STDIN else file.resolve() for file in files_in(paths))
-    spelled = {file if file == STDIN else file.resolve(): file for file in files_in(paths)}
-    parts = [part for file in files for where, found in _documents(spelled[file]) for part in _parts(where, found)]
+    files = {file if file == STDIN else file.resolve(): file for file in files_in(paths)}  # each file once
+    parts = [part for file in files.values() for where, found in _documents(file) for part in _parts(where, found)]
     return Files(
         objects=[entry for part in parts for entry in _objects(part.where, part.body, namespace)],
         namespaces=frozenset(name for part in parts for name in _namespaces(part.body)),
