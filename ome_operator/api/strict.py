@@ -40,11 +40,6 @@ class Mistake(NamedTuple):
     """Whether the API server accepts the object, and only the pods that the operator makes from it are refused."""
 
 
-def similar(name: str, known: Iterable[str]) -> str:
-    """Return the name among `known` that a user probably meant; "" if none is similar."""
-    return pod_fields.meant(name, known)
-
-
 def kind_of(api_version: str, kind: str) -> Kind | None:
     """Return the kind of the operator with these names; None if there is none."""
     return next((one for one in KINDS if (f"{one.group}/{one.version}", one.kind) == (api_version, kind)), None)

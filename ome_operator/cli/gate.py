@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ome_operator import keys
-from ome_operator.api import strict
+from ome_operator.api import pod_fields, strict
 from ome_operator.api.kinds import KINDS
 from ome_operator.util.kubeyaml import Repeat
 
@@ -103,7 +103,7 @@ def _foreign(part: WrittenObject) -> FileRefusal:
     """Return the refusal of an object whose apiVersion or kind is not one of this operator."""
     version, kind = str(part.body.get("apiVersion") or ""), str(part.body.get("kind") or "")
     right = next((one for one in _versions() if one[1] == kind), None)
-    near = strict.similar(kind, {one[1] for one in _versions()})
+    near = pod_fields.meant(kind, {one[1] for one in _versions()})
     said = f"apiVersion {version} has no kind {kind} that this operator reads"
     if right is not None and part.group != right[0].rpartition("/")[0] and part.group not in _GROUPS:
         remedy = f"write apiVersion: {right[0]}, or check the file without this object if another operator reads it"

@@ -94,7 +94,7 @@ def usage_error(flag: Flag, words: Sequence[str]) -> str:
     wrong = next((word for word in literals if form and not re.fullmatch(form, word.strip(), _case(flag.type))), None)
     if wrong is not None:
         return f"takes {expected}, not {wrong}"
-    wrong = next((word for word in literals if flag.type in _JSON and not _is_json(word)), None)
+    wrong = next((word for word in literals if flag.type in _JSON and not is_json(word)), None)
     return f"takes JSON, not {wrong}" if wrong is not None else ""
 
 
@@ -105,7 +105,8 @@ def _case(kind: str) -> re.RegexFlag:
     return re.IGNORECASE if kind == "float" else re.NOFLAG
 
 
-def _is_json(word: str) -> bool:
+def is_json(word: str) -> bool:
+    """Return whether a word is valid JSON, as flags require whose values programs decode."""
     try:
         json.loads(word)
     except ValueError:

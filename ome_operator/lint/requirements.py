@@ -1,10 +1,10 @@
 """Rules about what SGLang requires of combinations of flags, and about values that it replaces without a message."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from ome_operator.engines import requirements as data
+from ome_operator.engines.flags import is_json
 from ome_operator.engines.requirements import Condition, Requirement, requirements
 from ome_operator.lint import locations
 from ome_operator.lint.division import engines, locate
@@ -174,16 +174,8 @@ def json_invalid(subject: Subject) -> Iterator[Hit]:
         for flag in _JSON:
             given = start.given(flag)
             text = given.values[0] if given is not None and given.values else ""
-            if given is not None and text and "$" not in text and not _is_json(text):
+            if given is not None and text and "$" not in text and not is_json(text):
                 yield Hit(locations.argument(role, given), f"{flag} is {text}", "write a JSON object, such as {}")
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
 
 
 class _Replaced(NamedTuple):

@@ -67,7 +67,6 @@ OWN = {
     "sizing": "figures that the repository ships; to decode is a phase of serving there",
     "preflight/check.py": "what the operator put into the pod, and its own child process",
     "preflight/node.py": "files of the rank's own pod; a check that fails says so, and the others go on",
-    "lint/requirements.py": "of a flag's value only whether it is JSON",
     "recorder/writer.py": "what the operator sends to its own child process",
     "recorder/recording.py": "in a command",
 }
