@@ -162,7 +162,7 @@ def _offline(files: list[Path], catalog: list[Path] | None, namespace: str, vers
 
     found = read_files(files, namespace)
     tell_skipped(found)
-    beside = read_referenced(catalog_or_default(catalog), files, namespace)
+    beside = read_referenced(catalog_or_default(catalog), files, namespace, found.objects)
     name = catalog_name(catalog)
     looked_at = list(subjects(found.objects, beside, versions, found.refused, name))
     of_services = [subject for subject in looked_at if subject.service]

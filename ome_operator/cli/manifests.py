@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from ome_operator.api import InferenceService
 from ome_operator.api.invalid import shown
 from ome_operator.cli import gate
 from ome_operator.cli.live.cluster_from_manifests import KNOWN
 from ome_operator.cli.output import complain
 from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.resolve.inputs import object_refs, runtime_refs
 from ome_operator.errors import Unanswered, UserError
 from ome_operator.kube.resources import RESOURCES, called
 from ome_operator.util.checkout import shipped
@@ -115,13 +117,55 @@ def read_manifests(paths: Iterable[Path], namespace: str) -> list[Manifest]:
     return [entry for part in found for entry in _objects(part.where, part.body, namespace)]
 
 
-def read_referenced(paths: Iterable[Path], given: Iterable[Path], namespace: str) -> list[Manifest]:
-    """Return the objects in `paths` to which services refer. Services are left out, and so are the files in `given`,
-    which the caller reads separately.
+def read_referenced(
+    paths: Iterable[Path], given: Iterable[Path], namespace: str, using: Iterable[Manifest]
+) -> list[Manifest]:
+    """Return the objects in `paths` to which the objects `using` may refer. Services are left out, and so are the files in
+    `given`, which the caller reads separately.
+
+    A file is not parsed if its text contains neither a name that is referred to nor an accelerator class, because parsing
+    the whole catalog takes longer than all checks of a service. All files are parsed if a runtime has to be selected among
+    all of them, or if a name is not found, because the message then proposes similar names.
     """
     known = {file.resolve() for file in files_in(given)}
-    found = read_manifests((file for file in files_in(paths) if file.resolve() not in known), namespace)
-    return [body for body in found if body["kind"] not in SERVICES]
+    files = [file for file in files_in(paths) if file.resolve() not in known]
+    using = list(using)
+    if (names := _referenced_names(using)) is not None:
+        found = _without_services(read_manifests((file for file in files if _mentions(file, names)), namespace))
+        if names <= {body["metadata"]["name"] for body in [*found, *using]}:
+            return found
+    return _without_services(read_manifests(files, namespace))
+
+
+def _without_services(bodies: Iterable[Manifest]) -> list[Manifest]:
+    return [body for body in bodies if body["kind"] not in SERVICES]
+
+
+def _referenced_names(bodies: Iterable[Manifest]) -> set[str] | None:
+    """Return the names of all models and runtimes to which these objects refer. Return None if this is not known: for a
+    service that names no runtime or cannot be parsed, and for a runtime that no service names.
+    """
+    names: set[str] = set()
+    runtimes: set[str] = set()
+    for body in bodies:
+        if body["kind"] in SERVICES:
+            service = InferenceService.parse(body) if body["kind"] == "InferenceService" else None
+            if not isinstance(service, InferenceService) or not runtime_refs(service):
+                return None
+            names |= {ref.name for ref in (*object_refs(service), *runtime_refs(service))}
+        elif body["kind"] in ("FineTunedWeight", "BenchmarkJob"):
+            return None
+        elif body["kind"].endswith("ServingRuntime"):
+            runtimes.add(body["metadata"]["name"])
+    return names if runtimes <= names else None
+
+
+def _mentions(file: Path, names: Iterable[str]) -> bool:
+    try:
+        text = file.read_text()
+    except (OSError, ValueError):
+        return True  # the parser reports the error
+    return "AcceleratorClass" in text or any(name in text for name in names)
 
 
 def _namespaces(body: Mapping[str, Any]) -> Iterator[str]:

@@ -25,6 +25,8 @@ class Format(StrEnum):
 
 Output = Annotated[Format | None, typer.Option("--output", "-o", help="Machine-readable output instead of text.")]
 
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+"""The writer in C where PyYAML has it; the writer in Python takes most of the time of `ome render`."""
 _PLAIN = 10_000
 """Width in columns of output that is not written to a terminal, so that lines in a pipe are not wrapped."""
 
@@ -85,4 +87,5 @@ def _data(value: Any) -> Any:
 
 
 def _yaml(value: Any) -> str:
-    return str(yaml.safe_dump(_data(value), sort_keys=False, width=120, allow_unicode=True))
+    text: str = yaml.dump(_data(value), Dumper=_DUMPER, sort_keys=False, width=120, allow_unicode=True)
+    return text

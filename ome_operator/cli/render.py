@@ -72,7 +72,7 @@ def render(
 
     found = read_files(files, namespace)
     tell_skipped(found)
-    beside = read_referenced(catalog_or_default(catalog), files, namespace)
+    beside = read_referenced(catalog_or_default(catalog), files, namespace, found.objects)
     looked = preflight_mode(preflight)
     cluster = gather(
         [*beside, *found.objects], sidecar_image, model_agent=model_agent, agent_roots=roots(agent_root), preflight=looked

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ome_operator.cli.live.linted import subjects
-from ome_operator.cli.manifests import read_manifests, read_referenced
+from ome_operator.cli.manifests import SERVICES, read_manifests
 from ome_operator.engines.flags import packaged
 from ome_operator.lint import rules
 from ome_operator.lint.finding import Finding, Severity
@@ -18,7 +18,7 @@ from tests.support.parts import ROOT
 @cache
 def catalog() -> list[dict[str, Any]]:
     """Return the models, runtimes and accelerator classes that are shipped with `ome`."""
-    return read_referenced([ROOT / "config"], [], "default")
+    return [body for body in read_manifests([ROOT / "config"], "default") if body["kind"] not in SERVICES]
 
 
 def looked_at(bodies: Iterable[Mapping[str, Any]], whole: bool = True) -> list[Subject]:
