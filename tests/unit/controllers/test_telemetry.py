@@ -28,7 +28,8 @@ from tests.support.simulator import START
 
 NOW = START.timestamp()
 SERVICE = Ref("InferenceService", "team", "svc")
-SLICE = slice_mark("team", "ome.io/managed-by=ome-operator,ome.io/inferenceservice=svc,ome.io/revision=r1")
+SELECTOR = "ome.io/managed-by=ome-operator,ome.io/inferenceservice=svc,ome.io/revision=r1"
+SLICE = slice_mark("team", SELECTOR)
 NAMES = st.sampled_from([f"{keys.STRANGERS}_total", keys.STRANGER_AT])
 NUMBERS = st.floats() | st.integers() | st.from_regex(r"-?[0-9.e+-]{1,400}", fullmatch=True) | st.text(max_size=9)
 
@@ -311,6 +312,23 @@ async def test_without_an_interval_it_is_deaf_and_says_so(caplog: pytest.LogCapt
     with caplog.at_level("INFO"):
         await asyncio.wait_for(deaf.run(), 1)
     assert "no numbers are requested from routers" in caplog.text and not any(deaf.states().values())
+
+
+async def test_the_summaries_of_a_namespace_are_bounded_together(registry: Registry) -> None:
+    """Twenty routers of one namespace send summaries of 200 KiB, and one router of another namespace a short one."""
+    registry.pods = [pod(ip="127.0.0.1", uid=f"n{each}", namespace="noisy") for each in range(20)]
+    registry.answers(summary(slice=slice_mark("noisy", SELECTOR), unused="x" * (200 * 1024)))
+    await registry.walk()
+    longest = telemetry.OF_NAMESPACE // (200 * 1024)
+    assert registry.telemetry.states() == {("fresh",): longest, ("old",): 0, ("silent",): 20 - longest}
+    registry.pods.append(pod())
+    registry.answers(summary())
+    await registry.walk()
+    assert registry.telemetry.reports(registry.pods).keys() >= {"u"}, "another namespace has a bound of its own"
+    registry.pods = registry.pods[longest:]
+    registry.answers(summary(slice=slice_mark("noisy", SELECTOR), unused="x" * (200 * 1024)))
+    await registry.walk()
+    assert registry.telemetry.states()["fresh",] == longest + 1, "routers that are gone leave their part to the others"
 
 
 # --- whose routers ------------------------------------------------------------------------------------------------------
