@@ -11,6 +11,7 @@ from ome_operator.controllers.inferenceservice.journal import Deeds
 from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory
 from ome_operator.core.observed.objects import Child, Refusal
 from ome_operator.core.reconcile.plan import Guard, NodeLost
+from ome_operator.core.rollout.own_lack import QUOTA
 from ome_operator.kube.client import Applied
 from ome_operator.kube.errors import KubeError
 
@@ -51,6 +52,8 @@ class Execution:
     """Returns the monotonic time."""
     held: Callable[[], bool] = lambda: False
     """Returns True if the service was frozen after the plan was made, so that no further effect of the plan may begin."""
+    full: dict[str, Refusal] = field(default_factory=dict)
+    """Kind -> the refusal of a new object of this kind because of a quota, in this reconciliation."""
     guards: dict[Guard | NodeLost, asyncio.Task[bool]] = field(default_factory=dict)
     """Guard -> the task that evaluates it by a live read: whether an object exists that forbids the effect. Effects that
     are executed together share the task."""
@@ -73,11 +76,22 @@ class Execution:
         self.tried.add(key)
         return True
 
+    def exceeds_quota(self, key: Key, hash_: str) -> bool:
+        """Return whether a quota has refused another new object of this kind in this reconciliation. Then this object is
+        refused without a request, and is attempted together with the others. A service may have 2,000 StatefulSets.
+        """
+        if (refusal := self.full.get(key[0])) is None:
+            return False
+        self.refuse(key, refusal, hash_)
+        return True
+
     def refuse(self, key: Key, refusal: Refusal, hash_: str) -> None:
         """Store and log a refused write."""
-        now = self.clock()
+        now, known = self.clock(), key[0] in self.full
+        if QUOTA in refusal.message:
+            self.full.setdefault(key[0], refusal)
         if self.memory.refuse(key, refusal, hash_, now):
-            level = logging.DEBUG if journal.expected(refusal.message) else logging.WARNING
+            level = logging.DEBUG if known or journal.expected(refusal.message) else logging.WARNING
             logger.log(level, "%s/%s: %s %s: %s", self.namespace, self.service.ref.name, *key, refusal.message)
             self.result.status_changed = True
         self.result.requeue_within(self.memory.refused[key].next - now)

@@ -1,14 +1,17 @@
 """Each group's StatefulSets are made leader first, and what many groups wait for is asked once."""
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from ome_operator import keys
+from ome_operator.controllers.inferenceservice import executor
 from ome_operator.controllers.inferenceservice.execution import Execution
 from ome_operator.core.reconcile.plan import Apply, Delete, Guard, NodeLost, Plan
 from ome_operator.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, ServerError
+from ome_operator.settings import Settings
 from tests.support.fake_api import Call, FakeApi
 from tests.unit.controllers import makers
 
@@ -68,6 +71,48 @@ async def test_without_its_leader_a_group_gets_no_workers(group: int, error: Kub
     assert ("StatefulSet", f"e-{group}") in execution.memory.refused
     assert ("StatefulSet", f"e-{group}-w") not in execution.memory.refused
     assert execution.result.requeue_after, "the leader is tried again, and the workers with it"
+
+
+async def test_a_quota_that_is_exceeded_is_asked_a_few_times_and_not_for_every_group(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A service may have 1,000 groups. The quota permits four StatefulSets."""
+    there: list[str] = []
+
+    def apply(call: Call) -> Any:
+        if len(there) == 4:
+            return Forbidden(f'statefulsets.apps "{call.name}" is forbidden: exceeded quota: q', 403)
+        there.append(call.name)
+        return stored(call.name)
+
+    api, now = FakeApi({"apply": apply}), 0.0
+    execution, handler = makers.execution(clock=lambda: now), makers.cluster()
+    await makers.executor(api, handler).effects(Plan(apply=pairs(range(1000))), execution)
+    assert len(api.calls) <= 4 + executor.AT_ONCE
+    assert len(execution.memory.refused) == 1000 and execution.result.status_changed, "996 groups, and workers of four"
+    assert len([each for each in caplog.messages if "exceeded quota" in each]) <= executor.AT_ONCE
+    left, later = Plan(apply=pairs(range(4, 1000))), makers.execution(execution.memory, lambda: now)
+    api.calls.clear()
+    await makers.executor(api, handler).effects(left, later)
+    assert api.kinds("apply") == [], "until the pause is over"
+    now, gone = 3600.0, there.pop()
+    await makers.executor(api, handler).effects(left, later := makers.execution(execution.memory, lambda: now))
+    assert len(there) == 4 and gone not in there and later.result.wrote, "and then an object that fits is created"
+    assert len(api.calls) <= 4 + executor.AT_ONCE
+
+
+async def test_a_service_of_a_thousand_groups_leaves_connections_to_the_others() -> None:
+    busy, most = 0, 0
+
+    async def apply(call: Call) -> Any:
+        nonlocal busy, most
+        busy, most = busy + 1, max(most, busy + 1)
+        await asyncio.sleep(0)
+        busy -= 1
+        return stored(call.name)
+
+    names, _ = await applied(FakeApi({"apply": apply}), Plan(apply=pairs(range(100))))
+    assert len(names) == 200 and most == executor.AT_ONCE < Settings().connections
 
 
 async def test_a_name_that_is_a_strangers_gets_no_workers() -> None:
