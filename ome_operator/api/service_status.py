@@ -161,6 +161,9 @@ class RejectedRevision(Spec):
     """The reason in a sentence."""
     time: str | None = None
     """Time of the rejection."""
+    lacks_since: str | None = None
+    """Since when the pods of the revision had lacked something of the service's own that an edit of a shared object does not
+    name: a claim, a quota or a node. Unset if they lacked nothing, or if a container had failed."""
 
 
 class RolloutProgress(Spec):

@@ -21,7 +21,7 @@ from ome_operator.core.recovery.recover import Recovery
 from ome_operator.core.render import router_key, services
 from ome_operator.core.resolve.inputs import runtime_refs
 from ome_operator.core.resolve.pinned import sync_tokens
-from ome_operator.core.rollout import progress_deadline, validation
+from ome_operator.core.rollout import own_lack, progress_deadline, validation
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.progress_deadline import Clock
 from ome_operator.core.rollout.step import stored_hold
@@ -68,7 +68,7 @@ def report(decided: Decided, work: Plan) -> Report:
         clock=clock.stored,
         drift=resolved.drift,
         tokens=sync_tokens(service, done=intent.ledger.current),
-        rejected=_rejected(snapshot, intent, want, clock),
+        rejected=_rejected(decided),
         pods=snapshot.observed.pods,
         component_urls=_urls(intent, want),
         groups=preflight_status.beside(decided.recovery.groups, checked),
@@ -244,16 +244,18 @@ def _failure(service: InferenceService, intent: Intent, want: Desired) -> str:
     return f"revision {intent.target} has made no progress for {limit}: {lacks}"
 
 
-def _rejected(snapshot: Snapshot, intent: Intent, want: Desired, clock: Clock) -> tuple[Mapping[str, Any], ...]:
+def _rejected(decided: Decided) -> tuple[Mapping[str, Any], ...]:
     """Return the rejections that still apply. A new rejection is added if the slice failed and the user wants the
     preceding complete revision to be restored.
 
     The rejection is stored first. The pass that reads the stored rejection acts on it.
     """
+    snapshot, intent, clock = decided.snapshot, decided.intent, decided.clock
     if clock.left != 0 or not clock.back:
         return intent.aim.rejected
-    failure = _failure(snapshot.service, intent, want)
-    return (*intent.aim.rejected, intent.aim.reject(Reason.PROGRESS_DEADLINE_EXCEEDED, failure, snapshot.now))
+    failure = _failure(snapshot.service, intent, decided.want)
+    lacks = own_lack.since(snapshot, intent, clock, decided.placing.stored)
+    return (*intent.aim.rejected, intent.aim.reject(Reason.PROGRESS_DEADLINE_EXCEEDED, failure, snapshot.now, lacks))
 
 
 def _refused(plan: Plan, snapshot: Snapshot, intent: Intent) -> tuple[Problem, ...]:

@@ -134,6 +134,8 @@ def _told(decided: Decided, work: Plan, said: dict[str, Any]) -> Plan:
     earlier = snapshot.slices.keys() | shared_edits.whole_before(said)
     mistaken = _refused(said) and shared_edits.edited_itself(intent.aim.wish, earlier, intent.data)
     lacks = own_lack.since(snapshot, intent, decided.clock, decided.placing.stored) if waits else None
+    if lacks is None and intent.aim.rejection is not None:
+        lacks = own_lack.when_rejected(intent.aim.rejection, snapshot.now)
     return replace(
         work,
         status=said,

@@ -43,6 +43,14 @@ def since(snapshot: Snapshot, intent: Intent, clock: Clock, placing: Mapping[str
     return quantity.moment(began, snapshot.now) if began else None
 
 
+def when_rejected(rejection: Mapping[str, Any], now: datetime) -> datetime | None:
+    """Return since when a revision had lacked something of the service's own when it was rejected, by `since`; None if it
+    lacked nothing. `rejection` is in the format of the status.
+    """
+    began = rejection.get("lacksSince")
+    return quantity.moment(began, now) if began else None
+
+
 _STARTS = frozenset({"", Reason.STARTING, Reason.CONTAINER_CREATING})
 """Reasons of pods on nodes that start, and have not failed."""
 

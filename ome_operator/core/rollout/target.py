@@ -53,11 +53,13 @@ class TargetRevision(NamedTuple):
         """Revisions that a later decision may need. They are kept regardless of the history limit."""
         return frozenset({self.revision, self.wish, self.back, *(one["revision"] for one in self.rejected)} - {""})
 
-    def reject(self, reason: str, message: str, now: datetime) -> dict[str, Any]:
+    def reject(self, reason: str, message: str, now: datetime, lacks: datetime | None = None) -> dict[str, Any]:
         """Return a rejection of the target revision in the format of the status. It applies until the next edit, or until
-        the user asks for another attempt.
+        the user asks for another attempt. `lacks` is the time of `Stand.lacks`.
         """
         said = {"revision": self.revision, "edit": self.edit, "reason": str(reason), "message": message}
+        if lacks is not None:
+            said["lacksSince"] = lacks.isoformat(timespec="seconds")
         return {**said, "time": now.isoformat(timespec="seconds"), **({"retry": self.retry} if self.retry else {})}
 
 

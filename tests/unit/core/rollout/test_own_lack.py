@@ -8,16 +8,17 @@ import pytest
 
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.reconcile.plan import EditState
+from ome_operator.core.rollout import own_lack
 from tests.support.shapes import Shape
-from tests.support.simulator import World
+from tests.support.simulator import START, World
 from tests.unit.core.placement.test_turns_of_services import RUNTIME, numbered
 
 HOUR = timedelta(hours=2)
 
 
-def rolled(after: Shape, **facts: Any) -> World:
+def rolled(after: Shape, before: Shape = Shape(), **facts: Any) -> World:  # noqa: B008 (it is never changed)
     """Return a service two hours after an edit of its runtime. The new pods have these facts, and none of them is ready."""
-    world = World(Shape().service(), numbered(Shape(), 1), 3)
+    world = World(before.service(), numbered(before, 1), 3)
     world.settle()
     world.deps = numbered(after, 2)
     old = str(world.service.status["revision"])
@@ -55,3 +56,26 @@ def test_pods_that_find_no_place_for_a_reason_of_the_service_hold_their_wave_and
 def test_pods_that_started_and_did_not_become_ready_fail_the_edit(facts: dict[str, Any]) -> None:
     stand = rolled(Shape(image="b"), **facts).sync().stands[RUNTIME]
     assert stand.state == EditState.FAILED and stand.lacks is None
+
+
+def test_a_service_that_went_back_for_a_lack_of_its_own_holds_its_wave_and_has_not_failed() -> None:
+    """With `onFailure: Rollback`, the pods that lacked something are gone, and the rejection remembers what they lacked."""
+    world = rolled(Shape(image="b", rollback=True), Shape(rollback=True), **HOMELESS)
+    world.run(20)
+    (rejection,) = world.service.status["rejected"]
+    assert {pod.revision for pod in world.observed().pods} == {world.service.status["revision"]} != {rejection["revision"]}
+    stand = world.sync().stands[RUNTIME]
+    assert stand.state == EditState.PENDING and stand.lacks is not None
+    assert stand.lacks.isoformat() == rejection["lacksSince"] < rejection["time"]
+
+
+def test_a_service_that_went_back_because_its_container_failed_has_failed() -> None:
+    world = rolled(Shape(image="b", rollback=True), Shape(rollback=True), node="n", reason="CrashLoopBackOff")
+    world.run(20)
+    assert "lacksSince" not in world.service.status["rejected"][0]
+    assert world.sync().stands[RUNTIME].state == EditState.FAILED
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2999-01-01T00:00:00+00:00"])
+def test_a_time_that_is_none_is_no_lack(text: str) -> None:
+    assert own_lack.when_rejected({"lacksSince": text}, START) is None
