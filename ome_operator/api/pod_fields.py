@@ -21,9 +21,19 @@ def _types() -> Mapping[str, Mapping[str, str]]:
     return found
 
 
+@cache
 def fields(type_: str) -> Mapping[str, str]:
     """Return the fields of a type, each with the type of its value: "" for a scalar and for a map whose keys users choose.
     Return an empty map for an unknown type. A list has the type of its entries.
+    """
+    found = {name: form.removeprefix("[]") for name, form in forms(type_).items()}
+    return {name: inner if inner[:1].isupper() else "" for name, inner in found.items()}
+
+
+def forms(type_: str) -> Mapping[str, str]:
+    """Return the fields of a type, each with the form of its value: the name of a type (`Probe`), `string`, `integer`,
+    `boolean`, `quantity`, or "" for a value that may have several forms. A prefix says that the value is a list (`[]`) or
+    a map with any keys (`{}`) of such values.
     """
     return _types().get(type_, {})
 

@@ -1,7 +1,6 @@
 """Rules about pods that concern Kubernetes: fields that the API server rejects, DNS, locked memory and probes."""
 
 from collections.abc import Iterator
-from itertools import chain
 from typing import Any
 
 from ome_operator import quantity
@@ -9,6 +8,7 @@ from ome_operator.lint import locations
 from ome_operator.lint.division import locate
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.launch import number, references
+from ome_operator.lint.pod_values import refusals
 from ome_operator.lint.pods import DEVICES, SHM, needs_rdma
 from ome_operator.lint.subject import Manifest, Role, Subject, below, items
 
@@ -32,34 +32,14 @@ def _pods(subject: Subject) -> Iterator[tuple[Role, Manifest]]:
         "The dry run of the new revision fails, so nothing is created; a condition of the service shows the API "
         "server's message."
     ),
-    evidence="Kubernetes' validation of pods: each mount must name a volume, each container must have an image, and "
-    "each device needs a limit that equals its request.",
+    evidence="The types of the package `kubernetes`, and Kubernetes' validation of pods; "
+    "tests/controlplane/test_pod_values.py compares the rule with a real API server.",
 )
 def pod_invalid(subject: Subject) -> Iterator[Hit]:
-    said = dict.fromkeys((role.component, what, fix) for role, pod in _pods(subject) for what, fix in _invalid(pod))
-    for component, what, fix in said:
+    told = dict.fromkeys((role.component, found) for role, pod in _pods(subject) for found in refusals(pod["spec"]))
+    for component, found in told:
         role = next(role for role in subject.roles if role.component == component)
-        yield Hit(locations.field(role, "resources"), f"{role.title}: {what}", fix)
-
-
-def _invalid(pod: Manifest) -> Iterator[tuple[str, str]]:
-    spec = pod["spec"]
-    volumes = {str(volume.get("name")) for volume in items(spec, "volumes")}
-    for box in chain(items(spec, "initContainers"), items(spec, "containers")):
-        name = box.get("name")
-        if not box.get("image"):
-            yield f"container {name} has no image", "write the image of the container, or correct the name of the container"
-        for mount in items(box, "volumeMounts"):
-            if str(mount.get("name")) not in volumes:
-                yield (
-                    f"container {name} mounts the volume {mount.get('name')}, which the pod does not have",
-                    "add the volume to the pod",
-                )
-        asked, limits = below(box, "resources", "requests"), below(box, "resources", "limits")
-        for device in sorted(str(name) for name in asked if "/" in str(name)):
-            if quantity.parse(asked[device]) != quantity.parse(limits.get(device, 0)):
-                told = f"{asked[device]} of {device}, but its limit is {limits.get(device, 'not given')}"
-                yield f"container {name} requests {told}", "write the same number for the request and the limit"
+        yield Hit(locations.in_pod(role, found.path), f"{role.title}: {found.says}", found.remedy)
 
 
 @rule(

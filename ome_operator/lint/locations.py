@@ -1,6 +1,6 @@
 """Finds where a setting of a role is written, which is the object and the field that the user has to edit."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ome_operator.lint.finding import Location
@@ -41,6 +41,18 @@ def field(role: Role, name: str) -> Location:
     return _runner(
         role, lambda runner: name in runner, name, lambda runner: bool(runner.get("args") or runner.get("command"))
     )
+
+
+def in_pod(role: Role, path: Sequence[str]) -> Location:
+    """Return the location of a field of a pod spec. `path` contains the fields on the way to the value."""
+    if path[0] == "containers":
+        return field(role, path[1])
+    for object_, at, component in role.written:
+        for part in ("leader", "worker", ""):
+            inner = getattr(component, part) if part else component
+            if inner is not None and path[0] in inner.pod:
+                return Location(object_, ".".join(filter(None, (at, part, path[0]))))
+    return whole(role)
 
 
 def whole(role: Role) -> Location:

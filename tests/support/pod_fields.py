@@ -13,8 +13,13 @@ FILE = Path(__file__).parents[2] / "ome_operator/api/data/pod_fields.json"
 ROOTS = ("V1PodSpec", "V1ObjectMeta")
 
 
+QUANTITIES = frozenset({"limits", "requests", "overhead", "sizeLimit", "divisor"})
+"""Fields of pods whose values are quantities. The package types them as strings."""
+_SCALARS = {"str": "string", "int": "integer", "bool": "boolean"}
+
+
 def text() -> str:
-    """Return the content of the file: type -> name of each field -> type of its value, or "" for a value without fields."""
+    """Return the content of the file: type -> name of each field -> form of its value (`pod_fields.form`)."""
     found: dict[str, dict[str, str]] = {}
     left = list(ROOTS)
     while left:
@@ -22,11 +27,21 @@ def text() -> str:
         if name in found:
             continue
         model = getattr(models, name)
-        found[name] = {field: _inner(model.openapi_types[attribute]) for attribute, field in model.attribute_map.items()}
-        left += filter(None, found[name].values())
-    plain = {_plain(name): {field: _plain(type_) for field, type_ in fields.items()} for name, fields in found.items()}
+        types = {field: model.openapi_types[attribute] for attribute, field in model.attribute_map.items()}
+        found[name] = {field: _form(field, type_) for field, type_ in types.items()}
+        left += [inner for type_ in types.values() if (inner := _inner(type_))]
+    plain = {_plain(name): fields for name, fields in found.items()}
     lines = (f"{json.dumps(name)}: {json.dumps(dict(sorted(plain[name].items())))}" for name in sorted(plain))
     return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _form(field: str, type_: str) -> str:
+    """Return the form of a value, from the package's notation such as `list[V1Container]` and `dict[str, str]`."""
+    outer = "[]" if type_.lower().startswith("list[") else "{}" if type_.lower().startswith("dict") else ""
+    inner = re.sub(r"^(?:list\[|dict[\[(]str, )(.*)[\])]$", r"\1", type_, flags=re.IGNORECASE)
+    if field in QUANTITIES:
+        return f"{outer}quantity"
+    return outer + (_plain(name) if (name := _inner(type_)) else _SCALARS.get(inner, ""))
 
 
 def _inner(type_: str) -> str:
