@@ -6,6 +6,7 @@ from pydantic import Field
 
 from ome_operator.api.base import ATOMIC, ATOMIC_MAP, Spec
 from ome_operator.api.conditions import Conditions
+from ome_operator.api.traffic_status import TrafficSummary
 from ome_operator.api.values import Labels
 
 _State = Literal["", "Pending", "Standby", "Loading", "Loaded", "FailedToLoad"]
@@ -330,6 +331,7 @@ class ServiceStatus(Spec):
     """Revisions that never became ready and whose rollout is not repeated."""
     reached: Annotated[list[ReachedEdit] | None, ATOMIC] = None
     """Edits of shared objects that have been rolled out to the service completely."""
+    traffic: Annotated[TrafficSummary | None, ATOMIC_MAP] = None
     last_runtime_sync_token: str | None = None
     """Last value of the annotation ome.io/runtime-sync that was processed."""
     last_model_sync_token: str | None = None

@@ -26,6 +26,7 @@ from ome_operator.controllers.metrics_collector import MetricsCollector
 from ome_operator.controllers.nodemodels import NodeModelsReconciler
 from ome_operator.controllers.sglang import SglangReconciler
 from ome_operator.controllers.telemetry import Telemetry, owned_routers
+from ome_operator.controllers.traffic import TrafficSampler
 from ome_operator.core.benchmarkjob import job
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Deps, Ref
@@ -122,7 +123,8 @@ class Manager:
         self._edits: WorkQueue[Ref] = WorkQueue(workers=1, first=1.0, last=60.0, jitter=random.random)
         """Edited shared objects whose services have to be enqueued."""
         self._telemetry = Telemetry(partial(owned_routers, self.cluster), self._queue.add, wall, settings.router_watch)
-        reports = Reports(self._telemetry.strangers, self._telemetry.drains)
+        self._traffic = TrafficSampler(self.cluster, self._telemetry.reports, self._queue.add, wall, settings.router_watch)
+        reports = Reports(self._telemetry.strangers, self._telemetry.drains, self._traffic.of)
         shared = SharedState.empty(self.cluster, client, self._queue, settings, reports)
         self.pod_dry_runs = shared.pods
         self._handler = EventHandler(
@@ -269,9 +271,10 @@ class Manager:
             asyncio.create_task(self._queue.run(self._pass), name="passes"),
             asyncio.create_task(self._edits.run(self._enqueue_concerned), name="edits"),
             asyncio.create_task(self._audit.run(), name="audits"),
-            asyncio.create_task(self._tidy(), name="tidy"),
+            asyncio.create_task(tidying.tidy(self.cluster, self._settings.resync, lambda: self._services.gone), name="tidy"),
             asyncio.create_task(garbage_collection.collect_periodically(lambda: not self._queue.busy), name="garbage"),
             asyncio.create_task(self._telemetry.run(), name="telemetry"),
+            asyncio.create_task(self._traffic.run(), name="traffic"),
         ]
         await asyncio.gather(*self._tasks)
 
@@ -286,9 +289,6 @@ class Manager:
     def record(self, why: str) -> None:
         """Start writing the flight recorder's reconciliations of all services to a file, which the log names."""
         self._services.flight.write(why)
-
-    async def _tidy(self) -> None:
-        await tidying.tidy(self.cluster, self._settings.resync, lambda: self._services.gone)
 
     async def _pass(self, ref: Ref) -> None:
         if self._outside(ref.namespace):

@@ -4,7 +4,7 @@ import math
 import re
 
 from ome_operator import keys
-from ome_operator.core.observed.objects import Strangers
+from ome_operator.core.observed.telemetry import Strangers
 
 _NUMBER = re.compile(
     rf"^({keys.STRANGERS}_total|{keys.STRANGER_AT}) (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)$", re.ASCII | re.MULTILINE

@@ -19,8 +19,8 @@ from ome_operator import keys, names
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.resources import SERVICE
 from ome_operator.controllers.registry_page import foreign_workers
-from ome_operator.core.observed.objects import Pod, Ref, Strangers
-from ome_operator.core.observed.telemetry import DrainReport, RouterReport, Unusable, drain_reports, fresh, parse
+from ome_operator.core.observed.objects import Pod, Ref
+from ome_operator.core.observed.telemetry import DrainReport, RouterReport, Strangers, Unusable, drain_reports, fresh, parse
 from ome_operator.core.render import meta
 from ome_operator.core.rollout.drain import EMPTY_READINGS
 from ome_operator.machinery.background import repeat

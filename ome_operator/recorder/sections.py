@@ -20,10 +20,9 @@ from ome_operator.core.observed.objects import (
     Pod,
     Ref,
     Refusal,
-    Strangers,
     Turn,
 )
-from ome_operator.core.observed.telemetry import DrainReport
+from ome_operator.core.observed.telemetry import DrainReport, Strangers
 from ome_operator.core.observed.validation import ValidationResult
 from ome_operator.core.placement.claims import Claim
 from ome_operator.recorder import decision
@@ -96,6 +95,7 @@ def tables(pass_: Pass) -> Tables:
             "ahead": "".join(getattr(observed.ahead, "args", ())),
             "turn": fact_json(observed.turn),
             "another": observed.another,
+            "traffic": observed.traffic,
             "budgets": [fact_json(one) for one in observed.budgets],
             "judged": [[*key, fact_json(fact)] for key, fact in getattr(deps.judge, "args", ({},))[0].items()],
         },
@@ -212,6 +212,7 @@ def _observed(found: Tables, where: str) -> Observed:
         turn=turn._replace(rivals=rivals),
         budgets=read(tuple[Budget, ...], messages.get("budgets", []), f"{where}.told.budgets"),
         another=read(str, messages.get("another", ""), f"{where}.told.another"),
+        traffic=read(dict[str, Any] | None, messages.get("traffic"), f"{where}.told.traffic"),
         **texts,
     )
 

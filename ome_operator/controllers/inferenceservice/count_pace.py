@@ -23,7 +23,7 @@ class CountPace:
 
     def wait(self, memory: ServiceMemory, now: float, *, numbers: bool) -> float:
         """Return the seconds until this service may write its status; 0 or less means now. `numbers`: True if only
-        numbers in messages differ.
+        numbers differ (`only_numbers`).
 
         A service keeps its time slot until it has used the slot, whatever it writes meanwhile, so there are never more slots
         than services. A slot that is long past, because its service could not write, is replaced.
@@ -37,10 +37,10 @@ class CountPace:
 
 
 def only_numbers(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether two statuses differ only in numbers in the messages of conditions."""
+    """Return whether two statuses differ only in the numbers of requests, and in numbers in the messages of conditions."""
     return _without_numbers(before) == _without_numbers(after)
 
 
 def _without_numbers(status: Mapping[str, Any]) -> str:
     conditions = [{**item, "message": _NUMBER.sub("", item.get("message") or "")} for item in status.get("conditions") or ()]
-    return digest({"status": {**status, "conditions": conditions}})
+    return digest({"status": {**status, "conditions": conditions, "traffic": None}})

@@ -124,8 +124,7 @@ class InferenceServiceReconciler:
                 self._log_deeds(ref, result)
             if not result.status_changed:
                 break
-            resource = self._cluster.find(ref)
-            if resource is None:
+            if (resource := self._cluster.find(ref)) is None:
                 return True
         await self._write_status(resource, memory, plan, result)
         self._requeue_after(ref, plan, result, memory)
@@ -201,6 +200,7 @@ class InferenceServiceReconciler:
             warnings=tuple(dict.fromkeys(text for texts in memory.warnings.values() for text in texts)),
             strangers=self._reports.strangers(pods),
             drains=self._reports.drains(pods),
+            traffic=self._reports.traffic(resource),
             turn=turn._replace(coming=autoscalers.known(resource, memory, now)),
             ahead=self._ahead(resource),
             budgets=self._budgets.known(ref.namespace),

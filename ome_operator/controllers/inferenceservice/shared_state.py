@@ -11,24 +11,27 @@ from typing import NamedTuple
 
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.foreign_pods import ForeignPods
+from ome_operator.cache.resources import Resource
 from ome_operator.cache.scope import Scope
 from ome_operator.controllers.inferenceservice.memory import Memories
 from ome_operator.controllers.placement.gangs import Gangs
 from ome_operator.controllers.pod_dry_runs import PodDryRuns
-from ome_operator.core.observed.objects import Pod, Ref, Strangers
-from ome_operator.core.observed.telemetry import DrainReport
+from ome_operator.core.observed.objects import Manifest, Pod, Ref
+from ome_operator.core.observed.telemetry import DrainReport, Strangers
 from ome_operator.kube.client import Client
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
 
 
 class Reports(NamedTuple):
-    """Functions that return what the registries of a service's routers report, given the pods of the service."""
+    """Functions that return what the registries of a service's routers report."""
 
     strangers: Callable[[Iterable[Pod]], Mapping[str, Strangers]] = lambda _: {}
-    """Returns the foreign workers in the lists of routers, by the UID of the router's pod."""
+    """Returns the foreign workers in the lists of routers among the given pods, by the UID of the router's pod."""
     drains: Callable[[Iterable[Pod]], Mapping[str, tuple[DrainReport, ...]]] = lambda _: {}
-    """Returns the requests in leaders that are being drained, by the UID of the leader."""
+    """Returns the requests in leaders among the given pods that are being drained, by the UID of the leader."""
+    traffic: Callable[[Resource], Manifest | None] = lambda _: None
+    """Returns the value of the service's `status.traffic`; None if nothing is known."""
 
 
 NO_REPORTS = Reports()

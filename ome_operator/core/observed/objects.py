@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ome_operator.api import AcceleratorClass, FineTunedWeight, Invalid, Model, Runtime
 from ome_operator.api.well_known import NO_MODELS, WellKnown
 from ome_operator.core.observed.budgets import Budget
-from ome_operator.core.observed.telemetry import DrainReport
+from ome_operator.core.observed.telemetry import DrainReport, Strangers
 from ome_operator.core.observed.validation import Validator, accept_all
 from ome_operator.core.preflight.results import Checked
 from ome_operator.settings import Policy
@@ -245,15 +245,6 @@ class Refusal(NamedTuple):
     """UID of the object whose deletion was refused; "" for writes."""
 
 
-class Strangers(NamedTuple):
-    """Foreign workers in the list of a router, which means workers that the operator's registry did not register."""
-
-    found: int
-    """Number of foreign workers that were found."""
-    at: float
-    """Time when the last foreign worker was found, in seconds since the epoch."""
-
-
 class Turn(NamedTuple):
     """The admission decision for a gang that waits for nodes (core/placement/admission.py)."""
 
@@ -328,6 +319,8 @@ class Observed:
     """UID of a router's pod -> the foreign workers that its registry reported."""
     drains: Mapping[str, tuple[DrainReport, ...]] = field(default_factory=dict)
     """UID of a draining leader -> what the registries of routers report about its requests."""
+    traffic: Manifest | None = None
+    """The value of `status.traffic` (core/status/traffic.py); None if nothing is known about requests."""
     budgets: tuple[Budget, ...] = ()
     """The PodDisruptionBudgets of other clients in the service's namespace, as they were read last."""
     another: str = ""

@@ -77,6 +77,15 @@ class RouterReport(NamedTuple):
     """Mark of a leader's UID (`names.mark`) -> its report."""
 
 
+class Strangers(NamedTuple):
+    """Foreign workers in the list of a router, which means workers that the operator's registry did not register."""
+
+    found: int
+    """Number of foreign workers that were found."""
+    at: float
+    """Time when the last foreign worker was found, in seconds since the epoch."""
+
+
 class DrainReport(NamedTuple):
     """What the registry of one router reports about a leader that is being drained."""
 

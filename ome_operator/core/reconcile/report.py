@@ -76,6 +76,7 @@ def report(decided: Decided, work: Plan) -> Report:
         placement=decided.placing.stored,
         recovered=decided.recovery.condition,
         intact=_intact(snapshot, intent, want),
+        traffic=snapshot.observed.traffic,
     )
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ome_operator.core.observed.objects import Pod, Strangers
+from ome_operator.core.observed.objects import Pod
+from ome_operator.core.observed.telemetry import Strangers
 from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import (
     CONDITION,
@@ -77,6 +78,8 @@ class Report:
     """Condition that reports the findings of the preflight checks; None if there are no findings."""
     intact: cond.Condition | None = None
     """Condition that reports foreign workers of routers; None if there were none."""
+    traffic: Mapping[str, Any] | None = None
+    """The numbers of the service, in the form of the status; None if nothing is known about requests."""
 
 
 def status(report: Report) -> dict[str, Any]:
@@ -111,6 +114,8 @@ def status(report: Report) -> dict[str, Any]:
         out["groups"] = list(report.groups)
     if loaded := loaded_model(report.progress, report.pods, report.groups, bool(report.problems)):
         out["modelStatus"] = loaded
+    if report.traffic:
+        out["traffic"] = dict(report.traffic)
     return out
 
 

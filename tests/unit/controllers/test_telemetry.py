@@ -20,8 +20,8 @@ from ome_operator.controllers import telemetry
 from ome_operator.controllers.registry_page import foreign_workers
 from ome_operator.controllers.telemetry import PAGE, SLOW_AFTER, Telemetry, new_session, owned_routers
 from ome_operator.core.observed import from_api
-from ome_operator.core.observed.objects import Deps, Pod, Ref, Strangers
-from ome_operator.core.observed.telemetry import DrainReport
+from ome_operator.core.observed.objects import Deps, Pod, Ref
+from ome_operator.core.observed.telemetry import DrainReport, Strangers
 from ome_operator.names import mark, slice_mark
 from ome_operator.registry.metrics import RegistryMetrics
 from tests.support.simulator import START

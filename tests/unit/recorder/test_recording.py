@@ -73,6 +73,17 @@ def test_what_routers_report_about_draining_leaders_is_kept_and_older_files_have
     assert "drains.u[0] has no at" in sentence(json.dumps(told).encode())
 
 
+def test_the_traffic_that_a_pass_put_into_the_status_is_kept() -> None:
+    told = data()
+    facts = told["services"][NAME]["passes"][0]["saw"]["told"]
+    facts["traffic"] = {"time": "2026-01-01T00:00:00Z", "requestsPerSecond": 2.5}
+    (services,) = recording.decode(json.dumps(told).encode()).services.values()
+    assert services[0].made.observed.traffic == facts["traffic"]
+    assert sections.tables(services[0].made)["told"]["traffic"] == facts["traffic"]
+    facts["traffic"] = [1]
+    assert "told.traffic is not a map" in sentence(json.dumps(told).encode())
+
+
 def test_levels_without_end() -> None:
     assert "levels deep" in sentence(b'{"recording":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
 

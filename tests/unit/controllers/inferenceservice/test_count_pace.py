@@ -82,6 +82,7 @@ def status(message: str, **more: Any) -> dict[str, Any]:
         (status("on all nodes", groups=[{"phase": "Ready"}]), False),
         (status("on 30 nodes", groups=[{"phase": "Ready"}], progress={"since": "now"}), False),
         (status("on 31 nodes", groups=({"phase": "Ready"},)), True),
+        (status("on 31 nodes", groups=[{"phase": "Ready"}], traffic={"requestsPerSecond": 2}), True),
     ],
 )
 def test_numbers_in_sentences_and_nothing_else(after: dict[str, Any], same: bool) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from ome_operator.core.observed.objects import Strangers
+from ome_operator.core.observed.telemetry import Strangers
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.status.service import REPORTED_FOR, foreign_workers_condition
 from tests.support import parts

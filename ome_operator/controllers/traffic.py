@@ -1,0 +1,82 @@
+"""Sample the numbers of each service once a minute for `status.traffic`, beside the reconciliations.
+
+A reconciliation reads the sample and not the newest numbers, so that numbers that move change the status at most once a
+minute, however many reconciliations there are.
+"""
+
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ome_operator.cache.cluster_cache import ClusterCache
+from ome_operator.cache.resources import Resource
+from ome_operator.core.observed.objects import Pod, Ref
+from ome_operator.core.observed.telemetry import RouterReport
+from ome_operator.core.observed.traffic import traffic
+from ome_operator.core.status.traffic import PAUSE, renewed, traffic_status
+from ome_operator.machinery.background import PACER, repeat
+from ome_operator.util.wall_clock import WallClock
+
+FIRST = 20.0
+"""Seconds after the start until the first sample: every router has been asked by then."""
+TICK = 5.0
+"""Seconds between two looks for services that are due."""
+
+
+class TrafficSampler:
+    """The last sample of each service. `changed` is called with a service whose sample has changed, and `reports` returns
+    the fresh reports of the routers among the given pods.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterCache,
+        reports: Callable[[Iterable[Pod]], Mapping[str, RouterReport]],
+        changed: Callable[[Ref], None],
+        wall: WallClock,
+        interval: float,
+    ) -> None:
+        self._cluster, self._reports, self._changed, self._wall = cluster, reports, changed, wall
+        self._heard = interval > 0
+        """Whether routers are asked at all."""
+        self._samples: dict[str, dict[str, Any] | None] = {}
+        """UID of a service -> its sample."""
+        self._due: dict[str, float] = {}
+        """UID of a service -> time of its next sample, in seconds since the epoch."""
+
+    async def run(self) -> None:
+        """Sample all services repeatedly, if routers are asked."""
+        if self._heard:
+            await repeat("the sampling of traffic", self.sample_due, lambda: TICK)
+
+    def of(self, service: Resource) -> dict[str, Any] | None:
+        """Return the value of `status.traffic`. A service without a sample keeps what is stored, so that a restart of the
+        operator changes nothing.
+        """
+        if not self._heard:
+            return None
+        stored = service.status.get("traffic")
+        return self._samples.get(service.uid, stored if isinstance(stored, dict) else None)
+
+    async def sample_due(self) -> None:
+        """Sample the services that are due. A service that is frozen or observed keeps its sample."""
+        now, due = self._wall().timestamp(), dict[str, float]()
+        for service in [*self._cluster.services()]:
+            due[service.uid] = self._due.get(service.uid, now + FIRST + zlib.crc32(service.uid.encode()) % int(PAUSE))
+            if due[service.uid] - PAUSE - FIRST > now:  # the clock was set back
+                due[service.uid] = now
+            if due[service.uid] <= now and self._cluster.active_hold(service) is None:
+                due[service.uid] = now + PAUSE
+                self._sample(service)
+                await PACER.yield_if_due()
+        self._due = due
+        self._samples = {uid: sample for uid, sample in self._samples.items() if uid in due}
+
+    def _sample(self, service: Resource) -> None:
+        now, ref, before = self._wall(), service.ref, self.of(service)
+        pods = self._cluster.pods_of(ref.namespace, ref.name)
+        found = traffic(self._reports(pods), pods, now.timestamp())
+        after = renewed(before, traffic_status(found, now), now)
+        self._samples[service.uid] = after
+        if after != before:
+            self._changed(ref)

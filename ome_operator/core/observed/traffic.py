@@ -1,0 +1,183 @@
+"""The numbers of leaders and of whole services, combined from the summaries of routers' registries (docs/telemetry.md).
+
+Pure functions. A number that nobody reported is None, and is never replaced by 0.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeVar
+
+from ome_operator import keys, names
+from ome_operator.core.observed.objects import Pod
+from ome_operator.core.observed.telemetry import Buckets, LeaderLoad, RouterReport, WorkRates, fresh
+
+_Number = TypeVar("_Number", int, float)
+PRESENT = ("serving", "draining")
+"""States of leaders that may have requests."""
+
+
+class BucketBounds(NamedTuple):
+    """The bounds of the bucket that contains a percentile, in seconds."""
+
+    above: float
+    up_to: float
+    """Infinite for the last bucket."""
+
+
+class LeaderNumbers(NamedTuple):
+    """What is known about one leader."""
+
+    role: str
+    """prefill, decode, or engine without disaggregation."""
+    load: LeaderLoad | None = None
+    work: WorkRates | None = None
+
+
+class Numbers(NamedTuple):
+    """The numbers of some leaders together. Sums contain the leaders that reported the number; if no leader reported it,
+    the number is None.
+    """
+
+    leaders: int = 0
+    with_load: int = 0
+    """Number of leaders whose requests are known."""
+    with_work: int = 0
+    """Number of leaders whose tokens are known."""
+    requests: float | None = None
+    """Requests per second."""
+    prompt_tokens: float | None = None
+    """Tokens of prompts per second."""
+    output_tokens: float | None = None
+    """Generated tokens per second."""
+    running: int | None = None
+    waiting: int | None = None
+    cache_use: float | None = None
+    """Used share of the KV cache of the leader that uses most, from 0 to 1."""
+    first_token: tuple[Buckets, ...] = ()
+    """Histograms of the time to the first token, in seconds."""
+    between_tokens: tuple[Buckets, ...] = ()
+    """Histograms of the time between two tokens, in seconds."""
+
+
+class ServiceNumbers(NamedTuple):
+    """The numbers of one service."""
+
+    routers: int
+    """Number of routers that are ready."""
+    routers_heard: int
+    """Number of ready routers whose summaries are known."""
+    requests: float | None
+    """Requests per second that arrive at the routers."""
+    leaders: Mapping[str, LeaderNumbers]
+    """UID of a leader's pod -> its numbers, for the leaders that a router may send requests to."""
+    at: float | None
+    """Time of the oldest of these numbers, in seconds since the epoch; None if nothing is known."""
+
+
+def traffic(reports: Mapping[str, RouterReport], pods: Iterable[Pod], now: float) -> ServiceNumbers:
+    """Return the numbers of the service with these pods. `reports` maps UIDs of routers' pods. Numbers that are too old are
+    left out, and what is reported about pods that are not leaders of the service is ignored.
+    """
+    pods = [*pods]
+    routers = [pod.uid for pod in pods if pod.component == keys.ROUTER and pod.ready]
+    known = [reports[uid] for uid in routers if uid in reports and fresh(reports[uid].at, now)]
+    arrivals = [report.work for report in known if report.work is not None and fresh(report.work.at, now)]
+    marks = {names.mark(pod.uid): pod.uid for pod in pods if pod.component != keys.ROUTER and pod.rank == 0}
+    leaders = {uid: found for mark, uid in marks.items() if (found := _leader(known, mark, now)) is not None}
+    times = [part.at for part in arrivals]
+    times += [part.at for leader in leaders.values() for part in (leader.load, leader.work) if part is not None]
+    return ServiceNumbers(
+        routers=len(routers),
+        routers_heard=len(known),
+        requests=_sum(work.rates.get("requests") for work in arrivals),
+        leaders=leaders,
+        at=min(times, default=None),
+    )
+
+
+def _leader(reports: Iterable[RouterReport], mark: str, now: float) -> LeaderNumbers | None:
+    """Return the newest numbers of a leader that any router reported; None if no router may send requests to it. Every
+    router reports about every leader of its slice, so numbers from different routers are not added.
+    """
+    found = [each for report in reports if (each := report.leaders.get(mark)) is not None and each.state in PRESENT]
+    if not found:
+        return None
+    loads = [each.load for each in found if each.load is not None and fresh(each.load.at, now)]
+    works = [each.work for each in found if each.work is not None and each.work.rates and fresh(each.work.at, now)]
+    role = found[0].role if found[0].role in ("prefill", "decode") else keys.ENGINE
+    return LeaderNumbers(
+        role, max(loads, key=lambda load: load.at, default=None), max(works, key=lambda work: work.at, default=None)
+    )
+
+
+def combined(leaders: Iterable[LeaderNumbers]) -> Numbers:
+    """Return the numbers of these leaders together."""
+    leaders = [*leaders]
+    loads = [each.load for each in leaders if each.load is not None]
+    works = [each.work for each in leaders if each.work is not None]
+    shares = [load.cache_use for load in loads if load.cache_use is not None]
+    return Numbers(
+        leaders=len(leaders),
+        with_load=len(loads),
+        with_work=len(works),
+        requests=_sum(work.rates.get("requests") for work in works),
+        prompt_tokens=_sum(work.rates.get("promptTokens") for work in works),
+        output_tokens=_sum(work.rates.get("outputTokens") for work in works),
+        running=_sum(load.running for load in loads),
+        waiting=_sum(load.waiting for load in loads),
+        cache_use=max(shares, default=None),
+        first_token=_histograms(works, "firstToken"),
+        between_tokens=_histograms(works, "betweenTokens"),
+    )
+
+
+def by_role(found: ServiceNumbers) -> dict[str, Numbers]:
+    """Return the numbers of each role, sorted by its name."""
+    roles = sorted({leader.role for leader in found.leaders.values()})
+    return {role: combined(leader for leader in found.leaders.values() if leader.role == role) for role in roles}
+
+
+def whole(found: ServiceNumbers) -> Numbers:
+    """Return the numbers of the service as its clients see them.
+
+    With disaggregation, every request is in a prefill leader and in a decode leader, and is counted at decode. Only the
+    cache use is that of the fullest leader of any role.
+    """
+    counted = combined(leader for leader in found.leaders.values() if leader.role != "prefill")
+    return counted._replace(requests=found.requests, cache_use=combined(found.leaders.values()).cache_use)
+
+
+def percentile(histograms: Iterable[Buckets], share: float) -> BucketBounds | None:
+    """Return the bounds of the value below which this share of the observations is; None without an observation.
+
+    A summary contains only the buckets with observations. The bounds are those of the value at this position in the sorted
+    lower and in the sorted upper bounds of all observations, so they are correct for histograms with different buckets.
+    """
+    lower, upper = list[tuple[float, float]](), list[tuple[float, float]]()
+    for buckets in histograms:
+        before = 0.0
+        for bound, count in buckets:
+            lower.append((before, count))
+            upper.append((bound, count))
+            before = bound
+    total = sum(count for _, count in upper)
+    return BucketBounds(_at(lower, share * total), _at(upper, share * total)) if total > 0 else None
+
+
+def _at(bounds: Iterable[tuple[float, float]], position: float) -> float:
+    """Return the smallest bound at which the running sum of the counts reaches a position."""
+    below, found = 0.0, 0.0
+    for bound, count in sorted(bounds):
+        below, found = below + count, bound
+        if below >= position:
+            break
+    return found
+
+
+def _histograms(works: Iterable[WorkRates], name: str) -> tuple[Buckets, ...]:
+    return tuple(work.histograms[name] for work in works if work.histograms.get(name))
+
+
+def _sum(values: Iterable[_Number | None]) -> _Number | None:
+    """Return the sum of the known values; None if none is known."""
+    known = [value for value in values if value is not None]
+    return sum(known[1:], known[0]) if known else None

@@ -1,0 +1,94 @@
+"""Build `status.traffic`: the numbers of a service, rounded, and written rarely (docs/telemetry.md)."""
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from ome_operator import quantity
+from ome_operator.core.observed.traffic import BucketBounds, Numbers, ServiceNumbers, by_role, percentile, whole
+
+PERCENTILES = {"p50": 0.5, "p95": 0.95}
+DIGITS = 3
+"""Significant digits of a number."""
+PAUSE = 60.0
+"""Minimum seconds between two changes."""
+REPEAT = 600.0
+"""Seconds after which the numbers are written although they have hardly changed, so that their time shows that they are
+current."""
+CHANGE = 0.2
+"""Share of the larger value by which a number must have changed to be written before `REPEAT`."""
+
+
+def traffic_status(found: ServiceNumbers, now: datetime) -> dict[str, Any] | None:
+    """Return the field; None if nothing is known about the service. Unknown numbers are left out."""
+    service = whole(found)
+    roles = {name: fields for name, numbers in by_role(found).items() if (fields := _role(numbers))}
+    fields = {
+        "requestsPerSecond": service.requests,
+        "promptTokensPerSecond": service.prompt_tokens,
+        "outputTokensPerSecond": service.output_tokens,
+    }
+    out: dict[str, Any] = {name: _round(value) for name, value in fields.items() if value is not None}
+    for name, histograms in (("timeToFirstToken", service.first_token), ("timeBetweenTokens", service.between_tokens)):
+        bounds = {each: percentile(histograms, share) for each, share in PERCENTILES.items()}
+        if known := {each: _bounds(found) for each, found in bounds.items() if found is not None}:
+            out[name] = known
+    if roles:
+        out["roles"] = [{"name": name, **fields} for name, fields in roles.items()]
+    if not out:
+        return None
+    return {
+        "time": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "routers": found.routers,
+        "routersHeard": found.routers_heard,
+        **out,
+    }
+
+
+def _role(numbers: Numbers) -> dict[str, Any]:
+    if not numbers.with_load and not numbers.with_work:
+        return {}
+    out: dict[str, Any] = {"leaders": numbers.leaders, "withLoad": numbers.with_load, "withWork": numbers.with_work}
+    load = {"running": numbers.running, "waiting": numbers.waiting, "cacheUse": numbers.cache_use}
+    return out | {name: _round(value) for name, value in load.items() if value is not None}
+
+
+def _bounds(bounds: BucketBounds) -> dict[str, float]:
+    upper = {} if math.isinf(bounds.up_to) else {"upTo": bounds.up_to}
+    return {"above": bounds.above, **upper}
+
+
+def _round(value: float) -> float:
+    """Return a number with `DIGITS` significant digits, or all digits of a larger whole number. A whole number is an int,
+    because the API server stores 2.0 as 2.
+    """
+    places = DIGITS - 1 - math.floor(math.log10(value)) if value > 0 else 0
+    rounded = round(value, max(0, places))
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
+def renewed(before: dict[str, Any] | None, found: dict[str, Any] | None, now: datetime) -> dict[str, Any] | None:
+    """Return the field that has to be in the status: `before`, the field that is there, or `found`, the current one.
+
+    It changes at most once in `PAUSE`, and before `REPEAT` only if a number has appeared, has disappeared, or has changed by
+    more than the share `CHANGE`. If the time of `before` cannot be read or is in the future, it is replaced at once.
+    """
+    written = quantity.moment(str((before or {}).get("time") or ""), now)
+    age = (now - written).total_seconds() if written is not None else -1.0
+    if not before or age < 0:
+        return found
+    if age < PAUSE:
+        return before
+    return before if found is not None and age < REPEAT and not _moved(before, found) else found
+
+
+def _moved(before: Any, after: Any) -> bool:
+    """Return whether a number has appeared, has disappeared, or has changed by more than the share `CHANGE`."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        return before.keys() != after.keys() or any(_moved(before[name], after[name]) for name in before if name != "time")
+    if isinstance(before, list) and isinstance(after, list):
+        return len(before) != len(after) or any(map(_moved, before, after))
+    if isinstance(before, int | float) and isinstance(after, int | float):
+        return abs(after - before) > CHANGE * max(before, after)
+    return bool(before != after)

@@ -1,0 +1,134 @@
+"""Samples of services' numbers: once a minute, not while a service is frozen, and through a restart."""
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from ome_operator.cache.resources import SERVICE
+from ome_operator.controllers.traffic import FIRST, TICK, TrafficSampler
+from ome_operator.core.observed.objects import Pod, Ref
+from ome_operator.core.observed.telemetry import RouterReport, WorkRates
+from ome_operator.core.status.traffic import PAUSE
+from tests.support.simulator import START
+from tests.unit.controllers.makers import cluster
+
+REF = Ref(SERVICE, "ns", "svc")
+
+
+class Heard:
+    """A service with a router whose numbers a test sets."""
+
+    def __init__(self, interval: float = 5.0, **status: Any) -> None:
+        self.handler, self.now, self.rate, self.news = cluster(), START, 5.0, list[Ref]()
+        self.see(status=status)
+        labels = {"ome.io/inferenceservice": "svc", "component": "router", "ome.io/revision": "r1"}
+        metadata = {"namespace": "ns", "name": "r", "uid": "r", "labels": labels, "resourceVersion": "1"}
+        self.handler.seen("Pod", {"metadata": metadata, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+        self.samples = TrafficSampler(self.handler.cache, self.reports, self.news.append, lambda: self.now, interval)
+
+    def see(self, version: int = 1, status: Mapping[str, Any] | None = None, **annotations: str) -> None:
+        """Deliver a version of the service."""
+        metadata = {
+            "name": "svc",
+            "namespace": "ns",
+            "uid": "u",
+            "resourceVersion": str(version),
+            "annotations": annotations,
+        }
+        self.handler.seen(SERVICE, {"metadata": metadata, "spec": {"engine": {}}, "status": status or {}})
+
+    def reports(self, pods: Iterable[Pod]) -> Mapping[str, RouterReport]:
+        """Return a report of each router."""
+        at = self.now.timestamp()
+        return {pod.uid: RouterReport(at, 0, 0.0, WorkRates(at, 60.0, {"requests": self.rate}, {}), 0, {}) for pod in pods}
+
+    async def wait(self, seconds: float) -> None:
+        """Let time pass, with a look at every tick."""
+        end = self.now + timedelta(seconds=seconds)
+        while self.now < end:
+            self.now += timedelta(seconds=TICK)
+            await self.samples.sample_due()
+
+    def field(self) -> dict[str, Any] | None:
+        """Return the value of the service's `status.traffic`."""
+        service = self.handler.cache.find(REF)
+        assert service is not None
+        return self.samples.of(service)
+
+
+async def test_numbers_that_move_all_the_time_change_it_once_a_minute() -> None:
+    here = Heard()
+    await here.wait(FIRST + PAUSE)
+    first = here.field()
+    assert first is not None and first["requestsPerSecond"] == 5 and here.news == [REF]
+    seen = [first["time"]]
+    for rate in range(1, 61):  # ten minutes
+        here.rate = float(2**rate)
+        await here.wait(10)
+        field = here.field()
+        assert field is not None
+        seen.append(field["time"])
+    assert len(set(seen)) == 11 and len(here.news) == 11
+
+
+async def test_steady_numbers_are_written_every_ten_minutes() -> None:
+    here = Heard()
+    await here.wait(3600)
+    assert 6 <= len(here.news) <= 7
+
+
+async def test_a_frozen_service_keeps_its_sample() -> None:
+    here = Heard()
+    await here.wait(FIRST + PAUSE)
+    before = here.field()
+    here.see(2, None, **{"ome.io/freeze": "true"})
+    here.rate = 500.0
+    await here.wait(3600)
+    assert here.field() == before and here.news == [REF]
+    here.see(3)
+    await here.wait(2 * TICK)
+    assert here.news == [REF, REF]
+
+
+async def test_a_restart_changes_nothing_until_routers_were_heard() -> None:
+    stored = {"time": "2025-12-31T23:59:30Z", "requestsPerSecond": 5}
+    here = Heard(traffic=stored)
+    assert here.field() == stored
+    await here.wait(FIRST - TICK)
+    assert here.field() == stored and not here.news
+
+
+@pytest.mark.parametrize("stored", ["text", [1], 5, {"time": [1]}])
+async def test_a_stored_field_that_is_something_else_is_replaced(stored: Any) -> None:
+    here = Heard(traffic=stored)
+    await here.wait(FIRST + PAUSE)
+    field = here.field()
+    assert field is not None and field["requestsPerSecond"] == 5
+
+
+async def test_numbers_that_nobody_requests_are_unknown() -> None:
+    here = Heard(interval=0.0, traffic={"time": "2025-12-31T23:59:30Z", "requestsPerSecond": 5})
+    await here.samples.run()
+    assert here.field() is None
+
+
+async def test_a_clock_that_was_set_back_delays_nothing() -> None:
+    here = Heard()
+    await here.wait(FIRST + PAUSE)
+    here.now -= timedelta(days=1)
+    here.rate = 50.0
+    await here.wait(TICK)
+    field = here.field()
+    assert field is not None and field["requestsPerSecond"] == 50
+
+
+async def test_a_service_that_is_gone_is_forgotten() -> None:
+    here = Heard()
+    await here.wait(FIRST + PAUSE)
+    service = here.handler.cache.find(REF)
+    assert service is not None and here.samples.of(service) is not None
+    here.handler.gone(SERVICE, "u", 9)
+    await here.wait(TICK)
+    assert here.samples.of(service) is None
