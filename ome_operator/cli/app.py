@@ -28,6 +28,7 @@ COMMANDS = {
         "ome_operator.cli.explain",
         ("Show why a service is not ready and what to do, or why a runtime is selected for it."),
     ),
+    "nodes": ("ome_operator.cli.nodes", "Show the nodes with their GPUs, the groups that use them, and their weights."),
     "logs": ("ome_operator.cli.logs", "Show all logs of a group, each line prefixed with its rank."),
     "ui": ("ome_operator.cli.ui.command", "Serve a live page with services, logs and metrics to a browser on this machine."),
     "record": ("ome_operator.cli.record", "Record in a file what the operator observes of a service and decides now."),

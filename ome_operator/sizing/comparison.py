@@ -7,9 +7,10 @@ from ome_operator.sizing.answer import cost, error_bars
 from ome_operator.sizing.error_bars import trust
 from ome_operator.sizing.gpus import Gpu, Price
 from ome_operator.sizing.layouts import Layout
-from ome_operator.sizing.report_text import layout_cells, table
+from ome_operator.sizing.report_text import layout_cells
 from ome_operator.sizing.request import PlanRequest
 from ome_operator.sizing.workloads import means
+from ome_operator.util.columns import table
 
 HEAD = (
     "GPU", "GPUs", "prefill", "decode", "requests/s", "out tok/s a GPU", "TTFT s", "TPOT ms", "$/M out, all in",

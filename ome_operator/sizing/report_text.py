@@ -11,18 +11,10 @@ from ome_operator.sizing.layouts import Layout
 from ome_operator.sizing.request import PlanRequest, counted
 from ome_operator.sizing.validate import Answer, Report
 from ome_operator.sizing.workloads import means
+from ome_operator.util.columns import table
 
 SHOWN = 5
 _TITLES = {"ttft": "TTFT", "tpot": "TPOT", "tokens": "throughput"}
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a text table whose columns are as wide as their widest cell."""
-    lines = [list(head), *map(list, rows)]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
-    return "".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n" for line in lines
-    )
 
 
 def plan_text(request: PlanRequest, layouts: Sequence[Layout], price: Price | None, shelf: Library) -> str:

@@ -1,0 +1,46 @@
+"""The text of `ome nodes`."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from ome_operator.describe.cluster import NodeRow, Totals, Use, totals
+from ome_operator.describe.text import count
+from ome_operator.util.columns import table
+
+
+def node_table(rows: Sequence[NodeRow]) -> str:
+    """Return a line for each node, and a sentence with the sums of GPUs. A node with groups of several services has a line
+    for each of them.
+    """
+    lines = [line for row in rows for line in _lines(row)]
+    head = ("NODE", "STATE", "PRODUCT", "GPUS", "SERVICE", "GROUPS", "WEIGHTS")
+    return f"{table(head, lines)}\n{summary(totals(rows))}\n" if lines else "No node has GPUs, services or weights.\n"
+
+
+def _lines(row: NodeRow) -> list[tuple[str, ...]]:
+    gpus = f"{row.held}/{row.gpus}" if row.gpus >= 0 else f"{row.held}/?"
+    services = [(f"{namespace}/{name}", "; ".join(map(_group, uses))) for (namespace, name), uses in _by_service(row.uses)]
+    weights = "; ".join(f"{held.model} {held.word}" for held in row.weights) or "–"
+    first, *others = services or [("–", "–")]
+    return [
+        (row.name, row.word, row.product or "–", gpus, *first, weights),
+        *(("", "", "", "", *each, "") for each in others),
+    ]
+
+
+def _by_service(uses: Sequence[Use]) -> list[tuple[tuple[str, str], list[Use]]]:
+    ordered = sorted(uses, key=lambda use: (use.namespace, use.service))
+    return [(key, list(found)) for key, found in groupby(ordered, key=lambda use: (use.namespace, use.service))]
+
+
+def _group(use: Use) -> str:
+    return f"{use.place} ({use.reason})" if use.reason else use.place
+
+
+def summary(sums: Totals) -> str:
+    """Return a sentence with the sums of GPUs."""
+    return (
+        f"{count(sums.gpus, 'GPU')} on {count(sums.nodes, 'node')}, of which {sums.nodes_ready} ready: {sums.serving} in "
+        f"groups that serve, {sums.idle_held} in groups that are not ready, {sums.free} free"
+        + (f", {sums.away} free on nodes that accept no pods." if sums.away else ".")
+    )
