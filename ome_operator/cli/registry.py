@@ -14,7 +14,7 @@ from ome_operator.errors import UserError
 from ome_operator.machinery.health import PortTaken
 from ome_operator.registry.clients import SERVICE_ACCOUNT, api_server
 from ome_operator.registry.loop import SidecarSettings, run
-from ome_operator.registry.reconcile import RegistrySettings, RoleSpec
+from ome_operator.registry.records import RegistrySettings, RoleSpec
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 

@@ -1,7 +1,7 @@
 """The registry: a sidecar of a router that keeps the router's worker list equal to the groups that can serve requests.
 
-`reconcile` calculates the changes without I/O; `pods` parses the API server's list of pods; `clients` contains the clients
-of the API server and the router; `exposition`
-parses metrics pages, `telemetry` calculates the summary of what engines do, and `telemetry_reader` reads it; `loop` runs the
-process.
+`reconcile` calculates the changes without I/O, with the types of `records`; `pods` parses the API server's list of pods;
+`clients` contains the clients of the API server and the router. `exposition` parses metrics pages, `telemetry` calculates
+the summary of what engines do, `silence` decides which engines have stopped, and `telemetry_reader` reads and probes them.
+`loop` runs the process.
 """

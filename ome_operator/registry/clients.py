@@ -15,7 +15,7 @@ from urllib.parse import quote
 import aiohttp
 
 from ome_operator.registry.pods import UnexpectedAnswer, parse_pods
-from ome_operator.registry.reconcile import Pod, WantedWorker, Worker
+from ome_operator.registry.records import Pod, WantedWorker, Worker
 from ome_operator.util.untrusted_json import PARSE_ERRORS
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

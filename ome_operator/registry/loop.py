@@ -21,7 +21,8 @@ from ome_operator.machinery import health
 from ome_operator.names import slice_mark
 from ome_operator.registry.clients import NO_ANSWER, SERVICE_ACCOUNT, TIMEOUT, PodLister, RouterClient
 from ome_operator.registry.metrics import RegistryMetrics
-from ome_operator.registry.reconcile import LeaderState, Pod, RegistrySettings, WorkerChanges, WorkerMemory, reconcile
+from ome_operator.registry.reconcile import reconcile
+from ome_operator.registry.records import LeaderState, Pod, RegistrySettings, WorkerChanges, WorkerMemory
 from ome_operator.registry.telemetry_reader import TelemetryReader
 
 logger = logging.getLogger(__name__)
@@ -75,10 +76,12 @@ class Registry:
         self._known: tuple[Pod, ...] | None = None
         self._memory = WorkerMemory()
         self._leaders: tuple[LeaderState, ...] = ()
-        self._telemetry = TelemetryReader(session, settings.router_metrics, lambda: self._leaders, settings.worker_key)
+        self._stop, self._wake = asyncio.Event(), asyncio.Event()
+        self._telemetry = TelemetryReader(
+            session, settings.router_metrics, lambda: self._leaders, settings.worker_key, silent_changed=self._wake.set
+        )
         self._listed_at = self._passed_at = time.monotonic()
         self._troubles: dict[str, str] = {}
-        self._stop = asyncio.Event()
 
     async def run(self) -> None:
         """Run until `stop` was called and the router has ended."""
@@ -91,14 +94,17 @@ class Registry:
     async def _run_passes(self) -> None:
         while (pause := await self._pass()) is not None:
             self._passed_at = time.monotonic()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), pause)
+            if not self._stop.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), pause)
+                self._wake.clear()
             if self._stop.is_set():
                 await asyncio.sleep(min(pause, RETRY_SECONDS))
 
     def stop(self) -> None:
         """From now on, continue only while the router is running."""
         self._stop.set()
+        self._wake.set()
 
     async def _pass(self) -> float | None:
         """Read workers and pods once, and send the changes to the router. Return the seconds until the next pass, or None
@@ -117,7 +123,9 @@ class Registry:
         fresh = await self._list_pods()
         if self._known is None:
             return self._settings.interval
-        changes = reconcile(self._known, workers, self._memory, self._settings.registry, self._wall(), fresh)
+        changes = reconcile(
+            self._known, workers, self._memory, self._settings.registry, self._wall(), fresh, self._telemetry.silent
+        )
         self._memory, self._leaders = changes.memory, changes.leaders
         self._telemetry.passed(self._leaders, workers)
         self._count_foreign(changes)

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, generate_latest
 
 from ome_operator import keys
-from ome_operator.registry.reconcile import LeaderState
+from ome_operator.registry.records import LeaderState
 from ome_operator.registry.telemetry import Foreign
 
-STATES = ("serving", "adding", "waiting", "draining")
+STATES = ("serving", "adding", "waiting", "draining", "silent")
 
 
 class RegistryMetrics:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ome_operator import keys, names
 from ome_operator.errors import OmeError
-from ome_operator.registry.reconcile import Pod
+from ome_operator.registry.records import Pod
 from ome_operator.util.untrusted_json import PARSE_ERRORS
 
 

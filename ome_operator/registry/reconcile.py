@@ -5,144 +5,20 @@ worker without a pod certainly has no pod, and can be removed at once; the remov
 deletions and keeps dead workers. An outdated list of pods removes no worker (decisions 25).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
 
-
-class RoleSpec(NamedTuple):
-    """The settings of one component of the slice."""
-
-    component: str
-    """Value of the label `component` of the component's pods."""
-    worker_type: str
-    """Type of the workers in the router: `prefill`, `decode` or `regular`."""
-    port: int
-    """Port on which the leaders serve HTTP."""
-    pods: int
-    """Number of pods in each group."""
-    stem: str
-    """Prefix of the names of the component's StatefulSets."""
-
-
-class RegistrySettings(NamedTuple):
-    """Settings that do not change while the process is running; times are in seconds."""
-
-    roles: tuple[RoleSpec, ...]
-    bootstrap_port: int = 8998
-    """Bootstrap port of prefill leaders whose pod has no annotation with the port."""
-    unready: float = 20.0
-    """Maximum time for which a leader stays listed although it is not ready. The router's own health checks stop requests
-    to the leader meanwhile, and the leader may recover."""
-    settle: float = 60.0
-    """Time that must have passed since the start of a rank that started after its leader became ready. Before that, the
-    leader must not serve, because its group may have lost the previous rank."""
-    retry: float = 15.0
-    """Time after which a worker is sent to the router again if the router does not list the worker; the router adds
-    workers in the background."""
-    remember: float = 3600.0
-    """Time for which the address of a deleted pod of this slice is not treated as foreign in the router's list."""
-
-
-class Pod(NamedTuple):
-    """One rank of a group, parsed from its pod."""
-
-    name: str
-    uid: str
-    ip: str
-    component: str
-    group: str
-    rank: int
-    """Rank in the group; 0 is the leader."""
-    running: bool
-    """Whether the pod's main container is running."""
-    started: float
-    """Time when the main container started, in seconds since the epoch; 0 if unknown."""
-    ready: bool
-    ready_since: float
-    """Time when `ready` last changed, in seconds since the epoch; 0 if unknown."""
-    deleting: bool = False
-    draining: bool = False
-    bootstrap_port: int | None = None
-
-
-class Worker(NamedTuple):
-    """An entry of the router's worker list."""
-
-    id: str
-    url: str
-    """URL of the worker. The URL ends with `@rank` if the router lists each rank of a data-parallel worker separately."""
-    worker_type: str
-    bootstrap_port: int | None
-    running: int
-    """Number of requests that run on the worker through this router."""
-
-    @property
-    def base(self) -> str:
-        """URL of the worker without the rank."""
-        return self.url.partition("@")[0].rstrip("/")
-
-
-class WantedWorker(NamedTuple):
-    """A leader that the router should list."""
-
-    url: str
-    worker_type: str
-    bootstrap_port: int | None
-    """Bootstrap port of a prefill worker; None for other workers."""
-    pod: str
-    uid: str
-
-
-class WorkerRemoval(NamedTuple):
-    """A worker that must be removed from the router's list."""
-
-    worker: Worker
-    why: str
-    foreign: bool = False
-    """Whether the address neither belongs to a pod of this slice nor did so recently, so that another program or a user
-    added the worker."""
-
-
-class LeaderState(NamedTuple):
-    """The state of a group, as the registry reports it to users and to the operator."""
-
-    pod: str
-    uid: str
-    url: str
-    role: str
-    state: str
-    """One of `serving`, `adding`, `waiting`, `draining`."""
-    why: str
-    """Reason why the leader is not serving, or "" if it is serving."""
-    listed: bool
-    """Whether the router may send new requests to the leader."""
-    running: int | None
-    """Number of requests that run on the leader through this router; None if the router does not list the leader."""
-
-
-class WorkerMemory(NamedTuple):
-    """The state that one pass hands to the next pass."""
-
-    pods: Mapping[str, str] = {}
-    """URL of a listed worker -> UID of the pod for which it was listed."""
-    asked: Mapping[str, float] = {}
-    """URL of a worker -> time when the router was asked to add it; removed when the router lists it."""
-    unready: Mapping[str, float] = {}
-    """UID of a leader -> time since which the leader is not ready."""
-    refill: frozenset[str] = frozenset()
-    """URLs that were sent to a router without workers while the list of pods was outdated; these URLs may be sent again."""
-    ours: Mapping[str, float] | None = None
-    """URL of a pod of this slice -> time when the pod was last listed. None before the first pass, when every worker in
-    the router's list may have been added by an earlier registry process."""
-
-
-class WorkerChanges(NamedTuple):
-    """The changes that a pass makes to the router's list, and the state for the next pass."""
-
-    add: tuple[WantedWorker, ...]
-    remove: tuple[WorkerRemoval, ...]
-    leaders: tuple[LeaderState, ...]
-    memory: WorkerMemory
+from ome_operator.registry.records import (
+    LeaderState,
+    Pod,
+    RegistrySettings,
+    RoleSpec,
+    WantedWorker,
+    Worker,
+    WorkerChanges,
+    WorkerMemory,
+    WorkerRemoval,
+)
 
 
 class _Readiness(NamedTuple):
@@ -153,6 +29,11 @@ class _Readiness(NamedTuple):
     patient: bool = False
     """Whether a listed leader stays listed although it is not ready, because it has been not ready only for a short time."""
     draining: bool = False
+    is_up: bool = False
+    """Whether every rank runs and nothing but the leader's readiness may keep it from serving, so that the leader itself is
+    to blame for its silence."""
+    silent: bool = False
+    """Whether the leader is taken out because it is silent."""
 
 
 def reconcile(
@@ -162,13 +43,15 @@ def reconcile(
     settings: RegistrySettings,
     now: float,
     fresh: bool = True,
+    silent: Container[str] = frozenset(),
 ) -> WorkerChanges:
     """Return the changes that make the router's workers equal to the groups that can serve requests; `now` is in seconds
     since the epoch.
 
     Times in `memory` that are in the future are replaced by `now`, because the clock was set back. `fresh` is false if the
     pods are outdated because the API server does not answer. Then no worker is removed, and workers are added only to an
-    empty router that has just started.
+    empty router that has just started. `silent` contains the UIDs of leaders that have fallen silent (`silence`). They are
+    removed only while the router lists another leader of their role that can serve.
     """
     pods, listed = tuple(pods), _by_address(workers)
     leaders = _leaders(pods, settings)
@@ -177,6 +60,7 @@ def reconcile(
         (pod, _target(pod, role, settings), _readiness(pod, ranks, role, settings, unready, now))
         for pod, role, ranks in leaders
     ]
+    evaluated = _without_silent(evaluated, listed, silent)
     wanted: dict[str, WantedWorker] = {}
     for _, target, readiness in evaluated:
         if not readiness.why:
@@ -285,11 +169,31 @@ def _readiness(
     if why := _incomplete(ranks, role.pods):
         return _Readiness(why)
     if not leader.ready:
-        return _Readiness("the leader is not ready", patient=now - unready[leader.uid] < settings.unready)
+        return _Readiness("the leader is not ready", now - unready[leader.uid] < settings.unready, is_up=True)
     last = max(ranks, key=lambda pod: pod.started, default=leader)
     if last.started > leader.ready_since > 0 and abs(now - last.started) < settings.settle:
         return _Readiness(f"rank {last.rank} started after the leader was ready")
-    return _Readiness("")
+    return _Readiness("", is_up=True)
+
+
+def _without_silent(
+    evaluated: list[tuple[Pod, WantedWorker, _Readiness]], listed: Container[str], silent: Container[str]
+) -> list[tuple[Pod, WantedWorker, _Readiness]]:
+    """Return the leaders with the silent ones taken out. If no other leader of a role is listed and can serve, its silent
+    leaders stay: a router without workers serves nothing, and a registry whose own network fails finds all of them silent.
+    """
+    serving = {
+        target.worker_type
+        for pod, target, readiness in evaluated
+        if not readiness.why and target.url in listed and pod.uid not in silent
+    }
+
+    def checked(pod: Pod, target: WantedWorker, readiness: _Readiness) -> _Readiness:
+        if pod.uid not in silent or not readiness.is_up or target.worker_type not in serving:
+            return readiness
+        return _Readiness("the leader answers no probe, and nothing that it reports moves", silent=True)
+
+    return [(pod, target, checked(pod, target, readiness)) for pod, target, readiness in evaluated]
 
 
 def _incomplete(ranks: list[Pod], size: int) -> str:
@@ -333,6 +237,8 @@ def _leader_state(
     is_wanted = wanted.get(target.url, target).uid == target.uid
     if readiness.draining:
         state = "draining"
+    elif readiness.silent:
+        state = "silent"
     elif readiness.why:
         state = "waiting"
     else:

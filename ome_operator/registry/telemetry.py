@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from ome_operator.names import mark
 from ome_operator.registry.exposition import EnginePage, number
-from ome_operator.registry.reconcile import LeaderState
+from ome_operator.registry.records import LeaderState
+from ome_operator.registry.silence import Silence, heard, moved
 from ome_operator.util.untrusted_json import PARSE_ERRORS
 
 VERSION = 1
@@ -78,6 +79,7 @@ class LeaderMemory(NamedTuple):
     """Time at which the leader was first seen both marked for draining and not in the router's list; None before that."""
     empty_readings: int = 0
     """Number of the newest consecutive readings, all after `forgotten_at`, in which the engine was empty."""
+    silence: Silence = Silence()
 
 
 NEW = LeaderMemory()
@@ -156,7 +158,12 @@ def with_load(memory: LeaderMemory, load: EngineLoad | None, began: float, now: 
         return memory._replace(empty_readings=0)
     is_forgotten = memory.forgotten_at is not None and began >= memory.forgotten_at
     counts = is_forgotten and load.is_empty and _is_renewed(memory.load, load)
-    return memory._replace(load=load, load_at=now, empty_readings=memory.empty_readings + 1 if counts else 0)
+    return memory._replace(
+        load=load,
+        load_at=now,
+        empty_readings=memory.empty_readings + 1 if counts else 0,
+        silence=heard(memory.silence, load.taken, began),
+    )
 
 
 def _is_renewed(before: EngineLoad, after: EngineLoad) -> bool:
@@ -175,6 +182,14 @@ def with_work(readings: tuple[WorkReading, ...], page: EnginePage, now: float) -
         return (new,)
     kept = tuple(reading for reading in readings if 0 <= now - reading.at <= WINDOW)
     return (*kept, new)
+
+
+def with_page(memory: LeaderMemory, page: EnginePage, now: float) -> LeaderMemory:
+    """Return the memory after a reading of the engine's metrics."""
+    before, work = memory.work, with_work(memory.work, page, now)
+    has_moved = bool(before) and work[-1].counters != before[-1].counters
+    silence = moved(memory.silence, before[-1].at) if has_moved else memory.silence
+    return memory._replace(work=work, silence=silence)
 
 
 def _restarted(before: WorkReading, after: WorkReading) -> bool:
@@ -256,6 +271,11 @@ def _leader(leader: LeaderState, memory: LeaderMemory, now: float) -> dict[str, 
             found["load"]["emptyReadings"] = memory.empty_readings
     if memory.work:
         found["work"] = _work(memory.work, now)
+    if memory.silence.is_silent and memory.silence.probed_at is not None:
+        age, seconds = now - memory.silence.probed_at, now - memory.silence.failed_since
+        found["silence"] = {"age": _round(age), "seconds": _round(seconds)}
+    if memory.silence.is_paused:
+        found["paused"] = True
     return found
 
 

@@ -1,4 +1,5 @@
-"""Read the router's metrics, and the load and the metrics of its leaders, beside the passes of the registry.
+"""Read the router's metrics, and the load and the metrics of its leaders, beside the passes of the registry, and probe
+leaders that may have fallen silent.
 
 Engines are less trusted than the router in this pod: a reading has a timeout and a maximum length, follows no redirect, and
 a response in an unexpected form is a failed reading. Slow engines delay no pass.
@@ -7,14 +8,15 @@ a response in an unexpected form is a failed reading. Slow engines delay no pass
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import aiohttp
 
 from ome_operator.registry.clients import NO_ANSWER
 from ome_operator.registry.exposition import NOTHING, EnginePage, engine_page, samples
-from ome_operator.registry.reconcile import LeaderState, Worker
+from ome_operator.registry.records import LeaderState, Worker
+from ome_operator.registry.silence import PROBE, ProbeResult, is_due, probed
 from ome_operator.registry.telemetry import (
     NEW,
     UNKNOWN,
@@ -28,6 +30,7 @@ from ome_operator.registry.telemetry import (
     passed,
     summary,
     with_load,
+    with_page,
     with_work,
 )
 from ome_operator.util.bounded import content
@@ -42,7 +45,12 @@ LOAD, METRICS = "load", "metrics"
 TICK = 1.0
 """Seconds between two looks for leaders that are due."""
 TIMEOUT = aiohttp.ClientTimeout(total=2.0)
+AFTER_PROBE = aiohttp.ClientTimeout(total=1.0)
+"""Timeout of each request after a failed probe."""
 AT_ONCE = 16
+"""Maximum number of leaders that are read at the same time, and of leaders that are probed at the same time."""
+PROBE_PATH, READY_PATH, HEALTHY_PATH = "/health_generate", "/ready", "/ping"
+"""SGLang: a request to the scheduler; whether the engine is healthy and not paused; whether it is healthy."""
 LOAD_BYTES, LOAD_MEMORY, PAGE_BYTES = 1 * MIB, 32 * MIB, 4 * MIB
 """Maximum bytes of an engine's load, of the memory while the load is parsed, and of a metrics page."""
 LOAD_PATHS = ("/v1/loads?include=core,disagg", "/get_load")
@@ -61,6 +69,7 @@ class TelemetryReader:
         leaders: Callable[[], Iterable[LeaderState]],
         worker_key: str = "",
         clock: Callable[[], float] = time.monotonic,
+        silent_changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._session, self._router_metrics, self._leaders, self._clock = session, router_metrics, leaders, clock
         # Compression would cost the engine time, and the length of what is compressed is not bounded.
@@ -72,12 +81,22 @@ class TelemetryReader:
         """(UID of a leader, path) -> time of the next reading."""
         self._router = RouterReading()
         self._served: tuple[float, dict[str, Any]] | None = None
+        self._silent_changed = silent_changed
+        self._probes: dict[str, asyncio.Task[None]] = {}
+        """UID of a leader -> its probe that is in progress."""
 
     async def run(self) -> None:
-        """Read without end, beside the passes."""
+        """Read and probe without end, beside the passes."""
+        try:
+            await asyncio.gather(self._repeat(self.read_due), self._repeat(self.begin_probes))
+        finally:
+            for task in self._probes.values():
+                task.cancel()
+
+    async def _repeat(self, step: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:
-                await self.read_due()
+                await step()
             except Exception:  # a fault here must not end the registry, which keeps the router's list correct
                 logger.exception("cannot read the load of engines")
             await asyncio.sleep(TICK)
@@ -117,7 +136,7 @@ class TelemetryReader:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._read_router())
             for leader in self._leaders():
-                if leader.url and (leader.listed or leader.state in ("draining", "adding")):
+                if leader.url and (leader.listed or leader.state in ("draining", "adding", "silent")):
                     group.create_task(limited(leader))
 
     def _is_due(self, uid: str, path: str, interval: float) -> bool:
@@ -146,24 +165,80 @@ class TelemetryReader:
         if (memory := self._memories.get(leader.uid)) is None:  # the leader has been deleted meanwhile
             return
         now = self._clock()
-        self._memories[leader.uid] = memory._replace(work=with_work(memory.work, page, now))
+        self._learn(leader.uid, with_page(memory, page, now))
         if (load := gauges(page)) != UNKNOWN:
             self._learn_load(leader, load, now)
 
     def _learn_load(self, leader: LeaderState, load: EngineLoad | None, began: float) -> None:
         if (memory := self._memories.get(leader.uid)) is not None:
             known = None if load is None else for_role(load, leader.role)
-            self._memories[leader.uid] = with_load(memory, known, began, self._clock())
+            self._learn(leader.uid, with_load(memory, known, began, self._clock()))
+
+    def _learn(self, uid: str, memory: LeaderMemory) -> None:
+        was_silent = self._memories[uid].silence.is_silent
+        self._memories[uid] = memory
+        if memory.silence.is_silent != was_silent:
+            self._silent_changed()
+
+    # --- probes -------------------------------------------------------------------------------------------------------
+
+    @property
+    def silent(self) -> frozenset[str]:
+        """The UIDs of the leaders that have fallen silent."""
+        return frozenset(uid for uid, memory in self._memories.items() if memory.silence.is_silent)
+
+    async def begin_probes(self) -> None:
+        """Begin a probe of each leader for which there is a reason, if it is not being probed."""
+        self._probes = {uid: task for uid, task in self._probes.items() if not task.done()}
+        now = self._clock()
+        for leader in self._leaders():
+            memory = self._memories.get(leader.uid, NEW)
+            gets_requests = leader.state == "silent" or (leader.listed and leader.state != "draining")
+            is_free = leader.uid not in self._probes and len(self._probes) < AT_ONCE
+            if gets_requests and is_free and is_due(memory.silence, now):
+                self._probes[leader.uid] = asyncio.create_task(self._probe(leader), name=f"probe of {leader.pod}")
+
+    async def _probe(self, leader: LeaderState) -> None:
+        """Probe a leader. If it does not answer, read its load again: the probe counts only if nothing has moved."""
+        began = self._clock()
+        status = await self._status(leader.url + PROBE_PATH, aiohttp.ClientTimeout(total=PROBE))
+        ended = self._clock()
+        result = ProbeResult.ANSWERED if status == 200 else ProbeResult.FAILED if status is None else ProbeResult.UNCLEAR
+        if result is ProbeResult.FAILED:
+            load_began = self._clock()
+            load, is_paused = await asyncio.gather(self._load(leader.url, AFTER_PROBE), self._is_paused(leader.url))
+            self._learn_load(leader, load, load_began)
+            result = ProbeResult.PAUSED if is_paused else result
+        if (memory := self._memories.get(leader.uid)) is not None:
+            self._learn(leader.uid, memory._replace(silence=probed(memory.silence, result, began, ended)))
+
+    async def _is_paused(self, url: str) -> bool:
+        """Return whether the engine reports that its generation is paused: it is healthy, and not ready."""
+        if await self._status(url + READY_PATH, AFTER_PROBE) != 503:
+            return False
+        return await self._status(url + HEALTHY_PATH, AFTER_PROBE) == 200
+
+    async def _status(self, url: str, within: aiohttp.ClientTimeout) -> int | None:
+        """Return the status of a page, and None if the server does not answer."""
+        try:
+            async with self._session.get(
+                url, headers=self._headers, timeout=within, allow_redirects=False, auto_decompress=False, ssl=False
+            ) as answer:
+                return answer.status
+        except (*NO_ANSWER, ValueError):
+            return None
+
+    # --- requests -----------------------------------------------------------------------------------------------------
 
     async def _engine_page(self, url: str) -> EnginePage | None:
         """Return the values of an engine's metrics page, NOTHING if it has none, and None if the engine does not answer."""
         text = await self._text(f"{url}/metrics", PAGE_BYTES)
         return text if text is None else engine_page(text) if text else NOTHING
 
-    async def _load(self, url: str) -> EngineLoad | None:
+    async def _load(self, url: str, within: aiohttp.ClientTimeout = TIMEOUT) -> EngineLoad | None:
         """Return the load of an engine, UNKNOWN if it does not report its load, and None if it does not answer."""
         for path in LOAD_PATHS:
-            text = await self._text(url + path, LOAD_BYTES)
+            text = await self._text(url + path, LOAD_BYTES, within)
             if text is None:
                 return None
             if text:
@@ -177,7 +252,7 @@ class TelemetryReader:
             page = EnginePage("router", _router_counters(text), {}, {})
             self._router = self._router._replace(readings=with_work(self._router.readings, page, self._clock()))
 
-    async def _text(self, url: str, most: int) -> str | None:
+    async def _text(self, url: str, most: int, within: aiohttp.ClientTimeout = TIMEOUT) -> str | None:
         """Return the text of a page; "" if the server has no such page, and None if it does not answer, or answers with
         another error or a longer text.
         """
@@ -185,7 +260,7 @@ class TelemetryReader:
             async with self._session.get(
                 url,
                 headers=self._headers,
-                timeout=TIMEOUT,
+                timeout=within,
                 allow_redirects=False,
                 auto_decompress=False,
                 ssl=False,

@@ -5,7 +5,8 @@ information.
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ome_operator.registry.reconcile import Pod, RegistrySettings, RoleSpec, Worker, WorkerChanges, WorkerMemory, reconcile
+from ome_operator.registry.reconcile import reconcile
+from ome_operator.registry.records import Pod, RegistrySettings, RoleSpec, Worker, WorkerChanges, WorkerMemory
 
 ROLES = (RoleSpec("engine", "prefill", 30000, 2, "p"), RoleSpec("decoder", "decode", 30001, 3, "d"))
 TERMS = RegistrySettings(ROLES)
@@ -96,3 +97,22 @@ def test_a_worker_of_a_leader_that_can_serve_is_never_removed_twice(
     after = carried_out(listed, first)
     second = reconcile(some, after, first.memory, TERMS, NOW)
     assert not second.remove
+
+
+@given(pods, workers, memories, st.frozensets(st.sampled_from("123456")))
+def test_silent_leaders_empty_no_role(
+    some: list[Pod], listed: list[Worker], memory: WorkerMemory, silent: frozenset[str]
+) -> None:
+    """With silent leaders, too, the router's list converges, and a role has workers if it would have some without them."""
+    spared, plain = listed, memory
+    for _ in range(4):
+        step = reconcile(some, listed, memory, TERMS, NOW, silent=silent)
+        listed, memory = carried_out(listed, step), step.memory
+        other = reconcile(some, spared, plain, TERMS, NOW)
+        spared, plain = carried_out(spared, other), other.memory
+    rest = reconcile(some, listed, memory, TERMS, NOW, silent=silent)
+    assert not rest.add and not rest.remove
+    assert {worker.worker_type for worker in listed} == {worker.worker_type for worker in spared}
+    heard = {worker.base for worker in listed}
+    out = {worker.base for worker in spared} - heard
+    assert all(leader.state == "silent" and leader.uid in silent for leader in rest.leaders if leader.url in out)

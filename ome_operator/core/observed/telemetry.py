@@ -15,7 +15,7 @@ STALE = 20.0
 LARGEST = 2.0**53
 LEADERS, BUCKETS = 256, 65
 """Maximum numbers of leaders in a summary and of buckets in a histogram."""
-STATES = ("serving", "adding", "waiting", "draining")
+STATES = ("serving", "adding", "waiting", "draining", "silent")
 ROLES = ("prefill", "decode", "regular")
 RATES = ("requests", "promptTokens", "outputTokens", "failedTransfers", "errors")
 HISTOGRAMS = ("firstToken", "betweenTokens")
@@ -58,7 +58,7 @@ class LeaderReport(NamedTuple):
     role: str
     """prefill, decode or regular; "" for another word."""
     state: str
-    """State of the leader in this router: serving, adding, waiting or draining; "" for another word."""
+    """State of the leader in this router: one of `STATES`; "" for another word."""
     load: LeaderLoad | None = None
     work: WorkRates | None = None
 

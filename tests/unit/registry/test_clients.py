@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 
 from ome_operator.registry.clients import PodLister, RouterClient, api_server
 from ome_operator.registry.pods import UnexpectedAnswer
-from ome_operator.registry.reconcile import WantedWorker, Worker
+from ome_operator.registry.records import WantedWorker, Worker
 
 
 class Server:

@@ -8,7 +8,7 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.registry.loop import Registry, SidecarSettings
-from ome_operator.registry.reconcile import RegistrySettings, RoleSpec
+from ome_operator.registry.records import RegistrySettings, RoleSpec
 from tests.unit.registry.test_clients import Server, server, session
 from tests.unit.registry.test_pods import leader, pods
 

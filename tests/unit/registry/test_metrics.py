@@ -3,7 +3,7 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from ome_operator.registry.metrics import STATES, RegistryMetrics
-from ome_operator.registry.reconcile import LeaderState
+from ome_operator.registry.records import LeaderState
 
 
 def test_the_page_names_nobody() -> None:

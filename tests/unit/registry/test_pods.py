@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from ome_operator.registry.pods import UnexpectedAnswer, parse_pods
-from ome_operator.registry.reconcile import RegistrySettings, RoleSpec, Worker, WorkerMemory, reconcile
+from ome_operator.registry.reconcile import reconcile
+from ome_operator.registry.records import RegistrySettings, RoleSpec, Worker, WorkerMemory
 
 STEMS = {"engine": "p"}
 

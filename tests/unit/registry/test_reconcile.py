@@ -4,16 +4,8 @@ from typing import Any
 
 import pytest
 
-from ome_operator.registry.reconcile import (
-    Pod,
-    RegistrySettings,
-    RoleSpec,
-    WantedWorker,
-    Worker,
-    WorkerChanges,
-    WorkerMemory,
-    reconcile,
-)
+from ome_operator.registry.reconcile import reconcile
+from ome_operator.registry.records import Pod, RegistrySettings, RoleSpec, WantedWorker, Worker, WorkerChanges, WorkerMemory
 
 TERMS = RegistrySettings((RoleSpec("engine", "prefill", 30000, 2, "p"), RoleSpec("decoder", "decode", 30000, 1, "d")))
 NOW = 1000.0
@@ -243,3 +235,68 @@ def test_old_lists_make_nobody_a_stranger() -> None:
     assert step(GROUP, [worker(THIEF)], fresh=False).memory.ours is None
     known = step(GROUP, [worker()]).memory
     assert step(GROUP, [worker(), worker(THIEF)], known, fresh=False).remove == ()
+
+
+# --- silent leaders -----------------------------------------------------------------------------------------------------
+
+SECOND = (rank(group="1", ip="10.0.0.2"), rank(1, group="1", ip="10.1.0.2"))
+SILENT = frozenset({"u-p-0-0"})
+BOTH = (worker(P0), worker(P1))
+REASON = "the leader answers no probe, and nothing that it reports moves"
+
+
+def test_a_silent_leader_is_removed_while_another_of_its_role_serves() -> None:
+    done = step([*GROUP, *SECOND], BOTH, silent=SILENT)
+    assert removed(done) == [(P0, REASON)] and not done.add
+    assert [(each.state, each.why) for each in done.leaders] == [("silent", REASON), ("serving", "")]
+    after = step([*GROUP, *SECOND], BOTH[1:], done.memory, silent=SILENT)
+    assert not after.remove and not after.add and after.leaders[0].state == "silent"
+    back = step([*GROUP, *SECOND], BOTH[1:], after.memory)
+    assert [each.url for each in back.add] == [P0], "it answers again"
+
+
+LAST: dict[str, tuple[tuple[Pod, ...], tuple[Worker, ...], frozenset[str]]] = {
+    "the only leader": (GROUP, BOTH[:1], SILENT),
+    "the other is silent": ((*GROUP, *SECOND), BOTH, SILENT | {"u-p-1-0"}),
+    "the other is not listed yet": ((*GROUP, *SECOND), BOTH[:1], SILENT),
+    "the other is not ready": ((*GROUP, SECOND[0]._replace(ready=False), SECOND[1]), BOTH, SILENT),
+    "the other drains": ((*GROUP, SECOND[0]._replace(draining=True), SECOND[1]), BOTH, SILENT),
+    "the other has another role": ((*GROUP, decode()), (BOTH[0], worker(D0, "decode", None)), SILENT),
+}
+
+
+@pytest.mark.parametrize("case", LAST)
+def test_a_silent_leader_stays_while_no_other_of_its_role_serves(case: str) -> None:
+    pods, workers, silent = LAST[case]
+    done = step(pods, workers, silent=silent)
+    assert (
+        P0 not in [url for url, _ in removed(done)] and done.leaders[-1 if case.endswith("role") else 0].state == "serving"
+    )
+
+
+def test_when_all_leaders_are_silent_they_are_listed_again() -> None:
+    """A registry whose own network fails finds every leader silent."""
+    done = step([*GROUP, *SECOND], BOTH[1:], silent=SILENT | {"u-p-1-0"})
+    assert [each.url for each in done.add] == [P0] and not done.remove
+
+
+def test_a_silent_leader_that_is_not_ready_is_removed_at_once() -> None:
+    pods = (GROUP[0]._replace(ready=False), GROUP[1], *SECOND)
+    assert not step(pods, BOTH).remove
+    assert removed(step(pods, BOTH, silent=SILENT)) == [(P0, REASON)]
+
+
+OTHER_REASONS: dict[str, dict[str, Any]] = {
+    "draining": {"draining": True},
+    "waiting": {"running": False, "ready": False},
+}
+
+
+@pytest.mark.parametrize("state", OTHER_REASONS)
+def test_silence_does_not_hide_another_reason(state: str) -> None:
+    pods = (GROUP[0]._replace(**OTHER_REASONS[state]), GROUP[1], *SECOND)
+    assert step(pods, BOTH, silent=SILENT).leaders[0].state == state
+
+
+def test_an_old_list_of_pods_removes_no_silent_leader() -> None:
+    assert not step([*GROUP, *SECOND], BOTH, fresh=False, silent=SILENT).remove

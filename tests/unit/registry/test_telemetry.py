@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ome_operator.names import mark, slice_mark
 from ome_operator.registry.exposition import EnginePage
-from ome_operator.registry.reconcile import LeaderState
+from ome_operator.registry.records import LeaderState
 from ome_operator.registry.telemetry import (
     LEADERS,
     NEW,

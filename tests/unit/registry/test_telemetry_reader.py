@@ -1,4 +1,4 @@
-"""When the registry reads its engines and its router, and what it makes of answers."""
+"""When the registry reads and probes its engines and reads its router, and what it makes of answers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,7 +9,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from ome_operator.registry.reconcile import LeaderState, Worker
+from ome_operator.registry import telemetry_reader
+from ome_operator.registry.records import LeaderState, Worker
+from ome_operator.registry.silence import QUIET
 from ome_operator.registry.telemetry import Foreign
 from ome_operator.registry.telemetry_reader import PAGE_BYTES, TIMEOUT, TelemetryReader
 
@@ -24,15 +26,17 @@ class Engine:
         self.pages: dict[str, tuple[int, Any]] = {}
         self.asked: list[tuple[str, str]] = []
         self.now, self.hangs = 1000.0, False
+        self.changes = 0
+        """Number of times that the reader reported a change of the silent leaders."""
         self.leaders: list[LeaderState] = []
         self.reader: TelemetryReader
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer a request for any path."""
         self.asked.append((request.path, request.headers.get("Authorization", "")))
-        if self.hangs:
-            await asyncio.sleep(60)
         status, body = self.pages.get(request.path, (404, "no"))
+        if self.hangs or status == 0:
+            await asyncio.sleep(60)
         if status == 302:
             return web.Response(status=302, headers={"Location": str(body)})
         return web.Response(text=body, status=status) if isinstance(body, str) else web.json_response(body, status=status)
@@ -43,21 +47,26 @@ class Engine:
         await self.reader.read_due()
         return self.reader.summary("s", Foreign(0, None))
 
+    def changed(self) -> None:
+        """Count a change of the silent leaders."""
+        self.changes += 1
+
     def times(self, path: str) -> int:
         """Return how often a path was requested."""
         return sum(each == path for each, _ in self.asked)
 
 
 @pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
+async def engine(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Engine]:
     """Yield a server that listens, and is the one leader that the router lists."""
+    monkeypatch.setattr(telemetry_reader, "PROBE", 0.1)
     one = Engine()
     app = web.Application()
     app.router.add_get("/{path:.*}", one.handle)
     async with TestServer(app) as server, aiohttp.ClientSession() as session:
         url = str(server.make_url("/")).rstrip("/")
         one.leaders = [LeaderState("p", "u", url, "regular", "serving", "", True, 1)]
-        one.reader = TelemetryReader(session, f"{url}/router", lambda: one.leaders, "key", lambda: one.now)
+        one.reader = TelemetryReader(session, f"{url}/router", lambda: one.leaders, "key", lambda: one.now, one.changed)
         one.reader.passed(one.leaders, [Worker("1", url, "prefill", 1, 3), Worker("2", url, "decode", None, 4)])
         yield one
 
@@ -189,3 +198,90 @@ async def test_a_fault_of_ours_ends_nothing(engine: Engine, caplog: pytest.LogCa
         async with asyncio.timeout(0.2):
             await engine.reader.run()
     assert "cannot read the load of engines" in caplog.text
+
+
+# --- silence ------------------------------------------------------------------------------------------------------------
+
+STANDING = {"loads": [{"num_running_reqs": 1, "num_waiting_reqs": 0, "timestamp": 5.0}]}
+
+
+async def stops(engine: Engine) -> None:
+    """Read an engine that works, and then stands still."""
+    engine.pages["/v1/loads"] = 200, {"loads": [{**STANDING["loads"][0], "timestamp": 0.0}]}
+    await engine.read()
+    engine.pages["/v1/loads"] = 200, STANDING
+    await engine.read(after=5.0)
+
+
+async def probe(engine: Engine, after: float = 0.0) -> None:
+    """Let time pass, and wait for the probes that are due."""
+    engine.now += after
+    await engine.reader.begin_probes()
+    await asyncio.gather(*engine.reader._probes.values())
+
+
+async def test_an_engine_that_answers_nothing_while_nothing_moves_is_silent(engine: Engine) -> None:
+    engine.pages["/health_generate"] = 0, ""
+    await stops(engine)
+    await probe(engine, after=QUIET - 0.1)
+    assert engine.times("/health_generate") == 0
+    await probe(engine, after=0.1)
+    assert not engine.reader.silent and not engine.changes
+    await probe(engine, after=1.0)
+    assert engine.reader.silent == {"u"} and engine.changes == 1
+    found = await engine.read(after=2.0)
+    assert found["leaders"][0]["silence"] == {"age": 2, "seconds": 3}
+    moved = {**STANDING["loads"][0], "timestamp": 9.0}
+    engine.pages["/v1/loads"] = 200, {"loads": [moved]}
+    found = await engine.read(after=5.0)
+    assert not engine.reader.silent and engine.changes == 2 and "silence" not in found["leaders"][0]
+
+
+async def test_an_engine_that_answers_its_probe_is_asked_again_only_later(engine: Engine) -> None:
+    engine.pages["/health_generate"] = 200, ""
+    await stops(engine)
+    for _ in range(20):
+        await probe(engine, after=1.0)
+    assert not engine.reader.silent and engine.times("/health_generate") == 2
+
+
+@pytest.mark.parametrize("status", [401, 404, 503])
+async def test_an_answer_without_the_scheduler_proves_nothing(engine: Engine, status: int) -> None:
+    engine.pages["/health_generate"] = status, ""
+    await stops(engine)
+    for _ in range(30):
+        await probe(engine, after=1.0)
+    assert not engine.reader.silent and engine.times("/health_generate") == 3
+
+
+async def test_a_paused_engine_is_not_silent(engine: Engine) -> None:
+    """After 20 s without an answer to a request for its health, it does not call itself healthy any more."""
+    engine.pages |= {"/health_generate": (0, ""), "/ready": (503, ""), "/ping": (200, "")}
+    await stops(engine)
+    await probe(engine, after=QUIET)
+    assert (await engine.read())["leaders"][0]["paused"] is True
+    engine.pages["/ping"] = 503, ""
+    for _ in range(60):
+        await probe(engine, after=1.0)
+    assert not engine.reader.silent and engine.times("/health_generate") == 7
+
+
+async def test_only_a_leader_that_gets_requests_is_probed(engine: Engine) -> None:
+    engine.pages["/health_generate"] = 0, ""
+    await stops(engine)
+    listed = engine.leaders[0]
+    for state in (listed._replace(state="draining"), listed._replace(state="waiting", listed=False)):
+        engine.leaders = [state]
+        await probe(engine, after=60.0)
+        assert engine.times("/health_generate") == 0
+    engine.leaders = [listed._replace(state="silent", listed=False)]
+    await probe(engine)
+    await engine.read()
+    assert engine.times("/health_generate") == 1 and engine.times("/v1/loads") == 4, "a silent leader is read, too"
+
+
+async def test_an_engine_that_does_not_report_its_times_is_never_probed(engine: Engine) -> None:
+    engine.pages |= {"/v1/loads": (200, LOADS), "/health_generate": (0, "")}
+    await engine.read()
+    await probe(engine, after=600.0)
+    assert engine.times("/health_generate") == 0

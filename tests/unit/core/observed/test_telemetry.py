@@ -25,7 +25,7 @@ from ome_operator.core.observed.telemetry import (
 from ome_operator.names import mark, slice_mark
 from ome_operator.registry import telemetry as registry
 from ome_operator.registry.exposition import EnginePage
-from ome_operator.registry.reconcile import LeaderState
+from ome_operator.registry.records import LeaderState
 
 NOW = 1000.0
 SLICE = slice_mark("team", "a=svc")

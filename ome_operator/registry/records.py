@@ -1,0 +1,140 @@
+"""The records of the registry: pods, workers, leaders, and the changes of a pass."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class RoleSpec(NamedTuple):
+    """The settings of one component of the slice."""
+
+    component: str
+    """Value of the label `component` of the component's pods."""
+    worker_type: str
+    """Type of the workers in the router: `prefill`, `decode` or `regular`."""
+    port: int
+    """Port on which the leaders serve HTTP."""
+    pods: int
+    """Number of pods in each group."""
+    stem: str
+    """Prefix of the names of the component's StatefulSets."""
+
+
+class RegistrySettings(NamedTuple):
+    """Settings that do not change while the process is running; times are in seconds."""
+
+    roles: tuple[RoleSpec, ...]
+    bootstrap_port: int = 8998
+    """Bootstrap port of prefill leaders whose pod has no annotation with the port."""
+    unready: float = 20.0
+    """Maximum time for which a leader stays listed although it is not ready. The router's own health checks stop requests
+    to the leader meanwhile, and the leader may recover."""
+    settle: float = 60.0
+    """Time that must have passed since the start of a rank that started after its leader became ready. Before that, the
+    leader must not serve, because its group may have lost the previous rank."""
+    retry: float = 15.0
+    """Time after which a worker is sent to the router again if the router does not list the worker; the router adds
+    workers in the background."""
+    remember: float = 3600.0
+    """Time for which the address of a deleted pod of this slice is not treated as foreign in the router's list."""
+
+
+class Pod(NamedTuple):
+    """One rank of a group, parsed from its pod."""
+
+    name: str
+    uid: str
+    ip: str
+    component: str
+    group: str
+    rank: int
+    """Rank in the group; 0 is the leader."""
+    running: bool
+    """Whether the pod's main container is running."""
+    started: float
+    """Time when the main container started, in seconds since the epoch; 0 if unknown."""
+    ready: bool
+    ready_since: float
+    """Time when `ready` last changed, in seconds since the epoch; 0 if unknown."""
+    deleting: bool = False
+    draining: bool = False
+    bootstrap_port: int | None = None
+
+
+class Worker(NamedTuple):
+    """An entry of the router's worker list."""
+
+    id: str
+    url: str
+    """URL of the worker. The URL ends with `@rank` if the router lists each rank of a data-parallel worker separately."""
+    worker_type: str
+    bootstrap_port: int | None
+    running: int
+    """Number of requests that run on the worker through this router."""
+
+    @property
+    def base(self) -> str:
+        """URL of the worker without the rank."""
+        return self.url.partition("@")[0].rstrip("/")
+
+
+class WantedWorker(NamedTuple):
+    """A leader that the router should list."""
+
+    url: str
+    worker_type: str
+    bootstrap_port: int | None
+    """Bootstrap port of a prefill worker; None for other workers."""
+    pod: str
+    uid: str
+
+
+class WorkerRemoval(NamedTuple):
+    """A worker that must be removed from the router's list."""
+
+    worker: Worker
+    why: str
+    foreign: bool = False
+    """Whether the address neither belongs to a pod of this slice nor did so recently, so that another program or a user
+    added the worker."""
+
+
+class LeaderState(NamedTuple):
+    """The state of a group, as the registry reports it to users and to the operator."""
+
+    pod: str
+    uid: str
+    url: str
+    role: str
+    state: str
+    """One of `serving`, `adding`, `waiting`, `draining`, `silent`."""
+    why: str
+    """Reason why the leader is not serving, or "" if it is serving."""
+    listed: bool
+    """Whether the router may send new requests to the leader."""
+    running: int | None
+    """Number of requests that run on the leader through this router; None if the router does not list the leader."""
+
+
+class WorkerMemory(NamedTuple):
+    """The state that one pass hands to the next pass."""
+
+    pods: Mapping[str, str] = {}
+    """URL of a listed worker -> UID of the pod for which it was listed."""
+    asked: Mapping[str, float] = {}
+    """URL of a worker -> time when the router was asked to add it; removed when the router lists it."""
+    unready: Mapping[str, float] = {}
+    """UID of a leader -> time since which the leader is not ready."""
+    refill: frozenset[str] = frozenset()
+    """URLs that were sent to a router without workers while the list of pods was outdated; these URLs may be sent again."""
+    ours: Mapping[str, float] | None = None
+    """URL of a pod of this slice -> time when the pod was last listed. None before the first pass, when every worker in
+    the router's list may have been added by an earlier registry process."""
+
+
+class WorkerChanges(NamedTuple):
+    """The changes that a pass makes to the router's list, and the state for the next pass."""
+
+    add: tuple[WantedWorker, ...]
+    remove: tuple[WorkerRemoval, ...]
+    leaders: tuple[LeaderState, ...]
+    memory: WorkerMemory

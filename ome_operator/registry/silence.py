@@ -1,0 +1,131 @@
+"""Whether an engine has fallen silent: it answers no probe, and nothing that it reports moves. Pure functions.
+
+A probe is a request to the engine's `/health_generate`, which its scheduler has to answer. An engine is probed only while
+there is a reason for it. SGLang renews the times in `/v1/loads` between two steps of its scheduler, so times that stand
+still are a reason to probe, and no proof: a step with a long prompt may take seconds. An engine is not taken for silent
+during a step of less than 11.5 s, which is `QUIET` and the time of two probes. All times are seconds of a monotonic clock
+(docs/telemetry.md).
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+QUIET = 6.5
+"""Seconds without a sign of life after which an engine is probed. Readings of its load are 5 to 6 s apart."""
+PROBE = 2.5
+"""Maximum seconds of a probe. The engine itself answers only after 20 s that it does not work."""
+LATE = 1.0
+"""Seconds by which a probe may exceed `PROBE`. After more than that this process was stopped or starved itself, and the
+probe proves nothing."""
+FAILURES = 2
+"""Number of consecutive failed probes after which an engine is silent."""
+RETRY, RETRY_SILENT = 0.5, 10.0
+"""Seconds between two probes of an engine that is not yet silent, and of an engine that is silent, is paused, or whose
+answer was unclear."""
+
+
+UNWATCHED = 15.0
+"""Seconds between two readings after which nothing is known about the time between them. An engine that has paused
+meanwhile does not report its pause any more."""
+
+
+class ProbeResult(Enum):
+    """The result of a probe."""
+
+    ANSWERED = "answered"
+    FAILED = "failed"
+    PAUSED = "paused"
+    """The probe failed, and the engine reports that its generation is paused."""
+    UNCLEAR = "unclear"
+    """The HTTP server of the engine answered without its scheduler, for example because it is shutting down."""
+
+
+class Silence(NamedTuple):
+    """What is known about the signs of life of one engine."""
+
+    alive_at: float | None = None
+    """Last time at which the engine certainly worked; None if this process has not seen it work, because the engine does not
+    report the times, or because this process has just started. Such an engine is not probed, and is not silent."""
+    read_at: float | None = None
+    """Time at which the last reading of the load began."""
+    taken: tuple[float, ...] = ()
+    """Time at which each data-parallel rank took the numbers of that reading, by the clock of the engine."""
+    failures: int = 0
+    """Number of failed probes since the last sign of life."""
+    failed_since: float = 0.0
+    """Time at which the first of these probes began."""
+    probed_at: float | None = None
+    """Time at which the last probe ended."""
+    retry: float = RETRY
+    """Seconds from `probed_at` to the next probe."""
+    is_paused: bool = False
+    """Whether the generation of the engine is paused, according to the engine."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the engine has answered no probe, and nothing has moved."""
+        return self.failures >= FAILURES
+
+
+def heard(silence: Silence, taken: tuple[float, ...], began: float) -> Silence:
+    """Return what is known after a reading of the load that began at `began`. `taken` is as in `Silence`.
+
+    The engine was alive at least as long after the previous reading as its own clock has advanced, so a clock that differs
+    from that of this process changes nothing.
+    """
+    if silence.read_at is not None and began <= silence.read_at:
+        return silence  # two readings overlapped, and the later one is known
+    before = silence._replace(read_at=began, taken=taken)
+    if not taken:
+        return before._replace(alive_at=None, failures=0, is_paused=False)
+    if silence.read_at is None or began - silence.read_at > UNWATCHED:
+        return before._replace(alive_at=None, failures=0, is_paused=False)
+    if len(taken) != len(silence.taken):
+        return _alive(before, began)
+    if taken == silence.taken:
+        return before
+    advanced = max(new - old for old, new in zip(silence.taken, taken, strict=True))
+    is_possible = 0 < advanced <= began - silence.read_at  # otherwise the engine's clock was set, or the engine restarted
+    return _alive(before, silence.read_at + advanced if is_possible else began)
+
+
+def moved(silence: Silence, since: float) -> Silence:
+    """Return what is known after a counter of the engine has increased. `since` is the time of the counter's previous
+    reading: the engine was alive at some later time.
+    """
+    return silence if silence.alive_at is None else _alive(silence, since)
+
+
+def is_due(silence: Silence, now: float) -> bool:
+    """Return whether there is a reason to probe the engine now."""
+    if silence.alive_at is None or now - silence.alive_at < QUIET:
+        return False
+    return silence.probed_at is None or now - silence.probed_at >= silence.retry
+
+
+def probed(silence: Silence, result: ProbeResult, began: float, now: float) -> Silence:
+    """Return what is known after a probe that began at `began` and ended at `now`."""
+    after = silence._replace(probed_at=now, retry=RETRY_SILENT)
+    if silence.alive_at is None:
+        return after
+    if result is ProbeResult.ANSWERED:
+        return _alive(after._replace(retry=RETRY), now)
+    if result is ProbeResult.UNCLEAR:
+        return after._replace(failures=0)
+    if result is ProbeResult.PAUSED or silence.is_paused:  # a paused engine reports its pause only for its first 20 s
+        return after._replace(failures=0, is_paused=True)
+    read_at = began if silence.read_at is None else silence.read_at
+    is_certain = 0 <= now - began <= PROBE + LATE and began - silence.alive_at >= QUIET
+    if not is_certain or began - QUIET < read_at < began:  # the reading after the probe failed, but earlier ones did not
+        return silence._replace(probed_at=now, retry=RETRY)
+    failures = silence.failures + 1
+    return after._replace(
+        failures=failures,
+        failed_since=silence.failed_since if silence.failures else began,
+        retry=RETRY_SILENT if failures >= FAILURES else RETRY,
+    )
+
+
+def _alive(silence: Silence, at: float) -> Silence:
+    """Return the state of an engine that was alive at the time `at`; failed probes from before the proof do not count."""
+    return silence._replace(alive_at=max(at, silence.alive_at or at), failures=0, is_paused=False)
