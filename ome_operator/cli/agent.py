@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ipaddress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,7 @@ import typer
 
 from ome_operator.cli.options import Kubeconfig, LogFormat, LogLevel
 from ome_operator.errors import UserError
+from ome_operator.storage.addresses import Network
 from ome_operator.storage.grants import EXAMPLE, Trust, parse_grant
 
 if TYPE_CHECKING:
@@ -48,6 +50,12 @@ def agent(
     ] = None,
     private_host: Annotated[
         list[str] | None, typer.Option(help="Host that may be contacted although its address is private.")
+    ] = None,
+    refused_address: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Network of this cluster with public addresses that are treated as private, for example 203.0.113.0/24."
+        ),
     ] = None,
     endpoint_host: Annotated[
         list[str] | None, typer.Option(help="Host that BaseModels may name as the endpoint of an object store.")
@@ -108,6 +116,7 @@ def agent(
         identity_hosts=frozenset(identity_host or ()),
         identity_namespaces=frozenset(identity_namespace or ()),
         private_hosts=frozenset(private_host or ()),
+        refused_addresses=tuple(map(_network, refused_address or ())),
         endpoints=frozenset(endpoint_host or ()),
     )
     settings = AgentSettings(
@@ -144,6 +153,14 @@ def _among_peers(
         return PeerSource(source, find, token, namespace=namespace, avoided=avoided)
 
     return replace(settings, peers=among), PeerServer(settings.roots, token, own_address=own_address)
+
+
+def _network(given: str) -> Network:
+    """Return the network. Raises UserError if it is invalid."""
+    try:
+        return ipaddress.ip_network(given)
+    except ValueError as error:
+        raise UserError(f"--refused-address {given}: {error}. Write a network such as 203.0.113.0/24.") from error
 
 
 def _root(given: str) -> str:

@@ -1,5 +1,6 @@
 """Determine the URLs from which the files of a storage URI are downloaded. Pure functions."""
 
+import ipaddress
 import re
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
@@ -81,6 +82,18 @@ def oracle_address(uri: str, parameters: Mapping[str, str]) -> str:
         raise Refused(f"spec.storage.storageUri {uri} needs a region: set spec.storage.parameters.region")
     namespace = _part("the namespace of spec.storage.storageUri", parse_oracle(uri).namespace)
     return f"https://{namespace}.compat.objectstorage.{region('', parameters)}.oraclecloud.com"
+
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class Reach(NamedTuple):
+    """Which private addresses may be contacted, and which public ones may not."""
+
+    hosts: frozenset[str] = frozenset()
+    """Hosts (`host` or `host:port`) that may have any address."""
+    refused: tuple[Network, ...] = ()
+    """Networks of the cluster whose addresses count as private although they are public."""
 
 
 class OracleLocation(NamedTuple):

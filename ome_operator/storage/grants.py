@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ome_operator.errors import UserError
-from ome_operator.storage.addresses import host, host_and_port, host_listed, location
+from ome_operator.storage.addresses import Network, Reach, host, host_and_port, host_listed, location
 from ome_operator.storage.listing import Refused, is_plain
 
 EXAMPLE = '{"name": "hf-token", "hosts": ["huggingface.co"], "namespaces": ["team-a"]}'
@@ -54,6 +54,8 @@ class Trust:
     identity_namespaces: frozenset[str] = frozenset()
     private_hosts: frozenset[str] = frozenset()
     """Hosts that may be contacted although their IP addresses are private."""
+    refused_addresses: tuple[Network, ...] = ()
+    """Networks whose addresses count as private although they are public."""
     endpoints: frozenset[str] = frozenset()
     """Hosts that a BaseModel may use as the endpoint of an object store."""
 
@@ -128,8 +130,9 @@ class ModelGrant(NamedTuple):
                 "ask an administrator to add its host"
             )
 
-    def private_hosts(self, address: str) -> frozenset[str]:
-        """Return the hosts that may have private IP addresses: the hosts in the chart's values, and for a cluster-scoped
-        model also the host in `address`.
+    def reach(self, address: str) -> Reach:
+        """Return which addresses may be contacted. The hosts in the chart's values may have any address, and for a
+        cluster-scoped model also the host in `address`.
         """
-        return self.trust.private_hosts | (frozenset() if self.namespace else frozenset({host(address)}))
+        named = frozenset() if self.namespace else frozenset({host(address)})
+        return Reach(self.trust.private_hosts | named, self.trust.refused_addresses)

@@ -1,6 +1,6 @@
 """Download files and parts of files over HTTP."""
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
@@ -8,6 +8,7 @@ import aiohttp
 from yarl import URL  # the class of URLs in the interface of aiohttp
 
 from ome_operator.storage import private_addresses
+from ome_operator.storage.addresses import Reach
 from ome_operator.storage.listing import Refused, RemoteFile, Unranged, Unreachable
 from ome_operator.util.bounded import content
 
@@ -42,13 +43,13 @@ class Credential(NamedTuple):
     """A function that raises Refused for a URL to which the credential must not be sent."""
 
 
-def session(private: Collection[str] | None = None, *, proxies: bool = True) -> aiohttp.ClientSession:
+def session(reach: Reach | None = None, *, proxies: bool = True) -> aiohttp.ClientSession:
     """Return an HTTP session for large files, which uses the proxy of the environment if `proxies` is true.
 
-    `private` lists the hosts that may have private IP addresses; None permits every host. The session keeps no cookies:
+    `reach` states which addresses may be contacted; None permits every address. The session keeps no cookies:
     a server may set one in exchange for a credential, and a cookie is sent to every port of a host, also without TLS.
     """
-    connector, jar = private_addresses.connector(private), aiohttp.DummyCookieJar()
+    connector, jar = private_addresses.connector(reach), aiohttp.DummyCookieJar()
     return aiohttp.ClientSession(
         connector=connector, cookie_jar=jar, timeout=TIMEOUT, trust_env=proxies, auto_decompress=False
     )
@@ -57,9 +58,9 @@ def session(private: Collection[str] | None = None, *, proxies: bool = True) -> 
 class HttpSource:
     """A source on one host. The HTTP session is opened at its first use."""
 
-    def __init__(self, private: Collection[str] | None = None) -> None:
+    def __init__(self, reach: Reach | None = None) -> None:
         self._session: aiohttp.ClientSession | None = None
-        self._private = private
+        self._reach = reach
 
     def suspect(self, file: RemoteFile) -> None:
         """Do nothing, because there is no alternative source."""
@@ -71,7 +72,7 @@ class HttpSource:
             self._session = None
 
     def _open(self) -> aiohttp.ClientSession:
-        self._session = self._session or session(self._private)
+        self._session = self._session or session(self._reach)
         return self._session
 
 

@@ -7,12 +7,12 @@ model, reads responses of any length for any time, and follows every redirect; i
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
-from ome_operator.storage.addresses import HUB
+from ome_operator.storage.addresses import HUB, Reach
 from ome_operator.storage.hashes import SIZE_ONLY, Hash
 from ome_operator.storage.http import NO_HEADERS, Absent, Credential, HttpSource, SourceUnauthorized, read_range, read_small
 from ome_operator.storage.listing import MAX_FILES, Listing, Refused, RemoteFile, Unreachable, is_plain, make_listing
@@ -37,10 +37,10 @@ class Hub(HttpSource):
         endpoint: str = "",
         token: str = "",
         check_secret: Callable[[str], None] = lambda address: None,
-        private: Collection[str] | None = None,
+        reach: Reach | None = None,
     ) -> None:
         """Initialize the source. `check_secret` raises Refused for an address that must not receive the token."""
-        super().__init__(private)
+        super().__init__(reach)
         if not _REPOSITORY.fullmatch(repo) or not all(part.strip(".") for part in repo.split("/")):
             raise Refused(f"hf://{repo} is not a valid model name of a hub: write hf://organization/model[@revision]")
         self._repo, self._revision = repo, revision

@@ -8,11 +8,12 @@ verifies no digest; docs/models-agent.md has the measurement. Tests push with th
 
 import hashlib
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from yarl import URL  # the class of URLs in the interface of aiohttp
 
+from ome_operator.storage.addresses import Reach
 from ome_operator.storage.http import NO_HEADERS, Credential, HttpSource, SourceUnauthorized, read_range, read_small
 from ome_operator.storage.listing import Listing, Refused, RemoteFile, Unreachable, make_listing
 from ome_operator.storage.oci_artifact import MANIFESTS, Reference, artifact_files, is_revision
@@ -36,10 +37,10 @@ class OciRegistry(HttpSource):
         endpoint: str = "",
         credentials: str = "",
         check_secret: Callable[[str], None] = lambda address: None,
-        private: Collection[str] | None = None,
+        reach: Reach | None = None,
     ) -> None:
         """Initialize the source. `check_secret` raises Refused for an address that must not receive the credentials."""
-        super().__init__(private)
+        super().__init__(reach)
         self._target, self._endpoint = reference, (endpoint or reference.address).rstrip("/")
         self._secret = Credential(f"Basic {credentials}", check_secret) if credentials else None
         self._credential: Credential | None = None

@@ -4,7 +4,6 @@ from: a URI, a redirect or an authentication realm.
 
 import ipaddress
 import socket
-from collections.abc import Collection
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
@@ -14,7 +13,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import DefaultResolver
 
 from ome_operator.errors import OmeError
-from ome_operator.storage.addresses import host_listed
+from ome_operator.storage.addresses import Network, Reach, host_listed
 
 _CONTAINS_IPV4 = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "::ffff:0:0:0/96", "::/96")))
 """Prefixes of IPv6 addresses whose last 32 bits are an IPv4 address: NAT64 (RFC 6052), the stateless translation of
@@ -31,16 +30,18 @@ class Private(OmeError, OSError):
     """Error: the IP address is private, so that it must not be contacted."""
 
 
-def is_public(text: str) -> bool:
-    """Return whether an IP address is public: not loopback, link-local, private, shared or reserved."""
+def is_public(text: str, refused: tuple[Network, ...] = ()) -> bool:
+    """Return whether an IP address is public: not loopback, link-local, private, shared or reserved, and in none of the
+    `refused` networks.
+    """
     address = ipaddress.ip_address(text.partition("%")[0])
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour
         if inner is None and any(address in network for network in _CONTAINS_IPV4):
             inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         if inner is not None:
-            return is_public(str(inner))
-    return address.is_global and not address.is_multicast and not any(address in network for network in _NOT_PUBLIC)
+            return is_public(str(inner), refused) and not any(address in network for network in refused)
+    return address.is_global and not address.is_multicast and not any(address in each for each in (*_NOT_PUBLIC, *refused))
 
 
 class AddressFilter(AbstractResolver):
@@ -50,10 +51,11 @@ class AddressFilter(AbstractResolver):
     has no effect.
     """
 
-    def __init__(self, allowed: Collection[str]) -> None:
+    def __init__(self, reach: Reach) -> None:
         # A proxy is configured by the administrator; it makes the connections and decides about them. Another port of its
         # host is not the proxy.
-        self._allowed = {*allowed, *(_host_and_port(item) for item in getproxies().values() if "://" in item)}
+        self._refused = reach.refused
+        self._allowed = {*reach.hosts, *(_host_and_port(item) for item in getproxies().values() if "://" in item)}
         self._known: set[tuple[str, int]] = set()
         self._inner: AbstractResolver | None = None
 
@@ -66,7 +68,7 @@ class AddressFilter(AbstractResolver):
         if self._is_allowed(host, port):
             self._known |= {(str(item["host"]), int(item["port"])) for item in results}
             return results
-        public_results = [item for item in results if is_public(str(item["host"]))]
+        public_results = [item for item in results if is_public(str(item["host"]), self._refused)]
         if not public_results:
             raise Private(f"{host} has the private address {results[0]['host']}" if results else f"{host} has no address")
         return public_results
@@ -75,7 +77,7 @@ class AddressFilter(AbstractResolver):
         """Return a socket for a permitted address. This is the only check for URLs that contain an IP address."""
         family, kind, protocol, _, where = info
         text, port = str(where[0]), int(where[1])
-        if not is_public(text) and (text, port) not in self._known and not self._is_allowed(text, port):
+        if not is_public(text, self._refused) and (text, port) not in self._known and not self._is_allowed(text, port):
             raise Private(f"{text} is a private address")
         return socket.socket(family, kind, protocol)
 
@@ -94,13 +96,11 @@ def _host_and_port(proxy: str) -> str:
     return f"{parts.hostname or ''}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
 
 
-def connector(allowed: Collection[str] | None) -> TCPConnector:
-    """Return a connector for large files. `allowed` lists the hosts that may have private IP addresses; None permits
-    every host.
-    """
-    if allowed is None:
+def connector(reach: Reach | None) -> TCPConnector:
+    """Return a connector for large files; None permits every address."""
+    if reach is None:
         return TCPConnector(limit=0, keepalive_timeout=30)
-    gate = AddressFilter(allowed)
+    gate = AddressFilter(reach)
     return TCPConnector(limit=0, keepalive_timeout=30, resolver=gate, socket_factory=gate.socket)
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ome_operator.core.weights.mount import FETCHED, FILES_FROM, both, managed
-from ome_operator.storage.addresses import host, oracle_address, parse_oracle, region, source_address
+from ome_operator.storage.addresses import Reach, host, oracle_address, parse_oracle, region, source_address
 from ome_operator.storage.combined_source import CombinedSource
 from ome_operator.storage.grants import ModelGrant
 from ome_operator.storage.listing import Refused, Source
@@ -54,16 +54,16 @@ def _single(uri: str, access: Access) -> Source:
 
         repo, _, revision = rest.partition("@")
         endpoint = source_address(uri, access.parameters, access.endpoint)
-        token, private = access.secret.get("token", "").strip(), _private(access, endpoint)
+        token, reach = access.secret.get("token", "").strip(), _reach(access, endpoint)
         if token:
             check_secret(endpoint)
-        return Hub(repo.strip("/"), revision, endpoint=endpoint, token=token, check_secret=check_secret, private=private)
+        return Hub(repo.strip("/"), revision, endpoint=endpoint, token=token, check_secret=check_secret, reach=reach)
     if kind == "oci" and (artifact := parse_reference(rest)):
         from ome_operator.storage.oci_registry import OciRegistry
 
         endpoint, secret = source_address(uri, access.parameters), registry_credentials(access.secret, artifact.host)
-        private = _private(access, endpoint)
-        return OciRegistry(artifact, endpoint=endpoint, credentials=secret, check_secret=check_secret, private=private)
+        reach = _reach(access, endpoint)
+        return OciRegistry(artifact, endpoint=endpoint, credentials=secret, check_secret=check_secret, reach=reach)
     if not managed(uri):
         raise Refused(
             f"spec.storage.storageUri {uri} cannot be downloaded: {kind}:// is not supported; put the files on the nodes "
@@ -76,14 +76,15 @@ def _unrestricted(address: str) -> None:
     """Permit a Secret for every address, because it belongs to the caller."""
 
 
-def _private(access: Access, endpoint: str) -> frozenset[str] | None:
-    """Return the hosts that may have private IP addresses; None means all hosts. The hub of this cluster is included,
-    because an administrator configured it.
+def _reach(access: Access, endpoint: str) -> Reach | None:
+    """Return which addresses may be contacted; None means all. The hub of this cluster may have any address, because an
+    administrator configured it.
     """
     if access.guard is None:
         return None
     chosen = {host(access.endpoint)} if access.endpoint else set()
-    return access.guard.private_hosts(endpoint) | chosen
+    reach = access.guard.reach(endpoint)
+    return reach._replace(hosts=reach.hosts | chosen)
 
 
 def open_bucket(uri: str, access: Access) -> "ObjectStore":

@@ -3,6 +3,7 @@
 """
 
 import asyncio
+import ipaddress
 import json
 import socket
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from aiohttp.test_utils import TestServer
 
 from ome_operator.errors import UserError
 from ome_operator.storage import private_addresses
-from ome_operator.storage.addresses import host_and_port, host_listed, source_address
+from ome_operator.storage.addresses import Reach, host_and_port, host_listed, source_address
 from ome_operator.storage.grants import Grant, ModelGrant, Trust, parse_grant
 from ome_operator.storage.http import session
 from ome_operator.storage.listing import Refused
@@ -230,6 +231,30 @@ def test_addresses_of_the_internet(text: str) -> None:
     assert private_addresses.is_public(text)
 
 
+@pytest.mark.parametrize("text", ["203.0.113.7", "1.1.1.1", "::ffff:1.1.1.1", "64:ff9b::101:101", "2606:4700:4700::1111"])
+def test_public_addresses_of_the_cluster_are_private_if_an_administrator_says_so(text: str) -> None:
+    refused = tuple(map(ipaddress.ip_network, ("203.0.113.0/24", "1.1.1.0/24", "2606:4700:4700::/48")))
+    assert not private_addresses.is_public(text, refused)
+    assert private_addresses.is_public("1.1.2.1", refused) and private_addresses.is_public("2606:4700:4701::1", refused)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::ffff:127.0.0.1]", "localhost"])
+def test_a_refused_network_is_not_connected_to(host: str, listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loopback stands in for a public address of the cluster."""
+    monkeypatch.setattr(private_addresses, "is_public", lambda text, refused=(): not refused)
+    refused, port = (ipaddress.ip_network("127.0.0.0/8"),), listener.getsockname()[1]
+
+    async def ask(reach: Reach) -> None:
+        async with aiohttp.ClientSession(connector=private_addresses.connector(reach)) as session:
+            await session.get(f"http://{host}:{port}/", timeout=aiohttp.ClientTimeout(total=10))
+
+    model = ModelGrant(Trust(refused_addresses=refused), "team-a", "", "hf://a/b")
+    with pytest.raises(aiohttp.ClientError):
+        asyncio.run(ask(model.reach("https://huggingface.co")))
+    with pytest.raises(TimeoutError):
+        listener.accept()
+
+
 @pytest.fixture
 def listener() -> socket.socket:
     """Listen on loopback, and count the connections."""
@@ -243,7 +268,7 @@ def test_no_spelling_of_loopback_is_asked(host: str, listener: socket.socket) ->
     """S15: the connection itself is refused, so nothing tells whether a port is open."""
 
     async def ask() -> None:
-        async with aiohttp.ClientSession(connector=private_addresses.connector(())) as session:
+        async with aiohttp.ClientSession(connector=private_addresses.connector(Reach())) as session:
             await session.get(f"http://{host}:{listener.getsockname()[1]}/")
 
     with pytest.raises((aiohttp.ClientError, ValueError)) as raised:
@@ -257,7 +282,7 @@ def test_a_host_of_the_chart_is_asked(listener: socket.socket) -> None:
     port = listener.getsockname()[1]
 
     async def ask(allowed: str) -> None:
-        async with aiohttp.ClientSession(connector=private_addresses.connector({allowed})) as session:
+        async with aiohttp.ClientSession(connector=private_addresses.connector(Reach(frozenset({allowed})))) as session:
             await session.get(f"http://localhost:{port}/", timeout=aiohttp.ClientTimeout(total=0.2))
 
     for allowed in ("localhost", f"localhost:{port}"):
@@ -274,7 +299,7 @@ def test_only_the_port_of_a_proxy_is_asked(variable: str, listener: socket.socke
     port = listener.getsockname()[1]
 
     async def ask() -> None:
-        async with aiohttp.ClientSession(connector=private_addresses.connector(())) as session:
+        async with aiohttp.ClientSession(connector=private_addresses.connector(Reach())) as session:
             await session.get(f"http://localhost:{port}/", timeout=aiohttp.ClientTimeout(total=0.2))
 
     monkeypatch.setenv(variable, f"http://localhost:{port + 1}")
@@ -320,6 +345,6 @@ async def test_behind_a_proxy_the_proxy_connects_and_decides(monkeypatch: pytest
         for name in ("NO_PROXY", "no_proxy"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("http_proxy", str(proxy.make_url("/")))
-        async with session(()) as asks, asks.get("http://10.9.8.7/x") as found:
+        async with session(Reach()) as asks, asks.get("http://10.9.8.7/x") as found:
             assert found.status == 200
     assert asked == ["http://10.9.8.7/x"]
