@@ -44,6 +44,17 @@ def sentence(error: ErrorDetails, below: str = "") -> str:
     return f"{where} {words(error['input'], context)}"
 
 
+def divided(text: str) -> tuple[str, str]:
+    """Divide the sentence about an error into what is wrong and what to write; "" if it does not say what to write. If the
+    first part only states that a value is refused, the cause follows it.
+    """
+    what, _, remedy = text.partition(": ")
+    if what.endswith((" is refused", " cannot be read")) and ": " in remedy:
+        cause, remedy = divided(remedy)
+        return f"{what}, because {cause}", remedy
+    return what, remedy
+
+
 def path(below: str, loc: Iterable[int | str]) -> str:
     """Return the path of a field, such as `spec.engine.tolerations[2].key`. `loc` is the location in the part at `below`."""
     text = below
@@ -53,14 +64,26 @@ def path(below: str, loc: Iterable[int | str]) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return a value in YAML notation, truncated to 60 characters."""
+    """Return a value in YAML notation, truncated to 60 characters. It contains no colon that is followed by a space, so that
+    `divided` finds the end of the first part of a sentence.
+    """
     if deeper(value, NESTED):
         return f"a {'map' if isinstance(value, dict) else 'list'} that contains other maps or lists"
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
         text = str(value)
+    text = text.replace(": ", ":")
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+NAMED = frozenset({"ModelRef", "RuntimeRef", "Version", "ServiceRef", "SecretRef", "ObjectRef", "AuthenticationRef"})
+"""Names of the classes that identify something by its name. Users often write only the name in their place."""
+
+
+def _map(value: Any, context: dict[str, Any]) -> str:
+    name = isinstance(value, str) and context.get("class_name") in NAMED
+    return f"is {shown(value)}: write " + (f"{{name: {value}}}" if name else "a map of keys and values")
 
 
 def _should(kind: str) -> Callable[[Any, dict[str, Any]], str]:
@@ -78,7 +101,7 @@ _WORDS: dict[str, Callable[[Any, dict[str, Any]], str]] = {
     "bool_type": _should("true or false without quotes"),
     "list_type": _should("a list"),
     "dict_type": _should("a map of keys and values"),
-    "model_type": _should("a map of keys and values"),
+    "model_type": _map,
     "literal_error": lambda value, context: f"is {shown(value)}: write {context['expected']}",
     "greater_than_equal": lambda value, context: f"is {shown(value)}: write {context['ge']} or more",
     "less_than_equal": lambda value, context: f"is {shown(value)}: write {context['le']} or less",

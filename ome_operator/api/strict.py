@@ -138,8 +138,7 @@ def _fields(
         if (field := known.get(key)) is not None:
             yield from _inside(field.annotation, str(key), inner, (*where, str(key)), above, kind)
         elif issubclass(spec, Inline):
-            names = pod_fields.fields(spec.INLINE)
-            yield from _of_pod({key: inner}, names, where, {*names, *known})
+            yield from _of_pod({key: inner}, spec.INLINE, where, {*pod_fields.forms(spec.INLINE), *known})
         else:
             at = ".".join((*where, str(key)))
             outer = next((n for n, one in enumerate(above[:-1]) if key in _aliases(one)), None)
@@ -167,8 +166,8 @@ def _inside(
         elif get_origin(one) is dict and isinstance(value, Mapping):
             inner = get_args(one)[1]
             if inner is Any:
-                names = pod_fields.fields(pod_fields.type_of(key))
-                yield from _of_pod(value, names, where, names) if names else ()
+                type_ = pod_fields.type_of(key)
+                yield from _of_pod(value, type_, where) if type_ else ()
             else:
                 for name, item in value.items():
                     yield from _inside(inner, str(name), item, (*where, str(name)), above, kind)
@@ -184,20 +183,23 @@ def _alternatives(annotation: Any) -> Iterator[Any]:
         yield annotation
 
 
-def _of_pod(value: Any, names: Mapping[str, str], where: tuple[str, ...], candidates: Iterable[str]) -> Iterator[Mistake]:
-    """Yield the fields below a part of a pod that Kubernetes does not have."""
+def _of_pod(value: Any, type_: str, where: tuple[str, ...], candidates: Iterable[str] = ()) -> Iterator[Mistake]:
+    """Yield the fields below a part of a pod that Kubernetes does not have. `candidates` are the fields that may be meant;
+    those of the type by default. A map in the place of a list is left to other checks.
+    """
+    forms = pod_fields.forms(type_)
     if isinstance(value, list):
         for number, item in enumerate(value):
-            yield from _of_pod(item, names, (*where[:-1], f"{where[-1]}[{number}]"), candidates)
+            yield from _of_pod(item, type_, (*where[:-1], f"{where[-1]}[{number}]"), candidates)
     elif isinstance(value, Mapping):
         for key, inner in value.items():
             at = (*where, str(key))
-            if key not in names:
-                path, near = ".".join(at), pod_fields.meant(str(key), candidates)
+            if key not in forms:
+                path, near = ".".join(at), pod_fields.meant(str(key), candidates or forms)
                 said = f"{path} is not a field of a pod: {f'did you mean {near}?' if near else 'remove it'}"
                 yield Mistake(path, said, of_pod=True)
-            elif below := pod_fields.fields(names[key]):
-                yield from _of_pod(inner, below, at, below)
+            elif (below := pod_fields.fields(type_)[key]) and forms[key].startswith("[]") is isinstance(inner, list):
+                yield from _of_pod(inner, below, at)
 
 
 def _unknown(what: str, path: str, key: str, known: Iterable[str]) -> Mistake:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.api import pod_fields, strict
+from ome_operator.api.invalid import divided
 from ome_operator.api.kinds import KINDS
 from ome_operator.util.kubeyaml import Repeat
 
@@ -87,7 +88,7 @@ def refusals(parts: Iterable[WrittenObject], namespace: str) -> Iterator[FileRef
             continue
         name = part.named(namespace if kind.namespaced else "")
         for mistake in strict.mistakes(kind, part.body):
-            said, _, remedy = mistake.sentence.partition(": ")
+            said, remedy = divided(mistake.sentence)
             remedy = re.sub(r"^did you mean (.+)\?$", r"write \1", remedy) or "correct the value"
             yield FileRefusal(POD_FIELD if mistake.of_pod else NOT_ACCEPTED, name, mistake.field, said, remedy)
         for repeat in part.repeats:

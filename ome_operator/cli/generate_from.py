@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ome_operator.kube.client import Client
 
 _REPOSITORY = re.compile(r"(?:hf://)?[\w.-]+/[\w.-]+")
+_HUB = "https://huggingface.co/"
+"""Beginning of the address of a repository's page, which users copy from a browser."""
 _ROOT = "/raid/models"
 """Directory of models on the nodes, as in config/models."""
 
@@ -27,6 +29,7 @@ def own_model(source: str) -> OwnModel:
         return _of_files(place)
     if place.is_file():
         return _of_files(place.parent, place)
+    source = source.removeprefix(_HUB).rstrip("/")
     if _REPOSITORY.fullmatch(source) and not source.startswith(".") and not source.endswith(".json"):
         return _of_repository(source.removeprefix("hf://"))
     raise UserError(

@@ -104,7 +104,7 @@ def _service(kept: "Resource", cluster: "ClusterCache", catalog: str) -> tuple[l
     creating them, and the model and runtime of the service. `catalog` names the source of objects that are not in the files.
     """
     from ome_operator.api import Invalid
-    from ome_operator.cli.live.linted import without_cluster
+    from ome_operator.cli.live.linted import without_cluster, without_repeats
     from ome_operator.core.resolve.identity import CHOSEN
     from ome_operator.describe.outcome import outcome
 
@@ -115,5 +115,5 @@ def _service(kept: "Resource", cluster: "ClusterCache", catalog: str) -> tuple[l
     if found.advice:
         complain(f"{name}: note: {found.advice}")
     used = [f"{each['kind']} {each['name']}" for part in (CHOSEN, "model") if (each := found.inputs.get(part))]
-    problems = without_cluster(found.problems, catalog)
+    problems = without_cluster(without_repeats(found.problems, ()), catalog)
     return list(found.manifests), [f"{name}: {problem}" for problem in problems], used

@@ -190,6 +190,15 @@ def command_line(name: str) -> CommandLine:
 
 
 @cache
+def translations(engine: str) -> Mapping[str, str]:
+    """Return flags of other engines, each with what to write for this engine: a flag with the same meaning, or a text that
+    does not begin with `--`.
+    """
+    flags: Mapping[str, str] = document(package_data.text(__package__, "translated.yaml")).get(engine) or {}
+    return flags
+
+
+@cache
 def replacements(engine: str) -> Mapping[str, str]:
     """Return flags that some version of an engine does not accept or will remove. Each flag is mapped to a text that
     states what to write instead.

@@ -4,19 +4,16 @@ import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from ome_operator.engines.flags import SWITCH, replacements, usage_error
+from ome_operator.engines.flags import SWITCH, replacements, translations, usage_error
 from ome_operator.lint import locations
 from ome_operator.lint.finding import Fix, Hit, Rule, Severity, rule
-from ome_operator.lint.launch import ROUTERS, Argument, Launch, references
+from ome_operator.lint.launch import ROUTERS, Argument, Launch, joined_flags, references
 from ome_operator.lint.shell import unknown
 from ome_operator.lint.subject import Role, Subject
 
 PARSER = (
     "The argument parser of that engine version, which `ome_operator/engines/extract.py` reads; `make e2e` compares the two."
 )
-_INSIDE = re.compile(r"\s--[a-z][\w-]+.{0,80}", re.S)
-_HOLDS_FLAGS = frozenset({"--sidecar-args", "--chat-template", "--completion-template"})
-"""Flags whose value may contain words that have the form of flags."""
 ENDS = "The engine exits at once with code 2 and `unrecognized arguments`, and its group is recycled."
 
 
@@ -78,7 +75,9 @@ def version_unknown(subject: Subject) -> Iterator[Hit]:
             else f"the version of {start.engine} in {start.image or 'no image'}"
         )
         said = f"{what} is unknown (known versions: {known}), so the flags are not checked"
-        annotation = "set the annotation ome.io/engine-version of the component to the version of the engine"
+        annotation = (
+            "use an image whose tag names the version, or set the annotation ome.io/engine-version of the component to it"
+        )
         how = (
             (f"pass --engine-data with a folder that contains {start.engine}-{start.version}.json")
             if start.version
@@ -113,8 +112,10 @@ def flag_unknown(subject: Subject) -> Iterator[Hit]:
                 f"write one of them in full, such as {begun[0]}",
             )
             continue
-        close = get_close_matches(given.word, flags, 1, 0.8)
+        same = translations(start.engine).get(given.word, "")
+        close = get_close_matches(given.word, flags, 1, 0.8) if not same else []
         remedy = f"write {close[0]}" if close else "remove the flag, or use a version that has it"
+        remedy = (f"write {same}" if same.startswith("--") else same) or remedy
         fix = Fix(given.word, close[0]) if close else None
         yield Hit(place, f"{start.engine} {start.version} has no flag {given.word}", remedy, fix)
 
@@ -186,7 +187,7 @@ def flag_value(subject: Subject) -> Iterator[Hit]:
 )
 def flag_joined(subject: Subject) -> Iterator[Hit]:
     for role, _, given in known(subject):
-        if not given.joined and (rest := _more(given)):
+        if not given.joined and (rest := joined_flags(given)):
             said = f'the value of {given.word} contains other arguments: "{rest}"'
             yield Hit(locations.argument(role, given), said, "write each argument as its own item of the list")
         if given.joined:
@@ -197,12 +198,6 @@ def flag_joined(subject: Subject) -> Iterator[Hit]:
                 f"write {new}",
                 Fix(given.written, new),
             )
-
-
-def _more(given: Argument) -> str:
-    """Return the flags that the value of an argument contains; "" if it contains none."""
-    found = (_INSIDE.search(value) for value in given.values if given.word not in _HOLDS_FLAGS)
-    return next((item[0].strip() for item in found if item), "")
 
 
 @rule(

@@ -22,6 +22,9 @@ _MOST = {SWITCH: 0, VALUE: 1, OPTIONAL: 1}
 """Kind of a flag → maximum number of words that follow the flag."""
 _REFERENCE = re.compile(r"\$\(([A-Za-z_][\w.-]*)\)")
 """Pattern of a reference to an environment variable that the kubelet expands."""
+_INSIDE = re.compile(r"\s--[a-z][\w-]+.{0,80}", re.S)
+_HOLDS_FLAGS = frozenset({"--sidecar-args", "--chat-template", "--completion-template"})
+"""Flags whose value may contain words that have the form of flags."""
 _SIZES = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
@@ -125,6 +128,12 @@ class Launch:
         return self.env.get(name, "" if default is None or name in self.names else str(default))
 
 
+def joined_flags(given: Argument) -> str:
+    """Return the flags that the value of an argument contains; "" if it contains none."""
+    found = (_INSIDE.search(value) for value in given.values if given.word not in _HOLDS_FLAGS)
+    return next((item[0].strip() for item in found if item), "")
+
+
 def number(text: str) -> int | None:
     """Parse a whole number as engines do (8192, 8k, 8Ki); None if the text is not a number or has more than 18 digits."""
     found = re.fullmatch(r"\s*([+-]?\d{1,18}(?:\.\d{1,18})?)\s*([kMGT]|[KMGT]i)?\s*", text)
@@ -170,6 +179,8 @@ def read(container: Mapping[str, Any], annotations: Mapping[str, str], versions:
         return Reading(partly=made, why=f"a script starts {one.engine} in a branch or in a function")
     if (open_end := _open_end(start, one.read_as)) is not None:
         return Reading(partly=made, why=f"{open_end} in a script may stand for further arguments of {one.engine}")
+    if any(map(joined_flags, one.arguments)):
+        return Reading(partly=(one,))  # the rule `flag-joined` says why
     return Reading(one)
 
 
@@ -231,6 +242,8 @@ class _Start(NamedTuple):
 def _starts(container: Mapping[str, Any], env: Mapping[str, str]) -> list[_Start]:
     """Return the commands that start a known program: the container's own command, or else those of its shell script."""
     image = str(container.get("image", ""))
+    if one_word(container):
+        return []
     if (own := _start(parts(container), image)) is not None:
         return [own[0]]
     found = []
@@ -243,6 +256,15 @@ def _starts(container: Mapping[str, Any], env: Mapping[str, str]) -> list[_Start
                 found.append(_Start(start.engine, start.words, True, command.certain, loose))
     router = of_image(container)
     return found or ([_Start(router, tuple(parts(container)))] if router else [])
+
+
+def one_word(container: Mapping[str, Any]) -> str:
+    """Return the first word of the container's command if it consists of several words, and no program can have this name;
+    "" otherwise.
+    """
+    command = container.get("command")
+    first = str(command[0]) if isinstance(command, list) and command else ""
+    return first if re.search(r"\s", first.strip()) else ""
 
 
 def _start(line: Sequence[str], image: str) -> tuple[_Start, int] | None:

@@ -7,7 +7,7 @@ from ome_operator import keys, quantity
 from ome_operator.lint import locations
 from ome_operator.lint.division import locate
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
-from ome_operator.lint.launch import ROUTERS, Launch, number
+from ome_operator.lint.launch import ROUTERS, Launch, number, one_word
 from ome_operator.lint.subject import Manifest, Role, Subject, below, items
 
 SHM, DEVICES = "/dev/shm", "/dev/infiniband"
@@ -256,7 +256,23 @@ def network_unnamed(subject: Subject) -> Iterator[Hit]:
             yield Hit(locations.whole(role), f"{role.title} has {role.size} pods, but no setting names a network", remedy)
 
 
+@rule(
+    "command-one-word",
+    Severity.ERROR,
+    "A command line is written as a single word",
+    ignored="The container does not start: no program has a name that contains the arguments.",
+    evidence="The container runtime executes the first entry of `command` without a shell: `executable file not found`.",
+)
+def command_one_word(subject: Subject) -> Iterator[Hit]:
+    for role in subject.roles:
+        if word := one_word(role.container):
+            said = f"{role.title}: the first entry of command is {word[:80]!r}"
+            remedy = f"write [{', '.join(word.split())[:200]}], or [sh, -c, …] for a script"
+            yield Hit(locations.field(role, "command"), said, remedy)
+
+
 RULES: tuple[Rule, ...] = (
+    command_one_word,
     port_differs,
     router_port_differs,
     probe_port,

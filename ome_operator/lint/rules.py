@@ -1,8 +1,10 @@
 """The list of all rules, and the function that applies them to a service."""
 
+import re
 from collections.abc import Collection, Iterator
 from itertools import islice
 
+from ome_operator.api.invalid import divided
 from ome_operator.lint import (
     arguments,
     blocks,
@@ -22,7 +24,7 @@ from ome_operator.lint import (
     requirements,
     routing,
 )
-from ome_operator.lint.finding import Finding, Hit, Rule, Severity, rule
+from ome_operator.lint.finding import Finding, Hit, Location, Rule, Severity, rule
 from ome_operator.lint.subject import Subject
 
 
@@ -36,8 +38,28 @@ from ome_operator.lint.subject import Subject
 def refused(subject: Subject) -> Iterator[Hit]:
     """Yield a hit for each problem that the operator itself reports in the conditions of the service."""
     for sentence in subject.problems:
-        said, _, remedy = sentence.partition(": ")
-        yield Hit(locations.service(subject), said.rstrip("."), remedy.rstrip(".") or "see docs/troubleshooting.md")
+        said, remedy = divided(sentence)
+        remedy = remedy or next((form for words, form in _FORMS.items() if words in said), "see docs/troubleshooting.md")
+        yield Hit(_place(subject, said), said.rstrip("."), remedy.rstrip("."))
+
+
+_FORMS = {
+    "must be a list of strings": "write a list with an entry for each word, such as [--port=30000, --tp-size=8]",
+    "must be a list of entries with a name each": "write a list such as [{name: A}], also for a single entry",
+    "must be a list": "write a list, also for a single entry",
+    "must be a map with a ": "write a map that has this key",
+    "must be a map": "write a map of keys and values",
+    "must be a whole number": "write a whole number without quotes",
+}
+"""Part of a statement about the form of a value → what to write."""
+
+
+def _place(subject: Subject, said: str) -> Location:
+    """Return the field that a statement names at its beginning; the spec of the service if it names none."""
+    found = re.match(r"(the runtime's )?(spec[\w.\[\]]+) ", said)
+    if found is None:
+        return locations.service(subject)
+    return Location(subject.runtime if found[1] else f"InferenceService {subject.service}", found[2])
 
 
 _ELSEWHERE = ("nothing scales", "a probe of the workers")

@@ -52,7 +52,8 @@ def subjects(
             continue
         used.add(looked_at.runtime)
         advice = "; ".join(part for part in looked_at.advice.split("; ") if not (refused and NO_FIELD in part))
-        yield replace(looked_at, problems=without_cluster(looked_at.problems, catalog), advice=advice)
+        problems = without_repeats(looked_at.problems, refused)
+        yield replace(looked_at, problems=without_cluster(problems, catalog, named), advice=advice)
     alone = [each for which, each in cluster.deps().runtimes.items() if which in named and isinstance(each, Runtime)]
     for runtime in (each for each in alone if f"{each.kind} {each.name}" not in used):
         body = _made_up(runtime)
@@ -70,27 +71,49 @@ _ABSENT = " does not exist: apply it, or "
 _WAITS = "a runtime is selected as soon as the model exists"
 
 
-def without_cluster(problems: Iterable[str], catalog: str) -> tuple[str, ...]:
-    """Return the problems of a service in files, rephrased for objects that may exist on a cluster. `catalog` names the
-    source of the objects that are not in the files.
+_NO_ENGINE, _NO_RUNTIME = "spec.engine is missing", "no runtime fits "
+
+
+def without_repeats(problems: tuple[str, ...], refused: Iterable[RefusedPart]) -> tuple[str, ...]:
+    """Return the problems of a service without those that follow from another one, or from an object in the files that is
+    refused.
     """
-    told, absent = [], False
-    for problem in problems:
-        what, found, remedy = problem.partition(_ABSENT)
-        absent = absent or bool(found)
-        told.append(
-            f"{what} is neither in these files nor in {catalog}: add -f with its file, or {remedy}; if it is on your "
-            "cluster, `ome diff -f` with the same files finds it there"
-            if found
-            else problem
+    objects = (each.object.rpartition(" ")[2].rpartition("/") for each in refused)
+    unread = [f" {name}{f' in namespace {space}' if space else ''} cannot be read: " for space, _, name in objects]
+    cut = tuple(problem for problem in problems if not any(text in problem for text in unread))
+    if any(problem.startswith(_NO_ENGINE) for problem in cut):
+        cut = tuple(problem for problem in cut if not problem.startswith(_NO_RUNTIME))
+    return tuple(problem for problem in cut if not (len(problems) > 1 and _WAITS in problem))
+
+
+def without_cluster(problems: Iterable[str], catalog: str, named: Iterable[Ref] = ()) -> tuple[str, ...]:
+    """Return the problems of a service in files, rephrased for objects that may exist on a cluster. `catalog` names the
+    source of the objects that are not in the files, which contain the objects `named`.
+    """
+    return tuple(_rephrased(problem, catalog, named) for problem in problems)
+
+
+def _rephrased(problem: str, catalog: str, named: Iterable[Ref]) -> str:
+    what, found, remedy = problem.partition(_ABSENT)
+    if not found:
+        return problem
+    kind, _, name = what.partition(" in namespace ")[0].partition(" ")
+    of = (each for each in named if each.namespace and each.name == name and each.kind == kind.removeprefix("Cluster"))
+    if (other := next(of, None)) is not None:
+        return (
+            f"{what} does not exist: {other.kind} {name} is in namespace {other.namespace}, and a service reads only its "
+            f"own namespace, so create it there, or write kind: Cluster{other.kind}"
         )
-    return tuple(problem for problem in told if not (absent and _WAITS in problem))
+    return (
+        f"{what} is neither in these files nor in {catalog}: add -f with its file, or {remedy}; if it is on your cluster, "
+        "`ome diff -f` with the same files finds it there"
+    )
 
 
 def _told(looked_at: Subject, refused: Iterable[RefusedPart]) -> bool:
     """Return whether all problems of a service are among the refused parts of its object."""
     of = f"{SERVICE} {looked_at.service}"
-    mine = [f"{each.says}: {each.remedy}" for each in refused if each.object == of]
+    mine = [f"{each.says.partition(', because ')[0]}: " for each in refused if each.object == of]
     return bool(mine) and all(any(text in problem for text in mine) for problem in looked_at.problems)
 
 

@@ -1,12 +1,17 @@
 """What a cluster would refuse of files is found before they are applied, by every command that reads files."""
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+from ome_operator.api import invalid, strict
+from ome_operator.api.base import Spec
+from ome_operator.api.kinds import KINDS
 from ome_operator.cli.app import app
 from ome_operator.cli.gate import FileRefusal
 from ome_operator.cli.manifests import read_files
@@ -40,6 +45,9 @@ CASES: dict[str, tuple[tuple[dict[str, Any], ...], str, str]] = {
     "runtime in model": (
         (edited(model={"name": "tiny", "runtime": {"name": "rt"}}),), "object-refused", "move it to spec, with less"
     ),
+    "name alone": ((edited(model="tiny"),), "object-refused", "write {name: tiny}"),
+    "a colon in the value": ((edited(runtime=[{"name": "rt"}]),), "object-refused", "write a map of keys and values"),
+    "rule": ((edited(engine={"minReplicas": 3, "maxReplicas": 2}),), "object-refused", "lower minReplicas or raise"),
     "protocol": ((edited(model={"name": "tiny", "protocolVersion": "v2"}),), "object-refused", "remove it"),
     "type": ((edited(engine={"minReplicas": "2"}),), "object-refused", "write a whole number without quotes"),
     "uri": ((yamls.model("m", "s3:/bucket/x"),), "object-refused", "start it with one of"),
@@ -57,6 +65,77 @@ def test_it_is_refused_with_what_to_write(case: str, tmp_path: Path) -> None:
     bodies, rule, remedy = CASES[case]
     (found,) = refused(tmp_path, MODEL, RUNTIME, *bodies)
     assert found.rule == rule and found.remedy.startswith(remedy), found
+
+
+def test_a_rule_says_why_it_refuses(tmp_path: Path) -> None:
+    (found,) = refused(tmp_path, MODEL, RUNTIME, edited(engine={"minReplicas": 3, "maxReplicas": 2}))
+    assert found.says == "spec.engine is refused, because minReplicas is greater than maxReplicas"
+
+
+def test_each_class_that_a_name_can_stand_for_is_told_so() -> None:
+    """A reference has a name, and every class with a name whose values stand alone in a field is one."""
+    alone = {
+        inner.__name__
+        for kind in KINDS
+        for spec in below(kind.spec)
+        for field in spec.model_fields.values()
+        for inner in strict._alternatives(field.annotation)
+        if isinstance(inner, type) and issubclass(inner, Spec) and "name" in inner.model_fields
+    }
+    assert alone == invalid.NAMED
+
+
+def below(spec: type[Spec]) -> Iterator[type[Spec]]:
+    """Yield a class and all classes of its fields, also of those in lists and maps."""
+    found, left = {spec}, [spec]
+    while left:
+        types = [field.annotation for field in left.pop().model_fields.values()]
+        while types:
+            one = types.pop()
+            if isinstance(one, type) and issubclass(one, Spec):
+                left += [one] if one not in found else []
+                found.add(one)
+            else:
+                types += get_args(one)
+    yield from found
+
+
+def test_a_map_in_the_place_of_a_list_is_one_mistake(tmp_path: Path) -> None:
+    env = edited(engine={"runner": {"env": {"HF_TOKEN": "abc"}}})
+    assert refused(tmp_path, MODEL, RUNTIME, env) == ()
+    said = run("lint", "-f", written(tmp_path, MODEL, RUNTIME, env)).stdout
+    assert "error refused: spec.engine.runner.env must be a list of entries with a name each." in said
+    assert "Where:       InferenceService team/svc: spec.engine.runner.env" in said
+    assert "Fix:         Write a list such as [{name: A}]" in said
+
+
+@pytest.mark.parametrize(
+    ("bodies", "rules_found", "text"),
+    [
+        ((RUNTIME, yamls.model("tiny", "https://x/y"), FINE), ["object-refused"], "Start it with one of hf://"),
+        (
+            (RUNTIME, MODEL, edited(model={"name": "tiny", "kind": "BaseModel"}, runtime=None)),
+            ["refused"],
+            "ClusterBaseModel",
+        ),
+        ((MODEL, edited(engine=None, runtime=None, router={})), ["refused"], "Add `engine: {}`"),
+        (
+            (
+                RUNTIME,
+                {**MODEL, "kind": "BaseModel", "metadata": {"name": "other", "namespace": "elsewhere"}},
+                edited(model={"name": "other"}),
+            ),
+            ["refused"],
+            "BaseModel other is in namespace elsewhere, and a service reads only its own namespace",
+        ),
+    ],
+    ids=["model refused", "kind", "no engine", "namespace"],
+)
+def test_one_cause_is_one_error(bodies: tuple[Any, ...], rules_found: list[str], text: str, tmp_path: Path) -> None:
+    said = run("lint", "-f", written(tmp_path, *bodies), "-o", "json").stdout
+    found = [each for each in json.loads(said) if each["severity"] == "error"]
+    assert [each["rule"] for each in found] == rules_found
+    assert text.lower() in found[0]["remedy"].lower()
 
 
 def test_every_rule_about_files_has_a_case() -> None:

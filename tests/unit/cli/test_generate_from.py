@@ -92,6 +92,8 @@ def test_a_quantization_and_a_repository_are_written(monkeypatch: pytest.MonkeyP
     assert asked == ["hf://org/New-Model"]
     assert (own.title, own.path, own.facts) == ("New-Model", "/models/new", learned)
     assert generate_from.own_model("moonshotai/Kimi-K2-Instruct").facts.parameters == 1026408232448
+    page = "https://huggingface.co/moonshotai/Kimi-K2-Instruct/"
+    assert generate_from.own_model(page) == generate_from.own_model("moonshotai/Kimi-K2-Instruct")
 
 
 @pytest.mark.parametrize(

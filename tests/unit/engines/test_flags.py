@@ -13,6 +13,7 @@ from ome_operator.engines.flags import (
     command_line,
     packaged,
     replacements,
+    translations,
     usage_error,
 )
 
@@ -115,6 +116,17 @@ def test_what_replaces_a_flag_is_itself_a_flag(newest: CommandLine) -> None:
         assert newest.find(new.split()[0]) is not None, new
         assert packaged().elsewhere("sglang", old), old
     assert replacements("llama.cpp") == {}
+
+
+@pytest.mark.parametrize(("engine", "other"), [("sglang", "vllm"), ("vllm", "sglang")])
+def test_a_flag_of_another_engine_is_translated_to_a_flag(engine: str, other: str) -> None:
+    lines = {name: packaged().get(f"{name}-{packaged().of(name)[-1]}") for name in (engine, other)}
+    here, there = lines[engine], lines[other]
+    assert here is not None and there is not None and len(translations(engine)) > 10
+    for flag, same in translations(engine).items():
+        assert there.find(flag) is not None and here.find(flag) is None, flag
+        assert not same.startswith("--") or here.find(same.split()[0]) is not None, same
+    assert translations("llama.cpp") == {}
 
 
 def test_a_folder_of_the_users_own(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "value": (
         {"env": [{"name": "A", "value": {"a": 1}}]},
-        'at.env[0].value is {"a": 1}: write a string, a number, true or false',
+        'at.env[0].value is {"a":1}: write a string, a number, true or false',
     ),
     "grace that int() refuses": ({"terminationGracePeriodSeconds": "²"}, GRACE),
     "grace without end": ({"terminationGracePeriodSeconds": "9" * 5000}, GRACE),
