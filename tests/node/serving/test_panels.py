@@ -40,7 +40,7 @@ VLLM, TENSORRT = "the demo has no vLLM", "the demo has no TensorRT-LLM"
 EMPTY: Mapping[Query, str] = {
     **{
         Query("service", panel, "vLLM {{pod}}"): VLLM
-        for panel in ("Time to first token (90 %)", "Between two tokens (90 %)", "Whole request (90 %)")
+        for panel in ("Time to first token (90 %)", "Inter-token latency (90 %)", "Whole request (90 %)")
     },
     Query("service", "Time to first token (90 %)", "TensorRT-LLM {{pod}}"): TENSORRT,
 }
