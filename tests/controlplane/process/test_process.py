@@ -66,9 +66,10 @@ def start(cluster: Cluster) -> Iterator[Start]:
     def run(lease: str = "default", identity: str = "", *, patient: bool = False) -> Process:
         health, metrics = choose(2)
         made = Process(cluster, f"operator-{next(_NUMBER)}", health, metrics)
+        program = ("-c", PATIENT) if patient else ("-m", "ome_operator")
         argv = [
-            sys.executable, *(("-c", PATIENT) if patient else ("-m", "ome_operator")),
-            "operator", "--kubeconfig", str(cluster.kubeconfig), "--namespace-of-lease", lease, "--address", "127.0.0.1", "--health-port", str(health),
+            sys.executable, *program, "operator", "--kubeconfig", str(cluster.kubeconfig),
+            "--namespace-of-lease", lease, "--address", "127.0.0.1", "--health-port", str(health),
             "--metrics-port", str(metrics), "--identity", identity or made.name, "--log-format", "json",
         ]  # fmt: skip
         cluster.spawn(made.name, argv)
