@@ -79,6 +79,12 @@ def lint(
     ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with code 1 if there are warnings.")] = False,
     ignore: Annotated[list[str] | None, typer.Option(help="ID of a rule to skip; may be repeated.")] = None,
+    accelerator: Annotated[
+        str,
+        typer.Option(
+            help="Accelerator class whose GPUs the memory must suffice for; by default the largest on which the pods may run."
+        ),
+    ] = "",
     engine_data: EngineData = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -88,6 +94,7 @@ def lint(
 
     Exit code 2: there are errors, or the check could not run; 1: there are warnings, with --strict; else 0.
     """
+    from ome_operator.cli.live.linted import on_machine
     from ome_operator.engines.flags import DataError
     from ome_operator.lint import report, rules, source
     from ome_operator.lint.finding import Severity
@@ -110,6 +117,7 @@ def lint(
                 stopped="Use -f to check files instead.",
                 error=Unanswered,
             )
+        looked_at = on_machine(looked_at, accelerator) if accelerator else looked_at
         found = [finding for subject in looked_at for finding in rules.check(subject, ignore or ())]
     except DataError as error:
         raise Unanswered(f"--engine-data: {error}.") from error
@@ -165,8 +173,7 @@ def _offline(files: list[Path], catalog: list[Path] | None, namespace: str, vers
     beside = read_referenced(catalog_or_default(catalog), files, namespace, found.objects)
     name = catalog_name(catalog)
     looked_at = list(subjects(found.objects, beside, versions, found.refused, name))
-    of_services = [subject for subject in looked_at if subject.service]
-    tell_borrowed([*(each.runtime for each in of_services), *(each.model_name for each in of_services)], found, name)
+    tell_borrowed([*(each.runtime for each in looked_at), *(each.model_name for each in looked_at)], found, name)
     return looked_at
 
 

@@ -9,11 +9,14 @@ from ome_operator.api import InferenceService, Invalid, Model, Runtime
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
 from ome_operator.cli.live.cluster_from_manifests import gather, made, ref
-from ome_operator.core.observed.objects import Manifest, Ref
+from ome_operator.core.observed.objects import Deps, Manifest, Ref
 from ome_operator.core.observed.validation import RenderedComponent
 from ome_operator.core.resolve.inputs import resolve
+from ome_operator.core.selection.match import violations
+from ome_operator.core.selection.model_profile import profile_of
 from ome_operator.describe.outcome import Outcome, outcome
 from ome_operator.engines.flags import Versions, packaged
+from ome_operator.errors import Unanswered
 from ome_operator.lint import rules
 from ome_operator.lint.finding import Severity
 from ome_operator.lint.model import gpu_memory, model_facts, node_labels
@@ -36,7 +39,8 @@ def subjects(
     refused: tuple[RefusedPart, ...] = (),
     catalog: str = "the catalog",
 ) -> Iterator[Subject]:
-    """Yield the services in the files, then the runtimes that none of them uses. If a cluster would refuse objects in the
+    """Yield the services in the files, then the runtimes that none of them uses, each with a model for which it is made if
+    there is a single one. If a cluster would refuse objects in the
     files (`refused`), yield these first, and leave out services that cannot be parsed. `catalog` names the source of
     `beside` in messages.
     """
@@ -56,8 +60,9 @@ def subjects(
         yield replace(looked_at, problems=without_cluster(problems, catalog, named), advice=advice)
     alone = [each for which, each in cluster.deps().runtimes.items() if which in named and isinstance(each, Runtime)]
     for runtime in (each for each in alone if f"{each.kind} {each.name}" not in used):
-        body = _made_up(runtime)
-        made_up = gather([*beside, *given, _model(), body], model_agent=False)
+        model = _model_of(runtime, cluster.deps(), named)
+        bodies = [_made_up(runtime, model)] if model is not None else [_model(), _made_up(runtime)]
+        made_up = gather([*beside, *given, *bodies], model_agent=False)
         service = next(kept.parsed for kept in made_up.services() if kept.ref not in services)
         if isinstance(service, InferenceService):
             yield _subject(service, made_up, versions, alone=True)
@@ -72,6 +77,19 @@ _WAITS = "a runtime is selected as soon as the model exists"
 
 
 _NO_ENGINE, _NO_RUNTIME = "spec.engine is missing", "no runtime fits "
+
+
+def on_machine(looked_at: list[Subject], accelerator: str) -> list[Subject]:
+    """Return the subjects with only the GPUs of an accelerator class. Raises Unanswered if none of them may run on it."""
+    known = sorted({name for each in looked_at for name in each.memory})
+    if accelerator not in known:
+        classes = (
+            f"name one of {', '.join(known)}" if known else "no accelerator class with a known memory provides its GPUs"
+        )
+        raise Unanswered(f"--accelerator: nothing that is checked runs on {accelerator}: {classes}.")
+    return [
+        replace(each, memory={name: size for name, size in each.memory.items() if name == accelerator}) for each in looked_at
+    ]
 
 
 def without_repeats(problems: tuple[str, ...], refused: Iterable[RefusedPart]) -> tuple[str, ...]:
@@ -171,11 +189,12 @@ def _subject(service: InferenceService, cluster: ClusterCache, versions: Version
     deps = cluster.deps()
     comes_to, resolved = outcome(service, deps), resolve(service, deps)
     runtime = resolved.runtime if isinstance(resolved.runtime, Runtime) else None
-    model = model_facts(resolved.model, deps.well_known) if isinstance(resolved.model, Model) and not alone else None
+    used = resolved.model if isinstance(resolved.model, Model) and resolved.model.name != MADE_UP else None
+    model = model_facts(used, deps.well_known) if used is not None else None
     parts = tuple(_parts(comes_to))
     memory = gpu_memory(comes_to.inputs, runtime, parts, deps.accelerators)
     looked_at = subject(service, runtime, parts, model, versions, memory, node_labels(deps.accelerators), alone)
-    named = f"{resolved.model.kind} {resolved.model.name}" if isinstance(resolved.model, Model) and not alone else ""
+    named = f"{used.kind} {used.name}" if used is not None else ""
     advice = "" if alone else comes_to.advice
     return replace(looked_at, problems=comes_to.problems, advice=advice, model_name=named)
 
@@ -207,15 +226,31 @@ def _model() -> Manifest:
     }
 
 
-def _made_up(runtime: Runtime) -> Manifest:
-    """Return a service that uses all components of a runtime."""
+def _model_of(runtime: Runtime, deps: Deps, named: Collection[Ref]) -> Model | None:
+    """Return the only model that a runtime states to support: of the models `named`, or else of all. None if there are
+    several, or none.
+    """
+    models = {which: model for which, model in deps.models.items() if isinstance(model, Model)}
+    fitting = {
+        which: model
+        for which, model in models.items()
+        if runtime.spec.supported_model_formats
+        and which.namespace in ("", runtime.namespace or which.namespace)
+        and not violations(runtime, profile_of(model, True, deps.well_known), chosen=False)
+    }
+    found = [model for which, model in fitting.items() if which in named] or list(fitting.values())
+    return found[0] if len(found) == 1 else None
+
+
+def _made_up(runtime: Runtime, model: Model | None = None) -> Manifest:
+    """Return a service that uses all components of a runtime, and this model or the made-up one."""
     parts = {keys.ENGINE: True, keys.DECODER: runtime.spec.decoder_config, keys.ROUTER: runtime.spec.router_config}
     return {
         "apiVersion": keys.API_VERSION,
         "kind": "InferenceService",
-        "metadata": {"name": MADE_UP, "namespace": runtime.namespace or "default"},
+        "metadata": {"name": MADE_UP, "namespace": runtime.namespace or (model and model.namespace) or "default"},
         "spec": {
-            "model": {"name": MADE_UP, "kind": "ClusterBaseModel"},
+            "model": {"name": model.name, "kind": model.kind} if model else {"name": MADE_UP, "kind": "ClusterBaseModel"},
             "runtime": {"name": runtime.name, "kind": runtime.kind},
             **{name: {"minReplicas": 1} for name, there in parts.items() if there},
         },

@@ -55,6 +55,44 @@ def test_a_file_that_is_given_and_in_the_catalog_is_read_once(monkeypatch: pytes
     assert sorted(texts) == sorted(file.read_text() for file in (ROOT / "config").rglob("*.yaml"))
 
 
+def small(tmp_path: Path, gpus: int) -> Path:
+    """Return the file of the catalog's runtime for Qwen3 235B with fewer GPUs, under another name."""
+    text = (ROOT / "config/runtimes/srt/qwen3-235b-rt.yaml").read_text()
+    for old, new in (
+        ("--tp-size=8", f"--tp-size={gpus}"),
+        ("gpu: 8", f"gpu: {gpus}"),
+        ("name: qwen3-235b-rt", "name: mine"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "runtime.yaml").write_text(text)
+    return tmp_path / "runtime.yaml"
+
+
+def test_a_runtime_alone_is_checked_with_the_model_for_which_it_is_made(tmp_path: Path) -> None:
+    said = run("-f", small(tmp_path, 2))
+    assert "from the catalog of ome (config/): ClusterBaseModel qwen3-235b-a22b-instruct" in said.stderr
+    assert "error memory-short: a rank needs 219.7 GiB" in said.stdout
+    model = (ROOT / "config/models/Qwen/Qwen3-30B-A3B-Instruct-2507.yaml").read_text()
+    own = model.replace("name: qwen3-30b-a3b-instruct", "name: own").replace(
+        "modelParameterSize: 30", "modelParameterSize: 230"
+    )
+    (tmp_path / "model.yaml").write_text(own)
+    assert (told := run("-f", tmp_path)).stdout == "no findings\n" and "ClusterBaseModel" not in told.stderr
+
+
+def test_a_named_accelerator_class_decides_about_the_memory(tmp_path: Path) -> None:
+    file = small(tmp_path, 4)
+    for words, errors in ([], 0), (["--accelerator=nvidia-h200"], 0), (["--accelerator=nvidia-h100"], 1):
+        assert run("-f", file, *words).stdout.count("error memory-short") == errors, words
+    refused = run("-f", file, "--accelerator=amd-mi300x")
+    assert isinstance(refused.exception, Unanswered)
+    assert str(refused.exception) == (
+        "--accelerator: nothing that is checked runs on amd-mi300x: name one of nvidia-b200, nvidia-h100, nvidia-h20, "
+        "nvidia-h200."
+    )
+
+
 def test_what_people_read() -> None:
     said = run("-f", ERROR).stdout
     assert "error flag-removed: sglang 0.5.23 has no flag --enable-deepep-moe" in said
