@@ -82,7 +82,7 @@ def lint(
     accelerator: Annotated[
         str,
         typer.Option(
-            help="Accelerator class whose GPUs the memory must suffice for; by default the largest on which the pods may run."
+            help="Accelerator class with whose GPUs memory is compared; by default the largest on which the pods may run."
         ),
     ] = "",
     engine_data: EngineData = None,

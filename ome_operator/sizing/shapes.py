@@ -84,7 +84,9 @@ def shape(name: str, precision: str = "") -> Shape:
     wanted = precision or said["precision"]
     if wanted not in _QUANTIZED:
         raise PlanRefused(f"The precision {wanted} is not supported: {nearest(wanted, _QUANTIZED)}.")
-    return of(title, {**said["config"], "quantization_config": _QUANTIZED[wanted] or {}}, wanted)
+    longest = (said.get("context") or {}).get(title, said["config"]["max_position_embeddings"])
+    changed = {"max_position_embeddings": longest, "quantization_config": _QUANTIZED[wanted] or {}}
+    return of(title, {**said["config"], **changed}, wanted)
 
 
 def _found(name: str) -> tuple[Mapping[str, Any], str]:
