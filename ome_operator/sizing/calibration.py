@@ -130,13 +130,14 @@ def read(text: str, name: str) -> Iterator[Row | tuple[str, str]]:
         head = [word.strip() for word in next(lines, [])]
         if missing := [column for column in COLUMNS if column not in {*head, *OPTIONAL}]:
             raise PlanRefused(f"{name} lacks the columns {', '.join(missing)}, so it is not a calibration file: add them.")
+        empty = dict.fromkeys(COLUMNS, "")
         for number, cells in enumerate(lines, 2):
-            if not any(cell.strip() for cell in cells):
+            said = empty | dict(zip(head, map(str.strip, cells), strict=False))
+            if not any(said.values()):
                 continue
-            said = dict(zip(head, (cell.strip() for cell in cells), strict=False))
-            title = said.get("id") or f"line {number}"
+            title = said["id"] or f"line {number}"
             try:
-                yield row({column: said.get(column, "") for column in COLUMNS} | {"id": title})
+                yield row(said | {"id": title})
             except PlanRefused as error:
                 yield title, str(error)
     except csv.Error as error:
