@@ -56,6 +56,9 @@ class Attention(Spec):
     """Window of the sliding-window layers in tokens."""
     sliding_layers: int | None = None
     """Number of sliding-window layers, whose KV cache does not grow beyond the window."""
+    linear_heads: int | None = None
+    """Number of heads of linear attention, in models in which some layers have a state of constant size instead of a KV
+    cache."""
 
 
 class Quantization(Spec):
@@ -108,6 +111,9 @@ class Facts(Spec):
     """Data type of the weights that are not quantized, such as bfloat16."""
     kv_bytes_per_token: dict[str, int] | None = None
     """Bytes of KV cache per token, over all layers that keep every token, by cache type (bfloat16, fp8)."""
+    bytes_per_request: int | None = None
+    """Bytes that a request needs beside the cache of its tokens, at most: full windows of sliding-window layers (with a
+    cache in bfloat16), and the states of linear attention."""
     weight_bytes: int | None = None
     """Bytes of all tensors."""
     tensor_bytes: dict[str, int] | None = None

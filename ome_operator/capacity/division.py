@@ -66,13 +66,16 @@ def attention_groups(tp: int, groups: int) -> Uneven | None:
 
 
 def heads(model: ModelFacts, gpus: int) -> Uneven | None:
-    """Check that `gpus` GPUs can share the model's attention heads evenly. Return None if they can, or if the number of
-    heads is unknown.
+    """Check that `gpus` GPUs can evenly share the model's attention heads, and its heads of linear attention. Return None
+    if they can, or if the number of heads is unknown.
     """
     attention = model.facts.attention
-    if attention is None or (gpus and attention.heads % gpus == 0):
+    if attention is None:
         return None
-    return Uneven(Division.HEADS, f"{attention.heads} attention heads cannot be divided by {gpus} GPUs")
+    for count, what in ((attention.heads, "attention heads"), (attention.linear_heads, "heads of linear attention")):
+        if count is not None and (not gpus or count % gpus):
+            return Uneven(Division.HEADS, f"{count} {what} cannot be divided by {gpus} GPUs")
+    return None
 
 
 def expert_groups(tp: int, ep: int) -> Uneven | None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from ome_operator.api.learned import Attention, Experts
-from ome_operator.modelinfo import hybrid
-from ome_operator.modelinfo.experts import experts, is_dense, layer_count
+from ome_operator.modelinfo import layers as layer_groups
+from ome_operator.modelinfo.experts import experts, is_dense, layer_count, plain_layers
 from ome_operator.modelinfo.json_fields import Config, string, text_part, whole_number
 
 FAMILIES = frozenset(
@@ -19,11 +19,12 @@ FAMILIES = frozenset(
         "deepseek_v2", "deepseek_v3", "deepseek_v32", "glm_moe_dsa", "kimi_k2",
         "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "qwen2_5_vl_text",
         "qwen3_vl_text", "qwen3_vl_moe_text", "glm4_moe", "glm4v_moe_text", "gpt_oss", "llama", "llama4_text", "mistral",
-        "mixtral", "minimax_m2", *hybrid.FAMILIES,
+        "mixtral", "minimax_m2", *layer_groups.FAMILIES,
     }
 )  # fmt: skip
 """Values of `model_type` for which the parameters can be counted."""
-_EXPERTS_AS_WIDE = frozenset({"gpt_oss", "llama4_text", "mixtral", "minimax_m2"})
+_MINIMAX_M3 = frozenset({"minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text"})
+_EXPERTS_AS_WIDE = frozenset({"gpt_oss", "llama4_text", "mixtral", "minimax_m2", *_MINIMAX_M3})
 """Families in which `intermediate_size` is the width of one expert."""
 _HEADS_SHARE_NOTHING = frozenset({"llama", "deepseek_v2"})
 """Families in which the number of key-value heads is the number of heads if the config does not contain it."""
@@ -36,11 +37,14 @@ _BIASED = frozenset({"glm4v_moe_text", "gpt_oss"})
 """Families in which the attention has biases if the config does not contain `attention_bias`."""
 _NEVER_BIASED = frozenset({"mistral", "mixtral", "minimax_m2"})
 """Families that do not read `attention_bias`."""
-_SPARSE = frozenset({"deepseek_v32", "glm_moe_dsa"})
+SPARSE = frozenset({"deepseek_v32", "glm_moe_dsa"})
 """Families with latent attention that have an indexer (DeepSeek sparse attention)."""
-_WINDOWED = frozenset({"gpt_oss", "llama4_text"})
-"""Families in which SGLang 0.5.23 (configs/model_config.py) keeps only a window of tokens in the cache of some layers. It
-keeps every token in all layers of the other `FAMILIES`."""
+_TIED = frozenset({"gemma4", "gemma4_text"})
+"""Families in which the embedding is also the output matrix if the config does not contain `tie_word_embeddings`."""
+_CORRECTED = frozenset(
+    {"gpt_oss", "glm4_moe", "glm4v_moe_text", "minimax_m2", "nemotron_h", "deepseek_v4", "kimi_linear", *_MINIMAX_M3}
+)
+"""Families whose routers always have a bias for each expert. In the others, the config states it."""
 _CHUNK = 8192
 """Llama 4's window in tokens if its config does not contain the field."""
 _Decide = Callable[[bool, bool], bool]
@@ -86,20 +90,21 @@ def attention(text: Config) -> Attention | None:
     the config does not contain is the default of its family; it is unknown for a family that is not in `FAMILIES`.
     """
     heads, hidden = whole_number(text, "num_attention_heads", "n_heads"), whole_number(text, "hidden_size", "d_model")
-    kv_heads = whole_number(text, "num_key_value_heads")
+    kv_heads = whole_number(text, "num_key_value_heads", "num_attention_groups")
     kind = string(text, "model_type") or ""
     if kv_heads is None and (kind in _HEADS_SHARE_NOTHING or (kind in FAMILIES and "num_key_value_heads" in text)):
         kv_heads = heads
     if not heads or not kv_heads:
         return None
-    rank, dimension = whole_number(text, "kv_lora_rank"), whole_number(text, "head_dim")
+    rank, dimension = whole_number(text, "kv_lora_rank"), whole_number(text, "head_dim", "attention_head_dim")
     if dimension is None and kind in FAMILIES:
         dimension = _HEAD_DIM.get(kind) or (hidden // heads if hidden else None)
-    sliding, window = _sliding(text, kind)
+    sliding, window = sliding_layers(text, kind)
     fields: dict[str, int | None] = {
         "head_dim": dimension or None,
         "sliding_window": window if sliding else None,
         "sliding_layers": sliding or None,
+        "linear_heads": _linear_heads(text, kind) or None,
     }
     if rank:
         names = ("kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
@@ -108,7 +113,13 @@ def attention(text: Config) -> Attention | None:
     return Attention(heads=heads, kv_heads=kv_heads, **values)
 
 
-def _sliding(text: Config, kind: str) -> tuple[int, int | None]:
+def _linear_heads(text: Config, kind: str) -> int:
+    """Return the number of heads of linear attention, which GPUs divide among themselves; 0 without linear attention."""
+    found = layer_groups.groups(text, layer_count(text) or 0) if kind in layer_groups.FAMILIES else None
+    return max((each.heads for each in found or ()), default=0)
+
+
+def sliding_layers(text: Config, kind: str) -> tuple[int, int | None]:
     """Return the number of layers whose cache keeps only a window of tokens, and the window in tokens."""
     layers, kinds = layer_count(text), text.get("layer_types")
     if layers is None:
@@ -120,47 +131,15 @@ def _sliding(text: Config, kind: str) -> tuple[int, int | None]:
     return listed.count("sliding_attention"), whole_number(text, "sliding_window")
 
 
-def cache_numbers_per_token(text: Config, attention_shape: Attention | None) -> int | None:
-    """Return how many numbers the KV cache stores per token, over all layers that store every token (without
-    sliding-window layers); None if unknown.
-    """
-    layers, kind = layer_count(text), string(text, "model_type")
-    if attention_shape is None or layers is None or kind not in FAMILIES:
-        return None
-    if kind in hybrid.FAMILIES:
-        return hybrid.cache_numbers(text, layers)
-    if attention_shape.kv_lora_rank:
-        index = _index_numbers(text) if kind in _SPARSE else 0
-        return layers * (attention_shape.kv_lora_rank + (attention_shape.qk_rope_head_dim or 0) + index)
-    if attention_shape.head_dim is None:
-        return None
-    windowed = (attention_shape.sliding_layers or 0) if kind in _WINDOWED else 0
-    return 2 * attention_shape.kv_heads * attention_shape.head_dim * (layers - windowed)
-
-
-def _index_numbers(text: Config) -> int:
-    """Return the numbers of 2 bytes that a layer's indexer keeps for a token. SGLang 0.5.23 keeps its keys in FP8, with a
-    scale of 4 bytes, in every layer.
-    """
-    return (whole_number(text, "index_head_dim") or 0) // 2 + 2
-
-
-def complete_layers(text: Config) -> int:
-    """Return the number of layers whose attention grows with the number of tokens; 0 if the number of layers is unknown."""
-    layers = layer_count(text) or 0
-    if string(text, "model_type") in hybrid.FAMILIES:
-        return hybrid.complete_layers(text, layers) or 0
-    return layers - _sliding(text, string(text, "model_type") or "")[0]
-
-
 def tied(config: Config) -> bool | None:
     """Return whether the embedding is also the output matrix of a model. In a config without the field it is not, which is
-    the default of every one of `FAMILIES`.
+    the default of every one of `FAMILIES` except Gemma 4.
 
     Return None if the two parts of a multimodal config differ and the family is not one of those whose code decides.
     """
     text = text_part(config)
-    outer, inner = bool(config.get("tie_word_embeddings")), bool(text.get("tie_word_embeddings"))
+    default = string(text, "model_type") in _TIED
+    outer, inner = (bool(part.get("tie_word_embeddings", default)) for part in (config, text))
     if text is config or outer == inner:
         return inner
     decide = _TIES.get(string(config, "model_type") or "")
@@ -188,21 +167,19 @@ def count_parameters(
     weights = _all_attention(text, kind, hidden, attention_shape, layers)
     if weights is None:
         return None
-    inputs, outputs = weights
-    norms = (2 * layers + 1) * hidden
-    width = _dense_width(text) or intermediate or 0
-    one_dense = 3 * hidden * width + (2 * width + hidden if text.get("mlp_bias") else 0)
-    dense = (layers - (mixture.layers if mixture else 0)) * one_dense
-    rest = inputs + outputs + norms + dense
+    inputs, outputs, others = weights
+    dense = plain_layers(text, mixture) * _dense_layer(text, kind, hidden, _dense_width(text) or intermediate or 0)
+    rest = inputs + outputs + others + hidden + dense
     routed = shared = chosen = 0
     if mixture is not None:
         wide = _expert_width(text)
         if not wide:
             return None
-        expert = 3 * hidden * wide + (2 * wide + hidden if kind == "gpt_oss" else 0)
-        shared = mixture.layers * _shared_experts(text, hidden, wide, mixture)
+        space = _expert_space(text) or hidden
+        expert = _matrices(kind) * space * wide + (2 * wide + hidden if kind == "gpt_oss" else 0)
+        shared = mixture.layers * _shared_experts(text, kind, hidden, wide, mixture)
         routed, chosen = mixture.layers * mixture.routed * expert, mixture.layers * mixture.per_token * expert
-        rest += mixture.layers * _router(text, kind, hidden, mixture) + shared
+        rest += mixture.layers * _router(text, kind, hidden, mixture) - _uncorrected(text, mixture) + shared
     # Every token uses the matrix before the last softmax, also where that matrix is the embedding itself.
     return Count(
         total=embedding + head + rest + routed,
@@ -213,6 +190,20 @@ def count_parameters(
         attention=inputs,
         outputs=outputs,
     )
+
+
+def _matrices(kind: str) -> int:
+    """Return the number of matrices of an expert or a dense network. Most have a gate, beside the matrices up and down."""
+    return 2 if kind == "nemotron_h" else 3
+
+
+def _expert_space(text: Config) -> int | None:
+    """Return the width of the vectors that routed experts read and write, if it is not that of the model."""
+    return whole_number(text, "moe_latent_size", "routed_expert_hidden_size")
+
+
+def _dense_layer(text: Config, kind: str, hidden: int, width: int) -> int:
+    return _matrices(kind) * hidden * width + (2 * width + hidden if text.get("mlp_bias") else 0)
 
 
 def layer_widths(text: Config) -> tuple[int, ...]:
@@ -234,18 +225,26 @@ def _expert_width(text: Config) -> int | None:
 
 
 def _dense_width(text: Config) -> int | None:
-    return whole_number(text, "intermediate_size_mlp") or whole_number(text, "intermediate_size")
+    names = ("intermediate_size_mlp", "dense_intermediate_size", "intermediate_size")
+    return next((width for name in names if (width := whole_number(text, name))), None)
 
 
-def _all_attention(text: Config, kind: str, hidden: int, seen: Attention, layers: int) -> tuple[int, int] | None:
-    """Return the numbers of parameters of the attention of all layers: without the output matrices, and of these matrices.
-    None if a size is missing.
+def _all_attention(text: Config, kind: str, hidden: int, seen: Attention, layers: int) -> tuple[int, int, int] | None:
+    """Return the numbers of parameters of the attention of all layers: without the output matrices, and of these matrices;
+    and of what is never quantized in these layers, such as norms. None if a size is missing.
     """
-    if kind in hybrid.FAMILIES:
-        return hybrid.attention_parameters(text, layers)
+    if kind in layer_groups.FAMILIES:
+        found = layer_groups.groups(text, layers)
+        if found is None:
+            return None
+        return (
+            sum(each.layers * each.inputs for each in found),
+            sum(each.layers * each.outputs for each in found),
+            sum(each.layers * each.others for each in found),
+        )
     inputs, outputs = _attention(text, kind, hidden, seen)
-    indexers = _indexers(text, hidden, seen, layers) if kind in _SPARSE else 0
-    return layers * inputs + indexers, layers * outputs
+    indexers = _indexers(text, hidden, seen, layers) if kind in SPARSE else 0
+    return layers * inputs + indexers, layers * outputs, 2 * layers * hidden
 
 
 def _indexers(text: Config, hidden: int, seen: Attention, layers: int) -> int:
@@ -286,18 +285,33 @@ def _attention(text: Config, kind: str, hidden: int, seen: Attention) -> tuple[i
 
 
 def _router(text: Config, kind: str, hidden: int, mixture: Experts) -> int:
-    """Return the number of parameters of one layer's router, including the gate of a shared expert."""
-    corrected = kind in ("gpt_oss", "glm4_moe", "glm4v_moe_text", "minimax_m2") or text.get("topk_method") == "noaux_tc"
-    gate = hidden if whole_number(text, "shared_expert_intermediate_size") else 0
-    return mixture.routed * hidden + (mixture.routed if corrected else 0) + gate
-
-
-def _shared_experts(text: Config, hidden: int, width: int, mixture: Experts) -> int:
-    """Return the number of parameters of one layer's shared experts. `width` is the width of a routed expert; Qwen 2's
-    shared expert has its own.
+    """Return the number of parameters of one layer's router, including the gate of a shared expert and the matrices between
+    the model and experts that work in a space of their own.
     """
-    own = whole_number(text, "shared_expert_intermediate_size")
-    return 3 * hidden * (own or mixture.shared * width)
+    corrected = kind in _CORRECTED or text.get("topk_method") == "noaux_tc" or text.get("use_moe_router_bias")
+    gate = hidden if whole_number(text, "shared_expert_intermediate_size") else 0
+    space = _expert_space(text) or 0
+    between = 2 * hidden * space + (space if text.get("latent_moe_use_norm") else 0)
+    scales = hidden + mixture.routed if kind == "gemma4_text" else 0
+    return mixture.routed * hidden + (mixture.routed if corrected else 0) + gate + between + scales
+
+
+def _uncorrected(text: Config, mixture: Experts) -> int:
+    """Return the number of biases that the layers of DeepSeek V4 lack whose experts follow from the token (hash routing)."""
+    kinds = text.get("mlp_layer_types")
+    if isinstance(kinds, list):
+        return kinds[: mixture.layers].count("hash_moe") * mixture.routed
+    return min(mixture.layers, whole_number(text, "num_hash_layers") or 0) * mixture.routed
+
+
+def _shared_experts(text: Config, kind: str, hidden: int, width: int, mixture: Experts) -> int:
+    """Return the number of parameters of one layer's shared experts. `width` is the width of a routed expert; the shared
+    experts of some families have their own.
+    """
+    names = ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "share_expert_dim")
+    own = next((size for name in names if (size := whole_number(text, name))), None)
+    each = whole_number(text, "shared_intermediate_size") or width
+    return _matrices(kind) * hidden * (own or mixture.shared * each)
 
 
 def context(config: Config, text: Config) -> int | None:

@@ -14,6 +14,8 @@ from ome_operator.modelinfo.json_fields import Config, is_whole, string, whole_n
 
 MOST_LAYERS = 10_000
 """Maximum number of layers whose experts are counted, because they are counted one by one."""
+_MOST_NUMBERS = 65_536
+"""Maximum characters of a text with numbers of layers."""
 _ROUTED = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
 _PER_TOKEN = (
     "num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_top_k", "moe_topk", "moe_k", "top_k_experts",
@@ -21,7 +23,9 @@ _PER_TOKEN = (
 """Fields with the number of experts per token. `top_k` is not among them: it is a setting of text generation, which the
 nested configs of some models contain."""
 _SHARED = ("n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts")
-_ONE_SHARED = ("shared_expert_intermediate_size", "share_expert_dim", "share_expert_dims")
+_ONE_SHARED = (
+    "shared_expert_intermediate_size", "share_expert_dim", "share_expert_dims", "shared_intermediate_size",
+)  # fmt: skip
 """Fields with the width of a shared expert. A family that has such a field has a single shared expert."""
 _SWITCHES = ("is_moe", "enable_moe_block")
 """Fields that are false for a dense model of a family with experts."""
@@ -148,6 +152,9 @@ def _listed(text: Config, layers: int) -> int | None:
         return pattern.count("E")  # Nemotron: a letter for each layer
     if isinstance(numbers := text.get("moe_layers"), list) and numbers:
         return len({number for number in numbers if is_whole(number) and number < layers})
+    if isinstance(written := text.get("moe_layers_enum"), str) and written:  # Step: numbers with commas between them
+        words = {word.strip() for word in written[:_MOST_NUMBERS].split(",")}
+        return sum(int(word) < layers for word in words if word.isdecimal() and len(word) <= len(str(MOST_LAYERS)))
     if isinstance(flags := text.get("moe_layer_freq"), list) and len(flags) >= layers:
         return flags[:layers].count(1)
     return None
@@ -180,3 +187,16 @@ def _step(text: Config, name: str) -> int | None:
     """
     value: Any = text.get(name, 1)
     return value if is_whole(value) and value else None
+
+
+def plain_layers(text: Config, mixture: Experts | None) -> int:
+    """Return the number of layers that have a network without experts. `mixture` are the experts of the model."""
+    layers, kind = layer_count(text) or 0, string(text, "model_type")
+    if kind == "gemma4_text":  # such a network is beside the experts
+        return layers
+    if kind == "nemotron_h":  # most layers have neither
+        words, pattern = text.get("layers_block_type"), text.get("hybrid_override_pattern")
+        if isinstance(words, list):
+            return words[:layers].count("mlp")
+        return pattern.count("-") if isinstance(pattern, str) else 0
+    return layers - (mixture.layers if mixture else 0)

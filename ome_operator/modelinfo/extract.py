@@ -12,6 +12,7 @@ from ome_operator.modelinfo import architecture, gguf
 from ome_operator.modelinfo.experts import experts, layer_count, unread_experts
 from ome_operator.modelinfo.json_fields import LARGEST, Config, short, string, text_part, whole_number
 from ome_operator.modelinfo.quantization import has_fp4_experts, quantization
+from ome_operator.modelinfo.request_cache import request_cache
 from ome_operator.modelinfo.safetensors import Tensors, combined, index_sizes, tensors
 from ome_operator.util.json_limits import MIB, TooLarge, parsed
 
@@ -98,6 +99,7 @@ def _drop_large_numbers(found: dict[str, Any], unknown: list[str]) -> None:
     """Remove the calculated numbers that the API server could not store. Numbers that files state are never so large."""
     for name, shown in (
         ("parameters", "parameters"), ("active_parameters", "activeParameters"), ("kv_bytes_per_token", "kvBytesPerToken"),
+        ("bytes_per_request", "bytesPerRequest"),
     ):  # fmt: skip
         value = found.get(name)
         if any(abs(number) > LARGEST for number in (value.values() if isinstance(value, dict) else (value or 0,))):
@@ -110,7 +112,7 @@ def _config(config: Config, modelopt: Config | None, unknown: list[str]) -> dict
     architectures = config.get("architectures") or text.get("architectures")
     attention, mixture = architecture.attention(text), experts(text)
     count = architecture.count_parameters(text, attention, mixture, architecture.tied(config))
-    numbers = architecture.cache_numbers_per_token(text, attention)
+    kept = request_cache(text, attention)
     quantized = quantization(config, modelopt)
     version = string(config, "transformers_version")
     fields = {
@@ -130,7 +132,8 @@ def _config(config: Config, modelopt: Config | None, unknown: list[str]) -> dict
         "attention": attention,
         "quantization": quantized,
         "dtype": string(text, "torch_dtype", "dtype") or string(config, "torch_dtype", "dtype"),
-        "kv_bytes_per_token": {kind: numbers * size for kind, size in _CACHE_BYTES.items()} if numbers else None,
+        "kv_bytes_per_token": {kind: kept.token_bytes(size) for kind, size in _CACHE_BYTES.items()} if kept else None,
+        "bytes_per_request": (kept.request_bytes(_CACHE_BYTES["bfloat16"]) or None) if kept else None,
     }
     for name, field in (
         ("architecture", "architectures"),
@@ -145,7 +148,7 @@ def _config(config: Config, modelopt: Config | None, unknown: list[str]) -> dict
         unknown.append(f"contextLength: {CONFIG} does not contain it")
     if quantized is None:
         unknown.append(f"quantization: {CONFIG} has an unknown quantization")
-    if numbers is None and attention is not None:
+    if kept is None and attention is not None:
         unknown.append(f"kvBytesPerToken: the cache of model type {string(text, 'model_type') or '(none)'} is not known")
     return fields
 

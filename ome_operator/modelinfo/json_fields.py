@@ -16,11 +16,14 @@ TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
 
 
 def text_part(config: Config) -> Config:
-    """Return the config of the text model: the innermost nested text config, or the config itself if it contains none."""
-    inner, part = config, config  # no recursion, because a config may be as deep as the decoder permits
+    """Return the config of the text model: the innermost nested text config, or the config itself if it contains none. A
+    nested config without a `model_type` has that of the config around it.
+    """
+    inner, part, kind = config, config, None  # no recursion, because a config may be as deep as the decoder permits
     while part:
-        inner, part = part, next((found for name in TEXT_PARTS if (found := section(part, name))), {})
-    return inner
+        inner, kind = part, part.get("model_type", kind)
+        part = next((found for name in TEXT_PARTS if (found := section(part, name))), {})
+    return inner if kind is None or "model_type" in inner else {**inner, "model_type": kind}
 
 
 def section(config: Config, name: str) -> Config:

@@ -238,7 +238,8 @@ def requests_that_fit(request: PlanRequest, side: Side) -> float:
     """Return the number of requests for which the KV cache of the side has space, over all workers."""
     weights = [load.share * load.answer for load in request.loads]
     each = sum(w * (load.prompt + load.answer) for w, load in zip(weights, request.loads, strict=True)) / sum(weights)
-    return min(MOST_BATCH, side.fit.tokens / each) * side.role.worker.dp * side.role.copies
+    worker = side.role.worker
+    return min(MOST_BATCH, side.fit.requests(request.place.shape, worker, each)) * worker.dp * side.role.copies
 
 
 def steady_state(request: PlanRequest, prefill: Side | None, decode: Side, c: Constants) -> SteadyState | None:

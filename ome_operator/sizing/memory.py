@@ -26,6 +26,19 @@ class Fit:
     share: float
     """Fraction of the GPU's memory for weights and KV cache (--mem-fraction-static)."""
 
+    def requests(self, shape: Shape, worker: Worker, length: float) -> float:
+        """Return the number of requests of this length in tokens for which the memory of an attention rank has space, with
+        the windows and the states of each request.
+        """
+        number = 1 if _cache_type(shape) == FP8 else 2
+        window = min(length, shape.kept.window) * shape.kept.windowed * number / min(worker.tp, shape.cache_heads)
+        beside = window + shape.kept.state / min(worker.tp, shape.state_heads)
+        return self.tokens / (length + beside / max(1, self.memory.cache_per_token))
+
+
+def _cache_type(shape: Shape) -> str:
+    return FP8 if shape.precision in ("fp4", "mxfp4") else BF16
+
 
 def fit(shape: Shape, gpu: Gpu, worker: Worker, stage: str, share: float = SHARES[0], spare: int = 1) -> Fit:
     """Compute how a rank of a worker fits into the memory of its GPU.
@@ -49,7 +62,7 @@ def _fit(shape: Shape, gpu: Gpu, worker: Worker, stage: str, share: float, spare
     copies = redundant_experts(shape.experts, worker.gpus, spare if stage != PREFILL else 0) if wide else 0
     spread = ParallelShape(tp=worker.gpus, attention_dp=worker.dp, ep=worker.ep, redundant=copies)
     options = EngineOptions(
-        cache_type=FP8 if shape.precision in ("fp4", "mxfp4") else BF16,
+        cache_type=_cache_type(shape),
         stage=stage,
         all_to_all="deepep" if wide and worker.gpus > gpu.node else "",
     )

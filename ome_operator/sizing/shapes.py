@@ -12,6 +12,7 @@ from ome_operator.modelinfo import architecture
 from ome_operator.modelinfo.extract import CONFIG, facts
 from ome_operator.modelinfo.json_fields import text_part
 from ome_operator.modelinfo.quantization import quantization
+from ome_operator.modelinfo.request_cache import RequestCache, pair_operations, request_cache
 from ome_operator.modelinfo.weight_sizes import weight_bytes
 from ome_operator.sizing.errors import PlanRefused, nearest
 from ome_operator.util import package_data
@@ -31,6 +32,8 @@ _QUANTIZED: Mapping[str, Mapping[str, Any] | None] = {
 PRECISIONS = tuple(_QUANTIZED)
 _STORED = {"mxfp4": "mxfp4", "nvfp4": "fp4"}
 """Name of a quantization of 4 bits -> the precision. All others are INT4: AWQ, GPTQ and their relatives."""
+
+_NOTHING = RequestCache(0)
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,10 @@ class Shape:
     """Largest number of GPUs among which the KV cache of a token can be divided; 1 for latent attention (MLA)."""
     longest: int
     """Context length of the model, in tokens; 0 if unknown."""
+    kept: RequestCache = _NOTHING
+    """What an engine keeps for a request."""
+    state_heads: int = 1
+    """Largest number of GPUs among which the states of a request can be divided: the heads of linear attention, or 1."""
     estimated: bool = False
     """Whether the family is unknown, so that the sizes are an estimate and every prediction is a bound."""
 
@@ -139,15 +146,10 @@ def of(name: str, config: Mapping[str, Any], precision: str) -> Shape:
     if sizes is None or seen is None or count is None or not read.layers or not read.hidden_size:
         raise PlanRefused(f"The sizes of {name} are unknown: its config.json describes an unsupported model family.")
     layers, hidden = read.layers, read.hidden_size
-    complete = architecture.complete_layers(config)
     active = count.routed * mixture.per_token / mixture.routed if mixture else 0.0
     embedding = (read.vocabulary or 0) * hidden
-    if seen.kv_lora_rank:
-        rank, rope = seen.kv_lora_rank, seen.qk_rope_head_dim or 0
-        pair = 2 * seen.heads * ((seen.qk_nope_head_dim or 0) + rope + (seen.v_head_dim or 0))
-        folded = 2 * seen.heads * (2 * rank + rope)
-    else:
-        pair = folded = 4 * seen.heads * (seen.head_dim or 0)
+    pair, folded = pair_operations(config, seen)
+    kept = request_cache(config, seen) or RequestCache(0)
     return Shape(
         name=name,
         precision=precision,
@@ -161,9 +163,11 @@ def of(name: str, config: Mapping[str, Any], precision: str) -> Shape:
         rest_bytes=max(0.0, sizes.rest - 2.0 * embedding),
         routed_flops=2 * active,
         rest_flops=2 * (count.active - active),
-        pair_flops=float(pair * complete),
-        folded_flops=float(folded * complete),
+        pair_flops=float(pair),
+        folded_flops=float(folded),
         cache_numbers=(read.kv_bytes_per_token or {}).get("fp8", 0),
         cache_heads=1 if seen.kv_lora_rank else seen.kv_heads,
+        kept=kept,
+        state_heads=seen.linear_heads or 1,
         longest=read.context_length or 0,
     )

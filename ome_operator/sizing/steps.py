@@ -119,13 +119,14 @@ def decode_terms(place: ServingStack, worker: Worker, batch: float, context: flo
     shape, gpu, kind = place.shape, place.gpu, worker.kind
     rank, gpus = batch / worker.dp, worker.gpus
     cache = shape.cache_numbers / min(worker.tp, shape.cache_heads)
+    state = shape.kept.state / min(worker.tp, shape.state_heads)  # each step reads and writes the states
     rate, wire = gpu.rate(shape.precision), gpu.wire(gpus)
     hop = HOP if gpus <= gpu.domain else FAR
     out = {
         "layer": shape.layers * LAYER,
         "weights": expert_reads(place, worker) * touched(shape, batch, spread_slots(shape, worker))
         + shape.rest_bytes / worker.tp / gpu.bandwidth,
-        "cache": rank * context * cache / gpu.bandwidth,
+        "cache": rank * (context * cache + 2 * state) / gpu.bandwidth,
         "attention": rank * context * shape.folded_flops / worker.tp / gpu.rate("bf16"),
         "matrices": (
             (batch + busiest(shape, worker, batch)) * shape.routed_flops / gpus + rank * shape.rest_flops / worker.tp

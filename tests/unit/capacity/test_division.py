@@ -2,6 +2,7 @@
 
 import pytest
 
+from ome_operator.api.learned import Attention
 from ome_operator.capacity.division import Division, block, divides, experts, heads, redundant_experts, whole_blocks
 from ome_operator.capacity.model import ModelFacts
 from ome_operator.capacity.shape import ParallelShape
@@ -64,6 +65,14 @@ def test_what_is_unknown_or_absent_divides() -> None:
     dense = shape("Llama-3.1-8B").known
     assert experts(dense, 8, 3) is None
     assert block(shape("Kimi-K2", "bf16").known, 2048, 3) is None, "no blocks"
+
+
+def test_heads_of_linear_attention_divide_too() -> None:
+    attention = Attention(heads=32, kv_heads=2, linear_heads=16)
+    model = ModelFacts("x", K2.facts.model_copy(update={"attention": attention}), None, ())
+    found = heads(model, 32)
+    assert heads(model, 16) is None
+    assert found is not None and found.sentence == "16 heads of linear attention cannot be divided by 32 GPUs"
 
 
 def test_an_uncut_matrix_needs_no_whole_blocks() -> None:

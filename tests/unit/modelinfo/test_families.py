@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from ome_operator.api import Facts
-from ome_operator.modelinfo import hybrid
+from ome_operator.modelinfo import layers
 from ome_operator.modelinfo.architecture import FAMILIES, tied
 from ome_operator.modelinfo.extract import facts
 from ome_operator.modelinfo.json_fields import text_part
@@ -41,12 +41,17 @@ def of(config: dict[str, Any]) -> Facts:
 
 def correction(config: dict[str, Any], seen: Facts) -> int:
     """The number of biases that correct the choice of experts. The weights contain them, the classes do not count them."""
-    kind = text_part(config).get("model_type")
+    text = text_part(config)
+    kind = text.get("model_type")
     listed = ("deepseek_v3", "deepseek_v32", "glm_moe_dsa", "kimi_k2", "mimo_v2_flash")
-    corrected = kind in listed and text_part(config).get("topk_method") == "noaux_tc"
-    if seen.experts is None or not (corrected or kind in ("glm4_moe", "glm4v_moe_text", "minimax_m2")):
+    corrected = (kind in listed and text.get("topk_method") == "noaux_tc") or kind in (
+        *("glm4_moe", "glm4v_moe_text", "minimax_m2", "minimax_m3_vl", "minimax_m3_vl_text"),
+        *("nemotron_h", "deepseek_v4", "kimi_linear"),
+    )
+    if seen.experts is None or not corrected:
         return 0
-    return seen.experts.layers * seen.experts.routed
+    hashed = text.get("mlp_layer_types", []).count("hash_moe") or text.get("num_hash_layers", 0)
+    return (seen.experts.layers - hashed) * seen.experts.routed
 
 
 def wrong(row: dict[str, Any]) -> list[str]:
@@ -89,10 +94,10 @@ def test_switches_of_a_family_are_counted(row: dict[str, Any]) -> None:
 
 
 def test_every_counted_family_was_compared_with_its_class() -> None:
-    """With variants, or with published models where the kinds of attention leave few switches."""
-    varied = {text_part(row["config"])["model_type"] for row in rows("variants")} | {"kimi_k2"}
-    published = {text_part(row["config"]).get("model_type") for row in PUBLISHED}
-    assert varied | (hybrid.FAMILIES | {"deepseek_v32", "glm_moe_dsa"}) & published == FAMILIES
+    """With variants; or with published models and default values, where the kinds of attention leave few switches."""
+    varied = {text_part(row["config"])["model_type"] for row in rows("variants")} | {"kimi_k2", "minimax_m3"}
+    others = {text_part(row["config"]).get("model_type") for row in (*PUBLISHED, *rows("defaults"))}
+    assert varied | (layers.FAMILIES.keys() | {"deepseek_v32", "glm_moe_dsa"}) & others == FAMILIES
 
 
 TIES = {  # three values of the outer field (absent, false, true), each with the same three of the text part
@@ -121,17 +126,96 @@ def test_two_parts_that_contradict_each_other_are_not_guessed() -> None:
     assert tied({"model_type": "new_vl", "tie_word_embeddings": True, "text_config": {"hidden_size": 8}}) is None
 
 
+KIMI_K3 = {
+    "model_type": "kimi_k3",
+    "text_config": {
+        "attn_res_block_size": 12, "first_k_dense_replace": 1, "hidden_size": 7168, "intermediate_size": 33792,
+        "kv_lora_rank": 512, "latent_moe_use_norm": True, "max_position_embeddings": 1048576, "mla_use_output_gate": True,
+        "model_type": "kimi_linear", "moe_intermediate_size": 3072, "moe_layer_freq": 1, "num_attention_heads": 96,
+        "num_experts": 896, "num_experts_per_token": 16, "num_hidden_layers": 93, "num_key_value_heads": 96,
+        "num_shared_experts": 2, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+        "routed_expert_hidden_size": 3584, "tie_word_embeddings": False, "top_k": 50, "topk_method": "noaux_tc",
+        "v_head_dim": 128, "vocab_size": 163840,
+        "linear_attn_config": {
+            "full_attn_layers": [*range(4, 93, 4), 93], "head_dim": 128, "num_heads": 96, "short_conv_kernel_size": 4,
+            "use_full_rank_gate": True,
+        },
+    },
+}  # fmt: skip
+"""The sizes in the config.json of moonshotai/Kimi-K3."""
+DELTA = {
+    "q_proj, k_proj, v_proj, g_proj": 4 * (12288 * 7168), "b_proj": 96 * 7168, "f_a_proj": 128 * 7168,
+    "f_b_proj": 12288 * 128, "dt_bias": 12288, "q, k, v conv1d": 3 * 12288 * 4, "A_log": 96, "o_norm": 128,
+    "o_proj": 7168 * 12288,
+}  # fmt: skip
+LATENT = {
+    "q_a_proj": 1536 * 7168, "q_a_layernorm": 1536, "q_b_proj": 96 * 192 * 1536, "kv_a_proj_with_mqa": 576 * 7168,
+    "kv_a_layernorm": 512, "kv_b_proj": 96 * 256 * 512, "g_proj": 96 * 128 * 7168, "o_proj": 7168 * 96 * 128,
+}  # fmt: skip
+EVERY_LAYER = {"layernorms": 2 * 7168, "res_norms": 2 * 7168, "res_projs": 2 * 7168}
+WITH_EXPERTS = {
+    "gate": 896 * 7168, "e_score_correction_bias": 896, "routed_expert_down_proj": 3584 * 7168,
+    "routed_expert_up_proj": 7168 * 3584, "routed_expert_norm": 3584, "shared_experts": 3 * 7168 * 2 * 3072,
+}  # fmt: skip
+ONE_EXPERT = 3 * 3584 * 3072
+ONCE = {"lm_head": 163840 * 7168, "norm": 7168, "output_attn_res_norm": 7168, "output_attn_res_proj": 7168}
+
+
+def test_kimi_k3_is_the_sum_of_the_tensors_in_the_class_of_sglang() -> None:
+    """The shapes are those of SGLang 0.5.23 (models/kimi_k3.py); no class of transformers has them all."""
+    seen, dense = of(KIMI_K3), 3 * 7168 * 33792
+    without_experts = 69 * sum(DELTA.values()) + 24 * sum(LATENT.values()) + 93 * sum(EVERY_LAYER.values()) + dense
+    without_experts += 92 * sum(WITH_EXPERTS.values()) + sum(ONCE.values())
+    assert seen.active_parameters == without_experts + 92 * 16 * ONE_EXPERT
+    assert seen.parameters == without_experts + 163840 * 7168 + 92 * 896 * ONE_EXPERT
+    assert seen.kv_bytes_per_token == {"bfloat16": 24 * 576 * 2, "fp8": 24 * 576}
+    assert seen.bytes_per_request == 69 * (3 * 12288 * 3 * 2 + 96 * 128 * 128 * 4)
+    assert seen.attention is not None and seen.attention.linear_heads == 96
+
+
+def sized(model: str) -> Facts:
+    return of(next(row["config"] for row in PUBLISHED if row["model"] == model))
+
+
+@pytest.mark.parametrize(
+    ("model", "token", "request_bytes"),
+    [
+        # 21 layers keep a latent vector and an index key for every 4 tokens, 20 a latent vector for every 128
+        ("deepseek-ai/DeepSeek-V4-Flash", (3851, 3851), 43 * 128 * 584),
+        # 5 layers of 2 heads of 512 for keys and values; 25 layers with a window of 1,024 and 8 heads of 256
+        ("google/gemma-4-26B-A4B", (5 * 4 * 512 * 2, 5 * 4 * 512), 25 * 1024 * 16 * 256 * 2),
+        # keys and values of 4 heads in 60 layers, and an index key in BF16 in 57
+        ("nvidia/MiniMax-M3-NVFP4", (60 * 1024 * 2 + 57 * 256, 60 * 1024 + 57 * 256), None),
+        # 6 layers of attention; 23 of Mamba 2 with a convolution of 6,144 numbers and a state of 64 heads x 64 x 128
+        ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", (6 * 512 * 2, 6 * 512), 23 * (6144 * 3 * 2 + 64 * 64 * 128 * 4)),
+        # 12 of 45 layers keep every token, the others a window of 512
+        ("stepfun-ai/Step-3.7-Flash", (12 * 2048 * 2, 12 * 2048), 33 * 512 * 2048 * 2),
+        # the indexers keep FP8 keys and a scale, whatever the type of the cache
+        ("deepseek-ai/DeepSeek-V3.2", (61 * (576 * 2 + 132), 61 * (576 + 132)), None),
+        # 36 layers, half of them with a window of 128
+        ("openai/gpt-oss-120b", (18 * 1024 * 2, 18 * 1024), 18 * 128 * 1024 * 2),
+    ],
+)
+def test_what_a_request_keeps(model: str, token: tuple[int, int], request_bytes: int | None) -> None:
+    seen = sized(model)
+    assert seen.kv_bytes_per_token == dict(zip(("bfloat16", "fp8"), token, strict=True))
+    assert seen.bytes_per_request == request_bytes
+
+
 def table() -> Iterator[str]:
     """Yield the table of docs/models.md: the counted numbers, and the cache where it is known."""
-    yield "| model | parameters | active | layers with experts | KV cache of a token (BF16) | counted with transformers |"
-    yield "|---|---|---|---|---|---|"
+    columns = "parameters | active | layers with experts | KV cache of a token (BF16) | more bytes of a request"
+    yield f"| model | {columns} | counted with transformers |"
+    yield "|---|---|---|---|---|---|---|"
     for row in PUBLISHED:
         seen = of(row["config"])
         cache = f"{seen.kv_bytes_per_token['bfloat16']:,}" if seen.kv_bytes_per_token else "not known"
         counted = "" if seen.parameters else " (not known to the operator)"
         experts = row["expertLayers"] or "none"
-        versions = ", ".join(row["transformers"])
-        yield f"| {row['model']} | {row['total']:,}{counted} | {row['active']:,} | {experts} | {cache} | {versions} |"
+        versions, more = ", ".join(row["transformers"]), f"{seen.bytes_per_request:,}" if seen.bytes_per_request else "0"
+        more = more if seen.kv_bytes_per_token else "not known"
+        numbers = f"{row['total']:,}{counted} | {row['active']:,} | {experts} | {cache} | {more}"
+        yield f"| {row['model']} | {numbers} | {versions} |"
 
 
 def test_the_page_lists_the_counted_models(update: bool) -> None:

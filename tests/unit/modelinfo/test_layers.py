@@ -2,8 +2,9 @@
 
 import pytest
 
-from ome_operator.modelinfo import architecture, hybrid
+from ome_operator.modelinfo import architecture
 from ome_operator.modelinfo.experts import experts
+from ome_operator.modelinfo.request_cache import complete_layers, request_cache
 
 _QWEN35 = {
     "model_type": "qwen3_5_moe_text", "head_dim": 256, "full_attention_interval": 4, "linear_conv_kernel_dim": 4,
@@ -17,8 +18,9 @@ QWEN35_35B = {
 
 
 def test_the_cache_of_linear_attention_grows_in_complete_layers_only() -> None:
-    assert architecture.complete_layers(QWEN35_35B) == 10
-    assert hybrid.cache_numbers(QWEN35_35B, 40) == 10 * 2 * 2 * 256
+    assert complete_layers(QWEN35_35B) == 10
+    kept = request_cache(QWEN35_35B, architecture.attention(QWEN35_35B))
+    assert kept is not None and kept.numbers == 10 * 2 * 2 * 256
 
 
 @pytest.mark.parametrize("missing", ["linear_num_value_heads", "full_attention_interval", "head_dim"])
@@ -26,3 +28,19 @@ def test_a_missing_size_is_unknown(missing: str) -> None:
     config = {name: value for name, value in QWEN35_35B.items() if name != missing}
     seen = architecture.attention(config)
     assert architecture.count_parameters(config, seen, experts(config), tied=False) is None
+
+
+@pytest.mark.parametrize(
+    ("written", "found"), [("3,4,5", 3), ("3, 4,4", 2), ("1,99", 1), (f"1,{'9' * 5000},x", 1), ("x", None)]
+)
+def test_step_lists_its_layers_with_experts_as_text(written: str, found: int | None) -> None:
+    config = {
+        "model_type": "step3p5",
+        "num_hidden_layers": 45,
+        "moe_layers_enum": written,
+        "moe_num_experts": 288,
+        "moe_top_k": 8,
+        "share_expert_dim": 1280,
+    }
+    seen = experts(config)
+    assert (seen.layers if seen else None) == found
