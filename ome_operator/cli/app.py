@@ -24,6 +24,7 @@ COMMANDS = {
         "Calculate how many nodes a load needs, and its throughput, latency and price, from request lengths.",
     ),
     "status": ("ome_operator.cli.status", "Show services as trees, with the reason for everything that is not ready."),
+    "top": ("ome_operator.cli.top", "Show requests, tokens, latencies and GPUs of services, groups or nodes."),
     "explain": (
         "ome_operator.cli.explain",
         ("Show why a service is not ready and what to do, or why a runtime is selected for it."),

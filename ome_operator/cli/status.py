@@ -2,7 +2,6 @@
 the rollout waves of an edited runtime, model or accelerator class.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +9,8 @@ import typer
 
 from ome_operator.cli.completing import services
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
-from ome_operator.cli.output import Format, Output, complain, console, emit
+from ome_operator.cli.output import Format, Output, console, emit
+from ome_operator.cli.watching import watch
 from ome_operator.errors import Unanswered
 
 if TYPE_CHECKING:
@@ -135,32 +135,7 @@ def _drawn(found: list["Tree"], ranks: bool) -> "RenderableType":
 
 
 async def _watch(look: Callable[[], Awaitable[list["Tree"]]], output: Format | None, ranks: bool) -> list["Tree"]:
-    """Show the trees until Ctrl+C. On a terminal they are a live view; elsewhere they are printed again whenever they
-    change. `look` reads the current trees.
-    """
-    from rich.live import Live
-
-    from ome_operator.kube.errors import KubeError
-
-    found, screen = await look(), console()
-    live = Live(_drawn(found, ranks), console=screen, auto_refresh=False) if screen.is_terminal and output is None else None
-    if live is None:
-        _print(found, output, ranks)
-    else:
-        live.start(refresh=True)
-    try:
-        while True:
-            await asyncio.sleep(INTERVAL)
-            try:
-                seen = await look()
-            except KubeError as error:  # keep the last view
-                complain(f"the API server does not respond: {error}")
-                continue
-            if live is not None:
-                live.update(_drawn(seen, ranks), refresh=True)
-            elif seen != found:
-                _print(seen, output, ranks)
-            found = seen
-    finally:
-        if live is not None:
-            live.stop()
+    """Show the trees until Ctrl+C. `look` reads the current trees."""
+    return await watch(
+        look, lambda found: _drawn(found, ranks), lambda found: _print(found, output, ranks), INTERVAL, live=output is None
+    )

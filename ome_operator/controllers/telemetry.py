@@ -20,18 +20,18 @@ from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.resources import SERVICE
 from ome_operator.controllers.registry_page import foreign_workers
 from ome_operator.core.observed.objects import Pod, Ref
-from ome_operator.core.observed.telemetry import DrainReport, RouterReport, Strangers, Unusable, drain_reports, fresh, parse
+from ome_operator.core.observed.telemetry import DrainReport, RouterReport, Strangers, Unusable, drain_reports, fresh, read
 from ome_operator.core.render import meta
 from ome_operator.core.rollout.drain import EMPTY_READINGS
 from ome_operator.machinery.background import repeat
 from ome_operator.util.bounded import content
-from ome_operator.util.json_limits import MIB, parsed
+from ome_operator.util.json_limits import MIB
 from ome_operator.util.wall_clock import WallClock
 
 logger = logging.getLogger(__name__)
 
-PAGE, MEMORY = 256 * 1024, 16 * MIB
-"""Maximum bytes of a summary, and of the memory while it is parsed."""
+PAGE = 256 * 1024
+"""Maximum bytes of a summary."""
 OF_NAMESPACE = 2 * MIB
 """Maximum bytes of the last summaries of all routers of a namespace. The values of a summary take up to ten times as much
 memory as its text, and parsing 2 MiB takes less than 0.1 s (measured with CPython 3.11)."""
@@ -197,12 +197,7 @@ class Telemetry:
         if status != 200:
             raise Unusable(f"the response has the status {status}")
         self._count_bytes(pod, len(text))
-        now, selector = self._wall().timestamp(), meta.requirement(meta.labels(pod.service, revision=pod.revision))
-        mark = names.slice_mark(pod.namespace, selector)
-        try:
-            report = parsed(text, "the summary", memory=MEMORY, take=lambda body: parse(body, mark, now))
-        except ValueError as error:
-            raise Unusable("the response is not JSON of the permitted size") from error
+        report = read(text, meta.slice_mark(pod), self._wall().timestamp())
         strangers = Strangers(report.strangers, report.stranger_at) if report.strangers else None
         return before._replace(
             report=report, strangers=_same(before.strangers, strangers), failures=0, trouble="", old=False

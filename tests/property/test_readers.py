@@ -36,7 +36,7 @@ DECODES = frozenset({"loads", "raw_decode", "decoded", "json", "load_all", "get_
 """Names of functions that convert text or bytes to data."""
 READERS = {
     "agent/manifest.py": f"{PARSERS}::test_manifests_on_a_disk",
-    "controllers/telemetry.py": "tests/unit/controllers/test_telemetry.py::test_an_odd_answer_changes_nothing",
+    "core/observed/telemetry.py": "tests/unit/controllers/test_telemetry.py::test_an_odd_answer_changes_nothing",
     "benchmark_pod/inside.py": f"{HERE}::test_what_a_benchmark_left",
     "benchmark_pod/inside_genai.py": f"{HERE}::test_what_a_benchmark_left",
     "benchmark_pod/steps.py": f"{HERE}::test_files_of_a_benchmark",

@@ -33,6 +33,8 @@ class Cluster:
     """Pod → its last log lines."""
     metrics: dict[str, "Engine | Exception"] = field(default_factory=dict)
     """Pod → its metrics, with a page for each request."""
+    summaries: dict[str, str | Exception] = field(default_factory=dict)
+    """Pod of a router → the summary of its registry."""
     refused: dict[str, Exception] = field(default_factory=dict)
     """Kind → the error that the API server returns for it."""
 
@@ -48,7 +50,11 @@ class Cluster:
             found = self.objects.get(call.kind, [])
             return [body for body in found if call.namespace in ("", body["metadata"].get("namespace", ""))]
 
-        return Namespaced({"list_objects": listed})
+        def got(call: Call) -> Any:
+            found = [body for body in listed(call) if body["metadata"]["name"] == call.name]
+            return found[0] if found else NotFound(f"{call.kind} {call.name} not found", 404)
+
+        return Namespaced({"list_objects": listed, "get": got})
 
     async def read(self, _: str, pod: str, container: str, wanted: Wanted) -> Any:
         """Read logs like `Logs.lines`."""
@@ -58,7 +64,12 @@ class Cluster:
             yield LogLine("2026-01-01T00:00:00Z", text)
 
     async def page(self, _: str, pod: str, port: int, page: str) -> str:
-        """Read metrics like `PodPages.text`."""
+        """Read a page like `PodPages.text`."""
+        if page == "summary":
+            summary = self.summaries.get(pod, Transient(f"dial tcp: {pod}:{port}: connection refused"))
+            if isinstance(summary, Exception):
+                raise summary
+            return summary
         found = self.metrics.get(pod, Transient(f"dial tcp: {pod}:{port}: connection refused"))
         if isinstance(found, Exception):
             raise found

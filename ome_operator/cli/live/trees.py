@@ -23,13 +23,17 @@ async def trees(client: Client, namespace: str, service: str = "") -> list[Tree]
     """Return the tree of one service, or those of all services in a namespace ("" for all namespaces). Raises KubeError, and
     NotFound for the name of a service.
     """
+    return [tree(body, observed) for body, observed in await services(client, namespace, service)]
+
+
+async def services(client: Client, namespace: str, service: str = "") -> list[tuple[Manifest, Observed]]:
+    """Return the bodies of these services with their objects, sorted by namespace and name. Raises KubeError as `trees`
+    does.
+    """
     bodies = [await found(client, namespace, service)] if service else await _all(client, namespace)
     there = gather(await listed(client, KINDS, namespace, selector(service)))
-    made = []
-    for body in sorted(bodies, key=lambda item: (item["metadata"]["namespace"], item["metadata"]["name"])):
-        which = body["metadata"]["namespace"], body["metadata"]["name"]
-        made.append(tree(body, Observed(there.children_of(*which), there.pods_of(*which))))
-    return made
+    which = {(body["metadata"]["namespace"], body["metadata"]["name"]): body for body in bodies}
+    return [(which[key], Observed(there.children_of(*key), there.pods_of(*key))) for key in sorted(which)]
 
 
 async def found(client: Client, namespace: str, name: str) -> Manifest:

@@ -9,10 +9,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ome_operator.errors import OmeError
+from ome_operator.util.json_limits import MIB, parsed
 
 STALE = 20.0
 """Age in seconds from which a number counts as unknown."""
 LARGEST = 2.0**53
+MEMORY = 16 * MIB
+"""Maximum bytes of memory while a summary is parsed."""
 LEADERS, BUCKETS = 256, 65
 """Maximum numbers of leaders in a summary and of buckets in a histogram."""
 STATES = ("serving", "adding", "waiting", "draining", "silent")
@@ -121,6 +124,14 @@ def parse(body: Any, slice_mark: str, now: float) -> RouterReport:
         in_flight=_optional_count(router, "inFlight"),
         leaders=dict(_leader(leader, now) for leader in leaders),
     )
+
+
+def read(text: str | bytes, slice_mark: str, now: float) -> RouterReport:
+    """Return the report in the text of a summary, as `parse` does. Raises Unusable."""
+    try:
+        return parsed(text, "the summary", memory=MEMORY, take=lambda body: parse(body, slice_mark, now))
+    except ValueError as error:
+        raise Unusable("the response is not JSON of the permitted size") from error
 
 
 def _leader(body: Any, now: float) -> tuple[str, LeaderReport]:

@@ -11,8 +11,8 @@ from ome_operator.core.observed.objects import Pod
 from ome_operator.core.observed.telemetry import Buckets, LeaderLoad, RouterReport, WorkRates, fresh
 
 _Number = TypeVar("_Number", int, float)
-PRESENT = ("serving", "draining")
-"""States of leaders that may have requests."""
+COMING = ("adding", "waiting")
+"""States of leaders that have no requests yet."""
 
 
 class BucketBounds(NamedTuple):
@@ -98,7 +98,7 @@ def _leader(reports: Iterable[RouterReport], mark: str, now: float) -> LeaderNum
     """Return the newest numbers of a leader that any router reported; None if no router may send requests to it. Every
     router reports about every leader of its slice, so numbers from different routers are not added.
     """
-    found = [each for report in reports if (each := report.leaders.get(mark)) is not None and each.state in PRESENT]
+    found = [each for report in reports if (each := report.leaders.get(mark)) is not None and each.state not in COMING]
     if not found:
         return None
     loads = [each.load for each in found if each.load is not None and fresh(each.load.at, now)]

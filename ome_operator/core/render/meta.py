@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ome_operator import keys, names
-from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.observed.objects import Manifest, Pod
 
 
 class Owner(NamedTuple):
@@ -51,6 +51,11 @@ def manifest(owner: Owner, api_version: str, kind: str, name: str, labels: Mappi
     }
     metadata = {"name": name, "namespace": owner.namespace, "labels": dict(labels), "ownerReferences": [reference]}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}
+
+
+def slice_mark(pod: Pod) -> str:
+    """Return the mark of the slice to which a pod belongs, with which the registry of its router begins its summary."""
+    return names.slice_mark(pod.namespace, requirement(labels(pod.service, revision=pod.revision)))
 
 
 def requirement(selector: Mapping[str, str]) -> str:

@@ -1,11 +1,12 @@
 """Build `status.traffic`: the numbers of a service, rounded, and written rarely (docs/telemetry.md)."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from ome_operator import quantity
+from ome_operator.core.observed.telemetry import Buckets
 from ome_operator.core.observed.traffic import BucketBounds, Numbers, ServiceNumbers, by_role, percentile, whole
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95}
@@ -29,11 +30,9 @@ def traffic_status(found: ServiceNumbers, now: datetime) -> dict[str, Any] | Non
         "promptTokensPerSecond": service.prompt_tokens,
         "outputTokensPerSecond": service.output_tokens,
     }
-    out: dict[str, Any] = {name: _round(value) for name, value in fields.items() if value is not None}
-    for name, histograms in (("timeToFirstToken", service.first_token), ("timeBetweenTokens", service.between_tokens)):
-        bounds = {each: percentile(histograms, share) for each, share in PERCENTILES.items()}
-        if known := {each: _bounds(found) for each, found in bounds.items() if found is not None}:
-            out[name] = known
+    out: dict[str, Any] = {name: rounded(value) for name, value in fields.items() if value is not None}
+    times = {"timeToFirstToken": service.first_token, "timeBetweenTokens": service.between_tokens}
+    out |= {name: known for name, histograms in times.items() if (known := percentiles(histograms))}
     if roles:
         out["roles"] = [{"name": name, **fields} for name, fields in roles.items()]
     if not out:
@@ -51,7 +50,14 @@ def _role(numbers: Numbers) -> dict[str, Any]:
         return {}
     out: dict[str, Any] = {"leaders": numbers.leaders, "withLoad": numbers.with_load, "withWork": numbers.with_work}
     load = {"running": numbers.running, "waiting": numbers.waiting, "cacheUse": numbers.cache_use}
-    return out | {name: _round(value) for name, value in load.items() if value is not None}
+    return out | {name: rounded(value) for name, value in load.items() if value is not None}
+
+
+def percentiles(histograms: Iterable[Buckets]) -> dict[str, dict[str, float]]:
+    """Return the bounds of the known percentiles of a time, in the form of the status; {} without an observation."""
+    histograms = [*histograms]
+    found = {name: percentile(histograms, share) for name, share in PERCENTILES.items()}
+    return {name: _bounds(bounds) for name, bounds in found.items() if bounds is not None}
 
 
 def _bounds(bounds: BucketBounds) -> dict[str, float]:
@@ -59,13 +65,13 @@ def _bounds(bounds: BucketBounds) -> dict[str, float]:
     return {"above": bounds.above, **upper}
 
 
-def _round(value: float) -> float:
+def rounded(value: float) -> float:
     """Return a number with `DIGITS` significant digits, or all digits of a larger whole number. A whole number is an int,
     because the API server stores 2.0 as 2.
     """
     places = DIGITS - 1 - math.floor(math.log10(value)) if value > 0 else 0
-    rounded = round(value, max(0, places))
-    return int(rounded) if rounded == int(rounded) else rounded
+    found = round(value, max(0, places))
+    return int(found) if found == int(found) else found
 
 
 def renewed(before: dict[str, Any] | None, found: dict[str, Any] | None, now: datetime) -> dict[str, Any] | None:

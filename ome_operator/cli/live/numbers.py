@@ -1,0 +1,59 @@
+"""Reads services with the numbers that their routers report now."""
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from ome_operator.cli.live.summaries import summaries
+from ome_operator.cli.live.traffic import ReadPage
+from ome_operator.cli.live.trees import services
+from ome_operator.core.observed.nodes import node
+from ome_operator.core.observed.objects import Node
+from ome_operator.core.observed.traffic import traffic
+from ome_operator.describe.top import Heard
+from ome_operator.describe.tree import tree
+from ome_operator.kube.client import Client
+from ome_operator.kube.errors import Forbidden
+
+
+class Nodes(NamedTuple):
+    """The nodes of the cluster; empty if the user may not list nodes."""
+
+    nodes: tuple[Node, ...]
+    simulated: frozenset[str]
+    """Names of the nodes on which no process runs."""
+
+
+class HeardServices(NamedTuple):
+    """Services with their numbers."""
+
+    services: list[Heard]
+    troubles: dict[str, str]
+    """UID of a ready router's pod -> why there is no report."""
+
+
+async def nodes(client: Client) -> Nodes:
+    """Return the nodes. Raises KubeError."""
+    try:
+        bodies = await client.list_objects("Node")
+    except Forbidden:
+        return Nodes((), frozenset())
+    simulated = (body["metadata"]["name"] for body in bodies if (body["metadata"].get("labels") or {}).get("type") == "kwok")
+    return Nodes(tuple(map(node, bodies)), frozenset(simulated))
+
+
+async def heard(
+    client: Client, page: ReadPage, namespace: str, service: str, simulated: frozenset[str] = frozenset()
+) -> HeardServices:
+    """Return one service, or all services in a namespace ("" for all namespaces), and ask their routers. Raises KubeError,
+    and NotFound for the name of a service.
+    """
+    found = await services(client, namespace, service)
+    told = await summaries(page, (pod for _, observed in found for pod in observed.pods), simulated)
+    now = datetime.now(UTC).timestamp()
+    return HeardServices(
+        [
+            Heard(body, tree(body, observed), observed.pods, traffic(told.reports, observed.pods, now))
+            for body, observed in found
+        ],
+        told.troubles,
+    )

@@ -1,0 +1,355 @@
+"""The rows of `ome top`: the numbers of services, groups and nodes, sorted, as text and for programs. Pure functions.
+
+A number that is unknown is None, is shown as –, and is sorted last.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from ome_operator import keys
+from ome_operator.core.observed.objects import Node, Pod
+from ome_operator.core.observed.traffic import LeaderNumbers, Numbers, ServiceNumbers, combined, whole
+from ome_operator.core.status.traffic import percentiles, rounded
+from ome_operator.describe.text import count
+from ome_operator.describe.tree import GroupView, Tree
+from ome_operator.quantity import moment
+
+LIVE, STATUS = "live", "status"
+Value = float | None
+
+
+@dataclass(frozen=True)
+class TopRow:
+    """The numbers of a service, a group or a node."""
+
+    namespace: str
+    """Namespace of the service; "" for a node."""
+    name: str
+    """Name of the service or the node."""
+    group: str
+    """Role and number of the group; "" for services and nodes."""
+    source: str
+    """`live` if the routers were asked now, `status` for status.traffic, "" if nothing is known."""
+    age: Value
+    """Age in seconds of the oldest of the numbers."""
+    is_part: bool
+    """Whether the sums lack a router or a leader whose numbers are unknown."""
+    requests_per_second: Value
+    prompt_tokens_per_second: Value
+    output_tokens_per_second: Value
+    running: Value
+    waiting: Value
+    time_to_first_token: Mapping[str, Mapping[str, float]]
+    """Percentile (`p50`, `p95`) -> bounds in seconds (`above`, `upTo`), as in status.traffic."""
+    time_between_tokens: Mapping[str, Mapping[str, float]]
+    cache_use: Value
+    """Used share of the KV cache of the fullest leader, from 0 to 1."""
+    gpus: int
+    """Number of GPUs of the pods."""
+    allocatable: int | None = None
+    """Number of allocatable GPUs of a node; None for services and groups, and if it is unknown."""
+
+
+class Heard(NamedTuple):
+    """A service, with the numbers that its routers reported when they were asked."""
+
+    body: Mapping[str, Any]
+    tree: Tree
+    pods: tuple[Pod, ...]
+    numbers: ServiceNumbers | None
+    """None if the routers were not asked, or did not answer usably."""
+
+
+# --- rows ---------------------------------------------------------------------------------------------------------------
+
+
+def service_rows(services: Iterable[Heard], now: datetime) -> list[TopRow]:
+    """Return a row for each service: its live numbers, or else those of its status."""
+    return [_live(service, now) or _stored(service, now) for service in services]
+
+
+def group_rows(services: Iterable[Heard], now: datetime) -> list[TopRow]:
+    """Return a row for each group of engines. Only live numbers exist for groups."""
+    found = []
+    for service in services:
+        uids = {pod.name: pod.uid for pod in service.pods}
+        for part, role, group in service.tree.groups():
+            if role.component == keys.ROUTER:
+                continue
+            place = f"{role.role} {group.group}"
+            place += f" of {part.revision}" if len(service.tree.slices) > 1 else ""
+            leaders = _leaders(service, [group], uids)
+            row = _row(service.tree.namespace, service.tree.name, place, combined(leaders), group.gpus)
+            found.append(_dated(row, leaders, now))
+    return found
+
+
+def node_rows(services: Iterable[Heard], nodes: Iterable[Node], now: datetime) -> list[TopRow]:
+    """Return a row for each node with GPUs or with groups. A group that has ranks on several nodes is shown completely on
+    each of them, because all of it needs the node.
+    """
+    on = dict[str, list[LeaderNumbers]]()
+    gpus = dict[str, int]()
+    for service in services:
+        uids = {pod.name: pod.uid for pod in service.pods}
+        groups = dict[str, list[GroupView]]()
+        for _, role, group in service.tree.groups():
+            for rank in group.ranks:
+                gpus[rank.node] = gpus.get(rank.node, 0) + rank.gpus
+            for node in {rank.node for rank in group.ranks} if role.component != keys.ROUTER else ():
+                groups.setdefault(node, []).append(group)
+        for node, here in groups.items():
+            on.setdefault(node, []).extend(_once(_leaders(service, here, uids)))
+    known = {node.name: node.gpus for node in nodes}
+    names = {*on, *(name for name, count in (*gpus.items(), *known.items()) if count)} - {""}
+    found = []
+    for name in sorted(names):
+        row = _row("", name, "", combined(on.get(name, ())), gpus.get(name, 0), known.get(name))
+        found.append(_dated(row, on.get(name, ()), now))
+    return found
+
+
+def _once(leaders: Sequence[LeaderNumbers]) -> Sequence[LeaderNumbers]:
+    """Return the leaders of a service on which each request is counted once: not prefill if decode is there, too."""
+    return [each for each in leaders if each.role != "prefill"] or leaders
+
+
+def _leaders(service: Heard, groups: Iterable[GroupView], uids: Mapping[str, str]) -> list[LeaderNumbers]:
+    known = service.numbers.leaders if service.numbers is not None else {}
+    return [known[uid] for group in groups if (uid := uids.get(group.ranks[0].pod, "")) in known]
+
+
+def _live(service: Heard, now: datetime) -> TopRow | None:
+    found = service.numbers
+    if found is None or found.at is None:
+        return None
+    numbers = whole(found)
+    row = _row(service.tree.namespace, service.tree.name, "", numbers, _gpus(service.tree))
+    is_part = row.is_part or found.routers_heard < found.routers
+    return replace(row, source=LIVE, age=max(0.0, now.timestamp() - found.at), is_part=is_part)
+
+
+def _dated(row: TopRow, leaders: Iterable[LeaderNumbers], now: datetime) -> TopRow:
+    times = [part.at for leader in leaders for part in (leader.load, leader.work) if part is not None]
+    return replace(row, source=LIVE, age=max(0.0, now.timestamp() - min(times))) if times else row
+
+
+def _row(namespace: str, name: str, group: str, numbers: Numbers, gpus: int, allocatable: int | None = None) -> TopRow:
+    works, loads = numbers.with_work, numbers.with_load
+    return TopRow(
+        namespace=namespace,
+        name=name,
+        group=group,
+        source="",
+        age=None,
+        is_part=0 < works < numbers.leaders or 0 < loads < numbers.leaders,
+        requests_per_second=_rounded(numbers.requests),
+        prompt_tokens_per_second=_rounded(numbers.prompt_tokens),
+        output_tokens_per_second=_rounded(numbers.output_tokens),
+        running=numbers.running,
+        waiting=numbers.waiting,
+        time_to_first_token=percentiles(numbers.first_token),
+        time_between_tokens=percentiles(numbers.between_tokens),
+        cache_use=_rounded(numbers.cache_use),
+        gpus=gpus,
+        allocatable=allocatable,
+    )
+
+
+def _stored(service: Heard, now: datetime) -> TopRow:
+    """Return the row of a service from its status, whatever its status contains."""
+    row = _row(service.tree.namespace, service.tree.name, "", Numbers(), _gpus(service.tree))
+    stored = _map((service.body.get("status") or {}).get("traffic"))
+    written = moment(str(stored.get("time") or ""), now)
+    if written is None:
+        return row
+    entries = stored.get("roles")
+    roles = [_map(role) for role in entries] if isinstance(entries, list) else []
+    counted = [role for role in roles if role.get("name") != "prefill"]
+    shares = [share for role in roles if (share := _number(role, "cacheUse")) is not None]
+    return replace(
+        row,
+        source=STATUS,
+        age=(now - written).total_seconds(),
+        is_part=_lacks(stored, "routersHeard", "routers")
+        or any(_lacks(role, part, "leaders") for role in counted for part in ("withLoad", "withWork")),
+        requests_per_second=_number(stored, "requestsPerSecond"),
+        prompt_tokens_per_second=_number(stored, "promptTokensPerSecond"),
+        output_tokens_per_second=_number(stored, "outputTokensPerSecond"),
+        running=_sum(counted, "running"),
+        waiting=_sum(counted, "waiting"),
+        time_to_first_token=_bounds(stored.get("timeToFirstToken")),
+        time_between_tokens=_bounds(stored.get("timeBetweenTokens")),
+        cache_use=max(shares, default=None),
+    )
+
+
+def _lacks(part: Mapping[str, Any], some: str, all_: str) -> bool:
+    have, want = _number(part, some), _number(part, all_)
+    return have is not None and want is not None and 0 < have < want
+
+
+def _sum(parts: Iterable[Mapping[str, Any]], name: str) -> Value:
+    known = [value for part in parts if (value := _number(part, name)) is not None]
+    return sum(known) if known else None
+
+
+def _bounds(stored: Any) -> dict[str, dict[str, float]]:
+    found = {}
+    for name, bounds in _map(stored).items():
+        known = {part: value for part in ("above", "upTo") if (value := _number(_map(bounds), part)) is not None}
+        if "above" in known:
+            found[name] = known
+    return found
+
+
+def _map(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _number(part: Mapping[str, Any], name: str) -> Value:
+    value = part.get(name)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _rounded(value: Value) -> Value:
+    return None if value is None else rounded(value)
+
+
+def _gpus(tree: Tree) -> int:
+    return sum(group.gpus for _, _, group in tree.groups())
+
+
+# --- columns ------------------------------------------------------------------------------------------------------------
+
+
+class Column(NamedTuple):
+    """A column of numbers."""
+
+    title: str
+    value: Callable[[TopRow], Value]
+    """Returns the number by which rows are sorted."""
+    text: Callable[[TopRow], str]
+
+
+def _amount(name: str) -> Callable[[TopRow], str]:
+    def text(row: TopRow) -> str:
+        value = getattr(row, name)
+        return "–" if value is None else short(value) + ("+" if row.is_part else "")
+
+    return text
+
+
+def _plain(title: str, name: str) -> Column:
+    return Column(title, lambda row: getattr(row, name), _amount(name))
+
+
+def _time(title: str, name: str) -> Column:
+    def value(row: TopRow) -> Value:
+        bounds = getattr(row, name).get("p95")
+        return None if bounds is None else bounds.get("upTo", math.inf)
+
+    return Column(title, value, lambda row: seconds(getattr(row, name).get("p95")))
+
+
+def _age(row: TopRow) -> str:
+    if row.age is None:
+        return "–"
+    unit, length = next((each for each in _UNITS if row.age >= 2 * each[1]), ("s", 1))
+    return f"{row.age / length:.0f}{unit}"
+
+
+_UNITS = (("d", 86400), ("h", 3600), ("m", 60))
+
+
+def _share(row: TopRow) -> str:
+    return "–" if row.cache_use is None else f"{100 * row.cache_use:.0f}%"
+
+
+def _gpu_text(row: TopRow) -> str:
+    return str(row.gpus) if row.allocatable is None else f"{row.gpus}/{row.allocatable}"
+
+
+COLUMNS: Mapping[str, Column] = {
+    "requests": _plain("REQ/S", "requests_per_second"),
+    "in": _plain("IN/S", "prompt_tokens_per_second"),
+    "out": _plain("OUT/S", "output_tokens_per_second"),
+    "running": _plain("RUN", "running"),
+    "waiting": _plain("WAIT", "waiting"),
+    "ttft": _time("TTFT P95", "time_to_first_token"),
+    "tbt": _time("TBT P95", "time_between_tokens"),
+    "cache": Column("CACHE", lambda row: row.cache_use, _share),
+    "gpus": Column("GPUS", lambda row: row.gpus, _gpu_text),
+    "age": Column("AGE", lambda row: row.age, _age),
+}
+"""Name for `--sort` -> column, in the order in which they are shown."""
+NAME = "name"
+
+
+def ordered(rows: Iterable[TopRow], column: str) -> list[TopRow]:
+    """Return the rows sorted by a column, or by `NAME`: the largest numbers first, unknown ones last."""
+    by_name = sorted(rows, key=lambda row: (row.namespace, row.name, row.group))
+    if column == NAME:
+        return by_name
+    value = COLUMNS[column].value
+    return sorted(by_name, key=lambda row: -math.inf if (found := value(row)) is None else found, reverse=True)
+
+
+def lines(rows: Sequence[TopRow], what: str) -> Iterator[str]:
+    """Yield the lines of the table, with aligned columns and the titles first. `what` is services, groups or nodes."""
+    heads = HEADS[what]
+    titles = [*heads, *(column.title for column in COLUMNS.values())]
+    cells = [
+        [*(getattr(row, field) for field in heads.values()), *(column.text(row) for column in COLUMNS.values())]
+        for row in rows
+    ]
+    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+    for line in (titles, *cells):
+        left = [text.ljust(width) for text, width in zip(line[: len(heads)], widths, strict=False)]
+        right = [text.rjust(width) for text, width in zip(line[len(heads) :], widths[len(heads) :], strict=True)]
+        yield "  ".join((*left, *right))
+
+
+HEADS: Mapping[str, Mapping[str, str]] = {
+    "services": {"NAMESPACE": "namespace", "SERVICE": "name"},
+    "groups": {"NAMESPACE": "namespace", "SERVICE": "name", "GROUP": "group"},
+    "nodes": {"NODE": "name"},
+}
+"""What rows stand for -> titles and fields of the columns that name a row."""
+
+
+def short(value: float) -> str:
+    """Return a number with at most four characters where possible, such as 0.42, 310, 12.3k."""
+    for unit, factor in (("M", 1e6), ("k", 1e3)):
+        if value >= 10 * factor or (unit == "M" and value >= factor):
+            return f"{value / factor:.3g}{unit}" if value < 1000 * factor else f"{value / factor:.0f}{unit}"
+    return f"{value:.0f}" if value >= 100 or value == int(value) else f"{value:.2g}" if value < 10 else f"{value:.0f}"
+
+
+def seconds(bounds: Mapping[str, float] | None) -> str:
+    """Return the bounds of a time as text, such as 0.4-0.6s, or >2s without an upper bound."""
+    if bounds is None:
+        return "–"
+    above = f"{bounds['above']:.3g}"
+    return f"{above}-{bounds['upTo']:.3g}s" if "upTo" in bounds else f">{above}s"
+
+
+def remark(services: Sequence[Heard], troubles: Mapping[str, str], *, stored: bool) -> str:
+    """Return a sentence about routers that could not be read; "" if all could. `troubles` maps UIDs of routers' pods to the
+    reason, and `stored` states whether the rows then show the numbers of the status.
+    """
+    if not troubles:
+        return ""
+    why = next(iter(troubles.values()))
+    silent = [
+        service
+        for service in services
+        if (service.numbers is None or service.numbers.at is None) and any(pod.uid in troubles for pod in service.pods)
+    ]
+    if not silent:
+        return f"{count(len(troubles), 'router')} could not be read, so numbers with + lack what they know: {why}"
+    instead = "their numbers are those of status.traffic" if stored else "groups and nodes have no numbers of them"
+    return f"the routers of {count(len(silent), 'service')} of {len(services)} could not be read, so {instead}: {why}"
