@@ -18,7 +18,7 @@ from ome_operator.core.reconcile.desired import Desired
 from ome_operator.core.reconcile.plan import NEEDED, Plan
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.recovery.recover import Recovery
-from ome_operator.core.render import router_key, services
+from ome_operator.core.render import router_key, services, unheard
 from ome_operator.core.resolve.inputs import runtime_refs
 from ome_operator.core.resolve.pinned import sync_tokens
 from ome_operator.core.rollout import own_lack, progress_deadline, validation
@@ -29,7 +29,6 @@ from ome_operator.core.status import conditions as cond
 from ome_operator.core.status import rollout, service, serving
 from ome_operator.core.status.service import Report
 from ome_operator.core.waves import shared_edits
-from ome_operator.engines import series
 
 
 def report(decided: Decided, work: Plan) -> Report:
@@ -48,7 +47,7 @@ def report(decided: Decided, work: Plan) -> Report:
         advice=(
             *want.advice,
             *judged,
-            *_untold(snapshot, intent),
+            *_unheard(snapshot, intent, want),
             *second_budgets(snapshot.observed.budgets, want.manifests, snapshot.service.namespace),
             *_left_out(decided.recovery),
             *snapshot.observed.warnings,
@@ -115,17 +114,16 @@ def _intact(snapshot: Snapshot, intent: Intent, want: Desired) -> cond.Condition
     return service.foreign_workers_condition(found, names.router_key(intent.owner.name) if keyed else "", snapshot.now)
 
 
-def _untold(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
-    """Yield a sentence for each role whose engine exposes no metrics although the chart lets Prometheus scrape the
-    engines. The operator does not add the missing argument to a revision.
-    """
+def _unheard(snapshot: Snapshot, intent: Intent, want: Desired) -> Iterator[str]:
+    """Yield the advice about what keeps the requests of the target revision unknown."""
     stored: Mapping[str, Any] = (intent.data.get(intent.target) or {}).get("workloads") or {}
-    for component, role in stored.items() if snapshot.deps.policy.scrapes_engines else ():
-        if flag := series.missing_flag(role["leader"]["spec"]["template"]["spec"]["containers"][0]):
-            yield (
-                f"{component}: the engine serves no metrics without {flag}, but metrics.engines.podMonitor of the chart "
-                "lets Prometheus scrape them: add the flag to the args, which creates a new revision"
-            )
+    engines = {name: role["leader"]["spec"]["template"]["spec"]["containers"][0] for name, role in stored.items()}
+    routers = (one for one in want.manifests if one["kind"] == "Deployment")
+    router = next((one for one in routers if one["metadata"]["labels"].get(keys.REVISION) == intent.target), None)
+    policy = snapshot.deps.policy
+    yield from unheard.advice(
+        engines, router, snapshot.service.annotations, hears=bool(policy.registry_image), scrapes=policy.scrapes_engines
+    )
 
 
 def _left_out(recovery: Recovery) -> Iterator[str]:

@@ -146,7 +146,8 @@ def test_every_answer_is_yaml_that_the_operator_renders(outcomes: list[Outcome])
         sizes = {name: part["minReplicas"] for name, part in service["spec"].items() if "minReplicas" in part}
         assert sizes == {role.component: made.copies for role in made.roles} | ({keys.ROUTER: 1} if made.router else {})
         if made.request.nodes is None and made.served.name == INSTRUCT[made.engine.format]:
-            assert advice(asked, *parsed) == []
+            told = [each for each in advice(asked, *parsed) if made.engine.preset != GUIDE or "--enable-metrics" not in each]
+            assert told == []
 
 
 def runners(part: dict[str, Any]) -> list[dict[str, Any]]:
@@ -155,6 +156,8 @@ def runners(part: dict[str, Any]) -> list[dict[str, Any]]:
     return [one for one in found if one]
 
 
+GUIDE = "sglang-guide"
+"""The preset that repeats a published guide word for word, which has no --enable-metrics."""
 INSTRUCT = {"safetensors": "Kimi-K2-Instruct", "gguf": "Kimi-K2-Instruct-GGUF"}
 """A model for each weight format, which is enough for the slow part of the test: reconciling the service."""
 

@@ -1,0 +1,66 @@
+"""Compute advice about what keeps the operator and Prometheus from knowing the requests of a service (docs/telemetry.md).
+
+The operator adds no argument to a revision, because a changed revision restarts its engines.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from ome_operator import keys
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.render import registry_sidecar
+from ome_operator.engines import routers, series
+from ome_operator.engines.servers import server
+from ome_operator.engines.telemetry import engine_series
+
+SHOWN = "`ome top` and status.traffic"
+
+
+def advice(
+    engines: Mapping[str, Manifest], router: Manifest | None, annotations: Mapping[str, str], *, hears: bool, scrapes: bool
+) -> Iterator[str]:
+    """Yield a sentence for each cause. `engines` maps components to the containers of their engines, `router` is the
+    Deployment of the router, and `annotations` are those of the service. `hears` states whether routers have registries,
+    and `scrapes` whether Prometheus scrapes engines.
+
+    A router of another program was chosen for a reason, and gets no sentence.
+    """
+    has_registry = hears and router is not None and _has_registry(router)
+    if hears and router is not None and not has_registry and _may_have_one(router):
+        own = router["spec"]["template"]["metadata"].get("annotations") or {}
+        yield _without_registry(registry_sidecar.OFF in (annotations.get(keys.REGISTRY), own.get(keys.REGISTRY)))
+    for component, container in engines.items():
+        if flag := series.missing_flag(container):
+            lacks = [f"{SHOWN} do not contain its tokens and latencies"] if has_registry else []
+            lacks += ["metrics.engines.podMonitor of the chart lets Prometheus scrape an empty page"] if scrapes else []
+            if lacks:
+                yield (
+                    f"{component}: the engine serves no metrics without {flag}, so {', and '.join(lacks)}: add the flag to "
+                    "the args, which creates a new revision"
+                )
+        elif has_registry and (engine := server(container)) is not None and engine.name not in engine_series():
+            known = " and ".join(sorted(engine_series()))
+            yield (
+                f"{component}: {SHOWN} do not contain the requests of {engine.name} engines, because the registry reads "
+                f"only those of {known}, and groups are drained by time (docs/telemetry.md)"
+            )
+
+
+def _has_registry(router: Manifest) -> bool:
+    boxes = router["spec"]["template"]["spec"].get("initContainers") or ()
+    return any(box["name"] == registry_sidecar.NAME for box in boxes)
+
+
+def _may_have_one(router: Manifest) -> bool:
+    """Return whether a Deployment runs a program that gets a registry with the right arguments."""
+    container = router["spec"]["template"]["spec"]["containers"][0]
+    return bool(routers.of_image(container)) or any(map(routers.is_program, routers.parts(container)))
+
+
+def _without_registry(is_off: bool) -> str:
+    lacks = f"so {SHOWN} have no numbers of this service, and its groups are drained by time"
+    if is_off:
+        return f'the annotation {keys.REGISTRY}: "{registry_sidecar.OFF}" leaves out the registry, {lacks}: remove it'
+    return (
+        f"the router has no registry, {lacks}: only a router that discovers its workers (--service-discovery or "
+        "--pd-disaggregation, without --worker-urls, --prefill and --decode) gets one (docs/telemetry.md)"
+    )
