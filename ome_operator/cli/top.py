@@ -16,7 +16,7 @@ from ome_operator.errors import Unanswered
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from ome_operator.cli.live.traffic import ReadPage
+    from ome_operator.cli.live.summaries import ReadPage
     from ome_operator.describe.top import TopRow
     from ome_operator.kube.client import Client
 
@@ -49,7 +49,7 @@ class Sort(StrEnum):
     AGE = "age"
 
 
-class View(NamedTuple):
+class TopView(NamedTuple):
     """The rows, sorted, and what the user has to know about them."""
 
     rows: list["TopRow"]
@@ -80,13 +80,13 @@ def top(
     if service and everywhere:
         raise Unanswered("SERVICE selects a single service and -A all services: leave out one of them.")
 
-    async def work(client: "Client") -> View:
+    async def work(client: "Client") -> TopView:
         from ome_operator.kube.podproxy import PodPages
 
         where, name = resolve_service(client, service, namespace)
         pages = PodPages(client.connection)
 
-        async def look() -> View:
+        async def look() -> TopView:
             return await _look(client, pages.text, what, name, "" if everywhere else where, sort)
 
         try:
@@ -97,10 +97,11 @@ def top(
     _print(on_cluster(kubeconfig, context, work, error=Unanswered, read_only=True), what, output)
 
 
-async def _look(client: "Client", page: "ReadPage", what: What, service: str, namespace: str, sort: Sort) -> View:
+async def _look(client: "Client", page: "ReadPage", what: What, service: str, namespace: str, sort: Sort) -> TopView:
     """Read the cluster and its routers once. Raises Unanswered if there is no service."""
     from ome_operator.cli.live.numbers import heard, nodes
     from ome_operator.describe import top as describe
+    from ome_operator.describe import top_table
     from ome_operator.kube.errors import NotFound
 
     known = await nodes(client)
@@ -118,10 +119,10 @@ async def _look(client: "Client", page: "ReadPage", what: What, service: str, na
         What.NODES: lambda: describe.node_rows(found.services, known.nodes if namespace == "" else (), now),
     }[what]()
     remark = describe.remark(found.services, found.troubles, stored=what is What.SERVICES)
-    return View(describe.ordered(rows, sort), remark)
+    return TopView(top_table.ordered(rows, sort), remark)
 
 
-def _print(view: View, what: What, output: Format | None) -> None:
+def _print(view: TopView, what: What, output: Format | None) -> None:
     if output is not None:
         emit(output, view.rows)
     else:
@@ -131,26 +132,26 @@ def _print(view: View, what: What, output: Format | None) -> None:
         complain(view.remark)
 
 
-def _table(view: View, what: What, height: int | None) -> "Text":
+def _table(view: TopView, what: What, height: int | None) -> "Text":
     """Return the table. With a `height`, it has at most as many lines as a terminal of this height shows."""
     from rich.text import Text
 
-    from ome_operator.describe import top as describe
+    from ome_operator.describe import top_table
     from ome_operator.util.visible import everywhere
 
     rows = everywhere(view.rows)
     shown = rows if height is None else rows[: max(1, height - 4)]
-    head, *body = describe.lines(shown, what)
+    head, *body = top_table.lines(shown, what)
     more = [f"and {len(rows) - len(shown)} more: choose those that come first with --sort, or see all in a pipe"]
     return Text("\n").join((Text(head, "bold"), *map(Text, body), *map(Text, more if len(shown) < len(rows) else ())))
 
 
-async def _watch(look: Callable[[], Awaitable[View]], what: What, output: Format | None) -> View:
+async def _watch(look: Callable[[], Awaitable[TopView]], what: What, output: Format | None) -> TopView:
     from rich.text import Text
 
     from ome_operator.util.visible import visible
 
-    def drawn(view: View) -> Text:
+    def drawn(view: TopView) -> Text:
         return Text("\n").join((_table(view, what, console().height), Text(visible(view.remark), "dim")))
 
     return await watch_until_interrupted(look, drawn, lambda view: _print(view, what, output), INTERVAL, live=output is None)

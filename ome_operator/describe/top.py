@@ -1,10 +1,9 @@
-"""The rows of `ome top`: the numbers of services, groups and nodes, sorted, as text and for programs. Pure functions.
+"""The numbers of services, groups and nodes, as rows of `ome top` and for programs. Pure functions.
 
-A number that is unknown is None, is shown as –, and is sorted last.
+A number that is unknown is None.
 """
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -68,7 +67,7 @@ class Heard(NamedTuple):
 
 def service_rows(services: Iterable[Heard], now: datetime) -> list[TopRow]:
     """Return a row for each service: its live numbers, or else those of its status."""
-    return [_live(service, now) or _stored(service, now) for service in services]
+    return [live_row(service, now) or _stored(service, now) for service in services]
 
 
 def group_rows(services: Iterable[Heard], now: datetime) -> list[TopRow]:
@@ -122,7 +121,8 @@ def _leaders(service: Heard, groups: Iterable[GroupView], uids: Mapping[str, str
     return [known[uid] for group in groups if (uid := uids.get(group.ranks[0].pod, "")) in known]
 
 
-def _live(service: Heard, now: datetime) -> TopRow | None:
+def live_row(service: Heard, now: datetime) -> TopRow | None:
+    """Return the row of a service with its live numbers; None if there are none."""
     found = service.numbers
     if found is None or found.at is None:
         return None
@@ -221,120 +221,6 @@ def _rounded(value: Value) -> Value:
 
 def _gpus(tree: Tree) -> int:
     return sum(group.gpus for _, _, group in tree.groups())
-
-
-# --- columns ------------------------------------------------------------------------------------------------------------
-
-
-class Column(NamedTuple):
-    """A column of numbers."""
-
-    title: str
-    value: Callable[[TopRow], Value]
-    """Returns the number by which rows are sorted."""
-    text: Callable[[TopRow], str]
-
-
-def _amount(name: str) -> Callable[[TopRow], str]:
-    def text(row: TopRow) -> str:
-        value = getattr(row, name)
-        return "–" if value is None else short(value) + ("+" if row.is_part else "")
-
-    return text
-
-
-def _plain(title: str, name: str) -> Column:
-    return Column(title, lambda row: getattr(row, name), _amount(name))
-
-
-def _time(title: str, name: str) -> Column:
-    def value(row: TopRow) -> Value:
-        bounds = getattr(row, name).get("p95")
-        return None if bounds is None else bounds.get("upTo", math.inf)
-
-    return Column(title, value, lambda row: seconds(getattr(row, name).get("p95")))
-
-
-def _age(row: TopRow) -> str:
-    if row.age is None:
-        return "–"
-    unit, length = next((each for each in _UNITS if row.age >= 2 * each[1]), ("s", 1))
-    return f"{row.age / length:.0f}{unit}"
-
-
-_UNITS = (("d", 86400), ("h", 3600), ("m", 60))
-
-
-def _share(row: TopRow) -> str:
-    return "–" if row.cache_use is None else f"{100 * row.cache_use:.0f}%"
-
-
-def _gpu_text(row: TopRow) -> str:
-    return str(row.gpus) if row.allocatable is None else f"{row.gpus}/{row.allocatable}"
-
-
-COLUMNS: Mapping[str, Column] = {
-    "requests": _plain("REQ/S", "requests_per_second"),
-    "in": _plain("IN/S", "prompt_tokens_per_second"),
-    "out": _plain("OUT/S", "output_tokens_per_second"),
-    "running": _plain("RUN", "running"),
-    "waiting": _plain("WAIT", "waiting"),
-    "ttft": _time("TTFT P95", "time_to_first_token"),
-    "tbt": _time("TBT P95", "time_between_tokens"),
-    "cache": Column("CACHE", lambda row: row.cache_use, _share),
-    "gpus": Column("GPUS", lambda row: row.gpus, _gpu_text),
-    "age": Column("AGE", lambda row: row.age, _age),
-}
-"""Name for `--sort` -> column, in the order in which they are shown."""
-NAME = "name"
-
-
-def ordered(rows: Iterable[TopRow], column: str) -> list[TopRow]:
-    """Return the rows sorted by a column, or by `NAME`: the largest numbers first, unknown ones last."""
-    by_name = sorted(rows, key=lambda row: (row.namespace, row.name, row.group))
-    if column == NAME:
-        return by_name
-    value = COLUMNS[column].value
-    return sorted(by_name, key=lambda row: -math.inf if (found := value(row)) is None else found, reverse=True)
-
-
-def lines(rows: Sequence[TopRow], what: str) -> Iterator[str]:
-    """Yield the lines of the table, with aligned columns and the titles first. `what` is services, groups or nodes."""
-    heads = HEADS[what]
-    titles = [*heads, *(column.title for column in COLUMNS.values())]
-    cells = [
-        [*(getattr(row, field) for field in heads.values()), *(column.text(row) for column in COLUMNS.values())]
-        for row in rows
-    ]
-    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
-    for line in (titles, *cells):
-        left = [text.ljust(width) for text, width in zip(line[: len(heads)], widths, strict=False)]
-        right = [text.rjust(width) for text, width in zip(line[len(heads) :], widths[len(heads) :], strict=True)]
-        yield "  ".join((*left, *right))
-
-
-HEADS: Mapping[str, Mapping[str, str]] = {
-    "services": {"NAMESPACE": "namespace", "SERVICE": "name"},
-    "groups": {"NAMESPACE": "namespace", "SERVICE": "name", "GROUP": "group"},
-    "nodes": {"NODE": "name"},
-}
-"""What rows stand for -> titles and fields of the columns that name a row."""
-
-
-def short(value: float) -> str:
-    """Return a number with at most four characters where possible, such as 0.42, 310, 12.3k."""
-    for unit, factor in (("M", 1e6), ("k", 1e3)):
-        if value >= 10 * factor or (unit == "M" and value >= factor):
-            return f"{value / factor:.3g}{unit}" if value < 1000 * factor else f"{value / factor:.0f}{unit}"
-    return f"{value:.0f}" if value >= 100 or value == int(value) else f"{value:.2g}" if value < 10 else f"{value:.0f}"
-
-
-def seconds(bounds: Mapping[str, float] | None) -> str:
-    """Return the bounds of a time as text, such as 0.4-0.6s, or >2s without an upper bound."""
-    if bounds is None:
-        return "–"
-    above = f"{bounds['above']:.3g}"
-    return f"{above}-{bounds['upTo']:.3g}s" if "upTo" in bounds else f">{above}s"
 
 
 def remark(services: Sequence[Heard], troubles: Mapping[str, str], *, stored: bool) -> str:

@@ -1,8 +1,5 @@
 """A cluster in memory that is read through a fake API, and bodies as a real API server returns them."""
 
-import math
-import random
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -31,8 +28,6 @@ class Cluster:
     objects: dict[str, list[Manifest]] = field(default_factory=dict)
     logs: dict[str, list[str]] = field(default_factory=dict)
     """Pod → its last log lines."""
-    metrics: dict[str, "Engine | Exception"] = field(default_factory=dict)
-    """Pod → its metrics, with a page for each request."""
     summaries: dict[str, str | Exception] = field(default_factory=dict)
     """Pod of a router → the summary of its registry."""
     refused: dict[str, Exception] = field(default_factory=dict)
@@ -65,18 +60,13 @@ class Cluster:
 
     async def page(self, _: str, pod: str, port: int, page: str) -> str:
         """Read a page like `PodPages.text`."""
-        if page == "summary":
-            summary = self.summaries.get(pod, Transient(f"dial tcp: {pod}:{port}: connection refused"))
-            if isinstance(summary, Exception):
-                raise summary
-            return summary
-        found = self.metrics.get(pod, Transient(f"dial tcp: {pod}:{port}: connection refused"))
-        if isinstance(found, Exception):
-            raise found
-        return found.page()
+        found = self.summaries.get(pod) if page == "summary" else None
+        if isinstance(found, str):
+            return found
+        raise found or Transient(f"dial tcp: {pod}:{port}: connection refused")
 
     def reads(self) -> Reads:
-        """Return the functions that read logs and metrics of pods."""
+        """Return the functions that read logs and pages of pods."""
         return Reads(self.read, self.page)
 
     def seen(self) -> Board:
@@ -88,30 +78,6 @@ class Cluster:
         """Delete a namespace with everything in it."""
         for bodies in self.objects.values():
             bodies[:] = [body for body in bodies if body["metadata"].get("namespace") != namespace]
-
-
-@dataclass
-class Engine:
-    """Metrics of an engine that has served since its first page. The rates vary."""
-
-    rate: float = 6.0
-    seed: int = 1
-    begun: float = 0.0
-    total: dict[str, float] = field(default_factory=dict)
-
-    def page(self) -> str:
-        now, chance = time.monotonic(), random.Random(self.seed)
-        since = now - (self.begun or now)
-        self.begun, self.seed = now, self.seed + 1
-        rate = self.rate * (1 + 0.35 * math.sin(now * 1.7) + 0.2 * chance.random())
-        grown = {"num_requests_total": rate, "generation_tokens_total": rate * 410}
-        grown |= {"time_to_first_token_seconds_count": rate, "time_to_first_token_seconds_sum": rate * (0.3 + rate / 40)}
-        for name, a_second in grown.items():
-            self.total[name] = self.total.get(name, 0.0) + a_second * since
-        lines = [f'sglang:{name}{{model_name="m",tp_rank="0"}} {value}' for name, value in self.total.items()]
-        return "\n".join(
-            ["# HELP sglang:x y", *lines, f"sglang:num_queue_reqs{{}} {int(rate) % 5}", "sglang:token_usage NaN"]
-        )
 
 
 class Namespaced(FakeApi):

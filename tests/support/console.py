@@ -14,7 +14,7 @@ from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Deps, Pod
 from tests.support import parts
-from tests.support.bodies import Cluster, Engine, Manifest, ago, child, event, held, node, pod, record, service
+from tests.support.bodies import Cluster, Manifest, ago, child, event, held, node, pod, record, service
 from tests.support.simulator import World
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 98.00 GiB, of which 61.12 GiB are free."
@@ -146,9 +146,6 @@ def _fleet(kimi: bool, hostile: bool) -> Cluster:
     put(cluster, frozen, small)
     if hostile:
         _hostile(cluster, small)
-    for body in cluster.objects["Pod"]:
-        if body["metadata"]["namespace"] == "code" and body["metadata"]["labels"].get(keys.POD_INDEX) == "0":
-            cluster.metrics[body["metadata"]["name"]] = Engine(seed=len(cluster.metrics))
     cluster.add("Node", *(node(f"h200-{number:02}") for number in range(22)))
     cluster.add("Node", node("h200-22", cordoned=True), node("h200-23", ready=False), node("cpu-00", gpus=0))
     _weights(cluster)

@@ -14,7 +14,7 @@ from ome_operator.cli.live.cluster_from_manifests import gather
 from ome_operator.cli.live.trees import OURS
 from ome_operator.core.observed.from_api import controller
 from ome_operator.core.observed.nodes import node, node_record
-from ome_operator.core.observed.objects import Child, Manifest, Node, NodeRecord, Observed
+from ome_operator.core.observed.objects import Manifest, Node, NodeRecord, Observed
 from ome_operator.describe.tree import Tree, tree
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Forbidden, NotServed
@@ -44,7 +44,8 @@ class Board:
     bodies: Mapping[Key, Manifest] = field(default_factory=dict)
     """Services as the API server returned them."""
     trees: Mapping[Key, Tree] = field(default_factory=dict)
-    children: Mapping[Key, Mapping[tuple[str, str], Child]] = field(default_factory=dict)
+    observed: Mapping[Key, Observed] = field(default_factory=dict)
+    """Objects and pods of each service."""
     pods: Mapping[str, Manifest] = field(default_factory=dict)
     """`namespace/name` of each pod of the operator → its body."""
     stored: Mapping[str, str] = field(default_factory=dict)
@@ -130,7 +131,7 @@ def board(
     for body in read.get(SERVING, ([], ""))[0]:
         bodies.setdefault(_key(body), body)
     there = gather(body for kind in SELECTED for body in read.get(kind, ([], ""))[0])
-    children = {key: there.children_of(*key) for key in bodies}
+    observed = {key: Observed(there.children_of(*key), there.pods_of(*key)) for key in bodies}
     nodes = read.get("Node", ([], ""))[0]
     pods = read.get("Pod", ([], ""))[0]
     shared = (body for kind in (*RUNTIMES, *MODELS, *ACCELERATORS) for body in read.get(kind, ([], ""))[0])
@@ -138,8 +139,8 @@ def board(
         at=at,
         namespace=namespace,
         bodies=bodies,
-        trees={key: tree(body, Observed(children[key], there.pods_of(*key))) for key, body in bodies.items()},
-        children=children,
+        trees={key: tree(body, observed[key]) for key, body in bodies.items()},
+        observed=observed,
         pods={"/".join(_key(body)): body for body in pods},
         stored={
             "/".join(_key(body)): body["metadata"].get("creationTimestamp") or ""

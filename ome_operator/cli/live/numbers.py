@@ -3,8 +3,7 @@
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from ome_operator.cli.live.summaries import summaries
-from ome_operator.cli.live.traffic import ReadPage
+from ome_operator.cli.live.summaries import ReadPage, summaries
 from ome_operator.cli.live.trees import services
 from ome_operator.core.observed.nodes import node
 from ome_operator.core.observed.objects import Node

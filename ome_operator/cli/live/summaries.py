@@ -2,16 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import Container, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable
 from typing import NamedTuple
 
 from ome_operator import keys
-from ome_operator.cli.live.traffic import ReadPage
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.observed.telemetry import RouterReport, Unusable, read
 from ome_operator.core.render import meta
 from ome_operator.kube.errors import Forbidden, KubeError
 
+ReadPage = Callable[[str, str, int, str], Awaitable[str]]
+"""Returns the text of a page, from namespace, pod, port and page."""
 PATIENCE = 8.0
 """Maximum seconds for which all routers together are asked."""
 AT_ONCE = 8

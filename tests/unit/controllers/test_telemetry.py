@@ -263,7 +263,7 @@ async def test_a_fault_of_ours_costs_one_router(registry: Registry, monkeypatch:
         raise IndexError("string index out of range")
 
     registry.answers(summary())
-    monkeypatch.setattr(telemetry, "parse", broken)
+    monkeypatch.setattr(telemetry, "read", broken)
     await registry.walk()
     assert registry.telemetry.states()["silent",] == 1
 

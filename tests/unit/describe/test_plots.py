@@ -1,68 +1,54 @@
-"""Plots of an engine's metrics, whatever it says."""
+"""Plots of a service's numbers, also of those that are unknown now and then."""
 
-import pytest
+from dataclasses import replace
+from typing import Any
 
 from ome_operator.describe import plots
-from ome_operator.describe.plots import FIRST_COUNT, FIRST_SUM, REQUESTS, TOKENS, WAITS, Sample
+from ome_operator.describe.top import TopRow
 
-PAGE = """
-# HELP sglang:num_requests_total Number of requests processed.
-sglang:num_requests_total{model_name="a",is_streaming="true"} 2.0
-sglang:num_requests_total{model_name="a } 9",is_streaming="false"} 3
-sglang:generation_tokens_total{} 7.5e3
-sglang:num_queue_reqs 4
-sglang:time_to_first_token_seconds_sum{x="y"} NaN
-sglang:time_to_first_token_seconds_count{x="y"} +Inf
-sglang:time_to_first_token_seconds_bucket{le="1"} 12
-other:num_queue_reqs 99
-vllm:num_requests_waiting many
-"""
+ROW = TopRow("team", "svc", "", "live", 1.0, False, None, None, None, None, None, {}, {}, None, 8)
 
 
-def test_a_page_is_summed_over_labels_and_what_is_no_number_is_left_out() -> None:
-    assert plots.read_metrics(PAGE) == {REQUESTS: 5, TOKENS: 7500, WAITS: 4}
-    assert plots.read_metrics('vllm:request_success_total{finished_reason="stop"} 1') == {REQUESTS: 1}
+def told(*samples: dict[str, Any]) -> dict[str, plots.Plot]:
+    """Return the plots of samples with these numbers, by title."""
+    return {plot.title: plot for plot in plots.plots([replace(ROW, **sample) for sample in samples])}
 
 
-@pytest.mark.parametrize(
-    "text", ["", "<html>", "sglang:num_queue_reqs", "sglang:num_queue_reqs{", "\x00\n" * 9, "sglang:x{" + "}" * 10**6]
-)
-def test_any_text_is_read(text: str) -> None:
-    assert plots.read_metrics(text) == {}
+def test_the_newest_and_the_largest_value_are_written_next_to_the_plot() -> None:
+    found = told(
+        {"requests_per_second": 4, "output_tokens_per_second": 60_000, "cache_use": 0.5, "running": 7},
+        {"requests_per_second": 2.5, "output_tokens_per_second": 12_000, "cache_use": 0.41, "running": 0},
+    )
+    assert [(plot.now, plot.most) for plot in (found["Requests"], found["Tokens generated"])] == [
+        ("2.5/s", "4/s"),
+        ("12k/s", "60k/s"),
+    ]
+    assert (found["Running"].now, found["KV cache, fullest"].now) == ("0", "41 %")
 
 
-def sample(at: float, pods: str = "a", **values: float) -> Sample:
-    return Sample(at, values, frozenset(pods))
+def test_a_time_is_plotted_by_its_upper_bound_and_shown_with_both() -> None:
+    first, second = {"p95": {"above": 0.2, "upTo": 0.4}}, {"p95": {"above": 0.4, "upTo": 0.6}}
+    plot = told({"time_to_first_token": first}, {"time_to_first_token": second})["First token, p95"]
+    assert (plot.now, plot.most) == ("0.4-0.6s", "0.6 s")
+    assert told({"time_to_first_token": {"p95": {"above": 2}}})["First token, p95"].now == ">2s"
 
 
-def told(*samples: Sample) -> list[str]:
-    return [plot.now for plot in plots.plots(samples)]
+def test_unknown_values_are_left_out_and_are_not_zero() -> None:
+    plot = told({"running": 3}, {"running": None}, {"running": 1})["Running"]
+    assert len(plot.points.split()) == 2 and plot.now == "1"
+    assert told({}, {})["Running"] == plots.Plot("Running", "–", "", "") and told()["Requests"].now == "–"
+    assert told({"running": 3})["Running"].points == "", "a single value is no line"
 
 
-def test_rates_and_means_are_of_the_time_between_two_samples() -> None:
-    first = sample(0, **{REQUESTS: 10, TOKENS: 0, FIRST_SUM: 1, FIRST_COUNT: 1, WAITS: 2})
-    second = sample(5, **{REQUESTS: 20, TOKENS: 60_000, FIRST_SUM: 6, FIRST_COUNT: 11, WAITS: 3})
-    assert told(first, second) == ["2/s", "12k/s", "0.5 s", "3"]
-
-
-def test_nothing_is_told_before_the_second_sample_and_of_counters_that_began_anew() -> None:
-    first, anew = sample(0, **{REQUESTS: 10}), sample(5, **{REQUESTS: 3})
-    assert told(first)[0] == told(first, anew)[0] == told()[0] == "–"
-    assert told(first, anew, sample(10, **{REQUESTS: 8}))[0] == "1/s"
-
-
-def test_other_pods_are_no_growth() -> None:
-    """A second group comes: what it has served since it started was not served just now."""
-    assert told(sample(0, "a", **{REQUESTS: 10}), sample(5, "ab", **{REQUESTS: 500}))[0] == "–"
-
-
-def test_a_request_that_passes_prefill_and_decode_counts_once_and_waits_in_both() -> None:
-    page = {REQUESTS: 5.0, WAITS: 2.0}
-    assert plots.summed(0, {"prefill": page, "decode": page}, ["decode"]).values == {REQUESTS: 5, WAITS: 4}
-
-
-def test_a_plot_stays_within_its_box() -> None:
-    (plot, *_) = plots.plots([sample(at, **{REQUESTS: at * at}) for at in range(9)])
-    places = [tuple(map(float, place.split(","))) for place in plot.points.split()]
-    assert len(places) == 8 and all(0 <= x <= plots.WIDTH and 0 <= y <= plots.HEIGHT for x, y in places)
-    assert plot.most == plot.now == "15/s"
+def test_every_plot_stays_within_its_box() -> None:
+    samples = [
+        dict.fromkeys(("requests_per_second", "output_tokens_per_second", "prompt_tokens_per_second", "running"), at * at)
+        | {"waiting": at, "cache_use": at / 9, "time_to_first_token": {"p95": {"above": at, "upTo": at + 1}}}
+        | {"time_between_tokens": {"p95": {"above": at}}}
+        for at in range(9)
+    ]
+    found = told(*samples)
+    assert len(found) == 8
+    for plot in found.values():
+        places = [tuple(map(float, place.split(","))) for place in plot.points.split()]
+        assert len(places) == 9 and all(0 <= x <= plots.WIDTH and 0 <= y <= plots.HEIGHT for x, y in places), plot.title

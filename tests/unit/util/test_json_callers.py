@@ -12,7 +12,7 @@ UNTRUSTED = {
     "cli/generate_from.py:_object": "files of a model, given to `ome generate --from`",
     "cli/planfiles.py:_weights": "the index of a model, given to `ome plan`",
     "cli/planfiles.py:model": "config.json of a model, given to `ome plan`",
-    "controllers/telemetry.py:_ask": "the summary of a router's registry",
+    "core/observed/telemetry.py:read": "the summary of a router's registry",
     "kube/podproxy.py:text": "an error that a pod sends through the API server",
     "modelinfo/extract.py:_read": "config files, indexes and headers of a model repository",
     "registry/telemetry_reader.py:_parsed_load": "an engine's report of its load",

@@ -4,19 +4,18 @@ from collections.abc import AsyncIterator
 from functools import cache
 from typing import Any
 
-import pytest
-
 from ome_operator.cli.live import details as reading
 from ome_operator.cli.live.board import Board
 from ome_operator.cli.live.details import details
-from ome_operator.cli.live.traffic import MOST, TrafficSamples, leaders, port
+from ome_operator.cli.live.traffic import TrafficSamples
 from ome_operator.describe.actions import Shell
 from ome_operator.describe.causes import causes
 from ome_operator.kube.errors import Forbidden, KubeError, Transient
 from ome_operator.kube.podlogs import LogLine, Wanted
-from tests.support import console
+from tests.support import console, parts
 from tests.support.bodies import Cluster
 from tests.support.fake_api import FakeApi
+from tests.support.heard import hear
 
 KIMI = ("kimi-k2-instruct", "kimi-k2-instruct")
 ILL = "kimi-k2-instruct-decoder-44924f87-0-w-7"
@@ -64,39 +63,28 @@ async def test_a_log_that_cannot_be_read_says_why() -> None:
     assert "is simulated" in (await told({}, simulated={"h200-07"})).said
 
 
-@pytest.mark.parametrize(
-    ("box", "wanted"),
-    [
-        ({"args": ["--port", "8000"]}, 8000),
-        ({"command": ["sh", "-c", "python -m sglang.launch_server --port=31000 --tp 8"]}, 31000),
-        ({"args": ["--bootstrap-port=8998"], "ports": [{"containerPort": 9000}]}, 9000),
-        ({"args": ["--port", "$(PORT)"]}, 30000),
-        ({}, 30000),
-    ],
-)
-def test_the_port_of_an_engine(box: dict[str, Any], wanted: int) -> None:
-    assert port({"spec": {"containers": [box]}}) == wanted
-
-
-def test_a_group_that_is_not_ready_is_not_asked() -> None:
-    seen = shown()
-    pods = {name.partition("/")[2]: body for name, body in seen.pods.items()}
-    assert [(leader.pod.split("-")[3], leader.counts) for leader in leaders(seen.trees[KIMI], pods)] == [("engine", False)]
-
-
 async def sampled(cluster: Cluster, key: tuple[str, str]) -> TrafficSamples:
     board, found = cluster.seen(), TrafficSamples()
-    pods = {name.partition("/")[2]: body for name, body in board.pods.items()}
-    await found.sample(cluster.page, board.trees[key], pods, board.simulated, 1.0)
+    await found.sample(cluster.page, board.trees[key], board.observed[key].pods, board.simulated)
     return found
+
+
+async def test_traffic_is_what_the_routers_report() -> None:
+    found = await sampled(hear(console.fleet(hostile=False)), ("chat", "gpt-oss-120b"))
+    (row,) = found.samples
+    assert (found.why, row.running, row.output_tokens_per_second) == ("", 21, 900)
 
 
 async def test_traffic_that_cannot_be_measured_says_why() -> None:
     cluster = console.fleet(hostile=False)
-    assert (await sampled(cluster, ("research", "glm-4-6"))).why.startswith("no group is ready")
+    assert "connection refused" in (await sampled(cluster, ("chat", "gpt-oss-120b"))).why
     for body in cluster.objects["Node"]:
         body["metadata"]["labels"] = {"type": "kwok"}
-    assert "simulated" in (await sampled(cluster, ("code", "qwen3-coder"))).why
-    wide = Cluster()
-    console.put(wide, console.grown(console.simple("wide", "t", MOST + 1)), iter(["n"] * 99))
-    assert f"at most {MOST}" in (await sampled(wide, ("t", "wide"))).why
+    assert "simulated" in (await sampled(cluster, ("chat", "gpt-oss-120b"))).why
+    alone = Cluster()
+    console.put(
+        alone,
+        console.grown(console.made((parts.service(engine={}), parts.deps(parts.simple(), parts.model())), "alone", "t")),
+        iter(["n"] * 99),
+    )
+    assert "no router of this service is ready" in (await sampled(alone, ("t", "alone"))).why

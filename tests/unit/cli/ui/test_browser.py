@@ -21,6 +21,7 @@ from ome_operator.cli.ui.server import Site, served
 from ome_operator.describe.actions import Shell
 from tests.support import console
 from tests.support.bodies import Cluster
+from tests.support.heard import hear
 from tests.support.parts import ROOT
 
 playwright = pytest.importorskip("playwright.async_api", reason="the package playwright is not installed")
@@ -107,7 +108,7 @@ async def test_three_pages() -> None:
 
 async def test_dark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "FRESH", 0.0)
-    async with looking(console.fleet(hostile=False), scheme="dark") as browser:
+    async with looking(hear(console.fleet(hostile=False)), scheme="dark") as browser:
         ground = await browser.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
         assert max(map(int, ground[4:-1].split(", "))) < 60
         await browser.open("/service/code/qwen3-coder")

@@ -36,8 +36,6 @@ class Api:
         parts = request.path.strip("/").split("/")
         if parts[-1] == "log":
             return web.Response(text="2026-01-01T00:00:00Z last words\n")
-        if parts[-1] == "metrics":
-            return web.Response(text="sglang:num_queue_reqs 3\n")
         group = parts[1] if parts[0] == "apis" else ""
         kind = PLURALS.get((group, parts[-1]), "")
         return web.json_response({"kind": "List", "metadata": {}, "items": self.cluster.objects.get(kind, [])})

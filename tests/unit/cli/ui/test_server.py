@@ -14,8 +14,9 @@ from ome_operator.cli.ui.feed import SHARE, Feed
 from ome_operator.cli.ui.server import STREAMS
 from ome_operator.kube.errors import Forbidden, Transient
 from tests.support import console
-from tests.support.bodies import Cluster
+from tests.support.bodies import Cluster, ago
 from tests.support.console import HOSTILE
+from tests.support.heard import hear
 from tests.support.visitor import KIMI, visiting
 
 
@@ -236,9 +237,24 @@ async def test_open_pages_are_bounded() -> None:
 
 async def test_traffic_is_plotted_where_rights_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "FRESH", 0.0)
-    async with visiting(console.fleet(hostile=False)) as visitor, visitor.stream("/service/code/qwen3-coder") as stream:
+    cluster = hear(console.fleet(hostile=False))
+    async with visiting(cluster) as visitor, visitor.stream("/service/code/qwen3-coder") as stream:
         await stream.until("plots", "<polyline")
-        assert "Tokens generated <b>" in stream.shown["plots"]
+        assert "Tokens generated <b>" in stream.shown["plots"] and "<b>0.4-0.6s</b>" in stream.shown["plots"]
+
+
+async def test_services_show_the_numbers_of_their_status_with_their_time() -> None:
+    cluster = console.fleet(hostile=False)
+    roles = [{"name": "engine", "leaders": 3, "withLoad": 3, "withWork": 3, "running": 7, "waiting": 2}]
+    for body in cluster.objects["InferenceService"]:
+        if body["metadata"]["name"] == "gpt-oss-120b":
+            body["status"]["traffic"] = {"time": ago(minutes=5), "requestsPerSecond": 2.4, "roles": roles}
+        elif body["metadata"]["name"] == "embedder":
+            body["status"]["traffic"] = {"time": HOSTILE, "requestsPerSecond": HOSTILE, "roles": HOSTILE}
+    async with visiting(cluster) as visitor:
+        text = await visitor.page("/")
+    assert re.search(r"2\.4 req/s, 7 running, 2 waiting<small><time [^>]*>\d+m</time> ago", text)
+    assert "req/s" not in text.replace("2.4 req/s", "") and "<script>document" not in text
 
 
 @pytest.mark.parametrize(
@@ -246,16 +262,17 @@ async def test_traffic_is_plotted_where_rights_reach(monkeypatch: pytest.MonkeyP
     [
         (
             Forbidden('pods "x" is forbidden: cannot get resource "pods/proxy" <i>', 403),
-            "you have no permission to read the metrics of pods",
+            "you have no right to `get pods/proxy`",
         ),
-        (Transient("metrics of x: HTTP 404"), "--enable-metrics"),
+        (Transient("summary of x: HTTP 404"), "HTTP 404"),
         (None, "connection refused"),
     ],
     ids=("forbidden", "none", "refused"),
 )
 async def test_where_metrics_cannot_be_read_a_sentence_says_so(answer: Exception | None, said: str) -> None:
     cluster = console.fleet(hostile=False)
-    cluster.metrics = {} if answer is None else dict.fromkeys(cluster.metrics, answer)
+    if answer is not None:
+        cluster.summaries = dict.fromkeys(hear(cluster).summaries, answer)
     async with visiting(cluster) as visitor, visitor.stream("/service/code/qwen3-coder") as stream:
         await stream.until("plots", said)
         assert "<svg" not in stream.shown["plots"] and "<i>" not in stream.shown["plots"]
