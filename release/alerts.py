@@ -33,11 +33,11 @@ of the part "Engines and routers" never fire.
 
 _FAULTS = """## Faults
 
-Each fault was run (2026-11-25; OmeServiceIncomplete 2026-11-27) on two cores while other tests ran, with a Prometheus
-that scrapes every second, or every five seconds where engines are real. From the start of a fault until the cluster was
-healthy again, no other alert fired, except OmeRolloutFailed together with OmeWaveStopped. "Fires" has the seconds from
-the start of the fault until the alert fired, "clears" the seconds from the end of the fault until the alert had
-cleared, both with the times of the rules divided by the number in the table.
+Each fault was run (2026-11-25; OmeServiceIncomplete 2026-11-27; OmeRoutersSilent 2026-11-28) on two cores while other
+tests ran, with a Prometheus that scrapes every second, or every five seconds where engines are real. From the start of a
+fault until the cluster was healthy again, no other alert fired, except OmeRolloutFailed together with OmeWaveStopped.
+"Fires" has the seconds from the start of the fault until the alert fired, "clears" the seconds from the end of the fault
+until the alert had cleared, both with the times of the rules divided by the number in the table.
 
 `tests/controlplane/alerts/faults/` contains the faults (`make soak`), and names the location of the faults that are
 elsewhere. Two of the faults are bugs that the tests put into the operator, because no real fault is known that would have
@@ -71,6 +71,7 @@ the same effect.
 | OmeWeightsFailed | an agent is configured to download a revision that the hub does not have | 10 | 62 s | 1 s |
 | OmeWeightsStall | an agent is killed during the download of a model | 10 | 121 s | 1 s |
 | OmeRouterStranger | a real router gets a foreign worker (`tests/router/test_stranger_alert.py`) | 60 | 3 s | 29 s |
+| OmeRoutersSilent | a registry stops answering (`tests/router/test_silent_alert.py`) | 60 | 35 s | 5 s |
 | OmeEngineQueue | 110 clients send requests to a real engine that runs two requests at a time | 10 | 68 s | 5 s |
 | OmeFirstTokenSlow | 90 clients request 400 tokens each from the same engine | 10 | 115 s | 65 s |
 | OmeCacheFull | four clients share a prompt of 1,010 tokens, and the cache has space for 1,024 | 10 | 99 s | 5 s |

@@ -35,12 +35,14 @@ def router_pod(selector: str) -> dict[str, object]:
 class Operator:
     """The part of the operator that queries registries, with its page of metrics."""
 
-    def __init__(self, here: Place) -> None:
-        pods, self.told = [from_api.pod(router_pod(here.selector))], list[Ref]()
-        self._telemetry = Telemetry(lambda: pods, self.told.append, lambda: datetime.now(UTC), 1.0, here.page)
+    def __init__(self, selector: str, page: int) -> None:
+        """Query the registry on the port `page`, beside the router of the slice with this selector."""
+        pods, self.told = [from_api.pod(router_pod(selector))], list[Ref]()
+        self._telemetry = Telemetry(lambda: pods, self.told.append, lambda: datetime.now(UTC), 1.0, page)
         self._metrics = Metrics()
         self._metrics.leader.set(1)
         self._metrics.ask("ome_router_strangers_total", lambda: {(): self._telemetry.total})
+        self._metrics.ask("ome_routers", self._telemetry.states)
 
     async def start(self) -> int:
         """Query the registry every second, and return the port of the metrics page."""
@@ -62,7 +64,7 @@ class Operator:
 async def test_a_worker_that_somebody_adds_fires_it(tmp_path: Path) -> None:
     """The router has no key of the operator. With a key, no client can add a worker (tests/router/test_strangers.py)."""
     async with place(tmp_path, note="false") as here:
-        operator = Operator(here)
+        operator = Operator(here.selector, here.page)
         port = await operator.start()
         rules = divided(alerts.rules(), BY, {ALERT: DIVIDED_BY})
         try:

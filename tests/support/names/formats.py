@@ -18,6 +18,7 @@ from ome_operator.core.placement.claims import Claim
 from ome_operator.describe.diagnosis import Trouble
 from ome_operator.describe.preflight import PreflightReport
 from ome_operator.describe.preview import Preview
+from ome_operator.describe.top import TopRow
 from ome_operator.describe.tree import Tree
 from ome_operator.lint import report as lint_report
 from ome_operator.lint.rules import RULES
@@ -114,7 +115,14 @@ def protocols() -> Iterator[str]:
 
 def outputs() -> Iterator[str]:
     """Yield the keys of what commands print as JSON and YAML."""
-    documents = {"diff": Preview, "explain": Trouble, "preflight": PreflightReport, "replay": ReplayedPass, "status": Tree}
+    documents = {
+        "diff": Preview,
+        "explain": Trouble,
+        "preflight": PreflightReport,
+        "replay": ReplayedPass,
+        "status": Tree,
+        "top": TopRow,
+    }
     for name, kind in documents.items():
         yield from walk.below(kind, f"ome {name} ", to_camel)
     for command, module in {"lint": lint_report, "plan": report_text, "plan layouts": answer}.items():

@@ -13,6 +13,7 @@ __all__ = ["FAULTS", "WITHOUT", "api_server", "bugs", "nodes", "operator", "serv
 _ENGINES = "tests/node/serving/test_engine_alerts.py has its fault, with a real engine"
 WITHOUT: Mapping[str, str] = {
     "OmeRouterStranger": "tests/router/test_stranger_alert.py has its fault, with a real router and its registry",
+    "OmeRoutersSilent": "tests/router/test_silent_alert.py has its fault, with a registry that stops answering",
     "OmeEngineQueue": _ENGINES,
     "OmeFirstTokenSlow": _ENGINES,
     "OmeCacheFull": _ENGINES,
