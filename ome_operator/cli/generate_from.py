@@ -11,6 +11,7 @@ from ome_operator.cookbook.own_model import OwnModel
 from ome_operator.errors import UserError
 from ome_operator.modelinfo.extract import CONFIG, FILES, MEMORY, MODELOPT, facts
 from ome_operator.util.json_limits import parsed
+from ome_operator.util.visible import visible
 
 if TYPE_CHECKING:
     from ome_operator.kube.client import Client
@@ -49,7 +50,7 @@ def _of_files(folder: Path, config: Path | None = None) -> OwnModel:
     weights = [] if config else sorted(folder.glob("*.safetensors"))
     title = config.stem if config and config.name != CONFIG else folder.name or "model"
     return OwnModel(
-        title=title,
+        title=visible(title),  # it becomes a comment of the manifests: the name of a file may have several lines
         uri=f"local://{folder}",
         path=str(folder),
         facts=facts({name: path.read_bytes() for name, path in paths.items()}),
@@ -92,6 +93,9 @@ def _of_repository(repository: str) -> OwnModel:
 def _on_the_cluster(uri: str) -> tuple[Facts, str] | None:
     """Return the facts in the status of a model with this URI, and the path of its files; None if there is no such model,
     or no cluster.
+
+    A BaseModel is a tenant's: with parameters its facts may be those of another hub or repository, and its path is a text
+    that the tenant chose. Only the facts of a BaseModel without parameters are used, if there is no ClusterBaseModel.
     """
     from ome_operator.cache.resources import MODELS
     from ome_operator.cli.connect import on_cluster
@@ -109,6 +113,7 @@ def _on_the_cluster(uri: str) -> tuple[Facts, str] | None:
             isinstance(model, Model)
             and model.spec.storage.storage_uri.partition("@")[0] == uri
             and model.status.get("facts")
+            and (not model.namespace or not model.spec.storage.parameters)
         ):
-            return Facts.read(model.status["facts"]), model.spec.storage.path or ""
+            return Facts.read(model.status["facts"]), "" if model.namespace else model.spec.storage.path or ""
     return None

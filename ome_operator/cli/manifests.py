@@ -187,9 +187,15 @@ def _parts(where: str, found: Document) -> Iterator[gate.WrittenObject]:
 
 
 def files_in(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield the files in `paths`, and the YAML and JSON files in the folders in `paths`."""
+    """Yield the files in `paths`, and the YAML and JSON files in the folders in `paths`. Links to devices and pipes in a
+    folder, which may be a checkout of somebody else, are left out.
+    """
     for path in paths:
-        yield from sorted([*path.rglob("*.yaml"), *path.rglob("*.yml"), *path.rglob("*.json")]) if path.is_dir() else [path]
+        if path.is_dir():
+            found = (entry for suffix in ("yaml", "yml", "json") for entry in path.rglob(f"*.{suffix}"))
+            yield from sorted(entry for entry in found if entry.is_file())
+        else:
+            yield path
 
 
 def _documents(path: Path) -> Iterator[tuple[str, Document]]:

@@ -27,7 +27,11 @@ SECONDS = 600
 
 
 def write(path: Path, lines: Iterable[bytes], largest: int = LARGEST) -> int:
-    """Write a file that only this user can read. Return the number of services in the file. Raises OSError."""
+    """Write a file that only this user can read. Return the number of services in the file. Raises OSError.
+
+    A service that needs more memory or more levels than there are is left out, so that a tenant cannot prevent the recording
+    of all other services.
+    """
     where = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     count, rest = 0, iter(lines)
     with os.fdopen(where, "wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=6, mtime=0) as file:
@@ -35,12 +39,20 @@ def write(path: Path, lines: Iterable[bytes], largest: int = LARGEST) -> int:
         for line in rest:
             if raw.tell() > largest:
                 break
-            service: dict[str, Any] = json.loads(line)
-            entry = json.dumps({service["service"]: redacted(service)})[1:-1]
+            try:
+                entry = _entry(line)
+            except (MemoryError, RecursionError):
+                continue
             file.write((",\n" if count else "\n").encode() + entry.encode())
             count += 1
         file.write(b"}}\n")
     return count
+
+
+def _entry(line: bytes) -> str:
+    """Return a service's entry of the file: its name and its redacted recording, as JSON without the outer braces."""
+    service: dict[str, Any] = json.loads(line)
+    return json.dumps({service["service"]: redacted(service)})[1:-1]
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """`ome generate --from`: the three files for a model that has no recipe."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from ome_operator.cli.generate import app
 from ome_operator.core.selection.match import violations
 from ome_operator.core.selection.model_profile import profile_of
 from ome_operator.errors import UserError
+from tests.support.fake_api import FakeApi
 from tests.support.linting import found, grave
 from tests.support.parts import good
 from tests.unit.modelinfo import configs
@@ -94,6 +96,48 @@ def test_a_quantization_and_a_repository_are_written(monkeypatch: pytest.MonkeyP
     assert generate_from.own_model("moonshotai/Kimi-K2-Instruct").facts.parameters == 1026408232448
     page = "https://huggingface.co/moonshotai/Kimi-K2-Instruct/"
     assert generate_from.own_model(page) == generate_from.own_model("moonshotai/Kimi-K2-Instruct")
+
+
+def stored(kind: str, path: str, **storage: Any) -> dict[str, Any]:
+    """A model in the cluster whose facts an agent has read."""
+    place = {"namespace": "team"} if kind == "BaseModel" else {}
+    spec = {"storage": {"storageUri": "hf://org/New-Model", "path": path, **storage}}
+    facts = {"architecture": f"Of{kind}", "parameters": 8_000_000_000}
+    return {"kind": kind, "metadata": {"name": "m", **place}, "spec": spec, "status": {"facts": facts}}
+
+
+OTHER_HUB = {"parameters": {"endpoint": "https://hub.tenant.example"}}
+
+
+@pytest.mark.parametrize(
+    ("bodies", "known"),
+    [
+        ([stored("ClusterBaseModel", "/raid/new", **OTHER_HUB)], ("OfClusterBaseModel", "/raid/new")),
+        ([stored("BaseModel", "/raid/chosen-by-a-tenant")], ("OfBaseModel", "")),
+        ([stored("BaseModel", "/raid/x", **OTHER_HUB)], None),
+        ([stored("BaseModel", "/raid/x", parameters={"filesFrom": "hf://tenant/other"})], None),
+    ],
+)
+def test_a_tenant_decides_neither_the_facts_nor_the_path(
+    bodies: list[dict[str, Any]], known: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manifests are those of a ClusterBaseModel. With an endpoint or `filesFrom`, the files are not the repository's."""
+
+    def on_cluster(_: object, __: object, work: Any, **___: object) -> Any:
+        return asyncio.run(work(FakeApi({"list_objects": lambda call: [one for one in bodies if one["kind"] == call.kind]})))
+
+    monkeypatch.setattr("ome_operator.cli.connect.on_cluster", on_cluster)
+    found = generate_from._on_the_cluster("hf://org/New-Model")
+    assert (found and (found[0].architecture, found[1])) == known
+
+
+def test_the_name_of_a_file_adds_no_line_to_the_manifests(tmp_path: Path) -> None:
+    file = tmp_path / "evil\napiVersion: v1\nkind: ConfigMap\n#.json"
+    file.write_text(json.dumps(configs.LLAMA_31_8B))
+    said = run("--from", str(file), "--hardware", "h200", "-o", "yaml")
+    assert said.exit_code == 0, told(said)
+    assert "kind: ConfigMap" not in said.stdout.splitlines()
+    assert "ConfigMap" not in [body["kind"] for body in yaml.safe_load_all(said.stdout)]
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ TRUSTED = {
     "preflight/node.py:_devices": OWN_POD,
     "preflight/node.py:weights": OWN_POD,
     "recorder/recording.py:_json": f"{OWN_MACHINE}: `ome replay FILE`, which has a limit of its bytes",
-    "recorder/writer.py:write": f"{OURS}: recordings that the operator sends to its child, which has a limit of memory",
+    "recorder/writer.py:_entry": f"{OURS}: recordings that the operator sends to its child, which has a limit of memory",
     "registry/clients.py:_json": f"{SERVER}; and the router in the same pod",
     "storage/grants.py:parse_grant": "a flag of the agent, which an administrator writes",
     "util/json_limits.py:decoded": SERVER,

@@ -1,0 +1,26 @@
+"""Which files of a folder are read."""
+
+import os
+from pathlib import Path
+
+from ome_operator.cli.manifests import files_in
+
+
+def test_in_a_folder_of_somebody_else_only_files_are_read(tmp_path: Path) -> None:
+    """A checkout may contain a link to a device without end, and an archive a pipe that nobody writes to."""
+    (tmp_path / "a.yaml").write_text("")
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below/b.json").write_text("")
+    (tmp_path / "linked.yml").symlink_to("a.yaml")
+    (tmp_path / "endless.yaml").symlink_to("/dev/zero")
+    (tmp_path / "gone.yaml").symlink_to("nowhere")
+    (tmp_path / "folder.yaml").mkdir()
+    os.mkfifo(tmp_path / "pipe.json")
+    assert [path.name for path in files_in([tmp_path])] == ["a.yaml", "b.json", "linked.yml"]
+
+
+def test_what_a_user_names_is_read_whatever_it_is(tmp_path: Path) -> None:
+    """A shell passes the output of a command as a pipe."""
+    os.mkfifo(tmp_path / "pipe")
+    named = [tmp_path / "pipe", Path("-"), tmp_path / "missing.yaml"]
+    assert list(files_in(named)) == named
