@@ -24,12 +24,17 @@ from tests.support.manager import service, until
 
 _NUMBER = itertools.count()
 PATIENT = """
+import asyncio
+import uvloop
 from ome_operator.__main__ import main
 from ome_operator.settings import Settings
 Settings.__init__.__kwdefaults__.update(lease_duration=120.0, lease_renew=110.0)
+uvloop.run = asyncio.run
 main()
 """
-"""An operator that keeps its Lease while an API server starts, which takes longer than 10 s on a machine with much load."""
+"""An operator that does not exit while an API server restarts. On a machine with much load that takes longer than the ten
+seconds after which a leader exits, and uvloop sometimes refuses a new connection afterwards (docs/production.md).
+"""
 
 
 @dataclass
