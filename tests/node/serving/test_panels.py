@@ -120,8 +120,18 @@ def test_every_query_of_a_panel_has_data(serving: Rig, asked: Prometheus, states
             stream(f"{tiny}/v1/chat/completions", {"model": SERVICE, "messages": [message], "max_tokens": 24})
         return {query for query, text in every.items() if not numbers(asked, text)}
 
-    end = until("every query has been asked", lambda: (found := empty()) <= set(EMPTY) and [found], 180, 2.0)
-    assert end[0] == set(EMPTY), f"these have data now: {sorted(set(EMPTY) - end[0])}"
+    without_data = set(every)
+
+    def all_have_data() -> bool:
+        nonlocal without_data
+        without_data = empty()
+        return without_data <= set(EMPTY)
+
+    try:
+        until("every query has data", all_have_data, 180, 2.0)
+    except AssertionError:
+        pytest.fail(f"these have no data: {sorted(without_data - set(EMPTY))}")
+    assert without_data == set(EMPTY), f"these have data now: {sorted(set(EMPTY) - without_data)}"
 
 
 def test_what_a_dashboard_lets_people_choose_is_there(asked: Prometheus, states: None) -> None:
