@@ -14,7 +14,8 @@ from ome_operator.adopt.steps import Steps
 from ome_operator.api.kinds import KINDS, Kind
 from ome_operator.core.observed import from_api
 from ome_operator.kube.client import Client, Manifest
-from ome_operator.kube.errors import Conflict, NotServed
+from ome_operator.kube.errors import Conflict, KubeError, NotServed
+from ome_operator.kube.resources import RESOURCES
 from ome_operator.settings import Settings
 
 CONTROLLER = "control-plane=ome-controller-manager"
@@ -83,14 +84,14 @@ async def _stopped(client: Client, steps: Steps, services: Iterable[Manifest], f
     """Return whether OME's controller seems to be stopped. If it were running, two operators would write every service.
     With `force`, a running controller is only reported.
     """
-    deployments = await client.list_objects("Deployment", label_selector=CONTROLLER)
+    labelled = await client.list_objects("Deployment", label_selector=CONTROLLER)
+    deployments = [deployment for deployment in labelled if await _may_write_services(client, steps, deployment)]
     problem = ""
     for deployment in deployments:
         name, namespace = deployment["metadata"]["name"], deployment["metadata"]["namespace"]
         if deployment["spec"].get("replicas", 1) or (deployment.get("status") or {}).get("replicas"):
-            problem = (
-                f"OME's controller is still running; stop it: kubectl -n {namespace} scale deployment {name} --replicas=0"
-            )
+            command = f"kubectl -n {namespace} scale deployment {name} --replicas=0"
+            problem += f" && {command}" if problem else f"OME's controller is still running; stop it: {command}"
         else:
             steps.fine(f"OME's controller is stopped: Deployment {namespace}/{name} has no pods")
     recent = _recent(services)
@@ -105,6 +106,31 @@ async def _stopped(client: Client, steps: Steps, services: Iterable[Manifest], f
     elif problem:
         steps.leave(f"{problem}; then run this command again, or use --force to continue anyway")
     return force or not problem
+
+
+async def _may_write_services(client: Client, steps: Steps, deployment: Manifest) -> bool:
+    """Return whether the pods of a Deployment may write the status of the services in all namespaces, as OME's controller
+    must. Any user may create a Deployment with the label, which would stop the adoption, or explain the writes of a
+    controller that still runs. Return True if this cannot be found out.
+    """
+    name, namespace = deployment["metadata"]["name"], deployment["metadata"]["namespace"]
+    account = deployment["spec"]["template"]["spec"].get("serviceAccountName") or "default"
+    what = {"group": keys.GROUP, "resource": "inferenceservices", "subresource": "status", "verb": "update"}
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
+    question = {
+        "apiVersion": RESOURCES["SubjectAccessReview"].api_version,
+        "kind": "SubjectAccessReview",
+        "metadata": {},
+        "spec": {"user": f"system:serviceaccount:{namespace}:{account}", "groups": groups, "resourceAttributes": what},
+    }
+    try:
+        answer = await client.create(question)
+    except KubeError as error:
+        steps.note(f"whether Deployment {namespace}/{name} is OME's controller is not known: {error}")
+        return True
+    if not (allowed := bool((answer.get("status") or {}).get("allowed"))):
+        steps.note(f"Deployment {namespace}/{name} has the label of OME's controller, but may not write services: ignored")
+    return allowed
 
 
 def _recent(services: Iterable[Manifest]) -> str:

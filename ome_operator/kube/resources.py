@@ -69,6 +69,7 @@ RESOURCES: dict[str, ApiResource] = {
     "ValidatingAdmissionPolicy": _admission("validatingadmissionpolicies"),
     "ValidatingAdmissionPolicyBinding": _admission("validatingadmissionpolicybindings"),
     # Only `ome adopt` reads or writes these, with the rights of its user.
+    "SubjectAccessReview": ApiResource("authorization.k8s.io/v1", "subjectaccessreviews", namespaced=False),
     "CustomResourceDefinition": ApiResource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False),
     "MutatingWebhookConfiguration": _admission("mutatingwebhookconfigurations"),
     "ValidatingWebhookConfiguration": _admission("validatingwebhookconfigurations"),

@@ -1,6 +1,6 @@
 """Simulates what OME v0.1.5 leaves in a cluster: its CRDs, webhooks, finalizers and children, written as its manager."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ome_local.cluster import Cluster
@@ -86,6 +86,17 @@ def configuration(kind: str, name: str, hooks: list[Manifest]) -> Manifest:
     """Return a configuration of `Validating` or `Mutating` webhooks."""
     version = "admissionregistration.k8s.io/v1"
     return {"apiVersion": version, "kind": f"{kind}WebhookConfiguration", "metadata": {"name": name}, "webhooks": hooks}
+
+
+def rights() -> Iterator[Manifest]:
+    """Yield the rights of OME's controller by which `ome adopt` recognizes it."""
+    group = "rbac.authorization.k8s.io"
+    kind = {"apiVersion": f"{group}/v1", "metadata": {"name": "ome-manager-role"}}
+    rule = {"apiGroups": ["ome.io"], "resources": ["inferenceservices", "inferenceservices/status"], "verbs": ["*"]}
+    yield {**kind, "kind": "ClusterRole", "rules": [rule]}
+    role = {"apiGroup": group, "kind": "ClusterRole", "name": "ome-manager-role"}
+    account = {"kind": "ServiceAccount", "namespace": "ome", "name": "default"}
+    yield {**kind, "kind": "ClusterRoleBinding", "roleRef": role, "subjects": [account]}
 
 
 def controller(replicas: int) -> Manifest:

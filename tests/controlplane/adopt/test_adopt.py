@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import yaml
 
 from ome_local.cluster import Cluster
 from ome_operator.kube.resources import path
@@ -50,6 +51,7 @@ class Adopting:
         rig.get("Namespace", "", marker)  # Audit lines are in order, but are written after the responses.
         rig.wait("the marker", lambda: any(one.name == marker for one in self.cluster.audit(mark)))
         mine = [one for one in self.cluster.audit(mark) if one.user == self.user and one.writes]
+        mine = [one for one in mine if one.resource != "subjectaccessreviews"]  # a question, which stores nothing
         return [f"{one.verb} {one.resource}/{one.name}" for one in mine], said
 
 
@@ -69,6 +71,7 @@ def rig(cluster: Cluster) -> Iterator[Rig]:
         ome.crd("LeaderWorkerSet"),
         ome.controller(1),
     )
+    cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(ome.rights()))
     cluster.await_crds()
     yield rig
     rig.stop()
@@ -116,8 +119,13 @@ def finalized(body: dict[str, Any], *finalizers: str, **spec: Any) -> dict[str, 
 
 
 def test_nothing_happens_while_ome_runs(rig: Rig, adopt: Adopting) -> None:
+    """A tenant's Deployment with the label of OME's controller is not OME's, and stops no adoption."""
+    decoy = ome.controller(1)
+    rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tenant"}})
+    rig.create({**decoy, "metadata": {**decoy["metadata"], "namespace": "tenant", "name": "decoy"}})
     wrote, said = adopt.writes(code=1)
     assert "kubectl -n ome scale deployment ome-controller-manager --replicas=0" in said
+    assert "Deployment tenant/decoy has the label of OME's controller, but may not write services: ignored" in said
     assert wrote == []
     rig.cluster.kubectl("-n", "ome", "scale", "deployment", "ome-controller-manager", "--replicas=0")
     rig.wait("stopped", lambda: not rig.all("Pod", "ome"))

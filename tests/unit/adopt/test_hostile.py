@@ -13,7 +13,7 @@ from ome_operator.adopt import cluster, webhooks
 from ome_operator.adopt import services as handing
 from ome_operator.adopt.handover import old_objects
 from ome_operator.adopt.steps import Steps
-from ome_operator.kube.errors import NotFound
+from ome_operator.kube.errors import Forbidden, NotFound
 from tests.support.fake_api import Call, FakeApi
 
 READY = {"type": "RolledOut", "status": "True", "observedGeneration": 1}
@@ -133,6 +133,50 @@ def test_a_time_in_the_future_stops_no_adoption(ahead: int, counts: bool) -> Non
     when = (datetime.now(UTC) + timedelta(seconds=ahead)).strftime("%Y-%m-%dT%H:%M:%SZ")
     entry = {"manager": "x", "operation": "Update", "subresource": "status", "time": when, "fieldsV1": {"f:status": {}}}
     assert bool(cluster._recent([{"metadata": metadata("ns", "svc", managedFields=[entry])}])) is counts
+
+
+def labelled(namespace: str, replicas: int, account: str = "") -> dict[str, Any]:
+    pod = {"spec": {"containers": [], **({"serviceAccountName": account} if account else {})}}
+    return {"metadata": metadata(namespace, "ome"), "spec": {"replicas": replicas, "template": pod}}
+
+
+MANAGER = "system:serviceaccount:ome:manager"
+OMES, DECOY = labelled("ome", 0, "manager"), labelled("tenant", 0)
+WRITTEN = {"manager": "ome", "operation": "Update", "subresource": "status", "fieldsV1": {"f:status": {}}}
+
+
+@pytest.mark.parametrize(
+    ("deployments", "stopped"),
+    [
+        ([OMES], True),
+        ([DECOY], False),
+        ([labelled("ome", 1, "manager")], False),
+        ([OMES, labelled("tenant", 1)], True),
+        ([labelled("ome", 1, "manager"), DECOY], False),
+    ],
+)
+async def test_a_deployment_of_a_tenant_is_not_taken_for_omes_controller(
+    deployments: list[dict[str, Any]], stopped: bool
+) -> None:
+    """A service was written a moment ago. A stopped controller explains that; a Deployment that may not write does not."""
+
+    def review(call: Call) -> Any:
+        asked = call.body["spec"]
+        assert asked["resourceAttributes"]["subresource"] == "status" and "namespace" not in asked["resourceAttributes"]
+        return {"status": {"allowed": asked["user"] == MANAGER}}
+
+    api, lines = FakeApi({"list_objects": deployments, "create SubjectAccessReview": review}), list[str]()
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    services = [{"metadata": metadata("ns", "svc", managedFields=[{**WRITTEN, "time": now}])}]
+    assert await cluster._stopped(api, Steps(lines.append, dry_run=False), services, False) is stopped, lines
+    ignored = [each for each in deployments if each["metadata"]["namespace"] == "tenant"]
+    assert len([line for line in lines if "Deployment tenant/ome" in line and "ignored" in line]) == len(ignored)
+
+
+async def test_whoever_may_not_ask_takes_every_deployment_for_omes() -> None:
+    api, lines = FakeApi({"list_objects": [labelled("any", 1)], "create": Forbidden("no", 403)}), list[str]()
+    assert await cluster._stopped(api, Steps(lines.append, dry_run=False), [], False) is False
+    assert "is not known" in lines[0] and "kubectl -n any scale deployment ome" in lines[-1]
 
 
 def test_no_line_moves_the_cursor() -> None:
