@@ -42,7 +42,7 @@ class MetricsCollector:
         self._sums: Sums[Ref] = Sums()
         self._figures: dict[Ref, tuple[str, Figures]] = {}
         """Service -> its UID and numbers."""
-        self._own: Slots[Ref] = Slots(per_service)
+        self._own: Slots[Ref] = Slots(per_service, lambda ref: ref.namespace)
         self._nodes: Slots[Ref] = Slots(nodes)
         self._recycles: Counter[tuple[str, str]] = Counter()
         self._broken = False
@@ -106,6 +106,8 @@ class MetricsCollector:
         if found is not None:
             own = (ref.namespace, ref.name) if self._own.holds(ref) else ("", "")
             self._sums.replace(ref, _numbers(found[1], own))
+            if (displaced := self._own.displaced()) is not None:
+                self._update(displaced)
 
     def _count_recycles(self, before: Figures, now: Figures) -> None:
         for group, after in now.recycled.items():

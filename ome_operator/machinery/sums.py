@@ -3,7 +3,7 @@ and the cost of reading a sum only on the size of the result.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, TypeVar
 
 Owner = TypeVar("Owner", bound=Hashable)
@@ -47,41 +47,73 @@ class Sums(Generic[Owner]):
 
 
 class Slots(Generic[Owner]):
-    """A limited number of slots for owners that have their own series. An owner keeps its slot until `leave` is called
-    for it.
+    """A limited number of slots for owners that have their own series. `group` returns the group of an owner.
+
+    An owner keeps its slot until `leave` is called for it, or until an owner of a group that has at least two slots fewer
+    than the largest group needs the slot. So nobody can take all slots from other groups.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._held: set[Owner] = set()
+    def __init__(self, most: int, group: Callable[[Owner], str] = lambda _: "") -> None:
+        self._most, self._group = most, group
+        self._held: dict[str, dict[Owner, None]] = {}
+        """Group -> its owners that have a slot, the newest last."""
         self._waiting: dict[Owner, None] = {}
+        self._displaced: list[Owner] = []
 
     def holds(self, owner: Owner) -> bool:
-        """Return whether an owner has a slot. If a slot is free, the owner gets it; otherwise the owner is queued for the
-        next free slot.
+        """Return whether an owner has a slot. If there is a slot for the owner, the owner gets it; otherwise the owner is
+        queued for the next one.
         """
-        if owner in self._held:
+        group = self._group(owner)
+        if owner in self._held.get(group, ()):
             return True
-        if len(self._held) < self._most:
-            self._held.add(owner)
+        if sum(map(len, self._held.values())) < self._most or self._displace_for(group):
+            self._waiting.pop(owner, None)
+            self._held.setdefault(group, {})[owner] = None
             return True
         self._waiting.setdefault(owner)
         return False
 
+    def displaced(self) -> Owner | None:
+        """Return an owner that has lost its slot to another since the last call, or None if there is none."""
+        return self._displaced.pop() if self._displaced else None
+
     def leave(self, owner: Owner) -> Owner | None:
         """Remove an owner. Return the queued owner that gets the slot, or None if no slot was freed or no owner is
-        queued.
+        queued. It is the owner whose group has the fewest slots, and of these the one that has waited longest.
         """
         self._waiting.pop(owner, None)
-        if owner not in self._held:
+        if not self._free(owner):
             return None
-        self._held.discard(owner)
-        if (follows := next(iter(self._waiting), None)) is not None:
+        follows = min(self._waiting, key=lambda each: len(self._held.get(self._group(each), ())), default=None)
+        if follows is not None:
             del self._waiting[follows]
-            self._held.add(follows)
+            self._held.setdefault(self._group(follows), {})[follows] = None
         return follows
 
     @property
     def waiting(self) -> int:
         """Number of owners that are queued for a slot."""
         return len(self._waiting)
+
+    def _free(self, owner: Owner) -> bool:
+        held = self._held.get(self._group(owner), {})
+        if owner not in held:
+            return False
+        del held[owner]
+        if not held:
+            del self._held[self._group(owner)]
+        return True
+
+    def _displace_for(self, group: str) -> bool:
+        """Take the slot of the newest owner of the largest group, if this makes the numbers of slots more even. Return
+        whether a slot is free now.
+        """
+        largest = max(self._held, key=lambda name: len(self._held[name]), default=group)
+        if len(self._held.get(largest, ())) < len(self._held.get(group, ())) + 2:
+            return False
+        owner = next(reversed(self._held[largest]))
+        self._free(owner)
+        self._waiting[owner] = None
+        self._displaced.append(owner)
+        return True

@@ -54,6 +54,20 @@ def test_series_of_services_are_bounded_and_the_rest_is_summed() -> None:
     assert found['ome_groups{phase="Ready",role="engine"}'] == 4
 
 
+def test_no_namespace_takes_the_series_of_others() -> None:
+    """A tenant with a hundred small services left no series to the services of others."""
+    made = rig(metrics_per_service=3)
+    made.see(SERVICE, *[service(f"s{number}", "many", READY, groups=[group()]) for number in range(9)])
+    made.see(SERVICE, service("one", "few", READY, groups=[group()]))
+    found = made.samples()
+    own = {name for name in found if name.startswith("ome_service_ready{") and 'service=""' not in name}
+    assert own == {
+        f'ome_service_ready{{namespace="{namespace}",service="{name}"}}'
+        for namespace, name in (("many", "s0"), ("many", "s1"), ("few", "one"))
+    }
+    assert found['ome_service_ready{namespace="",service=""}'] == found["ome_services_summed"] == 7
+
+
 def test_no_service_has_series_where_none_may() -> None:
     made = rig(metrics_per_service=0)
     made.see(SERVICE, service("secret", "tenant", READY, groups=[group()]))

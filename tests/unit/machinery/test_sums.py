@@ -44,3 +44,25 @@ def test_slots_are_bounded_and_whoever_waits_longest_follows(steps: list[tuple[i
                 assert follows is None
                 waiting = [each for each in waiting if each != owner]
         assert slots.waiting == len(waiting) and len(held) <= most
+
+
+OWNERS = st.tuples(st.sampled_from("abc"), st.integers(0, 6))
+
+
+@given(st.lists(st.tuples(OWNERS, st.booleans()), max_size=60), st.integers(0, 5))
+def test_no_group_takes_the_slots_of_others(steps: list[tuple[tuple[str, int], bool]], most: int) -> None:
+    slots: Slots[tuple[str, int]] = Slots(most, lambda owner: owner[0])
+    there, held = dict[tuple[str, int], None](), set[tuple[str, int]]()
+    for owner, comes in steps:
+        if comes:
+            there[owner] = None
+            held = held | {owner} if slots.holds(owner) else held - {owner}
+            held -= {slots.displaced()}  # type: ignore[arg-type]
+        else:
+            there.pop(owner, None)
+            held = (held - {owner}) | {each for each in [slots.leave(owner)] if each is not None}
+        count = Counter(group for group, _ in held)
+        assert len(held) == min(most, len(there)) and slots.waiting == len(there) - len(held) and held <= there.keys()
+        for group, _ in there.keys() - held:
+            assert max(count.values(), default=0) <= count[group] + 1, "whoever waits would make it less even"
+        assert slots.displaced() is None
