@@ -9,7 +9,7 @@ from ome_operator.api import Component, RuntimeSpec, ServiceSpec
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.podspec.compose import compose
 from ome_operator.core.problem import ProblemError
-from ome_operator.engines.routers import parts, value
+from ome_operator.engines.routers import SGLANG_ROUTER, of_image, parts, value
 from ome_operator.engines.servers import server
 from ome_operator.util import package_data
 from ome_operator.util.kubeyaml import document
@@ -23,11 +23,11 @@ _NEEDS_MORE = frozenset({"--api-key", "--ssl-certfile", "--ssl-keyfile", "--grpc
 def default_router(runtime: RuntimeSpec, service: ServiceSpec) -> Manifest | None:
     """Return the part `routerConfig` that is used instead of the runtime's, as `compose` takes it.
 
-    Return None if the runtime has one, if the service's router names an image, or if it could not reach the engines:
-    another engine than SGLang, engines with a key, certificates or another protocol, and prefill and decode whose ports
-    differ or are not literals.
+    Return None if the runtime has one, if the service's router is a router of its own, or if it could not reach the
+    engines: another engine than SGLang, engines with a key, certificates or another protocol, and prefill and decode whose
+    ports differ or are not literals.
     """
-    if runtime.router_config is not None or _has_image(service.router):
+    if runtime.router_config is not None or _is_complete(service.router):
         return None
     components = {keys.ENGINE: service.engine, keys.DECODER: service.decoder}
     ports = {_port(runtime, name, component) for name, component in components.items() if component is not None}
@@ -36,10 +36,14 @@ def default_router(runtime: RuntimeSpec, service: ServiceSpec) -> Manifest | Non
     return _config("single" if service.decoder is None else "pd", port)
 
 
-def _has_image(router: Component | None) -> bool:
+def _is_complete(router: Component | None) -> bool:
+    """Return whether a service's router is a router of its own: it names an image. An image of sglang-router without command
+    and arguments, such as that of a mirror, is no router of its own, because it would have no workers.
+    """
     layers = [part for part in (router, router.leader if router else None) if part is not None]
     boxes = [part.runner or {} for part in layers] + [box for part in layers for box in part.pod.get("containers") or ()]
-    return any(isinstance(box, dict) and box.get("image") for box in boxes)
+    named = [box for box in boxes if isinstance(box, dict) and box.get("image")]
+    return any(parts(box) or of_image(box) != SGLANG_ROUTER for box in named)
 
 
 def _port(runtime: RuntimeSpec, name: str, component: Component) -> int | None:

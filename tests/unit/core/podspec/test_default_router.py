@@ -43,6 +43,10 @@ def test_engines_without_a_decoder_get_one_selector() -> None:
     [
         ({"engineConfig": sglang(), "routerConfig": {}}, {"engine": {}, "router": {}}),
         ({"engineConfig": sglang()}, {"engine": {}, "router": {"runner": {"image": "mine:1"}}}),
+        (
+            {"engineConfig": sglang()},
+            {"engine": {}, "router": {"runner": {"image": "mine/sgl-model-gateway:v0.3.2", "args": ["--x"]}}},
+        ),
         ({"engineConfig": sglang()}, {"engine": {}, "router": {"containers": [parts.container()]}}),
         ({"engineConfig": sglang()}, {"router": {}}),
         ({"engineConfig": sglang()}, PAIR),
@@ -66,6 +70,15 @@ def test_the_service_changes_it_and_the_engines_revision_stays() -> None:
     (box,) = deployment["spec"]["template"]["spec"]["containers"]
     assert {"name": "A", "value": "1"} in box["env"] and "sgl-model-gateway" in box["image"]
     assert routed.status["revision"] == alone.status["revision"]
+
+
+@pytest.mark.parametrize("image", ["mirror.example.com/lmsysorg/sgl-model-gateway:v0.3.2", "local/sglang-router:0.3.2"])
+def test_a_mirror_of_the_image_is_no_router_of_its_own(image: str) -> None:
+    deps = parts.deps(parts.model(), parts.runtime(engineConfig=sglang()))
+    routed = sync(parts.service(engine={}, router={"runner": {"name": "router", "image": image}}), deps, Observed(), START)
+    (deployment,) = [one.manifest for one in routed.apply + routed.create if one.manifest["kind"] == "Deployment"]
+    (box,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert box["image"] == image and "--service-discovery" in box["args"]
 
 
 def test_a_runtime_without_a_router_is_selected() -> None:
