@@ -7,7 +7,7 @@ from ome_operator.core.observed.objects import Deps
 from ome_operator.core.reasons import Reason
 from ome_operator.core.resolve.inputs import model_refs, resolve, runtime_refs
 from ome_operator.core.selection.model_profile import ModelProfile, profile_of
-from ome_operator.core.selection.runtime import runtime_title, select
+from ome_operator.core.selection.runtime import Candidate, runtime_title, select
 
 
 def explain(service: InferenceService, deps: Deps, *, draft: bool = False) -> Iterator[str]:
@@ -28,13 +28,27 @@ def explain(service: InferenceService, deps: Deps, *, draft: bool = False) -> It
     for number, item in enumerate(selection.fitting):
         assert item.score is not None
         label = "chosen  " if number == 0 else "fits    "
-        yield f"{label} {runtime_title(item.ref)}: weight × priority {-item.score.minus_weight}"
+        tie = _tie(selection.fitting[0], item) if number else ""
+        yield f"{label} {runtime_title(item.ref)}: weight × priority {-item.score.minus_weight}{tie}"
     for item in selection.excluded:
         yield f"excluded {runtime_title(item.ref)}"
         yield from (f"           {rule}" for rule in item.violations)
     if not selection.fitting:
         yield "nothing fits" if selection.excluded else "there is no runtime"
     yield from _problems(service, deps, quiet)
+
+
+def _tie(best: Candidate, other: Candidate) -> str:
+    """Return what decides between the selected runtime and another one of the same weight and priority; "" if their
+    weights differ.
+    """
+    assert best.score is not None and other.score is not None
+    if best.score.minus_weight != other.score.minus_weight:
+        return ""
+    if best.ref.namespace != other.ref.namespace:
+        return ", as the chosen one, which is in the namespace of the service"
+    narrower = best.score.width != other.score.width
+    return f", as the chosen one, which {'has the narrower range of sizes' if narrower else 'comes first by name'}"
 
 
 def _problems(service: InferenceService, deps: Deps, quiet: Collection[str]) -> Iterator[str]:
@@ -50,7 +64,7 @@ def _words(model: ModelProfile) -> str:
         f"format {model.format.name}{' ' + model.format.version if model.format.version else ''}" if model.format else "",
         f"framework {model.framework.name}" if model.framework else "",
         f"architecture {model.architecture}" if model.architecture else "architecture not known",
-        f"quantization {model.quantization or 'none'}",
+        f"quantization {model.quantization or ('none' if model.learned else 'not stated, taken as none')}",
         f"{model.parameters / 1e9:,.1f}B parameters" if model.parameters else "size not known",
     ]
     source = f" (known model {model.well_known}; its files have not been read)" if model.well_known else ""

@@ -33,6 +33,23 @@ def test_the_shipped_model_gets_a_shipped_runtime(tmp_path: Path) -> None:
     assert "chosen   ClusterServingRuntime kimi-k2-pd-rt: weight × priority 2" in text
 
 
+def test_a_tie_is_told_with_what_decides_it(tmp_path: Path) -> None:
+    model = tmp_path / "model.yaml"
+    model.write_text(yaml.safe_dump(parts.model(name="own").dump()))
+    config = {"runner": parts.container()}
+    supports = [{"modelFormat": {"name": "safetensors"}, "autoSelect": True}]
+    runtimes = [parts.runtime(name, supportedModelFormats=supports, engineConfig=config).dump() for name in ("b", "a")]
+    runtimes.append(parts.runtime("c", supportedModelFormats=[{**supports[0], "priority": 0}], engineConfig=config).dump())
+    (tmp_path / "runtimes.yaml").write_text(yaml.safe_dump_all(runtimes))
+    code, text = said(
+        tmp_path, model, tmp_path / "runtimes.yaml", model={"name": "own"}, engine={}, decoder=None, router=None
+    )
+    assert (code, "quantization not stated, taken as none" in text) == (0, True), text
+    assert "chosen   ClusterServingRuntime a: weight × priority 1\n" in text
+    assert "fits     ClusterServingRuntime b: weight × priority 1, as the chosen one, which comes first by name\n" in text
+    assert "fits     ClusterServingRuntime c: weight × priority 0\n" in text
+
+
 def test_every_excluded_candidate_is_listed_with_its_rules(tmp_path: Path) -> None:
     small = tmp_path / "small.yaml"
     small.write_text(yaml.safe_dump(parts.runtime("small", supportedModelFormats=[{"name": "gguf"}]).dump()))
