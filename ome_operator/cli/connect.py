@@ -96,10 +96,19 @@ _KINDS = ("isvc", "inferenceservice", "inferenceservices", "inferenceservices.om
 """Names that kubectl accepts as the kind of a service in `KIND/NAME`."""
 
 
+def refuse_file(service: str, command: str = "lint") -> None:
+    """Raise Unanswered if the user names a file in the place of a service. `command` reads files with -f."""
+    if Path(service).suffix in (".yaml", ".yml", ".json"):
+        reads = f"`ome {command} -f {service}` reads it; repeat -f for each file"
+        raise Unanswered(f"{service} is the name of a file, not of a service: {reads}.")
+
+
 def resolve_service(client: "Client", service: str, namespace: str) -> tuple[str, str]:
     """Return the namespace and the name of a service. The user writes NAME, NAMESPACE/NAME (the form that commands print)
-    or KIND/NAME. Raises Unanswered if `service` and `namespace` (the option -n) contain different namespaces.
+    or KIND/NAME. Raises Unanswered if `service` and `namespace` (the option -n) contain different namespaces, and for the
+    name of a file.
     """
+    refuse_file(service)
     before, _, name = service.rpartition("/")
     if before.lower() in _KINDS or not before:
         return namespace_or_default(client, namespace), name

@@ -10,7 +10,15 @@ import typer
 
 from ome_operator import __version__
 from ome_operator.cli.completing import services
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
+from ome_operator.cli.connect import (
+    Context,
+    Kubeconfig,
+    Namespace,
+    no_such_service,
+    on_cluster,
+    refuse_file,
+    resolve_service,
+)
 from ome_operator.cli.manifests import (
     STDIN,
     catalog_name,
@@ -103,6 +111,7 @@ def lint(
         raise typer.BadParameter(
             f"there is no rule {', '.join(sorted(unknown))}: docs/rules.md lists all rules", param_hint="--ignore"
         )
+    refuse_file(service)
     _check(service, files, everywhere, {"--fix": fix, "--catalog": bool(catalog)})
     try:
         versions = _versions(engine_data)

@@ -25,6 +25,12 @@ SHOWN = 5
 """Maximum number of skipped objects that a message names."""
 SERVICES = ("InferenceService", "Serving")
 """Kinds of services, which refer to objects of other kinds (models, runtimes)."""
+_TEMPLATES = {
+    "{{": "The file seems to be a Helm template: pass the output of `helm template` instead.",
+    "${": "The file seems to contain variables of a shell: pass the output of `envsubst` instead.",
+    "\t": "YAML does not accept tabs for indentation: use spaces.",
+}
+"""Text in a file that is no YAML -> what the file probably is, and what to do."""
 _SERVERS: Mapping[str, type] = {"uid": str, "generation": int, "deletionTimestamp": str}
 """Metadata fields that the API server sets and that the operator reads, each with its type. Owner references and managed
 fields are left out, because they have no meaning without a cluster."""
@@ -201,12 +207,14 @@ def files_in(paths: Iterable[Path]) -> Iterator[Path]:
 def _documents(path: Path) -> Iterator[tuple[str, Document]]:
     """Yield the file name and each YAML document in a file, or in the files of a folder."""
     for entry in files_in([path]):
-        where = "standard input" if entry == STDIN else str(entry)
+        where, text = "standard input" if entry == STDIN else str(entry), ""
         try:
             text = sys.stdin.read() if entry == STDIN else entry.read_text()
             yield from ((where, document) for document in documents_with_repeats(text))
         except (OSError, ValueError, yaml.YAMLError) as error:
-            raise Unanswered(f"{where} cannot be read: {error}") from error
+            why = str(error).replace('in "<unicode string>", ', "in ")
+            hint = next((f"\n{told}" for mark, told in _TEMPLATES.items() if mark in text), "")
+            raise Unanswered(f"{where} cannot be read: {why}{hint}") from error
 
 
 def _objects(where: str, body: Mapping[str, Any], namespace: str) -> Iterator[Manifest]:

@@ -16,6 +16,7 @@ from ome_operator.cli.connect import (
     namespace_or_default,
     no_such_service,
     on_cluster,
+    refuse_file,
     resolve_service,
 )
 from ome_operator.cli.manifests import read_files, tell_skipped
@@ -81,6 +82,7 @@ def preflight(
 
     Exit code 0: nothing was found. 1: there are findings. 2: the check could not run, or not on all ranks.
     """
+    refuse_file(service, "preflight")
     if bool(files) == bool(service):
         raise Unanswered("name either a SERVICE of the cluster or files with -f.")
     roles = {_COMPONENTS[role]} if role is not None else set[str]()

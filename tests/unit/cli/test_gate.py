@@ -138,6 +138,20 @@ def test_one_cause_is_one_error(bodies: tuple[Any, ...], rules_found: list[str],
     assert text.lower() in found[0]["remedy"].lower()
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("metadata: {name: {{ .Release.Name }}, namespace: a}", "pass the output of `helm template` instead."),
+        ("metadata: {name: a, namespace: ${NAMESPACE}}", "pass the output of `envsubst` instead."),
+        ("metadata:\n\tname: a", "use spaces."),
+    ],
+)
+def test_a_file_of_another_form_is_recognized(line: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(f"apiVersion: ome.io/v1beta1\nkind: InferenceService\n{line}\n")
+    refused = str(run("lint", "-f", tmp_path / "a.yaml").exception)
+    assert refused.endswith(says) and "in line " in refused and "<unicode string>" not in refused
+
+
 def test_every_rule_about_files_has_a_case() -> None:
     assert {rule for _, rule, _ in CASES.values()} | {"key-twice"} == {rule.id for rule in rules.RULES}
 

@@ -93,6 +93,12 @@ def test_a_named_accelerator_class_decides_about_the_memory(tmp_path: Path) -> N
     )
 
 
+@pytest.mark.parametrize("words", [["isvc.yaml"], ["-f", ERROR, "isvc.yaml"], ["config/isvc.json", "-n", "a"]])
+def test_a_file_in_the_place_of_a_service_is_told_where_it_belongs(words: list[object]) -> None:
+    refused = run(*words).exception
+    assert isinstance(refused, Unanswered) and "is the name of a file, not of a service: `ome lint -f" in str(refused)
+
+
 def test_what_people_read() -> None:
     said = run("-f", ERROR).stdout
     assert "error flag-removed: sglang 0.5.23 has no flag --enable-deepep-moe" in said

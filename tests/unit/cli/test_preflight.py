@@ -191,6 +191,7 @@ def test_a_role_that_the_service_has_not(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_either_a_service_or_files(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
     for words in ((), ("svc", "-f", file)):
         assert "name either a SERVICE" in refused(ome(monkeypatch, cluster(), *words))
+    assert "`ome preflight -f isvc.yaml` reads it" in refused(ome(monkeypatch, cluster(), "isvc.yaml"))
     assert ome(monkeypatch, cluster(), "svc", "--timeout", "0").exit_code == 2
 
 
