@@ -33,6 +33,10 @@ ALL_REQUIRED = ("--disaggregation-ib-device", "--mooncake-ib-device", "--elastic
 ANY_REQUIRED = ("NCCL_IB_HCA", "NVSHMEM_HCA_LIST", "UCX_NET_DEVICES")
 """Variables that list RDMA devices of which the existing ones are used."""
 GIDS = ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX", "NVSHMEM_IB_GID_INDEX", "MC_GID_INDEX")
+_DEFAULT = re.compile(r"\$\{(\w+):-([^${}]*)\}")
+"""A variable of a shell with a default value."""
+_INSIDE, _MARK = re.compile(r"(?<=[^\s;&|(])#"), "\0"
+"""A `#` inside a word, which begins no comment, and the character that takes its place while the line is divided."""
 INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
 
@@ -50,20 +54,25 @@ class CommandLine:
             if not re.search(r"\s", word) or "--" not in word:
                 self.words.append(word)
                 continue
-            line = os.path.expandvars(word)
+            line = os.path.expandvars(_DEFAULT.sub(lambda found: os.environ.get(found[1]) or found[2], word))
+            line = _INSIDE.sub(_MARK, line)
             try:
-                self.words += shlex.split(line, comments=True)
+                words_of_line = shlex.split(line, comments=True)
             except ValueError:
-                self.words += line.split()
+                words_of_line = line.split()
+            self.words += [each.replace(_MARK, "#") for each in words_of_line]
 
     def flags(self) -> Iterator[tuple[str, str]]:
-        """Return (flag, value) of every argument with a value; several values are separated by blanks."""
+        """Return (flag, value) of every argument with a value; several values are separated by blanks. A value that only a
+        shell can compute is left out.
+        """
         for position, word in enumerate(self.words):
             if not word.startswith("--"):
                 continue
             flag, has_value, value = word.partition("=")
             following = itertools.takewhile(lambda after: not after.startswith("--"), self.words[position + 1 :])
-            if text := value if has_value else " ".join(following):
+            text = value if has_value else " ".join(following)
+            if text and not re.search(r"[$`]", text):
                 yield flag, text
 
     def values(self, *names: str) -> list[str]:

@@ -200,6 +200,15 @@ def test_words_of_a_shell_line() -> None:
     assert list(CommandLine(["--a 'b"]).flags()) == [("--a", "'b")], "a quote that does not end"
 
 
+def test_words_that_a_shell_would_expand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `#` inside a word begins no comment, defaults are used, and what only a shell can compute is left out."""
+    monkeypatch.setenv("SET", "7")
+    line = "run --api-key a#b --node-rank ${POD_NAME##*-} --ib ${IB:-mlx5_0} --set=${SET:-1} --now `date` --port 1 # --tp 3"
+    assert list(CommandLine(["sh", "-c", line]).flags()) == [
+        ("--api-key", "a#b"), ("--ib", "mlx5_0"), ("--set", "7"), ("--port", "1"),
+    ]  # fmt: skip
+
+
 def test_a_check_that_cannot_read_what_it_was_told(tmp_path: Path) -> None:
     """The check reports it, and holds the engine only in the mode that requires it."""
     for mode, code in (("Warn", 0), ("Require", 1)):
