@@ -1,0 +1,133 @@
+"""How many requests arrive, how many will arrive when a new group serves, and how long the oldest request has waited."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ome_operator.core.demand.facts import WINDOW, DemandSample
+
+POINTS = 5
+"""Number of windows that a trend is fitted to."""
+SIGNIFICANT = 3.5
+"""Standard errors from which a slope is a trend and no chance."""
+STEP = 4.5
+"""Standard errors from which the newest arrivals are a step. There are thousands of decisions a day, so a limit of 3 would
+see several steps a day in a constant load."""
+UNLIKELY = 16.3
+"""Sum of squared deviations from a line, in units of the variance, that a constant load or a line exceeds once in a thousand
+windows (chi-squared distribution with 3 degrees of freedom)."""
+RECENT = 20.0
+"""Seconds of the newest arrivals, in which a step is looked for."""
+
+
+class ArrivalForecast(NamedTuple):
+    """The arrivals per second."""
+
+    now: float
+    ahead: float
+    """The expected rate at the end of the horizon."""
+    error: float
+    """Standard error of `now`."""
+    kind: str
+    """`steady`, `trend` or `step`."""
+
+
+def forecast(samples: Sequence[DemandSample], horizon: float) -> ArrivalForecast | None:
+    """Return the present rate and the rate in `horizon` seconds; None if the newest rate is unknown.
+
+    `samples` are in ascending order of time. Method: a line is fitted by least squares to the means of up to `POINTS`
+    windows that do not overlap. Arrivals that are independent of each other (Poisson) have a known deviation from a line.
+    The line is used if its slope is significant, otherwise the mean. The load has made a step, and the newest arrivals alone
+    are used, if the windows deviate from the line by far more, or if the arrivals of the last `RECENT` seconds do.
+    """
+    if not samples or samples[-1].arrivals is None:
+        return None
+    rates = _windows(samples)
+    found = _line(rates, horizon)
+    recent = _recent(samples)
+    if recent is not None:
+        noise = math.sqrt(2 * max(recent, found.now, 1 / RECENT) / RECENT)
+        if abs(recent - found.now) > STEP * noise:
+            return ArrivalForecast(recent, recent, noise / math.sqrt(2), "step")
+    return found
+
+
+def _line(rates: Sequence[float], horizon: float) -> ArrivalForecast:
+    """Return the forecast from the rates of consecutive windows, the newest first."""
+    newest, mean, count = rates[0], sum(rates) / len(rates), len(rates)
+    alone = math.sqrt(max(newest, 1 / WINDOW) / WINDOW)
+    if count < 3:
+        return ArrivalForecast(newest, newest, alone, "steady")
+    middle = -(count - 1) / 2 * WINDOW
+    spread = sum((-k * WINDOW - middle) ** 2 for k in range(count))
+    tilt = sum((-k * WINDOW - middle) * rate for k, rate in enumerate(rates)) / spread
+    rest = sum((rate - mean - tilt * (-k * WINDOW - middle)) ** 2 for k, rate in enumerate(rates))
+    variance = max(mean, 1 / WINDOW) / WINDOW
+    if rest > UNLIKELY * variance:
+        return ArrivalForecast(newest, newest, alone, "step")
+    if abs(tilt) <= SIGNIFICANT * math.sqrt(variance / spread):
+        return ArrivalForecast(mean, mean, math.sqrt(variance / count), "steady")
+    end = WINDOW / 2 - middle
+    now = max(0.0, mean + tilt * end)
+    error = math.sqrt(variance * (1 / count + end * end / spread))
+    return ArrivalForecast(now, max(0.0, now + tilt * horizon), error, "trend")
+
+
+def _windows(samples: Sequence[DemandSample]) -> list[float]:
+    """Return the rates of consecutive windows without overlap, the newest first, up to the first that is missing."""
+    found, left = list[float](), samples[-1].at
+    for sample in reversed(samples):
+        if abs(sample.at - left) <= 3.0 and sample.arrivals is not None:
+            found.append(sample.arrivals)
+            left = sample.at - WINDOW
+            if len(found) == POINTS:
+                break
+        elif sample.at < left - 3.0:
+            break
+    return found
+
+
+def _recent(samples: Sequence[DemandSample]) -> float | None:
+    """Return the rate of the last `RECENT` seconds; None if it is unknown.
+
+    The mean over a window moves by (newest − oldest part) · RECENT / WINDOW; the oldest part is known from the window that
+    ended at the beginning of the newest one.
+    """
+    newest = samples[-1]
+    before = _at(samples, newest.at - RECENT)
+    older, oldest = _at(samples, newest.at - WINDOW), _at(samples, newest.at - WINDOW - RECENT)
+    if newest.arrivals is None or before is None:
+        return None
+    # The part that left the window: estimated by the window that ended when the newest one began.
+    left = older if older is not None else oldest
+    if left is None:
+        return None
+    return max(0.0, (newest.arrivals - before) * WINDOW / RECENT + left)
+
+
+def _at(samples: Sequence[DemandSample], at: float) -> float | None:
+    """Return the arrivals of the sample of this time, within 3 seconds."""
+    near = min(samples, key=lambda sample: abs(sample.at - at))
+    return near.arrivals if abs(near.at - at) <= 3.0 else None
+
+
+def oldest_wait(samples: Sequence[DemandSample]) -> float | None:
+    """Return the seconds for which the oldest waiting request has waited; None if it is unknown.
+
+    Requests are served in the order of their arrival, so the waiting requests are the last that arrived: the sum of the
+    arrivals since the oldest of them arrived is the number that waits.
+    """
+    if not samples or samples[-1].waiting is None or samples[-1].arrivals is None:
+        return None
+    left, age = float(samples[-1].waiting), 0.0
+    rate, end = samples[-1].arrivals, samples[-1].at
+    for sample in reversed(samples):
+        if left <= 0:
+            break
+        rate = sample.arrivals if sample.arrivals is not None else rate
+        begin = sample.at - WINDOW if sample is samples[0] else sample.at
+        length = max(0.0, end - begin)
+        if rate > 0 and left <= rate * length:
+            return age + left / rate
+        left, age, end = left - rate * length, age + length, begin
+    return age

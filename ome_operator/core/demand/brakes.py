@@ -1,0 +1,49 @@
+"""Reasons for which no group is removed, although fewer groups would be enough."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from ome_operator.core.demand.facts import KEPT, STALE, WINDOW, DemandSample, Fleet, ScalingState, Targets
+from ome_operator.core.demand.holds import HoldReason
+
+LOWER_FOR = 90.0
+"""Seconds for which fewer groups must have been enough before a group is removed."""
+COOL_DOWN = 60.0
+"""Seconds between a change and the removal of a group."""
+HOUR = 3600.0
+FAILING, RISE = 0.01, 1.5
+"""Errors rise if they are more than this share of the requests, and more than `RISE` times the share before."""
+
+
+def brake(samples: Sequence[DemandSample], fleet: Fleet, targets: Targets, state: ScalingState, now: float) -> str:
+    """Return the reason for which nothing may be removed now; "" if something may."""
+    since = min((at for at in state.lower_since if at is not None), default=now - LOWER_FOR)
+    reasons = (
+        (HoldReason.BUSY, bool(fleet.busy or fleet.prefill.draining or fleet.decode.draining)),
+        (HoldReason.STARTING, bool(fleet.prefill.starting or fleet.decode.starting)),
+        (HoldReason.HOLE, _hole(samples, now)),
+        (HoldReason.LATE, (samples[-1].late or 0.0) > 1 - targets.share),
+        (HoldReason.ERRORS, _errors_rise(samples)),
+        (HoldReason.COOL_DOWN, now - since < LOWER_FOR or now - state.changed < COOL_DOWN),
+        (HoldReason.CAP, sum(now - at < HOUR for at in state.changes) >= targets.changes_an_hour),
+    )
+    return next((reason for reason, holds in reasons if holds), "")
+
+
+def _hole(samples: Sequence[DemandSample], now: float) -> bool:
+    """Return whether numbers are missing within the last `KEPT` seconds."""
+    known = [one.at for one in samples if one.at >= now - KEPT and one.arrivals is not None and one.waiting is not None]
+    return any(after - before > STALE for before, after in pairwise((now - KEPT, *known, now)))
+
+
+def _errors_rise(samples: Sequence[DemandSample]) -> bool:
+    shares = [
+        (one.at, one.errors / max(one.arrivals, 1e-9))
+        for one in samples
+        if one.errors is not None and one.arrivals is not None
+    ]
+    if not shares:
+        return False
+    end, newest = shares[-1]
+    older = [share for at, share in shares if at <= end - WINDOW]
+    return newest > FAILING and newest > RISE * (sum(older) / len(older) if older else 0.0)

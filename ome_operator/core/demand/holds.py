@@ -1,0 +1,43 @@
+"""The reasons for which a service does not get the size that its demand needs, or gets it later."""
+
+from enum import StrEnum
+
+
+class HoldReason(StrEnum):
+    """A reason to hold."""
+
+    FROZEN = "Frozen"
+    UNKNOWN = "Unknown"
+    UNMEASURED = "Unmeasured"
+    UNREACHABLE = "Unreachable"
+    MAXIMUM = "Maximum"
+    BUDGET = "Budget"
+    NO_ROOM = "NoRoom"
+    STARTING = "Starting"
+    BUSY = "Busy"
+    HOLE = "Hole"
+    LATE = "Late"
+    ERRORS = "Errors"
+    COOL_DOWN = "CoolDown"
+    CAP = "Cap"
+
+
+HOLDS: dict[str, str] = {
+    HoldReason.FROZEN: "The service is frozen or paused. Nothing changes.",
+    HoldReason.UNKNOWN: "The newest numbers are missing or older than 20 s. Nothing changes.",
+    HoldReason.UNMEASURED: "Nothing is known yet about the lengths of requests or the speed of the groups: there is no "
+    "estimate, and requests have not waited in a group for a whole window. Nothing changes.",
+    HoldReason.UNREACHABLE: "A request that does not wait is already slower than the target, so no number of groups meets "
+    "it. Nothing changes.",
+    HoldReason.MAXIMUM: "The demand needs more groups than the maximum of a role.",
+    HoldReason.BUDGET: "The demand needs more GPUs than the budget.",
+    HoldReason.NO_ROOM: "The cluster has no nodes for the groups that the demand needs.",
+    HoldReason.STARTING: "Fewer groups would be enough, but a group is still starting.",
+    HoldReason.BUSY: "Fewer groups would be enough, but a rollout, a recycle, a move or a drain is in progress.",
+    HoldReason.HOLE: "Fewer groups would be enough, but numbers are missing within the last ten minutes.",
+    HoldReason.LATE: "Fewer groups would be enough, but too many requests miss the target now.",
+    HoldReason.ERRORS: "Fewer groups would be enough, but the share of errors rises.",
+    HoldReason.COOL_DOWN: "Fewer groups would be enough, but not long enough, or the last change is too recent.",
+    HoldReason.CAP: "Fewer groups would be enough, but the changes of this hour are used up.",
+}
+"""Reason -> what it means."""

@@ -1,0 +1,65 @@
+"""The limits of a size: minimum and maximum of a role, the nodes that exist, and the budget of GPUs."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from ome_operator.core.demand.estimate import NeededGroups
+from ome_operator.core.demand.facts import DECODE, GROUPS, PREFILL, ROUTER, DemandSample, Fleet, GroupBounds, Targets
+from ome_operator.core.demand.holds import HoldReason
+
+
+def limited(need: NeededGroups, fleet: Fleet, targets: Targets) -> tuple[tuple[int, int], str]:
+    """Return the numbers of prefill and decode groups for a need that can be met, and the reason if they are fewer."""
+    hold = ""
+    size = list[int]()
+    for role, number in zip(GROUPS, need, strict=True):
+        bounds, room = targets.bounds[role], fleet.role(role).room
+        asked = max((number or 0) + bounds.spare, bounds.low)
+        if asked > bounds.high:
+            asked, hold = bounds.high, HoldReason.MAXIMUM
+        if room is not None and asked > room:
+            asked, hold = max(room, bounds.low), HoldReason.NO_ROOM
+        size.append(asked)
+    affordable = _affordable((size[0], size[1]), fleet, targets)
+    return affordable, HoldReason.BUDGET if affordable != tuple(size) else hold
+
+
+def _affordable(wanted: tuple[int, int], fleet: Fleet, targets: Targets) -> tuple[int, int]:
+    """Return the groups that the budget permits. The role of which the larger part is left gives a group, so that both
+    roles can serve about the same part of the demand. No role gives more than its minimum, or its last group.
+    """
+    size = dict(zip(GROUPS, wanted, strict=True))
+    while _beyond_budget(size, fleet, targets):
+        givers = [role for role in GROUPS if size[role] > max(1, targets.bounds[role].low)]
+        if not givers:
+            break
+        parts = {role: size[role] / max(1, want) for role, want in zip(GROUPS, wanted, strict=True)}
+        size[max(givers, key=lambda role: parts[role])] -= 1
+    return size[PREFILL], size[DECODE]
+
+
+def grown(present: tuple[int, int], wanted: tuple[int, int], fleet: Fleet, targets: Targets) -> tuple[int, int]:
+    """Return the present groups and those that are added now. Groups that are no longer needed are removed one at a time,
+    so until then the budget may permit fewer new groups than are wanted. The role that lacks the larger part comes first.
+    """
+    size = dict(zip(GROUPS, present, strict=True))
+    aim = dict(zip(GROUPS, wanted, strict=True))
+    while lacking := [role for role in GROUPS if size[role] < aim[role]]:
+        role = min(lacking, key=lambda role: size[role] / aim[role])
+        size[role] += 1
+        if _beyond_budget(size, fleet, targets):
+            size[role] -= 1
+            aim[role] = size[role]
+    return size[PREFILL], size[DECODE]
+
+
+def _beyond_budget(size: Mapping[str, int], fleet: Fleet, targets: Targets) -> bool:
+    return targets.gpus is not None and sum(fleet.role(role).gpus * size[role] for role in GROUPS) > targets.gpus
+
+
+def routers(samples: Sequence[DemandSample], targets: Targets, present: int) -> int:
+    """Return the number of routers for the most requests that were in flight in the samples; `present`, if it is unknown."""
+    bounds = targets.bounds.get(ROUTER, GroupBounds(present, present))
+    flights = [one.in_flight for one in samples if one.in_flight is not None]
+    asked = math.ceil(max(flights) / targets.in_flight_of_a_router) if targets.in_flight_of_a_router and flights else present
+    return min(max(asked, bounds.low), bounds.high)

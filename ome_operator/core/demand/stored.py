@@ -1,0 +1,131 @@
+"""The form in which the state of a service's scaling is stored in its status."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from ome_operator.core.demand.facts import Learned, PrefillWork, ScalingState, SizeDecision
+
+Manifest = dict[str, Any]
+
+
+def to_status(state: ScalingState) -> Manifest:
+    """Return the state as a part of a status. Numbers are rounded, so that noise alone changes nothing."""
+    known = state.learned
+    out: Manifest = {"decisions": [_decision(one) for one in state.last]}
+    if state.wanted is not None:
+        out["wanted"] = dict(zip(("prefill", "decode", "routers"), state.wanted, strict=True))
+    if state.changed:
+        out["changedAt"] = _time(state.changed)
+    if state.changes:
+        out["changes"] = [_time(at) for at in state.changes]
+    learned: Manifest = {}
+    if known.work is not None:
+        learned["prefill"] = {
+            "fixedMilliseconds": _round(1000 * known.work.fixed),
+            "tokenMicroseconds": _round(1e6 * known.work.token),
+            "scale": _round(known.scale),
+            "measurements": known.measured,
+        }
+    if known.curve:
+        learned["decode"] = [{"requests": _round(x), "milliseconds": _round(1000 * y)} for x, y in known.curve]
+    if known.request is not None:
+        learned["request"] = {"prompt": _round(known.request[0]), "answer": _round(known.request[1])}
+    if known.starts:
+        learned["startSeconds"] = [round(seconds) for seconds in known.starts]
+    if learned:
+        out["learned"] = learned
+    return out
+
+
+def from_status(stored: Mapping[str, Any]) -> ScalingState:
+    """Return the state in a part of a status. A part that cannot be read counts as missing, because people may edit it."""
+    learned = _map(stored.get("learned"))
+    work, scale, measured = _work(_map(learned.get("prefill")))
+    curve = sorted(
+        (x, y / 1000)
+        for x, y in (
+            (_number(_map(one).get("requests")), _number(_map(one).get("milliseconds")))
+            for one in _list(learned.get("decode"))
+        )
+        if x and y
+    )
+    wanted = _map(stored.get("wanted"))
+    size = [_count(wanted.get(name)) for name in ("prefill", "decode", "routers")]
+    return ScalingState(
+        learned=Learned(
+            work=work, scale=scale, measured=measured, curve=tuple(curve), request=_request(_map(learned.get("request"))),
+            starts=tuple(seconds for one in _list(learned.get("startSeconds")) if (seconds := _number(one))),
+        ),
+        wanted=None if None in size else (size[0] or 0, size[1] or 0, size[2] or 0),
+        changed=_seconds(stored.get("changedAt")) or 0.0,
+        changes=tuple(at for one in _list(stored.get("changes")) if (at := _seconds(one))),
+        last=tuple(made for one in _list(stored.get("decisions")) if (made := _stored_decision(_map(one))) is not None),
+    )  # fmt: skip
+
+
+def _work(stored: Mapping[str, Any]) -> tuple[PrefillWork | None, float, int]:
+    fixed, token = _number(stored.get("fixedMilliseconds")), _number(stored.get("tokenMicroseconds"))
+    if fixed is None or token is None or fixed + token <= 0:
+        return None, 1.0, 0
+    return (
+        PrefillWork(fixed / 1000, token / 1e6),
+        _number(stored.get("scale")) or 1.0,
+        _count(stored.get("measurements")) or 0,
+    )
+
+
+def _request(stored: Mapping[str, Any]) -> tuple[float, float] | None:
+    prompt, answer = _number(stored.get("prompt")), _number(stored.get("answer"))
+    return (prompt, answer) if prompt and answer else None
+
+
+def _decision(made: SizeDecision) -> Manifest:
+    out: Manifest = {"time": _time(made.at), "prefill": made.prefill, "decode": made.decode, "routers": made.routers}
+    if made.hold:
+        out["hold"] = str(made.hold)
+    out["why"] = made.why
+    return out
+
+
+def _stored_decision(stored: Mapping[str, Any]) -> SizeDecision | None:
+    at = _seconds(stored.get("time"))
+    size = [_count(stored.get(name)) for name in ("prefill", "decode", "routers")]
+    if at is None or None in size:
+        return None
+    return SizeDecision(
+        at, size[0] or 0, size[1] or 0, size[2] or 0, str(stored.get("hold") or ""), str(stored.get("why") or "")
+    )
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(round(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _seconds(text: Any) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (TypeError, ValueError, OverflowError, OSError):
+        return None
+
+
+def _round(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def _number(value: Any) -> float | None:
+    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**53
+    return float(value) if known else None
+
+
+def _count(value: Any) -> int | None:
+    number = _number(value)
+    return None if number is None else int(number)
+
+
+def _map(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value)[:100] if isinstance(value, list | tuple) else []

@@ -1,0 +1,138 @@
+"""Reduce the reports of a service's routers (docs/telemetry.md) to a sample of its demand (docs/scaling.md).
+
+What one router or engine does not report makes the number of the service unknown: a sum without it would be too small, and
+would look like less demand.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ome_operator.core.demand.facts import WINDOW, DemandSample
+from ome_operator.core.observed.telemetry import LeaderReport, RouterReport, WorkRates, fresh
+
+FEW = 20
+"""Number of first tokens in a window from which the share of late requests is known."""
+
+
+class LeaderQueue(NamedTuple):
+    """What is kept of a prefill leader between two samples."""
+
+    at: float
+    waiting: int
+    busy_since: float
+    """Since when the leader has been busy all the time."""
+
+
+def sample(
+    routers: Iterable[RouterReport],
+    recent: Sequence[DemandSample],
+    before: Mapping[str, LeaderQueue],
+    bound: float,
+    now: float,
+) -> tuple[DemandSample, dict[str, LeaderQueue]]:
+    """Return the sample at the time `now`, and what is to be kept until the next one.
+
+    `routers` are the reports of all routers of the service, `recent` the earlier samples, and `before` what the previous
+    call returned. A request is late if its first token came after more than `bound` seconds.
+    """
+    every = [one if fresh(one.at, now) else None for one in routers]
+    known = [one for one in every if one is not None]
+    whole = bool(known) and len(known) == len(every)
+    leaders = _leaders(known, now)
+    prefill = {mark: one for mark, one in leaders.items() if one.role == "prefill"}
+    decode = {mark: one for mark, one in leaders.items() if one.role == "decode"}
+    work = [one.work for one in known]
+    running = _total(_load(one, "running", now) for one in decode.values()) if whole and decode else None
+    earlier = [one.running_now for one in recent if now - WINDOW < one.at < now and one.running_now is not None]
+    queues = {mark: queue for mark, one in prefill.items() if (queue := _queue(one, before.get(mark), now)) is not None}
+    full = [mark for mark, queue in queues.items() if now - queue.busy_since >= WINDOW]
+    found = DemandSample(
+        at=now,
+        arrivals=_total(_rate(one, "requests", now) for one in work) if whole else None,
+        waiting=_whole(_total(_load(one, "waiting", now) for one in prefill.values())) if whole and prefill else None,
+        running=None if running is None else (running + sum(earlier)) / (1 + len(earlier)),
+        running_now=_whole(running),
+        requests=_sum_of(prefill, "requests", now),
+        prompt_tokens=_sum_of(prefill, "promptTokens", now),
+        ended=_sum_of(decode, "requests", now),
+        output_tokens=_sum_of(decode, "outputTokens", now),
+        errors=_total(_rate(one, "errors", now) for one in work) if whole else None,
+        late=_late(decode.values(), bound, now) if decode else None,
+        saturated=len(full),
+        saturated_requests=sum(_rate(prefill[mark].work, "requests", now) or 0.0 for mark in full),
+        saturated_tokens=sum(_rate(prefill[mark].work, "promptTokens", now) or 0.0 for mark in full),
+        in_flight=_whole(_total(None if one.in_flight is None else float(one.in_flight) for one in known))
+        if whole
+        else None,
+    )
+    return found, queues
+
+
+def _leaders(routers: Iterable[RouterReport], now: float) -> dict[str, LeaderReport]:
+    """Return the newest report about each leader: every router reads every leader of its slice."""
+
+    def age(one: LeaderReport) -> float:
+        return now - one.load.at if one.load is not None else float("inf")
+
+    found = dict[str, LeaderReport]()
+    for router in routers:
+        for mark, one in router.leaders.items():
+            if mark not in found or age(one) < age(found[mark]):
+                found[mark] = one
+    return found
+
+
+def _queue(leader: LeaderReport, before: LeaderQueue | None, now: float) -> LeaderQueue | None:
+    """Return what is kept of a prefill leader; None if its queue is unknown.
+
+    If at least as many requests waited at the last reading as have been completed since, the leader has never been idle.
+    """
+    waiting, rate = _load(leader, "waiting", now), _rate(leader.work, "requests", now)
+    if waiting is None or rate is None or leader.load is None:
+        return None
+    at = leader.load.at
+    if before is None or at < before.at:
+        return LeaderQueue(at, int(waiting), now)
+    if at == before.at:
+        return before
+    busy = 0 < rate * (at - before.at) <= before.waiting
+    return LeaderQueue(at, int(waiting), before.busy_since if busy else now)
+
+
+def _load(leader: LeaderReport, name: str, now: float) -> float | None:
+    load = leader.load
+    value = getattr(load, name) if load is not None and fresh(load.at, now) else None
+    return None if value is None else float(value)
+
+
+def _rate(work: WorkRates | None, name: str, now: float) -> float | None:
+    return work.rates.get(name) if work is not None and fresh(work.at, now) else None
+
+
+def _sum_of(leaders: Mapping[str, LeaderReport], name: str, now: float) -> float | None:
+    return _total(_rate(one.work, name, now) for one in leaders.values()) if leaders else None
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    """Return the sum; None if a value is unknown."""
+    known = list(values)
+    return None if None in known else sum(value for value in known if value is not None)
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+def _late(leaders: Iterable[LeaderReport], bound: float, now: float) -> float | None:
+    """Return the share of the first tokens that came after more than `bound` seconds; None if there are few, or none known.
+
+    Of a bucket with a larger bound, all observations count as late.
+    """
+    late = total = 0.0
+    for one in leaders:
+        if one.work is None or not fresh(one.work.at, now):
+            return None
+        for upper, count in one.work.histograms.get("firstToken", ()):
+            total += count
+            late += count if upper > bound else 0.0
+    return late / total if total >= FEW else None

@@ -1,0 +1,118 @@
+"""Run a trace with every controller, and compare the results with the aims (docs/scaling.md)."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from ome_operator.simulation.controllers import Fixed, Oracle, Ours, Queue, grid, needed, peak
+from ome_operator.simulation.engines import START
+from ome_operator.simulation.run import SimulationResult, simulate
+from ome_operator.simulation.traces import Trace, named
+
+GOOD = 0.95
+COST = 1.15
+OURS, FIXED, CPU, KEDA, ORACLE = "ours", "fixed at the peak", "HPA on CPU", "KEDA on queue length", "oracle"
+
+Task = tuple[str, str, tuple[float, ...]]
+"""(trace, controller, point of the oracle's grid or nothing)."""
+
+
+class TraceOutcome(NamedTuple):
+    """The results of all controllers on a trace."""
+
+    trace: Trace
+    results: dict[str, SimulationResult]
+    point: tuple[float, ...]
+    """The point of the grid that the oracle uses."""
+
+
+def tasks(name: str) -> tuple[Task, ...]:
+    """Return the runs that a comparison of a trace needs."""
+    return (
+        *((name, controller, ()) for controller in (OURS, FIXED, CPU, KEDA)),
+        *((name, ORACLE, point) for point in grid(named(name))),
+    )
+
+
+def perform(task: Task) -> SimulationResult:
+    """Perform a run. All controllers but the fixed size begin with the size for the first rate."""
+    name, controller, point = task
+    trace = named(name)
+    first = needed(trace, 0.0, trace.rate(0.0))
+    if controller == FIXED:
+        return simulate(trace, Fixed(peak(trace)), peak(trace))
+    if controller == OURS:
+        return simulate(trace, Ours(trace), first)
+    if controller == KEDA:
+        return simulate(trace, Queue(first), first)
+    if controller == ORACLE:
+        busy, ahead, keep, clear = point
+        return simulate(trace, Oracle(trace, busy, ahead, keep, clear), first)
+    # The processes of an engine poll without pause, so their CPU usage hardly depends on the load: no change.
+    return simulate(trace, Fixed(first), first)
+
+
+def best(results: Iterable[tuple[tuple[float, ...], SimulationResult]]) -> tuple[tuple[float, ...], SimulationResult]:
+    """Return the oracle: the point of the grid with the fewest GPU-hours among those that reach the goodput `GOOD`;
+    without such a point, the one with the highest goodput.
+    """
+    return max(results, key=lambda one: (min(one[1].good, GOOD), -one[1].gpu_hours))
+
+
+def outcome(name: str, run: Callable[[Sequence[Task]], Sequence[SimulationResult]]) -> TraceOutcome:
+    """Return the results of all controllers on a trace. `run` performs the tasks, in any order."""
+    work = tasks(name)
+    done = list(zip(work, run(work), strict=True))
+    results = {task[1]: result for task, result in done if task[1] != ORACLE}
+    point, oracle = best((task[2], result) for task, result in done if task[1] == ORACLE)
+    return TraceOutcome(named(name), {**results, ORACLE: oracle}, point)
+
+
+def cleared(trace: Trace, result: SimulationResult) -> float | None:
+    """Return the longest time in seconds from a step of the rate upwards until no more than two requests waited for each
+    prefill group; None if the trace has no such step.
+    """
+    moments = result.moments
+    ups = [two.at for one, two in pairwise(moments) if two.rate > one.rate + 0.2 * trace.peak]
+    found = []
+    for up in ups:
+        late = [one.at for one in moments if one.at >= up and one.waiting > 2 * one.prefill]
+        end = up
+        for at in late:
+            if at - end > 60.0:
+                break
+            end = at
+        found.append(end - up)
+    return max(found, default=None)
+
+
+def aims(found: TraceOutcome) -> list[tuple[str, str, bool]]:
+    """Return (aim, found, whether it is met) for the aims of a trace."""
+    ours, oracle = found.results[OURS], found.results[ORACLE]
+    wanted = min(GOOD, oracle.good)
+    out = [
+        (f"goodput at least {wanted:.1%}", f"{ours.good:.1%}", ours.good >= wanted),
+        (
+            f"GPU-hours at most {COST} times the oracle's",
+            f"{ours.gpu_hours / oracle.gpu_hours:.2f}",
+            ours.gpu_hours <= COST * oracle.gpu_hours,
+        ),
+    ]
+    if (seconds := cleared(found.trace, ours)) is not None:
+        out.append((f"backlog gone {2 * START:.0f} s after a step", f"{seconds:.0f} s", seconds <= 2 * START))
+    if found.trace.missing:
+        out.append(("no change of the size", str(len(ours.changes) - 1), len(ours.changes) == 1))
+    elif found.trace.constant:
+        out.append(("no two changes back and forth", str(ours.turns()), ours.turns() < 2))
+    return out
+
+
+def table(found: TraceOutcome) -> list[str]:
+    """Return the lines of a table with the results of all controllers."""
+    peak_hours = found.results[FIXED].gpu_hours
+    out = ["| controller | goodput | GPU-hours | of the fixed size | changes |", "|---|---|---|---|---|"]
+    for name in (OURS, ORACLE, FIXED, CPU, KEDA):
+        one = found.results[name]
+        part = one.gpu_hours / peak_hours
+        out.append(f"| {name} | {one.good:.1%} | {one.gpu_hours:,.0f} | {part:.0%} | {len(one.changes) - 1} |")
+    return out

@@ -1,0 +1,152 @@
+"""The controllers that a simulation compares: ours, a fixed size, two of others, and an oracle."""
+
+import math
+from collections.abc import Sequence
+from itertools import product
+
+from ome_operator.core.demand import queues
+from ome_operator.core.demand.decide import decide
+from ome_operator.core.demand.facts import (
+    DECODE,
+    PREFILL,
+    DemandSample,
+    Fleet,
+    GroupBounds,
+    ScalingState,
+    SizeDecision,
+    Targets,
+)
+from ome_operator.simulation import engines
+from ome_operator.simulation.run import Size
+from ome_operator.simulation.traces import Trace
+
+HIGH = 16
+"""Largest number of groups of a role."""
+
+
+def targets(trace: Trace) -> Targets:
+    """Return the targets of a service that gets this trace."""
+    return Targets(trace.ttft, trace.tbt, bounds={PREFILL: GroupBounds(1, HIGH), DECODE: GroupBounds(1, HIGH)})
+
+
+def mean_work(trace: Trace, at: float) -> tuple[float, float]:
+    """Return the mean seconds of a request in a prefill group, and its mean output tokens."""
+    kinds = trace.kinds(at)
+    service = sum(kind.share * engines.prefill_seconds(kind.prompt) for kind in kinds)
+    return service, sum(kind.share * kind.answer for kind in kinds)
+
+
+def needed(trace: Trace, at: float, rate: float, busy: float = 1.0) -> Size:
+    """Return the groups that serve the rate, divided by `busy`, within the targets, by the true service times."""
+    service, answer = mean_work(trace, at)
+    longest = max(engines.prefill_seconds(kind.prompt) for kind in trace.kinds(at))
+    patience = max(0.0, trace.ttft - longest - engines.OVERHEAD)
+    prefill = queues.prefill_groups(rate / busy, service, patience, 0.95) or HIGH
+    batch = next(number for number in range(engines.SLOTS, 0, -1) if engines.step_seconds(number) <= trace.tbt)
+    decode = math.ceil(rate / busy * answer * engines.step_seconds(batch) / batch)
+    return min(max(prefill, 1), HIGH), min(max(decode, 1), HIGH)
+
+
+def peak(trace: Trace) -> Size:
+    """Return the smallest size that serves every moment of a trace."""
+    sizes = [needed(trace, at, trace.rate(at)) for at in range(0, int(trace.seconds), 10)]
+    return max(size[0] for size in sizes), max(size[1] for size in sizes)
+
+
+class Ours:
+    """The decision of the operator, in the mode Apply."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._targets, self.state = targets(trace), ScalingState(learned=engines.planned())
+        self.decisions = list[SizeDecision]()
+
+    def __call__(self, now: float, samples: Sequence[DemandSample], fleet: Fleet) -> Size:
+        """Return the wanted size."""
+        made, self.state = decide(samples, fleet, self._targets, self.state, now)
+        if not self.decisions or (self.decisions[-1].size, self.decisions[-1].hold) != (made.size, made.hold):
+            self.decisions.append(made)
+        return made.prefill, made.decode
+
+
+class Fixed:
+    """A size that never changes."""
+
+    def __init__(self, size: Size) -> None:
+        self._size = size
+
+    def __call__(self, now: float, samples: Sequence[DemandSample], fleet: Fleet) -> Size:
+        """Return the size."""
+        return self._size
+
+
+class Queue:
+    """KEDA on the requests that the engines report: 8 waiting requests for each prefill group, and 600 running requests for
+    each decode group, whose queue is nearly always empty. The rules are those of the HorizontalPodAutoscaler that KEDA
+    makes: a tolerance of 10 %, at most double or four more within 15 s, down to the largest number of the last five
+    minutes.
+    """
+
+    THRESHOLDS, PAUSE, STABLE = (8.0, 600.0), 30.0, 300.0
+
+    def __init__(self, size: Size) -> None:
+        self._size, self._due = size, 0.0
+        self._past = list[tuple[float, Size]]()
+
+    def __call__(self, now: float, samples: Sequence[DemandSample], fleet: Fleet) -> Size:
+        """Return the wanted size."""
+        if now < self._due or not samples or now - samples[-1].at > 20:
+            return self._size
+        newest = samples[-1]
+        if newest.waiting is None or newest.running_now is None:
+            return self._size
+        self._due = now + self.PAUSE
+        loads = (newest.waiting, newest.running_now)
+        asked = tuple(self._asked(*each) for each in zip(loads, self.THRESHOLDS, self._size, strict=True))
+        self._past = [(at, size) for at, size in self._past if at > now - self.STABLE] + [(now, (asked[0], asked[1]))]
+        most = [max(size[place] for _, size in self._past) for place in (0, 1)]
+        prefill, decode = (
+            want if want >= have else min(have, top) for want, have, top in zip(asked, self._size, most, strict=True)
+        )
+        self._size = prefill, decode
+        return self._size
+
+    def _asked(self, load: float, threshold: float, present: int) -> int:
+        if abs(load / (threshold * present) - 1) <= 0.1:
+            return present
+        return min(max(math.ceil(load / threshold), 1), HIGH, max(2 * present, present + 4))
+
+
+class Oracle:
+    """A controller that knows the true rates and service times until now, and not the future. The best of a grid is used."""
+
+    def __init__(self, trace: Trace, busy: float, ahead: float, keep: float, clear: float) -> None:
+        """`busy` is the planned utilization, `ahead` the seconds for which the present slope is continued, `keep` the
+        seconds for which a larger number is kept, `clear` the seconds in which a backlog is to be served (0: ignore it).
+        """
+        self._trace, self._busy, self._ahead, self._keep, self._clear = trace, busy, ahead, keep, clear
+        self._past = list[tuple[float, Size]]()
+
+    def __call__(self, now: float, samples: Sequence[DemandSample], fleet: Fleet) -> Size:
+        """Return the wanted size."""
+        rate = self._trace.rate(now)
+        before = self._trace.rate(max(0.0, now - 10.0))
+        slope = (rate - before) / 10.0 if abs(rate - before) < 0.1 * self._trace.peak else 0.0  # a step has no slope
+        waiting = samples[-1].waiting or 0 if samples else 0
+        extra = waiting / self._clear if self._clear and waiting > 2 * fleet.prefill.ready else 0.0
+        size = needed(self._trace, now, max(0.0, rate + max(0.0, slope * self._ahead)) + extra, self._busy)
+        self._past = [(at, one) for at, one in self._past if at > now - self._keep]
+        self._past.append((now, size))
+        return max(one[0] for _, one in self._past), max(one[1] for _, one in self._past)
+
+
+BUSY, AHEAD, KEEP, CLEAR = (0.8, 0.9, 1.0), (0.0, 60.0, 120.0), (0.0, 300.0), (0.0, 60.0)
+"""The values of the grid of oracles."""
+
+
+def grid(trace: Trace) -> tuple[tuple[float, float, float, float], ...]:
+    """Return (busy, ahead, keep, clear) of each point of the grid for a trace, without the points that differ only in what
+    makes no difference: a load without slopes needs no look ahead, and a constant load has no backlog and no peaks.
+    """
+    if trace.constant:
+        return tuple(product(BUSY, AHEAD[:1], KEEP[:1], CLEAR[:1]))
+    return tuple(product(BUSY, AHEAD if trace.slopes else AHEAD[:1], KEEP, CLEAR))

@@ -1,0 +1,75 @@
+"""Write the results of the simulator into docs/scaling.md, and the plots into docs/img.
+
+`python -m ome_operator.simulation.page [TRACE...]` runs the traces, by default all, in one process for each core (about ten
+minutes on two cores), and rewrites the parts between their markers.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from multiprocessing import Pool
+
+from ome_operator.core.demand.holds import HOLDS
+from ome_operator.simulation.compare import Task, TraceOutcome, aims, outcome, perform, table
+from ome_operator.simulation.plot import svg
+from ome_operator.simulation.run import SimulationResult
+from ome_operator.simulation.traces import TRACES
+from ome_operator.util.checkout import checkout
+
+WITHOUT_AIM = ("fast-sinusoid", "fast-steps")
+"""Traces whose results have no aim: their load changes about as fast as a group starts."""
+
+
+def part(found: TraceOutcome) -> str:
+    """Return the part of the page about a trace."""
+    name = found.trace.name
+    lines = [f"![{found.trace.title}](img/scale-{name}.svg)", "", *table(found), ""]
+    if name not in WITHOUT_AIM:
+        lines += ["| aim | found | |", "|---|---|---|"]
+        lines += [f"| {aim} | {value} | {'met' if met else '**not met**'} |" for aim, value, met in aims(found)]
+        lines.append("")
+    busy, ahead, keep, clear = found.point
+    lines.append(
+        f"The oracle plans {busy:.0%} of what a fleet can serve, looks {ahead:.0f} s ahead, keeps groups for {keep:.0f} s, "
+        f"and {f'serves a backlog in {clear:.0f} s' if clear else 'asks for nothing because of a backlog'}."
+    )
+    return "\n".join(lines)
+
+
+def with_holds(text: str) -> str:
+    """Return the page with the table of the reasons to hold."""
+    rows = "".join(f"| `{reason}` | {meaning} |\n" for reason, meaning in HOLDS.items())
+    begin, end = "<!-- holds -->\n", "<!-- end of holds -->"
+    before, _, rest = text.partition(begin)
+    return f"{before}{begin}{rows}{end}{rest.partition(end)[2]}"
+
+
+def written(text: str, found: TraceOutcome) -> str:
+    """Return the page with the results of a trace between its markers."""
+    begin, end = f"<!-- simulation {found.trace.name} -->", f"<!-- end of simulation {found.trace.name} -->"
+    pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.S)
+    if not pattern.search(text):
+        raise SystemExit(f"docs/scaling.md has no markers for the trace {found.trace.name}")
+    return pattern.sub(lambda _match: f"{begin}\n{part(found)}\n{end}", text)
+
+
+def main(names: Sequence[str]) -> None:
+    """Run the traces and write their results."""
+    root = checkout()
+    page = root / "docs/scaling.md"
+    page.write_text(with_holds(page.read_text()))
+    with Pool(os.cpu_count()) as pool:
+
+        def run(work: Sequence[Task]) -> Sequence[SimulationResult]:
+            return pool.map(perform, work, chunksize=1)
+
+        for name in names or TRACES:
+            found = outcome(name, run)
+            page.write_text(written(page.read_text(), found))
+            (root / f"docs/img/scale-{name}.svg").write_text(svg(found))
+            print(f"{found.trace.title}\n" + "\n".join([*table(found), *map(str, aims(found))]), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,176 @@
+"""The traces of the simulator: when requests arrive, how long they are, and when no numbers are known."""
+
+import csv
+import math
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ome_operator.errors import UserError
+
+MOST_ROWS = 10_000
+MOST_REQUESTS = 2_000_000
+
+
+class RequestKind(NamedTuple):
+    """A kind of request: its share of all requests, and its length in tokens."""
+
+    share: float
+    prompt: float
+    answer: float
+
+
+USUAL = (RequestKind(1.0, 8000, 1000),)
+
+
+class Trace(NamedTuple):
+    """The load of a service."""
+
+    name: str
+    title: str
+    seconds: float
+    rate: Callable[[float], float]
+    """Time in seconds -> requests per second."""
+    peak: float
+    kinds: Callable[[float], tuple[RequestKind, ...]] = lambda _at: USUAL
+    ttft: float = 3.0
+    tbt: float = 0.05
+    slopes: bool = False
+    """Whether the rate changes gradually."""
+    constant: bool = False
+    """Whether rate and lengths never change."""
+    missing: tuple[tuple[float, float, str], ...] = ()
+    """(begin, end, field of `DemandSample`, or `all`) of the times in which a number is not known."""
+
+
+class TraceRequest(NamedTuple):
+    """A request that arrives."""
+
+    at: float
+    prompt: float
+    answer: float
+
+
+def requests(trace: Trace, seed: int = 1) -> Iterator[TraceRequest]:
+    """Yield the requests of a trace, which arrive at random (Poisson): an equal seed gives equal requests."""
+    rng = random.Random(seed)
+    at, peak = 0.0, trace.peak
+    while True:
+        at += rng.expovariate(peak)
+        if at >= trace.seconds:
+            return
+        if rng.random() * peak >= trace.rate(at):
+            continue
+        kinds = trace.kinds(at)
+        chosen, left = kinds[-1], rng.random()
+        for kind in kinds:
+            left -= kind.share
+            if left < 0:
+                chosen = kind
+                break
+        yield TraceRequest(at, chosen.prompt, chosen.answer)
+
+
+def sinusoid(period: float = 3600.0, seconds: float = 7200.0, low: float = 1.0, high: float = 24.0) -> Trace:
+    """Return the trace (a): a sinusoid that begins at its lowest rate."""
+    middle, width = (low + high) / 2, (high - low) / 2
+    title = f"(a) sinusoid of {low:g} to {high:g} requests/s, period {period / 60:g} min"
+    return Trace(
+        "sinusoid", title, seconds, lambda at: middle - width * math.cos(2 * math.pi * at / period), high, slopes=True
+    )
+
+
+STEPS = (15.0, 2.0, 10.0, 15.0, 5.0, 2.0)
+
+
+def steps(each: float = 1800.0, rates: tuple[float, ...] = STEPS) -> Trace:
+    """Return the trace (b): rates that change in steps of `each` seconds."""
+    title = f"(b) {' → '.join(f'{rate:g}' for rate in rates)} requests/s, each {each / 60:g} min"
+    return Trace("steps", title, each * len(rates), lambda at: rates[min(int(at / each), len(rates) - 1)], max(rates))
+
+
+def constant(seconds: float = 86400.0, rate: float = 4.0) -> Trace:
+    """Return the trace (c): a constant load."""
+    return Trace(
+        "constant", f"(c) {rate:g} requests/s for {seconds / 3600:g} h", seconds, lambda _at: rate, rate, constant=True
+    )
+
+
+LONG = (0.02, 0.10, 0.02)
+
+
+def sizes(each: float = 1800.0, rate: float = 10.0, shares: tuple[float, ...] = LONG) -> Trace:
+    """Return the trace (d): inputs of two sizes, whose shares change while the number of requests does not."""
+    mixes = tuple((RequestKind(1 - share, 100, 1000), RequestKind(share, 50000, 1000)) for share in shares)
+    title = (
+        f"(d) {rate:g} requests/s of 100 tokens, and of 50,000 tokens: "
+        f"{' → '.join(f'{share:.0%}' for share in shares)}, each {each / 60:g} min"
+    )
+    return Trace(
+        "sizes", title, each * len(shares), lambda _at: rate, rate,
+        kinds=lambda at: mixes[min(int(at / each), len(mixes) - 1)], ttft=10.0,
+    )  # fmt: skip
+
+
+def vanishing(seconds: float = 7200.0, rate: float = 10.0) -> Trace:
+    """Return the trace (e): a constant load, whose numbers are missing four times."""
+    each = seconds / 10
+    missing = tuple(
+        (each * (2 * turn + 1), each * (2 * turn + 2), field)
+        for turn, field in enumerate(("all", "arrivals", "waiting", "output_tokens"), start=1)
+    )
+    title = f"(e) {rate:g} requests/s for {seconds / 3600:g} h; numbers vanish four times for {each / 60:g} min"
+    return Trace("vanishing", title, seconds, lambda _at: rate, rate, constant=True, missing=missing)
+
+
+TRACES: dict[str, Callable[[], Trace]] = {
+    "sinusoid": sinusoid,
+    "steps": steps,
+    "constant": constant,
+    "sizes": sizes,
+    "vanishing": vanishing,
+    "fast-sinusoid": lambda: sinusoid(600.0, 3600.0)._replace(name="fast-sinusoid"),
+    "fast-steps": lambda: steps(600.0)._replace(name="fast-steps"),
+}
+"""Name of a trace -> the trace."""
+
+
+def named(name: str) -> Trace:
+    """Return the trace of this name, or that of the CSV file of this name. Raises UserError."""
+    if name in TRACES:
+        return TRACES[name]()
+    path = Path(name)
+    if not path.is_file():
+        raise UserError(f"there is no trace {name}: write {', '.join(TRACES)}, or the name of a CSV file.")
+    return read(path.read_text(encoding="utf-8", errors="replace"), path.name)
+
+
+def read(text: str, name: str) -> Trace:
+    """Return the trace of a CSV file with the columns `seconds`, `rate`, `prompt` and `answer`. Each row is valid for its
+    number of seconds: requests per second, tokens in and tokens out of a request. Raises UserError.
+    """
+    rows = list[tuple[float, float, RequestKind]]()
+    end = 0.0
+    for number, row in enumerate(csv.DictReader(text.splitlines()), start=2):
+        try:
+            length, rate, prompt, answer = (float(row[column] or "") for column in ("seconds", "rate", "prompt", "answer"))
+        except (KeyError, ValueError) as error:
+            raise UserError(f"{name}, line {number}: seconds, rate, prompt and answer must be numbers.") from error
+        known = all(math.isfinite(value) for value in (length, rate, prompt, answer))
+        if not known or length <= 0 or rate < 0 or prompt < 1 or answer < 2:
+            raise UserError(f"{name}, line {number}: seconds must be above 0, rate at least 0, prompt 1 and answer 2.")
+        end += length
+        rows.append((end, rate, RequestKind(1.0, prompt, answer)))
+        if len(rows) > MOST_ROWS:
+            raise UserError(f"{name} has more than {MOST_ROWS:,} rows: leave some out.")
+    peak = max((rate for _, rate, _ in rows), default=0.0)
+    if peak <= 0:
+        raise UserError(f"{name} has no row with a rate above 0: write the columns seconds, rate, prompt, answer.")
+    if peak * end > MOST_REQUESTS:
+        raise UserError(f"{name} has up to {peak * end:,.0f} requests, more than {MOST_REQUESTS:,}: shorten it.")
+
+    def row_at(at: float) -> tuple[float, float, RequestKind]:
+        return next((row for row in rows if at < row[0]), rows[-1])
+
+    return Trace(name, name, end, lambda at: row_at(at)[1], peak, kinds=lambda at: (row_at(at)[2],))

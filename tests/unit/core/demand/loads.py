@@ -1,0 +1,50 @@
+"""Samples of a service with one constant load, for the tests of decisions."""
+
+from typing import Any
+
+from ome_operator.core.demand.facts import (
+    DECODE,
+    KEPT,
+    PREFILL,
+    ROUTER,
+    DemandSample,
+    Fleet,
+    GroupBounds,
+    Learned,
+    PrefillWork,
+    RoleFleet,
+    ScalingState,
+    Targets,
+)
+
+NOW = 1_800_000_000.0
+KNOWN = Learned(work=PrefillWork(0.0, 0.25 / 1000), curve=((10.0, 0.02), (210.0, 0.06)), starts=(100.0,))
+"""A prefill group serves 4 prompts of 1,000 tokens per second; a decode group reaches 40 ms with 110 requests."""
+TARGETS = Targets(3.0, 0.04, bounds={PREFILL: GroupBounds(1, 9), DECODE: GroupBounds(1, 9), ROUTER: GroupBounds(1, 9)})
+
+
+def sample(at: float = NOW, rate: float = 4.0, **other: Any) -> DemandSample:
+    """Return a sample in which `rate` requests per second of 1,000 tokens in and 100 out are served without a queue."""
+    values: dict[str, Any] = {
+        "arrivals": rate, "waiting": 0, "running": 2 * rate, "running_now": round(2 * rate), "requests": rate,
+        "prompt_tokens": 1000 * rate, "ended": rate, "output_tokens": 100 * rate, "errors": 0.0, "late": 0.0,
+        "in_flight": 40,
+    }  # fmt: skip
+    return DemandSample(at, **{**values, **other})
+
+
+def samples(rate: float = 4.0, **other: Any) -> tuple[DemandSample, ...]:
+    """Return the samples of ten minutes until `NOW`; `other` are fields of the newest one."""
+    times = [NOW - KEPT + 10.0 * number for number in range(61)]
+    return (*(sample(at, rate) for at in times[:-1]), sample(NOW, rate, **other))
+
+
+def fleet(prefill: int = 2, decode: int = 1, **other: Any) -> Fleet:
+    """Return a fleet whose groups serve."""
+    return Fleet(RoleFleet(prefill), RoleFleet(decode), **other)
+
+
+def state(prefill: int = 2, decode: int = 1, routers: int = 1, **other: Any) -> ScalingState:
+    """Return the state of a service that has wanted this size for an hour, and needed fewer groups for as long."""
+    values: dict[str, Any] = {"lower_since": (NOW - 3600, NOW - 3600), "changed": NOW - 3600}
+    return ScalingState(learned=KNOWN, wanted=(prefill, decode, routers), **{**values, **other})

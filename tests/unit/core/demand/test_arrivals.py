@@ -1,0 +1,58 @@
+"""The rate of arrivals, its trend and its steps, and the age of the oldest waiting request."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from ome_operator.core.demand.arrivals import forecast, oldest_wait
+from ome_operator.core.demand.facts import DemandSample
+
+
+def seen(rate: Callable[[float], float], end: float = 600.0, noise: int | None = None) -> list[DemandSample]:
+    """Return a sample for each 10 s, with the mean of `rate` over the minute before; `noise` is a seed of chance."""
+    rng = random.Random(noise)
+    bins = []
+    for number in range(int(end / 10) + 12):
+        mean = 10 * rate(10 * number - 120.0)
+        bins.append(mean if noise is None else max(0.0, rng.gauss(mean, mean**0.5)))
+    return [DemandSample(10.0 * n - 120 + 60, sum(bins[n : n + 6]) / 60, waiting=0) for n in range(len(bins) - 5)]
+
+
+def test_a_constant_load_is_steady() -> None:
+    found = forecast(seen(lambda _: 10.0), 100.0)
+    assert found is not None
+    assert (found.kind, round(found.now, 6), round(found.ahead, 6)) == ("steady", 10.0, 10.0)
+
+
+def test_a_slope_is_continued_to_the_end_of_the_horizon() -> None:
+    found = forecast(seen(lambda at: 5 + at / 60), 120.0)
+    assert found is not None and found.kind == "trend"
+    assert abs(found.now - 15) < 0.5 and abs(found.ahead - found.now - 2.0) < 0.1
+
+
+def test_a_step_is_seen_within_twenty_seconds() -> None:
+    found = forecast(seen(lambda at: 2.0 if at < 580 else 10.0), 120.0)
+    assert found is not None and found.kind == "step"
+    assert abs(found.now - 10) < 0.5
+
+
+def test_random_arrivals_of_a_constant_load_are_hardly_ever_a_change() -> None:
+    kinds = [forecast(seen(lambda _: 10.0, noise=seed), 100.0) for seed in range(300)]
+    assert sum(found is not None and found.kind != "steady" for found in kinds) <= 3
+
+
+def test_the_rate_is_unknown_without_the_newest_number() -> None:
+    assert forecast([], 100.0) is None
+    assert forecast([*seen(lambda _: 10.0), DemandSample(610.0)], 100.0) is None
+
+
+@pytest.mark.parametrize(("waiting", "age"), [(0, 0.0), (50, 5.0), (1200, 120.0)])
+def test_the_age_of_the_oldest_request_follows_from_the_arrivals(waiting: int, age: float) -> None:
+    samples = seen(lambda _: 10.0)
+    samples[-1] = samples[-1]._replace(waiting=waiting)
+    assert oldest_wait(samples) == pytest.approx(age)
+
+
+def test_the_age_is_unknown_without_the_queue() -> None:
+    assert oldest_wait([DemandSample(0.0, 10.0)]) is None

@@ -1,0 +1,55 @@
+"""The simulated engines have the service times of the calibration's rows, and of the planner."""
+
+import pytest
+
+from ome_operator.simulation import engines
+from ome_operator.sizing import steps
+from ome_operator.sizing.calibration import Row, shipped
+from ome_operator.sizing.constants import fitted
+
+PREFIX = "dsr1_b200_sglang_fp8_disagg_8192x1024_"
+ROWS = {row.id.removeprefix(PREFIX): row for row in shipped() if row.id.startswith(PREFIX)}
+LENGTH = 0.9 * 8192
+
+
+def _decode(row: Row) -> tuple[float, float]:
+    assert row.decode is not None and row.tpot is not None and row.written is not None
+    return row.written * row.decode.worker.gpus * row.tpot, row.tpot
+
+
+@pytest.mark.parametrize(
+    ("name", "point"),
+    list(zip(("c288_cfg649", "c160_cfg641", "c288_cfg641", "c512_cfg654", "c1024_cfg655"), engines.DECODE, strict=True)),
+)
+def test_a_step_of_decode_is_measured(name: str, point: tuple[float, float]) -> None:
+    batch, seconds = _decode(ROWS[name])
+    assert batch == pytest.approx(point[0], rel=0.01) and seconds == pytest.approx(point[1])
+
+
+def test_prefill_is_measured_at_the_length_of_the_row() -> None:
+    row = ROWS["c64_cfg453"]
+    assert row.prefill is not None and row.read is not None
+    assert engines.prefill_seconds(LENGTH) == pytest.approx(LENGTH / (row.read * row.prefill.worker.gpus), rel=0.01)
+
+
+def test_other_lengths_have_the_ratio_of_the_planner() -> None:
+    row = ROWS["c64_cfg453"]
+    assert row.prefill is not None
+
+    def planned(length: float) -> float:
+        assert row.prefill is not None
+        return steps.prefill(row.place, row.prefill.worker, length, length, fitted())
+
+    for length, seconds in engines.PREFILL:
+        ratio = planned(length) / planned(LENGTH)
+        assert seconds == pytest.approx(engines.prefill_seconds(LENGTH) * ratio, rel=0.01), length
+    for tokens in (100.0, LENGTH):
+        assert engines.PLANNED.seconds(1, tokens) == pytest.approx(planned(tokens), rel=0.03)
+
+
+def test_the_plan_of_decode_is_that_of_the_planner() -> None:
+    row = ROWS["c1024_cfg655"]
+    assert row.decode is not None
+    step = steps.decoder(row.place, row.decode.worker, 8500, fitted())
+    for batch, seconds in engines.PLANNED_DECODE:
+        assert seconds == pytest.approx(step(batch), rel=0.01)

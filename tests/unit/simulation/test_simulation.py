@@ -1,0 +1,132 @@
+"""The simulator, and how the decision follows short traces in it."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from ome_operator.core.demand.facts import DemandSample, Fleet
+from ome_operator.core.demand.queues import late_share
+from ome_operator.simulation import engines, traces
+from ome_operator.simulation.compare import GOOD, OURS, aims, cleared, outcome, perform, table
+from ome_operator.simulation.controllers import Fixed, Ours, needed, peak
+from ome_operator.simulation.plot import svg
+from ome_operator.simulation.run import SimulationResult, simulate
+from ome_operator.simulation.traces import RequestKind, Trace
+
+
+def test_a_request_alone_takes_its_service_times() -> None:
+    trace = traces.constant(3000.0, 0.01)
+    result = simulate(trace, Fixed((1, 1)), (1, 1))
+    assert result.good == 1.0
+    assert result.gpu_hours == pytest.approx(2 * 8 * 3000 / 3600)
+
+
+def test_the_queue_of_a_prefill_group_is_that_of_theory() -> None:
+    """Random arrivals at one server with constant service times: the mean wait is ρ S / (2 (1 − ρ)) (M/D/1)."""
+    seen = list[float]()
+
+    class Looks(Fixed):
+        def __call__(self, now: float, samples: Sequence[DemandSample], fleet: Fleet) -> tuple[int, int]:
+            seen.append(samples[-1].waiting or 0)
+            return 1, 1
+
+    trace = traces.constant(10_000.0, 2.0)
+    simulate(trace, Looks((1, 1)), (1, 1))
+    service = engines.prefill_seconds(8000)
+    busy = 2.0 * service
+    assert sum(seen) / len(seen) == pytest.approx(2.0 * busy * service / (2 * (1 - busy)), rel=0.15)
+
+
+def test_a_group_serves_only_after_its_start_and_costs_from_its_creation() -> None:
+    fleets = dict[float, Fleet]()
+
+    def grows(now: float, samples: Sequence[DemandSample], fleet: Fleet) -> tuple[int, int]:
+        fleets[now] = fleet
+        return (2, 1) if now >= 100 else (1, 1)
+
+    result = simulate(traces.constant(400.0, 0.5), grows, (1, 1))
+    assert [fleets[at].prefill[:2] for at in (100.0, 110.0, 200.0, 210.0)] == [(1, 0), (1, 1), (1, 1), (2, 0)]
+    assert result.gpu_hours == pytest.approx(8 * (2 * 400 + 300) / 3600)
+
+
+def test_a_removed_group_ends_its_requests_first() -> None:
+    def shrinks(now: float, samples: Sequence[DemandSample], fleet: Fleet) -> tuple[int, int]:
+        return (2, 2) if now < 300 else (2, 1)
+
+    result = simulate(traces.constant(600.0, 4.0), shrinks, (2, 2))
+    assert result.requests == len(result.late) and result.good > GOOD
+
+
+def test_an_equal_seed_gives_an_equal_result() -> None:
+    trace = traces.steps(60.0)
+    assert simulate(trace, Ours(trace), (6, 2)) == simulate(trace, Ours(trace), (6, 2))
+
+
+SHORT = {"sinusoid": traces.sinusoid(1800.0, 1800.0, low=1.0, high=12.0), "steps": traces.steps(600.0, (2.0, 8.0, 2.0))}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_the_decision_follows_the_load_for_less_than_the_peak(name: str) -> None:
+    trace = SHORT[name]
+    result = simulate(trace, Ours(trace), needed(trace, 0.0, trace.rate(0.0)))
+    most = peak(trace)
+    assert result.good > (GOOD if name == "sinusoid" else 0.75)  # a step of 10 minutes is late for two starts
+    assert result.gpu_hours < 0.92 * sum(most) * 8 * trace.seconds / 3600
+
+
+def test_a_backlog_is_gone_two_starts_after_its_step() -> None:
+    trace = SHORT["steps"]
+    seconds = cleared(trace, simulate(trace, Ours(trace), (1, 1)))
+    assert seconds is not None and engines.START < seconds <= 2 * engines.START
+
+
+def test_a_constant_load_is_no_reason_to_go_back_and_forth() -> None:
+    trace = traces.constant(3600.0, 9.6)
+    assert simulate(trace, Ours(trace), needed(trace, 0.0, 9.6)).turns() == 0
+
+
+def test_vanished_numbers_change_nothing() -> None:
+    trace = traces.vanishing(3600.0)
+    first = needed(trace, 0.0, 10.0)
+    ours = Ours(trace)
+    result = simulate(trace, ours, first)
+    assert len(result.changes) == 1 and result.good > GOOD
+    assert {one.hold for one in ours.decisions} >= {"Unknown", "Unmeasured"}
+
+
+def test_longer_prompts_are_more_demand_although_no_more_requests_arrive() -> None:
+    trace = traces.sizes(600.0, shares=(0.02, 0.10))
+    result = simulate(trace, Ours(trace), needed(trace, 0.0, 10.0))
+    assert max(one.prefill for one in result.moments) >= 4 > result.changes[0][1]
+
+
+def test_a_comparison_has_a_row_for_each_controller_and_judges_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(traces.TRACES, "constant", lambda: traces.constant(1200.0, 4.0))
+    found = outcome("constant", lambda tasks: [perform(task) for task in tasks])
+    assert len(table(found)) == 2 + len(found.results) == 7
+    assert [aim for aim, _, _ in aims(found)][-1] == "no two changes back and forth"
+    assert svg(found).count("<polyline") == 4
+
+
+def test_the_oracle_is_the_cheapest_that_is_good_enough() -> None:
+    from ome_operator.simulation.compare import best
+
+    def result(good: float, hours: float) -> SimulationResult:
+        return SimulationResult(1, good, hours, (), ())
+
+    assert best([((1.0,), result(0.99, 5)), ((2.0,), result(0.96, 4)), ((3.0,), result(0.9, 1))])[0] == (2.0,)
+    assert best([((1.0,), result(0.8, 5)), ((2.0,), result(0.7, 4))])[0] == (1.0,)
+
+
+def test_turns_count_changes_of_one_role_that_go_back() -> None:
+    sizes = ((0.0, 1, 1), (1.0, 2, 1), (2.0, 2, 2), (3.0, 1, 2), (4.0, 1, 3))
+    assert SimulationResult(1, 1.0, 1.0, sizes, ()).turns() == 1
+
+
+def test_the_needed_size_meets_the_target_by_theory() -> None:
+    trace = Trace("x", "x", 10.0, lambda _: 10.0, 10.0, kinds=lambda _: (RequestKind(1.0, 8000, 1000),))
+    prefill, decode = needed(trace, 0.0, 10.0)
+    service = engines.prefill_seconds(8000)
+    assert late_share(prefill, 10 * service, service, 3.0 - service - engines.OVERHEAD) <= 0.05
+    assert decode == 1
+    assert OURS == "ours"
