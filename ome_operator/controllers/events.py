@@ -59,7 +59,9 @@ async def post_event(client: Client, resource: Resource, event: Event, now: date
 
 
 class EventReader(Generic[T]):
-    """Reads the Events of a namespace, at most once every few seconds, and extracts a value for each object."""
+    """Reads some of the Events of a namespace, at most once every few seconds, and extracts a value for each object. A
+    tenant may create any number of Events, and one namespace is read after another.
+    """
 
     def __init__(
         self,
@@ -79,7 +81,7 @@ class EventReader(Generic[T]):
             at, known = self._read.get(namespace, (float("-inf"), {}))
             if self._clock() - at < SHARED:
                 return known
-            found = await self._client.list_objects("Event", namespace, field_selector=self._selector)
+            found = await self._client.list_some("Event", namespace, field_selector=self._selector)
             values = self._extract(found, self._wall())
             self._read = {place: read for place, read in self._read.items() if self._clock() - read[0] < SHARED}
             self._read[namespace] = (self._clock(), values)

@@ -15,6 +15,7 @@ from ome_operator import keys
 from ome_operator.kube import errors
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.resources import RESOURCES, called, path
+from ome_operator.util import bounded
 from ome_operator.util.json_limits import decoded
 
 Manifest = dict[str, Any]
@@ -31,6 +32,8 @@ MERGE = "application/merge-patch+json"
 METADATA_PAGE = 200
 """Number of objects per page of a metadata list. The metadata of a node takes some 25 kB, and a page is decoded as a
 whole."""
+SOME, LONGEST = 500, 8 * 2**20
+"""Maximum number of objects, and of bytes, that `list_some` reads. 500 Events of controllers have less than 1 MiB."""
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 METHODS = {"get": "GET", "list": "GET", "create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
@@ -96,6 +99,22 @@ class Client:
                 break
         return found
 
+    async def list_some(
+        self, kind: str, namespace: str, *, label_selector: str = "", field_selector: str = ""
+    ) -> list[Manifest]:
+        """Return at most `SOME` live objects of a kind that tenants may create, in the order of their names. Raises
+        KubeError if they are longer than `LONGEST` bytes together.
+        """
+        query, where = {"limit": str(SOME)}, path(kind, namespace)
+        if label_selector:
+            query["labelSelector"] = label_selector
+        if field_selector:
+            query["fieldSelector"] = field_selector
+        headers = {"Accept": "application/json"}
+        code, raw, received = await self._exchange("list", kind, where, query, None, headers, longest=LONGEST)
+        items: list[Manifest] = _decoded(f"GET {where}", code, raw, received).get("items") or []
+        return items
+
     async def list_metadata(self, kind: str, namespace: str = "", *, label_selector: str = "") -> list[Manifest]:
         """Return the `metadata` of all live objects, by a consistent read."""
         pages = self._pages(kind, namespace, label_selector, "", METADATA_PAGE, METADATA_LIST)
@@ -107,7 +126,13 @@ class Client:
         return {item["metadata"]["uid"] async for items in pages for item in items}
 
     async def _pages(
-        self, kind: str, namespace: str, label_selector: str, field_selector: str, size: int, accept: str
+        self,
+        kind: str,
+        namespace: str,
+        label_selector: str,
+        field_selector: str,
+        size: int,
+        accept: str,
     ) -> AsyncIterator[list[Manifest]]:
         """Yield the items of each page of a list."""
         query = {"limit": str(size)}
@@ -217,14 +242,8 @@ class Client:
         data = None if body is None else encoded(body)
         headers = {"Accept": accept} if data is None else {"Accept": accept, "Content-Type": content}
         code, raw, received = await self._exchange(verb, kind, where, query, data, headers)
-        try:
-            answer = decoded(raw) if raw else {}
-        except ValueError:
-            answer = f"{method} {where}: {raw.decode(errors='replace').strip()}"
-        if code >= 300 or not isinstance(answer, dict):
-            asked = (RESOURCES[kind].plural, name) if name else ("", "")
-            raise errors.from_response(code, answer, received.get("Retry-After", ""), asked)
-        return answer, received
+        asked = (RESOURCES[kind].plural, name) if name else ("", "")
+        return _decoded(f"{method} {where}", code, raw, received, asked), received
 
     async def _exchange(
         self,
@@ -234,9 +253,10 @@ class Client:
         query: Mapping[str, str] | None,
         data: bytes | None,
         headers: Mapping[str, str],
+        longest: int | None = None,
     ) -> tuple[int, bytes, Any]:
         """Send a request, count it, and return the status code, body and headers of the answer, whatever the status code
-        is. Raises Transient if there is no answer.
+        is. Raises Transient if there is no answer, and KubeError if it is longer than `longest` bytes.
         """
         method, url = METHODS[verb], self.connection.server + where
         async with self._slots:
@@ -248,7 +268,11 @@ class Client:
                     method, url, params=query, data=data, headers=headers, timeout=self._timeout
                 ) as response:
                     code = response.status
-                    return code, await response.read(), response.headers
+                    if longest is None:
+                        return code, await response.read(), response.headers
+                    if (read := await bounded.content(response.content.iter_any(), longest)) is None:
+                        raise errors.KubeError(f"{method} {where}: the answer is longer than {longest // 2**20} MiB")
+                    return code, read, response.headers
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 if isinstance(error.__cause__, errors.Transient):
                     raise error.__cause__ from None  # raised by the fence
@@ -296,3 +320,16 @@ def warnings(headers: Any) -> tuple[str, ...]:
     for value in headers.getall("Warning", ()):
         found += [text.replace('\\"', '"').replace("\\\\", "\\") for text in _WARNING.findall(value)]
     return tuple(dict.fromkeys(found))
+
+
+def _decoded(request: str, code: int, raw: bytes, headers: Any, asked: tuple[str, str] = ("", "")) -> Manifest:
+    """Return the body of an answer. Raises KubeError for an answer other than success. `asked` is the plural and the name
+    of the requested object.
+    """
+    try:
+        answer = decoded(raw) if raw else {}
+    except ValueError:
+        answer = f"{request}: {raw.decode(errors='replace').strip()}"
+    if code >= 300 or not isinstance(answer, dict):
+        raise errors.from_response(code, answer, headers.get("Retry-After", ""), asked)
+    return answer

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from inspect import isawaitable
 from typing import Any, NamedTuple
 
-from ome_operator.kube.client import Applied, Client, Manifest
+from ome_operator.kube.client import SOME, Applied, Client, Manifest
 
 
 class Call(NamedTuple):
@@ -78,6 +78,12 @@ class FakeApi(Client):
     ) -> list[Manifest]:
         selector = label_selector or field_selector
         return list(await self._answer(Call("list_objects", kind, "", selector=selector, namespace=namespace)))
+
+    async def list_some(
+        self, kind: str, namespace: str, *, label_selector: str = "", field_selector: str = ""
+    ) -> list[Manifest]:
+        found = await self.list_objects(kind, namespace, label_selector=label_selector, field_selector=field_selector)
+        return found[:SOME]
 
     async def list_metadata(self, kind: str, namespace: str = "", *, label_selector: str = "") -> list[Manifest]:
         return list(await self._answer(Call("list_metadata", kind, "", selector=label_selector, namespace=namespace)))

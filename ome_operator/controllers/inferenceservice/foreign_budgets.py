@@ -21,7 +21,7 @@ OTHERS = f"{keys.MANAGED_BY}!={keys.MANAGER}"
 
 
 class BudgetReader:
-    """Reads the budgets of a namespace that the operator has not made, at most once in `KEPT` seconds. They are not
+    """Reads some of the budgets of a namespace that the operator has not made, at most once in `KEPT` seconds. They are not
     watched, because the operator would then keep the budgets of the whole cluster in memory.
     """
 
@@ -45,7 +45,7 @@ class BudgetReader:
             if self._clock() - at < KEPT:
                 return False
             try:
-                found = await self._client.list_objects("PodDisruptionBudget", namespace, label_selector=OTHERS)
+                found = await self._client.list_some("PodDisruptionBudget", namespace, label_selector=OTHERS)
             except KubeError as error:
                 logger.info("cannot read the budgets in %s: %s", namespace, error)
                 now = before

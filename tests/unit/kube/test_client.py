@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from ome_operator.kube import errors
-from ome_operator.kube.client import Client, encoded, warnings
+from ome_operator.kube.client import LONGEST, SOME, Client, encoded, warnings
 from ome_operator.kube.resources import CHILDREN, RESOURCES, path
 from tests.support.answers import answers
 from tests.support.deep import MOST, nested
@@ -123,3 +123,25 @@ async def test_a_client_that_only_observes_sends_statuses_and_nothing_else() -> 
         finally:
             await client.close()
     assert came == [("PATCH", "status"), ("GET", "p")]
+
+
+async def test_of_what_tenants_create_a_part_is_read_and_never_more_than_fits() -> None:
+    """A tenant may create any number of Events and budgets, each as large as the API server accepts."""
+    asked: list[dict[str, str]] = []
+    size = 100
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(dict(request.query))
+        items = [{"message": "x" * size}] * SOME
+        return web.json_response({"items": items, "metadata": {"continue": "more"}})
+
+    async with answers(answer) as connection:
+        client = Client(connection)
+        try:
+            assert len(await client.list_some("Event", "ns", field_selector="reason=FailedCreate")) == SOME
+            assert asked == [{"limit": str(SOME), "fieldSelector": "reason=FailedCreate"}], "one page of an endless list"
+            size = LONGEST // SOME
+            with pytest.raises(errors.KubeError, match="longer than 8 MiB"):
+                await client.list_some("Event", "ns")
+        finally:
+            await client.close()

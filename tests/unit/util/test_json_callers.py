@@ -46,7 +46,7 @@ TRUSTED = {
     "core/preflight/results.py:_whole": MESSAGE,
     "engines/flags.py:is_json": f"{OBJECT}: an argument of a container",
     "engines/flags.py:_parsed": f"{OURS}: the flags of engines, or a file that the user of `ome lint` names",
-    "kube/client.py:_send": SERVER,
+    "kube/client.py:_decoded": SERVER,
     "kube/podlogs.py:lines": f"{SERVER}: the status of a failed request",
     "preflight/check.py:_collective": OWN_POD,
     "preflight/check.py:_parse_line": OWN_POD,
