@@ -103,7 +103,7 @@ def aims(found: TraceOutcome) -> list[tuple[str, str, bool]]:
     if found.trace.missing:
         out.append(("no change of the size", str(len(ours.changes) - 1), len(ours.changes) == 1))
     elif found.trace.constant:
-        out.append(("no two changes back and forth", str(ours.turns()), ours.turns() < 2))
+        out.append(("no change that is taken back", str(ours.turns()), ours.turns() == 0))
     return out
 
 

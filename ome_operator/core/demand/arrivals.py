@@ -8,14 +8,14 @@ from ome_operator.core.demand.facts import WINDOW, DemandSample
 
 POINTS = 5
 """Number of windows that a trend is fitted to."""
-SIGNIFICANT = 3.5
+SIGNIFICANT = 4.0
 """Standard errors from which a slope is a trend and no chance."""
 STEP = 4.5
 """Standard errors from which the newest arrivals are a step. There are thousands of decisions a day, so a limit of 3 would
 see several steps a day in a constant load."""
-UNLIKELY = 16.3
-"""Sum of squared deviations from a line, in units of the variance, that a constant load or a line exceeds once in a thousand
-windows (chi-squared distribution with 3 degrees of freedom)."""
+UNLIKELY = 25.9
+"""Sum of squared deviations from a line, in units of the variance, that a constant load or a line exceeds once in 100,000
+windows (chi-squared distribution with 3 degrees of freedom). A day has 1,440 windows."""
 RECENT = 20.0
 """Seconds of the newest arrivals, in which a step is looked for."""
 
