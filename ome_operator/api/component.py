@@ -42,6 +42,9 @@ class Lifecycle(Spec):
     hang_timeout: Duration | None = None
     """Time for which the leader may be unready after it was ready, while every rank runs; then the group is recycled. 60s
     if unset."""
+    silence: Literal["Recycle", "Observe"] | None = None
+    """Recycle (default): a group is also recycled if its leader is Ready, but has answered no probe of the routers'
+    registries for `hangTimeout`. Observe: this is only reported."""
     max_recycles: Count | None = None
     """Maximum number of recycles in a row, without ten minutes of readiness in between. After that the group is not
     recycled any more."""

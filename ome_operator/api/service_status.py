@@ -217,7 +217,7 @@ class GroupStatus(Spec):
     index: int | None = None
     """Number of the group, as in its label ome.io/group. The numbers are not always consecutive."""
     phase: str | None = None
-    """Pending, Preflight, Starting, Ready, NotReady, NodeLost, SystemicFault, Restarting, Recycling or Failed."""
+    """Pending, Preflight, Starting, Ready, NotReady, Silent, NodeLost, SystemicFault, Restarting, Recycling or Failed."""
     since: str | None = None
     """Time at which the phase began."""
     incarnation: int | None = None

@@ -20,6 +20,7 @@ from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.resources import SERVICE
 from ome_operator.controllers.registry_page import foreign_workers
 from ome_operator.core.observed.objects import Pod, Ref
+from ome_operator.core.observed.silence import Silence, hold, silence_of
 from ome_operator.core.observed.telemetry import DrainReport, RouterReport, Strangers, Unusable, drain_reports, fresh, read
 from ome_operator.core.render import meta
 from ome_operator.core.rollout.drain import EMPTY_READINGS
@@ -102,6 +103,7 @@ class Telemetry:
         self._busy: dict[str, asyncio.Task[None]] = {}
         """Rounds that have not ended, by namespace."""
         self._pods: list[Pod] = []
+        self._started = wall().timestamp()
         self._look_at = 0.0
         """Time of the next look for routers."""
         self._sizes: dict[str, int] = {}
@@ -146,7 +148,8 @@ class Telemetry:
 
     async def walk(self, session: aiohttp.ClientSession) -> None:
         """Ask every router once."""
-        await self._round(session, self._present())
+        self._pods = self._present()
+        await self._round(session, self._pods)
 
     def _present(self) -> list[Pod]:
         """Return the routers, and forget what is known about others."""
@@ -227,12 +230,13 @@ class Telemetry:
         return before._replace(failures=before.failures + 1, trouble=trouble)
 
     def _decides(self, known: _Known) -> tuple[Any, ...]:
-        """Return the facts on which decisions depend: foreign workers, and which draining leaders are empty."""
+        """Return the facts on which decisions depend: foreign workers, and which leaders are empty, silent, or paused."""
         leaders = known.report.leaders.items() if known.report is not None else ()
+        stopped = {(mark, each.is_paused) for mark, each in leaders if each.is_paused or each.silence is not None}
         empty = {
             mark for mark, each in leaders if each.load is not None and (each.load.empty_readings or 0) >= EMPTY_READINGS
         }
-        return known.strangers, empty
+        return known.strangers, empty, stopped
 
     def _count(self, before: Strangers | None, after: Strangers | None) -> None:
         self.total += max(0, (after.found if after else 0) - (before.found if before else 0))
@@ -252,6 +256,33 @@ class Telemetry:
         reports = self.reports(pods)
         found = {pod.uid: drain_reports(reports.items(), names.mark(pod.uid)) for pod in going}
         return {uid: each for uid, each in found.items() if each}
+
+    def silences(self, pods: Iterable[Pod]) -> dict[str, Silence]:
+        """Return what is known about the leaders of a service that have stopped, by the leader's UID."""
+        now, pods = self._wall().timestamp(), tuple(pods)
+        reports = self.reports(pods)
+        marks = {
+            mark for report in reports.values() for mark, each in report.leaders.items() if each.silence or each.is_paused
+        }
+        found = dict[str, Silence]()
+        for pod in pods if marks else ():
+            if (mark := names.mark(pod.uid)) in marks:
+                beside = [each for each in pods if each.component == keys.ROUTER and each.revision == pod.revision]
+                routers = [reports.get(each.uid) for each in beside if not (each.over or each.deleting)]
+                if (silence := silence_of(routers, mark, now)) is not None:
+                    found[pod.uid] = silence
+        why = self._hold(now) if any(not silence.is_paused for silence in found.values()) else ""
+        return {uid: silence._replace(hold=why) for uid, silence in found.items()}
+
+    def _hold(self, now: float) -> str:
+        """Return why no leader of any service may be recycled for its silence; "" if it may."""
+        silent: dict[Ref, set[float]] = {}
+        for pod in self._pods:
+            report = self._known.get(pod.uid, _Known()).report
+            if report is not None and fresh(report.at, now):
+                times = silent.setdefault(Ref(SERVICE, pod.namespace, pod.service), set())
+                times.update(each.silence.since for each in report.leaders.values() if each.silence is not None)
+        return hold(silent.values(), now - self._started)
 
     def reports(self, pods: Iterable[Pod]) -> dict[str, RouterReport]:
         """Return the fresh reports of the routers among these pods, by the UID of the router's pod."""

@@ -26,7 +26,7 @@ PreemptionByScheduler Preempting RegistryUnavailable RunContainerError Schedulin
 UnexpectedAdmissionError
 """
 """Reasons of the kubelet, the scheduler and the Kubernetes controllers that conditions and failures may contain."""
-_OF_GROUPS = (failure.DELETED, failure.REPLACED, failure.MISSING, failure.HUNG, failure.LATE, failure.DRIFTED)
+_OF_GROUPS = (failure.DELETED, failure.REPLACED, failure.MISSING, failure.HUNG, failure.QUIET, failure.LATE, failure.DRIFTED)
 REASONS = frozenset((*_OF_PODS.split(), *_OF_GROUPS, *KNOWN_REASONS))
 _FAILED = frozenset(record.PHASES) - {record.PENDING, record.HELD, record.STARTING, record.READY}
 PARTS = ("weights", "nodes", "images", "start", "warmup")

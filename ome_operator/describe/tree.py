@@ -27,7 +27,7 @@ from ome_operator.core.reasons import (
     Reason,
 )
 from ome_operator.core.recovery.failure import sentence
-from ome_operator.core.recovery.record import FAILED, HELD, NODE_LOST, RECYCLING, RESTARTING, SYSTEMIC
+from ome_operator.core.recovery.record import FAILED, HELD, NODE_LOST, RECYCLING, RESTARTING, SILENT, SYSTEMIC
 from ome_operator.core.render.statefulsets import Stored, pod_gpus, stored
 from ome_operator.core.resolve.finetuned import mounted_weights
 from ome_operator.core.weights.mount import claim, directories, required_label, with_directories
@@ -326,7 +326,7 @@ def _remembered(component: str, revision: str, status: Mapping[str, Any]) -> dic
     return found
 
 
-_TELLING = frozenset({HELD, NODE_LOST, SYSTEMIC, RESTARTING, RECYCLING, FAILED})
+_TELLING = frozenset({HELD, NODE_LOST, SILENT, SYSTEMIC, RESTARTING, RECYCLING, FAILED})
 """Phases of groups that explain more than the states of the groups' pods."""
 
 

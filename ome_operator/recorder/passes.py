@@ -163,6 +163,7 @@ class PassRecorder:
             failures=dict(observed_now.failures),
             strangers=dict(observed_now.strangers),
             drains=dict(observed_now.drains),
+            silences=dict(observed_now.silences),
             ahead=partial(recorded_ahead, self._said),
         )
         decided = failed_decision(plan) if isinstance(plan, Exception) else decision(plan)

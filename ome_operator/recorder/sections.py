@@ -22,6 +22,7 @@ from ome_operator.core.observed.objects import (
     Refusal,
     Turn,
 )
+from ome_operator.core.observed.silence import Silence
 from ome_operator.core.observed.telemetry import DrainReport, Strangers
 from ome_operator.core.observed.validation import ValidationResult
 from ome_operator.core.placement.claims import Claim
@@ -46,6 +47,7 @@ _FACTS: Mapping[str, Any] = {
     "refusals": Refusal,
     "strangers": Strangers,
     "drains": tuple[DrainReport, ...],
+    "silences": Silence,
 }
 _TEXTS = ("accepted", "checks", "remarks", "failures")
 _PAIRS = ("children", "refusals", "failures")
@@ -65,6 +67,7 @@ TABLES = (
     "refusals",
     "strangers",
     "drains",
+    "silences",
     "told",
 )
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -90,6 +93,7 @@ def tables(pass_: Pass) -> Tables:
         },
         "strangers": {uid: fact_json(value) for uid, value in observed.strangers.items()},
         "drains": {uid: fact_json(value) for uid, value in observed.drains.items()},
+        "silences": {uid: fact_json(value) for uid, value in observed.silences.items()},
         "told": {
             "warnings": list(observed.warnings),
             "ahead": "".join(getattr(observed.ahead, "args", ())),
@@ -207,6 +211,7 @@ def _observed(found: Tables, where: str) -> Observed:
         refusals=dict(_facts(found, "refusals", where)),
         strangers=dict(_facts(found, "strangers", where)),
         drains=dict(_facts(found, "drains", where)),
+        silences=dict(_facts(found, "silences", where)),
         warnings=read(tuple[str, ...], messages.get("warnings", []), f"{where}.told.warnings"),
         ahead=partial(recorded_ahead, read(str, messages.get("ahead", ""), f"{where}.told.ahead")),
         turn=turn._replace(rivals=rivals),

@@ -23,7 +23,19 @@ OWN = 4096
 NODES = 128
 """Bytes for each node in a copy of the table of nodes."""
 _REFERRED = ("models", "runtimes", "weights", "accelerators", "holders")
-_SEEN = ("children", "pods", "refusals", "accepted", "checks", "remarks", "failures", "warnings", "strangers", "drains")
+_SEEN = (
+    "children",
+    "pods",
+    "refusals",
+    "accepted",
+    "checks",
+    "remarks",
+    "failures",
+    "warnings",
+    "strangers",
+    "drains",
+    "silences",
+)
 _BESIDE = {
     Deps: tuple(part.name for part in fields(Deps) if part.name not in (*_REFERRED, "nodes", "judge")),
     Observed: tuple(part.name for part in fields(Observed) if part.name not in (*_SEEN, "ahead")),

@@ -19,7 +19,7 @@ LATE = 1.0
 probe proves nothing."""
 FAILURES = 2
 """Number of consecutive failed probes after which an engine is silent."""
-RETRY, RETRY_SILENT = 0.5, 10.0
+RETRY, RETRY_SILENT = 0.5, 5.0
 """Seconds between two probes of an engine that is not yet silent, and of an engine that is silent, is paused, or whose
 answer was unclear."""
 
@@ -40,7 +40,7 @@ class ProbeResult(Enum):
     """The HTTP server of the engine answered without its scheduler, for example because it is shutting down."""
 
 
-class Silence(NamedTuple):
+class LifeSigns(NamedTuple):
     """What is known about the signs of life of one engine."""
 
     alive_at: float | None = None
@@ -67,8 +67,8 @@ class Silence(NamedTuple):
         return self.failures >= FAILURES
 
 
-def heard(silence: Silence, taken: tuple[float, ...], began: float) -> Silence:
-    """Return what is known after a reading of the load that began at `began`. `taken` is as in `Silence`.
+def heard(silence: LifeSigns, taken: tuple[float, ...], began: float) -> LifeSigns:
+    """Return what is known after a reading of the load that began at `began`. `taken` is as in `LifeSigns`.
 
     The engine was alive at least as long after the previous reading as its own clock has advanced, so a clock that differs
     from that of this process changes nothing.
@@ -89,21 +89,21 @@ def heard(silence: Silence, taken: tuple[float, ...], began: float) -> Silence:
     return _alive(before, silence.read_at + advanced if is_possible else began)
 
 
-def moved(silence: Silence, since: float) -> Silence:
+def moved(silence: LifeSigns, since: float) -> LifeSigns:
     """Return what is known after a counter of the engine has increased. `since` is the time of the counter's previous
     reading: the engine was alive at some later time.
     """
     return silence if silence.alive_at is None else _alive(silence, since)
 
 
-def is_due(silence: Silence, now: float) -> bool:
+def is_due(silence: LifeSigns, now: float) -> bool:
     """Return whether there is a reason to probe the engine now."""
     if silence.alive_at is None or now - silence.alive_at < QUIET:
         return False
     return silence.probed_at is None or now - silence.probed_at >= silence.retry
 
 
-def probed(silence: Silence, result: ProbeResult, began: float, now: float) -> Silence:
+def probed(silence: LifeSigns, result: ProbeResult, began: float, now: float) -> LifeSigns:
     """Return what is known after a probe that began at `began` and ended at `now`."""
     after = silence._replace(probed_at=now, retry=RETRY_SILENT)
     if silence.alive_at is None:
@@ -116,7 +116,7 @@ def probed(silence: Silence, result: ProbeResult, began: float, now: float) -> S
         return after._replace(failures=0, is_paused=True)
     read_at = began if silence.read_at is None else silence.read_at
     is_certain = 0 <= now - began <= PROBE + LATE and began - silence.alive_at >= QUIET
-    if not is_certain or began - QUIET < read_at < began:  # the reading after the probe failed, but earlier ones did not
+    if not is_certain or began - QUIET < read_at < now:  # the reading after the probe failed, but earlier ones did not
         return silence._replace(probed_at=now, retry=RETRY)
     failures = silence.failures + 1
     return after._replace(
@@ -126,6 +126,6 @@ def probed(silence: Silence, result: ProbeResult, began: float, now: float) -> S
     )
 
 
-def _alive(silence: Silence, at: float) -> Silence:
+def _alive(silence: LifeSigns, at: float) -> LifeSigns:
     """Return the state of an engine that was alive at the time `at`; failed probes from before the proof do not count."""
     return silence._replace(alive_at=max(at, silence.alive_at or at), failures=0, is_paused=False)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ome_operator.names import mark
 from ome_operator.registry.exposition import EnginePage, number
 from ome_operator.registry.records import LeaderState
-from ome_operator.registry.silence import Silence, heard, moved
+from ome_operator.registry.silence import LifeSigns, heard, moved
 from ome_operator.util.untrusted_json import PARSE_ERRORS
 
 VERSION = 1
@@ -79,7 +79,7 @@ class LeaderMemory(NamedTuple):
     """Time at which the leader was first seen both marked for draining and not in the router's list; None before that."""
     empty_readings: int = 0
     """Number of the newest consecutive readings, all after `forgotten_at`, in which the engine was empty."""
-    silence: Silence = Silence()
+    silence: LifeSigns = LifeSigns()
 
 
 NEW = LeaderMemory()

@@ -81,7 +81,7 @@ class TelemetryReader:
         """(UID of a leader, path) -> time of the next reading."""
         self._router = RouterReading()
         self._served: tuple[float, dict[str, Any]] | None = None
-        self._silent_changed = silent_changed
+        self._silent_changed, self._started = silent_changed, clock()
         self._probes: dict[str, asyncio.Task[None]] = {}
         """UID of a leader -> its probe that is in progress."""
 
@@ -122,7 +122,8 @@ class TelemetryReader:
         """
         now = self._clock()
         if self._served is None or not 0 <= now - self._served[0] < TICK:
-            self._served = now, summary(slice_, self._leaders(), self._memories, self._router, foreign, now)
+            body = summary(slice_, self._leaders(), self._memories, self._router, foreign, now)
+            self._served = now, {**body, "upFor": round(now - self._started)}
         return self._served[1]
 
     async def read_due(self) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ome_operator.registry.silence import PROBE, ProbeResult, Silence, heard, is_due, probed
+from ome_operator.registry.silence import PROBE, LifeSigns, ProbeResult, heard, is_due, probed
 
 STORIES = int(os.environ.get("OME_STORIES") or 100)
 SECONDS = 180.0
@@ -91,7 +91,7 @@ class Registry:
 
     def __init__(self, engine: Engine, chance: random.Random) -> None:
         self.engine, self.chance = engine, chance
-        self.silence, self.probe = Silence(), None
+        self.silence, self.probe = LifeSigns(), None
         self.begins = chance.uniform(0, 30)
         """Time at which the registry starts, or has restarted."""
         self.hangs, self.hangs_for = chance.uniform(0, SECONDS), chance.choice((0.0, 0.0, 0.0, 8.0, 30.0))
@@ -145,22 +145,25 @@ def test_only_an_engine_that_stopped_is_silent(block: int) -> None:
         now = 0.0
         while now < SECONDS:
             registry.step(now)
-            story = f"story {seed}, {now} s, {registry.silence}"
             if registry.silence.is_silent:
-                assert engine.stops <= now < engine.resumes + BACK_WITHIN + registry.hangs_for, f"taken for silent: {story}"
-                assert registry.silence.failed_since >= engine.stops - LONGEST_STEP, f"silent too early: {story}"
+                assert engine.stops <= now < engine.resumes + BACK_WITHIN + registry.hangs_for, (
+                    f"story {seed}: taken for silent at {now} s"
+                )
+                assert registry.silence.failed_since >= engine.stops - LONGEST_STEP, (
+                    f"story {seed}: silent too early at {now} s"
+                )
                 found += 1
             saw_it_work = registry.begins + 2 * LONGEST_STEP < engine.stops
             undisturbed = saw_it_work and not registry.hangs_for and not registry.lost
             if undisturbed and engine.stops + OUT_WITHIN + engine.last_step < now < engine.resumes:
-                assert registry.silence.is_silent, f"not found: {story}"
+                assert registry.silence.is_silent, f"story {seed}: not found at {now} s"
             now += 0.25
         assert len(registry.probes) <= SECONDS, "at most one probe a second"
     assert found, "no story of this block has a silent engine"
 
 
 def test_an_engine_that_works_quickly_is_never_probed() -> None:
-    silence = Silence()
+    silence = LifeSigns()
     for second in range(0, 600, 5):
         silence = heard(silence, (second + 0.9, second + 0.5), float(second) + (second % 2))
         assert not any(is_due(silence, second + each) for each in range(6))

@@ -185,8 +185,7 @@ class InferenceServiceReconciler:
 
     def _observed(self, resource: Resource, memory: ServiceMemory, now: datetime) -> Observed:
         ref = resource.ref
-        children = self._cluster.children_of(ref.namespace, ref.name)
-        pods = self._cluster.pods_of(ref.namespace, ref.name)
+        children, pods = self._cluster.children_of(ref.namespace, ref.name), self._cluster.pods_of(ref.namespace, ref.name)
         memory.count(children, pods, self._clock())
         turn = self._gangs.admission_of(ref, resource.status, now)
         return Observed(
@@ -200,6 +199,7 @@ class InferenceServiceReconciler:
             warnings=tuple(dict.fromkeys(text for texts in memory.warnings.values() for text in texts)),
             strangers=self._reports.strangers(pods),
             drains=self._reports.drains(pods),
+            silences=self._reports.silences(pods),
             traffic=self._reports.traffic(resource),
             turn=turn._replace(coming=autoscalers.known(resource, memory, now)),
             ahead=self._ahead(resource),

@@ -17,6 +17,7 @@ from ome_operator.controllers.inferenceservice.memory import Memories
 from ome_operator.controllers.placement.gangs import Gangs
 from ome_operator.controllers.pod_dry_runs import PodDryRuns
 from ome_operator.core.observed.objects import Manifest, Pod, Ref
+from ome_operator.core.observed.silence import Silence
 from ome_operator.core.observed.telemetry import DrainReport, Strangers
 from ome_operator.kube.client import Client
 from ome_operator.machinery.workqueue import WorkQueue
@@ -32,6 +33,8 @@ class Reports(NamedTuple):
     """Returns the requests in leaders among the given pods that are being drained, by the UID of the leader."""
     traffic: Callable[[Resource], Manifest | None] = lambda _: None
     """Returns the value of the service's `status.traffic`; None if nothing is known."""
+    silences: Callable[[Iterable[Pod]], Mapping[str, Silence]] = lambda _: {}
+    """Returns what is known about leaders among the given pods that have stopped, by the UID of the leader."""
 
 
 NO_REPORTS = Reports()

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from ome_operator.api import AcceleratorClass, FineTunedWeight, Invalid, Model, Runtime
 from ome_operator.api.well_known import NO_MODELS, WellKnown
 from ome_operator.core.observed.budgets import Budget
+from ome_operator.core.observed.silence import Silence
 from ome_operator.core.observed.telemetry import DrainReport, Strangers
 from ome_operator.core.observed.validation import Validator, accept_all
 from ome_operator.core.preflight.results import Checked
@@ -319,6 +320,8 @@ class Observed:
     """UID of a router's pod -> the foreign workers that its registry reported."""
     drains: Mapping[str, tuple[DrainReport, ...]] = field(default_factory=dict)
     """UID of a draining leader -> what the registries of routers report about its requests."""
+    silences: Mapping[str, Silence] = field(default_factory=dict)
+    """UID of a leader that has stopped -> what the registries of routers report about it."""
     traffic: Manifest | None = None
     """The value of `status.traffic` (core/status/traffic.py); None if nothing is known about requests."""
     budgets: tuple[Budget, ...] = ()

@@ -55,6 +55,15 @@ class LeaderLoad(NamedTuple):
     if the engine does not report everything that proves this."""
 
 
+class LeaderSilence(NamedTuple):
+    """The failed probes of a leader that is silent for one registry."""
+
+    at: float
+    """Time when the last probe ended, in seconds since the epoch, by the clock of this process."""
+    since: float
+    """Time when the first of the failed probes began."""
+
+
 class LeaderReport(NamedTuple):
     """The report about one leader."""
 
@@ -64,6 +73,9 @@ class LeaderReport(NamedTuple):
     """State of the leader in this router: one of `STATES`; "" for another word."""
     load: LeaderLoad | None = None
     work: WorkRates | None = None
+    silence: LeaderSilence | None = None
+    is_paused: bool = False
+    """Whether the engine has reported that its generation is paused."""
 
 
 class RouterReport(NamedTuple):
@@ -78,6 +90,8 @@ class RouterReport(NamedTuple):
     in_flight: int | None
     leaders: Mapping[str, LeaderReport]
     """Mark of a leader's UID (`names.mark`) -> its report."""
+    up_for: float | None = None
+    """Seconds since the registry started; None if it does not report that."""
 
 
 class Strangers(NamedTuple):
@@ -123,6 +137,7 @@ def parse(body: Any, slice_mark: str, now: float) -> RouterReport:
         work=_work(router, now),
         in_flight=_optional_count(router, "inFlight"),
         leaders=dict(_leader(leader, now) for leader in leaders),
+        up_for=_number(top, "upFor"),
     )
 
 
@@ -139,13 +154,19 @@ def _leader(body: Any, now: float) -> tuple[str, LeaderReport]:
     mark, role, state = leader.get("id"), leader.get("role"), leader.get("state")
     if not isinstance(mark, str) or len(mark) > 64:
         raise Unusable("id of a leader is not a text of at most 64 characters")
-    load, work = leader.get("load"), leader.get("work")
+    load, work, silence = leader.get("load"), leader.get("work"), leader.get("silence")
     return mark, LeaderReport(
         role if role in ROLES else "",
         state if state in STATES else "",
         None if load is None else _load(_map(load, "load"), now),
         None if work is None else _work(_map(work, "work"), now),
+        None if silence is None else _silence(_map(silence, "silence"), now),
+        leader.get("paused") is True,
     )
+
+
+def _silence(silence: Mapping[str, Any], now: float) -> LeaderSilence:
+    return LeaderSilence(_time(silence, "age", now), _time(silence, "seconds", now))
 
 
 def _load(load: Mapping[str, Any], now: float) -> LeaderLoad:

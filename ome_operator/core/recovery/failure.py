@@ -15,8 +15,8 @@ Failure = dict[str, Any]
 """A failure, in the format of `status.groups[].lastFailure`."""
 
 DELETED, REPLACED, MISSING = "PodDeleted", "PodReplaced", "PodMissing"
-HUNG, LATE, DRIFTED = "NotReady", "NotReadyInTime", "TemplateDrift"
-_WEAK = frozenset({DELETED, REPLACED, MISSING, HUNG})
+HUNG, QUIET, LATE, DRIFTED = "NotReady", "Silent", "NotReadyInTime", "TemplateDrift"
+_WEAK = frozenset({DELETED, REPLACED, MISSING, HUNG, QUIET})
 """Reasons that are visible only from outside a container: the exit of a container is stronger evidence."""
 _PLAIN = frozenset({"Error", "Completed"})
 

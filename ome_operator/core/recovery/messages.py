@@ -26,16 +26,21 @@ def condition(
     groups: Mapping[str, Group],
     policies: Mapping[str, RecoveryPolicy],
     more: list[Why],
+    notes: Mapping[str, str],
     *,
     frozen: bool = False,
 ) -> cond.Condition | None:
     """Return the condition Recovered: whether every group that failed is ready again. None if no group has ever failed.
 
-    `more` contains further messages for the condition. If `frozen` is true, no group is recycled now.
+    `more` contains further messages for the condition, and `notes` what is said about groups that are silent or paused. If
+    `frozen` is true, no group is recycled now.
     """
     failed = [one for _, one in sorted(records.items()) if one.failure and _went_down(one)]
     troubled = [one for _, one in sorted(records.items()) if one.phase not in (READY, SYSTEMIC) and _went_down(one)]
-    said = [*more, *(_message(one, groups[one.name], policies[one.component], frozen) for one in troubled)]
+    said = [
+        *more,
+        *(_message(one, groups[one.name], policies[one.component], notes.get(one.name, ""), frozen) for one in troubled),
+    ]
     if said:
         said.sort(key=lambda why: record_of(why.reason).gravity)
         return cond.Condition(RECOVERED, False, said[0].reason, "; ".join(why.sentence for why in said))
@@ -53,7 +58,7 @@ def _went_down(record: GroupRecord) -> bool:
     return bool(record.incarnation or record.recycles)
 
 
-def _message(record: GroupRecord, group: Group, policy: RecoveryPolicy, frozen: bool) -> Why:
+def _message(record: GroupRecord, group: Group, policy: RecoveryPolicy, note: str, frozen: bool) -> Why:
     """Return the message about a group that was ready before, or was recycled, and is not ready."""
     cause = f": {failure.sentence(record.failure)}" if record.failure else ""
     title = group.title
@@ -68,6 +73,8 @@ def _message(record: GroupRecord, group: Group, policy: RecoveryPolicy, frozen: 
     if record.phase == NODE_LOST:
         node = group.pods[0].node if 0 in group.pods else ""
         return Why(Reason.NOT_READY, f"{title}: its leader's node {node} does not report")
+    if note:
+        return Why(Reason.NOT_READY, f"{title} {note}")
     if record.phase == NOT_READY and record.members != group.marks():
         return Why(Reason.NOT_READY, f"{title} is incomplete{cause}")
     if record.phase == NOT_READY:

@@ -35,6 +35,9 @@ class RecoveryPolicy(NamedTuple):
     """How long a group may take to become ready after its ranks were restarted in place."""
     hang: float = HANG
     """How long the leader of a group that was ready may be unready before the group is recycled."""
+    silence: bool = True
+    """Whether a group is recycled if its leader is ready, but has answered no probe of the routers' registries for `hang`
+    seconds."""
     start: float = START
     """How long a group may take to become ready after its last pod was bound to a node."""
     limit: int | None = None
@@ -66,6 +69,7 @@ def _policy(above: Lifecycle | None, below: Lifecycle | None) -> RecoveryPolicy:
         spare=first_of("tolerated_lost_ranks") or 0,
         self_heal=time("self_heal_timeout", SELF_HEAL),
         hang=time("hang_timeout", HANG),
+        silence=first_of("silence") != "Observe",
         start=time("instance_ready_timeout", START),
         limit=first_of("max_recycles"),
         force=None if force is None else seconds(force),

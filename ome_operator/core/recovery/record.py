@@ -13,7 +13,7 @@ from ome_operator.util.memoize import memoize_by_identity
 
 PENDING, HELD, STARTING, READY = "Pending", "Preflight", "Starting", "Ready"
 NOT_READY, NODE_LOST, RESTARTING = "NotReady", "NodeLost", "Restarting"
-SYSTEMIC, RECYCLING, FAILED = "SystemicFault", "Recycling", "Failed"
+SILENT, SYSTEMIC, RECYCLING, FAILED = "Silent", "SystemicFault", "Recycling", "Failed"
 """Phases of a group.
 
 * PENDING: not every pod is on a node.
@@ -21,13 +21,14 @@ SYSTEMIC, RECYCLING, FAILED = "SystemicFault", "Recycling", "Failed"
 * STARTING: every pod is on a node, and the engines are loading.
 * READY: the group serves.
 * NOT_READY: the group served before, and its leader is not ready.
+* SILENT: the group served before, and its leader is ready, but answers no probe of the routers' registries.
 * NODE_LOST: the group served before, its leader is not ready, and the node of the leader does not report.
 * RESTARTING: the main containers of ranks restart by themselves.
 * SYSTEMIC: the leader is not ready, and neither are leaders of other groups of the role.
 * RECYCLING: pods of the recorded start are being deleted.
 * FAILED: the group was recycled as often as is allowed.
 """
-PHASES = (PENDING, HELD, STARTING, READY, NOT_READY, NODE_LOST, RESTARTING, SYSTEMIC, RECYCLING, FAILED)
+PHASES = (PENDING, HELD, STARTING, READY, NOT_READY, SILENT, NODE_LOST, RESTARTING, SYSTEMIC, RECYCLING, FAILED)
 
 UID = 8
 """Number of characters of a UID that are stored. They suffice to distinguish two pods of a group."""

@@ -86,9 +86,10 @@ def recover(snapshot: Snapshot, intent: Intent, held: Held, *, frozen: bool = Fa
 
     found = {one.name: (one, role) for role in roles for one in _groups(snapshot, role)}
     groups = {name: group for name, (group, _) in found.items()}
-    steps, systemic = _steps(groups, before, policies, snapshot.lost, now)
+    steps, systemic = _steps(groups, before, policies, snapshot)
     force = _forced(snapshot.pods, policies, snapshot.lost, now)
     after = {name: step.record for name, step in steps.items()}
+    notes = {name: step.note for name, step in steps.items()}
     goes = {name for name, one in after.items() if one.phase == RECYCLING}
     begun = sorted(name for name in goes if not announced(before.get(name)))
     recycle = [_recycling(service.name, *found[name], after[name]) for name in sorted(goes.difference(begun))]
@@ -100,7 +101,7 @@ def recover(snapshot: Snapshot, intent: Intent, held: Held, *, frozen: bool = Fa
         recycle=tuple(one for one in recycle if one.delete),
         delete=force.delete,
         events=() if frozen else tuple(messages.event(after[name], groups[name]) for name in begun),
-        condition=messages.condition(after, groups, policies, [*systemic, *force.stuck], frozen=frozen),
+        condition=messages.condition(after, groups, policies, [*systemic, *force.stuck], notes, frozen=frozen),
         urgent=not frozen and (bool(begun) or any(_moved(before.get(name), one) for name, one in after.items())),
         again=min(waits, default=None),
         begun=tuple(f"{groups[name].title} of revision {groups[name].revision}" for name in begun),
@@ -128,15 +129,15 @@ def _steps(
     groups: Mapping[str, Group],
     before: Mapping[str, GroupRecord],
     policies: Mapping[str, RecoveryPolicy],
-    lost: Callable[[str], bool],
-    now: datetime,
+    snapshot: Snapshot,
 ) -> tuple[dict[str, Transition], list[Why]]:
     """Return the state transition of every group, and messages about faults that affect all groups of a component."""
     steps: dict[str, Transition] = {}
     said: list[Why] = []
     for component in dict.fromkeys(one.component for one in groups.values()):
         mine = [one for one in groups.values() if one.component == component]
-        made, systemic = together(mine, before, policies[component], lost, now)
+        silences = snapshot.observed.silences
+        made, systemic = together(mine, before, policies[component], snapshot.lost, snapshot.now, silences)
         steps |= made
         said += systemic
     return steps, said

@@ -11,7 +11,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
-from ome_operator.core.recovery.failure import DRIFTED, HUNG, Failure, about, found, late
+from ome_operator.core.observed.silence import Silence
+from ome_operator.core.recovery.failure import DRIFTED, HUNG, QUIET, Failure, about, found, late
 from ome_operator.core.recovery.group import Group, Standing, uid_of, view
 from ome_operator.core.recovery.policy import STABLE, RecoveryPolicy, pause
 from ome_operator.core.recovery.record import (
@@ -23,6 +24,7 @@ from ome_operator.core.recovery.record import (
     READY,
     RECYCLING,
     RESTARTING,
+    SILENT,
     STARTING,
     SYSTEMIC,
     UID,
@@ -34,6 +36,9 @@ from ome_operator.core.recovery.record import (
 TURN = 5.0
 """Seconds after which a hung group is checked again if another group is being recycled, because no event reports the end
 of that recycle."""
+RARE_TURN = 60.0
+"""Seconds after which a silent or paused group that is not recycled is checked again. A change of the reports triggers a
+pass; the end of a hold on the whole cluster does not."""
 APART = 300.0
 """Time limit in seconds for a group in which a preflight check holds one rank while the engine of another rank runs. A
 rank that waits in its check repeats the check within this time, and then finds that its group runs."""
@@ -45,6 +50,8 @@ class Transition(NamedTuple):
     record: GroupRecord
     again: float | None = None
     """Seconds until the next pass if no event triggers a pass before; None if no pass is due."""
+    note: str = ""
+    """What is said about a group that is silent or paused: the end of a sentence about the group."""
 
 
 class Circumstances(NamedTuple):
@@ -59,6 +66,15 @@ class Circumstances(NamedTuple):
     cause."""
     busy: bool = False
     """Whether another group of the role is being recycled. If so, no group is recycled because of a hang."""
+    silence: Silence | None = None
+    """What the registries of routers report about the leader, if it has stopped."""
+    is_last: bool = False
+    """Whether no other group of the role in the same slice is ready and works."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the leader answers no probe of the routers' registries."""
+        return self.silence is not None and not self.silence.is_paused
 
 
 def advance(group: Group, record: GroupRecord, ground: Circumstances) -> Transition:
@@ -69,7 +85,7 @@ def advance(group: Group, record: GroupRecord, ground: Circumstances) -> Transit
     if _met(group, record, seen, ground.policy.spare):
         return Transition(_recorded(group, _with_failure(group, record, ground), ground.now))
     decided = record.phase == RECYCLING or (record.phase == FAILED and _exhausted(record, ground.policy))
-    if decided and seen.recorded and not _came_back(group, record, seen):
+    if decided and seen.recorded and (ground.is_silent or not _came_back(group, record, seen)):
         return Transition(record)
     if not seen.recorded:
         return _coming(group, _with_failure(group, record, ground), ground)
@@ -181,20 +197,57 @@ def _whole(group: Group, record: GroupRecord, ground: Circumstances) -> Transiti
     if group.ready and not record.ready_since:
         return Transition(_recorded(group, record, now))
     leader = group.pods[0]
-    if leader.ready:
+    if leader.ready and not ground.is_silent:
         return _ready(_replaced(group, record, ground), now)
     if ground.lost(leader.node):
         return Transition(record.to(NODE_LOST, now))
     if ground.systemic:
         return Transition(record.to(SYSTEMIC, now))  # and its timeout starts again when that is over
+    if leader.ready:
+        return _silent(group, record.to(SILENT, now), ground)
     record = record.to(NOT_READY, now)
-    left = policy.hang - passed(record.since, now)
+    if ground.silence is not None and ground.silence.is_paused:
+        return Transition(record, RARE_TURN, "is not ready, because its generation is paused, so it is not recycled")
+    left = policy.hang - max(passed(record.since, now), _silent_for(record, ground) if not _spared(ground) else 0.0)
     if left > 0 or ground.busy:
         return Transition(record, left if left > 0 else TURN)
     if not record.ready_since:
         return _recycle(record, late(group, "the leader never became ready", now), ground)
     why = f"the leader had been ready, then was not ready for {policy.hang:.0f} s although every rank ran"
     return _recycle(record, about(group, HUNG, why, now), ground)
+
+
+def _silent(group: Group, record: GroupRecord, ground: Circumstances) -> Transition:
+    """Return the next state of a group whose leader is ready, but answers no probe of the routers' registries."""
+    seen = "answers no probe of the routers' registries, and nothing that it reports moves"
+    if why := _spared(ground):
+        return Transition(record, RARE_TURN, f"{seen}; it is not recycled, because {why}")
+    left = ground.policy.hang - _silent_for(record, ground)
+    if left > 0 or ground.busy:
+        note = f"{seen}; it is recycled after {ground.policy.hang:.0f} s in this state"
+        return Transition(record, left if left > 0 else TURN, note)
+    why = f"the leader answered no probe of the routers' registries for {ground.policy.hang:.0f} s, and nothing moved"
+    return _recycle(record, about(group, QUIET, why, ground.now), ground)
+
+
+def _silent_for(record: GroupRecord, ground: Circumstances) -> float:
+    """Return the seconds for which the leader has been silent since the group became ready; 0 if it is not silent."""
+    if ground.silence is None or ground.silence.since is None:
+        return 0.0
+    return min(ground.now.timestamp() - ground.silence.since, passed(record.ready_since, ground.now))
+
+
+def _spared(ground: Circumstances) -> str:
+    """Return why a silent leader is not recycled for its silence; "" if it is. A leader that is not ready, too, is recycled
+    when it has not been ready for `hang` seconds.
+    """
+    if not ground.policy.silence:
+        return "lifecycle.silence is Observe"
+    if ground.silence is not None and ground.silence.hold:
+        return ground.silence.hold
+    if ground.is_last and not (ground.silence is not None and ground.silence.requests_fail):
+        return "no other group of its role works, and the routers report no failed requests"
+    return ""
 
 
 def _ready(record: GroupRecord, now: datetime) -> Transition:
@@ -251,7 +304,8 @@ def _recycle(
     if _exhausted(record, ground.policy):
         return Transition(gone.to(FAILED, now))
     if (left := pause(record.in_a_row) - passed(record.recycled_at, now)) > 0:
-        return Transition(record if record.phase in (STARTING, RESTARTING) else record.to(NOT_READY, now), left)
+        is_kept = record.phase in (STARTING, RESTARTING, SILENT)
+        return Transition(record if is_kept else record.to(NOT_READY, now), left)
     gone = replace(gone, recycles=record.recycles + 1, in_a_row=record.in_a_row + 1, recycled_at=stamp(now))
     return Transition(gone.to(RECYCLING, now))
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from types import MappingProxyType
 
+from ome_operator.core.observed.silence import Silence
 from ome_operator.core.reasons import Reason, Why
 from ome_operator.core.recovery.group import Group, view
 from ome_operator.core.recovery.policy import RecoveryPolicy
@@ -12,6 +14,7 @@ from ome_operator.core.recovery.record import (
     PENDING,
     READY,
     RECYCLING,
+    SILENT,
     STARTING,
     SYSTEMIC,
     GroupRecord,
@@ -29,27 +32,28 @@ def together(
     policy: RecoveryPolicy,
     lost: Callable[[str], bool],
     now: datetime,
+    silences: Mapping[str, Silence] = MappingProxyType({}),
 ) -> tuple[dict[str, Transition], list[Why]]:
     """Return the next state of every group of a component, and messages. A fault of at least half of the groups is only
-    reported. At most one group at a time is recycled because of a hang.
+    reported. At most one group at a time is recycled because of a hang. `silences` is as in `Observed`.
     """
     new = {one.name: GroupRecord(one.name, one.component, one.revision, one.number) for one in groups}
     records = {name: before.get(name, record).believed(now) for name, record in new.items()}
-    silent = [one for one in groups if _silent(one, records[one.name], policy)]
+    stopped = {one.name: silences[one.leader.uid] for one in groups if one.leader and one.leader.uid in silences}
+    down = [one for one in groups if _is_down(one, records[one.name], policy, stopped.get(one.name))]
     known = [one for one in groups if records[one.name].incarnation]
-    systemic = len(silent) > 1 and 2 * len(silent) >= len(known)
+    systemic = len(down) > 1 and 2 * len(down) >= len(known)
     pending = any(_pending(one, now) for one in records.values())
     steps: dict[str, Transition] = {}
     for one in groups:
-        ground = Circumstances(policy, lost, now, systemic, busy=pending)
+        beside = [other for other in groups if other.name != one.name and other.revision == one.revision]
+        is_last = not any(other.ready and other.name not in stopped for other in beside)
+        ground = Circumstances(policy, lost, now, systemic, pending, stopped.get(one.name), is_last)
         steps[one.name] = advance(one, records[one.name], ground)
         pending = pending or steps[one.name].record.phase == RECYCLING
     if not systemic or not policy.recycles:
         return steps, []
-    said = (
-        f"{len(silent)} of {len(known)} groups ({', '.join(one.title for one in silent[:4])}) became unready at the "
-        "same time"
-    )
+    said = f"{len(down)} of {len(known)} groups ({', '.join(one.title for one in down[:4])}) became unready at the same time"
     return steps, [
         Why(
             Reason.SYSTEMIC_FAULT,
@@ -61,9 +65,13 @@ def together(
     ]
 
 
-def _silent(group: Group, record: GroupRecord, policy: RecoveryPolicy) -> bool:
-    """Return whether the leader of a group is not ready although every rank has been running since the group served."""
-    if record.phase not in (READY, NOT_READY, SYSTEMIC) or group.leader is None or group.leader.ready:
+def _is_down(group: Group, record: GroupRecord, policy: RecoveryPolicy, silence: Silence | None) -> bool:
+    """Return whether the leader of a group is not ready, or is silent, although every rank has been running since the group
+    served.
+    """
+    if record.phase not in (READY, NOT_READY, SILENT, SYSTEMIC) or group.leader is None:
+        return False
+    if group.leader.ready and (silence is None or silence.is_paused):
         return False
     return view(group, record, policy.spare).whole
 

@@ -36,7 +36,7 @@ _DESCRIBES = "the field is only informational"
 
 _LIFECYCLE: Tree = {"updateStrategy": "use spec.rollout", "readyPolicy": "", "minReadySeconds": "", "migrationPolicy": ""}
 _OF_GROUPS = (
-    "restartPolicy", "selfHealTimeout", "hangTimeout", "maxRecycles", "toleratedLostRanks", "forceDeleteAfter",
+    "restartPolicy", "selfHealTimeout", "hangTimeout", "silence", "maxRecycles", "toleratedLostRanks", "forceDeleteAfter",
     "updateStrategy", "readyPolicy", "instanceReadyTimeout", "migrationPolicy",
 )  # fmt: skip
 _SCALED: Tree = {

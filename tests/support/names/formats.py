@@ -71,7 +71,7 @@ def recordings() -> Iterator[str]:
         yield f"{at}.{table}"
         yield from (f"{at}.{table}.{name}" for name in rows)
     hints = get_type_hints(Deps) | get_type_hints(Observed)
-    for name in ("nodes", "children", "pods", "refusals", "strangers", "drains"):
+    for name in ("nodes", "children", "pods", "refusals", "strangers", "drains", "silences"):
         yield from walk.below(hints[name], f"{at}.{name}")
     yield from walk.below(hints["policy"], f"{at}.settings")
     for name, fact in {"turn": Turn, "turn.rivals[]": Claim, "judged[][]": ValidationResult}.items():

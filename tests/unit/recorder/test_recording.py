@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ome_operator.core.observed.silence import Silence
 from ome_operator.core.observed.telemetry import DrainReport
 from ome_operator.recorder import recording, replay, sections
 from ome_operator.recorder.facts import Unreadable
@@ -71,6 +72,16 @@ def test_what_routers_report_about_draining_leaders_is_kept_and_older_files_have
     assert sections.tables(services[0].made)["drains"] == saw["drains"]
     saw["drains"] = {"u": [{"router": "r"}]}
     assert "drains.u[0] has no at" in sentence(json.dumps(told).encode())
+
+
+def test_what_routers_report_about_silent_leaders_is_kept() -> None:
+    told = data()
+    saw = told["services"][NAME]["passes"][0]["saw"]
+    saw["silences"] = {"u": {"since": 5.5, "requests_fail": True, "hold": "no"}, "v": {"since": None}}
+    (services,) = recording.decode(json.dumps(told).encode()).services.values()
+    found = {"u": Silence(5.5, True, "no"), "v": Silence(None)}
+    assert [each.made.observed.silences for each in services] == [found] * len(services)
+    assert sections.tables(services[0].made)["silences"] == saw["silences"]
 
 
 def test_the_traffic_that_a_pass_put_into_the_status_is_kept() -> None:

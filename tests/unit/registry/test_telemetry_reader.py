@@ -251,7 +251,7 @@ async def test_an_answer_without_the_scheduler_proves_nothing(engine: Engine, st
     await stops(engine)
     for _ in range(30):
         await probe(engine, after=1.0)
-    assert not engine.reader.silent and engine.times("/health_generate") == 3
+    assert not engine.reader.silent and engine.times("/health_generate") == 5
 
 
 async def test_a_paused_engine_is_not_silent(engine: Engine) -> None:
@@ -263,7 +263,7 @@ async def test_a_paused_engine_is_not_silent(engine: Engine) -> None:
     engine.pages["/ping"] = 503, ""
     for _ in range(60):
         await probe(engine, after=1.0)
-    assert not engine.reader.silent and engine.times("/health_generate") == 7
+    assert not engine.reader.silent and engine.times("/health_generate") == 13
 
 
 async def test_only_a_leader_that_gets_requests_is_probed(engine: Engine) -> None:
@@ -285,3 +285,7 @@ async def test_an_engine_that_does_not_report_its_times_is_never_probed(engine: 
     await engine.read()
     await probe(engine, after=600.0)
     assert engine.times("/health_generate") == 0
+
+
+async def test_the_summary_tells_since_when_the_registry_runs(engine: Engine) -> None:
+    assert (await engine.read(after=90.0))["upFor"] == 90

@@ -18,9 +18,9 @@ def test_the_service_wins_over_its_runtime_field_by_field() -> None:
 
 
 def test_the_other_settings() -> None:
-    lifecycle = {"instanceReadyTimeout": "1h30m", "toleratedLostRanks": 2, "forceDeleteAfter": "5m"}
+    lifecycle = {"instanceReadyTimeout": "1h30m", "toleratedLostRanks": 2, "forceDeleteAfter": "5m", "silence": "Observe"}
     found = policy(parts.service(engine={"lifecycle": lifecycle}), None, "engine")
-    assert (found.start, found.spare, found.force) == (5400.0, 2, 300.0)
+    assert (found.start, found.spare, found.force, found.silence) == (5400.0, 2, 300.0, False)
 
 
 def test_pauses_double_up_to_a_bound() -> None:

@@ -1,0 +1,72 @@
+"""What the registries of routers report about leaders that have stopped (docs/telemetry.md), as facts for recovery.
+
+A report of a single registry proves nothing: its own network may have failed. A leader is silent only if the registry of
+every router of its slice says so, and if none of the reports is old.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from ome_operator.core.observed.telemetry import RouterReport, fresh
+
+JUST_STARTED = 60.0
+"""Seconds after the start of a registry or of the operator in which the silence of an engine decides nothing."""
+AT_ONCE = 60.0
+"""Seconds within which leaders of many services fall silent for a common cause."""
+SERVICES, SHARE = 3, 0.1
+"""A cause is common if leaders of more than this number of services, and of this share of all services, fall silent."""
+
+
+class Silence(NamedTuple):
+    """What is known about a leader that has stopped."""
+
+    since: float | None
+    """Time since which every registry has had no answer from the leader, in seconds since the epoch; None if it is not
+    silent, but paused."""
+    requests_fail: bool = False
+    """Whether a router of the slice has answered requests with a status of 500 or more in the last minute."""
+    hold: str = ""
+    """Why no leader may be recycled for its silence now, as a sentence; "" if it may."""
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the engine reports that its generation is paused."""
+        return self.since is None
+
+
+def silence_of(reports: Sequence[RouterReport | None], mark: str, now: float) -> Silence | None:
+    """Return what is known about the leader with this mark (`names.mark` of its UID); None if it is not known to have
+    stopped. `reports` has an entry for each router of the slice: None for a router without a usable report.
+    """
+    known = [report for report in reports if report is not None and fresh(report.at, now)]
+    leaders = [report.leaders[mark] for report in known if mark in report.leaders]
+    if any(leader.is_paused for leader in leaders):
+        return Silence(None)
+    found = [leader.silence for leader in leaders if leader.silence is not None and fresh(leader.silence.at, now)]
+    if not reports or len(found) < len(reports) or any((report.up_for or 0.0) < JUST_STARTED for report in known):
+        return None
+    works = [report.work for report in known if report.work is not None and fresh(report.work.at, now)]
+    return Silence(max(each.since for each in found), any(work.rates.get("errors", 0.0) > 0 for work in works))
+
+
+def hold(silent: Collection[Collection[float]], up_for: float) -> str:
+    """Return why no leader may be recycled for its silence now, as a sentence; "" if it may.
+
+    `silent` contains, for each service whose routers report, the times since which its leaders are silent; `up_for` are the
+    seconds since the operator began to ask the routers.
+    """
+    if up_for < JUST_STARTED:
+        return f"the operator has been asking the routers for less than {JUST_STARTED:.0f} s"
+    most = max((_within(silent, since) for since in chain.from_iterable(silent)), default=0)
+    if most > SERVICES and most >= SHARE * len(silent):
+        return (
+            f"leaders of {most} of {len(silent)} services fell silent within {AT_ONCE:.0f} s: check what they share, such "
+            "as the network"
+        )
+    return ""
+
+
+def _within(silent: Iterable[Iterable[float]], begin: float) -> int:
+    """Return the number of services with a leader that fell silent within `AT_ONCE` seconds after `begin`."""
+    return sum(any(begin <= since <= begin + AT_ONCE for since in times) for times in silent)

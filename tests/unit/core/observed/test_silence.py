@@ -1,0 +1,87 @@
+"""When a leader counts as silent for the operator, and when no leader may be recycled for its silence."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.core.observed.silence import JUST_STARTED, Silence, hold, silence_of
+from ome_operator.core.observed.telemetry import LeaderReport, LeaderSilence, RouterReport, WorkRates
+
+NOW = 1e9
+STOPPED = LeaderReport("decode", "silent", silence=LeaderSilence(NOW - 6, NOW - 30))
+WORKS = LeaderReport("decode", "serving")
+
+
+def report(leader: LeaderReport | None = STOPPED, errors: float = 0.0, **more: Any) -> RouterReport:
+    """Return the report of a registry about one leader."""
+    work = WorkRates(NOW - 3, 55.0, {"errors": errors}, {})
+    base = RouterReport(NOW - 2, 0, 0.0, work, 0, {} if leader is None else {"m": leader}, JUST_STARTED)
+    return base._replace(**more)
+
+
+def test_a_leader_is_silent_for_as_long_as_for_the_registry_that_saw_it_last() -> None:
+    later = STOPPED._replace(silence=LeaderSilence(NOW - 1, NOW - 25))
+    assert silence_of([report(), report(later)], "m", NOW) == Silence(NOW - 25)
+    assert silence_of([report(errors=0.1)], "m", NOW) == Silence(NOW - 30, requests_fail=True)
+
+
+NOT_SILENT: dict[str, list[RouterReport | None]] = {
+    "another registry hears it": [report(), report(WORKS)],
+    "another registry does not know it": [report(), report(None)],
+    "another registry does not answer": [report(), None],
+    "a report is old": [report(), report(at=NOW - 21)],
+    "a report is of the future": [report(), report(at=NOW + 1)],
+    "its last probe is old": [report(STOPPED._replace(silence=LeaderSilence(NOW - 21, NOW - 30)))],
+    "a registry has just started": [report(), report(up_for=JUST_STARTED - 1)],
+    "a registry does not say since when it runs": [report(up_for=None)],
+    "there is no router": [],
+    "nobody reports": [None],
+}
+
+
+@pytest.mark.parametrize("case", NOT_SILENT)
+def test_a_leader_is_silent_only_for_all_registries_and_now(case: str) -> None:
+    assert silence_of(NOT_SILENT[case], "m", NOW) is None
+
+
+def test_a_single_registry_may_know_that_an_engine_is_paused() -> None:
+    paused = replace_paused(STOPPED)
+    assert silence_of([report(), report(paused)], "m", NOW) == Silence(None)
+    assert silence_of([report(), report(paused, at=NOW - 21)], "m", NOW) is None, "that report is old"
+
+
+def replace_paused(leader: LeaderReport) -> LeaderReport:
+    """Return the report of a registry that has recognized the pause."""
+    return leader._replace(silence=None, is_paused=True)
+
+
+def fleet(silent: int, services: int, apart: float = 1.0) -> list[set[float]]:
+    """Return services of which the first `silent` have a silent leader, each `apart` seconds after the previous one."""
+    return [{NOW + number * apart} if number < silent else set() for number in range(services)]
+
+
+@pytest.mark.parametrize(
+    ("silent", "services", "apart", "holds"),
+    [
+        (4, 4, 1.0, True),
+        (4, 40, 20.0, True),
+        (4, 41, 1.0, False),
+        (3, 3, 1.0, False),
+        (4, 40, 20.1, False),
+        (0, 0, 1.0, False),
+    ],
+    ids=["all", "a tenth within a minute", "less than a tenth", "three", "over more than a minute", "nothing"],
+)
+def test_a_common_cause_recycles_nobody(silent: int, services: int, apart: float, holds: bool) -> None:
+    said = hold(fleet(silent, services, apart), 3600.0)
+    assert bool(said) == holds
+    assert not holds or said.startswith(f"leaders of {silent} of {services} services fell silent within 60 s")
+
+
+def test_an_operator_that_has_just_started_recycles_nobody() -> None:
+    assert hold([{NOW}], JUST_STARTED - 1) == "the operator has been asking the routers for less than 60 s"
+    assert not hold([{NOW}], JUST_STARTED)
+
+
+def test_several_leaders_of_one_service_are_one_service() -> None:
+    assert not hold([{NOW, NOW + 1, NOW + 2, NOW + 3}, {NOW}, {NOW}], 3600.0)

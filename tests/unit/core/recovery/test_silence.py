@@ -1,0 +1,200 @@
+"""Tests of groups whose leader is Ready, but answers no probe of the routers' registries: who is recycled, when, and who
+never is.
+"""
+
+import random
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from ome_operator.core.observed.silence import JUST_STARTED, Silence, silence_of
+from ome_operator.core.observed.telemetry import LeaderReport, LeaderSilence, RouterReport
+from ome_operator.core.recovery import record as rec
+from ome_operator.core.recovery.group import Group
+from ome_operator.core.recovery.policy import RecoveryPolicy
+from ome_operator.core.recovery.record import GroupRecord, stamp
+from ome_operator.core.recovery.state_machine import RARE_TURN, Transition
+from ome_operator.core.recovery.systemic import together
+from tests.support.shapes import Shape
+from tests.unit.core.recovery.test_recover import go as settle
+from tests.unit.core.recovery.test_recover import recovered, settled
+from tests.unit.core.recovery.test_state_machine import NOW, PLAIN, pod
+
+QUICK = PLAIN._replace(hang=15.0)
+SINCE = 1000.0
+"""Seconds after NOW at which the leader of the first group becomes silent; the groups have been ready since NOW."""
+
+
+def groups(count: int = 2) -> list[Group]:
+    """Return groups of one pod, whose leaders are ready."""
+    leaders = [pod(0, uid=f"{n:08d}-u")._replace(name=f"g-{n}-0", group=n) for n in range(count)]
+    return [Group(f"g-{n}", "engine", "r", n, 1, f"engine group {n}", {0: one}) for n, one in enumerate(leaders)]
+
+
+RECORDS = {
+    f"g-{n}": GroupRecord(
+        f"g-{n}", "engine", "r", n, rec.READY, stamp(NOW), 1, stamp(NOW), {"0": f"{n:08d}.0"}, "n",
+    ) for n in range(3)
+}  # fmt: skip
+UID = "00000000-u"
+
+
+def go(
+    some: list[Group],
+    later: float,
+    before: dict[str, GroupRecord] = RECORDS,
+    policy: RecoveryPolicy = PLAIN,
+    also: dict[str, Silence] | None = None,
+    **silence: Any,
+) -> Transition:
+    """Return the next state of the first group, whose leader has been silent since SINCE."""
+    known = {UID: Silence(NOW.timestamp() + SINCE, **silence), **(also or {})}
+    steps, said = together(some, before, policy, lambda _: False, NOW + timedelta(seconds=later), known)
+    found = steps["g-0"]
+    return found if not said else found._replace(note=said[0].sentence)
+
+
+def test_a_silent_leader_is_recycled_after_the_timeout_of_hangs() -> None:
+    step = go(groups(), SINCE + 10)
+    assert (step.record.phase, step.again) == (rec.SILENT, 50.0)
+    assert step.note.endswith("it is recycled after 60 s in this state")
+    assert go(groups(), SINCE + 59).record.phase == rec.SILENT
+    done = go(groups(), SINCE + 60, {**RECORDS, "g-0": step.record}).record
+    assert (done.phase, done.recycles, (done.failure or {})["reason"]) == (rec.RECYCLING, 1, "Silent")
+    assert go(groups(), SINCE + 15, policy=QUICK).record.phase == rec.RECYCLING
+
+
+def test_an_announced_recycle_is_carried_out_although_the_leader_is_ready() -> None:
+    announced = go(groups(), SINCE + 60).record
+    assert go(groups(), SINCE + 61, {**RECORDS, "g-0": announced}).record == announced
+    steps, _ = together(groups(), {**RECORDS, "g-0": announced}, PLAIN, lambda _: False, NOW + timedelta(seconds=SINCE + 61))
+    assert steps["g-0"].record.phase == rec.READY, "it answers again, so it is not deleted"
+
+
+SPARED: dict[str, tuple[dict[str, Any], str]] = {
+    "observed": ({"policy": PLAIN._replace(silence=False)}, "because lifecycle.silence is Observe"),
+    "a hold": ({"hold": "the fleet"}, "because the fleet"),
+    "the last": ({}, "because no other group of its role works, and the routers report no failed requests"),
+}
+
+
+@pytest.mark.parametrize("case", SPARED)
+def test_a_silent_leader_that_is_spared_is_reported(case: str) -> None:
+    how, said = SPARED[case]
+    step = go(groups(1 if case == "the last" else 2), SINCE + 3600, **how)
+    assert (step.record.phase, step.again) == (rec.SILENT, RARE_TURN) and step.note.endswith(said)
+
+
+def test_the_last_leader_is_recycled_if_requests_fail() -> None:
+    assert go(groups(1), SINCE + 60, requests_fail=True).record.phase == rec.RECYCLING
+
+
+def test_a_leader_whose_only_neighbour_is_not_ready_is_the_last() -> None:
+    alone = [groups()[0], *groups(3)[1:]]
+    down = [alone[0], unready(alone[1]), unready(alone[2])]
+    known = {**RECORDS, "g-1": RECORDS["g-1"].to(rec.STARTING, NOW), "g-2": RECORDS["g-2"].to(rec.STARTING, NOW)}
+    assert "no other group of its role works" in go(down, SINCE + 60, known).note
+
+
+def test_a_group_of_another_slice_does_not_serve_the_requests_of_this_one() -> None:
+    other = groups()[1]._replace(revision="r2")
+    assert "no other group of its role works" in go([groups()[0], other], SINCE + 60).note
+
+
+def unready(one: Group) -> Group:
+    """Return a group whose leader is not ready."""
+    return one._replace(pods={0: one.pods[0]._replace(ready=False)})
+
+
+def test_half_of_a_role_is_a_fault_that_recycles_nobody() -> None:
+    step = go(groups(3), SINCE + 600, also={"00000001-u": Silence(NOW.timestamp() + SINCE)})
+    assert step.record.phase == rec.SYSTEMIC and step.note.startswith("2 of 3 groups")
+    one_down = [groups(3)[0], unready(groups(3)[1]), groups(3)[2]]
+    assert go(one_down, SINCE + 600).record.phase == rec.SYSTEMIC, "one is silent, and another is not ready"
+
+
+def test_a_silent_leader_that_is_not_ready_has_waited_since_its_silence() -> None:
+    down = [unready(groups()[0]), groups()[1]]
+    before = {**RECORDS, "g-0": RECORDS["g-0"].to(rec.NOT_READY, NOW + timedelta(seconds=SINCE + 55))}
+    assert go(down, SINCE + 59, before).record.phase == rec.NOT_READY
+    assert go(down, SINCE + 60, before).record.phase == rec.RECYCLING
+    observed = PLAIN._replace(silence=False)
+    assert go(down, SINCE + 114, before, observed).record.phase == rec.NOT_READY
+    assert go(down, SINCE + 115, before, observed).record.phase == rec.RECYCLING, "as without registries"
+
+
+def test_the_time_in_silence_does_not_count_as_time_in_which_the_leader_was_not_ready() -> None:
+    observed = PLAIN._replace(silence=False)
+    silent = go(groups(), SINCE + 600, policy=observed).record
+    step = go([unready(groups()[0]), groups()[1]], SINCE + 601, {**RECORDS, "g-0": silent}, observed)
+    assert (step.record.phase, step.again) == (rec.NOT_READY, 60.0)
+
+
+def test_a_silence_from_before_the_start_of_the_group_does_not_count() -> None:
+    new = {**RECORDS, "g-0": replace(RECORDS["g-0"], ready_since=stamp(NOW + timedelta(seconds=SINCE + 100)))}
+    step = go(groups(), SINCE + 110, new)
+    assert (step.record.phase, step.again) == (rec.SILENT, 50.0)
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_paused_engine_is_not_recycled(ready: bool) -> None:
+    some = [groups()[0] if ready else unready(groups()[0]), groups()[1]]
+    paused = {UID: Silence(None)}
+    steps = together(some, RECORDS, PLAIN, lambda _: False, NOW + timedelta(seconds=SINCE), paused)[0]
+    later = together(
+        some, {n: s.record for n, s in steps.items()}, PLAIN, lambda _: False, NOW + timedelta(hours=5), paused
+    )[0]["g-0"]
+    assert later.record.phase == (rec.READY if ready else rec.NOT_READY)
+    assert ready or later.note.endswith("because its generation is paused, so it is not recycled")
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_no_leader_that_a_registry_hears_is_ever_recycled(block: int) -> None:
+    """Two registries lose each leader for a while, start again and do not answer; at every moment one of them hears it or
+    says nothing.
+    """
+    for seed in range(block, 1000, 10):
+        chance, records, some = random.Random(seed), dict(RECORDS), groups(3)
+        lost = [[0.0] * 3, [0.0] * 3]
+        for step in range(120):
+            now = NOW + timedelta(seconds=SINCE + 5 * step)
+            for mine, other in ((0, 1), (1, 0)):
+                for number in range(3):
+                    if chance.random() < 0.1 and not lost[other][number]:
+                        lost[mine][number] = now.timestamp()
+                    elif chance.random() < 0.03:
+                        lost[mine][number] = 0.0
+            reports = [heard(chance, since, now.timestamp()) for since in lost]
+            found = {f"{n:08d}-u": silence_of(reports, str(n), now.timestamp()) for n in range(3)}
+            known = {uid: silence for uid, silence in found.items() if silence is not None}
+            steps, _ = together(some, records, QUICK, lambda _: False, now, known)
+            records = {name: one.record for name, one in steps.items()}
+            assert all(one.phase == rec.READY for one in records.values()), f"story {seed}, step {step}"
+
+
+def heard(chance: random.Random, since: list[float], now: float) -> RouterReport | None:
+    """Return the report of a registry that has lost the leaders at these times (0: not); None if it does not answer."""
+    if chance.random() < 0.1:
+        return None
+    leaders = {
+        str(number): LeaderReport("decode", "", silence=LeaderSilence(now - chance.uniform(0, 15), at) if at else None)
+        for number, at in enumerate(since)
+    }
+    return RouterReport(now - chance.choice((1, 5, 30)), 0, 0.0, None, 0, leaders, chance.choice((10.0, JUST_STARTED, 1e4)))
+
+
+def test_the_service_reports_and_recycles_a_silent_leader() -> None:
+    world = settled(Shape(size=1, engines=2))
+    began = world.now
+    leader = next(one for one in world.observed().pods if one.component == "engine" and one.rank == 0)
+    facts = replace(world.observed(), silences={leader.uid: Silence(began.timestamp())})
+    first = settle(world, facts, 20)
+    assert recovered(first)[:2] == ("False", "NotReady")
+    assert "answers no probe of the routers' registries, and nothing that it reports moves" in recovered(first)[2]
+    assert not first.recycle and "Silent" in {one["phase"] for one in first.status["groups"]}
+    announced = settle(world, facts, 60)
+    assert not announced.recycle and recovered(announced)[1] == "Recycling"
+    (recycle,) = settle(world, facts, 61).recycle
+    assert [each.uid for each in recycle.delete] == [leader.uid]
