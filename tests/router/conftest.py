@@ -52,12 +52,25 @@ class Engine:
         """The header `traceparent` of each request."""
         self.texts: list[str] = []
         """The `text` of each request."""
+        self.works = asyncio.Event()
+        """Whether the scheduler works; the HTTP server always does."""
+        self.works.set()
+        self.stopped_at = 0.0
+        """Time at which the scheduler has stopped, in seconds since the epoch."""
+        self.probes = 0
+        """Number of requests for `/health_generate`."""
         self._runner: web.AppRunner | None = None
+
+    def stop_scheduler(self) -> None:
+        """From now on, answer nothing for which the scheduler is needed, until `works` is set."""
+        self.stopped_at = time.time()
+        self.works.clear()
 
     async def start(self) -> None:
         """Start listening."""
         app = web.Application()
         app.router.add_get("/health", self._ok)
+        app.router.add_get("/health_generate", self._health)
         app.router.add_get("/server_info", self._info)
         app.router.add_get("/model_info", self._info)
         app.router.add_get("/v1/loads", self._loads)
@@ -70,11 +83,17 @@ class Engine:
     async def stop(self) -> None:
         """Stop the engine."""
         self.released.set()
+        self.works.set()
         if self._runner is not None:
             await self._runner.cleanup()
 
     async def _ok(self, _: web.Request) -> web.Response:
         return web.Response(text="ok")
+
+    async def _health(self, _: web.Request) -> web.Response:
+        self.probes += 1
+        await self.works.wait()
+        return web.Response()
 
     async def _info(self, _: web.Request) -> web.Response:
         return web.json_response({"disaggregation_mode": self.mode, "model_path": "m", "tp_size": 1, "dp_size": 1})
@@ -82,7 +101,7 @@ class Engine:
     async def _loads(self, _: web.Request) -> web.Response:
         apart = {"prefill_inflight_queue_reqs": 0}
         load = {"num_running_reqs": self.running, "num_waiting_reqs": 0, "token_usage": 0.5, "disaggregation": apart}
-        load |= {"num_used_tokens": self.running, "timestamp": time.time()}
+        load |= {"num_used_tokens": self.running, "timestamp": time.time() if self.works.is_set() else self.stopped_at}
         return web.json_response({"loads": [load]})
 
     async def _metrics(self, _: web.Request) -> web.Response:

@@ -1,0 +1,31 @@
+"""A leader stops: a real router and its registry; only the engines and the API server are simulated."""
+
+import asyncio
+
+from tests.router.conftest import Stage, address, until
+
+P, D, E = address(11), address(21), address(22)
+OUT_WITHIN, BACK_WITHIN = 20.0, 15.0
+
+
+async def test_a_leader_that_stops_leaves_the_router_and_comes_back(stage: Stage) -> None:
+    await asyncio.sleep(7)  # the registry takes an engine for stopped only if it has seen it work: two readings
+    stage.engines[E].stop_scheduler()
+    out = await stage.lists(P, D, within=OUT_WITHIN)
+    assert (await stage.stands())["d-1"]["state"] == "silent"
+    (leader,) = [each for each in (await stage.summary())["leaders"] if each["state"] == "silent"]
+    assert leader["silence"]["seconds"] >= 5
+    assert stage.engines[P].probes == stage.engines[D].probes == 0, "an engine that works is not probed"
+
+    stage.engines[D].stop_scheduler()
+
+    async def both_are_silent() -> bool:
+        return sum("silence" in each for each in (await stage.summary())["leaders"]) == 2
+
+    await until(both_are_silent, within=OUT_WITHIN)
+    await stage.lists(P, D, E, within=5)
+    stage.engines[D].works.set()
+    await stage.lists(P, D, within=BACK_WITHIN)
+    stage.engines[E].works.set()
+    back = await stage.lists(P, D, E, within=BACK_WITHIN)
+    print(f"out after {out:.1f} s, back after {back:.1f} s")
