@@ -29,6 +29,15 @@ class Form(StrEnum):
     YAML = "yaml"
 
 
+class Order(StrEnum):
+    """Order of the GPUs of a comparison."""
+
+    PRICE = "price"
+    THROUGHPUT = "throughput"
+    TTFT = "ttft"
+    TPOT = "tpot"
+
+
 app = typer.Typer(
     cls=otherwise("layouts"),
     no_args_is_help=True,
@@ -93,6 +102,9 @@ def layouts(
     calibration: Annotated[
         Path | None, typer.Option(help="File with your own measurements, as docs/sizing.md describes.")
     ] = None,
+    by: Annotated[
+        Order, typer.Option(help="Order of several GPUs: the price of output tokens, throughput of a GPU, TTFT or TPOT.")
+    ] = Order.PRICE,
     plot: Annotated[Path | None, typer.Option(help="Draw throughput against TPOT into this SVG file.")] = None,
     chosen: Annotated[int, typer.Option("--layout", min=1, help="Number of the layout that -o yaml writes.")] = 1,
     output: Annotated[
@@ -128,8 +140,10 @@ def layouts(
             return found_layouts(asked, count, constants)
 
         if len(machines) > 1:
-            _compare(machines, found_on, price, output, plot)
+            _compare(machines, found_on, price, output, plot, by)
             return
+        if by is not Order.PRICE:
+            raise PlanRefused("--by orders several GPUs: pass several to --hardware.")
         request, found = found_on(machines[0])
         if plot is not None:
             _draw(request, found, plot)
@@ -147,8 +161,9 @@ def _compare(
     price: float | None,
     output: Form,
     plot: Path | None,
+    by: Order,
 ) -> None:
-    """Print the best layout on each of several GPUs, the cheapest output tokens first."""
+    """Print the best layout on each of several GPUs, in this order."""
     from ome_operator.sizing.comparison import GpuChoice, compared, text
     from ome_operator.sizing.errors import PlanRefused
     from ome_operator.sizing.request import gpu_price
@@ -167,7 +182,7 @@ def _compare(
     answered = [each.request for each in choices if each.request]
     if not answered:
         raise PlanRefused(" ".join(f"{each.gpu.name}: {each.reason}" for each in choices))
-    documents = compared(choices)
+    documents = compared(choices, by.value)
     if output is Form.JSON:
         emit(Format.JSON, {"gpus": documents})
     else:
@@ -213,6 +228,8 @@ def validate(
 ) -> None:
     """Predict every row of a calibration file, and show the median error, the error that nine of ten rows do not exceed, and
     the worst error of each class of rows.
+
+    A model is a known name, or the path of a config.json relative to the file.
     """
     from ome_operator.sizing import report_text
     from ome_operator.sizing.constants import fitted
@@ -220,7 +237,7 @@ def validate(
     from ome_operator.sizing.validate import validate as compared
 
     try:
-        found = compared(planfiles.text(file), str(file), fitted())
+        found = compared(planfiles.text(file), str(file), fitted(), planfiles.models_beside(file))
     except PlanRefused as error:
         raise UserError(str(error)) from error
     if output is Form.TEXT:

@@ -1,6 +1,7 @@
 """Read and write the files of `ome plan`: models, workloads and calibration files. Unreadable files raise PlanRefused."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,13 +69,19 @@ def model(name: str, precision: str) -> "Shape":
     if not isinstance(config, dict):
         raise PlanRefused(f"{path} is not a config.json: it must contain a JSON object.")
     title = str(config.get("_name_or_path") or path.parent.name or path.stem)
-    weights = None if precision else _weights(path)
     try:
         return from_config(title, config, precision)
     except PlanRefused:
-        if weights is None:
+        if precision:
             raise
-        return by_sizes(title, config, weights)
+        return by_sizes(title, config, _weights(path))
+
+
+def models_beside(file: Path) -> "Callable[[str, str], Shape]":
+    """Return a function that finds a model by its name, or by the path of its config.json relative to the folder of a
+    calibration file. It reads each file once.
+    """
+    return cache(lambda name, precision: model(str(file.parent / name) if name.endswith(".json") else name, precision))
 
 
 def _weights(config: Path) -> int | None:

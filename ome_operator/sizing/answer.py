@@ -11,12 +11,11 @@ from ome_operator.sizing import steps
 from ome_operator.sizing.error_bars import FIGURES, Trust, trust
 from ome_operator.sizing.gpus import Price
 from ome_operator.sizing.layouts import Layout, Side, requests_that_fit
-from ome_operator.sizing.queueing import Load
+from ome_operator.sizing.queueing import PERCENTILES, Load
 from ome_operator.sizing.recipe import recipe
 from ome_operator.sizing.request import PlanRequest
 from ome_operator.sizing.workloads import means
 
-PERCENTILES = (0.5, 0.9, 0.99)
 NAMES = {"ttft": "ttft", "tpot": "tpot", "tokens": "throughput"}
 
 
@@ -41,6 +40,7 @@ def document(request: PlanRequest, layout: Layout, price: Price | None, shelf: L
             "ttftSeconds": round(state.ttft, 3),
             "ttftPercentiles": _percentiles(request, layout),
             "tpotMs": round(state.tpot * 1000, 2),
+            "tpotPercentilesMs": _tpots(request, layout),
             "tpotBoundMs": round(tpot_bound(request, layout) * 1000, 2),
             "concurrency": round(state.rate * state.whole, 1),
             "regime": state.regime,
@@ -88,6 +88,15 @@ def _percentiles(request: PlanRequest, layout: Layout) -> dict[str, float] | Non
     if request.concurrency is not None or None in found.values():
         return None
     return {name: round(value, 3) for name, value in found.items() if value is not None}
+
+
+def _tpots(request: PlanRequest, layout: Layout) -> dict[str, float] | None:
+    """Return percentiles of TPOT in milliseconds; None for a closed loop, and if prefill stops decode."""
+    if request.concurrency is not None or not layout.state.tpots:
+        return None
+    return {
+        f"p{part * 100:.0f}": round(1000 * seconds, 2) for part, seconds in zip(PERCENTILES, layout.state.tpots, strict=True)
+    }
 
 
 def tpot_bound(request: PlanRequest, layout: Layout) -> float:

@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -120,10 +120,15 @@ def shipped() -> tuple[Row, ...]:
     return tuple(row for row in read(text, "calibration.csv") if isinstance(row, Row))
 
 
-def read(text: str, name: str) -> Iterator[Row | tuple[str, str]]:
+Models = Callable[[str, str], shapes.Shape]
+"""A function from the name of a model and a precision to the model's sizes."""
+
+
+def read(text: str, name: str, models: Models = shapes.shape) -> Iterator[Row | tuple[str, str]]:
     """Yield each row of a calibration file. For a row that cannot be used, yield its id and the reason.
 
     Raises PlanRefused if the text is not CSV or lacks a required column. `name` is the name of the file for the message.
+    `models` finds the models that rows name.
     """
     lines = csv.reader(io.StringIO(text, newline=""), strict=False)
     try:
@@ -137,24 +142,22 @@ def read(text: str, name: str) -> Iterator[Row | tuple[str, str]]:
                 continue
             title = said["id"] or f"line {number}"
             try:
-                yield row(said | {"id": title})
+                yield row(said | {"id": title}, models)
             except PlanRefused as error:
                 yield title, str(error)
     except csv.Error as error:
         raise PlanRefused(f"{name} cannot be read as CSV: {error}.") from error
 
 
-def row(said: Mapping[str, str]) -> Row:
+def row(said: Mapping[str, str], models: Models = shapes.shape) -> Row:
     """Return the row for these cells. `said` maps the name of each column to its cell. Raises PlanRefused with the reason
     if the row cannot be used.
     """
     precision = said["precision"].lower()
     precision = _PRECISIONS.get(precision, precision)
-    if precision == "fp4" and shapes.shape(said["model"]).precision == "mxfp4":
+    if precision == "fp4" and models(said["model"], "").precision == "mxfp4":
         precision = "mxfp4"  # published runs name both kinds of four bits FP4
-    place = ServingStack(
-        shapes.shape(said["model"], precision), gpus.gpu(said["gpu"]), engine(said["engine"]), said["version"]
-    )
+    place = ServingStack(models(said["model"], precision), gpus.gpu(said["gpu"]), engine(said["engine"]), said["version"])
     prefill, decode = _role(said, "prefill", "p_gpus"), _role(said, "decode", "d_gpus")
     if mislabelled(said["decode"]) or mislabelled(said["prefill"]):
         prefill, decode = _with_whole_experts(prefill), _with_whole_experts(decode)

@@ -16,6 +16,7 @@ HEAD = (
     "GPU", "GPUs", "prefill", "decode", "requests/s", "out tok/s a GPU", "TTFT s", "TPOT ms", "$/M out, all in",
     "median error", "rows",
 )  # fmt: skip
+_LATENCIES = {"ttft": "ttftSeconds", "tpot": "tpotMs"}
 
 
 class GpuChoice(NamedTuple):
@@ -28,18 +29,22 @@ class GpuChoice(NamedTuple):
     reason: str = ""
 
 
-def compared(choices: Sequence[GpuChoice]) -> list[dict[str, Any]]:
-    """Return a document for each GPU, the cheapest output tokens first. GPUs without a price follow, the highest throughput
-    for each GPU first, and then GPUs without an answer.
+def compared(choices: Sequence[GpuChoice], by: str = "price") -> list[dict[str, Any]]:
+    """Return a document for each GPU. `by` is their order: `price` (the cheapest output tokens first; GPUs without a price
+    follow, the highest throughput for each GPU first), `throughput` for each GPU, `ttft` or `tpot`. GPUs without an answer,
+    such as those that do not meet the bounds of the request, come last.
     """
     documents = [_document(each) for each in choices]
-    return sorted(documents, key=_rank)
+    return sorted(documents, key=lambda each: _rank(each, by))
 
 
-def _rank(document: dict[str, Any]) -> tuple[bool, bool, float]:
-    usd = document.get("usdPerMillionOutputAllIn")
-    tokens = document.get("outputTokensPerSecondPerGpu", 0.0)
-    return "reason" in document, usd is None, usd if usd is not None else -tokens
+def _rank(document: dict[str, Any], by: str) -> tuple[bool, bool, float]:
+    if "reason" in document:
+        return True, True, 0.0
+    tokens, usd = document["outputTokensPerSecondPerGpu"], document["usdPerMillionOutputAllIn"]
+    if by == "price" and usd is not None:
+        return False, False, usd
+    return False, by == "price", document[_LATENCIES[by]] if by in _LATENCIES else -tokens
 
 
 def _document(choice: GpuChoice) -> dict[str, Any]:

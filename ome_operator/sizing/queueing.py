@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 from ome_operator.sizing import steps
 from ome_operator.sizing.constants import Constants
@@ -57,6 +58,11 @@ class Load:
         return self.prompt * (1 - self.hit)
 
 
+PERCENTILES = (0.5, 0.9, 0.99)
+"""Percentiles of latencies that plans state."""
+_NORMAL = 100.0
+
+
 @dataclass(frozen=True)
 class Drafts:
     """Speculative decoding: each step verifies `tokens` draft tokens for each request, and accepts `accepted` of them."""
@@ -85,6 +91,21 @@ def expected_drafts(tokens: int) -> Drafts:
     return Drafts(tokens, sum(ACCEPTED**number for number in range(1, tokens + 1)))
 
 
+def poisson_percentile(mean: float, part: float) -> float:
+    """Return the number that a Poisson variable does not exceed with the probability `part`. Above a mean of 100 it is that
+    of the normal distribution with the same mean and variance.
+    """
+    if mean > _NORMAL:
+        return NormalDist(mean, math.sqrt(mean)).inv_cdf(part)
+    number, chance = 0, math.exp(-mean)
+    total = chance
+    while total < part:
+        number += 1
+        chance *= mean / number
+        total += chance
+    return number
+
+
 @dataclass(frozen=True)
 class SteadyState:
     """The steady state of a deployment. All values are means over all requests."""
@@ -106,6 +127,9 @@ class SteadyState:
     """Time from the arrival of a request to its last token, in seconds."""
     owns: tuple[float, ...] = ()
     """The value `own` of each kind of request, in seconds."""
+    tpots: tuple[float, ...] = ()
+    """Time per output token, in seconds, that each of the PERCENTILES of the steps of decode do not exceed; empty if their
+    distribution is not known."""
 
     def ttft_percentile(self, part: float) -> float | None:
         """Return the TTFT in seconds that this part of the requests does not exceed; None if most of TTFT is a wait for
@@ -236,7 +260,11 @@ class _Loop(ABC):
             low, high = (batch, high) if reached <= most and first <= ttft and each <= tpot else (low, batch)
         reached, first, each = self._at(low, self.own, 0.0)
         whole = first + self._later * each
-        return SteadyState(reached, first, each, low, self.most, self.own, whole, self._owns)
+        return SteadyState(reached, first, each, low, self.most, self.own, whole, self._owns, self._tpots(low))
+
+    def _tpots(self, batch: float) -> tuple[float, ...]:
+        """Return `SteadyState.tpots` for random arrivals."""
+        return ()
 
 
 class Pair(_Loop):
@@ -259,6 +287,15 @@ class Pair(_Loop):
     def _pace(self, batch: float) -> tuple[float, float]:
         tpot = self._step(batch / self._copies)
         return batch / (self._later * tpot), tpot
+
+    def _tpots(self, batch: float) -> tuple[float, ...]:
+        """Return the percentiles of TPOT.
+
+        Method: requests that arrive at random and do not wait for a slot make the number of requests in decode a Poisson
+        variable (M/G/infinity). A step takes as long as its batch requires; a request has steps of many batches, so the mean
+        of its steps varies less.
+        """
+        return tuple(self._step(poisson_percentile(batch / self._copies, part)) for part in PERCENTILES)
 
 
 class Together(_Loop):

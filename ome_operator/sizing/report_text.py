@@ -135,6 +135,9 @@ def _latencies(said: Mapping[str, Any]) -> list[str]:
     if found := said["prediction"]["ttftPercentiles"]:
         text = ", ".join(f"{name} {value:.2f} s" for name, value in found.items())
         lines.append(f"  TTFT: {text} (the queue of prefill is assumed to be M/M/1, and prompts to have the same length)")
+    if found := said["prediction"]["tpotPercentilesMs"]:
+        text = ", ".join(f"{name} {value:.1f} ms" for name, value in found.items())
+        lines.append(f"  TPOT of a step: {text} (the number of requests in decode is assumed to be Poisson, M/G/infinity)")
     for each in said["workloads"] or ():
         lines.append(
             f"  {each['in']:,.0f} in, {each['out']:,.0f} out: {each['requestsPerSecond']:,.1f} requests/s, TTFT "

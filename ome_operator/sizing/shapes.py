@@ -9,6 +9,7 @@ from typing import Any
 from ome_operator.api.learned import Facts
 from ome_operator.capacity.model import ModelFacts, matrix_widths
 from ome_operator.modelinfo import architecture
+from ome_operator.modelinfo.experts import layer_count
 from ome_operator.modelinfo.extract import CONFIG, facts
 from ome_operator.modelinfo.json_fields import text_part
 from ome_operator.modelinfo.quantization import quantization
@@ -30,6 +31,8 @@ _QUANTIZED: Mapping[str, Mapping[str, Any] | None] = {
     },
 }
 PRECISIONS = tuple(_QUANTIZED)
+MOST_LAYERS = 1000
+"""Largest number of layers that is accepted. Published models have at most 200."""
 _STORED = {"mxfp4": "mxfp4", "nvfp4": "fp4"}
 """Name of a quantization of 4 bits -> the precision. All others are INT4: AWQ, GPTQ and their relatives."""
 
@@ -117,14 +120,21 @@ def from_config(name: str, config: Mapping[str, Any], precision: str = "") -> Sh
     """Return the Shape of a model from its config.json. If `precision` is empty, it is the precision of the stored
     weights.
 
-    Raises PlanRefused for an unknown precision or model family.
+    Raises PlanRefused for an unknown precision or model family, and for too many layers.
     """
     text = text_part(config)
     wanted = precision or stored_precision(config)
     if wanted not in _QUANTIZED:
         raise PlanRefused(f"The precision {wanted} is not supported: {nearest(wanted, _QUANTIZED)}.")
+    check_layers(name, text)
     one_part = {**text, "tie_word_embeddings": architecture.tied(config)}
     return of(name, {**one_part, "quantization_config": _QUANTIZED[wanted] or {}}, wanted)
+
+
+def check_layers(name: str, text: Mapping[str, Any]) -> None:
+    """Raise PlanRefused if the config of a text model states more than MOST_LAYERS layers."""
+    if (layers := layer_count(text) or 0) > MOST_LAYERS:
+        raise PlanRefused(f"{name} has {layers:,} layers, but at most {MOST_LAYERS:,} may be: check config.json.")
 
 
 def stored_precision(config: Mapping[str, Any]) -> str:

@@ -9,30 +9,26 @@ from ome_operator.modelinfo.experts import experts
 from ome_operator.modelinfo.json_fields import text_part, whole_number
 from ome_operator.modelinfo.weight_sizes import WeightBytes
 from ome_operator.sizing.errors import PlanRefused
-from ome_operator.sizing.shapes import Shape, stored_precision
+from ome_operator.sizing.shapes import Shape, check_layers, stored_precision
 
 _BYTES = {"bf16": 2.0, "fp8": 1.0, "fp4": 0.5625, "mxfp4": 0.53125, "int4": 0.5625}
-MOST_LAYERS = 1000
-"""Largest number of layers that is accepted. Published models have at most 200."""
 
 
-def by_sizes(name: str, config: Mapping[str, Any], weights: int) -> Shape:
+def by_sizes(name: str, config: Mapping[str, Any], weights: int | None) -> Shape:
     """Return the estimated Shape of a model whose tensors are not known.
 
-    `weights` are the bytes of its weight files. The routed experts are as large as their widths in config.json state, and
-    all other weights are read for every token. Attention that does not read all tokens counts as if it did. So the Shape is
-    a bound for memory and speed. Raises PlanRefused if config.json lacks a size that the estimate needs.
+    `weights` are the bytes of its weight files; None if they are not known, which raises PlanRefused. The routed experts
+    are as large as their widths in config.json state, and all other weights are read for every token. Attention that does
+    not read all tokens counts as if it did. So the Shape is a bound for memory and speed. Raises PlanRefused if config.json
+    lacks a size that the estimate needs.
     """
     text = text_part(config)
-    hidden, heads = whole_number(text, "hidden_size", "d_model"), whole_number(text, "num_attention_heads", "n_heads")
-    layers = whole_number(text, "num_hidden_layers", "n_layers")
-    if not hidden or not heads or not layers:
+    hidden, heads, layers = _sizes(name, text)
+    if weights is None:
         raise PlanRefused(
-            f"The sizes of {name} are unknown: its config.json describes an unsupported model family, and lacks "
-            "hidden_size, num_attention_heads or num_hidden_layers."
+            f"The sizes of {name} are unknown: its config.json describes an unsupported model family. Put its weight files, "
+            "or their model.safetensors.index.json, next to it: then they give the memory, and a bound of the speed."
         )
-    if layers > MOST_LAYERS:
-        raise PlanRefused(f"{name} has {layers:,} layers, but at most {MOST_LAYERS:,} may be: check config.json.")
     precision = stored_precision(config)
     mixture, width = experts(text), whole_number(text, "moe_intermediate_size", "intermediate_size")
     routed = 0.0
@@ -66,3 +62,16 @@ def by_sizes(name: str, config: Mapping[str, Any], weights: int) -> Shape:
         longest=whole_number(text, "max_position_embeddings") or 0,
         estimated=True,
     )
+
+
+def _sizes(name: str, text: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return the hidden size, the number of heads and the number of layers. Raises PlanRefused without one of them."""
+    hidden, heads = whole_number(text, "hidden_size", "d_model"), whole_number(text, "num_attention_heads", "n_heads")
+    layers = whole_number(text, "num_hidden_layers", "n_layers")
+    if not hidden or not heads or not layers:
+        raise PlanRefused(
+            f"The sizes of {name} are unknown: its config.json describes an unsupported model family, and lacks "
+            "hidden_size, num_attention_heads or num_hidden_layers."
+        )
+    check_layers(name, text)
+    return hidden, heads, layers

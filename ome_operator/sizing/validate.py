@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ome_operator.sizing.calibration import Row, read, shipped
+from ome_operator.sizing import shapes
+from ome_operator.sizing.calibration import Models, Row, read, shipped
 from ome_operator.sizing.constants import Constants
 from ome_operator.sizing.error_bars import FIGURES, Bar, bars, class_of_row
 from ome_operator.sizing.errors import PlanRefused
@@ -75,14 +76,14 @@ def figures(row: Row, said: Prediction) -> tuple[dict[str, float], dict[str, flo
     return guessed, {name: seen for name, (_, seen) in pairs.items() if seen is not None}
 
 
-def validate(text: str, name: str, c: Constants) -> Report:
-    """Predict all rows of a calibration file with these constants. Raises PlanRefused if the text is not a calibration
-    file.
+def validate(text: str, name: str, c: Constants, models: Models = shapes.shape) -> Report:
+    """Predict all rows of a calibration file with these constants. `models` finds the models that rows name. Raises
+    PlanRefused if the text is not a calibration file.
     """
     taught = {row.id for row in shipped()}
     answered: list[Answer] = []
     refused: dict[str, str] = {}
-    for number, found in enumerate(read(text, name), 1):
+    for number, found in enumerate(read(text, name, models), 1):
         if isinstance(found, Row):
             try:
                 answered.append(_answer(found, found.id in taught, c))

@@ -156,6 +156,7 @@ def refused(*words: object) -> str:
         ((*K2[:3], "mi300x", *H200[2:]), "Too few published runs on MI300X are known"),
         ((*K2, "--workload", "1k/1k", "--precision", "fp5"), "The precision fp5 is not supported"),
         ((*K2, "--workload", "1k/1k", "--prefix-hit", "1"), "A hit rate must be below 1"),
+        ((*K2, "--workload", "1k/1k", "--by", "tpot"), "--by orders several GPUs: pass several to --hardware."),
         (("validate", "/nowhere.csv"), "/nowhere.csv cannot be read: No such file or directory."),
         (("validate", ROOT / "README.md"), "lacks the columns"),
     ],
@@ -189,13 +190,17 @@ def test_a_model_of_an_unknown_family_gets_a_bound(tmp_path: Path) -> None:
     file, index = tmp_path / "config.json", tmp_path / "model.safetensors.index.json"
     file.write_text(json.dumps(UNKNOWN))
     asked = ("--model", file, "--hardware", "b200", "--nodes", 1, "--workload", "1k/1k")
-    assert "describes an unsupported model family" in refused(*asked)
+    assert "unsupported model family. Put its weight files, or their model.safetensors.index.json, next to it" in refused(
+        *asked
+    )
     index.write_text(json.dumps({"metadata": {"total_size": 420 * 10**9}, "weight_map": {}}))
     text = run(*asked).stdout
     assert "error: not known" in text and "so the figures are a bound at the rates of the data sheet" in text
     index.write_text(json.dumps({"metadata": {"total_size": 42 * 10**12}, "weight_map": {}}))
     assert "does not fit on 1 node" in refused(*asked)
     file.write_text(json.dumps({**UNKNOWN, "num_hidden_layers": 10**9}))
+    assert "1,000,000,000 layers, but at most 1,000 may be: check config.json." in refused(*asked)
+    file.write_text(json.dumps({**UNKNOWN, "num_hidden_layers": 10**9, "model_type": "llama"}))
     assert "1,000,000,000 layers, but at most 1,000 may be: check config.json." in refused(*asked)
 
 

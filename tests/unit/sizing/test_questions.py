@@ -1,0 +1,69 @@
+"""Answers of `ome plan` to questions beside the list of layouts: percentiles, the order of GPUs, and models by file."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ome_operator.sizing.queueing import poisson_percentile
+from tests.support.parts import ROOT
+from tests.unit.sizing.test_calibration import GOOD
+from tests.unit.sizing.test_calibration import file as rows_file
+from tests.unit.sizing.test_command import run
+
+
+def test_percentiles_of_tpot_where_random_arrivals_determine_the_batch() -> None:
+    asked = ("--model", "DeepSeek-R1", "--hardware", "gb200", "--workload", "8k/1k", "-o", "json")
+    apart, together = ("--prefill", "1xDEP8", "--decode", "1xDEP8"), ("--decode", "1xDEP8")
+
+    def found(*words: object) -> dict[str, float]:
+        prediction = json.loads(run(*asked, *words).stdout)["layouts"][0]["prediction"]
+        return {"mean": prediction["tpotMs"]} | (prediction["tpotPercentilesMs"] or {})
+
+    said = found(*apart)
+    assert said["p50"] == pytest.approx(said["mean"], rel=0.02)
+    assert said["p50"] < said["p90"] < said["p99"] < 2 * said["p50"]
+    assert set(found(*apart, "--concurrency", 64)) == {"mean"}, "in a closed loop the batch does not vary at random"
+    assert set(found(*together)) == {"mean"}, "prefill stops decode"
+
+
+@pytest.mark.parametrize(("mean", "percentiles"), [(0, [0, 0, 0]), (10, [10, 14, 18]), (400, [400, 425.6, 446.5])])
+def test_percentiles_of_a_poisson_variable(mean: float, percentiles: list[float]) -> None:
+    assert [poisson_percentile(mean, part) for part in (0.5, 0.9, 0.99)] == pytest.approx(percentiles, abs=0.1)
+
+
+def test_several_gpus_are_ordered_by_price_or_by_a_figure() -> None:
+    asked = ("--model", "DeepSeek-R1", "--hardware", "h200,b200,gb200", "--nodes", 4, "--workload", "8k/1k", "-o", "json")
+
+    def found(*words: str) -> list[dict[str, float]]:
+        return [each for each in json.loads(run(*asked, *words).stdout)["gpus"] if "reason" not in each]
+
+    for words, name, falling in (
+        ((), "usdPerMillionOutputAllIn", False),
+        (("--by", "tpot"), "tpotMs", False),
+        (("--by", "ttft"), "ttftSeconds", False),
+        (("--by", "throughput"), "outputTokensPerSecondPerGpu", True),
+    ):
+        figures = [each[name] for each in found(*words)]
+        assert len(figures) == 3 and figures == sorted(figures, reverse=falling)
+    within = found("--by", "tpot", "--tpot", "25")
+    assert within and all(each["tpotMs"] <= 25 for each in within)
+
+
+def test_a_row_may_name_its_model_by_a_file(tmp_path: Path) -> None:
+    config = next(
+        json.loads(line)["config"]
+        for line in (ROOT / "tests/data/models/published.jsonl").read_text().splitlines()
+        if "Qwen3.5-397B" in line
+    )
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models/config.json").write_text(json.dumps(config))
+    rows = (
+        GOOD | {"id": "file", "model": "models/config.json", "mtp": "2", "prefill": "", "p_gpus": ""},
+        GOOD | {"id": "none", "model": "other.json"},
+    )
+    (tmp_path / "runs.csv").write_text(rows_file(*rows))
+    said = json.loads(run("validate", tmp_path / "runs.csv", "-o", "json").stdout)
+    assert [(each["id"], each["class"]) for each in said["predictions"]] == [("file", "sglang b200 fp8 together mtp")]
+    assert "cannot be read: No such file or directory." in said["refused"]["none"]
+    assert "nineOfTen" in said["classes"]["sglang b200 fp8 together mtp"]["tpot"]
