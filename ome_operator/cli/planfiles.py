@@ -53,28 +53,51 @@ def learned(found: "Iterable[Row | tuple[str, str]]", name: str) -> "Constants":
 
 def model(name: str, precision: str) -> "Shape":
     """Return the sizes of a model. `name` is the name of a known model or the path of a config.json."""
-    from ome_operator.modelinfo.extract import CONFIG, MEMORY
+    from ome_operator.modelinfo.extract import CONFIG, MODELOPT
+    from ome_operator.modelinfo.json_fields import text_part
     from ome_operator.sizing.errors import PlanRefused
-    from ome_operator.sizing.shapes import from_config, shape
+    from ome_operator.sizing.shapes import check_layers, from_config, shape
     from ome_operator.sizing.unknown_family import by_sizes
-    from ome_operator.util.json_limits import parsed
 
     path = Path(name)
     if path.suffix != ".json":
         return shape(name, precision)
-    try:
-        config = parsed(text(path), str(path), memory=MEMORY[CONFIG], take=lambda value: value)
-    except ValueError as error:
-        raise PlanRefused(f"{path} is not valid JSON: {error}.") from error
-    if not isinstance(config, dict):
-        raise PlanRefused(f"{path} is not a config.json: it must contain a JSON object.")
+    config = _json_object(path, CONFIG)
     title = str(config.get("_name_or_path") or path.parent.name or path.stem)
+    check_layers(title, text_part(config))
+    beside = path.with_name(MODELOPT)
     try:
-        return from_config(title, config, precision)
-    except PlanRefused:
+        return from_config(title, config, precision, _json_object(beside, MODELOPT) if beside.exists() else None)
+    except PlanRefused as error:
+        weights = None if precision else _weights(path)
+        if weights is not None:
+            return by_sizes(title, config, weights)
         if precision:
             raise
-        return by_sizes(title, config, _weights(path))
+        raise PlanRefused(f"{error} {_FOR_A_BOUND}") from error
+
+
+_FOR_A_BOUND = (
+    "Its weight files, or their model.safetensors.index.json, next to config.json would give the memory, and a bound of the "
+    "speed."
+)
+
+
+def _json_object(path: Path, kind: str) -> dict[str, Any]:
+    """Return the JSON object in one of the small files of a model. `kind` is the usual name of the file. Raises
+    PlanRefused.
+    """
+    from ome_operator.modelinfo.extract import MEMORY
+    from ome_operator.sizing.errors import PlanRefused
+    from ome_operator.util.json_limits import parsed
+
+    try:
+        found = parsed(text(path), str(path), memory=MEMORY[kind], take=lambda value: value)
+    except ValueError as error:
+        raise PlanRefused(f"{path} is not valid JSON: {error}.") from error
+    if not isinstance(found, dict):
+        raise PlanRefused(f"{path} is not a {kind}: it must contain a JSON object.")
+    return found
 
 
 def models_beside(file: Path) -> "Callable[[str, str], Shape]":

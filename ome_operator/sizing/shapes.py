@@ -116,14 +116,18 @@ def _known() -> Mapping[str, dict[str, Any]]:
     return found
 
 
-def from_config(name: str, config: Mapping[str, Any], precision: str = "") -> Shape:
-    """Return the Shape of a model from its config.json. If `precision` is empty, it is the precision of the stored
-    weights.
+def from_config(
+    name: str, config: Mapping[str, Any], precision: str = "", modelopt: Mapping[str, Any] | None = None
+) -> Shape:
+    """Return the Shape of a model from its config.json. If `precision` is empty, it is the precision of the stored weights.
+    `modelopt` is the content of NVIDIA's hf_quant_config.json, if it exists.
 
     Raises PlanRefused for an unknown precision or model family, and for too many layers.
     """
     text = text_part(config)
-    wanted = precision or stored_precision(config)
+    wanted = precision or stored_precision(config, modelopt)
+    if wanted is None:
+        raise PlanRefused(f"The quantization of {name} is not known: pass --precision, one of {', '.join(_QUANTIZED)}.")
     if wanted not in _QUANTIZED:
         raise PlanRefused(f"The precision {wanted} is not supported: {nearest(wanted, _QUANTIZED)}.")
     check_layers(name, text)
@@ -137,13 +141,16 @@ def check_layers(name: str, text: Mapping[str, Any]) -> None:
         raise PlanRefused(f"{name} has {layers:,} layers, but at most {MOST_LAYERS:,} may be: check config.json.")
 
 
-def stored_precision(config: Mapping[str, Any]) -> str:
-    """Return the precision of the weights that a config.json describes."""
-    stored = quantization(config)
-    bits = stored.bits if stored is not None else None
-    if stored is not None and bits == 4:
+def stored_precision(config: Mapping[str, Any], modelopt: Mapping[str, Any] | None = None) -> str | None:
+    """Return the precision of the weights that a config.json, and NVIDIA's hf_quant_config.json, describe; None if their
+    quantization is not known.
+    """
+    stored = quantization(config, modelopt)
+    if stored is None:
+        return None
+    if stored.bits == 4:
         return _STORED.get(stored.name, "int4")
-    return "fp8" if bits == 8 else "bf16"
+    return "fp8" if stored.bits == 8 else "bf16"
 
 
 def of(name: str, config: Mapping[str, Any], precision: str) -> Shape:

@@ -14,22 +14,16 @@ from ome_operator.sizing.shapes import Shape, check_layers, stored_precision
 _BYTES = {"bf16": 2.0, "fp8": 1.0, "fp4": 0.5625, "mxfp4": 0.53125, "int4": 0.5625}
 
 
-def by_sizes(name: str, config: Mapping[str, Any], weights: int | None) -> Shape:
+def by_sizes(name: str, config: Mapping[str, Any], weights: int) -> Shape:
     """Return the estimated Shape of a model whose tensors are not known.
 
-    `weights` are the bytes of its weight files; None if they are not known, which raises PlanRefused. The routed experts
-    are as large as their widths in config.json state, and all other weights are read for every token. Attention that does
-    not read all tokens counts as if it did. So the Shape is a bound for memory and speed. Raises PlanRefused if config.json
-    lacks a size that the estimate needs.
+    `weights` are the bytes of its weight files. The routed experts are as large as their widths in config.json state, and
+    all other weights are read for every token. Attention that does not read all tokens counts as if it did. So the Shape is
+    a bound for memory and speed. Raises PlanRefused if config.json lacks a size that the estimate needs.
     """
     text = text_part(config)
     hidden, heads, layers = _sizes(name, text)
-    if weights is None:
-        raise PlanRefused(
-            f"The sizes of {name} are unknown: its config.json describes an unsupported model family. Put its weight files, "
-            "or their model.safetensors.index.json, next to it: then they give the memory, and a bound of the speed."
-        )
-    precision = stored_precision(config)
+    precision = stored_precision(config) or "bf16"
     mixture, width = experts(text), whole_number(text, "moe_intermediate_size", "intermediate_size")
     routed = 0.0
     if mixture and width:

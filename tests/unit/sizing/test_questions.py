@@ -9,7 +9,7 @@ from ome_operator.sizing.queueing import poisson_percentile
 from tests.support.parts import ROOT
 from tests.unit.sizing.test_calibration import GOOD
 from tests.unit.sizing.test_calibration import file as rows_file
-from tests.unit.sizing.test_command import run
+from tests.unit.sizing.test_command import refused, run
 
 
 def test_percentiles_of_tpot_where_random_arrivals_determine_the_batch() -> None:
@@ -67,3 +67,21 @@ def test_a_row_may_name_its_model_by_a_file(tmp_path: Path) -> None:
     assert [(each["id"], each["class"]) for each in said["predictions"]] == [("file", "sglang b200 fp8 together mtp")]
     assert "cannot be read: No such file or directory." in said["refused"]["none"]
     assert "nineOfTen" in said["classes"]["sglang b200 fp8 together mtp"]["tpot"]
+
+
+def test_a_model_is_planned_in_the_precision_of_its_files(tmp_path: Path) -> None:
+    """NVIDIA states it in a file of its own. Where the files state it in a way that is not known, nothing is guessed."""
+    config = next(
+        json.loads(line)["config"]
+        for line in (ROOT / "tests/data/models/published.jsonl").read_text().splitlines()
+        if "NVIDIA-Nemotron-3-Nano" in line
+    )
+    file = tmp_path / "config.json"
+    asked = ("--model", file, "--hardware", "b200", "--gpus", 4, "--workload", "1k/1k")
+    file.write_text(json.dumps(config))
+    assert "(bf16) on" in run(*asked).stdout
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps({"quantization": {"quant_algo": "NVFP4", "group_size": 16}}))
+    assert "(fp4) on" in run(*asked).stdout
+    file.write_text(json.dumps(config | {"quantization_config": {"quant_method": "modelopt", "quant_algo": "MIXED"}}))
+    assert "is not known: pass --precision, one of bf16, fp8, fp4, mxfp4, int4. Its weight files" in refused(*asked)
+    assert "(fp4) on" in run(*asked, "--precision", "fp4").stdout

@@ -11,7 +11,7 @@ UNTRUSTED = {
     "agent/manifest.py:read_manifest": "names and sizes that a source chose",
     "cli/generate_from.py:_object": "files of a model, given to `ome generate --from`",
     "cli/planfiles.py:_weights": "the index of a model, given to `ome plan`",
-    "cli/planfiles.py:model": "config.json of a model, given to `ome plan`",
+    "cli/planfiles.py:_json_object": "config.json of a model, given to `ome plan`",
     "core/observed/telemetry.py:read": "the summary of a router's registry",
     "kube/podproxy.py:text": "an error that a pod sends through the API server",
     "modelinfo/extract.py:_read": "config files, indexes and headers of a model repository",
