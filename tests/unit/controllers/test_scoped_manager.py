@@ -9,6 +9,7 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import KINDS
+from ome_operator.controllers import tidying
 from ome_operator.controllers.base import CORE
 from ome_operator.controllers.manager import Manager, Place
 from ome_operator.core.observed.objects import Epoch, Ref, Refusal
@@ -125,7 +126,7 @@ async def test_nobody_begins_with_a_shared_edit_before_what_is_watched_was_looke
     monkeypatch.setattr(made._queue, "run", ended)
     monkeypatch.setattr(made._edits, "run", ended)
     monkeypatch.setattr(made._audit, "run", ended)
-    monkeypatch.setattr(made, "_tidy", ended)
+    monkeypatch.setattr(tidying, "tidy", ended)
     monkeypatch.setattr(garbage_collection, "collect_periodically", ended)
     for namespace in ("a", "b"):
         made.seen("InferenceService", service(namespace))

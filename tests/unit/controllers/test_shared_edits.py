@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from ome_operator.controllers import tidying
 from ome_operator.controllers.base import CORE
 from ome_operator.controllers.manager import Manager
 from ome_operator.core.observed.objects import Ref
@@ -34,7 +35,7 @@ class Told:
         monkeypatch.setattr(self.manager._services, "reconcile", self._pass)
         monkeypatch.setattr(self.manager._catalog, "reconcile", self._pass)
         monkeypatch.setattr(self.manager._audit, "run", _ended)
-        monkeypatch.setattr(self.manager, "_tidy", _ended)
+        monkeypatch.setattr(tidying, "tidy", _ended)
         self.edit(1)
         for ref in SERVICES:
             self._see("InferenceService", yamls.service(ref.namespace, ref.name, RUNTIME.name))
