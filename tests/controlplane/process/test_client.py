@@ -45,7 +45,7 @@ CONTENT: dict[str, dict[str, Any]] = {
 ABSENT = "11111111-2222-3333-4444-555555555555"
 NOT_HERE = {"ScaledObject", "LeaderWorkerSet", "HTTPRoute"}
 """Kinds that the operator knows and this cluster has not."""
-NOT_KEPT = {"SelfSubjectReview"}
+NOT_KEPT = {"SelfSubjectReview", "SubjectAccessReview"}
 """Answers to a question, which are no objects."""
 VERSIONS = {
     "Role": "rbac.authorization.k8s.io/v1",
