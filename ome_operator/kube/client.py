@@ -105,11 +105,7 @@ class Client:
         """Return at most `SOME` live objects of a kind that tenants may create, in the order of their names. Raises
         KubeError if they are longer than `LONGEST` bytes together.
         """
-        query, where = {"limit": str(SOME)}, path(kind, namespace)
-        if label_selector:
-            query["labelSelector"] = label_selector
-        if field_selector:
-            query["fieldSelector"] = field_selector
+        query, where = _list_query(SOME, label_selector, field_selector), path(kind, namespace)
         headers = {"Accept": "application/json"}
         code, raw, received = await self._exchange("list", kind, where, query, None, headers, longest=LONGEST)
         items: list[Manifest] = _decoded(f"GET {where}", code, raw, received).get("items") or []
@@ -126,20 +122,10 @@ class Client:
         return {item["metadata"]["uid"] async for items in pages for item in items}
 
     async def _pages(
-        self,
-        kind: str,
-        namespace: str,
-        label_selector: str,
-        field_selector: str,
-        size: int,
-        accept: str,
+        self, kind: str, namespace: str, label_selector: str, field_selector: str, size: int, accept: str
     ) -> AsyncIterator[list[Manifest]]:
         """Yield the items of each page of a list."""
-        query = {"limit": str(size)}
-        if label_selector:
-            query["labelSelector"] = label_selector
-        if field_selector:
-            query["fieldSelector"] = field_selector
+        query = _list_query(size, label_selector, field_selector)
         while True:
             page, _ = await self._send("list", kind, path(kind, namespace), query=query, accept=accept)
             query["continue"] = (page.get("metadata") or {}).get("continue") or ""
@@ -320,6 +306,12 @@ def warnings(headers: Any) -> tuple[str, ...]:
     for value in headers.getall("Warning", ()):
         found += [text.replace('\\"', '"').replace("\\\\", "\\") for text in _WARNING.findall(value)]
     return tuple(dict.fromkeys(found))
+
+
+def _list_query(limit: int, label_selector: str, field_selector: str) -> dict[str, str]:
+    """Return the query of a list of at most `limit` objects; "" is no selector."""
+    selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+    return {"limit": str(limit), **{name: selector for name, selector in selectors.items() if selector}}
 
 
 def _decoded(request: str, code: int, raw: bytes, headers: Any, asked: tuple[str, str] = ("", "")) -> Manifest:
