@@ -13,6 +13,7 @@ from ome_operator.cli.completing import services
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, on_cluster, resolve_service
 from ome_operator.cli.output import say
 from ome_operator.errors import UserError
+from ome_operator.util import columns
 from ome_operator.util.visible import visible
 
 if TYPE_CHECKING:
@@ -60,9 +61,8 @@ def history(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = N
     for item in history_entries(found.known, found.aim, found.service.status.get("slices") or ()):
         age = _age(found.made[item.revision], now)
         rows.append((str(item.number), item.revision, age, item.state or "-", visible(item.changed or "-")))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    for row in rows:
-        say("  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[-1]]))
+    for line in columns.lines(rows):
+        say(line)
     if not found.known:
         say(f"{found.where} has no revision yet: `kubectl describe isvc {found.words}` shows why.")
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ome_operator.describe.top import TopRow, Value
+from ome_operator.util import columns
 
 
 class TopColumn(NamedTuple):
@@ -90,11 +91,7 @@ def lines(rows: Sequence[TopRow], what: str) -> Iterator[str]:
         [*(getattr(row, field) for field in heads.values()), *(column.text(row) for column in COLUMNS.values())]
         for row in rows
     ]
-    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
-    for line in (titles, *cells):
-        left = [text.ljust(width) for text, width in zip(line[: len(heads)], widths, strict=False)]
-        right = [text.rjust(width) for text, width in zip(line[len(heads) :], widths[len(heads) :], strict=True)]
-        yield "  ".join((*left, *right))
+    yield from columns.lines([titles, *cells], left=len(heads))
 
 
 HEADS: Mapping[str, Mapping[str, str]] = {
