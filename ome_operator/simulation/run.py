@@ -139,11 +139,11 @@ class Simulation:
         self._size = size
         self._events = list[tuple[float, int, int, object]]()
         self._number = 0
-        self._queue = deque[tuple[float, float, float]]()
-        """(arrival, end of prefill, output tokens) of requests that wait for a slot in decode."""
+        self._queue = deque[tuple[float, float]]()
+        """(arrival, output tokens) of requests that wait for a slot in decode."""
         self._arrived = self._left = self._good = 0
         self._counts = deque[tuple[int, int, float]]([(0, 0, 0.0)])
-        self._written, self._ended = 0.0, 0
+        self._written = 0.0
         self._running = deque[int]()
         self._seen = deque[tuple[float, bool]]()
         """(time, whether it was later than the bound) of the first tokens of the last window."""
@@ -197,7 +197,7 @@ class Simulation:
             if not group.draining and group.ready <= now and len(group.leave) < least:
                 best, least = group, len(group.leave)
         if best is None:
-            self._queue.append((arrival, now, answer))
+            self._queue.append((arrival, answer))
             return
         first = now + OVERHEAD - arrival
         self._seen.append((now, first > self._bound))
@@ -221,8 +221,7 @@ class Simulation:
             group.planned = group.next()
             self._push(group.planned, _LEAVE, group)
         while self._queue and any(not one.draining and one.ready <= now and len(one.leave) < SLOTS for one in self._decode):
-            arrival, _ended, answer = self._queue.popleft()
-            self._enter(now, arrival, answer)
+            self._enter(now, *self._queue.popleft())
 
     # --- control ------------------------------------------------------------------------------------------------------
 

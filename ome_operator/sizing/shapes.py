@@ -30,7 +30,6 @@ _QUANTIZED: Mapping[str, Mapping[str, Any] | None] = {
         "config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int", "group_size": 32}}},
     },
 }
-PRECISIONS = tuple(_QUANTIZED)
 MOST_LAYERS = 1000
 """Largest number of layers that is accepted. Published models have at most 200."""
 _STORED = {"mxfp4": "mxfp4", "nvfp4": "fp4"}

@@ -95,14 +95,12 @@ def _recent(samples: Sequence[DemandSample]) -> float | None:
     """
     newest = samples[-1]
     before = _at(samples, newest.at - RECENT)
-    older, oldest = _at(samples, newest.at - WINDOW), _at(samples, newest.at - WINDOW - RECENT)
-    if newest.arrivals is None or before is None:
+    oldest = _at(samples, newest.at - WINDOW)
+    if oldest is None:
+        oldest = _at(samples, newest.at - WINDOW - RECENT)
+    if newest.arrivals is None or before is None or oldest is None:
         return None
-    # The part that left the window: estimated by the window that ended when the newest one began.
-    left = older if older is not None else oldest
-    if left is None:
-        return None
-    return max(0.0, (newest.arrivals - before) * WINDOW / RECENT + left)
+    return max(0.0, (newest.arrivals - before) * WINDOW / RECENT + oldest)
 
 
 def _at(samples: Sequence[DemandSample], at: float) -> float | None:

@@ -94,7 +94,7 @@ class Targets(NamedTuple):
     """What the users of the service are to experience, and what this may cost."""
 
     ttft: float
-    """Time to the first token in seconds, which a share of `share` of the requests must not exceed."""
+    """Seconds to the first token that at least the share `share` of the requests must reach."""
     tbt: float
     """Mean time between two tokens of a request, in seconds."""
     share: float = 0.95
