@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from aiohttp import web
 
 from ome_local import ports
 from ome_operator.core.render import meta
-from tests.support.rig import PATIENCE
+from tests.support.waiting import until
 
 SERVICE, REVISION = "svc", "r1"
 SELECTOR = meta.requirement(meta.labels(SERVICE, revision=REVISION))
@@ -28,16 +28,6 @@ PORT = 30000
 def address(number: int) -> str:
     """Return a loopback address that no other test process uses, because the files of this directory run in parallel."""
     return f"127.{os.getpid() // 256 % 256}.{os.getpid() % 256}.{number}"
-
-
-async def until(holds: Callable[[], Awaitable[bool]], within: float) -> float:
-    """Wait until the condition is true, and return the seconds that it took."""
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    while not await holds():
-        assert loop.time() - began < within * PATIENCE, f"not within {within} s"
-        await asyncio.sleep(0.1)
-    return loop.time() - began
 
 
 class Engine:

@@ -14,8 +14,9 @@ from aiohttp import web
 
 from ome_local import ports, targets
 from release import alerts
-from tests.router.conftest import router_process, until
+from tests.router.conftest import router_process
 from tests.support.prometheus import Prometheus, divided, running
+from tests.support.waiting import until
 
 WITHIN_S = 120.0
 

@@ -12,8 +12,9 @@ import aiohttp
 import pytest
 
 from ome_local import ports
-from tests.router.conftest import PORT, Engine, address, router_process, until
+from tests.router.conftest import PORT, Engine, address, router_process
 from tests.support.rig import ROOT
+from tests.support.waiting import until
 
 ENGINE = address(41)
 FIRST, SECOND = "first-0123456789abcdef", "second-0123456789abcdef"

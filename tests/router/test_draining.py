@@ -12,7 +12,8 @@ from ome_operator.core.observed.objects import Child, Pod, Ref
 from ome_operator.core.observed.slices import Slice
 from ome_operator.core.render import meta
 from ome_operator.core.rollout.drain import NOTICE, Drain, hold
-from tests.router.conftest import REVISION, SERVICE, Stage, address, until
+from tests.router.conftest import REVISION, SERVICE, Stage, address
+from tests.support.waiting import until
 
 P, D, E = address(11), address(21), address(22)
 REQUESTS = 40

@@ -9,7 +9,8 @@ import aiohttp
 import pytest
 
 from ome_local import ports
-from tests.router.conftest import NEW, OLD, PORT, Engine, Stage, address, router_process, until
+from tests.router.conftest import NEW, OLD, PORT, Engine, Stage, address, router_process
+from tests.support.waiting import until
 
 SMG = pytest.mark.skipif(
     importlib.util.find_spec(NEW) is None, reason="the package smg is not installed (tests/router/conftest.py)"

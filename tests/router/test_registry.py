@@ -5,7 +5,8 @@ misses.
 import asyncio
 import signal
 
-from tests.router.conftest import SELECTOR, Stage, address, until
+from tests.router.conftest import SELECTOR, Stage, address
+from tests.support.waiting import until
 
 P, D, E = address(11), address(21), address(22)
 

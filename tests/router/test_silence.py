@@ -2,7 +2,8 @@
 
 import asyncio
 
-from tests.router.conftest import Stage, address, until
+from tests.router.conftest import Stage, address
+from tests.support.waiting import until
 
 P, D, E = address(11), address(21), address(22)
 OUT_WITHIN, BACK_WITHIN = 20.0, 15.0

@@ -1,18 +1,16 @@
 """Tests of the alert OmeRoutersSilent in a real Prometheus, with a registry that stops answering the operator."""
 
 import asyncio
-import json
 from pathlib import Path
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from ome_local import targets
 from ome_operator.names import slice_mark
 from release import alerts
-from tests.router.conftest import until
 from tests.router.test_stranger_alert import Operator
-from tests.support.prometheus import BY, divided, running
+from tests.support.prometheus import BY, divided, running, scrape_operator
+from tests.support.waiting import until
 
 WITHIN_S = 180.0
 DIVIDED_BY = 60
@@ -44,8 +42,7 @@ async def test_a_router_that_stops_answering_fires_it(tmp_path: Path) -> None:
         rules = divided(alerts.rules(), BY, {ALERT: DIVIDED_BY})
         try:
             with running(tmp_path, rules) as (asked, at, _):
-                target = {"targets": [f"127.0.0.1:{port}"], "labels": {"job": targets.OPERATOR}}
-                (targets.folder(at) / "operator-test.json").write_text(json.dumps([target]))
+                scrape_operator(at, port)
 
                 async def heard() -> bool:
                     found = await asyncio.to_thread(asked.ask, 'ome_routers{state="fresh"} == 1')

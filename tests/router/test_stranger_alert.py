@@ -3,11 +3,9 @@ of that registry.
 """
 
 import asyncio
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ome_local import targets
 from ome_operator import keys
 from ome_operator.controllers.telemetry import Telemetry
 from ome_operator.core.observed import from_api
@@ -15,9 +13,10 @@ from ome_operator.core.observed.objects import Ref
 from ome_operator.machinery import health
 from ome_operator.machinery.metrics import Metrics
 from release import alerts
-from tests.router.conftest import PORT, until
+from tests.router.conftest import PORT
 from tests.router.test_strangers import THIEF, Place, place
-from tests.support.prometheus import BY, Prometheus, divided, running
+from tests.support.prometheus import BY, Prometheus, divided, running, scrape_operator
+from tests.support.waiting import until
 
 WITHIN_S = 120.0
 DIVIDED_BY = 60
@@ -69,8 +68,7 @@ async def test_a_worker_that_somebody_adds_fires_it(tmp_path: Path) -> None:
         rules = divided(alerts.rules(), BY, {ALERT: DIVIDED_BY})
         try:
             with running(tmp_path, rules) as (asked, at, _):
-                target = {"targets": [f"127.0.0.1:{port}"], "labels": {"job": targets.OPERATOR}}
-                (targets.folder(at) / "operator-test.json").write_text(json.dumps([target]))
+                scrape_operator(at, port)
                 await _fires_and_clears(here, operator, asked)
         finally:
             await operator.stop()

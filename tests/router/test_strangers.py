@@ -21,10 +21,11 @@ from ome_operator.core.observed.objects import Observed
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.render.registry_sidecar import NAME
 from tests.conftest import SOAK
-from tests.router.conftest import PORT, Api, Engine, Process, address, until
+from tests.router.conftest import PORT, Api, Engine, Process, address
 from tests.support import parts
 from tests.support.rig import PATIENCE
 from tests.support.simulator import START
+from tests.support.waiting import until
 
 WORKER, THIEF = address(31), address(66)
 KEY = "0123456789abcdef"

@@ -10,8 +10,9 @@ import aiohttp
 from ome_local import ports
 from ome_operator.core.traces.pods import SpanOrigin, traced
 from ome_operator.engines.traces import obstacle
-from tests.router.conftest import PORT, Engine, address, router_process, until
+from tests.router.conftest import PORT, Engine, address, router_process
 from tests.support.otlp import Collector
+from tests.support.waiting import until
 
 CALLER = f"{0xABC:032x}"
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import pytest
 import yaml
 
-from ome_local import ports, prometheus, spec
+from ome_local import ports, prometheus, spec, targets
 from ome_local.binaries import debian
 from ome_local.binaries.releases import Unavailable
 from ome_local.cluster import Cluster
@@ -100,6 +100,12 @@ def running(folder: Path, rules: Mapping[str, Any] | None = None) -> Iterator[tu
     finally:
         child.terminate()
         child.wait()
+
+
+def scrape_operator(at: Layout, port: int) -> None:
+    """Let the Prometheus of this cluster scrape a page of metrics on this machine as the operator's."""
+    target = {"targets": [f"127.0.0.1:{port}"], "labels": {"job": targets.OPERATOR}}
+    (targets.folder(at) / "operator-test.json").write_text(json.dumps([target]))
 
 
 @contextmanager

@@ -1,0 +1,16 @@
+"""Wait for a condition that needs a request to be checked."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from tests.support.rig import PATIENCE
+
+
+async def until(holds: Callable[[], Awaitable[bool]], within: float) -> float:
+    """Wait until the condition is true, and return the seconds that it took."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while not await holds():
+        assert loop.time() - began < within * PATIENCE, f"not within {within} s"
+        await asyncio.sleep(0.1)
+    return loop.time() - began
