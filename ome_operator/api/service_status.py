@@ -331,6 +331,9 @@ class ServiceStatus(Spec):
     """Revisions that never became ready and whose rollout is not repeated."""
     reached: Annotated[list[ReachedEdit] | None, ATOMIC] = None
     """Edits of shared objects that have been rolled out to the service completely."""
+    scaling_ignored_at: int | None = None
+    """Generation of the spec whose autoscaler of the router has no effect, because a version of the operator without it had
+    reconciled that generation; 0 if it has an effect. Unset if the service does not use it."""
     traffic: Annotated[TrafficSummary | None, ATOMIC_MAP] = None
     last_runtime_sync_token: str | None = None
     """Last value of the annotation ome.io/runtime-sync that was processed."""

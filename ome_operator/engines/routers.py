@@ -125,6 +125,16 @@ def accepts_control_key(container: Mapping[str, Any], setting: str = "") -> bool
     return not any(word.partition("=")[0] in _GUARDED for word in words)
 
 
+def divides_prefix_tree(container: Mapping[str, Any]) -> bool:
+    """Return whether several replicas of the router in a container each know only the prefixes of the requests that they
+    have sent themselves: its policy is cache_aware, which is the default, and its replicas form no mesh.
+    """
+    words = [word for part in parts(container) for word in part.split()]
+    if sglang_router(container) is None or "--enable-mesh" in words:
+        return False
+    return (value(words, "--prefill-policy") or value(words, "--policy") or "cache_aware") == "cache_aware"
+
+
 def takes_flags(container: Mapping[str, Any]) -> bool:
     """Return whether an argument that is added to the container reaches the router. It does not if a shell starts the
     router.

@@ -69,6 +69,7 @@ PARTS: Mapping[str, tuple[str, list[tuple[Bodies, Look]]]] = {
     "sglang.ai Serving": ("serving", _OF_SHORT),
 }  # fmt: skip
 """Kind -> the name of its object in the stages, and where to look."""
+_SCALABLE = "engine|decoder|router|predictor"
 _SCALES = r"(scale|autoscaler)"
 _SCALED = {"minReplicas": 1, "maxReplicas": 3}
 _KEDA = {**_SCALED, "autoscaler": {"class": "External"}}
@@ -78,9 +79,10 @@ _TENSOR = {"acceleratorConfig": {"gpu": {"tensorParallelismOverride": {"tensorPa
 _SERVED = {"spec": {"endpoint": {"inferenceService": {"name": "svc", "namespace": "team"}, "endpoint": None}}}
 BESIDE: tuple[tuple[str, str, Callable[[str], Body]], ...] = (
     ("service", r"spec\.(runtime|model)\.revision", lambda part: {"service": {"spec": {part: {"autoSync": False}}}}),
-    ("service", rf"spec\.(engine|decoder|predictor)\.{_SCALES}", lambda part: {"service": {"spec": {part: _SCALED}}}),
-    ("service", r"spec\.(engine|decoder|predictor)\.autoscaler\.keda", lambda part: {"service": {"spec": {part: _KEDA}}}),
+    ("service", rf"spec\.({_SCALABLE})\.{_SCALES}", lambda part: {"service": {"spec": {part: _SCALED}}}),
+    ("service", rf"spec\.({_SCALABLE})\.autoscaler\.keda", lambda part: {"service": {"spec": {part: _KEDA}}}),
     ("runtime", rf"spec\.(\w+Config)\.{_SCALES}", lambda part: {"runtime": {"spec": {part: _SCALED}}}),
+    ("runtime", r"spec\.(\w+Config)\.autoscaler\.keda", lambda part: {"runtime": {"spec": {part: _KEDA}}}),
     ("runtime", r"spec\.(workers)\.(?!size)", lambda part: {"runtime": {"spec": {part: {"size": 1}}}}),
     ("runtime", r"spec\.(supportedModelFormats)\[\]\.name", lambda _: {"runtime": _PLAIN_FORMAT}),
     ("runtime", r"spec\.(\w+)\[\]\..*\.pipelineParallel", lambda part: {"runtime": {"spec": {part: [_TENSOR]}}}),

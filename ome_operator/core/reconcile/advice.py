@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from ome_operator import names
+from ome_operator import keys, names
 from ome_operator.core.observed.restored import other_namespace
 from ome_operator.core.podspec import queues
 from ome_operator.core.reconcile.snapshot import Snapshot
@@ -25,6 +25,8 @@ def advice(
         said += router.advice(service.spec.router, "spec.router")
         if (runtime := intent.resolved.runtime) is not None:
             said += router.advice(runtime.spec.router_config, f"runtime {runtime.name}: spec.routerConfig")
+    if intent.router is not None:
+        said += router.divided(intent.router, intent.groups.get(keys.ROUTER, 0))
     for name, one in intent.policies.items():
         scale = snapshot.controlled("RoleScale", names.component(intent.owner.name, name)) if name in scaled else None
         asked = scale.replicas if scale is not None and not scale.deleting else None

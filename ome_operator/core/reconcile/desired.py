@@ -68,7 +68,7 @@ def desired(
     front = _front(snapshot, ports)
     lives_on = _lives_on(snapshot, intent, step)
     complete = bool(roles) and _readable(snapshot.service, intent) and not lives_on
-    scaled = {name: policy for name, policy in intent.policies.items() if policy.scaled and name in roles}
+    scaled = {name: policy for name, policy in intent.policies.items() if policy.scaled and name in ports}
     manifests = _shared(snapshot, intent, ports, front) if complete else []
     traffic = _traffic(snapshot, intent, step, counts, front)
     manifests += _outside(snapshot, intent, front, traffic) if complete else []

@@ -19,6 +19,7 @@ from ome_operator.core.reconcile.plan import NEEDED, Plan
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.recovery.recover import Recovery
 from ome_operator.core.render import router_key, services, unheard
+from ome_operator.core.resolve import new_scaling
 from ome_operator.core.resolve.inputs import runtime_refs
 from ome_operator.core.resolve.pinned import sync_tokens
 from ome_operator.core.rollout import own_lack, progress_deadline, validation
@@ -76,6 +77,7 @@ def report(decided: Decided, work: Plan) -> Report:
         recovered=decided.recovery.condition,
         intact=_intact(snapshot, intent, want),
         traffic=snapshot.observed.traffic,
+        scaling_ignored=new_scaling.ignored_generation(service, intent.policies),
     )
 
 

@@ -17,7 +17,14 @@ from ome_operator.core.render import meta, router_key
 from ome_operator.core.render.pod_template import add_env, base_env
 from ome_operator.core.render.registry_sidecar import Sidecar, with_registry
 from ome_operator.core.traces import pods as traces
-from ome_operator.engines.routers import HEALTH_INTERVAL, SELECTORS, accepts_control_key, sglang_router, takes_flags
+from ome_operator.engines.routers import (
+    HEALTH_INTERVAL,
+    SELECTORS,
+    accepts_control_key,
+    divides_prefix_tree,
+    sglang_router,
+    takes_flags,
+)
 from ome_operator.util.memoize import memoize_by_identity
 
 ENDPOINT_LAG = 15
@@ -149,6 +156,17 @@ def advice(router: Component | None, where: str) -> list[str]:
     if strategy is None or strategy.type in (None, ROLLING, RECREATE):
         return []
     return [f"{where}.deploymentStrategy.type {strategy.type} is unknown: write {ROLLING} or {RECREATE}"]
+
+
+def divided(composed: Composed, replicas: int) -> list[str]:
+    """Return a sentence if several routers each know only a part of the prefixes that the engines cache."""
+    if replicas < 2 or not divides_prefix_tree(composed.leader["containers"][0]):
+        return []
+    return [
+        f"the policy of the {replicas} routers is cache_aware, and each router knows only the prefixes of the requests that "
+        "it has sent itself, so less of the engines' prefix caches is used than with one router: run as few routers as "
+        "their load allows"
+    ]
 
 
 def _first(values: Iterable[T | None]) -> T | None:

@@ -104,20 +104,23 @@ def advice(owner: meta.Owner, component: str, policy: ReplicaPolicy, groups: int
             f"the disruption budget of {component} allows no eviction at {groups} groups, so node drains never finish: "
             "lower minAvailable or raise maxUnavailable"
         )
-    if component == keys.ROUTER:
-        if policy.scaled:
-            sentences.append("spec.router is not scaled automatically: set its minReplicas to the number that you want")
-        return sentences
     if policy.scaler not in ("", *SCALERS):
         sentences.append(
             f"annotation {keys.AUTOSCALER_CLASS} is {policy.scaler!r}, which is not an autoscaler class, so nothing "
             f"scales {component}; write {', '.join(SCALERS[:-1])} or {SCALERS[-1]}"
         )
+    if policy.waits:
+        sentences.append(
+            f"the autoscaler of spec.{component} had no effect in earlier versions of the operator: it is created with the "
+            f"next edit of the service, and then changes the number between {policy.low} and {policy.high}"
+        )
+        return sentences
     name = names.component(owner.name, component)
     sentences += _autoscaler_advice(component, name, owner.namespace, policy)
+    plural = "routers" if component == keys.ROUTER else "groups"
     if asked is not None and asked != groups:
         sentences.append(
-            f"RoleScale {name} asks for {asked} groups, but spec.{component} has minReplicas {policy.low} and "
+            f"RoleScale {name} asks for {asked} {plural}, but spec.{component} has minReplicas {policy.low} and "
             f"maxReplicas {max(policy.high, policy.low)}: {groups} are used"
         )
     if policy.scaler == "keda":

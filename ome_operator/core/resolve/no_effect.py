@@ -30,7 +30,6 @@ Tree = Mapping[str, Any]
 sentence; it is "" if there is nothing to do. A name that ends with `[]` is a list, and a name that ends with `{}` is a
 map."""
 
-_REPLICAS = "routers are not scaled automatically: set minReplicas"
 _PLACE = "name the nodes in nodeSelector or affinity"
 _DESCRIBES = "the field is only informational"
 
@@ -52,12 +51,9 @@ _SCALED: Tree = {
 _ENGINE: Tree = {**_SCALED, "config": "the field applies only to routers: use runner.env"}
 _ROUTER: Tree = {
     **_SCALED,
-    "scaleTarget": _REPLICAS,
-    "scaleMetric": _REPLICAS,
     "timeoutSeconds": "the router's own arguments limit the duration of a request",
     "worker": "a router is a single pod",
     "acceleratorOverride": "a router needs no accelerator",
-    "autoscaler": {"keda": _REPLICAS, "hpa": _REPLICAS},
     "lifecycle": dict.fromkeys(_OF_GROUPS, "only groups of engines are recycled"),
 }
 _IN_RUNTIME: Tree = {"acceleratorOverride": "write the field into the service, or use acceleratorRequirements"}

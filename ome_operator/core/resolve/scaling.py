@@ -35,6 +35,8 @@ class ReplicaPolicy(NamedTuple):
     scaling only (docs/scaling.md). With any other value nothing scales the component."""
     node_scale_down: str = ""
     """Whether autoscalers of nodes may remove the nodes of the component's pods: Allow or Forbid; "" if unset."""
+    waits: bool = False
+    """Whether no autoscaler is created before the next edit of the service (`new_scaling`)."""
 
     @property
     def scaled(self) -> bool:
@@ -46,12 +48,14 @@ class ReplicaPolicy(NamedTuple):
         """Whether a HorizontalPodAutoscaler is created. The autoscaler has to be able to read its metric, which excludes
         request rates.
         """
-        return self.low < self.high and self.scaler == "hpa" and (bool(self.hpa.get("metrics")) or self.readable)
+        return not self.waits and self.low < self.high and self.scaler == "hpa" and self.has_metric
 
     @property
-    def readable(self) -> bool:
-        """Whether `scaleMetric` is a resource metric of pods, or unset."""
-        return self.scale_metric in ("", "cpu", "memory")
+    def has_metric(self) -> bool:
+        """Whether a HorizontalPodAutoscaler can read the metric: one that the user describes, or a resource metric of pods,
+        which is also the default.
+        """
+        return bool(self.hpa.get("metrics")) or self.scale_metric in ("", "cpu", "memory")
 
 
 def replica_policy(service: InferenceService, runtime: Runtime | None, component: str) -> ReplicaPolicy:

@@ -21,6 +21,7 @@ from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import meta
 from ome_operator.core.render.router import traces_refusal
 from ome_operator.core.render.statefulsets import Stored, stored
+from ome_operator.core.resolve import new_scaling
 from ome_operator.core.resolve.finetuned import mounted_weights
 from ome_operator.core.resolve.inputs import Resolved
 from ome_operator.core.resolve.scaling import ReplicaPolicy, replica_policy
@@ -175,19 +176,20 @@ def _directories(snapshot: Snapshot, resolved: Resolved) -> list[str]:
 
 
 def _policies(service: InferenceService, resolved: Resolved) -> dict[str, ReplicaPolicy]:
-    return {
+    found = {
         component: replica_policy(service, resolved.runtime, component)
         for component in (keys.ENGINE, keys.DECODER, keys.ROUTER)
         if getattr(service.spec, component) is not None
     }
+    return new_scaling.waiting(service, found)
 
 
 def _groups(snapshot: Snapshot, component: str, counts: ReplicaPolicy) -> int:
     """Return the desired number of groups of a component: the value of its RoleScale, limited to the range from
     minReplicas to maxReplicas. If there is no RoleScale, the number of groups that exist is limited in the same way: a
-    backup may be restored without the RoleScale, or the RoleScale may follow later.
+    backup may be restored without the RoleScale, or the RoleScale may follow later. A router counts as a group.
     """
-    if component == keys.ROUTER or not counts.scaled:
+    if not counts.scaled:
         return counts.low
     service = snapshot.service
     scale = snapshot.observed.children.get(("RoleScale", f"{service.name}-{component}"))
@@ -197,10 +199,13 @@ def _groups(snapshot: Snapshot, component: str, counts: ReplicaPolicy) -> int:
 
 
 def _present(snapshot: Snapshot, component: str) -> int:
-    """Return the number of groups of a component in the slice that has most of them. The slices are not added up, because
-    during a rollout a group may exist in two slices.
+    """Return the number of groups of a component in the slice that has most of them, or the number of routers that the
+    largest Deployment asks for. The slices are not added up, because during a rollout a group may exist in two slices.
     """
     slices = (*snapshot.slices.values(), *snapshot.unusable)
+    if component == keys.ROUTER:
+        workloads = (child for found in slices for child in found.workloads)
+        return max((child.replicas for child in workloads if child.kind == "Deployment"), default=0)
     return max((len(existing(component, found)) for found in slices), default=0)
 
 

@@ -23,6 +23,7 @@ from ome_operator.core.reasons import (
     record_of,
 )
 from ome_operator.core.reconcile.plan import Event
+from ome_operator.core.resolve import new_scaling
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.status.conditions import Condition
 from ome_operator.core.status.loaded_model import loaded_model
@@ -78,6 +79,8 @@ class Report:
     """Condition that reports the findings of the preflight checks; None if there are no findings."""
     intact: cond.Condition | None = None
     """Condition that reports foreign workers of routers; None if there were none."""
+    scaling_ignored: int | None = None
+    """The value of `new_scaling.FIELD`; None if it is left out."""
     traffic: Mapping[str, Any] | None = None
     """The numbers of the service, in the form of the status; None if nothing is known about requests."""
 
@@ -98,6 +101,8 @@ def status(report: Report) -> dict[str, Any]:
         old = [name for name in report.serving if name != report.revision]
         out["revision"] = "→".join([*old, report.revision])
     out |= report.tokens
+    if report.scaling_ignored is not None:
+        out[new_scaling.FIELD] = report.scaling_ignored
     if report.clock:
         out["progress"] = dict(report.clock)
     if report.placement:

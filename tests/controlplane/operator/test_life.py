@@ -37,6 +37,21 @@ def advice(rig: Rig, namespace: str, name: str) -> str:
     return str(rig.condition(namespace, name, "Advice").get("message", ""))
 
 
+def engine_pods(rig: Rig, namespace: str) -> set[str]:
+    """Return the UIDs of the pods of all groups."""
+    pods = rig.all("Pod", namespace, "component!=router,ome.io/managed-by=ome-operator")
+    return {pod["metadata"]["uid"] for pod in pods}
+
+
+def writers(body: Manifest) -> set[str]:
+    """Return the field managers that own spec.replicas of an object."""
+    return {
+        entry["manager"]
+        for entry in body["metadata"]["managedFields"]
+        if "f:replicas" in entry["fieldsV1"].get("f:spec", {}) and entry.get("subresource") != "status"
+    }
+
+
 def slices(rig: Rig, namespace: str) -> list[Manifest]:
     """Return the EndpointSlices of the Services `bare` and `named-pods`, in this order."""
     both = "kubernetes.io/service-name in (bare, named-pods)"
@@ -169,6 +184,28 @@ class TestLife:
         rig.cluster.kubectl("scale", "-n", namespace, "rolescale/hand-engine", "--replicas=7")
         told = "RoleScale hand-engine asks for 7 groups, but spec.engine has minReplicas 1 and maxReplicas 2: 2 are used"
         rig.wait("it is said that seven are too many", lambda: told in advice(rig, namespace, "hand"))
+
+    def test_routers_are_scaled_by_hand_and_each_number_has_one_writer(self, rig: Rig, namespace: str) -> None:
+        bounds = {"minReplicas": 1, "maxReplicas": 4}
+        rig.create(yamls.service(namespace, "ways", "pairs", "engine", "decoder", "router", router=bounds))
+        rig.ready(namespace, "ways")
+        engines = engine_pods(rig, namespace)
+        assert (rig.get("RoleScale", namespace, "ways-router") or {})["spec"] == {"replicas": 1}
+        rig.cluster.kubectl("scale", "-n", namespace, "rolescale/ways-router", "--replicas=3")
+        rig.wait("three routers", lambda: len(rig.all("Pod", namespace, "component=router")) == 3)
+        rig.restart()
+        rig.cluster.kubectl("scale", "-n", namespace, "rolescale/ways-router", "--replicas=2")
+        rig.wait("two routers", lambda: len(rig.all("Pod", namespace, "component=router")) == 2)
+
+        def counted() -> bool:
+            status = (rig.get("RoleScale", namespace, "ways-router") or {}).get("status", {})
+            return status.get("replicas") == 2 and "component=router" in status.get("selector", "")
+
+        rig.wait("its status", counted)
+        assert engine_pods(rig, namespace) == engines
+        (deployment,) = rig.all("Deployment", namespace)
+        assert writers(deployment) == {"ome-operator"}
+        assert writers(rig.get("RoleScale", namespace, "ways-router") or {}) == {"kubectl"}
 
     def test_deleting_leaves_nothing(self, rig: Rig, namespace: str) -> None:
         rig.create(yamls.service(namespace, "gone", "pairs", "engine", "decoder", "router"))

@@ -69,7 +69,16 @@ ADVICE: list[tuple[str, dict[str, Any], str]] = [
         {"scaler": "hpaa", "high": 3},
         "is 'hpaa', which is not an autoscaler class, so nothing scales engine; write hpa, keda, external or none",
     ),
-    ("router", {"high": 3}, "not scaled automatically"),
+    (
+        "router",
+        {"high": 3},
+        "nothing scales router automatically: run `kubectl scale rolescale svc-router -n team --replicas=N`",
+    ),
+    (
+        "router",
+        {"high": 3, "scaler": "hpa", "scale_metric": "cpu", "waits": True},
+        "the autoscaler of spec.router had no effect in earlier versions of the operator: it is created with the next edit",
+    ),
     ("router", {}, ""),
 ]
 

@@ -1,0 +1,40 @@
+"""Settings of autoscalers that had no effect in earlier versions of the operator: an upgrade alone scales nothing.
+
+The status stores the generation of the service that an earlier version had already reconciled with these settings. They
+have an effect as soon as the generation differs, which is after the next edit of the spec.
+"""
+
+from collections.abc import Mapping
+
+from ome_operator import keys
+from ome_operator.api import InferenceService
+from ome_operator.core.resolve.scaling import ReplicaPolicy
+
+FIELD = "scalingIgnoredAt"
+"""Field of the status with that generation; 0 if the settings have an effect, and unset if the service does not use them."""
+
+
+def uses_new_scaling(component: str, policy: ReplicaPolicy) -> bool:
+    """Return whether an autoscaler is created now, but was not created by earlier versions: that of a router."""
+    return policy.waits or (component == keys.ROUTER and policy.autoscaled)
+
+
+def ignored_generation(service: InferenceService, policies: Mapping[str, ReplicaPolicy]) -> int | None:
+    """Return the value of the status field `FIELD`; None if the service does not use such settings.
+
+    An earlier version has reconciled a generation if the stored status describes it and does not have the field.
+    """
+    if not any(uses_new_scaling(component, policy) for component, policy in policies.items()):
+        return None
+    stored = service.status.get(FIELD)
+    if isinstance(stored, int):
+        return stored
+    return service.generation if service.status.get("observedGeneration") == service.generation else 0
+
+
+def waiting(service: InferenceService, policies: Mapping[str, ReplicaPolicy]) -> dict[str, ReplicaPolicy]:
+    """Return the policies, in which the settings that have no effect before the next edit of the service wait for it."""
+    ignored = ignored_generation(service, policies)
+    if not ignored or ignored != service.generation:
+        return dict(policies)
+    return {name: one._replace(waits=uses_new_scaling(name, one)) for name, one in policies.items()}
