@@ -56,7 +56,7 @@ def model(name: str, precision: str) -> "Shape":
     from ome_operator.modelinfo.extract import CONFIG, MODELOPT
     from ome_operator.modelinfo.json_fields import text_part
     from ome_operator.sizing.errors import PlanRefused
-    from ome_operator.sizing.shapes import check_layers, from_config, shape
+    from ome_operator.sizing.shapes import check_sizes, from_config, shape
     from ome_operator.sizing.unknown_family import by_sizes
 
     path = Path(name)
@@ -64,7 +64,7 @@ def model(name: str, precision: str) -> "Shape":
         return shape(name, precision)
     config = _json_object(path, CONFIG)
     title = str(config.get("_name_or_path") or path.parent.name or path.stem)
-    check_layers(title, text_part(config))
+    check_sizes(title, text_part(config))
     beside = path.with_name(MODELOPT)
     try:
         return from_config(title, config, precision, _json_object(beside, MODELOPT) if beside.exists() else None)

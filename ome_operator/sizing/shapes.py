@@ -11,7 +11,7 @@ from ome_operator.capacity.model import ModelFacts, matrix_widths
 from ome_operator.modelinfo import architecture
 from ome_operator.modelinfo.experts import layer_count
 from ome_operator.modelinfo.extract import CONFIG, facts
-from ome_operator.modelinfo.json_fields import text_part
+from ome_operator.modelinfo.json_fields import text_part, whole_number
 from ome_operator.modelinfo.quantization import quantization
 from ome_operator.modelinfo.request_cache import RequestCache, pair_operations, request_cache
 from ome_operator.modelinfo.weight_sizes import weight_bytes
@@ -32,6 +32,11 @@ _QUANTIZED: Mapping[str, Mapping[str, Any] | None] = {
 }
 MOST_LAYERS = 1000
 """Largest number of layers that is accepted. Published models have at most 200."""
+_SIZES = (
+    "hidden_size", "d_model", "num_hidden_layers", "n_layers", "num_attention_heads", "n_heads", "num_key_value_heads",
+    "head_dim", "vocab_size",
+)  # fmt: skip
+"""Fields of a config.json that are a whole number above 0 in every family that states them as a single value."""
 _STORED = {"mxfp4": "mxfp4", "nvfp4": "fp4"}
 """Name of a quantization of 4 bits -> the precision. All others are INT4: AWQ, GPTQ and their relatives."""
 
@@ -129,13 +134,20 @@ def from_config(
         raise PlanRefused(f"The quantization of {name} is not known: pass --precision, one of {', '.join(_QUANTIZED)}.")
     if wanted not in _QUANTIZED:
         raise PlanRefused(f"The precision {wanted} is not supported: {nearest(wanted, _QUANTIZED)}.")
-    check_layers(name, text)
+    check_sizes(name, text)
     one_part = {**text, "tie_word_embeddings": architecture.tied(config)}
     return of(name, {**one_part, "quantization_config": _QUANTIZED[wanted] or {}}, wanted)
 
 
-def check_layers(name: str, text: Mapping[str, Any]) -> None:
-    """Raise PlanRefused if the config of a text model states more than MOST_LAYERS layers."""
+def check_sizes(name: str, text: Mapping[str, Any]) -> None:
+    """Raise PlanRefused if the config of a text model states a size that is not a whole number above 0, or more than
+    MOST_LAYERS layers. A size that is missing or null is no error here, because families differ in what they state.
+    """
+    for field in _SIZES:
+        stated = text.get(field)
+        if isinstance(stated, int | float | str) and not whole_number(text, field):
+            said = json.dumps(stated)[:40]
+            raise PlanRefused(f"{name} states {field}: {said}, but a whole number above 0 is needed: check config.json.")
     if (layers := layer_count(text) or 0) > MOST_LAYERS:
         raise PlanRefused(f"{name} has {layers:,} layers, but at most {MOST_LAYERS:,} may be: check config.json.")
 

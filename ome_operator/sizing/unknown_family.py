@@ -9,7 +9,7 @@ from ome_operator.modelinfo.experts import experts
 from ome_operator.modelinfo.json_fields import text_part, whole_number
 from ome_operator.modelinfo.weight_sizes import WeightBytes
 from ome_operator.sizing.errors import PlanRefused
-from ome_operator.sizing.shapes import Shape, check_layers, stored_precision
+from ome_operator.sizing.shapes import Shape, check_sizes, stored_precision
 
 _BYTES = {"bf16": 2.0, "fp8": 1.0, "fp4": 0.5625, "mxfp4": 0.53125, "int4": 0.5625}
 
@@ -60,6 +60,7 @@ def by_sizes(name: str, config: Mapping[str, Any], weights: int) -> Shape:
 
 def _sizes(name: str, text: Mapping[str, Any]) -> tuple[int, int, int]:
     """Return the hidden size, the number of heads and the number of layers. Raises PlanRefused without one of them."""
+    check_sizes(name, text)
     hidden, heads = whole_number(text, "hidden_size", "d_model"), whole_number(text, "num_attention_heads", "n_heads")
     layers = whole_number(text, "num_hidden_layers", "n_layers")
     if not hidden or not heads or not layers:
@@ -67,5 +68,4 @@ def _sizes(name: str, text: Mapping[str, Any]) -> tuple[int, int, int]:
             f"The sizes of {name} are unknown: its config.json describes an unsupported model family, and lacks "
             "hidden_size, num_attention_heads or num_hidden_layers."
         )
-    check_layers(name, text)
     return hidden, heads, layers

@@ -202,6 +202,16 @@ def test_a_model_of_an_unknown_family_gets_a_bound(tmp_path: Path) -> None:
     assert "1,000,000,000 layers, but at most 1,000 may be: check config.json." in refused(*asked)
 
 
+@pytest.mark.parametrize("family", ["llama", "unknown"])
+@pytest.mark.parametrize("field", ["hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads"])
+@pytest.mark.parametrize("stated", [0, -4, 1.5, True, "32", 10**30])
+def test_a_size_that_is_no_whole_number_is_named(tmp_path: Path, family: str, field: str, stated: object) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**UNKNOWN, "model_type": family, field: stated}))
+    text = refused("--model", file, "--hardware", "b200", "--nodes", 1, "--workload", "1k/1k")
+    assert f"states {field}: {json.dumps(stated)}, but a whole number above 0 is needed: check config.json." in text
+
+
 GPU_FILE = {
     "name": "mine", "family": "blackwell", "memory": 180, "bandwidth": 7000, "tflops": {"bf16": 2000, "fp8": 4000},
     "link": 1800, "domain": 8, "network": 50, "node": 8,
