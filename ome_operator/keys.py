@@ -44,6 +44,9 @@ BOOTSTRAP_PORT = "sglang.ai/bootstrap-port"
 DRAINING = f"{GROUP}/draining"
 """On leaders whose group is about to be removed, with any value. The registry removes these leaders from the routers
 (decisions 9)."""
+EXCLUDED_NODES = f"{GROUP}/excluded-nodes"
+"""On a StatefulSet of a group: the names of the nodes on which its pods are not placed, separated by commas. They are set
+when the group is created, and never change (docs/bad-nodes.md)."""
 SCALE_DOWN_MARK = f"{GROUP}/node-scale-down"
 """On pods whose nodes autoscalers must not remove: the annotations that the operator wrote for this, separated by commas."""
 KARPENTER_KEEP = "karpenter.sh/do-not-disrupt"

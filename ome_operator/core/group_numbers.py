@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from itertools import count, islice
 
 from ome_operator import keys, names
+from ome_operator.core.observed.exclusions import Exclusion
 from ome_operator.core.observed.objects import Child, Pod
 from ome_operator.core.observed.slices import Slice, group_number, is_leader_set
 
@@ -86,6 +87,13 @@ def chosen(wanted: int, order: Sequence[int], used: Collection[int]) -> tuple[in
 def sets(role: str, slice_: Slice) -> list[Child]:
     """Return the StatefulSets of a role of a slice, including those that are being deleted."""
     return [child for child in slice_.workloads if child.kind == "StatefulSet" and child.labels.get(keys.COMPONENT) == role]
+
+
+def exclusions(role: str, slice_: Slice) -> dict[int, Exclusion]:
+    """Return the nodes that each group of a role excludes, by the number of the group, including groups that are being
+    deleted. A group keeps the nodes with which it was created.
+    """
+    return {number: child.excluded for child in sets(role, slice_) if (number := group_number(child)) is not None}
 
 
 def pods(role: str, slice_: Slice) -> list[Pod]:

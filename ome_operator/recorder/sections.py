@@ -20,10 +20,10 @@ from ome_operator.core.observed.objects import (
     Pod,
     Ref,
     Refusal,
-    Turn,
 )
 from ome_operator.core.observed.silence import Silence
 from ome_operator.core.observed.telemetry import DrainReport, Strangers
+from ome_operator.core.observed.turn import Turn
 from ome_operator.core.observed.validation import ValidationResult
 from ome_operator.core.placement.claims import Claim
 from ome_operator.recorder import decision
@@ -100,6 +100,7 @@ def tables(pass_: Pass) -> Tables:
             "turn": fact_json(observed.turn),
             "another": observed.another,
             "traffic": observed.traffic,
+            "avoided": dict(observed.avoided),
             "budgets": [fact_json(one) for one in observed.budgets],
             "judged": [[*key, fact_json(fact)] for key, fact in getattr(deps.judge, "args", ({},))[0].items()],
         },
@@ -218,6 +219,7 @@ def _observed(found: Tables, where: str) -> Observed:
         budgets=read(tuple[Budget, ...], messages.get("budgets", []), f"{where}.told.budgets"),
         another=read(str, messages.get("another", ""), f"{where}.told.another"),
         traffic=read(dict[str, Any] | None, messages.get("traffic"), f"{where}.told.traffic"),
+        avoided=read(dict[str, str], messages.get("avoided", {}), f"{where}.told.avoided"),
         **texts,
     )
 

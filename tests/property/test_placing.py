@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ome_operator import keys
-from ome_operator.core.observed.objects import Turn
+from ome_operator.core.observed.turn import Turn
 from ome_operator.core.placement.claims import Claim
 from ome_operator.core.placement.demand import Demand
 from ome_operator.core.placement.need import Need

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from ome_operator import keys
-from ome_operator.core.observed.objects import Turn
+from ome_operator.core.observed.turn import Turn
 from ome_operator.core.placement.claims import Claim
 from ome_operator.core.placement.demand import Demand
 from ome_operator.core.placement.need import Need

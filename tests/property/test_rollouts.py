@@ -8,7 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ome_operator import keys
-from ome_operator.core.observed.objects import Node, Turn
+from ome_operator.core.observed.objects import Node
+from ome_operator.core.observed.turn import Turn
 from ome_operator.core.reconcile.plan import Plan
 from ome_operator.core.rollout.planner import Bounds, GroupCounts, routers, stay, step
 from tests.conftest import SOAK

@@ -52,8 +52,12 @@ class Live:
         replicas = int((self.manifest.get("spec") or {}).get("replicas", 0))
         return Child(
             kind, service.namespace, name, self.uid, self.version, self.owner, self.labels, self.hash, self.owned,
-            self.deleting, replicas, "", content,
+            self.deleting, replicas, "", content, excluded=self._excluded(),
         )  # fmt: skip
+
+    def _excluded(self) -> tuple[str, ...]:
+        said = (self.manifest["metadata"].get("annotations") or {}).get("ome.io/excluded-nodes")
+        return tuple(said.split(",")) if said else ()
 
 
 @dataclass

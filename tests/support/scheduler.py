@@ -3,10 +3,11 @@ optimization.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Node, Taint
-from ome_operator.core.placement.demand import Demand, Expression
+from ome_operator.core.placement.demand import Demand, Expression, Term
 from tests.support.live import LivePod
 from tests.support.simulator import World
 
@@ -80,5 +81,15 @@ class Scheduler:
 
     def _selector(self, pod: LivePod) -> Demand:
         found = self.world.children.get(("StatefulSet", pod.workload))
-        asked: Mapping[str, str] = found.manifest["spec"]["template"]["spec"].get("nodeSelector", {}) if found else {}
-        return Demand(tuple(Expression(key, "In", (value,)) for key, value in asked.items()))
+        spec = found.manifest["spec"]["template"]["spec"] if found else {}
+        asked: Mapping[str, str] = spec.get("nodeSelector", {})
+        required = spec.get("affinity", {}).get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", {})
+        terms = tuple(
+            Term(*(tuple(map(self._expression, term.get(part) or ())) for part in ("matchExpressions", "matchFields")))
+            for term in required.get("nodeSelectorTerms", ())
+        )
+        return Demand(tuple(Expression(key, "In", (value,)) for key, value in asked.items()), terms)
+
+    @staticmethod
+    def _expression(said: Mapping[str, Any]) -> Expression:
+        return Expression(said["key"], said["operator"], tuple(said.get("values") or ()))

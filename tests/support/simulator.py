@@ -17,7 +17,8 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.core.freeze.hold import active_hold
-from ome_operator.core.observed.objects import NO_TURN, Deps, Manifest, Observed, Pod, Refusal
+from ome_operator.core.observed.objects import Deps, Manifest, Observed, Pod, Refusal
+from ome_operator.core.observed.turn import NO_TURN
 from ome_operator.core.placement.fit import Needs
 from ome_operator.core.reconcile.plan import Apply, Delete, Guard, NodeLost, Patch, Plan, Recycle, fingerprint
 from ome_operator.core.reconcile.sync import sync
@@ -41,6 +42,7 @@ class World:
         self.pods: dict[str, LivePod] = {}
         self.refusals: dict[Key, Refusal] = {}
         self.checks: dict[str, str] = {}
+        self.avoided: dict[str, str] = {}
         self.may_roll, self.turn, self.now, self.empty = True, NO_TURN, START, frozenset[str]()
         self.healthy: Callable[[LivePod], bool] = lambda _: True
         self.verdict: Callable[[str], str] = lambda _: ""
@@ -72,6 +74,7 @@ class World:
             checks=dict(self.checks),
             ahead=lambda _: "" if may_roll else "waits for wave 2 of 4",
             turn=self.turn,
+            avoided=dict(self.avoided),
         )
 
     # --- carrying out a plan ------------------------------------------------------------------------------------------

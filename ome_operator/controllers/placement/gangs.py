@@ -15,7 +15,8 @@ from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cache.resources import SERVICE
 from ome_operator.controllers.placement.free_capacity import FreeCapacity
-from ome_operator.core.observed.objects import NO_TURN, Ref, Turn
+from ome_operator.core.observed.objects import Ref
+from ome_operator.core.observed.turn import NO_TURN, Turn
 from ome_operator.core.placement import timing
 from ome_operator.core.placement.admission import Turns, has_room, turns
 from ome_operator.core.placement.book import ClaimBook

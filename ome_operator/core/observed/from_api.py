@@ -11,6 +11,7 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.core.observed import managed_fields, route
+from ome_operator.core.observed.exclusions import exclusion
 from ome_operator.core.observed.objects import Child, Pod, Termination, Times
 from ome_operator.core.observed.restored import contacted
 from ome_operator.core.preflight import results as preflight_results
@@ -68,6 +69,7 @@ def child(kind: str, body: Body, owned: str | None = None) -> Child:
         content=content,
         template=_template(body) if kind == "StatefulSet" else "",
         generation=_number(metadata.get("generation"), 0) if kind == "RoleScale" else 0,
+        excluded=exclusion((metadata.get("annotations") or {}).get(keys.EXCLUDED_NODES)) if kind == "StatefulSet" else (),
     )
 
 

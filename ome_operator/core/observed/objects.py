@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 from ome_operator.api import AcceleratorClass, FineTunedWeight, Invalid, Model, Runtime
 from ome_operator.api.well_known import NO_MODELS, WellKnown
 from ome_operator.core.observed.budgets import Budget
+from ome_operator.core.observed.exclusions import Exclusion
 from ome_operator.core.observed.silence import Silence
 from ome_operator.core.observed.telemetry import DrainReport, Strangers
+from ome_operator.core.observed.turn import NO_TURN, Turn
 from ome_operator.core.observed.validation import Validator, accept_all
 from ome_operator.core.preflight.results import Checked
 from ome_operator.settings import Policy
@@ -71,6 +73,8 @@ class Child(NamedTuple):
     while the name is unknown."""
     generation: int = 0
     """metadata.generation of a RoleScale; 0 for other kinds."""
+    excluded: Exclusion = ()
+    """The nodes on which the pods of a StatefulSet are not placed, as its annotation names them; () for other kinds."""
 
 
 class Termination(NamedTuple):
@@ -246,25 +250,6 @@ class Refusal(NamedTuple):
     """UID of the object whose deletion was refused; "" for writes."""
 
 
-class Turn(NamedTuple):
-    """The admission decision for a gang that waits for nodes (core/placement/admission.py)."""
-
-    sure: bool | None = None
-    """Whether the gang probably fits, if it is admitted to a placement attempt now; None if it is not admitted."""
-    rivals: tuple[Any, ...] = ()
-    """Claims of other services to nodes."""
-    waits: str = ""
-    """Text that follows "waits for": what the gang waits for now, or after its placement attempt; "" if it does not wait."""
-    coming: bool = False
-    """Whether an autoscaler reported that it creates nodes for the gang's pods."""
-    pressed: bool = False
-    """Whether another gang that waits would fit on the nodes if this gang released its nodes."""
-    gives_way: frozenset[tuple[str, int]] | None = None
-    """Groups that hold nodes without serving, and that have to release these nodes now for other services; empty if none has
-    to, or if that was not determined since the nodes were requested. None if the service's claim has no such groups."""
-
-
-NO_TURN = Turn()
 NO_POLICY = Policy(router_keys=False, agent_roots=(), gang_timeout=0.0, models_per_namespace=0)
 """Settings for callers without an operator's settings: nothing is limited, and nothing optional is created."""
 
@@ -324,6 +309,8 @@ class Observed:
     """UID of a leader that has stopped -> what the registries of routers report about it."""
     traffic: Manifest | None = None
     """The value of `status.traffic` (core/status/traffic.py); None if nothing is known about requests."""
+    avoided: Mapping[str, str] = field(default_factory=dict)
+    """Name of a node on which no new group of the service is placed -> why."""
     budgets: tuple[Budget, ...] = ()
     """The PodDisruptionBudgets of other clients in the service's namespace, as they were read last."""
     another: str = ""

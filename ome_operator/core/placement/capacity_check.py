@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys, names
 from ome_operator.core import group_numbers
+from ome_operator.core.observed.exclusions import MOST, Exclusion
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.observed.slices import Slice, started
 from ome_operator.core.placement.demand import apart, demand, elsewhere
@@ -34,6 +35,8 @@ class Fitting(NamedTuple):
     moves: Needs = ()
     """The pods of the desired revision that would replace the pods on nodes now, if they do not fit on the nodes that the
     serving revision would release; otherwise ()."""
+    excluded: Exclusion = ()
+    """The nodes on which no new group of the service is placed."""
 
     @property
     def sentence(self) -> str:
@@ -47,12 +50,36 @@ UNASKED = Fitting()
 def fitting(
     snapshot: Snapshot, data: Mapping[str, Mapping[str, Any]], target: str, groups: Mapping[str, int], weights: bool
 ) -> Fitting:
-    """Compare the desired groups of the target revision with the nodes of the cluster.
+    """Choose the nodes that new groups exclude, and compare the desired groups of the target revision with the nodes of the
+    cluster.
+
+    The avoided nodes are excluded, unless the groups would then fit on no nodes: a node that may be bad is better than none.
 
     `data` maps each revision to its stored data. `groups` is the number of desired groups by component. `weights` is true if
     the nodes also have to hold the model. It is false while too few nodes hold the model, because another condition reports
     that.
     """
+    deps, roles = snapshot.deps, stored(data.get(target) or {})
+    wanted = {name: groups.get(name, 1) for name in roles}
+    mine = snapshot.slices.get(target, Slice(target, (), ()))
+    avoided, namespace = tuple(sorted(snapshot.observed.avoided))[:MOST], snapshot.service.namespace
+    if avoided and deps.policy.sees_cluster:
+        without = lacks(_needs(_parts(roles, wanted, mine, avoided), namespace, weights), deps.nodes)
+        if without and not lacks(needs(roles, wanted, namespace, weights), deps.nodes):
+            avoided = ()
+    found = _fitting(snapshot, data, target, groups, weights, avoided)
+    return found._replace(excluded=avoided)
+
+
+def _fitting(
+    snapshot: Snapshot,
+    data: Mapping[str, Mapping[str, Any]],
+    target: str,
+    groups: Mapping[str, int],
+    weights: bool,
+    excluded: Exclusion,
+) -> Fitting:
+    """Return the result of `fitting` for new groups that exclude these nodes."""
     deps, roles = snapshot.deps, stored(data.get(target) or {})
     wanted = {name: groups.get(name, 1) for name in roles}
     mine = snapshot.slices.get(target, Slice(target, (), ()))
@@ -62,13 +89,14 @@ def fitting(
     if not deps.policy.sees_cluster:
         return Fitting(advice=(_unseen(target),) if others else ())
     namespace = snapshot.service.namespace
-    found = lacks(needs(roles, wanted, namespace, weights), deps.nodes)
+    found = lacks(_needs(_parts(roles, wanted, mine, excluded), namespace, weights), deps.nodes)
     if not (others and deps.nodes):
         return Fitting(found, asked=True)
     known = {name: stored(data.get(name) or {}) for name in snapshot.slices}
     part = _part([*others, mine], known, groups)
     least = {name: min(count, max(1, ceil(count * part))) for name, count in wanted.items()}
-    asked, lasting = needs(roles, least, namespace, weights), bool(mine.workloads) or _ends(snapshot, others)
+    asked = _needs(_parts(roles, least, mine, excluded), namespace, weights)
+    lasting = bool(mine.workloads) or _ends(snapshot, others)
     held = bool(found) and bool(lacks(asked, deps.nodes, lasting))
     asks = part > 0 and not (held or mine.workloads) and any(_serves(known[found.revision], found) for found in others)
     moves = asks and not _stays(asked, roles, others, known, deps.nodes, lasting)
@@ -143,17 +171,52 @@ def _stays(
     return any(map(elsewhere, templates)) or bool(freed and fits(asked, Ground(freed, lasting)))
 
 
-def needs(roles: Mapping[str, Stored], groups: Mapping[str, int], namespace: str, weights: bool) -> Needs:
-    """Return the needs of all groups: for each role, the pods of the leaders and the pods of the workers."""
-    found = []
+class _Part(NamedTuple):
+    """Some groups of a role that exclude the same nodes."""
+
+    role: Stored
+    groups: int
+    excluded: Exclusion
+
+
+def _parts(roles: Mapping[str, Stored], groups: Mapping[str, int], mine: Slice, excluded: Exclusion) -> list[_Part]:
+    """Divide these numbers of groups by the nodes that they exclude. Existing groups exclude the nodes with which they were
+    created, so a group that serves on a node fits there even if the node is avoided now. All others exclude `excluded`.
+    """
+    parts = []
     for name, role in roles.items():
-        for workload, pods in ((role.leader, groups[name]), (role.worker, groups[name] * (role.size - 1))):
+        there = Counter(group_numbers.exclusions(name, mine).values())
+        left = groups[name]
+        for known, count in sorted(there.items()):
+            parts.append(_Part(role, min(left, count), known))
+            left -= parts[-1].groups
+        parts.append(_Part(role, left, excluded))
+    merged = Counter[tuple[str, Exclusion]]()
+    for part in parts:
+        merged[part.role.component, part.excluded] += part.groups
+    return [_Part(roles[name], count, known) for (name, known), count in merged.items() if count]
+
+
+def needs(
+    roles: Mapping[str, Stored], groups: Mapping[str, int], namespace: str, weights: bool, excluded: Exclusion = ()
+) -> Needs:
+    """Return the needs of all groups: for each role, the pods of the leaders and the pods of the workers. All these groups
+    exclude the nodes `excluded`.
+    """
+    return _needs([_Part(role, groups[name], excluded) for name, role in roles.items()], namespace, weights)
+
+
+def _needs(parts: Iterable[_Part], namespace: str, weights: bool) -> Needs:
+    found = []
+    for role, groups, excluded in parts:
+        for workload, pods in ((role.leader, groups), (role.worker, groups * (role.size - 1))):
             if workload is not None:
-                found.append((name, workload["spec"]["template"], pods))
-    both = keys.DECODER in roles
+                found.append((role.component, workload["spec"]["template"], pods, excluded))
+    both = any(component == keys.DECODER for component, *_ in found)
     asked = []
-    for at, (name, template, pods) in enumerate(found):
+    for at, (name, template, pods, excluded) in enumerate(found):
         shy = [other for other, each in enumerate(found) if apart(template, each[1], namespace)]
         others = tuple(other for other in shy if other != at)
-        asked.append(Need((name,), names.title(name, both), demand(template, weights), pods, at in shy, others))
+        asked_of = demand(template, weights).without(excluded)
+        asked.append(Need((name,), names.title(name, both), asked_of, pods, at in shy, others))
     return tuple(asked)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ome_operator import keys
+from ome_operator.core.observed.exclusions import Exclusion
 from ome_operator.core.observed.objects import Manifest, Taint
 from ome_operator.quantity import units
 from ome_operator.util.memoize import memoize_by_identity
@@ -18,6 +19,8 @@ HOST_PORT = "host port "
 """Prefix of the name of the resource that models a host port. Each node has exactly one of each host port."""
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_NODE_NAME = "metadata.name"
+"""The only field of nodes that a term of node affinity can name."""
 _HOSTNAME = "kubernetes.io/hostname"
 _OF_A_POD = frozenset({keys.GROUP_INDEX, keys.POD_INDEX, keys.TEMPLATE, "statefulset.kubernetes.io/pod-name"})
 """Labels that pods get only when they are created, so that a label selector on them cannot be evaluated here."""
@@ -50,6 +53,8 @@ class Expression(NamedTuple):
     def __str__(self) -> str:
         if self.operator == "In":
             return f"{self.key}={self.values[0]}" if len(self.values) == 1 else f"{self.key} in ({', '.join(self.values)})"
+        if self.operator == "NotIn" and self.key == _NODE_NAME:
+            return f"a name other than {', '.join(self.values)}"
         if self.operator == "NotIn":
             return f"{self.key} not in ({', '.join(self.values)})"
         sign = {"Gt": " > ", "Lt": " < "}.get(self.operator)
@@ -112,6 +117,14 @@ class Demand(NamedTuple):
         if self.tolerations is None or any(taint.key == name for name, _ in self.requests):
             return True
         return any(each.tolerates(taint) for each in self.tolerations)
+
+    def without(self, nodes: Exclusion) -> "Demand":
+        """Return the demand of the same pod, not placed on these nodes (`core/render/exclusion.py:excluding`)."""
+        if not nodes:
+            return self
+        other = Expression(_NODE_NAME, "NotIn", nodes)
+        terms = tuple(term._replace(name=(*term.name, other)) if any(term) else term for term in self.terms)
+        return self._replace(terms=terms or (Term((), (other,)),))
 
 
 @memoize_by_identity(1024)

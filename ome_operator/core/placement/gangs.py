@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.core import group_numbers
-from ome_operator.core.observed.objects import Turn
 from ome_operator.core.observed.slices import Slice, group_number, is_leader_set, started
+from ome_operator.core.observed.turn import Turn
 from ome_operator.core.placement import kueue, timing
 from ome_operator.core.placement.attempts import Decision, Numbers, Record, Seen, advance, gang, rested, trying
 from ome_operator.core.placement.capacity_check import needs
@@ -91,10 +91,10 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
     seen = _seen(roles, share, served, placed, found)
     if held or (before is not None and not before.trying and not any(share.values())):
         # A service that is frozen, or whose released pods are still terminating, must not be admitted: it makes no claim.
-        placing = _placing(snapshot, roles, seen, served, Decision(before), {})
+        placing = _placing(snapshot, intent, seen, served, Decision(before), {})
         return placing._replace(placed=placed, claim=None)
-    decision = _advanced(snapshot, roles, share, found, before, seen, timeout=timeout, gives_way=gives_way)
-    placing = _placing(snapshot, roles, seen, served, decision, _room(snapshot, intent, roles))._replace(placed=placed)
+    decision = _advanced(snapshot, intent, share, found, before, seen, timeout=timeout, gives_way=gives_way)
+    placing = _placing(snapshot, intent, seen, served, decision, _room(snapshot, intent))._replace(placed=placed)
     if placing.claim is not None and placing.claim.trying and not placing.claim.serves:
         placing = placing._replace(claim=placing.claim._replace(missing=unplaced(placing.claim.needs, found, placed)))
     return placing if lost is None or gives_way else _asking(placing, held_back, lost, told)
@@ -102,7 +102,7 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
 
 def _advanced(
     snapshot: Snapshot,
-    roles: Mapping[str, Stored],
+    intent: Intent,
     share: Numbers,
     found: Slice,
     before: Record | None,
@@ -114,6 +114,7 @@ def _advanced(
     """Return the next state of the gangs. The state includes the priority of their pods and, after a failed placement
     attempt, the reason why pods could not be created.
     """
+    roles = intent.roles(intent.target)
     replaces = any(started(other) for name, other in snapshot.slices.items() if name != found.revision)
     new = before is None and not replaces and not any(group_numbers.existing(name, found) for name in roles)
     wanted = new or (before is not None and before.trying and not seen.half)
@@ -122,7 +123,7 @@ def _advanced(
         before,
         seen,
         turn=kueue.turn(before, _key(snapshot), snapshot.now) if queued else snapshot.observed.turn.sure,
-        contested=wanted and not queued and _contested(snapshot, roles, share, new),
+        contested=wanted and not queued and _contested(snapshot, intent, share, new),
         timeout=timeout,
         now=snapshot.now,
         gives_way=gives_way,
@@ -165,7 +166,7 @@ def _seen(roles: Mapping[str, Stored], share: Numbers, served: Groups, placed: G
     return Seen(share, there, {name: len(served[name]) for name in roles}, half)
 
 
-def _contested(snapshot: Snapshot, roles: Mapping[str, Stored], share: Numbers, new: bool) -> bool:
+def _contested(snapshot: Snapshot, intent: Intent, share: Numbers, new: bool) -> bool:
     """Return whether other claims for the same nodes affect this gang: a new gang has to be admitted first, and the pods
     of an existing gang are removed if they have no node.
 
@@ -174,7 +175,7 @@ def _contested(snapshot: Snapshot, roles: Mapping[str, Stored], share: Numbers, 
     PriorityClass waits only for gangs whose priority is known to be at least as high, because preemption has to see its
     pods.
     """
-    nodes = snapshot.deps.nodes
+    nodes, roles = snapshot.deps.nodes, intent.roles(intent.target)
     rivals = [claim for claim in snapshot.observed.turn.rivals if not claim.trying or (claim.serves and not new)]
     rivals = [claim for claim in rivals if not (new and lacks(claim.needs, nodes))]
     if new and (mine := _priority_class(roles)):
@@ -182,7 +183,8 @@ def _contested(snapshot: Snapshot, roles: Mapping[str, Stored], share: Numbers, 
             (claim.priority for claim in snapshot.observed.turn.rivals if claim.priority_class == mine), default=None
         )
         rivals = [claim for claim in rivals if known is not None and claim.priority >= known]
-    return bool(rivals) and contested(needs(roles, share, snapshot.service.namespace, True), rivals, nodes)
+    asked = needs(roles, share, snapshot.service.namespace, True, intent.fit.excluded)
+    return bool(rivals) and contested(asked, rivals, nodes)
 
 
 def _refused(snapshot: Snapshot) -> str:
@@ -197,7 +199,7 @@ def _priority_class(roles: Mapping[str, Stored]) -> str:
     return str(spec.get("priorityClassName") or "")
 
 
-def _room(snapshot: Snapshot, intent: Intent, roles: Mapping[str, Stored]) -> Numbers:
+def _room(snapshot: Snapshot, intent: Intent) -> Numbers:
     """Return the number of desired groups by role that are on nodes in no slice.
 
     A rollout, a recycle or a recovery makes capacity available for these groups. The capacity is reserved for the service
@@ -207,25 +209,19 @@ def _room(snapshot: Snapshot, intent: Intent, roles: Mapping[str, Stored]) -> Nu
     for revision, found in snapshot.slices.items():
         for name, role in intent.roles(revision).items():
             there[name] += len(group_numbers.on_nodes(name, role.size, found))
-    missing = {name: intent.groups.get(name, 0) - there[name] for name in roles}
+    missing = {name: intent.groups.get(name, 0) - there[name] for name in intent.roles(intent.target)}
     return {name: count for name, count in missing.items() if count > 0}
 
 
-def _placing(
-    snapshot: Snapshot,
-    roles: Mapping[str, Stored],
-    seen: Seen,
-    served: Groups,
-    decision: Decision,
-    room: Numbers,
-) -> Placing:
+def _placing(snapshot: Snapshot, intent: Intent, seen: Seen, served: Groups, decision: Decision, room: Numbers) -> Placing:
+    roles, excluded = intent.roles(intent.target), intent.fit.excluded
     record, queued = decision.record, kueue.queued(roles)
     key, namespace, pods = _key(snapshot), snapshot.service.namespace, _priority_class(roles)
     if record is None and queued:
         return Placing({}, {}, served)
     if record is None:
         present = (pod for found in snapshot.slices.values() for pod in found.pods)
-        asked = expected(needs({name: roles[name] for name in room}, room, namespace, True), present)
+        asked = expected(needs({name: roles[name] for name in room}, room, namespace, True, excluded), present)
         priority = max((pod.priority for pod in snapshot.pods), default=0)
         promise = Claim(key, asked, trying=True, priority=priority, priority_class=pods, serves=True)
         return Placing({}, {}, served, promise if room else None)
@@ -239,7 +235,7 @@ def _placing(
     groups = trying(record, seen) if record.trying else gang(record, seen)
     claim = Claim(
         key=key,
-        needs=needs({name: roles[name] for name in groups}, groups, namespace, True),
+        needs=needs({name: roles[name] for name in groups}, groups, namespace, True, excluded),
         trying=record.trying,
         priority=record.priority,
         first=_seconds(record.first),

@@ -7,7 +7,7 @@ from typing import Any
 
 from ome_operator import keys, names
 from ome_operator.api import InferenceService
-from ome_operator.core.group_numbers import by_worth, chosen, taken
+from ome_operator.core.group_numbers import by_worth, chosen, exclusions, taken
 from ome_operator.core.observed.objects import Child, Manifest
 from ome_operator.core.observed.slices import Slice
 from ome_operator.core.placement.gangs import PLACED, Placing, served_first, without_gangs
@@ -75,7 +75,7 @@ def desired(
     held = _held(snapshot, intent, step, placing)
     replicas = _routers(snapshot, intent, step, counts) if complete and intent.router is not None else {}
     for revision in step.keep:
-        manifests += _engines(intent, revision, held)
+        manifests += _engines(snapshot, intent, revision, held)
         if revision in replicas:
             manifests += _router(snapshot, intent, revision, held, replicas[revision])
             manifests += [services.slice_service(intent.owner, revision, ports[keys.ROUTER])] if traffic else []
@@ -230,12 +230,16 @@ def _hidden(snapshot: Snapshot, intent: Intent, revision: str, counts: ReplicaCo
     return not has and not counts.complete(revision)
 
 
-def _engines(intent: Intent, revision: str, held: Held) -> list[Manifest]:
-    """Return the StatefulSets of a kept slice, written from the stored templates, and their disruption budgets."""
+def _engines(snapshot: Snapshot, intent: Intent, revision: str, held: Held) -> list[Manifest]:
+    """Return the StatefulSets of a kept slice, written from the stored templates, and their disruption budgets. A group
+    excludes the nodes that were avoided when it was created.
+    """
     out: list[Manifest] = []
+    found = snapshot.slices.get(revision, Slice(revision, (), ()))
     for name, role in intent.roles(revision).items():
         numbers = held[revision, name].numbers
-        out += stamp(intent.owner, role, numbers)
+        new = dict.fromkeys(numbers, intent.fit.excluded)
+        out += stamp(intent.owner, role, numbers, {**new, **exclusions(name, found)})
         if name in intent.policies:
             allowed = scaling.allowed_disruptions(intent.policies[name], len(numbers))
             out.append(scaling.budget(intent.owner, name, revision, allowed))

@@ -2,8 +2,8 @@
 template (decisions 3).
 
 `workloads` is the renderer; its result is stored in the ControllerRevision. Later only `stamp` runs, which sets the name and
-label of a group in the stored template and, for pods in a queue of Kueue, the pod group. An object that is repaired, or a
-group that a newer operator adds, therefore equals the other groups.
+label of a group in the stored template, the nodes that the group excludes and, for pods in a queue of Kueue, the pod group.
+An object that is repaired, or a group that a newer operator adds, therefore equals the other groups.
 
 Each group has a StatefulSet of one pod, its leader, and, if it has more pods, a StatefulSet of its workers. A group thus has
 a fixed size, and can be created, replaced and deleted independently of its number (decisions 22).
@@ -14,11 +14,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ome_operator import keys, names, quantity
+from ome_operator.core.observed.exclusions import Exclusion
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.podspec.compose import Composed, compose
 from ome_operator.core.podspec.queues import with_queue
 from ome_operator.core.preflight.mode import OFF, mode
 from ome_operator.core.render import meta, pod_groups, pod_template
+from ome_operator.core.render.exclusion import excluding
 from ome_operator.core.resolve.finetuned import mounted_weights
 from ome_operator.core.selection.accelerator import unset_by_service
 from ome_operator.core.traces.collector import endpoint
@@ -138,18 +140,23 @@ def pod_gpus(workload: Manifest) -> int:
     return sum(quantity.gpus(box) for box in workload["spec"]["template"]["spec"].get("containers") or ())
 
 
-def stamp(owner: meta.Owner, role: Stored, groups: Iterable[int]) -> list[Manifest]:
+def stamp(
+    owner: meta.Owner, role: Stored, groups: Iterable[int], excluded: Mapping[int, Exclusion] = MappingProxyType({})
+) -> list[Manifest]:
     """Return the StatefulSets of these groups of a role, from the stored templates: for each group the leader's, and the
     workers' if the group has workers.
+
+    `excluded` maps the number of a group to the nodes on which its pods are not placed. It must not change for a group that
+    exists: its pods would no longer have the template of their StatefulSet.
     """
     manifests = []
     for group in groups:
-        leader = names.leader(stem(role), group)
+        leader, nodes = names.leader(stem(role), group), excluded.get(group, ())
         together = (leader, role.size) if role.pod_group == pod_groups.KUEUE else ()
-        manifests.append(_stamp(owner, role.leader, leader, group, 1, together))
+        manifests.append(_stamp(owner, role.leader, leader, group, 1, together, nodes))
         if role.worker is not None:
             workers = names.worker(stem(role), group)
-            manifests.append(_stamp(owner, role.worker, workers, group, role.size - 1, together))
+            manifests.append(_stamp(owner, role.worker, workers, group, role.size - 1, together, nodes))
     return manifests
 
 
@@ -166,22 +173,36 @@ def stem(role: Stored) -> str:
 
 @memoize_by_identity(16384)
 def _stamp(
-    owner: meta.Owner, template: Manifest, name: str, group: int, replicas: int, together: tuple[str, int] | tuple[()]
+    owner: meta.Owner,
+    template: Manifest,
+    name: str,
+    group: int,
+    replicas: int,
+    together: tuple[str, int] | tuple[()],
+    excluded: Exclusion,
 ) -> Manifest:
-    """Return the StatefulSet of a group. `together` is the name and the size of its pod group, or () without a pod group."""
+    """Return the StatefulSet of a group. `together` is the name and the size of its pod group, or () without a pod group.
+    `excluded` contains the nodes on which its pods are not placed.
+    """
     mark = {keys.GROUP_INDEX: str(group)}
     spec, inner = template["spec"], template["spec"]["template"]
     metadata = {**inner["metadata"], "labels": {**inner["metadata"]["labels"], **mark}}
     if together:
         metadata = pod_groups.marked(metadata, *together)
+    pods = {**inner, "metadata": metadata}
+    if excluded:
+        pods["spec"] = excluding(inner["spec"], excluded)
     stamped = {
         **spec,
         "selector": {**spec["selector"], "matchLabels": {**spec["selector"]["matchLabels"], **mark}},
-        "template": {**inner, "metadata": metadata},
+        "template": pods,
         "replicas": replicas,
     }
     labels = {**template["metadata"]["labels"], **mark}
-    return meta.manifest(owner, "apps/v1", "StatefulSet", name, labels, {"spec": stamped})
+    found = meta.manifest(owner, "apps/v1", "StatefulSet", name, labels, {"spec": stamped})
+    if excluded:
+        found["metadata"]["annotations"] = {keys.EXCLUDED_NODES: ",".join(excluded)}
+    return found
 
 
 def _leader_set(context: pod_template.Context, composed: Composed, template: Manifest) -> Manifest:

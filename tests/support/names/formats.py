@@ -12,7 +12,8 @@ from pydantic.alias_generators import to_camel
 from ome_operator import keys
 from ome_operator.agent import manifest, record
 from ome_operator.api import InferenceService, Model
-from ome_operator.core.observed.objects import Deps, Observed, Turn
+from ome_operator.core.observed.objects import Deps, Observed
+from ome_operator.core.observed.turn import Turn
 from ome_operator.core.observed.validation import ValidationResult
 from ome_operator.core.placement.claims import Claim
 from ome_operator.describe.diagnosis import Trouble

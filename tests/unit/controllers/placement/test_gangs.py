@@ -7,7 +7,8 @@ from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cache.occupancy import Occupancy
 from ome_operator.controllers.placement import gangs as module
 from ome_operator.controllers.placement.gangs import Gangs
-from ome_operator.core.observed.objects import NO_TURN, Deps, Node, Pod, Ref
+from ome_operator.core.observed.objects import Deps, Node, Pod, Ref
+from ome_operator.core.observed.turn import NO_TURN
 from ome_operator.core.placement.claims import Claim, Idle, less
 from ome_operator.core.placement.demand import Demand, Expression
 from ome_operator.core.placement.need import Need

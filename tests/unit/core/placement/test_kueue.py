@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ome_operator import keys
-from ome_operator.core.observed.objects import Node, Turn
+from ome_operator.core.observed.objects import Node
+from ome_operator.core.observed.turn import Turn
 from ome_operator.core.placement import kueue, timing
 from ome_operator.core.placement.attempts import Record
 from ome_operator.core.placement.claims import Claim

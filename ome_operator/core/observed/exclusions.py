@@ -1,0 +1,19 @@
+"""The nodes on which the pods of a group are not placed, as the annotation of its StatefulSets names them."""
+
+import re
+
+MOST = 64
+"""Largest number of nodes that a group excludes, so that its pods stay small: each name has at most 253 characters."""
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+
+Exclusion = tuple[str, ...]
+"""Names of nodes, sorted, each once."""
+
+
+def exclusion(text: object) -> Exclusion:
+    """Return the nodes that the annotation `ome.io/excluded-nodes` names, at most MOST; () without the annotation.
+
+    Whatever is no name of a node is ignored: whoever may write StatefulSets can write anything into the annotation.
+    """
+    names = text.split(",", 4 * MOST) if isinstance(text, str) else ()
+    return tuple(sorted({name for name in names if _NAME.fullmatch(name)})[:MOST])

@@ -1,0 +1,24 @@
+"""The decision about a gang that waits for nodes, as the service's pass receives it."""
+
+from typing import Any, NamedTuple
+
+
+class Turn(NamedTuple):
+    """The admission decision for a gang that waits for nodes (core/placement/admission.py)."""
+
+    sure: bool | None = None
+    """Whether the gang probably fits, if it is admitted to a placement attempt now; None if it is not admitted."""
+    rivals: tuple[Any, ...] = ()
+    """Claims of other services to nodes."""
+    waits: str = ""
+    """Text that follows "waits for": what the gang waits for, now or after its attempt; "" if it does not wait."""
+    coming: bool = False
+    """Whether an autoscaler reported that it creates nodes for the gang's pods."""
+    pressed: bool = False
+    """Whether another gang that waits would fit on the nodes if this gang released its nodes."""
+    gives_way: frozenset[tuple[str, int]] | None = None
+    """Groups that hold nodes without serving, and have to release them now for others; empty if none has to, or while that
+    is not determined. None if the service's claim has no such groups."""
+
+
+NO_TURN = Turn()

@@ -1,0 +1,33 @@
+"""Add the nodes that a group excludes to its pods. Only the stamp of a group has them: neither the revision nor its stored
+templates do (docs/bad-nodes.md).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ome_operator.core.observed.exclusions import Exclusion
+from ome_operator.core.observed.objects import Manifest
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def excluding(spec: Mapping[str, Any], nodes: Exclusion) -> Manifest:
+    """Return a pod spec whose pods are not placed on these nodes.
+
+    Terms of node affinity are alternatives, so each of them gets the exclusion. A term without expressions matches no node,
+    and stays as it is. The nodes are excluded by name, because the label `kubernetes.io/hostname` may differ from the name.
+    The API permits a single name in each expression.
+    """
+    affinity = spec.get("affinity") or {}
+    about = affinity.get("nodeAffinity") or {}
+    required = about.get(_REQUIRED) or {}
+    others = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in nodes]
+    terms = [_with(term, others) for term in required.get("nodeSelectorTerms") or ()] or [{"matchFields": others}]
+    chosen = {**about, _REQUIRED: {**required, "nodeSelectorTerms": terms}}
+    return {**spec, "affinity": {**affinity, "nodeAffinity": chosen}}
+
+
+def _with(term: Mapping[str, Any], others: list[Manifest]) -> Manifest:
+    if not (term.get("matchFields") or term.get("matchExpressions")):
+        return dict(term)
+    return {**term, "matchFields": [*(term.get("matchFields") or ()), *others]}
