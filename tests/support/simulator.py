@@ -38,10 +38,8 @@ class World:
 
     def __init__(self, service: InferenceService, deps: Deps, seed: int) -> None:
         self.service, self.deps, self.chance = service, deps, random.Random(seed)
-        self.children: dict[Key, Live] = {}
-        self.pods: dict[str, LivePod] = {}
-        self.refusals: dict[Key, Refusal] = {}
-        self.checks: dict[str, str] = {}
+        self.children, self.pods = dict[Key, Live](), dict[str, LivePod]()
+        self.refusals, self.checks = dict[Key, Refusal](), dict[str, str]()
         self.avoided: dict[str, str] = {}
         self.may_roll, self.turn, self.now, self.empty = True, NO_TURN, START, frozenset[str]()
         self.healthy: Callable[[LivePod], bool] = lambda _: True
@@ -56,8 +54,7 @@ class World:
         self.lag = 0
         """Maximum number of steps by which the pods that `sync` sees may be outdated."""
         self.unusable: set[str] = set()  # revisions that were restored from another namespace: deleted in a single step
-        self.log: list[str] = []
-        self._seen: list[tuple[Pod, ...]] = []
+        self.log, self._seen = list[str](), list[tuple[Pod, ...]]()
         self._numbers = itertools.count(1)
 
     # --- what sync sees -----------------------------------------------------------------------------------------------
