@@ -6,6 +6,7 @@ from pydantic import Field
 
 from ome_operator.api.base import ATOMIC, ATOMIC_MAP, Spec
 from ome_operator.api.conditions import Conditions
+from ome_operator.api.group_start import GroupStart
 from ome_operator.api.traffic_status import TrafficSummary
 from ome_operator.api.values import Labels
 
@@ -235,6 +236,7 @@ class GroupStatus(Spec):
     recycled_at: str | None = None
     """Time of the last recycle."""
     last_failure: Failure | None = None
+    start: GroupStart | None = None
     preflight: Annotated[list[str] | None, ATOMIC] = None
     """Findings of the preflight check of the group: rank, node, cause and correction; unset if there are none."""
 

@@ -124,7 +124,8 @@ class Manager:
         """Edited shared objects whose services have to be enqueued."""
         self._telemetry = Telemetry(partial(owned_routers, self.cluster), self._queue.add, wall, settings.router_watch)
         self._traffic = TrafficSampler(self.cluster, self._telemetry.reports, self._queue.add, wall, settings.router_watch)
-        reports = Reports(self._telemetry.strangers, self._telemetry.drains, self._traffic.of, self._telemetry.silences)
+        heard = self._telemetry
+        reports = Reports(heard.strangers, heard.drains, self._traffic.of, heard.starts, heard.silences)
         shared = SharedState.empty(self.cluster, client, self._queue, settings, reports)
         self.pod_dry_runs = shared.pods
         self._handler = EventHandler(

@@ -92,6 +92,7 @@ class MetricsCollector:
         self._update(ref)
         if before is not None and uid == resource.uid:
             self._count_recycles(before, now)
+            self._count_group_starts(before, now)
             if now.complete_at and not before.complete_at and not before.was_whole:
                 self._started(service_metrics.start(resource.created, now.complete_at, pods))
 
@@ -115,6 +116,15 @@ class MetricsCollector:
             times = after.times - (known.times if known is not None else 0)
             if times > 0:
                 self._recycles[after.reason, after.node] += times
+
+    def _count_group_starts(self, before: Figures, now: Figures) -> None:
+        """Observe each start of a group once, and each of its parts when it becomes known."""
+        for group, (time, seconds, parts) in now.starts.items():
+            known_time, _, known = before.starts.get(group, ("", 0.0, {}))
+            if time != known_time:
+                self._metrics.group_starts.observe(seconds)
+            for part in parts.keys() - (known.keys() if time == known_time else ()):
+                self._metrics.group_start_parts.labels(part).observe(parts[part])
 
     def _started(self, parts: Mapping[str, float]) -> None:
         if parts:

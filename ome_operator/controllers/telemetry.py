@@ -21,7 +21,18 @@ from ome_operator.cache.resources import SERVICE
 from ome_operator.controllers.registry_page import foreign_workers
 from ome_operator.core.observed.objects import Pod, Ref
 from ome_operator.core.observed.silence import Silence, hold, silence_of
-from ome_operator.core.observed.telemetry import DrainReport, RouterReport, Strangers, Unusable, drain_reports, fresh, read
+from ome_operator.core.observed.telemetry import (
+    DrainReport,
+    LeaderStart,
+    RouterReport,
+    Strangers,
+    Unusable,
+    combined_start,
+    drain_reports,
+    fresh,
+    read,
+)
+from ome_operator.core.recovery.start import is_recent
 from ome_operator.core.render import meta
 from ome_operator.core.rollout.drain import EMPTY_READINGS
 from ome_operator.machinery.background import repeat
@@ -230,13 +241,16 @@ class Telemetry:
         return before._replace(failures=before.failures + 1, trouble=trouble)
 
     def _decides(self, known: _Known) -> tuple[Any, ...]:
-        """Return the facts on which decisions depend: foreign workers, and which leaders are empty, silent, or paused."""
+        """Return the facts on which decisions depend: foreign workers; which leaders are empty, silent or paused; and which
+        parts of their starts are known.
+        """
         leaders = known.report.leaders.items() if known.report is not None else ()
         stopped = {(mark, each.is_paused) for mark, each in leaders if each.is_paused or each.silence is not None}
         empty = {
             mark for mark, each in leaders if each.load is not None and (each.load.empty_readings or 0) >= EMPTY_READINGS
         }
-        return known.strangers, empty, stopped
+        starts = {(mark, *each.start.known) for mark, each in leaders if each.start is not None}
+        return known.strangers, empty, stopped, starts
 
     def _count(self, before: Strangers | None, after: Strangers | None) -> None:
         self.total += max(0, (after.found if after else 0) - (before.found if before else 0))
@@ -256,6 +270,21 @@ class Telemetry:
         reports = self.reports(pods)
         found = {pod.uid: drain_reports(reports.items(), names.mark(pod.uid)) for pod in going}
         return {uid: each for uid, each in found.items() if each}
+
+    def starts(self, pods: Iterable[Pod]) -> dict[str, LeaderStart]:
+        """Return what is known about the starts of leaders of a service that became ready recently, by the leader's UID."""
+        now, pods = self._wall(), tuple(pods)
+        recent = [
+            pod for pod in pods if pod.rank == 0 and pod.ready and pod.component != keys.ROUTER and is_recent(pod, now)
+        ]
+        reports = self.reports(pods).values() if recent else ()
+        found = dict[str, LeaderStart]()
+        for pod in recent:
+            marked = (report.leaders.get(names.mark(pod.uid)) for report in reports)
+            start = combined_start(each.start for each in marked if each is not None and each.start is not None)
+            if start is not None:
+                found[pod.uid] = start
+        return found
 
     def silences(self, pods: Iterable[Pod]) -> dict[str, Silence]:
         """Return what is known about the leaders of a service that have stopped, by the leader's UID."""

@@ -15,6 +15,7 @@ from ome_operator.core.observed.objects import Pod
 from ome_operator.core.reasons import ADVICE, CONDITION, READY, ROLLED_OUT, SCALED, Reason
 from ome_operator.core.reasons import REASONS as KNOWN_REASONS
 from ome_operator.core.recovery import failure, record
+from ome_operator.core.recovery.start import PARTS as GROUP_PARTS
 from ome_operator.core.render.statefulsets import Stored, gpus
 
 OTHER = "Other"
@@ -72,6 +73,8 @@ class Figures(NamedTuple):
     held: int
     wasted: int
     """Number of GPUs that are held by groups that serve no requests."""
+    starts: Mapping[str, tuple[str, float, Mapping[str, float]]]
+    """Name of a group -> time at which its leader was ready, seconds, and seconds of each known part, of its last start."""
     recycled: Mapping[str, Recycled]
     """The recycles of each group that was recycled, by the name of the group."""
     was_whole: bool
@@ -111,6 +114,7 @@ def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, 
         wanted=sum(_wanted(role, components.get(name) or {}) for name, role in roles.items()),
         held=sum(held.values()),
         wasted=sum(number for pod, number in held.items() if (pod.component, pod.revision, pod.group) in broken),
+        starts={each.name: _group_start(each.start) for each in records if each.start},
         recycled={each.name: _recycled(each) for each in records if each.recycles},
         was_whole=any((each or {}).get("latestReadyRevision") for each in components.values()),
         complete_at=since if complete else "",
@@ -163,6 +167,11 @@ def _seconds(moment: str) -> float | None:
         return datetime.fromisoformat(moment).timestamp()
     except ValueError:
         return None
+
+
+def _group_start(start: Mapping[str, Any]) -> tuple[str, float, Mapping[str, float]]:
+    parts = {_word(each["name"], GROUP_PARTS): float(each["seconds"]) for each in start.get("parts") or ()}
+    return str(start.get("time") or ""), float(start.get("seconds") or 0.0), parts
 
 
 def _recycled(group: record.GroupRecord) -> Recycled:

@@ -96,6 +96,8 @@ def _groups(below: Drawn, groups: Sequence[GroupView], every: bool) -> None:
     text = Text.assemble(_mark(all(item.ready for item in groups)), f" {name}  {many}", f" on {nodes}" if nodes else "")
     if len(groups) == 1 and first.note:
         text.append(f"  {first.note}", "yellow")
+    if every and len(groups) == 1 and first.start:
+        text.append(f"  {first.start}", "dim")
     _ranks(below.add(text), [rank for rank in ranks if len(groups) == 1], every, "rank")
 
 

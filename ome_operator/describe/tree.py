@@ -6,6 +6,7 @@ objects do not contain.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from ome_operator import keys
@@ -26,12 +27,10 @@ from ome_operator.core.reasons import (
     SCALED,
     Reason,
 )
-from ome_operator.core.recovery.failure import sentence
-from ome_operator.core.recovery.record import FAILED, HELD, NODE_LOST, RECYCLING, RESTARTING, SILENT, SYSTEMIC
 from ome_operator.core.render.statefulsets import Stored, pod_gpus, stored
 from ome_operator.core.resolve.finetuned import mounted_weights
 from ome_operator.core.weights.mount import claim, directories, required_label, with_directories
-from ome_operator.describe.text import count
+from ome_operator.describe.group_notes import NO_NOTES, GroupNotes, group_notes
 from ome_operator.names import title
 
 ROLES = (keys.ENGINE, keys.DECODER, keys.ROUTER)
@@ -68,9 +67,11 @@ class GroupView:
     """Whether every rank of the group is ready."""
     gpus: int
     note: str
-    """A note from the service's status: the number of recycles of the group, and its last failure while that failure is
-    recent."""
+    """A note from the service's status: how long the group has been starting, the number of its recycles, and its last
+    failure while that failure is recent."""
     ranks: tuple[Rank, ...]
+    start: str = ""
+    """How long the last start of the group took, by parts; "" if that is unknown."""
 
 
 @dataclass(frozen=True)
@@ -143,9 +144,9 @@ class Tree:
                     yield part, role, group
 
 
-def tree(body: Mapping[str, Any], observed: Observed) -> Tree:
+def tree(body: Mapping[str, Any], observed: Observed, now: datetime | None = None) -> Tree:
     """Return the tree of an InferenceService, or of a Serving from which no InferenceService has been derived yet. `body`
-    is the object as the API server returns it.
+    is the object as the API server returns it. Without the time `now`, no group says how long it has been starting.
 
     Never raises, even if the status has unexpected or missing content.
     """
@@ -170,7 +171,7 @@ def tree(body: Mapping[str, Any], observed: Observed) -> Tree:
         runtime=status.get("runtime") or _called(spec.get("runtime")),
         revision=wanted,
         conditions=tuple(_conditions(told)),
-        slices=tuple(_slices(metadata.get("uid") or "", wanted, observed, status, data)),
+        slices=tuple(_slices(metadata.get("uid") or "", wanted, observed, status, data, now)),
         labels=tuple(_labels(data.get(wanted) or {})),
         missing=_missing(told),
         pin=pin if pin == wanted else "",
@@ -220,14 +221,19 @@ def _labels(data: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _slices(
-    uid: str, wanted: str, observed: Observed, status: Mapping[str, Any], data: Mapping[str, Mapping[str, Any]]
+    uid: str,
+    wanted: str,
+    observed: Observed,
+    status: Mapping[str, Any],
+    data: Mapping[str, Mapping[str, Any]],
+    now: datetime | None,
 ) -> Iterable[SliceView]:
     present = slices.slices(observed, uid)
     both = any(pod.component == keys.DECODER for entry in present.values() for pod in entry.pods)
     for name, entry in sorted(present.items(), key=lambda item: item[0] == wanted):
         roles = stored(data.get(name) or {})
         disaggregated = keys.DECODER in roles or both
-        found = (_role(component, entry, roles.get(component), disaggregated, status) for component in ROLES)
+        found = (_role(component, entry, roles.get(component), disaggregated, status, now) for component in ROLES)
         state = _slice_state(name, status) or ("wanted" if name == wanted else "old")
         if shown := tuple(role for role in found if role is not None):
             yield SliceView(name, state, shown)
@@ -238,7 +244,12 @@ def _slice_state(name: str, status: Mapping[str, Any]) -> str:
 
 
 def _role(
-    component: str, entry: slices.Slice, role: Stored | None, disaggregated: bool, status: Mapping[str, Any]
+    component: str,
+    entry: slices.Slice,
+    role: Stored | None,
+    disaggregated: bool,
+    status: Mapping[str, Any],
+    now: datetime | None,
 ) -> RoleView | None:
     """Return a role of a slice; None if the slice has neither pods nor wanted groups of this component."""
     pods = [pod for pod in entry.pods if pod.component == component]
@@ -250,9 +261,9 @@ def _role(
     else:
         size = role.size if role else 1 + max((pod.rank for pod in pods), default=0)
         numbers = sorted({*existing(component, entry), *(pod.group for pod in pods)})
-        remembered = _remembered(component, entry.revision, status)
+        remembered = group_notes(component, entry.revision, status, now)
         groups = [
-            _group(number, [pod for pod in pods if pod.group == number], size, role, remembered.get(number, ""))
+            _group(number, [pod for pod in pods if pod.group == number], size, role, remembered.get(number, NO_NOTES))
             for number in numbers
         ]
     ranks = [rank for group in groups for rank in group.ranks]
@@ -286,7 +297,7 @@ def _condition(component: str, status: Mapping[str, Any]) -> str:
     return found.get("message") or "" if found.get("status") == "False" else ""
 
 
-def _group(number: int, pods: list[Pod], size: int, role: Stored | None, note: str) -> GroupView:
+def _group(number: int, pods: list[Pod], size: int, role: Stored | None, notes: GroupNotes) -> GroupView:
     """Return a group. If a rank has two pods, because the old pod is still terminating, the newer pod represents the
     rank.
     """
@@ -295,7 +306,8 @@ def _group(number: int, pods: list[Pod], size: int, role: Stored | None, note: s
     for rank in sorted({*range(size), *by_rank}):
         part = role and (role.leader if rank == 0 else role.worker)
         ranks.append(_rank(rank, by_rank.get(rank), pod_gpus(part) if part else 0))
-    return GroupView(number, all(rank.ready for rank in ranks), sum(rank.gpus for rank in ranks), note, tuple(ranks))
+    gpus = sum(rank.gpus for rank in ranks)
+    return GroupView(number, all(rank.ready for rank in ranks), gpus, notes.note, tuple(ranks), notes.start)
 
 
 def _routers(pods: list[Pod], wanted: int) -> GroupView:
@@ -311,30 +323,3 @@ def _rank(rank: int, pod: Pod | None, gpus: int) -> Rank:
     ready = pod.ready and not pod.deleting
     reason = "" if ready else pod.reason or Reason.NOT_READY
     return Rank(rank, pod.name, pod.node, ready, pod.restarts, gpus, reason, pod.message, bool(pod.draining))
-
-
-def _remembered(component: str, revision: str, status: Mapping[str, Any]) -> dict[int, str]:
-    """Return the notes about the groups of a component that the service's status contains, by number of the group."""
-    found: dict[int, str] = {}
-    for entry in status.get("groups") or ():
-        if (
-            entry.get("component") == component
-            and entry.get("revision") in (None, revision)
-            and entry.get("index") is not None
-        ):
-            found[entry["index"]] = _note(entry)
-    return found
-
-
-_TELLING = frozenset({HELD, NODE_LOST, SILENT, SYSTEMIC, RESTARTING, RECYCLING, FAILED})
-"""Phases of groups that explain more than the states of the groups' pods."""
-
-
-def _note(entry: Mapping[str, Any]) -> str:
-    phase, failure = entry.get("phase") or "", entry.get("lastFailure")
-    said = [phase] if phase in _TELLING else []
-    if entry.get("recycles"):
-        said.append(f"recycled {count(entry['recycles'], 'time')}")
-    if failure and (phase != "Ready" or entry.get("recyclesInARow")):
-        said.append(f"last failure: {sentence(failure)}")
-    return "; ".join(said)

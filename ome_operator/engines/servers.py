@@ -155,11 +155,12 @@ def _numbered(words: Sequence[str], numbers: Mapping[str, int]) -> list[str]:
 def probes(engine: Server, port: int) -> dict[str, Any]:
     """Return the startup and readiness probes of rank 0, which serves HTTP on `port`.
 
-    There is no liveness probe, because restarting a single rank does not repair a group.
+    A start loses up to a period of the startup probe at its end, so this period is short. There is no liveness probe,
+    because restarting a single rank does not repair a group.
     """
     health = {"httpGet": {"path": engine.health, "port": port}, "timeoutSeconds": 5}
     return {
-        "startupProbe": {**health, "periodSeconds": 10, "failureThreshold": engine.startup // 10},
+        "startupProbe": {**health, "periodSeconds": 1, "failureThreshold": engine.startup},
         "readinessProbe": {**health, "periodSeconds": 5, "failureThreshold": 3},
     }
 

@@ -29,6 +29,9 @@ class EngineSeries(NamedTuple):
     """Name of a series -> the value to which it is added."""
     histograms: Mapping[str, str]
     """Name of the series of buckets -> the histogram."""
+    start: Mapping[tuple[str, str], str]
+    """(name of a series, value of its label `phase`) -> the part of the engine's start. The value is "" if all phases
+    belong to the part."""
 
 
 @cache
@@ -46,4 +49,5 @@ def _series(entry: Mapping[str, Mapping[str, list[str]]]) -> EngineSeries:
         counters={name: value for value, names in entry["counters"].items() for name in names},
         gauges={name: value for value, names in entry["gauges"].items() for name in names},
         histograms={f"{name}_bucket": str(value) for value, name in entry["histograms"].items()},
+        start={(name, next(iter(phase), "")): part for part, (name, *phase) in entry["start"].items()},
     )

@@ -117,6 +117,17 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
                 ("part",),
                 _START,
             ),
+            Family(
+                "ome_group_start_seconds", HISTOGRAM,
+                "Seconds from the creation of the first pod of a group, or a restart, until its leader was ready",
+                buckets=_START,
+            ),
+            Family(
+                "ome_group_start_part_seconds", HISTOGRAM,
+                "Seconds of each known part of the start of a group, for its slowest rank (docs/telemetry.md)",
+                ("part",),
+                _START,
+            ),
         ),
         "Rollouts, waves and placement": (
             Family("ome_rollouts", GAUGE, "Services with an unfinished rollout by current step", ("step",)),

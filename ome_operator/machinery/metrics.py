@@ -24,6 +24,8 @@ class Metrics:
         self.stalls, self.lags = self._histogram("ome_loop_stall_seconds"), self._histogram("ome_loop_lag_seconds")
         self.starts = self._histogram("ome_service_start_seconds")
         self.start_parts = self._histogram("ome_service_start_part_seconds")
+        self.group_starts = self._histogram("ome_group_start_seconds")
+        self.group_start_parts = self._histogram("ome_group_start_part_seconds")
         self._passes, self._pass_seconds = self._counter("ome_passes_total"), self._histogram("ome_pass_seconds")
         self._requests = self._counter("ome_api_requests_total")
         self._request_seconds = self._histogram("ome_api_request_seconds")

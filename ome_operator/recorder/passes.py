@@ -164,6 +164,7 @@ class PassRecorder:
             strangers=dict(observed_now.strangers),
             drains=dict(observed_now.drains),
             silences=dict(observed_now.silences),
+            starts=dict(observed_now.starts),
             ahead=partial(recorded_ahead, self._said),
         )
         decided = failed_decision(plan) if isinstance(plan, Exception) else decision(plan)

@@ -22,7 +22,7 @@ from ome_operator.core.observed.objects import (
     Refusal,
 )
 from ome_operator.core.observed.silence import Silence
-from ome_operator.core.observed.telemetry import DrainReport, Strangers
+from ome_operator.core.observed.telemetry import DrainReport, LeaderStart, Strangers
 from ome_operator.core.observed.turn import Turn
 from ome_operator.core.observed.validation import ValidationResult
 from ome_operator.core.placement.claims import Claim
@@ -48,6 +48,7 @@ _FACTS: Mapping[str, Any] = {
     "strangers": Strangers,
     "drains": tuple[DrainReport, ...],
     "silences": Silence,
+    "starts": LeaderStart,
 }
 _TEXTS = ("accepted", "checks", "remarks", "failures")
 _PAIRS = ("children", "refusals", "failures")
@@ -68,6 +69,7 @@ TABLES = (
     "strangers",
     "drains",
     "silences",
+    "starts",
     "told",
 )
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -94,6 +96,7 @@ def tables(pass_: Pass) -> Tables:
         "strangers": {uid: fact_json(value) for uid, value in observed.strangers.items()},
         "drains": {uid: fact_json(value) for uid, value in observed.drains.items()},
         "silences": {uid: fact_json(value) for uid, value in observed.silences.items()},
+        "starts": {uid: fact_json(value) for uid, value in observed.starts.items()},
         "told": {
             "warnings": list(observed.warnings),
             "ahead": "".join(getattr(observed.ahead, "args", ())),
@@ -213,6 +216,7 @@ def _observed(found: Tables, where: str) -> Observed:
         strangers=dict(_facts(found, "strangers", where)),
         drains=dict(_facts(found, "drains", where)),
         silences=dict(_facts(found, "silences", where)),
+        starts=dict(_facts(found, "starts", where)),
         warnings=read(tuple[str, ...], messages.get("warnings", []), f"{where}.told.warnings"),
         ahead=partial(recorded_ahead, read(str, messages.get("ahead", ""), f"{where}.told.ahead")),
         turn=turn._replace(rivals=rivals),

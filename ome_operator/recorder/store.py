@@ -35,6 +35,7 @@ _SEEN = (
     "strangers",
     "drains",
     "silences",
+    "starts",
 )
 _BESIDE = {
     Deps: tuple(part.name for part in fields(Deps) if part.name not in (*_REFERRED, "nodes", "judge")),

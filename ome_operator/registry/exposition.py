@@ -34,6 +34,8 @@ class EnginePage(NamedTuple):
     gauges: Mapping[str, float]
     histograms: Mapping[str, Mapping[float, float]]
     """Name of a histogram -> upper bound of a bucket in seconds -> observations in this bucket and all smaller buckets."""
+    start: Mapping[str, float] = {}
+    """Part of the engine's start -> its seconds; a part without any time is left out."""
 
 
 NOTHING = EnginePage("", {}, {}, {})
@@ -72,14 +74,20 @@ def _lines(names: frozenset[str]) -> re.Pattern[str]:
 
 
 def _page(engine: str, series: EngineSeries, text: str) -> EnginePage | None:
-    names = frozenset((*series.counters, *series.gauges, *series.histograms))
+    starts = {name for name, _ in series.start}
+    names = frozenset((*series.counters, *series.gauges, *series.histograms, *starts))
     values: dict[tuple[str, str], dict[str, float]] = {}
     buckets: dict[str, dict[str, dict[str, dict[float, float]]]] = {}
+    phases: dict[tuple[str, str], float] = {}
     found = list(islice(samples(text, names), SAMPLES + 1))
     if len(found) > SAMPLES:
         return NOTHING
     for name, labels, value in found:
         if any(labels.get(label) for label in series.total):
+            continue
+        if name in starts:
+            phase = name, labels.get("phase", "")
+            phases[phase] = max(value, phases.get(phase, 0.0))
             continue
         rank, copy = _part(labels, series.rank), _part(labels, series.same)
         if name in series.histograms:
@@ -91,7 +99,7 @@ def _page(engine: str, series: EngineSeries, text: str) -> EnginePage | None:
             continue
         by_copy = values.setdefault((name, rank), {})
         by_copy[copy] = by_copy.get(copy, 0.0) + value
-    if not values and not buckets:
+    if not values and not buckets and not phases:
         return None
     largest = {key: max(copies.values()) for key, copies in values.items()}
     return EnginePage(
@@ -99,7 +107,18 @@ def _page(engine: str, series: EngineSeries, text: str) -> EnginePage | None:
         _summed({key: value for key, value in largest.items() if key[0] in series.counters}, series.counters),
         _summed({key: value for key, value in largest.items() if key[0] in series.gauges}, series.gauges),
         {name: added for name, ranks in buckets.items() if len(added := _added(ranks)) <= BUCKETS},
+        _start(series.start, phases),
     )
+
+
+def _start(parts: Mapping[tuple[str, str], str], phases: Mapping[tuple[str, str], float]) -> dict[str, float]:
+    """Return the seconds of each part. `phases` has the seconds of the slowest rank, by series and phase."""
+    found = dict[str, float]()
+    for (name, phase), seconds in phases.items():
+        part = parts.get((name, phase)) or parts.get((name, ""))
+        if part is not None and seconds > 0:
+            found[part] = found.get(part, 0.0) + seconds
+    return found
 
 
 def _summed(found: Mapping[tuple[str, str], float], names: Mapping[str, str]) -> dict[str, float]:

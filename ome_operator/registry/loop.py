@@ -28,7 +28,7 @@ from ome_operator.registry.telemetry_reader import TelemetryReader
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.5
-"""Seconds until the next pass if the router does not answer or a change was sent to it."""
+"""Seconds until the next pass if the router does not answer, a change was sent to it, or a leader is about to be ready."""
 STUCK = 60.0
 """Seconds without a finished pass after which the liveness probe fails."""
 
@@ -78,7 +78,7 @@ class Registry:
         self._leaders: tuple[LeaderState, ...] = ()
         self._stop, self._wake = asyncio.Event(), asyncio.Event()
         self._telemetry = TelemetryReader(
-            session, settings.router_metrics, lambda: self._leaders, settings.worker_key, silent_changed=self._wake.set
+            session, settings.router_metrics, lambda: self._leaders, settings.worker_key, changed=self._wake.set
         )
         self._listed_at = self._passed_at = time.monotonic()
         self._troubles: dict[str, str] = {}
@@ -130,7 +130,7 @@ class Registry:
         self._telemetry.passed(self._leaders, workers)
         self._count_foreign(changes)
         changed = await self._change_router(changes)
-        return RETRY_SECONDS if changed else self._settings.interval
+        return RETRY_SECONDS if changed or self._telemetry.expects_leaders else self._settings.interval
 
     async def _forget(self, listed: set[str]) -> None:
         """Remove the requests that the router has lost from the registry's memory, so that these workers are sent again."""

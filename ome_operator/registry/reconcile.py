@@ -245,4 +245,14 @@ def _leader_state(
         state = "serving" if entries and is_wanted else "adding"
     running = sum(worker.running for worker in entries) if entries is not None else None
     url = target.url if pod.ip else ""
-    return LeaderState(pod.name, pod.uid, url, target.worker_type, state, readiness.why, entries is not None, running)
+    return LeaderState(
+        pod.name,
+        pod.uid,
+        url,
+        target.worker_type,
+        state,
+        readiness.why,
+        entries is not None,
+        running,
+        is_starting=readiness.is_up and not pod.ready,
+    )

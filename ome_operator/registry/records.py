@@ -113,6 +113,8 @@ class LeaderState(NamedTuple):
     """Whether the router may send new requests to the leader."""
     running: int | None
     """Number of requests that run on the leader through this router; None if the router does not list the leader."""
+    is_starting: bool = False
+    """Whether every rank runs, and only the readiness of the leader is missing."""
 
 
 class WorkerMemory(NamedTuple):

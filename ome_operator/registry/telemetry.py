@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ome_operator.names import mark
+from ome_operator.registry import starting
 from ome_operator.registry.exposition import EnginePage, number
 from ome_operator.registry.records import LeaderState
 from ome_operator.registry.silence import LifeSigns, heard, moved
@@ -80,6 +81,9 @@ class LeaderMemory(NamedTuple):
     empty_readings: int = 0
     """Number of the newest consecutive readings, all after `forgotten_at`, in which the engine was empty."""
     silence: LifeSigns = LifeSigns()
+    start: Mapping[str, float] = {}
+    """Part of the engine's own start -> its seconds, as the engine reports them."""
+    signs: starting.StartSigns = starting.StartSigns()
 
 
 NEW = LeaderMemory()
@@ -144,6 +148,9 @@ def passed(memory: LeaderMemory, leader: LeaderState, now: float) -> LeaderMemor
     A leader that is only not listed, for example because it is not ready, may be listed again at any time; a leader that is
     also marked for draining gets no request from this router any more.
     """
+    memory = memory._replace(signs=starting.passed(memory.signs, leader, now))
+    if leader.is_starting:
+        memory = memory._replace(start={})
     if leader.state != "draining" or leader.listed:
         return memory._replace(forgotten_at=None, empty_readings=0)
     return memory if memory.forgotten_at is not None else memory._replace(forgotten_at=now, empty_readings=0)
@@ -189,7 +196,7 @@ def with_page(memory: LeaderMemory, page: EnginePage, now: float) -> LeaderMemor
     before, work = memory.work, with_work(memory.work, page, now)
     has_moved = bool(before) and work[-1].counters != before[-1].counters
     silence = moved(memory.silence, before[-1].at) if has_moved else memory.silence
-    return memory._replace(work=work, silence=silence)
+    return memory._replace(work=work, silence=silence, start=page.start)
 
 
 def _restarted(before: WorkReading, after: WorkReading) -> bool:
@@ -271,6 +278,8 @@ def _leader(leader: LeaderState, memory: LeaderMemory, now: float) -> dict[str, 
             found["load"]["emptyReadings"] = memory.empty_readings
     if memory.work:
         found["work"] = _work(memory.work, now)
+    if start := {**memory.start, **starting.ages(memory.signs, now)}:
+        found["start"] = {name: _round(value) for name, value in start.items()}
     if memory.silence.is_silent and memory.silence.probed_at is not None:
         age, seconds = now - memory.silence.probed_at, now - memory.silence.failed_since
         found["silence"] = {"age": _round(age), "seconds": _round(seconds)}

@@ -13,6 +13,7 @@ from typing import Any
 
 import aiohttp
 
+from ome_operator.registry import starting
 from ome_operator.registry.clients import NO_ANSWER
 from ome_operator.registry.exposition import NOTHING, EnginePage, engine_page, samples
 from ome_operator.registry.records import LeaderState, Worker
@@ -60,7 +61,9 @@ _ROUTER_SERIES = frozenset({ROUTER_REQUESTS, ROUTER_RESPONSES})
 
 
 class TelemetryReader:
-    """Reads one router and its leaders. `leaders` returns the leaders of the last pass."""
+    """Reads one router and its leaders. `leaders` returns the leaders of the last pass. `changed` is called when a leader
+    falls silent or is heard again, or is about to become ready, so that a pass should follow at once.
+    """
 
     def __init__(
         self,
@@ -69,7 +72,7 @@ class TelemetryReader:
         leaders: Callable[[], Iterable[LeaderState]],
         worker_key: str = "",
         clock: Callable[[], float] = time.monotonic,
-        silent_changed: Callable[[], None] = lambda: None,
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._session, self._router_metrics, self._leaders, self._clock = session, router_metrics, leaders, clock
         # Compression would cost the engine time, and the length of what is compressed is not bounded.
@@ -81,14 +84,14 @@ class TelemetryReader:
         """(UID of a leader, path) -> time of the next reading."""
         self._router = RouterReading()
         self._served: tuple[float, dict[str, Any]] | None = None
-        self._silent_changed, self._started = silent_changed, clock()
+        self._changed, self._started = changed, clock()
         self._probes: dict[str, asyncio.Task[None]] = {}
         """UID of a leader -> its probe that is in progress."""
 
     async def run(self) -> None:
         """Read and probe without end, beside the passes."""
         try:
-            await asyncio.gather(self._repeat(self.read_due), self._repeat(self.begin_probes))
+            await asyncio.gather(*map(self._repeat, (self.read_due, self.begin_probes, self.watch_starts)))
         finally:
             for task in self._probes.values():
                 task.cancel()
@@ -179,7 +182,7 @@ class TelemetryReader:
         was_silent = self._memories[uid].silence.is_silent
         self._memories[uid] = memory
         if memory.silence.is_silent != was_silent:
-            self._silent_changed()
+            self._changed()
 
     # --- probes -------------------------------------------------------------------------------------------------------
 
@@ -228,6 +231,32 @@ class TelemetryReader:
                 return answer.status
         except (*NO_ANSWER, ValueError):
             return None
+
+    # --- starts -------------------------------------------------------------------------------------------------------
+
+    @property
+    def expects_leaders(self) -> bool:
+        """Whether a leader is healthy and will be ready soon."""
+        now = self._clock()
+        return any(starting.is_expected(memory.signs, now) for memory in self._memories.values())
+
+    async def watch_starts(self) -> None:
+        """Ask each leader that starts once whether it is healthy."""
+        slots = asyncio.Semaphore(AT_ONCE)
+
+        async def ask(leader: LeaderState) -> None:
+            async with slots:
+                status = await self._status(leader.url + HEALTHY_PATH, AFTER_PROBE)
+            if (memory := self._memories.get(leader.uid)) is not None:
+                signs = starting.answered(memory.signs, status, self._clock())
+                self._learn(leader.uid, memory._replace(signs=signs))
+                if signs.soon_at != memory.signs.soon_at:
+                    self._changed()
+
+        due = [leader for leader in self._leaders() if starting.is_due(self._memories.get(leader.uid, NEW).signs)]
+        async with asyncio.TaskGroup() as group:
+            for leader in due:
+                group.create_task(ask(leader))
 
     # --- requests -----------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,8 @@ from datetime import datetime
 from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.core.observed import route
-from ome_operator.core.observed.objects import Child, Manifest, Pod, Times
+from ome_operator.core.observed.objects import Child, Manifest, Pod
+from ome_operator.core.observed.times import Times
 from ome_operator.core.rollout.node_scale_down import FORBIDDEN
 
 Key = tuple[str, str]

@@ -139,7 +139,7 @@ def board(
         at=at,
         namespace=namespace,
         bodies=bodies,
-        trees={key: tree(body, observed[key]) for key, body in bodies.items()},
+        trees={key: tree(body, observed[key], at) for key, body in bodies.items()},
         observed=observed,
         pods={"/".join(_key(body)): body for body in pods},
         stored={

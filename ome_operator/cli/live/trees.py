@@ -1,5 +1,7 @@
 """Reads the trees of services from a live cluster."""
 
+from datetime import UTC, datetime
+
 from ome_operator import keys
 from ome_operator.cache.resources import SERVICE, SERVING
 from ome_operator.cli.live.cluster_from_manifests import gather
@@ -23,7 +25,8 @@ async def trees(client: Client, namespace: str, service: str = "") -> list[Tree]
     """Return the tree of one service, or those of all services in a namespace ("" for all namespaces). Raises KubeError, and
     NotFound for the name of a service.
     """
-    return [tree(body, observed) for body, observed in await services(client, namespace, service)]
+    now = datetime.now(UTC)
+    return [tree(body, observed, now) for body, observed in await services(client, namespace, service)]
 
 
 async def services(client: Client, namespace: str, service: str = "") -> list[tuple[Manifest, Observed]]:

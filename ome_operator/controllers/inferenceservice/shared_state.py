@@ -7,7 +7,7 @@ handler.
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.foreign_pods import ForeignPods
@@ -18,7 +18,7 @@ from ome_operator.controllers.placement.gangs import Gangs
 from ome_operator.controllers.pod_dry_runs import PodDryRuns
 from ome_operator.core.observed.objects import Manifest, Pod, Ref
 from ome_operator.core.observed.silence import Silence
-from ome_operator.core.observed.telemetry import DrainReport, Strangers
+from ome_operator.core.observed.telemetry import DrainReport, LeaderStart, Strangers
 from ome_operator.kube.client import Client
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
@@ -33,8 +33,14 @@ class Reports(NamedTuple):
     """Returns the requests in leaders among the given pods that are being drained, by the UID of the leader."""
     traffic: Callable[[Resource], Manifest | None] = lambda _: None
     """Returns the value of the service's `status.traffic`; None if nothing is known."""
+    starts: Callable[[Iterable[Pod]], Mapping[str, LeaderStart]] = lambda _: {}
+    """Returns what the registries of routers have seen of the recent starts of leaders among the given pods, by UID."""
     silences: Callable[[Iterable[Pod]], Mapping[str, Silence]] = lambda _: {}
     """Returns what is known about leaders among the given pods that have stopped, by the UID of the leader."""
+
+    def about(self, pods: Iterable[Pod]) -> dict[str, Any]:
+        """Return what is known about these pods, as fields of `Observed`."""
+        return {name: getattr(self, name)(pods) for name in ("strangers", "drains", "silences", "starts")}
 
 
 NO_REPORTS = Reports()

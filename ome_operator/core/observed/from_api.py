@@ -12,8 +12,9 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.core.observed import managed_fields, route
 from ome_operator.core.observed.exclusions import exclusion
-from ome_operator.core.observed.objects import Child, Pod, Termination, Times
+from ome_operator.core.observed.objects import Child, Pod, Termination
 from ome_operator.core.observed.restored import contacted
+from ome_operator.core.observed.times import Times
 from ome_operator.core.preflight import results as preflight_results
 from ome_operator.core.reasons import Reason
 from ome_operator.core.termination import tail, telling
@@ -133,20 +134,23 @@ def pod(body: Body) -> Pod:
         priority=_number((body.get("spec") or {}).get("priority"), 0),
         preflight=checked,
         gpus=sum(map(gpus, boxes)),
-        times=_times(metadata, main, conditions),
+        times=_times(body, main, conditions),
         scale_down=tuple(key for key in (keys.KARPENTER_KEEP, keys.AUTOSCALER_EVICT) if key in notes),
         scale_down_mark=notes.get(keys.SCALE_DOWN_MARK) or "",
         contacts=contacted(boxes, labels, metadata.get("namespace") or ""),
     )
 
 
-def _times(metadata: Body, main: Body, conditions: Mapping[str, Body]) -> Times:
+def _times(body: Body, main: Body, conditions: Mapping[str, Body]) -> Times:
     def since(type_: str) -> str:
         condition = conditions.get(type_) or {}
         return (condition.get("lastTransitionTime") or "") if condition.get("status") == "True" else ""
 
     started = ((main.get("state") or {}).get("running") or {}).get("startedAt") or ""
-    return Times(metadata.get("creationTimestamp") or "", since("PodScheduled"), started, since("Ready"))
+    created = (body.get("metadata") or {}).get("creationTimestamp") or ""
+    initialized = since("Initialized") if (body.get("spec") or {}).get("initContainers") else ""
+    network = since("PodReadyToStartContainers")
+    return Times(created, since("PodScheduled"), started, since("Ready"), network, initialized)
 
 
 def _main(boxes: Sequence[Body], status: Body) -> Body:

@@ -15,7 +15,8 @@ from ome_operator.api.well_known import NO_MODELS, WellKnown
 from ome_operator.core.observed.budgets import Budget
 from ome_operator.core.observed.exclusions import Exclusion
 from ome_operator.core.observed.silence import Silence
-from ome_operator.core.observed.telemetry import DrainReport, Strangers
+from ome_operator.core.observed.telemetry import DrainReport, LeaderStart, Strangers
+from ome_operator.core.observed.times import NO_TIMES, Times
 from ome_operator.core.observed.turn import NO_TURN, Turn
 from ome_operator.core.observed.validation import Validator, accept_all
 from ome_operator.core.preflight.results import Checked
@@ -90,19 +91,6 @@ class Termination(NamedTuple):
     """The last log lines of the container, or the message of the pod's condition or status."""
     time: str
     """Time of the termination in RFC 3339; "" if it is unknown."""
-
-
-class Times(NamedTuple):
-    """The times when a pod last reached each stage, in RFC 3339; "" for a stage that the pod has not reached."""
-
-    created: str = ""
-    scheduled: str = ""
-    began: str = ""
-    """Time when the main container last started."""
-    ready: str = ""
-
-
-NO_TIMES = Times()
 
 
 class Pod(NamedTuple):
@@ -307,6 +295,8 @@ class Observed:
     """UID of a draining leader -> what the registries of routers report about its requests."""
     silences: Mapping[str, Silence] = field(default_factory=dict)
     """UID of a leader that has stopped -> what the registries of routers report about it."""
+    starts: Mapping[str, LeaderStart] = field(default_factory=dict)
+    """UID of a leader that became ready recently -> what the registries of routers have seen of its start."""
     traffic: Manifest | None = None
     """The value of `status.traffic` (core/status/traffic.py); None if nothing is known about requests."""
     avoided: Mapping[str, str] = field(default_factory=dict)

@@ -21,6 +21,9 @@ LEADERS, BUCKETS = 256, 65
 STATES = ("serving", "adding", "waiting", "draining", "silent")
 ROLES = ("prefill", "decode", "regular")
 RATES = ("requests", "promptTokens", "outputTokens", "failedTransfers", "errors")
+START_PARTS = ("own", "weights", "cache", "graphs")
+"""Parts of its start that an engine reports: the whole as the engine measures it, and what is in it: the loading of the
+weights, the allocation of the KV cache, and the capture of graphs."""
 HISTOGRAMS = ("firstToken", "betweenTokens")
 
 Buckets = tuple[tuple[float, float], ...]
@@ -64,6 +67,26 @@ class LeaderSilence(NamedTuple):
     """Time when the first of the failed probes began."""
 
 
+class LeaderStart(NamedTuple):
+    """What the registries have seen of the last start of a leader. None stands for an unknown moment; all moments are in
+    seconds since the epoch, by the clock of this process.
+    """
+
+    parts: Mapping[str, float] = {}
+    """Part from `START_PARTS` -> its seconds, as the engine reports them."""
+    answers_at: float | None = None
+    """Time at which the engine's HTTP server first answered."""
+    healthy_at: float | None = None
+    """Time at which the engine first called itself healthy."""
+    listed_at: float | None = None
+    """Time at which a router first listed the leader."""
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """The names of the parts and moments that are known."""
+        return (*self.parts, *(name for name, at in zip(self._fields[1:], self[1:], strict=True) if at is not None))
+
+
 class LeaderReport(NamedTuple):
     """The report about one leader."""
 
@@ -76,6 +99,7 @@ class LeaderReport(NamedTuple):
     silence: LeaderSilence | None = None
     is_paused: bool = False
     """Whether the engine has reported that its generation is paused."""
+    start: LeaderStart | None = None
 
 
 class RouterReport(NamedTuple):
@@ -162,7 +186,14 @@ def _leader(body: Any, now: float) -> tuple[str, LeaderReport]:
         None if work is None else _work(_map(work, "work"), now),
         None if silence is None else _silence(_map(silence, "silence"), now),
         leader.get("paused") is True,
+        None if (start := leader.get("start")) is None else _start(_map(start, "start"), now),
     )
+
+
+def _start(start: Mapping[str, Any], now: float) -> LeaderStart:
+    parts = {name: seconds for name in START_PARTS if (seconds := _number(start, name))}
+    ages = (_number(start, name) for name in ("answersFor", "healthyFor", "listedFor"))
+    return LeaderStart(parts, *(None if age is None else now - age for age in ages))
 
 
 def _silence(silence: Mapping[str, Any], now: float) -> LeaderSilence:
@@ -264,6 +295,14 @@ def requests(load: LeaderLoad) -> int | None:
     """Return the number of requests in an engine; None if it is unknown."""
     known = [part for part in (load.running, load.waiting, load.in_transfer) if part is not None]
     return sum(known) if load.running is not None else None
+
+
+def combined_start(starts: Iterable[LeaderStart]) -> LeaderStart | None:
+    """Return what several registries have seen of a start: the earliest of each moment. None if none has seen anything."""
+    starts = [*starts]
+    moments = ([at for at in found if at is not None] for found in zip(*(start[1:] for start in starts), strict=True))
+    parts = max((start.parts for start in starts), key=len, default={})
+    return LeaderStart(parts, *(min(known, default=None) for known in moments)) if starts else None
 
 
 def drain_reports(reports: Iterable[tuple[str, RouterReport]], mark: str) -> tuple[DrainReport, ...]:

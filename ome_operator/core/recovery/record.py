@@ -67,6 +67,8 @@ class GroupRecord:
     recycled_at: str = ""
     failure: dict[str, Any] | None = None
     """The last failure, in the format of `status.groups[].lastFailure`."""
+    start: dict[str, Any] | None = None
+    """The last start, in the format of `status.groups[].start`; None if it was not seen."""
 
     def to(self, phase: str, now: datetime) -> "GroupRecord":
         """Return the record with this phase. `since` changes only if the phase changes."""
@@ -117,6 +119,7 @@ def _read(one: Mapping[str, Any]) -> GroupRecord:
         in_a_row=one.get("recyclesInARow") or 0,
         recycled_at=one.get("recycledAt") or "",
         failure=one.get("lastFailure"),
+        start=one.get("start"),
     )
 
 
@@ -135,7 +138,8 @@ WORDS = 200
 def bounded(told: Sequence[dict[str, Any]]) -> tuple[tuple[dict[str, Any], ...], int]:
     """Reduce the result of `written` to LARGEST bytes, and return it with the number of groups that are left out.
 
-    The messages of failures are shortened first. If that does not suffice, the last groups are left out.
+    The messages of failures are shortened first, and the starts are left out. If that does not suffice, the last groups
+    are left out.
     """
     if sum(map(_most, told)) <= LARGEST:
         return tuple(told), 0
@@ -152,11 +156,12 @@ def _most(group: dict[str, Any]) -> int:
     """Return an upper bound of the number of bytes of a group in the status."""
     words = sum(map(len, map(str, (group.get("lastFailure") or {}).values())))
     names = len(group["name"]) + len(group.get("node") or "")
-    return 400 + 2 * names + 30 * len(group.get("members") or ()) + 6 * words
+    start = 100 + 60 * len((group.get("start") or {}).get("parts") or ())
+    return 400 + start + 2 * names + 30 * len(group.get("members") or ()) + 6 * words
 
 
 def _short(group: dict[str, Any]) -> dict[str, Any]:
-    failure = group.get("lastFailure")
+    failure, group = group.get("lastFailure"), {name: value for name, value in group.items() if name != "start"}
     return {**group, "lastFailure": {**failure, "message": str(failure.get("message") or "")[:WORDS]}} if failure else group
 
 
@@ -178,5 +183,6 @@ def _written(one: GroupRecord) -> dict[str, Any]:
         "recyclesInARow": one.in_a_row,
         "recycledAt": one.recycled_at,
         "lastFailure": one.failure,
+        "start": one.start,
     }
     return told | {key: value for key, value in more.items() if value}

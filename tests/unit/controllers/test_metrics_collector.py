@@ -129,6 +129,19 @@ def test_recycles_are_counted_from_when_we_came() -> None:
     assert made.samples()[series] == 2
 
 
+def test_a_start_of_a_group_and_each_of_its_parts_count_once() -> None:
+    made = rig()
+    imports, listed = {"name": "imports", "seconds": 20}, {"name": "listed", "seconds": 2}
+    first = {"time": "2026-11-28T12:00:00Z", "seconds": 50, "parts": [imports]}
+    made.see(SERVICE, body := service("svc", "team", READY, groups=[group()]))
+    for start in (first, first, first | {"parts": [imports, listed]}, first | {"time": "2026-11-28T13:00:00Z"}):
+        made.see(SERVICE, body := again(body, groups=[group(start=start)]))
+    samples = made.samples()
+    assert (samples["ome_group_start_seconds_count"], samples["ome_group_start_seconds_sum"]) == (2, 100)
+    assert samples['ome_group_start_part_seconds_sum{part="imports"}'] == 40
+    assert samples['ome_group_start_part_seconds_count{part="listed"}'] == 1
+
+
 def test_recycles_of_nodes_that_are_gone_are_not_told_any_more() -> None:
     made = rig()
     made.see("Node", body := node())

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from ome_operator import keys
 from ome_operator.core import service_metrics
 from ome_operator.core.observed import from_api
-from ome_operator.core.observed.objects import Pod, Times
+from ome_operator.core.observed.objects import Pod
+from ome_operator.core.observed.times import Times
 from ome_operator.core.recovery import record
 from ome_operator.core.render.statefulsets import Stored, stored
 from ome_operator.core.service_metrics import OTHER, PARTS, REASONS

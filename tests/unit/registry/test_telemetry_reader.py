@@ -289,3 +289,40 @@ async def test_an_engine_that_does_not_report_its_times_is_never_probed(engine: 
 
 async def test_the_summary_tells_since_when_the_registry_runs(engine: Engine) -> None:
     assert (await engine.read(after=90.0))["upFor"] == 90
+
+
+async def test_an_engine_that_starts_is_asked_until_it_is_healthy(engine: Engine) -> None:
+    """Then a pass begins at once, and passes follow each other closely until the leader is ready."""
+    (ready,) = engine.leaders
+    engine.leaders = [ready._replace(state="waiting", why="the leader is not ready", listed=False, is_starting=True)]
+    engine.reader.passed(engine.leaders, [])
+    for answer, moments in ((0, []), (503, ["answersFor"]), (200, ["answersFor", "healthyFor"])):
+        engine.pages["/ping"] = answer, "x"
+        assert not engine.reader.expects_leaders and engine.changes == 0
+        engine.now += 1.0
+        await engine.reader.watch_starts()
+        assert [*(await engine.read(after=1.0))["leaders"][0].get("start", {})] == moments
+    assert engine.reader.expects_leaders and engine.changes == 1
+    await engine.reader.watch_starts()
+    assert engine.times("/ping") == 3, "there is nothing more to learn"
+    engine.reader.passed([ready], [])
+    assert not engine.reader.expects_leaders
+
+
+async def test_what_an_engine_reports_about_its_start_is_in_the_summary(engine: Engine) -> None:
+    labels = 'model_name="m",engine_type="decode"'
+    engine.pages["/metrics"] = (
+        200,
+        "\n".join(
+            [
+                f'sglang:startup_time_seconds{{{labels},phase="load_weight"}} 12.5',
+                f'sglang:startup_time_seconds{{{labels},phase="scheduler_e2e"}} 25.0',
+                f'sglang:startup_time_seconds{{{labels},phase="tokenizer_e2e"}} 30.0',
+                f'sglang:startup_time_seconds{{{labels},phase="kv_cache_allocation"}} 0.0',
+                f'sglang:startup_cuda_graph_time_seconds{{{labels},phase="prefill"}} 3.0',
+                f'sglang:startup_cuda_graph_time_seconds{{{labels},phase="decode"}} 5.0',
+            ]
+        ),
+    )
+    found = (await engine.read())["leaders"][0]["start"]
+    assert found == {"weights": 12.5, "own": 30, "graphs": 8}, "a phase of no time is left out"

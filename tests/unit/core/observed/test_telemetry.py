@@ -15,8 +15,10 @@ from ome_operator.core.observed.telemetry import (
     STALE,
     DrainReport,
     LeaderLoad,
+    LeaderStart,
     RouterReport,
     Unusable,
+    combined_start,
     drain_reports,
     fresh,
     parse,
@@ -165,3 +167,29 @@ def test_what_routers_report_about_a_draining_leader() -> None:
     found = drain_reports([("r1", read(sent())), ("r2", read(changed("leaders", [])))], mark("uid"))
     assert found == (DrainReport("r1", NOW - 9, 0, 1),)
     assert drain_reports([("r1", read(sent()))], mark("other")) == ()
+
+
+def with_start(start: Any) -> dict[str, Any]:
+    """Return a summary with a leader that reports this about its start."""
+    leader = {"id": "m", "role": "decode", "state": "serving", "start": start}
+    return {"version": 1, "slice": "s", "strangers": {"found": 0}, "router": {}, "leaders": [leader]}
+
+
+def test_the_start_of_a_leader_has_its_parts_and_moments() -> None:
+    start = {"own": 30, "weights": 12.5, "cache": 0, "other": 3, "healthyFor": 4.0, "listedFor": 1}
+    found = parse(with_start(start), "s", NOW).leaders["m"].start
+    assert found == LeaderStart({"own": 30.0, "weights": 12.5}, None, NOW - 4, NOW - 1)
+    assert found is not None and found.known == ("own", "weights", "healthy_at", "listed_at")
+
+
+@pytest.mark.parametrize("wrong", [7, {"own": "30"}, {"listedFor": -1}, {"weights": math.nan}])
+def test_a_start_with_another_value_makes_the_summary_unusable(wrong: Any) -> None:
+    with pytest.raises(Unusable):
+        parse(with_start(wrong), "s", NOW)
+
+
+def test_several_registries_together_know_the_earliest_moments() -> None:
+    one = LeaderStart({"own": 30.0}, None, 990.0, 1005.0)
+    other = LeaderStart({}, 980.0, 991.0, 1001.0)
+    assert combined_start([one, other]) == LeaderStart({"own": 30.0}, 980.0, 990.0, 1001.0)
+    assert combined_start([]) is None

@@ -1,0 +1,158 @@
+"""The seconds of the parts of a group's last start, from the times of its pods and from what the registries of routers have
+seen (docs/telemetry.md, "The start of a group"). A part that is unknown is left out.
+
+The API reports whole seconds, and the clocks of nodes and of this process differ a little: a part that would be less than
+zero by at most `TOLERANCE` is 0, and by more is unknown.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from ome_operator.core.observed.objects import Pod
+from ome_operator.core.observed.telemetry import LeaderStart
+from ome_operator.core.recovery.group import Group
+from ome_operator.core.recovery.record import READY, GroupRecord
+
+PARTS = (
+    "scheduled",
+    "volumes",
+    "init",
+    "image",
+    "imports",
+    "weights",
+    "cache",
+    "graphs",
+    "engine",
+    "warmup",
+    "probe",
+    "listed",
+)
+"""The parts in their order.
+
+* scheduled: until the pod has a node.
+* volumes: until the pod has its volumes and its network.
+* init: until its init containers have ended, their images included.
+* image: until the main container starts, its image included.
+* imports: until the engine measures its own start: programs are loaded, and arguments are read.
+* weights, cache, graphs: the engine loads the weights, allocates the KV cache, and captures graphs.
+* engine: the rest of the start as the engine measures it.
+* warmup: from the first answer of the HTTP server until the engine calls itself healthy.
+* probe: until Kubernetes reports the leader as ready.
+* listed: until a router may send requests to the leader.
+"""
+RECENT = 300.0
+"""Seconds after which nothing is added to a start any more."""
+TOLERANCE = 2.0
+DIGITS = 1
+
+
+def with_start(
+    group: Group, before: GroupRecord | None, record: GroupRecord, seen: LeaderStart | None, now: datetime
+) -> GroupRecord:
+    """Return the record with the last start of its group. `before` is the stored record, and `seen` what the registries have
+    seen of the leader's start.
+    """
+    leader = group.leader
+    if record.phase != READY or leader is None or not is_recent(leader, now):
+        return record
+    is_new = before is None or record.incarnation != before.incarnation
+    if is_new or not record.start:
+        found = _of_pods(group, leader) if is_new else None
+        return record if found is None else replace(record, start=_completed(found, leader, seen))
+    if record.start.get("time") != leader.times.ready or seen is None:
+        return record  # the leader was unready meanwhile, which is no start
+    return replace(record, start=_completed(record.start, leader, seen))
+
+
+def is_recent(leader: Pod, now: datetime) -> bool:
+    """Return whether the leader became ready so recently that its start may still be completed."""
+    return 0 <= now.timestamp() - _seconds(leader.times.ready) <= RECENT
+
+
+def _of_pods(group: Group, leader: Pod) -> dict[str, Any] | None:
+    """Return the parts of a start that pods show; None if its begin is unknown. Containers that were restarted have their
+    volumes and their image already.
+    """
+    pods = [pod for pod in group.pods.values() if not pod.restarts]
+    begins = [_seconds(pod.times.created) for pod in pods] if leader in pods else [_seconds(leader.times.began)]
+    parts = [
+        part
+        for name in ("scheduled", "volumes", "init", "image")
+        if (part := _slowest(name, [(_of_pod(name, pod), pod.rank) for pod in pods], group.size)) is not None
+    ]
+    total = _part(min(begins), _seconds(leader.times.ready))
+    return None if total is None else {"time": leader.times.ready, "seconds": _rounded(total), "parts": parts}
+
+
+def _of_pod(name: str, pod: Pod) -> float | None:
+    times = pod.times
+    created, scheduled, network = _seconds(times.created), _seconds(times.scheduled), _seconds(times.network)
+    prepared = _seconds(times.initialized) if times.initialized else network
+    bounds = {
+        "scheduled": (created, scheduled),
+        "volumes": (scheduled, network),
+        "init": (network, _seconds(times.initialized)),
+        "image": (prepared, _seconds(times.began)),
+    }
+    return _part(*bounds[name])
+
+
+def _slowest(name: str, found: Iterable[tuple[float | None, int]], size: int) -> dict[str, Any] | None:
+    """Return the part of the slowest rank; None if it is unknown of every rank."""
+    known = [(seconds, -rank) for seconds, rank in found if seconds is not None]
+    if not known:
+        return None
+    seconds, rank = max(known)
+    return {"name": name, "seconds": _rounded(seconds)} | ({"rank": -rank} if size > 1 else {})
+
+
+def _completed(start: Mapping[str, Any], leader: Pod, seen: LeaderStart | None) -> dict[str, Any]:
+    """Return the start with the parts that are known by now, and were not before."""
+    parts = {part["name"]: part for part in start["parts"]}
+    for name, seconds in _of_engine(leader, seen).items() if seen is not None else ():
+        if name not in parts and seconds is not None:
+            parts[name] = {"name": name, "seconds": _rounded(seconds)}
+    return {**start, "parts": [parts[name] for name in PARTS if name in parts]}
+
+
+def _of_engine(leader: Pod, seen: LeaderStart) -> dict[str, float | None]:
+    own, reported = seen.parts.get("own"), {name: seen.parts.get(name) for name in ("weights", "cache", "graphs")}
+    ready, nan = _seconds(leader.times.ready), float("nan")
+    answers, healthy, listed = (nan if at is None else at for at in (seen.answers_at, seen.healthy_at, seen.listed_at))
+    return {
+        **reported,
+        "imports": None if own is None else _part(_seconds(leader.times.began) + own, answers),
+        "engine": None if own is None else _part(sum(filter(None, reported.values())), own),
+        "warmup": _part(answers, healthy),
+        "probe": _part(healthy, ready),
+        "listed": _part(ready, listed),
+    }
+
+
+def total(start: Mapping[str, Any]) -> float:
+    """Return the seconds from the begin of a start until a router may send requests to the leader, or until the leader was
+    ready if that is unknown.
+    """
+    listed = next((part["seconds"] for part in start.get("parts") or () if part.get("name") == "listed"), 0.0)
+    return float(start.get("seconds") or 0.0) + float(listed)
+
+
+def _part(begin: float, end: float) -> float | None:
+    """Return the seconds between two times; None if one of them is unknown, or if they cannot be right."""
+    return max(0.0, end - begin) if end - begin >= -TOLERANCE else None
+
+
+def _rounded(seconds: float) -> float:
+    """Return a number as the API server stores it: 2.0 as 2."""
+    found = round(seconds, DIGITS)
+    return int(found) if found == int(found) else found
+
+
+def _seconds(moment: str) -> float:
+    """Return a time in seconds since the epoch; NaN if the text is no time."""
+    try:
+        return datetime.fromisoformat(moment).timestamp()
+    except ValueError:
+        return float("nan")

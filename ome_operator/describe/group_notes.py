@@ -1,0 +1,92 @@
+"""Describes in words what the status of a service contains about its groups: starts, recycles and failures."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from ome_operator.core.catalog.node_models import duration
+from ome_operator.core.recovery.failure import sentence
+from ome_operator.core.recovery.record import (
+    FAILED,
+    HELD,
+    NODE_LOST,
+    READY,
+    RECYCLING,
+    RESTARTING,
+    SILENT,
+    STARTING,
+    SYSTEMIC,
+)
+from ome_operator.core.recovery.start import total
+from ome_operator.describe.text import count
+from ome_operator.quantity import moment
+
+LEAST = 0.5
+"""Seconds of a part that is worth a word."""
+
+
+class GroupNotes(NamedTuple):
+    """What is said about a group."""
+
+    note: str
+    """How long it has been starting, the number of its recycles, and its last failure while that failure is recent."""
+    start: str
+    """How long its last start took, by parts; "" if that is unknown."""
+
+
+NO_NOTES = GroupNotes("", "")
+
+
+def group_notes(component: str, revision: str, status: Mapping[str, Any], now: datetime | None) -> dict[int, GroupNotes]:
+    """Return the notes about the groups of a component that the service's status contains, by number of the group."""
+    found: dict[int, GroupNotes] = {}
+    entries = status.get("groups") or ()
+    for entry in entries:
+        if (
+            entry.get("component") == component
+            and entry.get("revision") in (None, revision)
+            and entry.get("index") is not None
+        ):
+            said = starting(entry, entries, now), _note(entry)
+            found[entry["index"]] = GroupNotes("; ".join(filter(None, said)), parts(entry.get("start")))
+    return found
+
+
+def starting(entry: Mapping[str, Any], entries: Iterable[Mapping[str, Any]], now: datetime | None) -> str:
+    """Return how long a group of the status has been starting, and how long its last start took, or else the newest one of a
+    group of its component; "" if it is not starting. `entries` are all groups of the status.
+    """
+    since = moment(str(entry.get("since") or ""), now) if now is not None and entry.get("phase") == STARTING else None
+    if now is None or since is None:
+        return ""
+    said = f"starting for {duration(max(0.0, (now - since).total_seconds()))}"
+    others = (each.get("start") for each in entries if each.get("component") == entry.get("component"))
+    newest = max((start for start in others if start), key=lambda start: str(start.get("time")), default=None)
+    last = entry.get("start") or newest
+    return f"{said}, last time {duration(total(last))}" if last else said
+
+
+def parts(start: Mapping[str, Any] | None) -> str:
+    """Return how long the last start of a group took, and what took how long; "" if it is unknown."""
+    if not start:
+        return ""
+    found = [
+        f"{part['name']} {part['seconds']:g} s" + (f" (rank {part['rank']})" if part.get("rank") else "")
+        for part in start.get("parts") or ()
+        if part["seconds"] >= LEAST
+    ]
+    return f"started in {duration(total(start))}" + (f": {', '.join(found)}" if found else "")
+
+
+_TELLING = frozenset({HELD, NODE_LOST, SILENT, SYSTEMIC, RESTARTING, RECYCLING, FAILED})
+"""Phases of groups that explain more than the states of the groups' pods."""
+
+
+def _note(entry: Mapping[str, Any]) -> str:
+    phase, failure = entry.get("phase") or "", entry.get("lastFailure")
+    said = [phase] if phase in _TELLING else []
+    if entry.get("recycles"):
+        said.append(f"recycled {count(entry['recycles'], 'time')}")
+    if failure and (phase != READY or entry.get("recyclesInARow")):
+        said.append(f"last failure: {sentence(failure)}")
+    return "; ".join(said)

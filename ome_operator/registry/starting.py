@@ -1,0 +1,77 @@
+"""What the registry sees of the end of an engine's start: when its HTTP server answers, when it calls itself healthy, and
+when the router lists it. Pure functions; all times are seconds of a monotonic clock (docs/telemetry.md).
+
+A moment counts only if the registry has seen the state before it, so that it is known to the second.
+"""
+
+from typing import NamedTuple
+
+from ome_operator.registry.records import LeaderState
+
+STARTING_STATUS = 503
+"""Status of an engine whose HTTP server answers, and which is not healthy yet."""
+SOON = 60.0
+"""Seconds after its first other answer for which a leader is expected to become ready at any time."""
+
+
+class StartSigns(NamedTuple):
+    """What was seen of one start. None stands for a moment that is unknown, or has not come."""
+
+    is_starting: bool = False
+    """Whether every rank runs, and the leader is not ready yet."""
+    was_mute: bool = False
+    """Whether the server was seen not to answer."""
+    was_unhealthy: bool = False
+    """Whether the engine was seen not to be healthy."""
+    answers_at: float | None = None
+    """First time at which the HTTP server answered."""
+    healthy_at: float | None = None
+    """First time at which the engine called itself healthy."""
+    soon_at: float | None = None
+    """First time at which the server answered with another status than STARTING_STATUS."""
+    was_unlisted: bool = False
+    """Whether the leader was seen not to be in the router's list."""
+    listed_at: float | None = None
+    """First time at which the leader was in the router's list."""
+
+
+def passed(signs: StartSigns, leader: LeaderState, now: float) -> StartSigns:
+    """Return what is known after a pass. A leader that starts again begins with nothing known."""
+    if leader.is_starting and not signs.is_starting:
+        signs = StartSigns()
+    signs = signs._replace(is_starting=leader.is_starting)
+    if not leader.listed:
+        return signs._replace(was_unlisted=True)
+    return signs._replace(listed_at=now) if signs.was_unlisted and signs.listed_at is None else signs
+
+
+def answered(signs: StartSigns, status: int | None, now: float) -> StartSigns:
+    """Return what is known after a request for the health of an engine that starts. `status` is None without an answer."""
+    if not signs.is_starting:
+        return signs
+    if status is None:
+        return signs._replace(was_mute=True, was_unhealthy=True)
+    if signs.was_mute and signs.answers_at is None:
+        signs = signs._replace(answers_at=now)
+    if status == STARTING_STATUS:
+        return signs._replace(was_unhealthy=True)
+    signs = signs._replace(soon_at=now if signs.soon_at is None else signs.soon_at)
+    if status == 200 and signs.was_unhealthy and signs.healthy_at is None:
+        signs = signs._replace(healthy_at=now)
+    return signs
+
+
+def is_due(signs: StartSigns) -> bool:
+    """Return whether the next answer of the engine could tell anything new."""
+    return signs.is_starting and signs.soon_at is None
+
+
+def is_expected(signs: StartSigns, now: float) -> bool:
+    """Return whether the leader becomes ready soon, so that pods should be listed more often."""
+    return signs.is_starting and signs.soon_at is not None and now - signs.soon_at <= SOON
+
+
+def ages(signs: StartSigns, now: float) -> dict[str, float]:
+    """Return the seconds since each known moment."""
+    moments = {"answersFor": signs.answers_at, "healthyFor": signs.healthy_at, "listedFor": signs.listed_at}
+    return {name: now - at for name, at in moments.items() if at is not None}

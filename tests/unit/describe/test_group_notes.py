@@ -1,0 +1,51 @@
+"""What is said about the starts of groups."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ome_operator.core.recovery.record import stamp
+from ome_operator.describe.group_notes import group_notes
+
+NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
+START: dict[str, Any] = {
+    "time": "2026-11-28T11:00:00Z",
+    "seconds": 53,
+    "parts": [
+        {"name": "scheduled", "seconds": 0},
+        {"name": "image", "seconds": 3, "rank": 2},
+        {"name": "imports", "seconds": 20.5},
+        {"name": "listed", "seconds": 2},
+    ],
+}
+
+
+def entry(index: int = 0, **more: Any) -> dict[str, Any]:
+    return {"name": f"g-{index}", "component": "engine", "revision": "r", "index": index, "phase": "Ready", **more}
+
+
+def starting(index: int = 0, **more: Any) -> dict[str, Any]:
+    return entry(index, **{"phase": "Starting", "since": stamp(NOW - timedelta(seconds=80)), **more})
+
+
+def said(*entries: dict[str, Any], now: datetime | None = NOW) -> tuple[str, str]:
+    return group_notes("engine", "r", {"groups": [*entries]}, now)[0]
+
+
+def test_a_group_that_starts_says_how_long_and_how_long_it_took_last_time() -> None:
+    assert said(starting()) == ("starting for 80 s", "")
+    assert said(starting(start=START))[0] == "starting for 80 s, last time 55 s"
+
+
+def test_the_newest_start_of_another_group_is_the_last_time_of_a_new_group() -> None:
+    older, decode = START | {"time": "2026-11-27T11:00:00Z", "seconds": 7}, START | {"time": "2026-11-28T11:59:00Z"}
+    others = entry(1, start=START), entry(2, start=older), entry(3, component="decoder", start=decode | {"seconds": 9})
+    assert said(starting(), *others)[0] == "starting for 80 s, last time 55 s"
+
+
+def test_a_group_that_serves_says_what_took_how_long() -> None:
+    assert said(entry(start=START)) == ("", "started in 55 s: image 3 s (rank 2), imports 20.5 s, listed 2 s")
+    assert said(entry(start={"time": "x", "seconds": 4})) == ("", "started in 4 s")
+
+
+def test_without_a_time_nothing_is_said_about_the_present_start() -> None:
+    assert said(starting(), now=None)[0] == said(starting(since="soon"))[0] == ""

@@ -1,0 +1,59 @@
+"""What the registry sees of the end of an engine's start."""
+
+from typing import Any
+
+from ome_operator.registry.records import LeaderState
+from ome_operator.registry.starting import SOON, StartSigns, ages, answered, is_due, is_expected, passed
+
+
+def leader(**more: Any) -> LeaderState:
+    """Return a leader that starts."""
+    base = LeaderState("p", "u", "http://10.0.0.1:1", "decode", "waiting", "the leader is not ready", False, None, True)
+    return base._replace(**more)
+
+
+def seen(*statuses: int | None, before: StartSigns | None = None) -> StartSigns:
+    """Return what is known after an answer each second, from second 0 on."""
+    signs = passed(StartSigns(), leader(), 0.0) if before is None else before
+    for now, status in enumerate(statuses):
+        signs = answered(signs, status, float(now))
+    return signs
+
+
+def test_each_moment_of_a_start_is_known_to_the_second() -> None:
+    signs = seen(None, None, 503, 503, 200)
+    for now, listed in ((6.0, False), (7.0, True)):
+        signs = passed(signs, leader(is_starting=False, listed=listed), now)
+    assert ages(signs, 10.0) == {"answersFor": 8.0, "healthyFor": 6.0, "listedFor": 3.0}
+
+
+def test_a_moment_is_unknown_without_the_state_before_it() -> None:
+    assert ages(seen(503, 200), 2.0) == {"healthyFor": 1.0}, "the server answered before this registry asked"
+    assert ages(seen(200), 2.0) == {}
+    listed = passed(StartSigns(), leader(is_starting=False, listed=True), 0.0)
+    assert ages(listed, 5.0) == {}, "the router listed it before this registry ran"
+
+
+def test_a_moment_is_the_first_one() -> None:
+    signs = passed(seen(None, 200, 503, 200), leader(is_starting=False, listed=True), 4.0)
+    for state in (leader(is_starting=False), leader(is_starting=False, listed=True)):
+        signs = passed(signs, state, 9.0)
+    assert ages(signs, 10.0) == {"answersFor": 9.0, "healthyFor": 9.0, "listedFor": 6.0}
+
+
+def test_a_second_start_begins_with_nothing() -> None:
+    signs = passed(seen(None, 503, 200), leader(is_starting=False, listed=True), 3.0)
+    assert ages(passed(signs, leader(), 60.0), 61.0) == {}
+
+
+def test_an_engine_is_asked_until_it_is_healthy_or_has_no_such_page() -> None:
+    assert is_due(seen()) and is_due(seen(None, 503))
+    assert not is_due(seen(None, 200)) and not is_due(seen(404)) and not is_due(StartSigns())
+    assert answered(StartSigns(), 200, 1.0) == StartSigns(), "a leader that does not start"
+
+
+def test_a_leader_is_expected_for_a_minute() -> None:
+    signs = seen(None, 404)
+    assert is_expected(signs, 1.0) and is_expected(signs, 1.0 + SOON) and not is_expected(signs, 1.1 + SOON)
+    assert not is_expected(seen(None, 503), 1.0)
+    assert not is_expected(passed(signs, leader(is_starting=False), 2.0), 2.0), "it is ready"
