@@ -36,31 +36,28 @@ def _pods(subject: Subject) -> Iterator[tuple[Role, Manifest]]:
     "tests/controlplane/test_pod_values.py compares the rule with a real API server.",
 )
 def pod_invalid(subject: Subject) -> Iterator[Hit]:
-    told = dict.fromkeys((role.component, found) for role, pod in _pods(subject) for found in refusals(pod["spec"]))
-    for component, found in told:
-        role = next(role for role in subject.roles if role.component == component)
-        yield Hit(locations.in_pod(role, found.path), f"{role.title}: {found.says}", found.remedy)
+    yield from _refusals(subject, late=False)
 
 
 @rule(
-    "vendors-two",
+    "pod-unstartable",
     Severity.ERROR,
-    "A container requests GPUs of two vendors",
-    ignored="No node has both, so the pod is never scheduled.",
-    evidence="A limit of the runtime stays if the service sets a limit of another name (docs/architecture.md, Merge).",
+    "The API server accepts the pod, but no node can start it as it is written",
+    ignored="The pod is created and never starts, because no image, medium or object has such a name; only the pod's events "
+    "say so. A capability that does not exist is left out without a message.",
+    evidence="tests/node/test_late_values.py starts a pod with each of these values on a real node.",
 )
-def vendors_two(subject: Subject) -> Iterator[Hit]:
-    for role in subject.roles:
-        for pod in role.pods:
-            for box in items(pod["spec"], "containers"):
-                asked = {str(name): amount for name, amount in below(box, "resources", "limits").items()}
-                gpus = sorted(name for name in asked if name.endswith("/gpu") and quantity.parse(asked[name]) > 0)
-                if len(gpus) > 1:
-                    said = f"container {box.get('name')} has limits of {' and '.join(f'{asked[n]} {n}' for n in gpus)}"
-                    remedy = (
-                        f"remove one of them; a service sets {gpus[0]}: 0 or {gpus[1]}: 0 to undo a limit of its runtime"
-                    )
-                    yield Hit(locations.field(role, "resources"), f"{role.title}: {said}", remedy)
+def pod_unstartable(subject: Subject) -> Iterator[Hit]:
+    yield from _refusals(subject, late=True)
+
+
+def _refusals(subject: Subject, *, late: bool) -> Iterator[Hit]:
+    """Yield the values that the API server refuses or, with `late`, only the node."""
+    told = dict.fromkeys((role.component, found) for role, pod in _pods(subject) for found in refusals(pod["spec"]))
+    for component, found in told:
+        if found.late is late:
+            role = next(role for role in subject.roles if role.component == component)
+            yield Hit(locations.in_pod(role, found.path), f"{role.title}: {found.says}", found.remedy)
 
 
 @rule(
@@ -134,7 +131,7 @@ def ports_shared(subject: Subject) -> Iterator[Hit]:
 def memory_unlocked(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):
         rights = below(role.container, "securityContext")
-        added = {str(name).removeprefix("CAP_") for name in _list(below(rights, "capabilities").get("add"))}
+        added = {str(name).upper() for name in _list(below(rights, "capabilities").get("add"))}
         by_path = any(
             str(below(volume, "hostPath").get("path", "")).startswith(DEVICES)
             for volume in items(role.leader["spec"], "volumes")
@@ -227,7 +224,7 @@ def probe_hurried(subject: Subject) -> Iterator[Hit]:
 
 RULES: tuple[Rule, ...] = (
     pod_invalid,
-    vendors_two,
+    pod_unstartable,
     variable_elsewhere,
     names_unresolved,
     ports_shared,

@@ -1,17 +1,32 @@
-"""Which values of a pod spec the API server refuses. The checks need no server, and know nothing of engines."""
+"""Which values of a pod spec the API server or the node refuses. The checks need no server, and know nothing of engines."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ome_operator import quantity
 from ome_operator.api import pod_fields
 from ome_operator.api.invalid import shown
+from ome_operator.lint.pod_tables import (
+    ALLOWED,
+    BOUNDS,
+    FORBIDDEN,
+    LABEL_KEY,
+    LABEL_VALUE,
+    LABELS,
+    LATE,
+    MODE,
+    ONE_OF,
+    PATTERNS,
+    POINTERS,
+    REQUIRED,
+    RESOURCE,
+    UNIQUE,
+)
 from ome_operator.lint.subject import Manifest, below, items
 
 
 class RefusedValue(NamedTuple):
-    """A value that the API server refuses."""
+    """A value that the API server or the node refuses."""
 
     path: tuple[str, ...]
     """The fields on the way from the pod spec to the value, without the positions in lists."""
@@ -19,58 +34,10 @@ class RefusedValue(NamedTuple):
     """A statement of what is wrong, without a full stop."""
     remedy: str
     """The instruction how to correct it, without capital letter and full stop."""
+    late: bool = False
+    """Whether the API server accepts the value, so that a pod is created, but cannot start."""
 
 
-ALLOWED: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("PodSpec", "restartPolicy"): ("Always",),
-    ("PodSpec", "dnsPolicy"): ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"),
-    ("Container", "imagePullPolicy"): ("Always", "IfNotPresent", "Never"),
-    ("Container", "terminationMessagePolicy"): ("File", "FallbackToLogsOnError"),
-    ("ContainerPort", "protocol"): ("TCP", "UDP", "SCTP"),
-    ("HTTPGetAction", "scheme"): ("HTTP", "HTTPS"),
-    ("Toleration", "operator"): ("Exists", "Equal", "Lt", "Gt"),
-    ("Toleration", "effect"): ("NoSchedule", "PreferNoSchedule", "NoExecute"),
-    ("NodeSelectorRequirement", "operator"): ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"),
-    ("LabelSelectorRequirement", "operator"): ("In", "NotIn", "Exists", "DoesNotExist"),
-    ("TopologySpreadConstraint", "whenUnsatisfiable"): ("DoNotSchedule", "ScheduleAnyway"),
-    ("HostPathVolumeSource", "type"): (
-        "DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice",
-    ),
-    ("VolumeMount", "mountPropagation"): ("None", "HostToContainer", "Bidirectional"),
-    ("SeccompProfile", "type"): ("RuntimeDefault", "Unconfined", "Localhost"),
-}  # fmt: skip
-"""(type, field) -> the values that the API server accepts in a pod of a StatefulSet or Deployment. Where a field may be
-empty, the empty string is accepted too. The operators Lt and Gt of tolerations need Kubernetes 1.35."""
-_EMPTY = frozenset({("HostPathVolumeSource", "type"), ("Toleration", "operator"), ("Toleration", "effect")})
-PATTERNS: Mapping[tuple[str, str], tuple[str, str]] = {
-    ("ObjectFieldSelector", "fieldPath"): (
-        r"metadata\.(name|namespace|uid|labels(\['.+'\])?|annotations(\['.+'\])?)|spec\.(nodeName|serviceAccountName)"
-        r"|status\.(hostIP|hostIPs|podIP|podIPs)",
-        "write a field such as metadata.name, metadata.labels['KEY'], spec.nodeName or status.podIP",
-    ),
-    ("EnvVar", "name"): (r"[ -<>-~]+", "write printable ASCII characters without ="),
-    ("Container", "name"): (r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "write at most 63 lowercase letters, digits and '-'"),
-    ("Volume", "name"): (r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "write at most 63 lowercase letters, digits and '-'"),
-    ("ContainerPort", "name"): (
-        r"(?!.*--)(?=.*[a-z])[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?", "write at most 15 lowercase letters, digits and '-'"
-    ),
-}  # fmt: skip
-"""(type, field) -> the regular expression of the values that the API server accepts, and what to write instead."""
-BOUNDS: Mapping[tuple[str, str], tuple[int, int]] = {
-    ("ContainerPort", "containerPort"): (1, 65535),
-    ("ContainerPort", "hostPort"): (0, 65535),
-    ("HTTPGetAction", "port"): (1, 65535),
-    ("TCPSocketAction", "port"): (1, 65535),
-    ("TopologySpreadConstraint", "maxSkew"): (1, 2**31 - 1),
-    ("PreferredSchedulingTerm", "weight"): (1, 100),
-    ("WeightedPodAffinityTerm", "weight"): (1, 100),
-    ("Probe", "initialDelaySeconds"): (0, 2**31 - 1),
-    ("Probe", "timeoutSeconds"): (0, 2**31 - 1),
-    ("Probe", "periodSeconds"): (0, 2**31 - 1),
-    ("Probe", "successThreshold"): (0, 2**31 - 1),
-    ("Probe", "failureThreshold"): (0, 2**31 - 1),
-}
-"""(type, field) -> the least and the greatest number that the API server accepts."""
 _FORMS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "": (lambda _: True, ""),
     "list": (lambda value: isinstance(value, list), "write a list"),
@@ -87,15 +54,29 @@ _FORMS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def refusals(spec: Manifest) -> Iterator[RefusedValue]:
-    """Yield the values of a pod spec that the API server refuses, in the form in which the operator sends them."""
+    """Yield the values of a pod spec that the API server or the node refuses, as the operator sends them."""
     yield from _object(spec, pod_fields.POD, (), "")
-    volumes = {str(volume.get("name")) for volume in items(spec, "volumes")}
+    if spec.get("priority") and not spec.get("priorityClassName"):
+        said = f"the pod has the priority {spec['priority']}"
+        remedy = "write priorityClassName: the API server computes the number from it"
+        yield RefusedValue(("priority",), said, remedy, late=True)
     for part in ("initContainers", "containers"):
         for box in items(spec, part):
-            for mount in items(box, "volumeMounts"):
-                if str(mount.get("name")) not in volumes:
-                    said = f"container {box.get('name')} mounts the volume {mount.get('name')}, which the pod does not have"
-                    yield RefusedValue((part, "volumeMounts"), said, "add the volume to the pod")
+            yield from (found._replace(path=(part, *found.path)) for found in _unknown(box, spec))
+
+
+def _unknown(box: Manifest, spec: Manifest) -> Iterator[RefusedValue]:
+    """Yield the volumes and devices that a container names and its pod does not have."""
+    for source, entries, verb, what in (
+        (box, "volumeMounts", "mounts the volume", "volumes"),
+        (box, "volumeDevices", "uses the volume", "volumes"),
+        (below(box, "resources"), "claims", "uses the claim", "resourceClaims"),
+    ):
+        known = {str(entry.get("name")) for entry in items(spec, what)}
+        for entry in items(source, entries):
+            if entry.get("name") and str(entry["name"]) not in known:
+                said = f"container {box.get('name')} {verb} {entry['name']}, which the pod does not have"
+                yield RefusedValue((entries,), said, f"add it to {what} of the pod")
 
 
 def _object(value: Manifest, type_: str, path: tuple[str, ...], where: str) -> Iterator[RefusedValue]:
@@ -105,12 +86,59 @@ def _object(value: Manifest, type_: str, path: tuple[str, ...], where: str) -> I
     for name, form in pod_fields.forms(type_).items():
         if (inner := value.get(name)) is not None:
             at = f"{where}.{name}" if where else name
-            if remedy := _refused(inner, (type_, name)):
-                yield RefusedValue((*path, name), f"{at} is {shown(inner)}", remedy)
-            else:
-                yield from _value(inner, form, (*path, name), at)
-    for said, remedy in _ACROSS.get(type_, _nothing)(value):
-        yield RefusedValue(path, f"{where} {said}", remedy)
+            field = (type_, name)
+            found = [*_entries(inner, field, (*path, name), at)]
+            if value.get("optional") is True:  # the pod starts without an object of this name
+                found = [each for each in found if not each.late]
+            yield from found or _value(inner, form, (*path, name), at)
+    prefix = f"{where} " if where else "the pod "
+    for said, remedy in (*_missing(value, type_), *_ACROSS.get(type_, _nothing)(value)):
+        yield RefusedValue(path, f"{prefix}{said}", remedy)
+
+
+def _entries(value: Any, field: tuple[str, str], path: tuple[str, ...], where: str) -> Iterator[RefusedValue]:
+    """Yield the scalars of a field, in a list or a map of labels or alone, that this field does not accept."""
+    if field in FORBIDDEN:
+        yield RefusedValue(path, f"{where} is given", FORBIDDEN[field])
+    elif field in LABELS and isinstance(value, Mapping):
+        for key, text in value.items():
+            if not LABEL_KEY.accepts(str(key)):
+                yield RefusedValue(path, f"{where} has the key {shown(key)}", LABEL_KEY.write)
+            elif isinstance(text, str) and not LABEL_VALUE.accepts(text):
+                yield RefusedValue(path, f"{where}.{key} is {shown(text)}", LABEL_VALUE.write)
+    elif isinstance(value, list):
+        for number, entry in enumerate(value):
+            if remedy := _refused(entry, field, pointer=True):
+                yield RefusedValue(path, f"{where}[{number}] is {shown(entry)}", remedy, late=field in LATE)
+        yield from _equals(value, field, path, where)
+    elif not pod_fields.forms(field[0])[field[1]].startswith("[]") and (
+        remedy := _refused(value, field, pointer=field in POINTERS)
+    ):
+        yield RefusedValue(path, f"{where} is {shown(value)}", remedy, late=field in LATE)
+
+
+def _equals(entries: list[Any], field: tuple[str, str], path: tuple[str, ...], where: str) -> Iterator[RefusedValue]:
+    """Yield the entries of a list that must not be equal to an earlier one, and are."""
+    seen = set[tuple[str, ...]]()
+    for number, entry in enumerate(entries if field in UNIQUE else ()):
+        values = tuple(str(entry.get(name)) for name in UNIQUE[field]) if isinstance(entry, Mapping) else ()
+        if values and values in seen:
+            said = f"{where}[{number}] has the same {' and '.join(UNIQUE[field])} as an entry before it: {', '.join(values)}"
+            yield RefusedValue(path, said, "remove one of the two, or change it")
+        seen.add(values)
+
+
+def _missing(value: Manifest, type_: str) -> Iterator[tuple[str, str]]:
+    """Yield the fields that a type needs and an object lacks."""
+    for name in REQUIRED.get(type_, ()):
+        if value.get(name) in (None, "", []):
+            yield f"has no {name}", f"add {name}"
+    if (known := ONE_OF.get(type_)) is not None:
+        given = [name for name in known if value.get(name) is not None]
+        if not given:
+            yield f"has none of {', '.join(known)}", "add one of them"
+        elif len(given) > 1:
+            yield f"has {' and '.join(given)}", "keep one of them"
 
 
 def _value(value: Any, form: str, path: tuple[str, ...], where: str) -> Iterator[RefusedValue]:
@@ -130,15 +158,20 @@ def _value(value: Any, form: str, path: tuple[str, ...], where: str) -> Iterator
             yield RefusedValue(path, f"{where} is {shown(value)}", remedy)
 
 
-def _refused(value: Any, field: tuple[str, str]) -> str:
-    """Return what to write instead of a scalar that this field does not accept; "" if it is accepted."""
-    if (known := ALLOWED.get(field)) is not None and value not in known and not (value == "" and field in _EMPTY):
+def _refused(value: Any, field: tuple[str, str], *, pointer: bool) -> str:
+    """Return what to write instead of a scalar that this field does not accept; "" if it is accepted. In a pointer, an
+    empty text is a value; elsewhere it is the same as no value.
+    """
+    if value == "" and not pointer:
+        return ""
+    if (known := ALLOWED.get(field)) is not None and value not in known:
         same = [word for word in known if word.lower() == str(value).lower()] or list(known)
         return f"write {', '.join(same[:-1])} or {same[-1]}" if len(same) > 1 else f"write {same[0]}"
     if (bounds := BOUNDS.get(field)) is not None and isinstance(value, int) and not bounds[0] <= value <= bounds[1]:
-        return f"write a number from {bounds[0]} to {bounds[1]}"
-    pattern = PATTERNS.get(field)
-    return pattern[1] if pattern is not None and isinstance(value, str) and not re.fullmatch(pattern[0], value) else ""
+        octal = " (0644 and 0o644 are octal, 644 is not)" if bounds == MODE else ""
+        return f"write a number from {bounds[0]} to {bounds[1]}{octal}"
+    grammar = PATTERNS.get(field) or LATE.get(field)
+    return grammar.write if grammar is not None and isinstance(value, str) and not grammar.accepts(value) else ""
 
 
 Said = Iterator[tuple[str, str]]
@@ -149,9 +182,94 @@ def _nothing(_: Manifest) -> Said:
     yield from ()
 
 
+def _pod(spec: Manifest) -> Said:
+    if spec.get("dnsPolicy") == "None" and not below(spec, "dnsConfig").get("nameservers"):
+        yield "has the dnsPolicy None and no dnsConfig.nameservers", "add the name servers"
+    if spec.get("shareProcessNamespace") and spec.get("hostPID"):
+        yield "has shareProcessNamespace and hostPID", "remove one of the two"
+    grace = spec.get("terminationGracePeriodSeconds", 30)
+    for box in items(spec, "containers"):
+        for hook in ("postStart", "preStop"):
+            rest = below(box, "lifecycle", hook, "sleep").get("seconds", 0)
+            if rest and isinstance(rest, int) and isinstance(grace, int) and not 0 <= rest <= grace:
+                said = f"has a {hook} of container {box.get('name')} that sleeps for {rest} s, but has {grace} s to end"
+                yield said, "raise terminationGracePeriodSeconds, or write fewer seconds"
+    for port in _ports(spec) if spec.get("hostNetwork") else ():
+        if port.get("hostPort") not in (None, 0, port.get("containerPort")):
+            said = f"has hostNetwork, a hostPort {port['hostPort']} and another containerPort {port.get('containerPort')}"
+            yield said, "write the same number"
+
+
+def _ports(spec: Manifest) -> Iterator[Manifest]:
+    for box in items(spec, "containers"):
+        yield from items(box, "ports")
+
+
 def _container(box: Manifest) -> Said:
     if not box.get("image"):
         yield "has no image", f"write the image, or correct the name of the container {box.get('name')}"
+    for probe in ("livenessProbe", "startupProbe"):
+        if below(box, probe).get("successThreshold", 1) not in (0, 1):
+            yield f"has a {probe} with another successThreshold than 1", "remove the field"
+    if (quantity.whole(below(box, "readinessProbe").get("terminationGracePeriodSeconds", 0)) or 0) > 0:
+        yield "has a readinessProbe with terminationGracePeriodSeconds", "remove it: such a probe ends no container"
+    rights = below(box, "securityContext")
+    privileged = rights.get("privileged") is True
+    for mount in items(box, "volumeMounts"):
+        if mount.get("mountPropagation") == "Bidirectional" and not privileged:
+            yield "mounts a volume with mountPropagation Bidirectional", "add securityContext: {privileged: true}"
+        if mount.get("subPath") and mount.get("subPathExpr"):
+            yield f"has subPath and subPathExpr for the volume {mount.get('name')}", "keep one of them"
+        if mount.get("recursiveReadOnly") in ("IfPossible", "Enabled") and not mount.get("readOnly"):
+            yield f"mounts {mount.get('name')} with recursiveReadOnly, but not readOnly", "add readOnly: true"
+
+
+def _rights(rights: Manifest) -> Said:
+    added = (
+        {str(name) for name in rights.get("capabilities", {}).get("add") or ()} if _map(rights, "capabilities") else set()
+    )
+    if rights.get("allowPrivilegeEscalation") is False:
+        if rights.get("privileged") is True:
+            yield "has privileged: true and allowPrivilegeEscalation: false", "remove one of the two"
+        elif added & {"CAP_SYS_ADMIN"}:
+            yield "has the capability CAP_SYS_ADMIN and allowPrivilegeEscalation: false", "remove one of the two"
+
+
+def _map(value: Manifest, name: str) -> bool:
+    return isinstance(value.get(name), Mapping)
+
+
+def _profile(profile: Manifest) -> Said:
+    local = profile.get("type") == "Localhost"
+    if local and not profile.get("localhostProfile"):
+        yield "has the type Localhost and no localhostProfile", "add the name of the profile on the node"
+    elif not local and profile.get("localhostProfile") is not None:
+        yield f"has a localhostProfile and the type {profile.get('type')}", "write type: Localhost"
+
+
+def _amount(selector: Manifest) -> Said:
+    divisor, name = selector.get("divisor"), str(selector.get("resource", "")).partition(".")[2]
+    known = ("1m", "1") if name == "cpu" else ("1", *(f"1{unit}" for unit in ("k", *"MGTPE", *(f"{u}i" for u in "KMGTPE"))))
+    if divisor is not None and quantity.canonical(divisor) not in ("0", *known):
+        yield f"has the divisor {divisor}", f"write {known[0]} or {known[1]}"
+
+
+def _spread(constraint: Manifest) -> Said:
+    if constraint.get("minDomains") is not None and constraint.get("whenUnsatisfiable") != "DoNotSchedule":
+        yield "has minDomains", "write whenUnsatisfiable: DoNotSchedule, or remove minDomains"
+    if constraint.get("matchLabelKeys") and constraint.get("labelSelector") is None:
+        yield "has matchLabelKeys and no labelSelector", "add the labelSelector"
+
+
+def _scratch(volume: Manifest) -> Said:
+    if quantity.parse(volume.get("sizeLimit") or 0) < 0:
+        yield f"has a sizeLimit of {volume['sizeLimit']}", "write a positive amount"
+
+
+def _dns(config: Manifest) -> Said:
+    servers = config.get("nameservers")
+    if isinstance(servers, list) and len(servers) > 3:
+        yield "has more than 3 nameservers", "keep at most 3"
 
 
 def _variable(item: Manifest) -> Said:
@@ -168,21 +286,28 @@ def _volume(volume: Manifest) -> Said:
 def _toleration(item: Manifest) -> Said:
     if item.get("operator") == "Exists" and item.get("value"):
         yield f"has the operator Exists and the value {shown(item['value'])}", "remove the value, or write operator: Equal"
+    elif isinstance(item.get("value"), str) and not LABEL_VALUE.accepts(item["value"]):
+        yield f"has the value {shown(item['value'])}", LABEL_VALUE.write
     if not item.get("key") and item.get("operator") != "Exists":
         yield "has no key", "add the key of the taint, or write operator: Exists to tolerate every taint"
+    if item.get("tolerationSeconds") is not None and item.get("effect") != "NoExecute":
+        yield "has tolerationSeconds", "write effect: NoExecute, or remove tolerationSeconds"
 
 
 def _expression(item: Manifest) -> Said:
     operator, values = item.get("operator"), item.get("values")
     if operator in ("In", "NotIn") and not values:
         yield f"has the operator {operator} and no values", "add values, or write operator: Exists"
-    elif operator in ("Exists", "DoesNotExist") and values:
+    elif operator in ("Exists", "DoesNotExist") and values and isinstance(values, list):
         yield f"has the operator {operator} and values", "remove the values, or write operator: In"
 
 
 def _resources(told: Manifest) -> Said:
     limits, requests = below(told, "limits"), below(told, "requests")
     for device, amount in {**requests, **limits}.items():
+        if not RESOURCE.accepts(str(device)):
+            yield f"asks for {shown(device)}", RESOURCE.write
+            continue
         number = quantity.parse(amount)
         if number < 0:
             yield f"asks for {amount} of {device}", "write a positive amount"
@@ -198,7 +323,15 @@ def _resources(told: Manifest) -> Said:
 
 
 _ACROSS: Mapping[str, Callable[[Manifest], Said]] = {
+    "AppArmorProfile": _profile,
     "Container": _container,
+    "EmptyDirVolumeSource": _scratch,
+    "PodDNSConfig": _dns,
+    "PodSpec": _pod,
+    "ResourceFieldSelector": _amount,
+    "SeccompProfile": _profile,
+    "SecurityContext": _rights,
+    "TopologySpreadConstraint": _spread,
     "EnvVar": _variable,
     "Volume": _volume,
     "Toleration": _toleration,

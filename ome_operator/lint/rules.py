@@ -23,6 +23,7 @@ from ome_operator.lint import (
     rendezvous,
     requirements,
     routing,
+    vendors,
 )
 from ome_operator.lint.finding import Finding, Hit, Location, Rule, Severity, rule
 from ome_operator.lint.subject import Subject
@@ -95,7 +96,7 @@ FAMILIES: dict[str, tuple[Rule, ...]] = {
     "Disaggregation: prefill and decode": disaggregation.RULES,
     "Routers": (*routing.RULES, *policies.RULES),
     "Pods": pods.RULES,
-    "Pods as Kubernetes sees them": kubernetes.RULES,
+    "Pods as Kubernetes sees them": (*kubernetes.RULES, *vendors.RULES),
 }
 """Title of a family of rules → the rules of the family."""
 RULES: dict[str, Rule] = {rule.id: rule for family in FAMILIES.values() for rule in family}

@@ -1,0 +1,148 @@
+"""Rules about the vendor of GPUs: what a pod requests, and what its image, its flags and its selectors are made for."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from ome_operator import quantity
+from ome_operator.lint import locations
+from ome_operator.lint.division import locate
+from ome_operator.lint.finding import Hit, Location, Rule, Severity, rule
+from ome_operator.lint.launch import Launch
+from ome_operator.lint.subject import Manifest, Role, Subject, below, items
+
+
+class Vendor(NamedTuple):
+    """How the devices of a vendor are requested, and the words by which software for them is known."""
+
+    prefix: str
+    """Beginning of the names of its device resources and of the labels of its nodes."""
+    image: str
+    """A regular expression for a word of an image's repository or tag."""
+    backends: frozenset[str]
+    """Attention back ends of SGLang that run only on these devices."""
+
+
+VENDORS: Mapping[str, Vendor] = {
+    "NVIDIA": Vendor(
+        "nvidia.com/",
+        r"cuda[0-9]*|cu1[0-9]{2}|tensorrt",
+        frozenset({"cutlass_mla", "fa3", "fa4", "flashinfer", "flashmla", "trtllm_mha", "trtllm_mla"}),
+    ),
+    "AMD": Vendor("amd.com/", r"rocm[0-9]*|mi[23][0-9]{1,2}x?|gfx[0-9a-f]+", frozenset({"aiter", "wave"})),
+    "Intel": Vendor("gpu.intel.com/", r"xpu", frozenset({"intel_xpu"})),
+    "Gaudi": Vendor("habana.ai/", r"gaudi[0-9]*|hpu|habana", frozenset()),
+    "Ascend": Vendor("huawei.com/", r"npu|cann[0-9]*|ascend", frozenset({"ascend"})),
+}
+"""Name of a vendor, or of its line of devices -> how it is recognized."""
+_NO_GPU = r"cpu|xeon"
+"""Words of images that run on processors."""
+_UPSTREAM = frozenset({"lmsysorg/sglang", "vllm/vllm-openai"})
+"""Repositories whose images are made for NVIDIA's GPUs unless their tag says otherwise."""
+_BACKENDS = ("--attention-backend", "--prefill-attention-backend", "--decode-attention-backend")
+
+
+def image_for(image: str) -> str:
+    """Return for which devices an image is made, as its name says: a key of VENDORS, "processors", or "" if the name says
+    nothing or names several.
+    """
+    path = image.partition("@")[0].lower()
+    first, slash, rest = path.partition("/")
+    path = rest if slash and re.search(r"[.:]|^localhost$", first) else path
+    words = re.split(r"[^a-z0-9]+", path)
+    found = {name for name, vendor in VENDORS.items() if any(re.fullmatch(vendor.image, word) for word in words)}
+    if not found and any(re.fullmatch(_NO_GPU, word) for word in words):
+        return "processors"
+    if not found and path.partition(":")[0] in _UPSTREAM:
+        return "NVIDIA"
+    return found.pop() if len(found) == 1 else ""
+
+
+def _requested(box: Manifest) -> str:
+    """Return the vendor of the devices that a container requests; "" if there are none, or of several vendors."""
+    limits = below(box, "resources", "limits")
+    devices = [str(name) for name, amount in limits.items() if quantity.parse(amount) > 0]
+    found = {name for name, vendor in VENDORS.items() if any(device.startswith(vendor.prefix) for device in devices)}
+    return found.pop() if len(found) == 1 else ""
+
+
+@rule(
+    "vendors-two",
+    Severity.ERROR,
+    "A container requests GPUs of two vendors",
+    ignored="No node has both, so the pod is never scheduled.",
+    evidence="A limit of the runtime stays if the service sets a limit of another name (docs/architecture.md, Merge).",
+)
+def vendors_two(subject: Subject) -> Iterator[Hit]:
+    for role in subject.roles:
+        for pod in role.pods:
+            for box in items(pod["spec"], "containers"):
+                asked = {str(name): amount for name, amount in below(box, "resources", "limits").items()}
+                gpus = sorted(name for name in asked if name.endswith("/gpu") and quantity.parse(asked[name]) > 0)
+                if len(gpus) > 1:
+                    said = f"container {box.get('name')} has limits of {' and '.join(f'{asked[n]} {n}' for n in gpus)}"
+                    remedy = (
+                        f"remove one of them; a service sets {gpus[0]}: 0 or {gpus[1]}: 0 to undo a limit of its runtime"
+                    )
+                    yield Hit(locations.field(role, "resources"), f"{role.title}: {said}", remedy)
+
+
+@rule(
+    "vendor-other",
+    Severity.ERROR,
+    "An image, a back end or a selector is made for other devices than the pod requests",
+    ignored="The engine finds no GPU or ends at its first kernel, or no node has both the devices and the label.",
+    evidence="The names of the images that engines publish, such as v0.5.23-rocm720-mi30x, and the attention back ends that "
+    "SGLang's documentation lists for each device. A name that says nothing causes no finding.",
+)
+def vendor_other(subject: Subject) -> Iterator[Hit]:
+    for role in subject.roles:
+        for pod in role.pods:
+            vendors = {found for box in items(pod["spec"], "containers") if (found := _requested(box))}
+            if len(vendors) == 1:
+                yield from _others(role, pod["spec"], *vendors)
+    for role, start in subject.launched("sglang"):
+        if vendor := _requested(role.container):
+            yield from _back_ends(role, start, vendor)
+
+
+def _others(role: Role, spec: Manifest, vendor: str) -> Iterator[Hit]:
+    """Yield what a pod that requests devices of one vendor has for another one."""
+    for box in items(spec, "containers"):
+        made = image_for(str(box.get("image") or ""))
+        if _requested(box) and made not in ("", vendor):
+            said = f"the image {box['image']} is made for {made}, but the container requests {_devices(box)}"
+            yield Hit(
+                locations.field(role, "image"), f"{role.title}: {said}", f"write an image for {vendor}, or other limits"
+            )
+    for label in below(spec, "nodeSelector"):
+        other = next((name for name, each in VENDORS.items() if str(label).startswith(each.prefix)), vendor)
+        if other != vendor:
+            said = f"nodeSelector has {label}, a label of {other}, but the pod requests devices of {vendor}"
+            yield Hit(_in(role, "nodeSelector"), f"{role.title}: {said}", "remove the label, or request other devices")
+    if spec.get("runtimeClassName") == "nvidia" and vendor != "NVIDIA":
+        said = f"runtimeClassName is nvidia, but the pod requests devices of {vendor}"
+        yield Hit(_in(role, "runtimeClassName"), f"{role.title}: {said}", "remove runtimeClassName")
+
+
+def _in(role: Role, field: str) -> Location:
+    return locations.in_pod(role, (field,))
+
+
+def _devices(box: Manifest) -> str:
+    limits = below(box, "resources", "limits")
+    return " and ".join(
+        str(name) for name in limits if str(name).startswith(tuple(each.prefix for each in VENDORS.values()))
+    )
+
+
+def _back_ends(role: Role, start: Launch, vendor: str) -> Iterator[Hit]:
+    for flag in _BACKENDS:
+        word = start.text(flag)
+        other = next((name for name, each in VENDORS.items() if word in each.backends), vendor)
+        if other != vendor:
+            said = f"{flag}={word} runs only on devices of {other}, but the pod requests devices of {vendor}"
+            yield Hit(locate(role, start, flag), said, "write another back end, or remove the flag to let the engine choose")
+
+
+RULES: tuple[Rule, ...] = (vendors_two, vendor_other)
