@@ -3,17 +3,24 @@
 import re
 
 _ERROR = re.compile(r"[\w.]*(Error|Exception|Interrupt)\b")
+_DEATH = re.compile(r"crashed with exit code|exit code: ?-?\d|terminated with -?\d|hit an exception|[Ss]egmentation fault")
+"""Lines in which a parent process says that one of its processes has ended."""
+_AFTERWARDS = re.compile(r"kill_process_tree called|Received sigquit from a child")
+"""Lines that an engine writes while it ends its other processes; they name no cause."""
 _LINE_LIMIT = 400
 _TAIL_LIMIT = 600
 
 
 def telling(log: str) -> str:
     """Return the most informative line of a log: the last line that names an error, as at the end of a Python traceback,
-    or else the last line.
+    or else the last line that says how a process ended, or else the last line about something else than the end of the
+    other processes.
     """
     lines = [line.strip() for line in _lines(log).splitlines() if line.strip()]
     errors = [line for line in lines if _ERROR.match(line)]
-    return (errors or lines or [""])[-1][:_LINE_LIMIT]
+    deaths = [line for line in lines if _DEATH.search(line)]
+    causes = [line for line in lines if not _AFTERWARDS.search(line)]
+    return (errors or deaths or causes or lines or [""])[-1][:_LINE_LIMIT]
 
 
 def tail(log: str) -> str:

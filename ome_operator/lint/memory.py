@@ -1,13 +1,17 @@
 """Rules about the memory of an SGLang rank: whether weights, KV cache and buffers fit into a GPU."""
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ome_operator import quantity
 from ome_operator.capacity.memory import DEFAULT_SHARE, GIB, SHARES, Memory, in_gib, memory
 from ome_operator.capacity.model import ModelFacts
+from ome_operator.engines.requirements import VERSION
+from ome_operator.lint import locations
 from ome_operator.lint.division import engines, locate
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
-from ome_operator.lint.launch import Launch
+from ome_operator.lint.launch import Launch, number
 from ome_operator.lint.sglang import Sizes, options
 from ome_operator.lint.subject import Role, Subject, below
 
@@ -134,4 +138,42 @@ def memory_beside(subject: Subject) -> Iterator[Hit]:
             yield Hit(locate(rank.role, rank.start, "--mem-fraction-static"), said, remedy)
 
 
-RULES: tuple[Rule, ...] = (memory_short, memory_beside)
+_RESERVE = 10 * GIB
+"""Host memory that SGLang's HiCache leaves free in the memory limit of its container."""
+_HOST_POOL = ("--enable-hierarchical-cache", "--disaggregation-decode-retraction-backup")
+
+
+def _pool(start: Launch) -> str:
+    """Return the flag with which a server keeps KV cache in host memory; "" if it keeps none there."""
+    first, second = _HOST_POOL
+    if start.on(first):
+        return first
+    return second if start.text(second) == "host_pool" else ""
+
+
+@rule(
+    "host-memory-short",
+    Severity.ERROR,
+    "The memory limit of the container leaves no host memory for the KV cache",
+    ignored="The engine exits with `No host memory is left for HiCache` or `Not enough host memory` after it has loaded its "
+    "weights, and its group is recycled repeatedly.",
+    evidence="SGLang 0.5.23, mem_cache/pool_host/base.py: the pools of all ranks of a container share its memory limit less "
+    "10 GiB; seen with a limit of 4 GiB.",
+)
+def host_memory_short(subject: Subject) -> Iterator[Hit]:
+    for role, start, _ in engines(subject):
+        limit = int(quantity.parse(below(role.container, "resources", "limits").get("memory") or 0))
+        flag = _pool(start) if start.version in ("", VERSION) else ""
+        if not flag or not limit:
+            continue
+        size, left = number(start.text("--hicache-size")) or 0, limit - _RESERVE
+        asked = size * 10**9 * max(role.per_pod, 1)
+        if (not size and not start.given("--hicache-ratio") and left <= 0) or asked > max(left, 0):
+            each = f"{size} GB for each of {role.per_pod} ranks" if size else "a cache in host memory"
+            said = f"{flag} keeps {each}, but the limit of {limit / GIB:.0f} GiB less a reserve of 10 GiB is not enough"
+            lower = ", or lower --hicache-size" if size else f", or remove {flag}"
+            needed = math.ceil((max(asked, GIB) + _RESERVE) / GIB)
+            yield Hit(locations.field(role, "resources"), said, f"write a memory limit of more than {needed}Gi{lower}")
+
+
+RULES: tuple[Rule, ...] = (memory_short, memory_beside, host_memory_short)

@@ -11,6 +11,23 @@ def test_the_line_that_names_an_error_tells_most() -> None:
     assert telling("") == ""
 
 
+KILLED = """\
+[2026-11-27 10:00:00] Decode batch, #running-req: 3, gen throughput (token/s): 5.90
+[2026-11-27 10:00:01] Subprocess scheduler_0 (pid=57) crashed with exit code -9. Triggering SIGQUIT for cleanup...
+[2026-11-27 10:00:01] Received sigquit from a child process. It usually means the child failed.
+[2026-11-27 10:00:01] kill_process_tree called: parent_pid=12, include_parent=True, pid=12
+"""
+"""The end of the log of SGLang 0.5.23 whose scheduler was killed."""
+
+
+def test_the_end_of_a_process_tells_more_than_what_follows_it() -> None:
+    assert "Subprocess scheduler_0 (pid=57) crashed with exit code -9" in telling(KILLED)
+    unnamed = "\n".join(line for line in KILLED.splitlines() if "crashed" not in line)
+    assert "Decode batch" in telling(unnamed)
+    assert "kill_process_tree" in telling(KILLED.splitlines()[-1])
+    assert telling(KILLED + "RuntimeError: CUDA error\n") == "RuntimeError: CUDA error"
+
+
 def test_the_tail_keeps_the_telling_line() -> None:
     assert tail(LOG) == LOG.strip()
     long = tail(LOG + "noise\n" * 300)

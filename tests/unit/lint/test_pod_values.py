@@ -8,7 +8,7 @@ from ome_operator.api import pod_fields
 from ome_operator.lint.pod_tables import LATE, OBJECT
 from ome_operator.lint.pod_values import refusals
 from tests.support import pod_values
-from tests.support.pod_values import pod
+from tests.support.pod_examples import pod
 
 CASES = list(pod_values.cases())
 
