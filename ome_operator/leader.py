@@ -59,7 +59,8 @@ class Leader:
             interval=settings.freeze_interval,
         )
         home = settings.lease_namespace, settings.own_name
-        self._policies = Policies(client, manager.scope, *home, settings.audit_interval, manager.pod_dry_runs)
+        exposed = settings.policy.exposure.kind
+        self._policies = Policies(client, manager.scope, *home, settings.audit_interval, manager.pod_dry_runs, exposed)
         self._policies.watch_metrics(metrics)
         self._conflicts = ConflictingOperators(
             client, manager.scope, home, lambda name: bool(self.coverage.watched[name]), wall

@@ -18,6 +18,7 @@ from ome_operator import keys
 from ome_operator.cache.scope import Scope
 from ome_operator.controllers.pod_dry_runs import ABSENT, ANYWHERE, BINDS, PROBE, UNKNOWN, PodDryRuns, enforced
 from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.render.exposure import GATEWAY_API, INGRESS, ROUTE
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Forbidden, KubeError, NotFound
 from ome_operator.machinery.background import repeat
@@ -31,6 +32,9 @@ OTHERS = ("ome-agent", "ome-tenants")
 SOON = 60.0
 """Seconds until the next check if a result was unclear: an API server that has just started refuses everything."""
 _REFUSED_BY = "ValidatingAdmissionPolicy 'ome-operator"
+_HOST = "ome-operator-policy-probe.invalid"
+_EXPOSED = {INGRESS: "networking.k8s.io/v1", ROUTE: f"{GATEWAY_API}/v1"}
+"""Kind of the objects that expose services → apiVersion."""
 _OURS = {keys.MANAGED_BY: keys.MANAGER, keys.SERVICE: NAME}
 
 
@@ -41,7 +45,7 @@ class Probe(NamedTuple):
     manifest: Manifest
 
 
-def probes(scope: Scope, own: str, node: str, policies: str = keys.MANAGER) -> Iterator[Probe]:
+def probes(scope: Scope, own: str, node: str, policies: str = keys.MANAGER, exposed: str = "") -> Iterator[Probe]:
     """Yield one write for each policy: the policy has to refuse it, while the chart's Roles allow it.
 
     The policy for bindings and the policy for pods (`pod_dry_runs.py`) are left out.
@@ -49,6 +53,7 @@ def probes(scope: Scope, own: str, node: str, policies: str = keys.MANAGER) -> I
     own         The operator's namespace.
     node        The name of any node, or "".
     policies    Prefix of the policies' names.
+    exposed     Kind of the objects that expose services outside of the cluster, or "".
     """
     if scope.cluster_kinds:
         model = {"storage": {"storageUri": "hf://none/none"}}
@@ -57,6 +62,10 @@ def probes(scope: Scope, own: str, node: str, policies: str = keys.MANAGER) -> I
     yield Probe(f"{policies}-objects", _manifest("v1", "ServiceAccount", metadata))
     selects_nothing = {"ports": [{"port": 80}]}
     yield Probe(f"{policies}-content", _manifest("v1", "Service", {**metadata, "labels": _OURS}, spec=selects_nothing))
+    if exposed:
+        elsewhere = {"hostnames": [_HOST]} if exposed == ROUTE else {"rules": [{"host": _HOST}]}
+        body = _manifest(_EXPOSED[exposed], exposed, {**metadata, "labels": _OURS}, spec=elsewhere)
+        yield Probe(f"{policies}-exposed", body)
     if not scope.namespaces:
         at_home = {"name": NAME, "namespace": own, "labels": _OURS}
         yield Probe(f"{policies}-namespaces", _manifest("v1", "ServiceAccount", at_home))
@@ -80,10 +89,17 @@ class Policies:
     """Checks the policies at the start and periodically, because they can be deleted while the operator runs."""
 
     def __init__(
-        self, client: Client, scope: Scope, namespace: str, name: str, interval: float, pods: PodDryRuns | None = None
+        self,
+        client: Client,
+        scope: Scope,
+        namespace: str,
+        name: str,
+        interval: float,
+        pods: PodDryRuns | None = None,
+        exposed: str = "",
     ) -> None:
         self._client, self._scope, self._namespace, self._name = client, scope, namespace, name
-        self._interval = interval
+        self._interval, self._exposed = interval, exposed
         self._pods = pods if pods is not None else PodDryRuns(client, scope, name)
         self.found: Mapping[str, str] = {}
         """Policy -> its state: binds, absent or unknown."""
@@ -106,7 +122,7 @@ class Policies:
     async def look(self) -> None:
         """Test every policy, and log the states that have changed."""
         node = await self._any_node() if self._scope.labels_nodes else ""
-        tried = probes(self._scope, self._namespace, node, self._name)
+        tried = probes(self._scope, self._namespace, node, self._name, self._exposed)
         found = {probe.policy: await self._tried(probe) for probe in tried}
         if state := (await self._pods.look()).state:
             found[self._pods.policy] = state

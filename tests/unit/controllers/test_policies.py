@@ -141,6 +141,9 @@ def test_only_what_the_roles_allow_is_tried() -> None:
     places = [("ome-operator-blue-objects", "team-a"), ("ome-operator-blue-content", "team-a")]
     assert tried(Scope(("team-a", "team-b"), cluster_kinds=False)) == places
     assert tried(Scope(("team-a", "team-b"))) == [("ome-operator-blue", ""), *places]
+    for kind in ("Ingress", "HTTPRoute"):
+        one = next(each for each in probes(Scope(("team-a",)), "home", "", exposed=kind) if each.policy.endswith("-exposed"))
+        assert one.manifest["kind"] == kind and "policy-probe.invalid" in str(one.manifest["spec"])
 
 
 async def state_of(name: str, me: dict[str, Any], **answers: Any) -> str | None:
