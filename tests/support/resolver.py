@@ -42,6 +42,7 @@ OTHER = {
     "--speculative-algorithm": "NGRAM",
     "--kv-canary": "none",
     "--device": "cuda",
+    "--disaggregation-transfer-backend": "ascend",
     "--load-publish-endpoint": "auto",
     "--flashinfer-a2a-dispatch-type": "bf16",
 }
