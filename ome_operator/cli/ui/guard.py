@@ -119,7 +119,7 @@ class TokenGuard:
     def _enter(self, request: web.Request, session: str) -> web.Response:
         """Exchange the token for a cookie, and remove the token from the address."""
         path = request.rel_url.with_query(None).raw_path
-        path = html.escape("/" + path.lstrip("/"))  # a path `//host` would lead to another site
+        path = html.escape("/" + path.lstrip("/\\"))  # paths such as `//host` and `/\\host` would lead to another site
         response = web.Response(text=_ENTER.format(path=path), content_type="text/html")
         response.set_cookie(self.cookie, session, httponly=True, samesite="Strict", path="/")
         return response
