@@ -53,6 +53,8 @@ KARPENTER_KEEP = "karpenter.sh/do-not-disrupt"
 AUTOSCALER_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 REGISTRY = f"{GROUP}/registry"
 """On a service or on its router: with the value `"false"`, the service's routers get no registry sidecar."""
+ANSWERED_BY, REGISTRY_ANSWERS = f"{GROUP}/answered-by", "registry"
+"""Label on a Service, and its value while the Service leads to the registries of routers, because no engine runs."""
 ROUTER_KEY = f"{GROUP}/router-key"
 """On a service or on its router: `"false"` if the router's control plane must have no key; `"true"` if the router accepts
 a key although the name of its image does not indicate that."""
@@ -162,6 +164,8 @@ PREFLIGHT_CONTAINER = "ome-preflight"
 """Name of the init container that checks a pod's node before its engine starts."""
 REGISTRY_PORT = 29001
 """Port on which the registry sidecar of a router answers probes and reports the state of its workers."""
+ANSWER_PORT = 29002
+"""Port on which the registry sidecar of a router answers requests while no engine runs (docs/scaling.md)."""
 ROUTER_METRICS_PORT = 29000
 """Default port of the metrics of SGLang's router."""
 STRANGERS, STRANGER_AT = "ome_registry_strangers", "ome_registry_stranger_seen_timestamp_seconds"

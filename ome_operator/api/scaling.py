@@ -96,6 +96,9 @@ class ScalingPolicy(Spec):
     mode: Literal["Independent", "Proportional", "Pinned"] | None = None
     """Has no effect yet."""
     proportional: Proportional | None = None
+    wake_on_request: bool | None = None
+    """Whether a request that arrives while a role has no groups brings the service back. Health checks do not. If unset,
+    only `ome wake` or a change of the RoleScale does."""
 
 
 class DeploymentUpdate(Spec):

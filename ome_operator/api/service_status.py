@@ -9,6 +9,7 @@ from ome_operator.api.conditions import Conditions
 from ome_operator.api.group_start import GroupStart
 from ome_operator.api.traffic_status import TrafficSummary
 from ome_operator.api.values import Labels
+from ome_operator.api.zero_status import ZeroStatus
 
 _State = Literal["", "Pending", "Standby", "Loading", "Loaded", "FailedToLoad"]
 
@@ -333,6 +334,7 @@ class ServiceStatus(Spec):
     """Revisions that never became ready and whose rollout is not repeated."""
     reached: Annotated[list[ReachedEdit] | None, ATOMIC] = None
     """Edits of shared objects that have been rolled out to the service completely."""
+    zero: ZeroStatus | None = None
     scaling_ignored_at: int | None = None
     """Generation of the spec whose autoscaler of the router has no effect, because a version of the operator without it had
     reconciled that generation; 0 if it has an effect. Unset if the service does not use it."""

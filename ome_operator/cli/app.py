@@ -51,6 +51,7 @@ COMMANDS = {
     "pause": ("ome_operator.cli.rollout", "Record new revisions of a service without rolling them out."),
     "resume": ("ome_operator.cli.rollout", "Continue the rollouts that a pause stopped."),
     "scale": ("ome_operator.cli.scale", "Simulate how the size of a service follows a load."),
+    "wake": ("ome_operator.cli.wake", "Bring back a service that is scaled to zero."),
     "freeze": ("ome_operator.cli.freeze", "Emergency stop: nothing is rolled, scaled or recycled until `ome thaw`."),
     "thaw": ("ome_operator.cli.freeze", "End a freeze."),
     "agent": ("ome_operator.cli.agent", "Download and verify weights on one node (the model agent)."),

@@ -56,6 +56,9 @@ def registry(
     port: Annotated[
         int, typer.Option(help="Port of /healthz, /metrics, /summary and /workers; 0: a free port.")
     ] = keys.REGISTRY_PORT,
+    answer_port: Annotated[
+        int, typer.Option(help="Port on which requests are answered with 503 while no engine runs; 0: a free port.")
+    ] = keys.ANSWER_PORT,
     log_format: LogFormat = "json",
     log_level: LogLevel = "INFO",
 ) -> None:
@@ -76,6 +79,7 @@ def registry(
         account=account,
         address=address,
         port=port,
+        answer_port=answer_port,
     )
     if not settings.server:
         raise UserError("the address of the API server is not known: outside a cluster, pass it with --server.")

@@ -125,7 +125,7 @@ class Manager:
         self._telemetry = Telemetry(partial(owned_routers, self.cluster), self._queue.add, wall, settings.router_watch)
         self._traffic = TrafficSampler(self.cluster, self._telemetry.reports, self._queue.add, wall, settings.router_watch)
         heard = self._telemetry
-        reports = Reports(heard.strangers, heard.drains, self._traffic.of, heard.starts, heard.silences)
+        reports = Reports(heard.strangers, heard.drains, self._traffic.of, heard.starts, heard.silences, heard.arrivals)
         shared = SharedState.empty(self.cluster, client, self._queue, settings, reports)
         self.pod_dry_runs = shared.pods
         self._handler = EventHandler(

@@ -19,6 +19,7 @@ from ome_operator import keys, names
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.resources import SERVICE
 from ome_operator.controllers.registry_page import foreign_workers
+from ome_operator.core.observed.arrivals import Arrivals, apart, arrivals
 from ome_operator.core.observed.objects import Pod, Ref
 from ome_operator.core.observed.silence import Silence, hold, silence_of
 from ome_operator.core.observed.telemetry import (
@@ -86,6 +87,8 @@ class _Known(NamedTuple):
     """Why the last answer was not used."""
     old: bool = False
     """Whether the registry is of a version without a summary."""
+    unserved_at: float | None = None
+    """Time of a request that no engine could serve. A later one replaces it only after `arrivals.APART` seconds."""
 
 
 def new_session() -> aiohttp.ClientSession:
@@ -214,7 +217,12 @@ class Telemetry:
         report = read(text, meta.slice_mark(pod), self._wall().timestamp())
         strangers = Strangers(report.strangers, report.stranger_at) if report.strangers else None
         return before._replace(
-            report=report, strangers=_same(before.strangers, strangers), failures=0, trouble="", old=False
+            report=report,
+            strangers=_same(before.strangers, strangers),
+            failures=0,
+            trouble="",
+            old=False,
+            unserved_at=apart(before.unserved_at, report.unserved_at),
         )
 
     def _count_bytes(self, pod: Pod, size: int) -> None:
@@ -241,8 +249,8 @@ class Telemetry:
         return before._replace(failures=before.failures + 1, trouble=trouble)
 
     def _decides(self, known: _Known) -> tuple[Any, ...]:
-        """Return the facts on which decisions depend: foreign workers; which leaders are empty, silent or paused; and which
-        parts of their starts are known.
+        """Return the facts on which decisions depend: foreign workers; which leaders are empty, silent or paused; which
+        parts of their starts are known; and whether a request has arrived that no engine could serve.
         """
         leaders = known.report.leaders.items() if known.report is not None else ()
         stopped = {(mark, each.is_paused) for mark, each in leaders if each.is_paused or each.silence is not None}
@@ -250,7 +258,7 @@ class Telemetry:
             mark for mark, each in leaders if each.load is not None and (each.load.empty_readings or 0) >= EMPTY_READINGS
         }
         starts = {(mark, *each.start.known) for mark, each in leaders if each.start is not None}
-        return known.strangers, empty, stopped, starts
+        return known.strangers, empty, stopped, starts, known.unserved_at
 
     def _count(self, before: Strangers | None, after: Strangers | None) -> None:
         self.total += max(0, (after.found if after else 0) - (before.found if before else 0))
@@ -312,6 +320,10 @@ class Telemetry:
                 times = silent.setdefault(Ref(SERVICE, pod.namespace, pod.service), set())
                 times.update(each.silence.since for each in report.leaders.values() if each.silence is not None)
         return hold(silent.values(), now - self._started)
+
+    def arrivals(self, pods: Iterable[Pod]) -> Arrivals:
+        """Return what the routers among these pods report about requests that no engine could serve."""
+        return arrivals(self.reports(pods).values())
 
     def reports(self, pods: Iterable[Pod]) -> dict[str, RouterReport]:
         """Return the fresh reports of the routers among these pods, by the UID of the router's pod."""

@@ -170,10 +170,14 @@ class Client:
         body, _ = await self._send("update", kind, where, name=metadata["name"], query=query, body=manifest)
         return body
 
-    async def patch_merge(self, kind: str, namespace: str, name: str, uid: str, patch: Manifest) -> Manifest:
-        """Apply a JSON merge patch to the object with this UID, and to no other object of the same name."""
+    async def patch_merge(
+        self, kind: str, namespace: str, name: str, uid: str, patch: Manifest, manager: str = ""
+    ) -> Manifest:
+        """Apply a JSON merge patch to the object with this UID, and to no other object of the same name. `manager` is the
+        field manager; by default that of the client.
+        """
         body = {**patch, "metadata": {**patch.get("metadata", {}), "uid": uid}}
-        where, query = path(kind, namespace, name), {"fieldManager": self._manager}
+        where, query = path(kind, namespace, name), {"fieldManager": manager or self._manager}
         answer, _ = await self._send("patch", kind, where, name=name, query=query, body=body, content=MERGE)
         return answer
 

@@ -28,6 +28,11 @@ async def serve(
     app = web.Application()
     for path, route in routes.items():
         app.router.add_get(path, _handler(route, key if path in guarded else ""))
+    return await listen(app, address, port)
+
+
+async def listen(app: web.Application, address: str, port: int) -> tuple[web.AppRunner, int]:
+    """Serve an application until the returned runner is cleaned up. Also return the actual port. Raises PortTaken."""
     runner = web.AppRunner(app, access_log=None, handle_signals=False)
     await runner.setup()
     try:

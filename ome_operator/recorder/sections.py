@@ -10,6 +10,7 @@ from typing import Any, get_type_hints
 
 from ome_operator.api import AcceleratorClass, FineTunedWeight, InferenceService, Invalid, Model, Runtime, well_known
 from ome_operator.api.well_known import NO_MODELS
+from ome_operator.core.observed.arrivals import Arrivals
 from ome_operator.core.observed.budgets import Budget
 from ome_operator.core.observed.objects import (
     NO_POLICY,
@@ -104,6 +105,7 @@ def tables(pass_: Pass) -> Tables:
             "another": observed.another,
             "traffic": observed.traffic,
             "avoided": dict(observed.avoided),
+            "arrivals": fact_json(observed.arrivals),
             "budgets": [fact_json(one) for one in observed.budgets],
             "judged": [[*key, fact_json(fact)] for key, fact in getattr(deps.judge, "args", ({},))[0].items()],
         },
@@ -222,6 +224,7 @@ def _observed(found: Tables, where: str) -> Observed:
         turn=turn._replace(rivals=rivals),
         budgets=read(tuple[Budget, ...], messages.get("budgets", []), f"{where}.told.budgets"),
         another=read(str, messages.get("another", ""), f"{where}.told.another"),
+        arrivals=read(Arrivals, messages.get("arrivals", {}), f"{where}.told.arrivals"),
         traffic=read(dict[str, Any] | None, messages.get("traffic"), f"{where}.told.traffic"),
         avoided=read(dict[str, str], messages.get("avoided", {}), f"{where}.told.avoided"),
         **texts,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from aiohttp import web
 
 from ome_operator.machinery import health
 from ome_operator.names import slice_mark
@@ -24,6 +25,7 @@ from ome_operator.registry.metrics import RegistryMetrics
 from ome_operator.registry.reconcile import reconcile
 from ome_operator.registry.records import LeaderState, Pod, RegistrySettings, WorkerChanges, WorkerMemory
 from ome_operator.registry.telemetry_reader import TelemetryReader
+from ome_operator.registry.unserved import UnservedRequests, app
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +61,8 @@ class SidecarSettings:
     """IP address on which probes are answered; "" means all addresses."""
     port: int = 0
     """Port on which probes are answered; 0 selects a free port."""
+    answer_port: int = 0
+    """Port on which requests are answered while no engine runs; 0 selects a free port."""
 
 
 class Registry:
@@ -77,8 +81,15 @@ class Registry:
         self._memory = WorkerMemory()
         self._leaders: tuple[LeaderState, ...] = ()
         self._stop, self._wake = asyncio.Event(), asyncio.Event()
+        self.unserved = UnservedRequests()
         self._telemetry = TelemetryReader(
-            session, settings.router_metrics, lambda: self._leaders, settings.worker_key, changed=self._wake.set
+            session,
+            settings.router_metrics,
+            lambda: self._leaders,
+            settings.worker_key,
+            changed=self._wake.set,
+            unserved=self.unserved,
+            has_engines=self.has_engines,
         )
         self._listed_at = self._passed_at = time.monotonic()
         self._troubles: dict[str, str] = {}
@@ -195,6 +206,17 @@ class Registry:
             logger.warning("%s", trouble) if trouble else logger.info("%s: the problem is resolved", about)
             self._troubles[about] = trouble
 
+    def has_engines(self) -> bool | None:
+        """Return whether the router lists an engine of each role; None if the pods are unknown."""
+        if self._known is None:
+            return None
+        listed = {leader.role for leader in self._leaders if leader.listed}
+        return all(role.worker_type in listed for role in self._settings.registry.roles)
+
+    def is_starting(self) -> bool:
+        """Return whether the slice has a leader that is not about to be removed."""
+        return any(leader.state != "draining" for leader in self._leaders)
+
     # --- probes and reports ---------------------------------------------------------------------------------------
 
     def alive(self) -> health.Answer:
@@ -250,7 +272,24 @@ async def run(settings: SidecarSettings) -> None:
         guarded = ("/workers",)  # probes and scrapes need no key, so their responses contain no names
         runner, port = await health.serve(settings.address, settings.port, routes, settings.key, guarded)
         logger.info("registry of router %s for pods with %s; listens on port %d", settings.router, settings.selector, port)
+        answering = await _answer(settings, registry)
         try:
             await registry.run()
         finally:
             await runner.cleanup()
+            if answering is not None:
+                await answering.cleanup()
+
+
+async def _answer(settings: SidecarSettings, registry: Registry) -> web.AppRunner | None:
+    """Answer requests while no engine runs. Another container of the pod may use the port: then nothing answers, and the
+    registry works as before.
+    """
+    made = app(registry.unserved, settings.worker_key, registry.is_starting)
+    try:
+        runner, port = await health.listen(made, settings.address, settings.answer_port)
+    except health.PortTaken as error:
+        logger.warning("no request is answered while no engine runs: %s", error)
+        return None
+    logger.info("requests are answered with 503 on port %d while no engine runs", port)
+    return runner

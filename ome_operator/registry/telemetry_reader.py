@@ -19,6 +19,7 @@ from ome_operator.registry.exposition import NOTHING, EnginePage, engine_page, s
 from ome_operator.registry.records import LeaderState, Worker
 from ome_operator.registry.silence import PROBE, ProbeResult, is_due, probed
 from ome_operator.registry.telemetry import (
+    DECIMALS,
     NEW,
     UNKNOWN,
     EngineLoad,
@@ -34,6 +35,7 @@ from ome_operator.registry.telemetry import (
     with_page,
     with_work,
 )
+from ome_operator.registry.unserved import UnservedRequests
 from ome_operator.util.bounded import content
 from ome_operator.util.json_limits import MIB, parsed
 
@@ -73,6 +75,8 @@ class TelemetryReader:
         worker_key: str = "",
         clock: Callable[[], float] = time.monotonic,
         changed: Callable[[], None] = lambda: None,
+        unserved: UnservedRequests | None = None,
+        has_engines: Callable[[], bool | None] = lambda: None,
     ) -> None:
         self._session, self._router_metrics, self._leaders, self._clock = session, router_metrics, leaders, clock
         # Compression would cost the engine time, and the length of what is compressed is not bounded.
@@ -85,6 +89,9 @@ class TelemetryReader:
         self._router = RouterReading()
         self._served: tuple[float, dict[str, Any]] | None = None
         self._changed, self._started = changed, clock()
+        self._unserved = unserved or UnservedRequests(clock)
+        self._has_engines, self._was_empty = has_engines, False
+        """The latter: whether the router had no engine at its last reading."""
         self._probes: dict[str, asyncio.Task[None]] = {}
         """UID of a leader -> its probe that is in progress."""
 
@@ -126,7 +133,7 @@ class TelemetryReader:
         now = self._clock()
         if self._served is None or not 0 <= now - self._served[0] < TICK:
             body = summary(slice_, self._leaders(), self._memories, self._router, foreign, now)
-            self._served = now, {**body, "upFor": round(now - self._started)}
+            self._served = now, {**body, "upFor": round(now - self._started), **self._unserved_part()}
         return self._served[1]
 
     async def read_due(self) -> None:
@@ -280,7 +287,21 @@ class TelemetryReader:
             return
         if text := await self._text(self._router_metrics, PAGE_BYTES):
             page = EnginePage("router", _router_counters(text), {}, {})
+            self._count_unserved(page.counters["requests"])
             self._router = self._router._replace(readings=with_work(self._router.readings, page, self._clock()))
+
+    def _count_unserved(self, requests: float) -> None:
+        """Count the requests that the router itself has received while it had no engine: a client with an open connection
+        does not notice that the Service leads elsewhere.
+        """
+        is_empty, before = self._has_engines() is False, self._router.readings[-1:]
+        if is_empty and self._was_empty and before:
+            self._unserved.count(int(requests - before[0].counters.get("requests", requests)))
+        self._was_empty = is_empty
+
+    def _unserved_part(self) -> dict[str, Any]:
+        age = self._unserved.age
+        return {} if age is None else {"unserved": {"requests": self._unserved.total, "age": round(age, DECIMALS)}}
 
     async def _text(self, url: str, most: int, within: aiohttp.ClientTimeout = TIMEOUT) -> str | None:
         """Return the text of a page; "" if the server has no such page, and None if it does not answer, or answers with

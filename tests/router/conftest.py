@@ -203,7 +203,7 @@ class Stage:
     """The router, its registry, the engines and the API server of a test."""
 
     def __init__(self, folder: Path, module: str = OLD) -> None:
-        port, metrics, self.probe, served = ports.choose(4)
+        port, metrics, self.probe, served, self.answers = ports.choose(5)
         self.api = Api(served)
         self.engines = {
             ip: Engine(ip, mode)
@@ -226,6 +226,7 @@ class Stage:
             *("-m", "ome_operator", "registry", f"--router={self.url}", "--namespace=team", f"--selector={SELECTOR}"),
             *(f"--role=engine:prefill:{PORT}:1:p", f"--role=decoder:decode:{PORT}:1:d", f"--account={account}"),
             *(f"--server=http://127.0.0.1:{self.api.port}", "--address=127.0.0.1", f"--port={self.probe}"),
+            f"--answer-port={self.answers}",
             f"--router-metrics=http://127.0.0.1:{metrics}/metrics",
         )
         self.session = aiohttp.ClientSession()

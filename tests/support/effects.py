@@ -11,6 +11,7 @@ def effects(plan: Plan) -> tuple[str, ...]:
     said += [f"create {one.manifest['metadata']['name']}" for one in plan.create]
     said += [f"status {one.manifest['metadata']['name']}" for one in plan.apply_status]
     said += [f"patch {one.kind} {one.name}" for one in plan.patch]
+    said += [f"scale {one.name}" for one in plan.scale]
     said += [f"delete {one.kind} {one.name}" for one in plan.delete]
     said += [f"recycle {delete.name}" for one in plan.recycle for delete in one.delete]
     said += [f"check {one.revision}" for one in plan.check]

@@ -99,7 +99,9 @@ class FakeApi(Client):
         name = manifest["metadata"].get("name", "")
         return dict(await self._answer(Call("create", manifest["kind"], name, manifest, dry_run=dry_run)))
 
-    async def patch_merge(self, kind: str, namespace: str, name: str, uid: str, patch: Manifest) -> Manifest:
+    async def patch_merge(
+        self, kind: str, namespace: str, name: str, uid: str, patch: Manifest, manager: str = ""
+    ) -> Manifest:
         return dict(await self._answer(Call("patch_merge", kind, name, patch, uid)))
 
     async def delete(self, kind: str, namespace: str, name: str, uid: str, grace: int | None = None) -> Manifest:

@@ -32,6 +32,8 @@ from ome_operator.cookbook.library import library
 from ome_operator.core.benchmarkjob import job
 from ome_operator.core.benchmarkjob.status import benchmark_status
 from ome_operator.core.catalog.status import accelerator_status, model_status, runtime_status
+from ome_operator.core.observed import from_api
+from ome_operator.core.observed.arrivals import Arrivals
 from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.core.reasons import NOTHING
 from ome_operator.core.reconcile.plan import Plan
@@ -110,6 +112,24 @@ def later(before: Bodies, bodies: Bodies, *, ready: bool = True, edit: Bodies | 
     first = sync(service, deps, observed, now)
     passed = replace(observed, checks={item.revision: "" for item in first.check})
     return plain(first) + plain(sync(service, deps, passed, now))
+
+
+def arriving(bodies: Bodies) -> str:
+    """Return the plan for a service that is scaled to zero, when a request arrives."""
+    service, deps = parsed(bodies)
+    since = START - timedelta(seconds=60)
+    owner = [{"kind": "InferenceService", "name": service.name, "uid": service.uid, "controller": True}]
+    scales = {
+        name: from_api.child(
+            "RoleScale", {"metadata": {"name": name, "uid": name, "ownerReferences": owner}, "spec": {"replicas": 0}}
+        )
+        for name in (f"{service.name}-{role}" for role in (keys.ENGINE, keys.DECODER))
+    }
+    seen = Observed(
+        children={("RoleScale", name): child for name, child in scales.items()}, arrivals=Arrivals(START.timestamp() - 1)
+    )
+    service = replace(service, status={"zero": {"since": since.isoformat()}})
+    return plain(sync(service, deps, seen, START))
 
 
 EDIT: Bodies = {"service": {"spec": {"engine": {"runner": {"image": "engine:2"}}}}}

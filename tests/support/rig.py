@@ -36,6 +36,7 @@ PATIENCE = 3 if "PYTEST_XDIST_WORKER" in os.environ else 1
 passes.
 """
 KINDS = {
+    "EndpointSlice": ("apis/discovery.k8s.io/v1", "endpointslices"),
     "InferenceService": ("apis/ome.io/v1beta1", "inferenceservices"),
     "ClusterBaseModel": ("apis/ome.io/v1beta1", "clusterbasemodels"),
     "BaseModel": ("apis/ome.io/v1beta1", "basemodels"),

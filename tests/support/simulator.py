@@ -43,10 +43,8 @@ class World:
         self.avoided: dict[str, str] = {}
         self.may_roll, self.turn, self.now, self.empty = True, NO_TURN, START, frozenset[str]()
         self.healthy: Callable[[LivePod], bool] = lambda _: True
-        self.verdict: Callable[[str], str] = lambda _: ""
-        """Revision → answer of the dry run."""
-        self.room: Callable[[Needs], str] = lambda _: ""
-        """Returns what is found about capacity on nodes."""
+        self.verdict: Callable[[str], str] = lambda _: ""  # revision → answer of the dry run
+        self.room: Callable[[Needs], str] = lambda _: ""  # what is found about capacity on nodes
         self.strict = False
         """Whether every pass is checked to be pure and deterministic, which is slow."""
         self.watcher: Callable[[Plan], None] = lambda _: None
@@ -107,6 +105,8 @@ class World:
                 self._patch(patch)
             if not self.lag:
                 routing.a_route_leads_away_before_a_router_goes(self.children, self.pods.values(), plan.delete, self.now)
+            for scale in plan.scale:
+                self.children[scale.kind, scale.name].manifest["spec"] = scale.body["spec"]
             for delete in plan.delete:
                 self._delete(delete)
             if not self.lag:

@@ -53,12 +53,12 @@ def _stuck(before: Bodies, bodies: Bodies) -> str:
     return readings.later(before, bodies, ready=False)
 
 
-FRESH, CATALOG = _now(readings.fresh), _now(readings.catalog)
+FRESH, CATALOG, ARRIVING, _LATER = _now(readings.fresh), _now(readings.catalog), _now(readings.arriving), readings.later
 _OF_BENCHMARK, _OF_SHORT = [(MEASURED, _now(readings.benchmark))], [(SHORT, _now(readings.short))]
 PARTS: Mapping[str, tuple[str, list[tuple[Bodies, Look]]]] = {
     "InferenceService": (
         "service",
-        [(NAMED, FRESH), (ALONE, FRESH), (CHOSEN, FRESH), (NAMED, readings.later), (NAMED, _stuck), (NAMED, _kept)],
+        [(NAMED, FRESH), (ALONE, FRESH), (CHOSEN, FRESH), *((NAMED, look) for look in (_LATER, _stuck, _kept, ARRIVING))],
     ),
     "ClusterServingRuntime": ("runtime", [(NAMED, FRESH), (ALONE, FRESH), (CHOSEN, FRESH), (NAMED, readings.later)]),
     "ClusterBaseModel": ("model", [(CHOSEN, FRESH), (CHOSEN, CATALOG), (CHOSEN, _now(readings.fetched))]),
@@ -72,12 +72,14 @@ PARTS: Mapping[str, tuple[str, list[tuple[Bodies, Look]]]] = {
 _SCALABLE = "engine|decoder|router|predictor"
 _SCALES = r"(scale|autoscaler)"
 _SCALED = {"minReplicas": 1, "maxReplicas": 3}
+_FROM_ZERO = {part: {"minReplicas": 0, "maxReplicas": 3} for part in ("engine", "decoder")}
 _KEDA = {**_SCALED, "autoscaler": {"class": "External"}}
 _CHEAPEST = {"spec": {"acceleratorSelector": {"policy": "Cheapest"}}}
 _PLAIN_FORMAT = {"spec": {"supportedModelFormats": [{"name": "safetensors", "autoSelect": True}]}}
 _TENSOR = {"acceleratorConfig": {"gpu": {"tensorParallelismOverride": {"tensorParallelSize": 2}}}}
 _SERVED = {"spec": {"endpoint": {"inferenceService": {"name": "svc", "namespace": "team"}, "endpoint": None}}}
 BESIDE: tuple[tuple[str, str, Callable[[str], Body]], ...] = (
+    ("service", r"(spec)\.scalingPolicy\.wake", lambda part: {"service": {part: _FROM_ZERO}}),
     ("service", r"spec\.(runtime|model)\.revision", lambda part: {"service": {"spec": {part: {"autoSync": False}}}}),
     ("service", rf"spec\.({_SCALABLE})\.{_SCALES}", lambda part: {"service": {"spec": {part: _SCALED}}}),
     ("service", rf"spec\.({_SCALABLE})\.autoscaler\.keda", lambda part: {"service": {"spec": {part: _KEDA}}}),

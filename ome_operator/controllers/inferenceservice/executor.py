@@ -74,6 +74,7 @@ class Executor:
         await self._together(execution, (self._create(execution, create) for create in plan.create))
         await self._together(execution, (self._status(execution, status) for status in plan.apply_status))
         await self._together(execution, (self._patch(execution, patch) for patch in plan.patch))
+        await self._together(execution, (self._patch(execution, scale, keys.SCALE_MANAGER) for scale in plan.scale))
         await self._together(execution, (self._delete(execution, delete) for delete in plan.delete))
         await self._together(execution, (self._recycle(execution, recycle) for recycle in plan.recycle))
 
@@ -232,9 +233,10 @@ class Executor:
         if isinstance(written, Child) and written.replicas != child.replicas:
             execution.result.wrote = True  # somebody has just scaled, and that event will be stale
 
-    async def _patch(self, execution: Execution, patch: Patch) -> None:
+    async def _patch(self, execution: Execution, patch: Patch, manager: str = "") -> None:
+        where = patch.kind, execution.namespace, patch.name
         try:
-            body = await self._client.patch_merge(patch.kind, execution.namespace, patch.name, patch.uid, patch.body)
+            body = await self._client.patch_merge(*where, patch.uid, patch.body, manager)
         except NotFound:
             self._handler.gone(patch.kind, patch.uid)
             return

@@ -341,8 +341,7 @@ class InferenceServiceReconciler:
     def _forget(self, ref: Ref) -> None:
         if self._memories.forget(ref):
             self.gone += 1
-        self.flight.forget(ref)
         self._handler.waits_for_nodes(ref, False)
         self._gangs.report_claim(ref, None, self._wall(), gone=True)
-        self.waves.forget(ref)
-        self._queue.forget(ref)
+        for memory in (self.flight, self.waves, self._queue):
+            memory.forget(ref)

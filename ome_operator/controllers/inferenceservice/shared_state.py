@@ -16,6 +16,7 @@ from ome_operator.cache.scope import Scope
 from ome_operator.controllers.inferenceservice.memory import Memories
 from ome_operator.controllers.placement.gangs import Gangs
 from ome_operator.controllers.pod_dry_runs import PodDryRuns
+from ome_operator.core.observed.arrivals import NO_ARRIVALS, Arrivals
 from ome_operator.core.observed.objects import Manifest, Pod, Ref
 from ome_operator.core.observed.silence import Silence
 from ome_operator.core.observed.telemetry import DrainReport, LeaderStart, Strangers
@@ -37,10 +38,12 @@ class Reports(NamedTuple):
     """Returns what the registries of routers have seen of the recent starts of leaders among the given pods, by UID."""
     silences: Callable[[Iterable[Pod]], Mapping[str, Silence]] = lambda _: {}
     """Returns what is known about leaders among the given pods that have stopped, by the UID of the leader."""
+    arrivals: Callable[[Iterable[Pod]], Arrivals] = lambda _: NO_ARRIVALS
+    """Returns what the routers among the given pods report about requests that no engine could serve."""
 
     def about(self, pods: Iterable[Pod]) -> dict[str, Any]:
         """Return what is known about these pods, as fields of `Observed`."""
-        return {name: getattr(self, name)(pods) for name in ("strangers", "drains", "silences", "starts")}
+        return {name: getattr(self, name)(pods) for name in ("strangers", "drains", "silences", "starts", "arrivals")}
 
 
 NO_REPORTS = Reports()

@@ -57,13 +57,15 @@ def _mended(applies: Iterable[Apply], snapshot: Snapshot) -> tuple[Apply, ...]:
 
 def _as_it_was(apply: Apply, snapshot: Snapshot) -> bool:
     """Return whether an apply only restores an object that we had applied: others changed the object, or it is missing
-    although pods need it.
+    although pods need it. A Service that leads to registries is led back to routers that can serve.
     """
     metadata = apply.manifest["metadata"]
     found = snapshot.observed.children.get((apply.kind, metadata["name"]))
     if found is None:
         component = (metadata.get("labels") or {}).get(keys.COMPONENT, "")
         return any(component in ("", pod.component) for pod in snapshot.pods)
+    if keys.ANSWERED_BY in found.labels and keys.ANSWERED_BY not in metadata["labels"]:
+        return apply.uid == found.uid  # engines are ready, and requests must not be answered with 503 until the thaw
     return apply.uid == found.uid and found.hash == metadata["annotations"][keys.HASH]
 
 
@@ -90,6 +92,7 @@ FROZEN: Mapping[str, Rule] = {
     "create": _nothing,
     "apply_status": _passes,
     "patch": _taken_back,
+    "scale": _nothing,
     "delete": _nothing,
     "recycle": _nothing,
     "status": _passes,
@@ -170,6 +173,7 @@ SAYS: Mapping[str, Callable[[Any], Iterator[str]]] = {
     ),
     "patch": _marks,
     "delete": _deletions,
+    "scale": lambda items: _many("scale", ((item.kind, item.name) for item in items)),
     "recycle": lambda items: (word for item in items for word in _deletions(item.delete, " to recycle their group")),
 }
 """For each field of a Plan with effects, the function that describes its suppressed steps."""
@@ -247,6 +251,7 @@ def told(report: Report, hold: Hold, snapshot: Snapshot) -> Report:
         groups=tuple(before.get("groups") or ()),
         placement=before.get("placement") or {},
         recovered=_recovered(report.recovered, hold),
+        zero=before.get("zero") or {},
     )
 
 

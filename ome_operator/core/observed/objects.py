@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ome_operator.api import AcceleratorClass, FineTunedWeight, Invalid, Model, Runtime
 from ome_operator.api.well_known import NO_MODELS, WellKnown
+from ome_operator.core.observed.arrivals import NO_ARRIVALS, Arrivals
 from ome_operator.core.observed.budgets import Budget
 from ome_operator.core.observed.exclusions import Exclusion
 from ome_operator.core.observed.silence import Silence
@@ -297,6 +298,8 @@ class Observed:
     """UID of a leader that has stopped -> what the registries of routers report about it."""
     starts: Mapping[str, LeaderStart] = field(default_factory=dict)
     """UID of a leader that became ready recently -> what the registries of routers have seen of its start."""
+    arrivals: Arrivals = NO_ARRIVALS
+    """What the registries of routers report about requests while the service has no groups."""
     traffic: Manifest | None = None
     """The value of `status.traffic` (core/status/traffic.py); None if nothing is known about requests."""
     avoided: Mapping[str, str] = field(default_factory=dict)

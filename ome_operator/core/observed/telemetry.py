@@ -116,6 +116,8 @@ class RouterReport(NamedTuple):
     """Mark of a leader's UID (`names.mark`) -> its report."""
     up_for: float | None = None
     """Seconds since the registry started; None if it does not report that."""
+    unserved_at: float | None = None
+    """Time of the last request that arrived while the router had no engine to send it to; None if there was none."""
 
 
 class Strangers(NamedTuple):
@@ -162,6 +164,7 @@ def parse(body: Any, slice_mark: str, now: float) -> RouterReport:
         in_flight=_optional_count(router, "inFlight"),
         leaders=dict(_leader(leader, now) for leader in leaders),
         up_for=_number(top, "upFor"),
+        unserved_at=None if top.get("unserved") is None else _time(_map(top["unserved"], "unserved"), "age", now),
     )
 
 

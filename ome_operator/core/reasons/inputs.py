@@ -65,7 +65,7 @@ class InputReasons:
     SCALED_TO_ZERO = ReasonRecord(
         "ScaledToZero", of=(READY,), kstatus=CURRENT, state=State.OFF,
         meaning="a component that the service names has no replicas, such as decode in a service with prefill and decode",
-        remedy="raise its `minReplicas`, or leave the component out",
+        remedy="`ome wake SERVICE`, raise its `minReplicas`, or leave the component out",
     )  # fmt: skip
     BASE_MODEL_NOT_FOUND = ReasonRecord(
         "BaseModelNotFound", of=(MODEL_READY, READY), kstatus=IN_PROGRESS,

@@ -8,6 +8,7 @@ from ome_operator.core.podspec import queues
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import exposure, probes, queue_advice, rdma, router, scaling, services, ssh
 from ome_operator.core.render.statefulsets import stored
+from ome_operator.core.rollout import zero
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.status.progress import RoleProgress
 
@@ -30,6 +31,8 @@ def advice(
     for name, one in intent.policies.items():
         scale = snapshot.controlled("RoleScale", names.component(intent.owner.name, name)) if name in scaled else None
         asked = scale.replicas if scale is not None and not scale.deleting else None
+        said += (woken := zero.advice(snapshot, name, intent.groups[name], asked))
+        asked = None if woken else asked
         said += scaling.advice(intent.owner, name, one, intent.groups[name], asked)
     said += _restored(snapshot, intent)
     said += _unmetered(snapshot, intent, far)

@@ -1,6 +1,8 @@
 """The decisions of a pass over a service, from which its plan and its status are made."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.placement.gangs import Placing
@@ -29,3 +31,5 @@ class Decided:
     placing: Placing
     want: Desired
     recovery: Recovery
+    zero: Mapping[str, Any]
+    """The field `zero` of the status; {} if every role always had groups."""

@@ -22,10 +22,11 @@ from ome_operator.core.rollout import pod_secrets
 from ome_operator.core.rollout.drain import GRACE, Drain, Held, hold
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.planner import ReplicaCounts, routers
-from ome_operator.core.rollout.routers import deployment
+from ome_operator.core.rollout.routers import answers, deployment
 from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.rollout.traffic import TrafficSplit, weigh
 from ome_operator.core.status import conditions as cond
+from ome_operator.core.status import serving
 from ome_operator.core.status.progress import RoleProgress, RoleProgressSpec, progress
 from ome_operator.names import title
 
@@ -69,7 +70,9 @@ def desired(
     lives_on = _lives_on(snapshot, intent, step)
     complete = bool(roles) and _readable(snapshot.service, intent) and not lives_on
     scaled = {name: policy for name, policy in intent.policies.items() if policy.scaled and name in ports}
-    manifests = _shared(snapshot, intent, ports, front) if complete else []
+    serves = serving.serves(snapshot.slices, snapshot.revisions, routed=True)
+    answered = complete and front == keys.ROUTER and answers(snapshot, intent, source, serves=serves)
+    manifests = _shared(snapshot, intent, ports, front, answered) if complete else []
     traffic = _traffic(snapshot, intent, step, counts, front)
     manifests += _outside(snapshot, intent, front, traffic) if complete else []
     held = _held(snapshot, intent, step, placing)
@@ -78,7 +81,8 @@ def desired(
         manifests += _engines(snapshot, intent, revision, held)
         if revision in replicas:
             manifests += _router(snapshot, intent, revision, held, replicas[revision])
-            manifests += [services.slice_service(intent.owner, revision, ports[keys.ROUTER])] if traffic else []
+            if traffic:
+                manifests.append(services.slice_service(intent.owner, revision, ports[keys.ROUTER], answered))
     manifests += [scaling.autoscaler(intent.owner, name, one) for name, one in scaled.items() if one.autoscaled]
     failures = snapshot.observed.pod_failures
     far = tuple(
@@ -116,12 +120,12 @@ def _lives_on(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> bool:
     return any(intent.roles(revision).keys() != named for revision in step.keep if snapshot.started(revision))
 
 
-def _shared(snapshot: Snapshot, intent: Intent, ports: Mapping[str, int], front: str) -> list[Manifest]:
+def _shared(snapshot: Snapshot, intent: Intent, ports: Mapping[str, int], front: str, answered: bool) -> list[Manifest]:
     """Return the Services, the network policies, and the ServiceAccount and permissions with which routers read pods."""
     asked, notes = tuple(ports.items()), snapshot.service.annotations
     type_, address = notes.get(keys.SERVICE_TYPE, ""), notes.get(keys.LOAD_BALANCER_IP, "")
-    inside = services.services(intent.owner, asked, front, type_, address)
-    guarded = networkpolicy.policies(intent.owner, asked, front, snapshot.deps.policy.policies_from)
+    inside = services.services(intent.owner, asked, front, type_, address, answered)
+    guarded = networkpolicy.policies(intent.owner, asked, front, snapshot.deps.policy.policies_from, answered)
     return [*inside, *guarded, *(router.access(intent.owner, intent.router) if intent.router else [])]
 
 

@@ -227,6 +227,8 @@ class Plan:
     create: tuple[Create, ...] = ()
     apply_status: tuple[ApplyStatus, ...] = ()
     patch: tuple[Patch, ...] = ()
+    scale: tuple[Patch, ...] = ()
+    """Changes of RoleScales that bring back a service without groups, because a request has arrived."""
     delete: tuple[Delete, ...] = ()
     recycle: tuple[Recycle, ...] = ()
     status: dict[str, Any] = field(default_factory=dict)

@@ -77,6 +77,7 @@ def report(decided: Decided, work: Plan) -> Report:
         recovered=decided.recovery.condition,
         intact=_intact(snapshot, intent, want),
         traffic=snapshot.observed.traffic,
+        zero=decided.zero,
         scaling_ignored=new_scaling.ignored_generation(service, intent.policies),
     )
 

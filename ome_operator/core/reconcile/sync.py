@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from ome_operator import keys
 from ome_operator.api import InferenceService, migrate
 from ome_operator.core.freeze import plan_filter
 from ome_operator.core.freeze.hold import Hold, active_hold
@@ -19,20 +20,20 @@ from ome_operator.core.placement import making_room
 from ome_operator.core.placement.gangs import place
 from ome_operator.core.reasons import ANOTHER, ORDER, READY, ROLLED_OUT, Reason
 from ome_operator.core.reconcile.decided import Decided
-from ome_operator.core.reconcile.desired import desired
+from ome_operator.core.reconcile.desired import Desired, desired
 from ome_operator.core.reconcile.diff import changes
 from ome_operator.core.reconcile.plan import Plan
 from ome_operator.core.reconcile.report import report
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.recovery.recover import recover
 from ome_operator.core.resolve.inputs import resolve
-from ome_operator.core.rollout import own_lack, progress_deadline, revisions
+from ome_operator.core.rollout import own_lack, progress_deadline, revisions, zero
 from ome_operator.core.rollout.dry_run import with_dry_run
 from ome_operator.core.rollout.intent import Intent, choose
 from ome_operator.core.rollout.replicas import replica_counts
 from ome_operator.core.rollout.step import decide, without
 from ome_operator.core.status import conditions as cond
-from ome_operator.core.status import virtual
+from ome_operator.core.status import serving, virtual
 from ome_operator.core.status.service import events, status, urgent
 from ome_operator.core.waves import shared_edits
 
@@ -102,25 +103,34 @@ def _decide(snapshot: Snapshot, as_written: InferenceService, *, frozen: bool) -
     want = desired(snapshot, intent, step, counts, placing)
     return Decided(
         snapshot=snapshot, intent=intent, pending=tuple(pending), clock=clock, counts=counts, step=step, placing=placing,
-        want=want, recovery=recover(snapshot, intent, want.held, frozen=frozen),
+        want=want, recovery=recover(snapshot, intent, want.held, frozen=frozen), zero=_zero(snapshot, intent, want),
     )  # fmt: skip
+
+
+def _zero(snapshot: Snapshot, intent: Intent, want: Desired) -> Mapping[str, Any]:
+    """Return the field `zero` of the status."""
+    serves = serving.serves(snapshot.slices, snapshot.revisions, routed=want.front == keys.ROUTER)
+    return zero.state(zero.facts(snapshot, intent.groups, serves=serves))
 
 
 def _work(decided: Decided) -> Plan:
     """Return the writes and deletions of a pass, and the time until the next pass."""
     intent, placing, want, recovery = decided.intent, decided.placing, decided.want, decided.recovery
-    written = changes(decided.snapshot, intent, decided.step, want, placing)
+    snapshot, written = decided.snapshot, changes(decided.snapshot, intent, decided.step, want, placing)
     return replace(
         written,
         check=intent.check,
         look=intent.look,
         apply_status=want.scale_status,
         delete=(*written.delete, *recovery.delete),
+        scale=zero.wake(snapshot, decided.zero, intent.groups),
         recycle=recovery.recycle,
         nodes=intent.fit.asked or placing.claim is not None,
         claim=placing.claim,
         watch_failures=want.missing,
-        requeue_after=_earliest(written.requeue_after, decided.clock.again, recovery.again, placing.again),
+        requeue_after=_earliest(
+            written.requeue_after, decided.clock.again, recovery.again, placing.again, zero.again(decided.zero, snapshot.now)
+        ),
     )
 
 

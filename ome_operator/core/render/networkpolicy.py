@@ -16,20 +16,24 @@ NAMESPACE = "kubernetes.io/metadata.name"
 
 
 @memoize_by_identity(1024)
-def policies(owner: meta.Owner, ports: tuple[tuple[str, int], ...], front: str, operator: str) -> list[Manifest]:
+def policies(
+    owner: meta.Owner, ports: tuple[tuple[str, int], ...], front: str, operator: str, answered: bool = False
+) -> list[Manifest]:
     """Return one policy for each component.
 
     `ports` lists the components and their serving ports, `front` is the component behind the service's URL, and `operator`
-    is the operator's namespace; "" disables policies.
+    is the operator's namespace; "" disables policies. `answered` states whether the registries of routers answer requests,
+    because no engine runs.
     """
-    return [_policy(owner, name, port, name == front, operator) for name, port in ports] if operator else []
+    return [_policy(owner, name, port, name == front, operator, answered) for name, port in ports] if operator else []
 
 
-def _policy(owner: meta.Owner, component: str, port: int, front: bool, operator: str) -> Manifest:
+def _policy(owner: meta.Owner, component: str, port: int, front: bool, operator: str, answered: bool) -> Manifest:
     """Return the policy of one component. It restricts ingress only; egress of the pods stays unrestricted."""
     allowed: list[Manifest] = [{"from": [{"podSelector": {"matchLabels": meta.labels(owner.name)}}]}]
     if front or component == keys.ROUTER:
-        allowed.append({"ports": [_tcp(port)]})
+        answers = [_tcp(keys.ANSWER_PORT)] if answered and component == keys.ROUTER else []
+        allowed.append({"ports": [_tcp(port), *answers]})
     if component == keys.ROUTER:
         here = {"namespaceSelector": {"matchLabels": {NAMESPACE: operator}}}
         allowed.append({"from": [here], "ports": [_tcp(keys.REGISTRY_PORT)]})

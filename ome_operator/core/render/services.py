@@ -16,29 +16,50 @@ LOAD_BALANCER = "LoadBalancer"
 
 @memoize_by_identity(1024)
 def services(
-    owner: meta.Owner, ports: tuple[tuple[str, int], ...], front: str, service_type: str, address: str = ""
+    owner: meta.Owner,
+    ports: tuple[tuple[str, int], ...],
+    front: str,
+    service_type: str,
+    address: str = "",
+    answered: bool = False,
 ) -> list[Manifest]:
     """Return all Services except those of single slices.
 
     `ports` lists the existing components with the port where their leaders or routers serve HTTP. `front` is the component
     behind the URL: the router, or the engine if there is no router. `address` is the IP address to request for a
     LoadBalancer. The external Service comes first: it has priority over another service's component Service of the same
-    name.
+    name. `answered` is as in `slice_service`.
     """
-    out = [_external(owner, front, dict(ports)[front], service_type, address), _headless(owner, ports[0][1])]
+    external = _external(owner, front, dict(ports)[front], service_type, address)
+    out = [_answered(external) if answered else external, _headless(owner, ports[0][1])]
     for component, port in ports:
         out.append(_service(owner, names.component(owner.name, component), component, [_port("http", port, port)]))
     return out
 
 
 @memoize_by_identity(1024)
-def slice_service(owner: meta.Owner, revision: str, port: int) -> Manifest:
+def slice_service(owner: meta.Owner, revision: str, port: int, answered: bool = False) -> Manifest:
     """Return the Service of a slice's routers, for a route with weights. The Service has the name of the routers'
-    Deployment.
+    Deployment. With `answered`, it leads to the registries beside the routers, which answer while no engine runs.
     """
     labels = meta.labels(owner.name, keys.ROUTER, revision)
     spec = {"type": "ClusterIP", "selector": labels, "ports": [_port("http", keys.SERVICE_PORT, port)]}
-    return meta.manifest(owner, "v1", "Service", names.router(owner.name, revision), labels, {"spec": spec})
+    found = meta.manifest(owner, "v1", "Service", names.router(owner.name, revision), labels, {"spec": spec})
+    return _answered(found) if answered else found
+
+
+def _answered(service: Manifest) -> Manifest:
+    """Return a Service of routers that leads to their registries. Routers without engines are not ready, so pods that are
+    not ready are endpoints, too.
+    """
+    spec, metadata = service["spec"], service["metadata"]
+    ports = [{**port, "targetPort": keys.ANSWER_PORT} for port in spec["ports"]]
+    labels = {**metadata["labels"], keys.ANSWERED_BY: keys.REGISTRY_ANSWERS}
+    return {
+        **service,
+        "metadata": {**metadata, "labels": labels},
+        "spec": {**spec, "ports": ports, "publishNotReadyAddresses": True},
+    }
 
 
 def url(owner: meta.Owner, port: int) -> str:

@@ -114,7 +114,7 @@ _SERVICE: Tree = {
     "kedaConfig": "create a ScaledObject that refers to the RoleScale of a component",
     "placement": "",
     "routing": "",
-    "scalingPolicy": "",
+    "scalingPolicy": {"mode": "", "proportional": ""},
     "traffic": "",
     "model": {"overlays": "", "apiGroup": Unless(keys.GROUP, "models exist only in this group")},
     "runtime": {"apiGroup": Unless(keys.GROUP, "runtimes exist only in this group")},

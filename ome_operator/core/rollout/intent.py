@@ -25,7 +25,7 @@ from ome_operator.core.resolve import new_scaling
 from ome_operator.core.resolve.finetuned import mounted_weights
 from ome_operator.core.resolve.inputs import Resolved
 from ome_operator.core.resolve.scaling import ReplicaPolicy, replica_policy
-from ome_operator.core.rollout import target, validation
+from ome_operator.core.rollout import target, validation, zero
 from ome_operator.core.rollout.revisions import RevisionLedger, record
 from ome_operator.core.rollout.step import OPEN, Gate
 from ome_operator.core.rollout.strategy import Strategy, strategy
@@ -187,7 +187,8 @@ def _policies(service: InferenceService, resolved: Resolved) -> dict[str, Replic
 def _groups(snapshot: Snapshot, component: str, counts: ReplicaPolicy) -> int:
     """Return the desired number of groups of a component: the value of its RoleScale, limited to the range from
     minReplicas to maxReplicas. If there is no RoleScale, the number of groups that exist is limited in the same way: a
-    backup may be restored without the RoleScale, or the RoleScale may follow later. A router counts as a group.
+    backup may be restored without the RoleScale, or the RoleScale may follow later. A router counts as a group. After a
+    request has woken the service, its groups are kept for a while even if the RoleScale asks for none.
     """
     if not counts.scaled:
         return counts.low
@@ -195,6 +196,8 @@ def _groups(snapshot: Snapshot, component: str, counts: ReplicaPolicy) -> int:
     scale = snapshot.observed.children.get(("RoleScale", f"{service.name}-{component}"))
     known = scale is not None and scale.owner in ("", service.uid)  # without an owner it is an orphan, about to be adopted
     asked = scale.replicas if scale is not None and known else _present(snapshot, component)
+    if not asked:
+        asked = zero.kept(zero.stored(service), component, wakes=zero.asks_to_wake(service), now=snapshot.now)
     return min(max(asked, counts.low), max(counts.high, counts.low))
 
 

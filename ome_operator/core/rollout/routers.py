@@ -1,4 +1,4 @@
-"""Render the router's Deployment of a slice from the present inputs of the service."""
+"""Render the router's Deployment of a slice from the present inputs of the service, and decide who answers requests."""
 
 from collections.abc import Mapping
 
@@ -9,6 +9,7 @@ from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import registry_sidecar, router
 from ome_operator.core.render.statefulsets import Stored
 from ome_operator.core.resolve.ome_labels import labels_of_template
+from ome_operator.core.rollout import zero
 from ome_operator.core.rollout.intent import Intent
 
 Leaders = tuple[tuple[str, tuple[str, ...]], ...]
@@ -31,6 +32,23 @@ def deployment(
     labels = _besides(intent.roles(revision))
     settings = router.RouterSettings(leaders, replaced, labels, key, intent.collector(revision))
     return router.deployment(intent.owner, revision, composed, replicas, sidecar, settings)
+
+
+def answers(snapshot: Snapshot, intent: Intent, revision: str, *, serves: bool) -> bool:
+    """Return whether requests are answered by the registries beside the routers of a slice, and not by the routers.
+    `serves` states whether any engine behind a router gets requests.
+
+    That begins when a role has no desired group and no request can be served any more, so leaders are drained first. It
+    ends when a router has an engine for each role again. The label on the Service states whether it has begun.
+    """
+    if intent.router is None or serves:
+        return False
+    address = snapshot.controlled("Service", snapshot.service.name)
+    begun = address is not None and address.labels.get(keys.ANSWERED_BY) == keys.REGISTRY_ANSWERS
+    if not (begun or zero.is_zero(intent.groups)):
+        return False
+    pod = deployment(snapshot, intent, intent.router, revision, 1, ())["spec"]["template"]["spec"]
+    return any(box["name"] == registry_sidecar.NAME for box in pod.get("initContainers") or ())
 
 
 def _besides(roles: Mapping[str, Stored]) -> tuple[tuple[str, str], ...]:

@@ -79,6 +79,8 @@ class Report:
     """Condition that reports the findings of the preflight checks; None if there are no findings."""
     intact: cond.Condition | None = None
     """Condition that reports foreign workers of routers; None if there were none."""
+    zero: Mapping[str, Any] = field(default_factory=dict)
+    """State of a service whose roles have, or had, no groups, in the form of the status; empty if they always had."""
     scaling_ignored: int | None = None
     """The value of `new_scaling.FIELD`; None if it is left out."""
     traffic: Mapping[str, Any] | None = None
@@ -101,6 +103,8 @@ def status(report: Report) -> dict[str, Any]:
         old = [name for name in report.serving if name != report.revision]
         out["revision"] = "→".join([*old, report.revision])
     out |= report.tokens
+    if report.zero:
+        out["zero"] = dict(report.zero)
     if report.scaling_ignored is not None:
         out[new_scaling.FIELD] = report.scaling_ignored
     if report.clock:
@@ -273,7 +277,7 @@ def _unready(report: Report, others: Mapping[str, cond.Condition]) -> list[cond.
     return [others[CONDITION[progress.role.component]] for progress in report.progress if not progress.complete]
 
 
-_URGENT = ("url", "revision", "runtime", "observedGeneration", "rejected", "placement")
+_URGENT = ("url", "revision", "runtime", "observedGeneration", "rejected", "placement", "zero")
 
 
 def urgent(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

@@ -8,7 +8,7 @@ from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.core.observed import managed_fields
 from ome_operator.core.observed.objects import Deps, Observed
-from ome_operator.core.reconcile.plan import Apply, Create, Delete, Event, Guard, Plan
+from ome_operator.core.reconcile.plan import Apply, Create, Delete, Event, Guard, Patch, Plan
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from tests.support.manager import Counted, leading, service, small_role, status, until
@@ -210,6 +210,34 @@ async def test_a_scale_is_created_once_and_its_replicas_are_others(connection: C
         await client.update({**live, "spec": {"replicas": 5}}, "autoscaler")
         await reason_is(client, name, "N5")
         assert [one[:2] for one in counted.writes()].count(("create", "RoleScale")) == 1
+
+
+async def test_a_wake_writes_a_scale_only_as_it_was_read(connection: Connection, client: Client) -> None:
+    """A number that somebody has written meanwhile is never overwritten."""
+    one = service()
+    name = one["metadata"]["name"]
+
+    def sync(one: InferenceService, deps: Deps, seen: Observed, now: datetime) -> Plan:
+        found = seen.children.get(("RoleScale", name))
+        if one.name != name or found is None:
+            scale = small_role(name, name, one.uid)
+            del scale["rules"]
+            scale |= {"apiVersion": keys.API_VERSION, "kind": "RoleScale", "spec": {"replicas": 0}}
+            return Plan(status=dict(one.status), create=(Create(scale),) if one.name == name else ())
+        version = "1" if found.replicas == 5 else str(found.version)
+        body = {"metadata": {"resourceVersion": version}, "spec": {"replicas": 3}}
+        wakes = (Patch("RoleScale", name, found.uid, body),) if found.replicas in (0, 5) else ()
+        return Plan(scale=wakes, status=status("True", f"N{found.replicas}"))
+
+    async with leading(connection, sync) as (_, _watcher, counted):
+        await client.create(one)
+        await reason_is(client, name, "N3")
+        live = await client.get("RoleScale", "default", name)
+        (writer,) = [each for each in live["metadata"]["managedFields"] if "f:spec" in each["fieldsV1"]]
+        assert writer["manager"] == keys.SCALE_MANAGER
+        await client.update({**live, "spec": {"replicas": 5}}, "autoscaler")
+        await until("the write is refused", lambda: ("patch", "RoleScale", 409) in counted.requests)
+        assert (await client.get("RoleScale", "default", name))["spec"]["replicas"] == 5
 
 
 async def test_a_label_that_a_stranger_took_off_is_put_on_again_and_peace_returns(

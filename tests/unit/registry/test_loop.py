@@ -1,14 +1,16 @@
 """Tests of the registry when its router has changed or restarted."""
 
 import asyncio
+import socket
 from pathlib import Path
 
 import aiohttp
 import pytest
 
 from ome_operator import keys
+from ome_operator.registry import loop
 from ome_operator.registry.loop import Registry, SidecarSettings
-from ome_operator.registry.records import RegistrySettings, RoleSpec
+from ome_operator.registry.records import LeaderState, RegistrySettings, RoleSpec
 from tests.unit.registry.test_clients import Server, server, session
 from tests.unit.registry.test_pods import leader, pods
 
@@ -74,3 +76,45 @@ async def test_a_stranger_counts_once_however_often_its_removal_fails(
     await registry._pass()
     assert f"{keys.STRANGERS}_total 2.0" in registry.metrics()[1], "it came again"
     assert "thief" not in registry.metrics()[1] and "p-3" not in registry.metrics()[1]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "listed", "has"),
+    [
+        (("prefill", "decode"), ("prefill", "decode"), True),
+        (("prefill", "decode"), ("prefill", "prefill"), False),
+        (("prefill", "decode"), (), False),
+        (("regular",), ("regular",), True),
+        (("regular",), (), False),
+    ],
+)
+async def test_a_router_has_engines_if_it_lists_one_of_each_role(
+    session: aiohttp.ClientSession, tmp_path: Path, kinds: tuple[str, ...], listed: tuple[str, ...], has: bool
+) -> None:
+    settings = RegistrySettings(tuple(RoleSpec(kind, kind, 30000, 1, kind) for kind in kinds))
+    nowhere = {"router": "http://127.0.0.1:1", "server": "http://127.0.0.1:1", "namespace": "team", "selector": ""}
+    registry = Registry(SidecarSettings(**nowhere, registry=settings, account=tmp_path), session)
+    assert registry.has_engines() is None and not registry.is_starting(), "the pods are unknown"
+    registry._known = ()
+    waiting = LeaderState("w", "w", "", kinds[0], "waiting", "", False, None)
+    draining = waiting._replace(uid="d", state="draining")
+    serving = [LeaderState("p", str(number), "", kind, "serving", "", True, 0) for number, kind in enumerate(listed)]
+    registry._leaders = (draining, *serving)
+    assert (registry.has_engines(), registry.is_starting()) == (has, bool(listed))
+    registry._leaders = (waiting, *serving)
+    assert (registry.has_engines(), registry.is_starting()) == (has, True)
+
+
+async def test_a_port_that_is_taken_is_no_reason_to_end(
+    session: aiohttp.ClientSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        nowhere = {"router": "http://127.0.0.1:1", "server": "http://127.0.0.1:1", "namespace": "team", "selector": ""}
+        port = taken.getsockname()[1]
+        settings = SidecarSettings(
+            **nowhere, registry=RegistrySettings(()), account=tmp_path, address="127.0.0.1", answer_port=port
+        )
+        assert await loop._answer(settings, Registry(settings, session)) is None
+    assert "no request is answered while no engine runs" in caplog.text

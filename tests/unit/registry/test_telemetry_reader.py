@@ -14,6 +14,7 @@ from ome_operator.registry.records import LeaderState, Worker
 from ome_operator.registry.silence import QUIET
 from ome_operator.registry.telemetry import Foreign
 from ome_operator.registry.telemetry_reader import PAGE_BYTES, TIMEOUT, TelemetryReader
+from ome_operator.registry.unserved import UnservedRequests
 
 LOADS = {"loads": [{"num_running_reqs": 1, "num_waiting_reqs": 2, "token_usage": 0.25, "disaggregation": {"mode": "null"}}]}
 VLLM = "vllm:num_requests_running 5\nvllm:num_requests_waiting 0\nvllm:generation_tokens_total 7\n"
@@ -30,6 +31,8 @@ class Engine:
         """Number of times that the reader reported a change of the silent leaders."""
         self.leaders: list[LeaderState] = []
         self.reader: TelemetryReader
+        self.unserved: UnservedRequests
+        self.has_engines: bool | None = True
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer a request for any path."""
@@ -66,7 +69,18 @@ async def engine(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Engine]:
     async with TestServer(app) as server, aiohttp.ClientSession() as session:
         url = str(server.make_url("/")).rstrip("/")
         one.leaders = [LeaderState("p", "u", url, "regular", "serving", "", True, 1)]
-        one.reader = TelemetryReader(session, f"{url}/router", lambda: one.leaders, "key", lambda: one.now, one.changed)
+        one.unserved = UnservedRequests(lambda: one.now)
+        reader = TelemetryReader(
+            session,
+            f"{url}/router",
+            lambda: one.leaders,
+            "key",
+            lambda: one.now,
+            one.changed,
+            one.unserved,
+            lambda: one.has_engines,
+        )
+        one.reader = reader
         one.reader.passed(one.leaders, [Worker("1", url, "prefill", 1, 3), Worker("2", url, "decode", None, 4)])
         yield one
 

@@ -7,7 +7,7 @@ import pytest
 from ome_operator import keys
 from ome_operator.controllers.inferenceservice.execution import Result
 from ome_operator.core.observed.objects import Child
-from ome_operator.core.reconcile.plan import ApplyStatus, Create, Plan
+from ome_operator.core.reconcile.plan import ApplyStatus, Create, Patch, Plan
 from ome_operator.kube.errors import AlreadyExists
 from tests.support.fake_api import FakeApi
 from tests.unit.controllers import makers
@@ -50,3 +50,19 @@ async def test_a_scale_that_was_there_already_counts_at_once(lost: dict[str, Any
     outcome, known = await carried_out(plan, {**stored, "metadata": {**stored["metadata"], **lost}})
     found = known["RoleScale", "svc-engine"]
     assert outcome.status_changed and (found.replicas, found.owner) == (3, "u")
+
+
+async def test_a_wake_writes_the_number_of_groups_as_the_writer_of_the_creation() -> None:
+    """ManagedFields then show that the operator has two managers, and this one writes numbers only."""
+    api, execution, managers = FakeApi(), makers.execution(), []
+
+    async def patch_merge(*args: Any) -> dict[str, Any]:
+        managers.append(args[-1])
+        return {**scale(8, 2), "spec": args[4]["spec"]}
+
+    api.patch_merge = patch_merge  # type: ignore[method-assign]
+    cluster = makers.cluster(scale(7, 0))
+    body = {"metadata": {"resourceVersion": "7"}, "spec": {"replicas": 2}}
+    await makers.executor(api, cluster).effects(Plan(scale=(Patch("RoleScale", "svc-engine", "u", body),)), execution)
+    assert managers == [keys.SCALE_MANAGER] and execution.result.wrote
+    assert cluster.cache.children_of("ns", "svc")["RoleScale", "svc-engine"].replicas == 2

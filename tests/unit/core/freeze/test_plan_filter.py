@@ -55,6 +55,7 @@ STEPS: dict[str, tuple[Any, str]] = {
     "create": (Create(manifest("RoleScale", "svc-engine")), "create RoleScale svc-engine"),
     "apply_status": (ApplyStatus(manifest("RoleScale", "svc-engine")), "report the status of RoleScale svc-engine"),
     "patch": (MARK, "drain Pod svc-engine-abc-0-0"),
+    "scale": (Patch("RoleScale", "svc-engine", "uid-4", {"spec": {"replicas": 1}}), "scale RoleScale svc-engine"),
     "delete": (DELETE, "delete StatefulSet svc-engine-abc-0"),
     "recycle": (
         Recycle((Delete("Pod", "p", "uid-3"),), "", frozenset()),

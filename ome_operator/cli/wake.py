@@ -1,0 +1,73 @@
+"""`ome wake`: bring back a service whose roles have no groups, by its RoleScales (docs/scaling.md, "Zero and back")."""
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ome_operator import names
+from ome_operator.cli.completing import services
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
+from ome_operator.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ome_operator.kube.client import Client
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.command(epilog="Example: ome wake kimi-k2-instruct -n team")
+def wake(
+    service: str = typer.Argument(metavar="SERVICE", show_default=False, autocompletion=services),
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Bring back a service that is scaled to zero: each role without groups gets its last number of groups again."""
+
+    async def work(client: "Client") -> None:
+        where, name = resolve_service(client, service, namespace)
+        await _wake(client, where, name)
+
+    on_cluster(kubeconfig, context, work)
+
+
+async def _wake(client: "Client", namespace: str, name: str) -> None:
+    from ome_operator.core.rollout import zero
+    from ome_operator.kube.errors import NotFound
+
+    try:
+        body = await client.get("InferenceService", namespace, name)
+    except NotFound as error:
+        raise no_such_service(name, namespace) from error
+    status = body.get("status") or {}
+    empty = [role for role in zero.ROLES if role in body["spec"] and _groups(status, role) == 0]
+    if not empty:
+        typer.echo(f"{namespace}/{name} has groups of each role: nothing was changed.")
+        return
+    for role in empty:
+        number = zero.wanted(status.get(zero.FIELD) or {}, role)
+        await _scale(client, namespace, names.component(name, role), role, number)
+        typer.echo(f"{role}: {number} {'group' if number == 1 else 'groups'}")
+    typer.echo(f"`ome status {name} -n {namespace}` shows when {namespace}/{name} serves.")
+
+
+def _groups(status: "Mapping[str, Any]", role: str) -> int | None:
+    """Return the desired number of groups of a role; None if the operator has not reported it."""
+    found = ((status.get("components") or {}).get(role) or {}).get("replicas")
+    return found if isinstance(found, int) else None
+
+
+async def _scale(client: "Client", namespace: str, scale: str, role: str, number: int) -> None:
+    """Write the number of groups into a RoleScale. Raises UserError if it does not exist."""
+    from ome_operator.kube.errors import NotFound
+
+    try:
+        found = await client.get("RoleScale", namespace, scale)
+    except NotFound as error:
+        raise UserError(
+            f"{role} has no RoleScale, so its number of groups comes from spec.{role}.minReplicas: raise it, or set "
+            "maxReplicas."
+        ) from error
+    await client.patch_merge("RoleScale", namespace, scale, found["metadata"]["uid"], {"spec": {"replicas": number}})

@@ -1,0 +1,44 @@
+"""What the registries of routers report about requests while a service has no groups, and after it has come back
+(docs/scaling.md, "Zero and back").
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ome_operator.core.observed.telemetry import RouterReport, WorkRates
+
+APART = 10.0
+"""Requests that no engine can serve cause at most one reconciliation of their service for each router in these seconds."""
+
+
+class Arrivals(NamedTuple):
+    """Times in seconds since the epoch, by the clock of this process."""
+
+    unserved_at: float | None = None
+    """Time of the last request that arrived while its router had no engine to send it to; None if none is known."""
+    token_at: float | None = None
+    """Time of the newest reading in which an engine had generated tokens; None if none is known."""
+
+
+NO_ARRIVALS = Arrivals()
+
+
+def arrivals(reports: Iterable[RouterReport]) -> Arrivals:
+    """Return what fresh reports of a service's routers say."""
+    reports = [*reports]
+    times = [report.unserved_at for report in reports if report.unserved_at is not None]
+    works = (leader.work for report in reports for leader in report.leaders.values() if leader.work is not None)
+    return Arrivals(max(times, default=None), max((work.at for work in works if _has_tokens(work)), default=None))
+
+
+def _has_tokens(work: WorkRates) -> bool:
+    return bool(work.rates.get("outputTokens") or work.histograms.get("firstToken"))
+
+
+def apart(before: float | None, after: float | None) -> float | None:
+    """Return the time of the last request that no engine could serve, or the earlier value if both hardly differ: the time
+    is calculated from an age, so it varies by a second or two, and many requests must not cause many reconciliations.
+    """
+    if before is None or after is None:
+        return before if after is None else after
+    return after if abs(after - before) >= APART else before

@@ -1,0 +1,239 @@
+"""A service without groups of a role serves nothing: its state, what brings it back, and for how long (docs/scaling.md,
+"Zero and back").
+
+The state is the field `zero` of the status. Pure functions; a time that cannot be read counts as none.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from ome_operator import keys, names, quantity
+from ome_operator.api import InferenceService
+from ome_operator.core.observed.arrivals import NO_ARRIVALS, Arrivals
+from ome_operator.core.observed.objects import Child
+from ome_operator.core.observed.telemetry import fresh
+from ome_operator.core.reconcile.plan import Patch
+from ome_operator.core.reconcile.snapshot import Snapshot
+
+FIELD = "zero"
+MINIMUM_UP = 600.0
+"""Seconds for which a service that a request has woken keeps its groups, from the time at which it serves."""
+LONGEST_START = 3600.0
+"""Seconds after a request has woken a service for which its groups are kept although it does not serve yet."""
+RECHECK = 10.0
+"""Seconds between two looks for the first token after a wake, which no event reports."""
+REQUEST, SCALE = "Request", "Scale"
+"""What has brought a service back: a request, or a person or an autoscaler that changed a RoleScale."""
+ROLES = (keys.ENGINE, keys.DECODER)
+
+
+class ZeroFacts(NamedTuple):
+    """What the state of a pass is computed from."""
+
+    before: Mapping[str, Any]
+    """The stored state; {} if the service never had a role without groups."""
+    groups: Mapping[str, int]
+    """Desired number of groups by component, without routers."""
+    former: Mapping[str, int]
+    """The same in the previous pass, from the stored status."""
+    now: datetime
+    serves: bool
+    """Whether requests are answered by engines now."""
+    arrivals: Arrivals = NO_ARRIVALS
+    wakes: bool = False
+    """Whether an arriving request may wake the service."""
+
+
+def stored(service: InferenceService) -> Mapping[str, Any]:
+    """Return the stored state; {} if there is none."""
+    found = service.status.get(FIELD)
+    return found if isinstance(found, Mapping) else {}
+
+
+def asks_to_wake(service: InferenceService) -> bool:
+    """Return whether the spec asks that an arriving request brings the service back."""
+    policy = service.spec.scaling_policy
+    return policy is not None and policy.wake_on_request is True
+
+
+def facts(snapshot: Snapshot, groups: Mapping[str, int], *, serves: bool) -> ZeroFacts:
+    """Return what the state of this pass is computed from. A role whose number no RoleScale sets cannot be woken."""
+    service, components = snapshot.service, snapshot.service.status.get("components") or {}
+    former = {role: int((components.get(role) or {}).get("replicas") or 0) for role in ROLES}
+    scaled = all(role_scale(snapshot, role) is not None for role in ROLES if groups.get(role) == 0)
+    return ZeroFacts(
+        before=stored(service),
+        groups={role: groups[role] for role in ROLES if role in groups},
+        former=former,
+        now=snapshot.now,
+        serves=serves,
+        arrivals=snapshot.observed.arrivals,
+        wakes=asks_to_wake(service) and scaled,
+    )
+
+
+def advice(snapshot: Snapshot, component: str, groups: int, asked: int | None) -> list[str]:
+    """Return a sentence if the groups of a component are kept although its RoleScale asks for none, or if a request cannot
+    bring the component back. `asked` is the number of its RoleScale, None without one.
+    """
+    service = snapshot.service
+    if component not in ROLES or not asks_to_wake(service):
+        return []
+    if groups and asked == 0:
+        until = kept_until(stored(service), wakes=True, now=snapshot.now)
+        when = "" if until is None else f" until {_text(until)}"
+        return [
+            f"RoleScale {names.component(service.name, component)} asks for 0 groups, and {groups} are kept{when}, because "
+            "a request has woken the service: spec.scalingPolicy.wakeOnRequest false ends this"
+        ]
+    if service.spec.router is None:
+        return ["spec.scalingPolicy.wakeOnRequest has no effect without a router: its registry is what hears requests"]
+    if not groups and asked is None:
+        return [
+            f"spec.scalingPolicy.wakeOnRequest cannot bring back {component}, which has no RoleScale: set "
+            f"spec.{component}.maxReplicas"
+        ]
+    return []
+
+
+def is_zero(groups: Mapping[str, int]) -> bool:
+    """Return whether a role has no group, so that nothing can serve: prefill cannot serve without decode."""
+    return any(groups.get(role) == 0 for role in ROLES)
+
+
+def state(facts: ZeroFacts) -> dict[str, Any]:
+    """Return the new state; {} if the service never had a role without groups."""
+    if is_zero(facts.groups):
+        return _woken(facts) if is_woken(facts) else _zero(facts)
+    if not facts.before:
+        return {}
+    found = {"groups": dict(facts.before.get("groups") or {}), "wake": dict(facts.before.get("wake") or {})}
+    if facts.before.get("since") is not None:  # somebody has changed the RoleScales
+        found["wake"] = _wake(facts.now, SCALE)
+    if found["wake"]:
+        found["wake"] |= _seconds(found["wake"], facts)
+    return {name: value for name, value in found.items() if value}
+
+
+def _zero(facts: ZeroFacts) -> dict[str, Any]:
+    known = facts.before.get("since") is not None
+    since = facts.before["since"] if known else _text(facts.now)
+    kept = facts.before.get("groups") or {}
+    last = {role: count for role, count in facts.former.items() if role in facts.groups and count}
+    found = {"since": since, "groups": {**last, **kept} if known else {**kept, **last}, "wake": facts.before.get("wake")}
+    return {name: value for name, value in found.items() if value}
+
+
+def _woken(facts: ZeroFacts) -> dict[str, Any]:
+    found = _zero(facts)
+    del found["since"]
+    return {**found, "wake": _wake(facts.now, REQUEST)}
+
+
+def is_woken(facts: ZeroFacts) -> bool:
+    """Return whether a request that has arrived wakes the service in this pass. Only a request that came after the service
+    lost its groups, and in the last seconds, counts: an older one has been answered with 503, and its client tries again.
+    """
+    since, arrived = _moment(facts.before.get("since"), facts.now), facts.arrivals.unserved_at
+    if not facts.wakes or since is None or arrived is None or not is_zero(facts.groups):
+        return False
+    return arrived > since.timestamp() and fresh(arrived, facts.now.timestamp())
+
+
+def kept(before: Mapping[str, Any], component: str, *, wakes: bool, now: datetime) -> int:
+    """Return the number of groups that a component keeps although its RoleScale asks for none, because a request has woken
+    the service; 0 if there is no such number.
+    """
+    until = kept_until(before, wakes=wakes, now=now)
+    return wanted(before, component) if component in ROLES and until is not None and until > now else 0
+
+
+def kept_until(before: Mapping[str, Any], *, wakes: bool, now: datetime) -> datetime | None:
+    """Return the time until which a service that a request has woken keeps its groups; None if none has woken it."""
+    wake = before.get("wake") or {}
+    began = _moment(wake.get("time"), now)
+    if not wakes or before.get("since") is not None or wake.get("by") != REQUEST or began is None:
+        return None
+    served = wake.get("servedAfterSeconds")
+    return began + timedelta(seconds=LONGEST_START if served is None else served + MINIMUM_UP)
+
+
+def wanted(before: Mapping[str, Any], component: str) -> int:
+    """Return the number of groups with which a component comes back: its last number, and at least 1."""
+    return max(1, int((before.get("groups") or {}).get(component) or 0))
+
+
+def _seconds(wake: Mapping[str, Any], facts: ZeroFacts) -> dict[str, float]:
+    """Return the seconds from the wake until the service served, and until an engine reported tokens, as far as they are
+    known.
+    """
+    began = _moment(wake.get("time"), facts.now)
+    found = {name: wake[name] for name in ("servedAfterSeconds", "firstTokenAfterSeconds") if name in wake}
+    if began is None:
+        return found
+    if "servedAfterSeconds" not in found and facts.serves:
+        found["servedAfterSeconds"] = _between(began, facts.now.timestamp())
+    token = facts.arrivals.token_at
+    waits = "servedAfterSeconds" in found and "firstTokenAfterSeconds" not in found
+    if waits and token is not None and token > began.timestamp():
+        found["firstTokenAfterSeconds"] = _between(began, token)
+    return found
+
+
+def again(found: Mapping[str, Any], now: datetime) -> float | None:
+    """Return the seconds until the state may change without an event; None if only an event changes it."""
+    wake = found.get("wake") or {}
+    began = _moment(wake.get("time"), now)
+    if began is None or found.get("since") is not None:
+        return None
+    waits = []
+    if "firstTokenAfterSeconds" not in wake and "servedAfterSeconds" in wake and _passed(began, now) < LONGEST_START:
+        waits.append(RECHECK)
+    until = kept_until(found, wakes=True, now=now)
+    if until is not None and until > now:
+        waits.append((until - now).total_seconds() + 1)
+    return min(waits, default=None)
+
+
+def wake(snapshot: Snapshot, found: Mapping[str, Any], groups: Mapping[str, int]) -> tuple[Patch, ...]:
+    """Return the changes of the RoleScales that bring back a service that a request has woken in this pass.
+
+    The RoleScale must be unchanged since it was read, so a number that somebody else writes meanwhile is never overwritten.
+    """
+    if not found or "since" in found or not is_zero(groups):  # without `since`, the groups are about to come back
+        return ()
+    return tuple(
+        Patch("RoleScale", scale.name, scale.uid, {
+            "metadata": {"resourceVersion": str(scale.version)},
+            "spec": {"replicas": wanted(found, role)},
+        })
+        for role in ROLES
+        if groups.get(role) == 0 and (scale := role_scale(snapshot, role)) is not None
+    )  # fmt: skip
+
+
+def role_scale(snapshot: Snapshot, component: str) -> Child | None:
+    """Return the RoleScale of a component that the service controls; None if there is none."""
+    found = snapshot.controlled("RoleScale", names.component(snapshot.service.name, component))
+    return found if found is not None and not found.deleting else None
+
+
+def _wake(now: datetime, by: str) -> dict[str, Any]:
+    return {"time": _text(now), "by": by}
+
+
+def _between(began: datetime, at: float) -> float:
+    return round(max(0.0, at - began.timestamp()), 1)
+
+
+def _passed(began: datetime, now: datetime) -> float:
+    return (now - began).total_seconds()
+
+
+def _moment(text: Any, now: datetime) -> datetime | None:
+    return quantity.moment(text, now) if isinstance(text, str) else None
+
+
+def _text(now: datetime) -> str:
+    return now.isoformat(timespec="seconds")

@@ -1,0 +1,231 @@
+"""A service whose roles are scaled to zero and come back: its Service, its groups, and what a request changes."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.core.observed.arrivals import Arrivals
+from ome_operator.core.observed.objects import Deps, Observed
+from ome_operator.core.reconcile.plan import Plan
+from ome_operator.core.reconcile.sync import sync
+from tests.support import parts
+from tests.support.simulator import World
+
+ROUTER = ["--pd-disaggregation", "--service-discovery", "--port=8080"]
+BOUNDS = {"minReplicas": 0, "maxReplicas": 4}
+
+
+class ZeroWorld(World):
+    """A world in which requests arrive."""
+
+    arrived: float | None = None
+    """Time of the last request that no engine could serve, in seconds since the epoch."""
+
+    def observed(self) -> Observed:
+        return replace(super().observed(), arrivals=Arrivals(self.arrived))
+
+
+def deps(*, decoder: bool = True, registry: str = "operator:1") -> Deps:
+    args = ROUTER if decoder else ROUTER[1:]
+    box = parts.container(name="router", image="docker.io/lightseekorg/smg:1.13.0", command=["smg", "launch"], args=args)
+    runtime = parts.simple(decoder=decoder)
+    router = parts.runtime(routerConfig={"runner": box}).spec.router_config
+    found = parts.deps(parts.model(), replace(runtime, spec=runtime.spec.model_copy(update={"router_config": router})))
+    return replace(found, policy=replace(found.policy, registry_image=registry, policies_from="ome"))
+
+
+def world(wakes: bool | None = None, decoder: bool = True, seed: int = 1, **more: Any) -> ZeroWorld:
+    """Return a service with two groups of each role."""
+    spec: dict[str, Any] = {"engine": BOUNDS, "router": {"minReplicas": 2}}
+    spec |= {"decoder": BOUNDS} if decoder else {}
+    spec |= {} if wakes is None else {"scalingPolicy": {"wakeOnRequest": wakes}}
+    out = ZeroWorld(parts.service(**spec), deps(decoder=decoder, **more), seed)
+    out.settle()
+    scale(out, 2)
+    out.settle()
+    assert out.condition("Ready")["status"] == "True"
+    return out
+
+
+def roles(one: World) -> list[str]:
+    return [role for role in ("engine", "decoder") if ("RoleScale", f"svc-{role}") in one.children]
+
+
+def scale(one: World, number: int) -> None:
+    for role in roles(one):
+        one.children["RoleScale", f"svc-{role}"].manifest["spec"]["replicas"] = number
+
+
+def asked(one: World) -> dict[str, int]:
+    return {role: one.children["RoleScale", f"svc-{role}"].manifest["spec"]["replicas"] for role in roles(one)}
+
+
+def answered(one: World) -> bool:
+    """Return whether the Service leads to registries, and check that it does so completely or not at all."""
+    body = one.children["Service", "svc"].manifest
+    is_labelled = keys.ANSWERED_BY in body["metadata"]["labels"]
+    ports = {port["targetPort"] for port in body["spec"]["ports"]}
+    assert ports == ({keys.ANSWER_PORT} if is_labelled else {8080})
+    assert body["spec"].get("publishNotReadyAddresses", False) == is_labelled
+    allowed = str(one.children["NetworkPolicy", "svc-router"].manifest["spec"]["ingress"])
+    assert (str(keys.ANSWER_PORT) in allowed) == is_labelled
+    return is_labelled
+
+
+def can_serve(one: World) -> bool:
+    """Return whether a leader of each role is ready and not marked."""
+    ready = {pod.labels[keys.COMPONENT] for pod in one.pods.values() if pod.ready and not pod.deleting and not pod.draining}
+    return {"router", *roles(one)} <= ready
+
+
+def step(one: World, seconds: float = 5) -> Plan:
+    plan = one.sync()
+    one.carry_out(plan)
+    one.step()
+    one.now += timedelta(seconds=seconds)
+    return plan
+
+
+def at_zero(one: ZeroWorld) -> ZeroWorld:
+    scale(one, 0)
+    one.settle()
+    assert answered(one) and not one.alive("engine")
+    return one
+
+
+@pytest.mark.parametrize("decoder", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_service_leads_to_registries_only_while_no_engine_gets_requests(decoder: bool, seed: int) -> None:
+    one = world(decoder=decoder, seed=seed)
+    assert not answered(one)
+    scale(one, 0)
+    for _ in range(40):
+        could = can_serve(one)
+        step(one)
+        assert not (could and answered(one)), "a request would get 503 although an engine could serve it"
+    one.settle()
+    assert answered(one) and len(one.alive("router")) == 2 and one.condition("Ready")["reason"] == "ScaledToZero"
+    scale(one, 1)
+    for _ in range(60):
+        could = can_serve(one)
+        step(one)
+        assert could or answered(one), "the router has no engine yet"
+    one.settle()
+    assert not answered(one) and one.condition("Ready")["status"] == "True"
+
+
+def test_one_role_at_zero_is_enough() -> None:
+    one = world()
+    one.children["RoleScale", "svc-decoder"].manifest["spec"]["replicas"] = 0
+    one.settle()
+    assert answered(one) and len(one.alive("engine")) == 2
+
+
+def test_without_a_registry_the_service_stays_as_it_is() -> None:
+    one = world(registry="")
+    scale(one, 0)
+    one.settle()
+    assert not answered(one)
+
+
+def test_the_services_of_slices_behind_a_route_answer_too() -> None:
+    one = world()
+    exposed = one.deps.policy.exposure._replace(kind="HTTPRoute", domain="example.com", gateway="edge/gw")
+    one.edit(deps=replace(one.deps, policy=replace(one.deps.policy, exposure=exposed)))
+    one.settle()
+    names = [name for kind, name in one.children if kind == "Service" and name.startswith("svc-router-")]
+    assert names
+    at_zero(one)
+    for name in names:
+        assert [port["targetPort"] for port in one.children["Service", name].manifest["spec"]["ports"]] == [keys.ANSWER_PORT]
+
+
+@pytest.mark.parametrize("wakes", [None, False])
+def test_a_request_changes_nothing_where_nobody_asks_for_it(wakes: bool | None) -> None:
+    one = at_zero(world(wakes))
+    one.now += timedelta(seconds=60)
+    one.arrived = one.now.timestamp() - 1
+    one.settle()
+    assert asked(one) == {"engine": 0, "decoder": 0} and answered(one)
+
+
+def test_a_request_brings_both_roles_back_with_their_last_numbers_and_the_status_says_how_long_it_took() -> None:
+    one = at_zero(world(True))
+    assert one.service.status["zero"]["groups"] == {"engine": 2, "decoder": 2}
+    one.now += timedelta(seconds=60)
+    one.arrived = one.now.timestamp() - 1
+    plan = step(one, 0)
+    assert [patch.name for patch in plan.scale] == ["svc-engine", "svc-decoder"]
+    assert asked(one) == {"engine": 2, "decoder": 2} and answered(one)
+    for _ in range(60):
+        one.arrived = one.now.timestamp() - 1
+        assert step(one).scale == (), "a wake is one change"
+    one.settle()
+    assert not answered(one) and one.condition("Ready")["status"] == "True"
+    wake = one.service.status["zero"]["wake"]
+    assert wake["by"] == "Request" and wake["servedAfterSeconds"] > 0
+
+
+def test_a_number_that_somebody_writes_meanwhile_is_not_overwritten() -> None:
+    one = at_zero(world(True))
+    one.now += timedelta(seconds=60)
+    one.arrived = one.now.timestamp() - 1
+    (engine, _) = one.sync().scale
+    assert engine.body["metadata"]["resourceVersion"] == str(one.observed().children["RoleScale", "svc-engine"].version)
+
+
+def test_an_autoscaler_that_goes_back_to_zero_at_once_stops_no_start() -> None:
+    one = at_zero(world(True))
+    one.now += timedelta(seconds=60)
+    one.arrived = one.now.timestamp() - 1
+    step(one)
+    one.arrived = None
+    scale(one, 0)
+    for _ in range(25):
+        step(one)
+    assert len(one.alive("engine")) == 2 and one.condition("Ready")["status"] == "True"
+    said = sync(one.service, one.deps, one.observed(), one.now).status["conditions"]
+    advice = next(told["message"] for told in said if told["type"] == "Advice")
+    assert "RoleScale svc-engine asks for 0 groups, and 2 are kept until" in advice
+    one.now += timedelta(seconds=900)
+    one.settle()
+    assert answered(one) and not one.alive("engine") and asked(one) == {"engine": 0, "decoder": 0}
+
+
+@pytest.mark.parametrize("note", [keys.FREEZE, keys.OBSERVE])
+def test_a_service_that_is_held_is_not_woken(note: str) -> None:
+    one = at_zero(world(True))
+    one.service = replace(one.service, annotations={note: "true"})
+    one.now += timedelta(seconds=60)
+    one.arrived = one.now.timestamp() - 1
+    plan = one.sync()
+    assert plan.scale == () and "scale 2 RoleScales" in str(plan.status["conditions"])
+
+
+def test_a_freeze_does_not_keep_503_in_front_of_engines_that_are_ready() -> None:
+    one = at_zero(world())
+    scale(one, 1)
+    for _ in range(60):
+        if can_serve(one):
+            break
+        step(one)
+    assert answered(one)
+    one.service = replace(one.service, annotations={keys.FREEZE: "true"})
+    one.carry_out(one.sync())
+    labels = one.children["Service", "svc"].manifest["metadata"]["labels"]
+    assert keys.ANSWERED_BY not in labels
+
+
+def test_a_role_without_a_scale_cannot_be_woken_which_is_told() -> None:
+    one = ZeroWorld(
+        parts.service(engine={"minReplicas": 0}, decoder=BOUNDS, router={}, scalingPolicy={"wakeOnRequest": True}), deps(), 1
+    )
+    one.settle()
+    one.now += timedelta(seconds=60)
+    one.arrived = one.now.timestamp() - 1
+    assert one.sync().scale == ()
+    advice = one.condition("Advice")["message"]
+    assert "spec.scalingPolicy.wakeOnRequest cannot bring back engine, which has no RoleScale" in advice
