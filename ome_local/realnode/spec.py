@@ -119,8 +119,8 @@ class RealNode:
 
     @property
     def own(self) -> dict[str, Path]:
-        """Built-in path of the node's programs -> folder that the programs see at this path instead of the machine's
-        folder.
+        """Directories of the machine that the node's programs must not share with it: path that is compiled into the
+        programs -> folder of the node that they see at this path.
         """
         return {
             "/run": self.run,

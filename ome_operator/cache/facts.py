@@ -30,7 +30,7 @@ class FactChange(NamedTuple):
 
 
 def place(fact: Any) -> str:
-    """Return the namespace of a fact; "" for a cluster-wide object."""
+    """Return the namespace of the object that a fact of this module is about; "" for a cluster-wide object."""
     return str(fact.ref.namespace if isinstance(fact, Resource) else fact.namespace)
 
 

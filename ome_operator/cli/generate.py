@@ -40,7 +40,7 @@ class _BareParsers(TyperCommand):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert the value OWN after parser options without a value."""
+        """Parse the arguments. An option of PARSERS without a value gets the value OWN, for the parser of the model."""
         return super().parse_args(ctx, list(_valued(args)))
 
 

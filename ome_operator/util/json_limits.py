@@ -59,7 +59,8 @@ def most_bytes(memory: int) -> int:
 
 
 def parsed(text: str | bytes, what: str, *, memory: int, take: Callable[[Any], T]) -> T:
-    """Decode an untrusted JSON text, and return the result of `take` for its value. `what` names the text in errors.
+    """Decode an untrusted JSON text, pass the decoded value to the function `take`, and return what `take` returns. `what`
+    names the text in errors.
 
     The memory is estimated before the text is decoded. `take` should return only what is needed, because the limit does not
     cover a value that outlives the call. Raises TooLarge if more than `memory` bytes might be necessary, ValueError for a

@@ -98,10 +98,11 @@ def _met(group: Group, record: GroupRecord, seen: Standing, spare: int) -> bool:
     """Return whether a leader other than the recorded leader is ready. A ready leader proves that every rank has joined
     it, including ranks whose start is the recorded one.
 
-    A rank can have the recorded start next to a new leader if it was recorded just after its restart, which the old leader
-    noticed only some seconds later. A leader without probes proves nothing about ranks that are older than the leader.
-    Before a group is ready for the first time, its pods may come from any template, because that is part of its start. The
-    exception are restored pods that contact the ranks of another namespace.
+    The start of a rank may be recorded just after the rank has restarted, because the old leader notices the restart only
+    some seconds later. Such a rank has the recorded start, and joins the new leader all the same. A leader without probes
+    proves nothing about ranks that are older than the leader. Before a group is ready for the first time, its pods may come
+    from any template, because that is part of its start, except for restored pods, which contact the ranks of another
+    namespace.
     """
     if not group.ready or group.pods[0] in seen.recorded or (seen.recorded and not group.pods[0].probed):
         return False

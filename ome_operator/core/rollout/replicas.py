@@ -10,8 +10,10 @@ from ome_operator.core.rollout.strategy import RECREATE, Strategy
 
 
 def replica_counts(snapshot: Snapshot, intent: Intent) -> ReplicaCounts:
-    """Return the counts. If a slice has other roles than the target, the two cannot run next to each other, because they
-    need different routers. In this case the other slices are removed first.
+    """Return how many groups of each role each slice should have and has, with the bounds of the rollout.
+
+    If a slice has other roles than the target, the two cannot run next to each other, because they need different routers.
+    In this case the other slices are removed first.
     """
     present = snapshot.slices
     built = {name: _counts(found, intent) for name, found in present.items()}
