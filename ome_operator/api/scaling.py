@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ome_operator.api.base import ATOMIC, Rule, Spec
-from ome_operator.api.values import Count, Number, Open, Percent
+from ome_operator.api.values import Count, Duration, Number, Open, Percent, Replicas, matches
 
 Role = Literal["engine", "decoder", "router"]
 
@@ -66,9 +66,10 @@ class Keda(Spec):
 class Autoscaler(Spec):
     """What changes the number of replicas of a component. It takes precedence over the annotation ome.io/autoscalerClass."""
 
-    class_: Annotated[Literal["HPA", "KEDA", "External", "None"], Field(alias="class")]
+    class_: Annotated[Literal["HPA", "KEDA", "External", "Demand", "None"], Field(alias="class")]
     """HPA: the operator creates a HorizontalPodAutoscaler. External and KEDA: an autoscaler that you create changes the
-    RoleScale. None: no autoscaler; minReplicas is used."""
+    RoleScale. Demand: the operator decides, as spec.scalingPolicy.demand describes. None: no autoscaler; minReplicas is
+    used."""
     hpa: Hpa | None = None
     keda: Keda | None = None
 
@@ -90,8 +91,67 @@ class Proportional(Spec):
     """Replicas per replica of the anchor, rounded up: 1 gives the same number, 0.25 gives one replica for every four."""
 
 
+_TIME_OF_DAY = "^([01][0-9]|2[0-3]):[0-5][0-9]$"
+TimeOfDay = Annotated[
+    str,
+    Field(max_length=5),
+    Rule(f"self.matches('{_TIME_OF_DAY}')", 'write a time of day such as "08:30"', matches(_TIME_OF_DAY)),
+]
+"""A time of day in UTC."""
+
+
+class GroupsByComponent(Spec):
+    """Numbers of groups by component."""
+
+    engine: Replicas | None = None
+    """Groups of the engine, or of prefill if there is a decoder."""
+    decoder: Replicas | None = None
+    """Groups of the decoder."""
+
+
+class Peak(Spec):
+    """A time of high demand that is known in advance. Times are in UTC."""
+
+    days: Annotated[list[Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]] | None, ATOMIC, Field(max_length=7)] = (
+        None
+    )
+    """Days on which the time begins; every day if unset."""
+    start: TimeOfDay
+    """Begin. Allow for the time that a group takes to start."""
+    end: TimeOfDay
+    """End; a time that is not after `start` is on the next day."""
+    minimum: GroupsByComponent
+    """Smallest numbers of groups meanwhile. minReplicas and maxReplicas of the components apply as well."""
+
+
+class DemandPolicy(Spec):
+    """How the operator scales components whose autoscaler has the class Demand."""
+
+    mode: Literal["Recommend", "Apply"] | None = None
+    """Recommend: the status shows the size that the service needs, and nothing changes. Apply: the service gets this size.
+    Recommend if unset."""
+    time_to_first_token: Duration
+    """Time to the first token that 95 % of the requests must reach."""
+    time_between_tokens: Duration
+    """Mean time between two tokens of a request."""
+    gpu_budget: Annotated[int, Field(ge=1)] | None = None
+    """Largest number of GPUs of all groups together; no limit if unset."""
+    spare: GroupsByComponent | None = None
+    """Groups beyond those that the demand needs; 0 if unset."""
+    requests_per_router: Annotated[int, Field(ge=1)] | None = None
+    """Requests in flight for which a router is counted. If unset, the number of routers does not follow the demand."""
+    changes_per_hour: Annotated[int, Field(ge=1, le=100)] | None = None
+    """Changes within an hour after which no group is removed; 40 if unset."""
+    cool_down: Duration | None = None
+    """Time between a change and the removal of a group; 1m if unset."""
+    schedule: Annotated[list[Peak] | None, ATOMIC, Field(max_length=20)] = None
+    """Known times of high demand."""
+    priority: Annotated[int, Field(ge=-1000, le=1000)] | None = None
+    """Services with a higher value get free nodes first; 0 if unset. No service loses groups because of it."""
+
+
 class ScalingPolicy(Spec):
-    """How the components of a service are scaled relative to each other."""
+    """How the components of a service are scaled relative to each other, or with the demand."""
 
     mode: Literal["Independent", "Proportional", "Pinned"] | None = None
     """Has no effect yet."""
@@ -99,6 +159,7 @@ class ScalingPolicy(Spec):
     wake_on_request: bool | None = None
     """Whether a request that arrives while a role has no groups brings the service back. Health checks do not. If unset,
     only `ome wake` or a change of the RoleScale does."""
+    demand: DemandPolicy | None = None
 
 
 class DeploymentUpdate(Spec):

@@ -7,6 +7,8 @@ from pydantic import Field
 from ome_operator.api.base import ATOMIC, ATOMIC_MAP, Spec
 from ome_operator.api.conditions import Conditions
 from ome_operator.api.group_start import GroupStart
+from ome_operator.api.rollout_status import ReachedEdit, RejectedRevision, RolloutHold, RolloutProgress
+from ome_operator.api.scaling_status import ScalingSummary
 from ome_operator.api.traffic_status import TrafficSummary
 from ome_operator.api.values import Labels
 from ome_operator.api.zero_status import ZeroStatus
@@ -55,19 +57,6 @@ class Traffic(Spec):
     """Not written."""
     url: str | None = None
     """Not written."""
-
-
-class RolloutHold(Spec):
-    """Reason why a rollout does not proceed."""
-
-    gate: str
-    """The gate that the rollout waits for."""
-    reason: str
-    """The reason as a CamelCase word."""
-    target: str | None = None
-    """The revision that waits."""
-    since: str | None = None
-    """Time since which the rollout waits."""
 
 
 class Failure(Spec):
@@ -145,39 +134,6 @@ class SliceStatus(Spec):
     """Ready pods and existing pods of the router."""
     components: Annotated[dict[str, ComponentStatus] | None, ATOMIC_MAP] = None
     """Not written."""
-
-
-class RejectedRevision(Spec):
-    """A revision whose rollout failed before the revision became ready. Its rollout is repeated only after an edit, or
-    with the annotation ome.io/rollout-retry.
-    """
-
-    revision: Annotated[str, Field(max_length=253)]
-    """Name of the revision."""
-    edit: int | None = None
-    """Number of the newest revision when this revision was rejected."""
-    retry: str | None = None
-    """Value of the annotation ome.io/rollout-retry at the time of the rejection."""
-    reason: str | None = None
-    """The reason as a CamelCase word."""
-    message: str | None = None
-    """The reason in a sentence."""
-    time: str | None = None
-    """Time of the rejection."""
-    lacks_since: str | None = None
-    """Since when the pods of the revision had lacked something of the service's own that an edit of a shared object does not
-    name: a claim, a quota or a node. Unset if they lacked nothing, or if a container had failed."""
-
-
-class RolloutProgress(Spec):
-    """Progress of the new slice."""
-
-    revision: str | None = None
-    """The new revision."""
-    ready_pods: int | None = None
-    """Highest number of pods that were ready at the same time."""
-    since: str | None = None
-    """Time since which the number has not increased."""
 
 
 class PlacementStatus(Spec):
@@ -287,23 +243,6 @@ class LoadedModel(Spec):
     last_failure_info: FailureInfo | None = None
 
 
-class ReachedEdit(Spec):
-    """An edit of a runtime, a model or an accelerator class that has been rolled out to the service completely."""
-
-    kind: str
-    """Kind of the object."""
-    namespace: str | None = None
-    """Namespace of the object; unset for cluster-scoped kinds."""
-    name: str
-    """Name of the object."""
-    uid: str
-    """UID of the object."""
-    generation: int
-    """Generation of the object that contains the edit."""
-    time: str
-    """Time at which the rollout of the edit to the service was complete."""
-
-
 class ServiceStatus(Spec):
     """The observed state of the service, with the reasons if it is not ready."""
 
@@ -339,6 +278,7 @@ class ServiceStatus(Spec):
     """Generation of the spec whose autoscaler of the router has no effect, because a version of the operator without it had
     reconciled that generation; 0 if it has an effect. Unset if the service does not use it."""
     traffic: Annotated[TrafficSummary | None, ATOMIC_MAP] = None
+    scaling: Annotated[ScalingSummary | None, ATOMIC_MAP] = None
     last_runtime_sync_token: str | None = None
     """Last value of the annotation ome.io/runtime-sync that was processed."""
     last_model_sync_token: str | None = None

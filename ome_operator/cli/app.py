@@ -50,7 +50,7 @@ COMMANDS = {
     "restart": ("ome_operator.cli.rollout", "Replace all engine and decoder pods of a service."),
     "pause": ("ome_operator.cli.rollout", "Record new revisions of a service without rolling them out."),
     "resume": ("ome_operator.cli.rollout", "Continue the rollouts that a pause stopped."),
-    "scale": ("ome_operator.cli.scale", "Simulate how the size of a service follows a load."),
+    "scale": ("ome_operator.cli.scale", "Show why a service has its size, or simulate how its size follows a load."),
     "wake": ("ome_operator.cli.wake", "Bring back a service that is scaled to zero."),
     "freeze": ("ome_operator.cli.freeze", "Emergency stop: nothing is rolled, scaled or recycled until `ome thaw`."),
     "thaw": ("ome_operator.cli.freeze", "End a freeze."),

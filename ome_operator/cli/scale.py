@@ -1,4 +1,4 @@
-"""`ome scale`: show why a service has its size, and simulate how it follows a load."""
+"""`ome scale`: show why a service has its size, end a number that was set by hand, and simulate a load."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,18 +6,31 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ome_operator.cli.output import say
+from ome_operator import keys
+from ome_operator.cli.completing import services
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
+from ome_operator.cli.output import Output, emit, say
 from ome_operator.errors import UserError
 
 if TYPE_CHECKING:
+    from ome_operator.describe.scaling import ScalingView
+    from ome_operator.kube.client import Client, Manifest
     from ome_operator.simulation.compare import Task
     from ome_operator.simulation.run import SimulationResult
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
-@app.command(epilog="Examples: ome scale --simulate steps; ome scale --simulate load.csv --oracle --plot load.svg")
+@app.command(
+    epilog="Examples: ome scale kimi-k2-instruct; ome scale kimi-k2-instruct --resume; ome scale --simulate steps; "
+    "ome scale --simulate load.csv --oracle --plot load.svg"
+)
 def scale(
+    service: Annotated[str, typer.Argument(metavar="[SERVICE]", show_default=False, autocompletion=services)] = "",
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Let the demand decide again: delete the RoleScales whose numbers somebody has set."),
+    ] = False,
     simulate: Annotated[
         str,
         typer.Option(
@@ -28,14 +41,78 @@ def scale(
     ] = "",
     oracle: Annotated[bool, typer.Option("--oracle", help="Also search the best of a grid of controllers.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the groups over time into this SVG file; needs --oracle.")] = None,
+    output: Output = None,
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
 ) -> None:
-    """Simulate how the size of a service follows a load, with measured service times and the decision of the operator."""
+    """Show what the autoscaler of the class Demand saw, what size it wants and why, what holds it, and its last decisions.
+    With --simulate, simulate how the size of a service follows a load, with measured service times and the same decision.
+    """
+    if simulate:
+        if service or resume:
+            raise UserError("--simulate needs no cluster: leave out SERVICE and --resume.")
+        _simulate(simulate, oracle, plot)
+        return
+    if not service:
+        raise UserError("name a SERVICE, or simulate a load with --simulate, such as `ome scale --simulate steps`.")
+
+    async def show(client: "Client") -> "ScalingView":
+        from ome_operator.describe.scaling import view
+
+        body, scales = await _found(client, service, namespace)
+        return view(body, scales)
+
+    async def end(client: "Client") -> list[str]:
+        return await _resume(client, service, namespace)
+
+    if resume:
+        for line in on_cluster(kubeconfig, context, end):
+            say(line)
+        return
+    found = on_cluster(kubeconfig, context, show, read_only=True)
+    if output is not None:
+        emit(output, found)
+        return
+    from ome_operator.describe.scaling import lines
+
+    for line in lines(found):
+        say(line)
+
+
+async def _found(client: "Client", service: str, namespace: str) -> tuple["Manifest", dict[str, "Manifest"]]:
+    """Return a service and its RoleScales by name."""
+    from ome_operator.kube.errors import NotFound
+
+    where, name = resolve_service(client, service, namespace)
+    try:
+        body = await client.get("InferenceService", where, name)
+    except NotFound as error:
+        raise no_such_service(name, where) from error
+    found = await client.list_objects("RoleScale", where, label_selector=f"{keys.SERVICE}={name}")
+    return body, {each["metadata"]["name"]: each for each in found}
+
+
+async def _resume(client: "Client", service: str, namespace: str) -> list[str]:
+    """Delete the RoleScales that somebody has written. The operator creates them again with the groups that exist."""
+    from ome_operator.describe.scaling import view
+
+    body, scales = await _found(client, service, namespace)
+    found = view(body, scales)
+    if found.mode != "Apply":
+        raise UserError(f"the demand decides no number of {found.namespace}/{found.service}, so there is nothing to resume.")
+    for name in found.by_hand:
+        await client.delete("RoleScale", found.namespace, name, scales[name]["metadata"]["uid"])
+    if not found.by_hand:
+        return [f"No RoleScale of {found.namespace}/{found.service} was written: the demand decides already."]
+    return [f"RoleScale {name} is created again, and the demand decides from the present size on." for name in found.by_hand]
+
+
+def _simulate(simulate: str, oracle: bool, plot: Path | None) -> None:
     from ome_operator.simulation.compare import aims, outcome, perform, table, tasks
     from ome_operator.simulation.plot import svg
     from ome_operator.simulation.traces import named
 
-    if not simulate:
-        raise UserError("--simulate is missing: name a trace, such as `ome scale --simulate steps`.")
     if plot is not None and not oracle:
         raise UserError("--plot draws the oracle, too: add --oracle.")
     trace = named(simulate)

@@ -20,6 +20,7 @@ from ome_operator.controllers import tidying
 from ome_operator.controllers.base import Core
 from ome_operator.controllers.benchmarkjob import BenchmarkJobReconciler
 from ome_operator.controllers.catalog import CatalogReconciler
+from ome_operator.controllers.demand import DemandScaler
 from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler
 from ome_operator.controllers.inferenceservice.shared_state import Reports, SharedState
 from ome_operator.controllers.metrics_collector import MetricsCollector
@@ -124,9 +125,11 @@ class Manager:
         """Edited shared objects whose services have to be enqueued."""
         self._telemetry = Telemetry(partial(owned_routers, self.cluster), self._queue.add, wall, settings.router_watch)
         self._traffic = TrafficSampler(self.cluster, self._telemetry.reports, self._queue.add, wall, settings.router_watch)
-        heard = self._telemetry
-        reports = Reports(heard.strangers, heard.drains, self._traffic.of, heard.starts, heard.silences, heard.arrivals)
-        shared = SharedState.empty(self.cluster, client, self._queue, settings, reports)
+        heard, shared = self._telemetry, SharedState.empty(self.cluster, client, self._queue, settings)
+        room = shared.gangs.has_room_now
+        self._demand = DemandScaler(self.cluster, heard.reports, room, self._queue.add, wall, settings.router_watch)
+        said = (heard.strangers, heard.drains, self._traffic.of, heard.starts, heard.silences, heard.arrivals)
+        shared = shared._replace(reports=Reports(*said, self._demand.of), report_demand=self._demand.report)
         self.pod_dry_runs = shared.pods
         self._handler = EventHandler(
             self.cluster,
@@ -221,9 +224,7 @@ class Manager:
         return set() if self._outside(place.namespace) else self.cluster.uids(*place)
 
     def acts_on_service(self, uid: str) -> bool:
-        """Return whether the service with this UID is in the cache. The cache contains only services of this operator's
-        class.
-        """
+        """Return whether the service with this UID is in the cache, which contains only services of the operator's class."""
         return self.cluster.resources[SERVICE].get(uid) is not None
 
     def _creates_everything(self, ref: Ref) -> bool:
@@ -255,9 +256,7 @@ class Manager:
         return await self._client.list_uids(kind, namespace, label_selector=SELECTORS.get(kind, ""))
 
     def freeze(self, frozen: str) -> None:
-        """Freeze everything, or end the freeze. `frozen` states since when, by whom and why everything is frozen; "" ends
-        the freeze.
-        """
+        """Freeze everything. `frozen` states since when, by whom and why; "" ends the freeze."""
         self._handler.freeze(frozen)
 
     # --- work -----------------------------------------------------------------------------------------------------------
@@ -276,6 +275,7 @@ class Manager:
             asyncio.create_task(garbage_collection.collect_periodically(lambda: not self._queue.busy), name="garbage"),
             asyncio.create_task(self._telemetry.run(), name="telemetry"),
             asyncio.create_task(self._traffic.run(), name="traffic"),
+            asyncio.create_task(self._demand.run(), name="demand"),
         ]
         await asyncio.gather(*self._tasks)
 

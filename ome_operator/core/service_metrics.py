@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.reasons import ADVICE, CONDITION, READY, ROLLED_OUT, SCALED, Reason
+from ome_operator.core.reasons import ADVICE, CONDITION, FOLLOWS_DEMAND, READY, ROLLED_OUT, SCALED, Reason
 from ome_operator.core.reasons import REASONS as KNOWN_REASONS
 from ome_operator.core.recovery import failure, record
 from ome_operator.core.recovery.start import PARTS as GROUP_PARTS
@@ -58,6 +58,8 @@ class Figures(NamedTuple):
     """Whether the service is Ready and all of its desired groups are ready."""
     advice: str
     """Reason of the condition Advice; "" without this condition."""
+    follows: str
+    """Reason of the condition FollowsDemand; "" without this condition."""
     groups: Mapping[tuple[str, str], int]
     """Number of groups by role and phase."""
     waiting: Mapping[tuple[str, str], int]
@@ -103,6 +105,7 @@ def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, 
         ready=(_word(ready.get("status") or "Unknown", ("True", "False", "Unknown")), _known(ready.get("reason"))),
         complete=complete,
         advice=_known(told[ADVICE].get("reason")) if ADVICE in told else "",
+        follows=_known(told[FOLLOWS_DEMAND].get("reason")) if FOLLOWS_DEMAND in told else "",
         groups=Counter((_role(each.component, split), _word(each.phase, record.PHASES)) for each in records),
         waiting={
             (_role(name, split), _known((told.get(CONDITION.get(name, "")) or {}).get("reason"))): number

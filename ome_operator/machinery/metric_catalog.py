@@ -100,6 +100,10 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
                 "ome_services", GAUGE, "InferenceServices by status and reason of their condition Ready", ("ready", "reason")
             ),
             Family("ome_braked_services", GAUGE, "InferenceServices that are Frozen or Observed", ("brake",)),
+            Family(
+                "ome_demand_services", GAUGE, "InferenceServices that are scaled with their demand, by the reason of their "
+                "condition FollowsDemand", ("reason",),
+            ),
             Family("ome_advised_services", GAUGE, "InferenceServices with the condition Advice", ("reason",)),
             Family("ome_groups", GAUGE, "Groups by role and phase", ("role", "phase")),
             Family(

@@ -106,6 +106,7 @@ def tables(pass_: Pass) -> Tables:
             "traffic": observed.traffic,
             "avoided": dict(observed.avoided),
             "arrivals": fact_json(observed.arrivals),
+            "scaling": observed.scaling,
             "budgets": [fact_json(one) for one in observed.budgets],
             "judged": [[*key, fact_json(fact)] for key, fact in getattr(deps.judge, "args", ({},))[0].items()],
         },
@@ -227,6 +228,7 @@ def _observed(found: Tables, where: str) -> Observed:
         arrivals=read(Arrivals, messages.get("arrivals", {}), f"{where}.told.arrivals"),
         traffic=read(dict[str, Any] | None, messages.get("traffic"), f"{where}.told.traffic"),
         avoided=read(dict[str, str], messages.get("avoided", {}), f"{where}.told.avoided"),
+        scaling=read(dict[str, Any] | None, messages.get("scaling"), f"{where}.told.scaling"),
         **texts,
     )
 

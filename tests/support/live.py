@@ -29,6 +29,8 @@ class Live:
     status: Manifest = field(default_factory=dict)
     changed: str = ""
     """Time of the operator's last change, in RFC 3339."""
+    generation: int = 1
+    """metadata.generation, which only a RoleScale has."""
 
     @property
     def key(self) -> Key:
@@ -54,6 +56,7 @@ class Live:
         return Child(
             kind, service.namespace, name, self.uid, self.version, self.owner, self.labels, self.hash, self.owned,
             self.deleting, replicas, "", content, excluded=self._excluded(),
+            generation=self.generation if kind == "RoleScale" else 0,
         )  # fmt: skip
 
     def _excluded(self) -> tuple[str, ...]:

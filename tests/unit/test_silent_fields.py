@@ -31,6 +31,7 @@ from ome_operator.core.resolve.no_effect import (
 )
 from ome_operator.settings import Exposure
 from tests.support import parts, readings
+from tests.support.beside import BESIDE
 from tests.support.fields import Body, Field, fields, merged, with_value
 from tests.support.parts import changed
 from tests.support.simulator import START
@@ -69,39 +70,8 @@ PARTS: Mapping[str, tuple[str, list[tuple[Bodies, Look]]]] = {
     "sglang.ai Serving": ("serving", _OF_SHORT),
 }  # fmt: skip
 """Kind -> the name of its object in the stages, and where to look."""
-_SCALABLE = "engine|decoder|router|predictor"
-_SCALES = r"(scale|autoscaler)"
-_SCALED = {"minReplicas": 1, "maxReplicas": 3}
-_FROM_ZERO = {part: {"minReplicas": 0, "maxReplicas": 3} for part in ("engine", "decoder")}
-_KEDA = {**_SCALED, "autoscaler": {"class": "External"}}
-_CHEAPEST = {"spec": {"acceleratorSelector": {"policy": "Cheapest"}}}
-_PLAIN_FORMAT = {"spec": {"supportedModelFormats": [{"name": "safetensors", "autoSelect": True}]}}
-_TENSOR = {"acceleratorConfig": {"gpu": {"tensorParallelismOverride": {"tensorParallelSize": 2}}}}
-_SERVED = {"spec": {"endpoint": {"inferenceService": {"name": "svc", "namespace": "team"}, "endpoint": None}}}
-BESIDE: tuple[tuple[str, str, Callable[[str], Body]], ...] = (
-    ("service", r"(spec)\.scalingPolicy\.wake", lambda part: {"service": {part: _FROM_ZERO}}),
-    ("service", r"spec\.(runtime|model)\.revision", lambda part: {"service": {"spec": {part: {"autoSync": False}}}}),
-    ("service", rf"spec\.({_SCALABLE})\.{_SCALES}", lambda part: {"service": {"spec": {part: _SCALED}}}),
-    ("service", rf"spec\.({_SCALABLE})\.autoscaler\.keda", lambda part: {"service": {"spec": {part: _KEDA}}}),
-    ("runtime", rf"spec\.(\w+Config)\.{_SCALES}", lambda part: {"runtime": {"spec": {part: _SCALED}}}),
-    ("runtime", r"spec\.(\w+Config)\.autoscaler\.keda", lambda part: {"runtime": {"spec": {part: _KEDA}}}),
-    ("runtime", r"spec\.(workers)\.(?!size)", lambda part: {"runtime": {"spec": {part: {"size": 1}}}}),
-    ("runtime", r"spec\.(supportedModelFormats)\[\]\.name", lambda _: {"runtime": _PLAIN_FORMAT}),
-    ("runtime", r"spec\.(\w+)\[\]\..*\.pipelineParallel", lambda part: {"runtime": {"spec": {part: [_TENSOR]}}}),
-    ("gpu", r"spec\.(cost)\.perHour", lambda part: {"service": _CHEAPEST, "rival": {"spec": {part: {"perHour": 5}}}}),
-    ("gpu", r"spec\.(cost)\.perM", lambda part: {"service": _CHEAPEST, "rival": {"spec": {part: {"perMillionTokens": 5}}}}),
-    ("gpu", r"spec\.(capabilities)\.memoryB", lambda part: {
-        "service": {"spec": {"acceleratorSelector": {"policy": "MostCapable"}}},
-        "rival": {"spec": {part: {"memoryGB": 80, "memoryBandwidthGBps": 100}}},
-    }),
-    ("gpu", r"(spec)\.resources", lambda part: {"gpu": {part: {"model": "h", "vendor": "v"}}}),
-    ("lora", r"(spec)", lambda part: {"service": {part: {"model": {"fineTunedWeights": ["lora"]}}}}),
-    ("short", r"(spec)\.source\.storageUri", lambda part: {"short": {part: {"source": {"huggingface": None}}}}),
-    ("benchmark", r"(spec)\.endpoint\.inferenceService", lambda _: {"benchmark": _SERVED}),
-)  # fmt: skip
-"""What has to be written in addition to a field for the field to have a meaning."""
 RESTARTS = "spec.rollout.restartedAt"
-"""Path of the field that restarts a service: no other field may cause a new revision without another effect."""
+"""The field that restarts a service: no other field may cause a new revision without another effect."""
 
 
 def own(kind: Kind) -> str:
@@ -110,8 +80,7 @@ def own(kind: Kind) -> str:
 
 
 SEEN = {own(kind): kind for kind in KINDS if own(kind) in PARTS}
-ALIKE = {"BaseModel": "ClusterBaseModel", "ServingRuntime": "ClusterServingRuntime"}
-"""Kind -> another kind with the same spec."""
+ALIKE = {"BaseModel": "ClusterBaseModel", "ServingRuntime": "ClusterServingRuntime"}  # kinds with the same spec
 OURS = {"RoleScale", "NodeModels"}
 """Kinds that autoscalers and agents write: their tests are below."""
 

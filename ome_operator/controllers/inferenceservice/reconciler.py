@@ -62,7 +62,7 @@ class InferenceServiceReconciler:
         core: Core = CORE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._memories, self._gangs, self._reports, pods = shared
+        self._memories, self._gangs, self._reports, pods, self._report_demand = shared
         self._handler, self._cluster, self._client, self._queue = handler, handler.cache, client, queue
         self._executor = Executor(client, handler, settings.guard_delay, pods)
         self._settings, self._wall, self._core, self._clock = settings, wall, core, clock
@@ -83,9 +83,7 @@ class InferenceServiceReconciler:
         self.flight = Flight(settings.recorder_memory * 2**20, wall)
 
     def seed(self, namespace: str = "") -> None:
-        """Let all services wait with shared edits until every service, of a namespace or of the cluster (""), was
-        reconciled once.
-        """
+        """Let services wait with shared edits until each, of a namespace or of the cluster (""), was reconciled once."""
         refs = (resource.ref for resource in self._cluster.services())
         self.waves.expect(ref for ref in refs if namespace in ("", ref.namespace))
 
@@ -155,7 +153,7 @@ class InferenceServiceReconciler:
                 deps, observed = ear.deps, ear.observed
             plan = self._core.sync(resource.parsed, deps, observed, now)
             self.flight.ended(resource.ref, ear, now, plan)
-            self._report_to_waves(resource, plan)
+            self._report_plan(resource, plan)
             self._handler.waits_for_nodes(resource.ref, plan.nodes)
             self._gangs.report_claim(resource.ref, plan.claim, now, moves=plan.nodes)
         except Exception as error:
@@ -172,7 +170,7 @@ class InferenceServiceReconciler:
 
     def _refused(self, resource: Resource, reason: ReasonRecord, why: str, now: datetime) -> Plan:
         """Return the plan for a service that cannot be read or handled. Other services do not wait for this service."""
-        self._report_to_waves(resource, Plan())
+        self._report_plan(resource, Plan())
         self._gangs.report_claim(resource.ref, None, now)
         serves = still_serves(self._cluster, resource)
         plan = self._core.refuse(dict(resource.status), resource.generation, reason, why, now, serves=serves)
@@ -199,6 +197,7 @@ class InferenceServiceReconciler:
             warnings=tuple(dict.fromkeys(text for texts in memory.warnings.values() for text in texts)),
             **self._reports.about(pods),
             traffic=self._reports.traffic(resource),
+            scaling=self._reports.scaling(resource),
             turn=turn._replace(coming=autoscalers.known(resource, memory, now)),
             ahead=self._ahead(resource),
             budgets=self._budgets.known(ref.namespace),
@@ -207,9 +206,7 @@ class InferenceServiceReconciler:
 
     def _replacing(self, resource: Resource) -> bool:
         """Return whether the service has begun to replace its revision: StatefulSets of a revision other than the last
-        complete one exist, or the service has rejected a revision and has gone back.
-
-        A service that has rejected a revision is included, so that the next service does not try that revision.
+        complete one exist, or it has rejected a revision and has gone back, so that the next service does not try it.
         """
         if resource.status.get("rejected"):
             return True
@@ -222,12 +219,13 @@ class InferenceServiceReconciler:
             return lambda _: ""
         return partial(self.waves.ahead, resource.ref)
 
-    def _report_to_waves(self, resource: Resource, plan: Plan) -> None:
-        """Report this plan to the progressive rollouts, because other services wait for this service.
+    def _report_plan(self, resource: Resource, plan: Plan) -> None:
+        """Report this plan to the autoscaler, and to the progressive rollouts, because other services wait for this service.
 
         There must be no await between the decision and the report. A service that was admitted keeps its state while its
         revision is in a dry run, or while capacity is checked.
         """
+        self._report_demand(resource.ref, plan.demand)
         asks = plan.rolls or bool(plan.check or plan.look)
         self.waves.report(resource.ref, plan.stands, asks=asks, begun=self._replacing(resource))
 

@@ -16,6 +16,7 @@ from ome_operator.cache.scope import Scope
 from ome_operator.controllers.inferenceservice.memory import Memories
 from ome_operator.controllers.placement.gangs import Gangs
 from ome_operator.controllers.pod_dry_runs import PodDryRuns
+from ome_operator.core.demand.task import DemandTask
 from ome_operator.core.observed.arrivals import NO_ARRIVALS, Arrivals
 from ome_operator.core.observed.objects import Manifest, Pod, Ref
 from ome_operator.core.observed.silence import Silence
@@ -40,6 +41,8 @@ class Reports(NamedTuple):
     """Returns what is known about leaders among the given pods that have stopped, by the UID of the leader."""
     arrivals: Callable[[Iterable[Pod]], Arrivals] = lambda _: NO_ARRIVALS
     """Returns what the routers among the given pods report about requests that no engine could serve."""
+    scaling: Callable[[Resource], Manifest | None] = lambda _: None
+    """Returns the value of the service's `status.scaling`; None if nothing was decided."""
 
     def about(self, pods: Iterable[Pod]) -> dict[str, Any]:
         """Return what is known about these pods, as fields of `Observed`."""
@@ -58,6 +61,8 @@ class SharedState(NamedTuple):
     gangs: Gangs
     reports: Reports
     pods: PodDryRuns
+    report_demand: Callable[[Ref, DemandTask | None], None] = lambda *_: None
+    """Called after each decision about a service, with what its autoscaler of the class Demand needs."""
 
     @classmethod
     def empty(

@@ -210,6 +210,13 @@ class Gangs:
         self._promised.pop(ref, None)
         return without_room(needs, self._cluster.deps().nodes, free, partial(self._holders, f"{ref.namespace}/{ref.name}"))
 
+    def has_room_now(self, ref: Ref, needs: Needs, now: datetime) -> bool:
+        """Return whether additional pods of a service fit on the free capacity of the nodes as it is known, without a
+        request. If no node is known, it cannot be said, and they count as fitting.
+        """
+        free = self._capacity.nodes()
+        return not free or self._has_capacity(ref, needs, free, now.timestamp(), strangers=True)
+
     def _has_capacity(self, ref: Ref, needs: Needs, free: Nodes, now: float, *, strangers: bool) -> bool:
         """Return whether the pods of a service fit now, and also together with the pods of services that were promised
         capacity. `strangers`: True if the capacity that foreign pods use is excluded.

@@ -8,8 +8,6 @@ from ome_operator.core.demand.holds import HoldReason
 
 LOWER_FOR = 90.0
 """Seconds for which fewer groups must have been enough before a group is removed."""
-COOL_DOWN = 60.0
-"""Seconds between a change and the removal of a group."""
 HOUR = 3600.0
 FAILING, RISE = 0.01, 1.5
 """Errors rise if they are more than this share of the requests, and more than `RISE` times the share before."""
@@ -24,7 +22,7 @@ def brake(samples: Sequence[DemandSample], fleet: Fleet, targets: Targets, state
         (HoldReason.HOLE, _hole(samples, now)),
         (HoldReason.LATE, (samples[-1].late or 0.0) > 1 - targets.share),
         (HoldReason.ERRORS, _errors_rise(samples)),
-        (HoldReason.COOL_DOWN, now - since < LOWER_FOR or now - state.changed < COOL_DOWN),
+        (HoldReason.COOL_DOWN, now - since < LOWER_FOR or now - state.changed < targets.cool_down),
         (HoldReason.CAP, sum(now - at < HOUR for at in state.changes) >= targets.changes_an_hour),
     )
     return next((reason for reason, holds in reasons if holds), "")

@@ -22,6 +22,7 @@ from ome_operator.core.demand.holds import HoldReason
 DECISIONS, CHANGES = 10, 100
 """Numbers of decisions and of times of changes that are kept."""
 LASTING = (
+    HoldReason.INVALID,
     HoldReason.FROZEN,
     HoldReason.UNKNOWN,
     HoldReason.UNMEASURED,
@@ -45,21 +46,21 @@ def decide(
     """
     present = state.wanted or _present(fleet)
     if fleet.frozen:
-        return _held(state, now, present, HoldReason.FROZEN, fleet.frozen)
+        return held(state, now, present, HoldReason.FROZEN, fleet.frozen)
     newest = samples[-1] if samples else None
     if newest is None or not 0 <= now - newest.at <= STALE or newest.arrivals is None or newest.waiting is None:
-        return _held(state, now, present, HoldReason.UNKNOWN, "the arrivals or the waiting requests are unknown")
+        return held(state, now, present, HoldReason.UNKNOWN, "the arrivals or the waiting requests are unknown")
     state = state._replace(learned=learn.learned(state.learned, newest, fleet))
     demand = estimate(samples, fleet, state, now)
     if demand is None:
-        return _held(
+        return held(
             state, now, present, HoldReason.UNMEASURED, "the lengths of requests or the speed of the groups are unknown"
         )
     state = state._replace(learned=state.learned._replace(request=(demand.prompt, demand.answer)))
     more, fewer = demand.more(targets), demand.fewer(targets)
     if None in more or None in fewer:
         what = "the time to the first token" if more.prefill is None or fewer.prefill is None else "the time between tokens"
-        return _held(state, now, present, HoldReason.UNREACHABLE, f"no number of groups meets the target of {what}")
+        return held(state, now, present, HoldReason.UNREACHABLE, f"no number of groups meets the target of {what}")
     wanted, hold = limits.limited(more, fleet, targets)
     why = _why(demand, targets, more)
     routers = limits.routers(samples, targets, present[2])
@@ -73,9 +74,9 @@ def decide(
     state = state._replace(lower_since=_lower_since(state, least, present, now))
     smaller = _smaller(state, present, routers)
     if smaller == present:
-        return _held(state, now, present, hold, why)
+        return held(state, now, present, hold, why)
     if stop := brake(samples, fleet, targets, state, now):
-        return _held(state, now, present, stop, why)
+        return held(state, now, present, stop, why)
     return _changed(state, now, smaller, hold, why)
 
 
@@ -103,7 +104,7 @@ def _smaller(state: ScalingState, present: Size, routers: int) -> Size:
 
 
 def _present(fleet: Fleet) -> Size:
-    return fleet.prefill.ready + fleet.prefill.starting, fleet.decode.ready + fleet.decode.starting, fleet.routers
+    return fleet.prefill.exist, fleet.decode.exist, fleet.routers
 
 
 def _why(demand: DemandEstimate, targets: Targets, need: NeededGroups) -> str:
@@ -125,7 +126,7 @@ def _changed(state: ScalingState, now: float, size: Size, hold: str, why: str) -
     return made, state._replace(wanted=size, changed=now, changes=changes, last=(*state.last, made)[-DECISIONS:])
 
 
-def _held(state: ScalingState, now: float, size: Size, hold: str, why: str) -> tuple[SizeDecision, ScalingState]:
+def held(state: ScalingState, now: float, size: Size, hold: str, why: str) -> tuple[SizeDecision, ScalingState]:
     """Return the decision that changes nothing. It is kept among the last decisions if a lasting reason begins or ends."""
     made, state = SizeDecision(now, *size, hold, why), state._replace(wanted=size)
     lasting = hold if hold in LASTING else ""

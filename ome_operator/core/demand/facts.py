@@ -64,6 +64,11 @@ class RoleFleet(NamedTuple):
     room: int | None = None
     """Largest number of groups for which the cluster has nodes; None if this is not known."""
 
+    @property
+    def exist(self) -> int:
+        """Number of groups that serve or start."""
+        return self.ready + self.starting
+
 
 class Fleet(NamedTuple):
     """What exists, and what else happens to it."""
@@ -105,6 +110,8 @@ class Targets(NamedTuple):
     """Requests in flight for which a router is counted; with 0, routers are not scaled."""
     changes_an_hour: int = 40
     """Changes within an hour after which nothing more is removed."""
+    cool_down: float = 60.0
+    """Seconds between a change and the removal of a group."""
 
 
 class PrefillWork(NamedTuple):

@@ -6,6 +6,7 @@ from enum import StrEnum
 class HoldReason(StrEnum):
     """A reason to hold."""
 
+    INVALID = "Invalid"
     FROZEN = "Frozen"
     UNKNOWN = "Unknown"
     UNMEASURED = "Unmeasured"
@@ -23,6 +24,7 @@ class HoldReason(StrEnum):
 
 
 HOLDS: dict[str, str] = {
+    HoldReason.INVALID: "The service cannot be scaled with its demand as it is written. Nothing changes.",
     HoldReason.FROZEN: "The service is frozen or paused. Nothing changes.",
     HoldReason.UNKNOWN: "The newest numbers are missing or older than 20 s. Nothing changes.",
     HoldReason.UNMEASURED: "Nothing is known yet about the lengths of requests or the speed of the groups: there is no "

@@ -102,6 +102,7 @@ FROZEN: Mapping[str, Rule] = {
     "stands": _passes,
     "nodes": _passes,
     "claim": _passes,
+    "demand": _passes,
     "watch_failures": _passes,
     "requeue_after": _at_no_time,
 }

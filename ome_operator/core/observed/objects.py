@@ -304,6 +304,8 @@ class Observed:
     """The value of `status.traffic` (core/status/traffic.py); None if nothing is known about requests."""
     avoided: Mapping[str, str] = field(default_factory=dict)
     """Name of a node on which no new group of the service is placed -> why."""
+    scaling: Manifest | None = None
+    """The value of `status.scaling` that the autoscaler of the class Demand has decided; None if it has decided nothing."""
     budgets: tuple[Budget, ...] = ()
     """The PodDisruptionBudgets of other clients in the service's namespace, as they were read last."""
     another: str = ""

@@ -17,6 +17,7 @@ from ome_operator.core.reasons.conditions import (
     DECODER_READY,
     DRIFTED,
     ENGINE_READY,
+    FOLLOWS_DEMAND,
     FROZEN,
     MODEL_READY,
     NODES_AGREE,
@@ -34,6 +35,7 @@ from ome_operator.core.reasons.conditions import (
     STALLED,
     Why,
 )
+from ome_operator.core.reasons.demand import DemandReasons
 from ome_operator.core.reasons.good import GoodReasons
 from ome_operator.core.reasons.inputs import InputReasons
 from ome_operator.core.reasons.pods import PodReasons
@@ -51,6 +53,7 @@ __all__ = [
     "DRIFTED",
     "ENGINE_READY",
     "FAMILIES",
+    "FOLLOWS_DEMAND",
     "FROZEN",
     "MODEL_READY",
     "NODES_AGREE",
@@ -84,6 +87,7 @@ FAMILIES: Mapping[str, type] = {
     "Groups that failed": RecoveryReasons,
     "Objects": ObjectReasons,
     "Rollouts": RolloutReasons,
+    "Scaling with the demand": DemandReasons,
     "Models, runtimes and accelerator classes": CatalogReasons,
     "BenchmarkJobs": BenchmarkReasons,
     "Nothing to do": GoodReasons,
@@ -92,7 +96,15 @@ FAMILIES: Mapping[str, type] = {
 
 
 class Reason(
-    InputReasons, PodReasons, RecoveryReasons, ObjectReasons, RolloutReasons, CatalogReasons, BenchmarkReasons, GoodReasons
+    InputReasons,
+    PodReasons,
+    RecoveryReasons,
+    ObjectReasons,
+    RolloutReasons,
+    DemandReasons,
+    CatalogReasons,
+    BenchmarkReasons,
+    GoodReasons,
 ):
     """All reasons by name, such as `Reason.WAITING_FOR_ROOM`."""
 

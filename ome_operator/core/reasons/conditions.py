@@ -22,6 +22,8 @@ PREFLIGHT = "Preflight"
 """Condition that exists only while the preflight check of an engine has findings."""
 ROUTER_INTACT = "RouterIntact"
 """Condition that exists only if a foreign worker was recently registered in a router."""
+FOLLOWS_DEMAND = "FollowsDemand"
+"""Condition that exists only for services that are scaled with their demand."""
 COMPLETE = "Complete"
 """The condition of BenchmarkJobs."""
 CONDITION = {keys.ENGINE: ENGINE_READY, keys.DECODER: DECODER_READY, keys.ROUTER: ROUTER_READY}
@@ -31,7 +33,8 @@ COMPONENTS = tuple(CONDITION.values())
 ORDER = (
     STALLED, RECONCILING,
     FROZEN, MODEL_READY, RUNTIME_READY, ENGINE_READY, DECODER_READY, ROUTER_READY, PREFLIGHT, RECOVERED, SCALED, ROLLED_OUT,
-    READY, *DRIFTED.values(), ROUTER_INTACT, ADVICE,
+    READY, *DRIFTED.values(), ROUTER_INTACT, FOLLOWS_DEMAND,
+    ADVICE,
 )  # fmt: skip
 """Conditions of an InferenceService in the order in which they are displayed."""
 

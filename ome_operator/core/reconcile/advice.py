@@ -9,6 +9,7 @@ from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import exposure, probes, queue_advice, rdma, router, scaling, services, ssh
 from ome_operator.core.render.statefulsets import stored
 from ome_operator.core.rollout import zero
+from ome_operator.core.rollout.applied import applied_groups, overridden
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.status.progress import RoleProgress
 
@@ -32,7 +33,10 @@ def advice(
         scale = snapshot.controlled("RoleScale", names.component(intent.owner.name, name)) if name in scaled else None
         asked = scale.replicas if scale is not None and not scale.deleting else None
         said += (woken := zero.advice(snapshot, name, intent.groups[name], asked))
-        asked = None if woken else asked
+        # What the RoleScale asks for does not count after a wake and where the class Demand decides.
+        asked = None if woken or applied_groups(snapshot, name) is not None else asked
+        if name in scaled and overridden(snapshot, name, one):
+            said.append(_overridden(snapshot, name))
         said += scaling.advice(intent.owner, name, one, intent.groups[name], asked)
     said += _restored(snapshot, intent)
     said += _unmetered(snapshot, intent, far)
@@ -51,6 +55,14 @@ def advice(
         if part["worker"]:
             said += probes.advice(part["worker"]["spec"]["template"]["spec"])
     return tuple(dict.fromkeys(one for one in said if one))
+
+
+def _overridden(snapshot: Snapshot, component: str) -> str:
+    name, namespace = snapshot.service.name, snapshot.service.namespace
+    return (
+        f"RoleScale {names.component(name, component)} was written, so its number counts for {component} and not the "
+        f"demand: `ome scale {name} -n {namespace} --resume` ends this"
+    )
 
 
 def _restored(snapshot: Snapshot, intent: Intent) -> Iterator[str]:

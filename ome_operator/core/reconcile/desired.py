@@ -19,6 +19,7 @@ from ome_operator.core.render import exposure, meta, networkpolicy, router, scal
 from ome_operator.core.render.pod_template import port
 from ome_operator.core.render.statefulsets import Stored, set_names, stamp
 from ome_operator.core.rollout import pod_secrets
+from ome_operator.core.rollout.applied import outdated
 from ome_operator.core.rollout.drain import GRACE, Drain, Held, hold
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.planner import ReplicaCounts, routers
@@ -96,7 +97,11 @@ def desired(
         complete=complete,
         ports=ports,
         front=front,
-        scales=frozenset(names.component(intent.owner.name, name) for name in scaled),
+        scales=frozenset(
+            names.component(intent.owner.name, name)
+            for name, policy in scaled.items()
+            if not outdated(snapshot, name, policy, intent.groups[name])
+        ),
         progress=far,
         advice=advice(snapshot, intent, scaled, far),
         held=held,

@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from ome_operator.core.demand.task import DemandTask
 from ome_operator.core.observed.objects import Epoch, Manifest, Pod, Ref
 from ome_operator.core.placement.claims import Claim
 from ome_operator.core.placement.fit import Needs
@@ -246,6 +247,8 @@ class Plan:
     """Whether the decision depends on the existing nodes. If it does, a change of nodes triggers the next pass."""
     claim: Claim | None = None
     """The request of the service for nodes; None if it needs no further nodes."""
+    demand: DemandTask | None = None
+    """What the autoscaler of the class Demand needs to know; None if the service does not use it."""
     watch_failures: tuple[tuple[str, str], ...] = ()
     """Kind and name of each workload that has fewer pods than desired. The controller searches for their FailedCreate
     events."""

@@ -13,6 +13,7 @@ from ome_operator.core.podspec.spelling import translated
 from ome_operator.core.preflight import status as preflight_status
 from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import CONDITION, MODEL_READY, READY, ROLLED_OUT, Reason
+from ome_operator.core.reconcile import demand
 from ome_operator.core.reconcile.decided import Decided
 from ome_operator.core.reconcile.desired import Desired
 from ome_operator.core.reconcile.plan import NEEDED, Plan
@@ -27,7 +28,8 @@ from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.progress_deadline import Clock
 from ome_operator.core.rollout.step import stored_hold
 from ome_operator.core.status import conditions as cond
-from ome_operator.core.status import rollout, service, serving
+from ome_operator.core.status import rollout, serving
+from ome_operator.core.status.foreign_workers import foreign_workers_condition
 from ome_operator.core.status.service import Report
 from ome_operator.core.waves import shared_edits
 
@@ -79,6 +81,8 @@ def report(decided: Decided, work: Plan) -> Report:
         traffic=snapshot.observed.traffic,
         zero=decided.zero,
         scaling_ignored=new_scaling.ignored_generation(service, intent.policies),
+        scaling=demand.scaling(decided),
+        follows=demand.condition(decided),
     )
 
 
@@ -114,7 +118,7 @@ def _intact(snapshot: Snapshot, intent: Intent, want: Desired) -> cond.Condition
     if not found:
         return None
     keyed = any(one["kind"] == "Deployment" and router_key.secret(intent.owner, one) for one in want.manifests)
-    return service.foreign_workers_condition(found, names.router_key(intent.owner.name) if keyed else "", snapshot.now)
+    return foreign_workers_condition(found, names.router_key(intent.owner.name) if keyed else "", snapshot.now)
 
 
 def _unheard(snapshot: Snapshot, intent: Intent, want: Desired) -> Iterator[str]:

@@ -19,6 +19,7 @@ from ome_operator.core.observed.slices import has_former_name
 from ome_operator.core.placement import making_room
 from ome_operator.core.placement.gangs import place
 from ome_operator.core.reasons import ANOTHER, ORDER, READY, ROLLED_OUT, Reason
+from ome_operator.core.reconcile import demand
 from ome_operator.core.reconcile.decided import Decided
 from ome_operator.core.reconcile.desired import Desired, desired
 from ome_operator.core.reconcile.diff import changes
@@ -127,9 +128,15 @@ def _work(decided: Decided) -> Plan:
         recycle=recovery.recycle,
         nodes=intent.fit.asked or placing.claim is not None,
         claim=placing.claim,
+        demand=demand.task(decided),
         watch_failures=want.missing,
         requeue_after=_earliest(
-            written.requeue_after, decided.clock.again, recovery.again, placing.again, zero.again(decided.zero, snapshot.now)
+            written.requeue_after,
+            decided.clock.again,
+            recovery.again,
+            placing.again,
+            zero.again(decided.zero, snapshot.now),
+            demand.again(decided),
         ),
     )
 

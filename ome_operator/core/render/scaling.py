@@ -104,7 +104,7 @@ def advice(owner: meta.Owner, component: str, policy: ReplicaPolicy, groups: int
             f"the disruption budget of {component} allows no eviction at {groups} groups, so node drains never finish: "
             "lower minAvailable or raise maxUnavailable"
         )
-    if policy.scaler not in ("", *SCALERS):
+    if policy.scaler not in ("", *SCALERS) and not policy.demand:
         sentences.append(
             f"annotation {keys.AUTOSCALER_CLASS} is {policy.scaler!r}, which is not an autoscaler class, so nothing "
             f"scales {component}; write {', '.join(SCALERS[:-1])} or {SCALERS[-1]}"

@@ -33,6 +33,8 @@ class ReplicaPolicy(NamedTuple):
     scaler: str
     """Name of what changes the number of replicas between `low` and `high`: hpa, keda, external or none; "" for manual
     scaling only (docs/scaling.md). With any other value nothing scales the component."""
+    demand: bool = False
+    """Whether the operator decides the number (autoscaler.class Demand). The annotation cannot set this class."""
     node_scale_down: str = ""
     """Whether autoscalers of nodes may remove the nodes of the component's pods: Allow or Forbid; "" if unset."""
     waits: bool = False
@@ -41,7 +43,7 @@ class ReplicaPolicy(NamedTuple):
     @property
     def scaled(self) -> bool:
         """Whether the number of groups may be changed by something other than the spec."""
-        return self.scaler in ("keda", "external") or (self.low < self.high and self.scaler in ("hpa", ""))
+        return self.scaler in ("keda", "external") or (self.low < self.high and (self.demand or self.scaler in ("hpa", "")))
 
     @property
     def autoscaled(self) -> bool:
@@ -88,5 +90,6 @@ def _policy(above: Component | None, below: Component | None, annotated: str) ->
         scale_target=value["scale_target"] or 0,
         hpa=hpa,
         scaler=scaler_class.lower(),
+        demand=scaler is not None and scaler.class_ == "Demand",
         node_scale_down=value["node_scale_down"] or "",
     )

@@ -26,6 +26,7 @@ from ome_operator.core.resolve.finetuned import mounted_weights
 from ome_operator.core.resolve.inputs import Resolved
 from ome_operator.core.resolve.scaling import ReplicaPolicy, replica_policy
 from ome_operator.core.rollout import target, validation, zero
+from ome_operator.core.rollout.applied import applied_groups, role_scale
 from ome_operator.core.rollout.revisions import RevisionLedger, record
 from ome_operator.core.rollout.step import OPEN, Gate
 from ome_operator.core.rollout.strategy import Strategy, strategy
@@ -185,18 +186,19 @@ def _policies(service: InferenceService, resolved: Resolved) -> dict[str, Replic
 
 
 def _groups(snapshot: Snapshot, component: str, counts: ReplicaPolicy) -> int:
-    """Return the desired number of groups of a component: the value of its RoleScale, limited to the range from
-    minReplicas to maxReplicas. If there is no RoleScale, the number of groups that exist is limited in the same way: a
-    backup may be restored without the RoleScale, or the RoleScale may follow later. A router counts as a group. After a
-    request has woken the service, its groups are kept for a while even if the RoleScale asks for none.
+    """Return the desired number of groups of a component: the number that the class Demand has decided, or the value of its
+    RoleScale, limited to the range from minReplicas to maxReplicas. If there is neither, the number of groups that exist is
+    limited in the same way: a backup may be restored without the RoleScale, or the RoleScale may follow later. A router
+    counts as a group. After a request has woken the service, its groups are kept for a while even if none are asked for.
     """
     if not counts.scaled:
         return counts.low
-    service = snapshot.service
-    scale = snapshot.observed.children.get(("RoleScale", f"{service.name}-{component}"))
-    known = scale is not None and scale.owner in ("", service.uid)  # without an owner it is an orphan, about to be adopted
-    asked = scale.replicas if scale is not None and known else _present(snapshot, component)
+    asked = applied_groups(snapshot, component)
+    if asked is None:
+        scale = role_scale(snapshot, component)
+        asked = scale.replicas if scale is not None else _present(snapshot, component)
     if not asked:
+        service = snapshot.service
         asked = zero.kept(zero.stored(service), component, wakes=zero.asks_to_wake(service), now=snapshot.now)
     return min(max(asked, counts.low), max(counts.high, counts.low))
 

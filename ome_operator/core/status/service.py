@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.observed.telemetry import Strangers
 from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import (
     CONDITION,
@@ -16,7 +15,6 @@ from ome_operator.core.reasons import (
     READY,
     RECOVERED,
     ROLLED_OUT,
-    ROUTER_INTACT,
     RUNTIME_READY,
     SCALED,
     Reason,
@@ -25,7 +23,6 @@ from ome_operator.core.reasons import (
 from ome_operator.core.reconcile.plan import Event
 from ome_operator.core.resolve import new_scaling
 from ome_operator.core.status import conditions as cond
-from ome_operator.core.status.conditions import Condition
 from ome_operator.core.status.loaded_model import loaded_model
 from ome_operator.core.status.progress import RoleProgress
 
@@ -85,6 +82,10 @@ class Report:
     """The value of `new_scaling.FIELD`; None if it is left out."""
     traffic: Mapping[str, Any] | None = None
     """The numbers of the service, in the form of the status; None if nothing is known about requests."""
+    scaling: Mapping[str, Any] | None = None
+    """The last decision of the autoscaler of the class Demand, in the form of the status; None if there is none."""
+    follows: cond.Condition | None = None
+    """Condition that states whether the size follows the demand; None for other autoscalers."""
 
 
 def status(report: Report) -> dict[str, Any]:
@@ -125,6 +126,8 @@ def status(report: Report) -> dict[str, Any]:
         out["modelStatus"] = loaded
     if report.traffic:
         out["traffic"] = dict(report.traffic)
+    if report.scaling:
+        out["scaling"] = dict(report.scaling)
     return out
 
 
@@ -207,6 +210,8 @@ def _conditions(report: Report) -> list[cond.Condition]:
             )
     if report.intact:
         out[report.intact.type] = report.intact
+    if report.follows:
+        out[report.follows.type] = report.follows
     out |= {condition.type: condition for condition in cond.advice(report.advice, report.advice_reason)}
     return [out[name] for name in ORDER if name in out]
 
@@ -277,7 +282,7 @@ def _unready(report: Report, others: Mapping[str, cond.Condition]) -> list[cond.
     return [others[CONDITION[progress.role.component]] for progress in report.progress if not progress.complete]
 
 
-_URGENT = ("url", "revision", "runtime", "observedGeneration", "rejected", "placement", "zero")
+_URGENT = ("url", "revision", "runtime", "observedGeneration", "rejected", "placement", "zero", "scaling")
 
 
 def urgent(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
@@ -314,32 +319,3 @@ def _loud(condition: Mapping[str, Any]) -> bool:
     if condition["type"] == ROLLED_OUT:
         return record_of(condition["reason"]).loud
     return condition["type"] not in (SCALED, READY) and not record_of(condition["reason"]).passing
-
-
-REPORTED_FOR = timedelta(hours=1)
-"""Time for which foreign workers are reported after they were last found."""
-
-
-def foreign_workers_condition(reports: Iterable[Strangers], secret: str, now: datetime) -> Condition | None:
-    """Return the condition RouterIntact, or None if no foreign worker was found recently.
-
-    `secret` is the name of the Secret with the key of the routers; "" if the routers have no key.
-    """
-    seen = [item for item in reports if item.found and abs(now.timestamp() - item.at) < REPORTED_FOR.total_seconds()]
-    if not seen:
-        return None
-    last = datetime.fromtimestamp(max(item.at for item in seen), UTC).strftime("%H:%M:%S UTC")
-    remedy = (
-        (
-            f"the key of the routers is known to another client: delete the Secret {secret} and the pods of the "
-            "routers, and check who may read the Secret"
-        )
-        if secret
-        else "these routers have no key: forward only /v1/ to them, or restrict access to their port "
-        "(docs/security.md, Routers)"
-    )
-    message = (
-        f"{sum(item.found for item in seen)} workers that are not pods of this service were registered in its routers, the "
-        f"last at {last}. They were removed within seconds, and may have received prompts until then: {remedy}"
-    )
-    return Condition(ROUTER_INTACT, False, Reason.STRANGER_IN_ROUTER, message)

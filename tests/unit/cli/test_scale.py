@@ -42,7 +42,8 @@ def test_the_oracle_and_the_plot_are_added_on_request(load: str, tmp_path: Path)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "--simulate is missing"),
+        ((), "name a SERVICE"),
+        (("svc", "--simulate", "steps"), "leave out SERVICE"),
         (("--simulate", "nothing"), "there is no trace nothing"),
         (("--simulate", "steps", "--plot", "x.svg"), "add --oracle"),
     ],

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from ome_operator.core.observed.telemetry import Strangers
 from ome_operator.core.reconcile.sync import sync
-from ome_operator.core.status.service import REPORTED_FOR, foreign_workers_condition
+from ome_operator.core.status.foreign_workers import REPORTED_FOR, foreign_workers_condition
 from tests.support import parts
 from tests.support.simulator import START, World
 

@@ -1,0 +1,236 @@
+"""Decide the sizes of the services whose autoscaler has the class Demand, beside the reconciliations (docs/scaling.md).
+
+A reconciliation reports what exists and what the users want (`core/reconcile/demand.py`). Every ten seconds the numbers of
+the routers are read, and the pure decision of `core/demand/` is made. A reconciliation writes the decision into the status,
+and the next one uses the number, so that a number counts only once it is stored. Numbers that move cause no write: what is
+stored changes with a decision, and otherwise once an hour.
+"""
+
+import logging
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.cache.cluster_cache import ClusterCache
+from ome_operator.cache.resources import Resource
+from ome_operator.core.demand import days as scaling_days
+from ome_operator.core.demand.days import DaySums
+from ome_operator.core.demand.estimate import PERIOD, bound_below
+from ome_operator.core.demand.facts import DECODE, GROUPS, KEPT, PREFILL, WINDOW, DemandSample, ScalingState, SizeDecision
+from ome_operator.core.demand.follow import follow
+from ome_operator.core.demand.learn import with_start
+from ome_operator.core.demand.stored import from_status, to_status
+from ome_operator.core.demand.task import APPLY, DemandTask
+from ome_operator.core.observed.demand import LeaderQueue, sample
+from ome_operator.core.observed.objects import Pod, Ref
+from ome_operator.core.observed.telemetry import RouterReport
+from ome_operator.core.placement.capacity_check import needs
+from ome_operator.core.placement.fit import Needs, beside
+from ome_operator.core.rollout.applied import COMPONENT_OF
+from ome_operator.machinery.background import PACER, repeat
+from ome_operator.util.wall_clock import WallClock
+
+logger = logging.getLogger(__name__)
+
+FIRST = 20.0
+"""Seconds after the start until the first decision: every router has been asked by then."""
+PAUSE = 60.0
+"""Minimum seconds between two changes of what is stored, if only the reason to hold has changed."""
+REPEAT = 3600.0
+"""Seconds after which the days and what was learned are stored although nothing was decided."""
+SILENT = RouterReport(float("-inf"), 0, 0.0, None, None, {})
+"""The report of a router that has not answered."""
+
+
+@dataclass
+class _DemandMemory:
+    """What is kept of a service between two decisions."""
+
+    state: ScalingState
+    days: tuple[DaySums, ...]
+    stored: dict[str, Any] | None
+    """The value of `status.scaling` that reconciliations read."""
+    at: float
+    """Time at which `stored` was made."""
+    samples: list[DemandSample] = field(default_factory=list)
+    queues: dict[str, LeaderQueue] = field(default_factory=dict)
+    started: set[str] = field(default_factory=set)
+    """UIDs of the leaders whose starts are known."""
+    broken: str = ""
+    """The unexpected error of the last decision."""
+
+
+class DemandScaler:
+    """Follows the demand of services. `reports` returns the fresh reports of the routers among the given pods, `has_room`
+    whether pods of a service fit on the nodes now, and `changed` is called with a service whose decision has changed.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterCache,
+        reports: Callable[[Iterable[Pod]], Mapping[str, RouterReport]],
+        has_room: Callable[[Ref, Needs, datetime], bool],
+        changed: Callable[[Ref], None],
+        wall: WallClock,
+        interval: float,
+    ) -> None:
+        self._cluster, self._reports, self._has_room, self._changed, self._wall = cluster, reports, has_room, changed, wall
+        self._heard = interval > 0
+        """Whether routers are asked at all."""
+        self._tasks: dict[Ref, DemandTask] = {}
+        self._followed: dict[str, _DemandMemory] = {}
+        """UID of a service -> what is kept."""
+        self._begin = wall().timestamp() + FIRST
+
+    async def run(self) -> None:
+        """Decide repeatedly, if routers are asked."""
+        if self._heard:
+            await repeat("the autoscaler of the class Demand", self.decide_all, lambda: PERIOD)
+
+    def report(self, ref: Ref, task: DemandTask | None) -> None:
+        """Store what a reconciliation says about a service; None if it is not, or cannot be, scaled with its demand."""
+        if task is None:
+            self._tasks.pop(ref, None)
+        else:
+            self._tasks[ref] = task
+
+    def of(self, service: Resource) -> dict[str, Any] | None:
+        """Return the value of `status.scaling`. A service without a decision keeps what is stored, so that a restart of the
+        operator changes nothing.
+        """
+        known = self._followed.get(service.uid)
+        stored = service.status.get("scaling")
+        return known.stored if known is not None else stored if isinstance(stored, dict) else None
+
+    async def decide_all(self) -> None:
+        """Decide the size of every service once, those of higher priority first."""
+        now, present, taken = self._wall(), set[str](), list[Needs]()
+        if now.timestamp() < self._begin:
+            return
+        for ref, task in sorted(self._tasks.items(), key=lambda each: (-each[1].priority, each[0])):
+            service = self._cluster.find(ref)
+            if service is None or service.deleting:
+                del self._tasks[ref]
+                continue
+            present.add(service.uid)
+            followed = self._followed.get(service.uid) or self._restored(service, now.timestamp())
+            self._followed[service.uid] = followed
+            try:
+                self._decide(service, task, followed, taken, now)
+                followed.broken = ""
+            except Exception as error:  # a failure affects only this service
+                if repr(error) != followed.broken:
+                    logger.exception("cannot decide the size of %s/%s", ref.namespace, ref.name)
+                followed.broken = repr(error)
+            await PACER.yield_if_due()
+        known = {service.uid for service in self._cluster.services()} if self._followed.keys() - present else present
+        self._followed = {uid: each for uid, each in self._followed.items() if uid in known}
+
+    def _restored(self, service: Resource, now: float) -> _DemandMemory:
+        """Return what is kept of a service at first: what is stored in its status. Services store at different times."""
+        scaling = service.status.get("scaling")
+        stored = scaling if isinstance(scaling, dict) else None
+        at = now - zlib.crc32(service.uid.encode()) % REPEAT
+        state = from_status(stored) if stored is not None else ScalingState()
+        return _DemandMemory(state, scaling_days.from_status((stored or {}).get("days")), stored, at)
+
+    def _decide(
+        self, service: Resource, task: DemandTask, followed: _DemandMemory, taken: list[Needs], now: datetime
+    ) -> None:
+        second, before = now.timestamp(), followed.state
+        if (followed.stored or {}).get("mode") != task.mode:  # begin with the size that the service has
+            before = before._replace(wanted=None)
+        before = self._with_starts(before, task, followed)
+        newest = self._sample(service.ref, task, followed, second)
+        asks = _Asks(self, service.ref, task, taken, now)
+        made, followed.state = follow(followed.samples, task, before, second, asks.granted)
+        followed.days = scaling_days.counted(followed.days, newest, task.fleet, made, PERIOD)
+        if task.mode == APPLY:
+            asks.take({role: max(0, made.of(role) - task.fleet.role(role).exist) for role in GROUPS})
+        self._store(service.ref, task, followed, made, second)
+
+    def _sample(self, ref: Ref, task: DemandTask, followed: _DemandMemory, now: float) -> DemandSample:
+        routers = [
+            pod for pod in self._cluster.pods_of(ref.namespace, ref.name) if pod.component == keys.ROUTER and pod.ready
+        ]
+        known = self._reports(routers)
+        reports = [known.get(pod.uid, SILENT) for pod in routers]
+        bound = bound_below(task.targets.ttft)
+        newest, followed.queues = sample(reports, followed.samples, followed.queues, bound, now)
+        kept = [one for one in followed.samples if now - KEPT - WINDOW < one.at < now]
+        followed.samples = [*kept, newest]
+        return newest
+
+    def _with_starts(self, state: ScalingState, task: DemandTask, followed: _DemandMemory) -> ScalingState:
+        """Return the state with the starts of groups that are ready for the first time. After a restart of the operator, the
+        starts of the existing groups are known already.
+        """
+        new = sorted((one for one in task.starts if one.leader not in followed.started), key=lambda one: one.ready)
+        again = not followed.started and bool(state.learned.starts)
+        followed.started = {one.leader for one in task.starts}
+        for one in () if again else new:
+            state = state._replace(learned=with_start(state.learned, one.seconds))
+        return state
+
+    def _store(self, ref: Ref, task: DemandTask, followed: _DemandMemory, made: SizeDecision, now: float) -> None:
+        """Let reconciliations write the decision, if it differs from the one that is stored, or that one is old."""
+        before, after = followed.stored or {}, _status(task, followed, made)
+        moved = any(before.get(name) != after.get(name) for name in ("mode", "wanted", "applied"))
+        held = before.get("hold") != after.get("hold") and not 0 <= now - followed.at < PAUSE
+        if moved or held or not 0 <= now - followed.at < REPEAT:
+            followed.stored, followed.at = after, now
+            self._changed(ref)
+
+    def fits(self, ref: Ref, task: DemandTask, more: Mapping[str, int], taken: list[Needs], now: datetime) -> Needs | None:
+        """Return the needs of these additional groups if they fit beside what other services take; None if they do not."""
+        roles = self._cluster.roles(ref.namespace, ref.name, task.revision)
+        groups = dict.fromkeys(roles, 0) | {COMPONENT_OF[role]: more[role] for role in GROUPS if COMPONENT_OF[role] in roles}
+        asked = needs(roles, groups, ref.namespace, True)
+        return asked if self._has_room(ref, beside(*taken, asked), now) else None
+
+
+class _Asks:
+    """The questions of a decision about the nodes. `taken` are the needs of services that come first."""
+
+    def __init__(self, scaler: DemandScaler, ref: Ref, task: DemandTask, taken: list[Needs], now: datetime) -> None:
+        self._fits: Callable[[Mapping[str, int]], Needs | None] = lambda more: scaler.fits(ref, task, more, taken, now)
+        self._taken = taken
+
+    def granted(self, more: Mapping[str, int]) -> Mapping[str, int]:
+        """Return for how many of these groups the nodes have free capacity, the roles in turn."""
+        if self._fits(more) is not None:
+            return more
+        found = dict.fromkeys(GROUPS, 0)
+        left = set(GROUPS)
+        while left:
+            for role in (PREFILL, DECODE):
+                if role in left:
+                    next_ = {**found, role: found[role] + 1}
+                    if next_[role] > more[role] or self._fits(next_) is None:
+                        left.remove(role)
+                    else:
+                        found = next_
+        return found
+
+    def take(self, more: Mapping[str, int]) -> None:
+        """Keep the capacity of these groups from services that come later."""
+        if any(more.values()) and (asked := self._fits(more)) is not None:
+            self._taken.append(asked)
+
+
+def _status(task: DemandTask, followed: _DemandMemory, made: SizeDecision) -> dict[str, Any]:
+    """Return the value of `status.scaling` for a decision."""
+    sizes = {PREFILL: made.prefill, DECODE: made.decode, "router": made.routers}
+    out = {
+        "mode": task.mode,
+        "hold": str(made.hold),
+        "why": made.why,
+        **to_status(followed.state),
+        "days": scaling_days.to_status(followed.days),
+    }
+    if task.mode == APPLY:
+        out["applied"] = {component: sizes[role] for role, component in task.roles.items()}
+    return {name: value for name, value in out.items() if value not in ("", [], None)}

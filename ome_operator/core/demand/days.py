@@ -1,0 +1,83 @@
+"""What a service cost and how many of its requests reached their target, for each of the last days (UTC)."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from ome_operator.core.demand.facts import GROUPS, DemandSample, Fleet, SizeDecision
+
+DAYS = 8
+"""Number of days that are kept: seven whole days and the present day."""
+
+
+class DaySums(NamedTuple):
+    """The sums of a day."""
+
+    day: str
+    """The date, such as 2026-11-28."""
+    gpu_hours: float = 0.0
+    """GPU-hours of the groups that existed."""
+    gpu_hours_wanted: float = 0.0
+    """GPU-hours of the wanted size."""
+    requests: float = 0.0
+    """Requests for which it is known whether they reached the target of the time to the first token."""
+    met: float = 0.0
+    """Those of them that reached it."""
+    met_wanted: float = 0.0
+    """The same, if all requests had reached it while the service had fewer groups than wanted: an upper bound."""
+
+
+_FIELDS = {
+    "gpuHours": "gpu_hours",
+    "gpuHoursWanted": "gpu_hours_wanted",
+    "requests": "requests",
+    "met": "met",
+    "metWanted": "met_wanted",
+}
+
+
+def counted(
+    days: Sequence[DaySums], sample: DemandSample, fleet: Fleet, made: SizeDecision, seconds: float
+) -> tuple[DaySums, ...]:
+    """Return the days after `seconds` seconds in which the service was as the sample and the fleet say."""
+    today = datetime.fromtimestamp(sample.at, UTC).strftime("%Y-%m-%d")
+    last = days[-1] if days and days[-1].day == today else DaySums(today)
+    before = [day for day in days if day.day != today]
+    hours = seconds / 3600
+    judged = (sample.arrivals or 0.0) * seconds if sample.late is not None else 0.0
+    met = judged * (1 - (sample.late or 0.0))
+    lacking = any(fleet.role(role).exist < made.of(role) for role in GROUPS)
+    now = last._replace(
+        gpu_hours=last.gpu_hours + hours * sum(fleet.role(role).gpus * fleet.role(role).exist for role in GROUPS),
+        gpu_hours_wanted=last.gpu_hours_wanted + hours * sum(fleet.role(role).gpus * made.of(role) for role in GROUPS),
+        requests=last.requests + judged,
+        met=last.met + met,
+        met_wanted=last.met_wanted + (judged if lacking else met),
+    )
+    return (*before, now)[-DAYS:]
+
+
+def to_status(days: Sequence[DaySums]) -> list[dict[str, Any]]:
+    """Return the days as a part of a status."""
+    return [
+        {"day": day.day, **{name: _rounded(getattr(day, field)) for name, field in _FIELDS.items()}} for day in days[-DAYS:]
+    ]
+
+
+def from_status(stored: Any) -> tuple[DaySums, ...]:
+    """Return the days in a part of a status. What cannot be read is left out, because people may edit it."""
+    found = []
+    for one in stored if isinstance(stored, list) else ():
+        if isinstance(one, Mapping) and isinstance(one.get("day"), str) and len(one["day"]) == 10:
+            found.append(DaySums(one["day"], **{field: _number(one.get(name)) for name, field in _FIELDS.items()}))
+    return tuple(found[-DAYS:])
+
+
+def _number(value: Any) -> float:
+    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**53
+    return float(value) if known else 0.0
+
+
+def _rounded(value: float) -> float:
+    found = round(value, 2)
+    return int(found) if found == int(found) else found

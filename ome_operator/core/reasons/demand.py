@@ -1,0 +1,42 @@
+"""Reasons of services that are scaled with their demand (docs/scaling.md)."""
+
+from ome_operator.core.reasons.conditions import FOLLOWS_DEMAND
+from ome_operator.core.reasons.record import Kstatus, ReasonRecord, State
+
+_OF, _CURRENT = (FOLLOWS_DEMAND,), Kstatus.CURRENT
+
+
+class DemandReasons:
+    """States of the autoscaler of the class Demand. A service serves in each of them."""
+
+    FOLLOWED = ReasonRecord(
+        "Followed", of=_OF, kstatus=_CURRENT, state=State.READY,
+        meaning="the service has the size that its demand needs",
+    )  # fmt: skip
+    DEMAND_IGNORED = ReasonRecord(
+        "DemandIgnored", of=_OF, kstatus=_CURRENT,
+        meaning="the service cannot be scaled with its demand as it is written, and keeps its size",
+        remedy="correct the field that the message names",
+    )  # fmt: skip
+    DEMAND_UNMET = ReasonRecord(
+        "DemandUnmet", of=_OF, kstatus=_CURRENT, state=State.WAITING,
+        meaning="the demand needs more groups than maximum, budget or nodes permit, or no number of groups meets the target",
+        remedy="`ome scale NAME` shows what limits the size: raise `maxReplicas` or `gpuBudget`, add nodes, or change the "
+               "target",
+    )  # fmt: skip
+    DEMAND_UNKNOWN = ReasonRecord(
+        "DemandUnknown", of=_OF, kstatus=_CURRENT, state=State.WAITING,
+        meaning="numbers of the routers or engines are missing, or nothing has been measured yet, so the size stays",
+        remedy="`ome scale NAME` shows which; `--enable-metrics` of SGLang and the registry of the routers are necessary "
+               "([telemetry](telemetry.md))",
+    )  # fmt: skip
+    SCALED_BY_HAND = ReasonRecord(
+        "ScaledByHand", of=_OF, kstatus=_CURRENT, state=State.WAITING,
+        meaning="somebody has written the number of a RoleScale, which counts instead of the demand",
+        remedy="`ome scale NAME --resume`",
+    )  # fmt: skip
+    RECOMMENDED = ReasonRecord(
+        "Recommended", of=_OF, kstatus=_CURRENT, state=State.READY,
+        meaning="the demand needs another size, and the mode is Recommend, so nothing changes. `ome scale NAME` shows the "
+                "size and why; `mode: Apply` lets the operator use it",
+    )  # fmt: skip

@@ -1,0 +1,207 @@
+"""What the autoscaler of the class Demand needs to know about a service, and what it adds to the service's status
+(docs/scaling.md).
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+
+from ome_operator import keys, quantity
+from ome_operator.api.scaling import DemandPolicy, Peak
+from ome_operator.core.demand.facts import DECODE, GROUPS, PREFILL, ROUTER, Fleet, GroupBounds, RoleFleet, Targets
+from ome_operator.core.demand.holds import HOLDS, HoldReason
+from ome_operator.core.demand.task import APPLY, RECOMMEND, DemandTask, MeasuredStart, PeakTime
+from ome_operator.core.freeze.hold import active_hold
+from ome_operator.core.observed.objects import Manifest, Pod
+from ome_operator.core.reasons import FOLLOWS_DEMAND, Reason
+from ome_operator.core.reconcile.decided import Decided
+from ome_operator.core.render.statefulsets import gpus
+from ome_operator.core.rollout.applied import COMPONENT_OF, applies, demand_policy, kept_groups, overridden, stored_groups
+from ome_operator.core.status.conditions import Condition
+
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+UNKNOWN = (HoldReason.UNKNOWN, HoldReason.UNMEASURED)
+UNMET = (HoldReason.UNREACHABLE, HoldReason.MAXIMUM, HoldReason.BUDGET, HoldReason.NO_ROOM)
+DISTURBED = frozenset({"Silent", "NotReady", "NodeLost", "SystemicFault", "Restarting", "Recycling", "Failed"})
+"""Phases of groups in which no other group is removed."""
+
+
+def task(decided: Decided) -> DemandTask | None:
+    """Return what the autoscaler needs; None if no component has the class Demand."""
+    intent, snapshot = decided.intent, decided.snapshot
+    scaled = {role: name for role, name in COMPONENT_OF.items() if name in intent.policies and intent.policies[name].demand}
+    if not scaled:
+        return None
+    policy, roles = demand_policy(snapshot.service), intent.roles(intent.target)
+    asked = [intent.groups.get(COMPONENT_OF[role], 0) for role in (PREFILL, DECODE, ROUTER)]
+    sizes = {role: gpus(roles[COMPONENT_OF[role]]) if COMPONENT_OF[role] in roles else 0 for role in GROUPS}
+    fleet = Fleet(
+        _fleet(decided, PREFILL, sizes), _fleet(decided, DECODE, sizes), asked[2], _busy(decided), _frozen(decided)
+    )
+    bounds = {role: _bounds(decided, role, policy) for role in COMPONENT_OF}
+    targets = _targets(policy, bounds)
+    return DemandTask(
+        mode=(policy.mode if policy is not None else None) or RECOMMEND,
+        fleet=fleet,
+        targets=targets,
+        asked=(asked[0], asked[1], asked[2]),
+        peaks=tuple(_peak(one) for one in (policy.schedule if policy is not None else None) or ()),
+        priority=(policy.priority if policy is not None else None) or 0,
+        revision=intent.target,
+        fits=snapshot.service.annotations.get(keys.IGNORE_FIT) == "true" or not snapshot.deps.policy.sees_cluster,
+        starts=tuple(_starts(snapshot.pods)),
+        roles=scaled,
+        problem=_problem(decided, policy, targets, fleet),
+    )
+
+
+def _targets(policy: DemandPolicy | None, bounds: Mapping[str, GroupBounds]) -> Targets:
+    if policy is None:
+        return Targets(0.0, 0.0, bounds=bounds)
+    found = Targets(
+        ttft=quantity.seconds(policy.time_to_first_token),
+        tbt=quantity.seconds(policy.time_between_tokens),
+        bounds=bounds,
+        gpus=policy.gpu_budget,
+        in_flight_of_a_router=policy.requests_per_router or 0,
+    )
+    if policy.changes_per_hour is not None:
+        found = found._replace(changes_an_hour=policy.changes_per_hour)
+    return found._replace(cool_down=quantity.seconds(policy.cool_down)) if policy.cool_down is not None else found
+
+
+def _bounds(decided: Decided, role: str, policy: DemandPolicy | None) -> GroupBounds:
+    """Return the bounds of a role. A number that the RoleScale or the spec sets is the only one possible."""
+    component = COMPONENT_OF[role]
+    counts, present = decided.intent.policies.get(component), decided.intent.groups.get(component, 0)
+    if counts is None or not (counts.demand and counts.scaled) or overridden(decided.snapshot, component, counts):
+        return GroupBounds(present, present)
+    spare = getattr(policy.spare, component, None) if policy is not None and policy.spare is not None else None
+    return GroupBounds(counts.low, counts.high, spare or 0)
+
+
+def _fleet(decided: Decided, role: str, sizes: Mapping[str, int]) -> RoleFleet:
+    component, have, ready = COMPONENT_OF[role], 0, 0
+    left = 0
+    for built in decided.counts.built.values():
+        if component in built:
+            have, ready = have + built[component].have, ready + sum(built[component].ready)
+            left += built[component].left
+    marked = sum(bool(pod.draining) for pod in decided.snapshot.pods if pod.component == component and not pod.deleting)
+    return RoleFleet(ready, max(0, have - ready), max(0, left - have) + marked, sizes[role])
+
+
+def _busy(decided: Decided) -> str:
+    """Return what else happens to the groups of the service; "" if nothing does."""
+    if decided.step.rolls or len(decided.snapshot.slices) > 1:
+        return "a rollout is in progress"
+    if decided.recovery.recycle or any(group.get("phase") in DISTURBED for group in decided.recovery.groups):
+        return "a group has failed"
+    return "groups wait for nodes" if any(decided.placing.withheld.values()) else ""
+
+
+def _frozen(decided: Decided) -> str:
+    service = decided.snapshot.service
+    hold = active_hold(decided.snapshot.deps, service.namespace, service.name, service.annotations)
+    if hold is not None:
+        return hold.sentence
+    return "spec.rollout.paused is true" if decided.intent.strategy.paused else ""
+
+
+def _problem(decided: Decided, policy: DemandPolicy | None, targets: Targets, fleet: Fleet) -> str:
+    """Return why the service cannot be scaled with its demand, and what to do; "" if it can."""
+    spec = decided.snapshot.service.spec
+    if policy is None:
+        return "autoscaler.class Demand needs targets: set spec.scalingPolicy.demand"
+    missing = [f"spec.{name}" for name in (keys.DECODER, keys.ROUTER) if getattr(spec, name) is None]
+    if missing:
+        return (
+            f"autoscaler.class Demand needs prefill, decode and routers: add {' and '.join(missing)}, or use another class"
+        )
+    if not decided.intent.target:
+        return "no revision of the service can run yet, so the GPUs of a group are unknown: see the other conditions"
+    pair = sum(max(1, targets.bounds[role].low) * fleet.role(role).gpus for role in GROUPS)
+    if targets.gpus is not None and targets.gpus < pair:
+        return (
+            f"spec.scalingPolicy.demand.gpuBudget is {targets.gpus}, but the smallest size of the service needs {pair} "
+            "GPUs: raise gpuBudget, or lower minReplicas"
+        )
+    return ""
+
+
+def _peak(peak: Peak) -> PeakTime:
+    minimum = {role: getattr(peak.minimum, COMPONENT_OF[role]) or 0 for role in GROUPS}
+    days = frozenset(DAYS.index(day) for day in peak.days) if peak.days else frozenset(range(7))
+    return PeakTime(days, _minutes(peak.start), _minutes(peak.end), minimum)
+
+
+def _minutes(time: str) -> int:
+    hours, minutes = time.split(":")
+    return int(hours) * 60 + int(minutes)
+
+
+def _starts(pods: tuple[Pod, ...]) -> Iterator[MeasuredStart]:
+    for pod in pods:
+        if pod.component != keys.ROUTER and pod.rank == 0 and pod.ready and not pod.restarts:
+            begin, end = _time(pod.times.scheduled or pod.times.created), _time(pod.times.ready)
+            if begin is not None and end is not None and end > begin:
+                yield MeasuredStart(pod.uid, pod.times.ready, end - begin)
+
+
+def _time(text: str) -> float | None:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found.replace(tzinfo=found.tzinfo or UTC).timestamp()
+
+
+def scaling(decided: Decided) -> Manifest | None:
+    """Return `status.scaling`: the last decision, if the service is scaled with its demand. If it no longer is, return only
+    the numbers that its RoleScales do not have yet.
+    """
+    intent, service = decided.intent, decided.snapshot.service
+    numbers = kept_groups(decided.snapshot, intent.policies, intent.groups)
+    if not any(policy.demand for policy in intent.policies.values()):
+        return {"applied": numbers} if numbers else None
+    out = dict(decided.snapshot.observed.scaling or {})
+    for name, number in (out.pop("applied", None) or {}).items():
+        if name in intent.policies and applies(service, intent.policies[name]):
+            numbers[name] = number
+    return {**out, "applied": numbers} if numbers else out or None
+
+
+def again(decided: Decided) -> float | None:
+    """Return the seconds until the next pass, if this pass stores numbers that the next one uses; otherwise None."""
+    numbers = (scaling(decided) or {}).get("applied") or {}
+    return None if numbers == stored_groups(decided.snapshot.service.status) else 0.0
+
+
+def condition(decided: Decided) -> Condition | None:
+    """Return the condition FollowsDemand; None if no component has the class Demand, or nothing was decided yet. Its message
+    contains no number that moves while the decision stays.
+    """
+    found, intent = decided.snapshot.observed.scaling or {}, decided.intent
+    wanted, hold, why = found.get("wanted"), str(found.get("hold") or ""), str(found.get("why") or "")
+    names = [name for name, policy in intent.policies.items() if policy.demand]
+    if not names or not isinstance(wanted, Mapping):
+        return None
+    hand = [name for name in names if overridden(decided.snapshot, name, intent.policies[name])]
+    differs = [role for role in GROUPS if wanted.get(role) != intent.groups.get(COMPONENT_OF[role])]
+    size = f"{wanted.get(PREFILL)} prefill and {wanted.get(DECODE)} decode groups"
+    if hold == HoldReason.INVALID:
+        return _false(Reason.DEMAND_IGNORED, why)
+    if hand:
+        return _false(
+            Reason.SCALED_BY_HAND, f"the number of {' and '.join(hand)} was written into the RoleScale, and counts"
+        )
+    if hold in UNKNOWN:
+        return _false(Reason.DEMAND_UNKNOWN, HOLDS[hold])
+    if hold in UNMET:
+        return _false(Reason.DEMAND_UNMET, f"{HOLDS[hold]} The size is {size}")
+    if differs and found.get("mode") != APPLY:
+        return Condition(FOLLOWS_DEMAND, True, Reason.RECOMMENDED, f"the demand needs {size}; the mode is Recommend")
+    return Condition(FOLLOWS_DEMAND, True, Reason.FOLLOWED, f"the size is {size}")
+
+
+def _false(reason: str, message: str) -> Condition:
+    return Condition(FOLLOWS_DEMAND, False, reason, message)

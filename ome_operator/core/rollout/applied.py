@@ -1,0 +1,86 @@
+"""The numbers of groups that the autoscaler of the class Demand has decided, which are kept in the status of the service.
+
+The operator never writes the number of a RoleScale again after its creation (decisions 4), so this autoscaler keeps its
+numbers in `status.scaling.applied`. A RoleScale that somebody has written wins. When the numbers no longer count, the
+RoleScale is deleted and created again with the number of groups, so that nothing is removed because of an old number.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ome_operator import keys, names
+from ome_operator.api import InferenceService
+from ome_operator.api.scaling import DemandPolicy
+from ome_operator.core.demand.task import APPLY
+from ome_operator.core.observed.objects import Child
+from ome_operator.core.reconcile.snapshot import Snapshot
+from ome_operator.core.resolve.scaling import ReplicaPolicy
+
+
+def demand_policy(service: InferenceService) -> DemandPolicy | None:
+    """Return `spec.scalingPolicy.demand` of a service."""
+    return service.spec.scaling_policy.demand if service.spec.scaling_policy is not None else None
+
+
+def role_scale(snapshot: Snapshot, component: str) -> Child | None:
+    """Return the RoleScale of a component. Without an owner it is an orphan that is about to be adopted."""
+    service = snapshot.service
+    found = snapshot.observed.children.get(("RoleScale", names.component(service.name, component)))
+    return found if found is not None and found.owner in ("", service.uid) else None
+
+
+def by_hand(snapshot: Snapshot, component: str) -> bool:
+    """Return whether somebody has written the number of the RoleScale since it was created. A write of another part of the
+    object, and of its status, does not change the generation.
+    """
+    scale = role_scale(snapshot, component)
+    return scale is not None and scale.generation > 1
+
+
+def stored_groups(status: Mapping[str, Any]) -> dict[str, int]:
+    """Return `scaling.applied` of a stored status, which people may have edited."""
+    scaling = status.get("scaling")
+    numbers = scaling.get("applied") if isinstance(scaling, Mapping) else None
+    known = numbers.items() if isinstance(numbers, Mapping) else ()
+    return {name: value for name, value in known if type(value) is int and value >= 0}
+
+
+def applied_groups(snapshot: Snapshot, component: str) -> int | None:
+    """Return the number that was decided for a component; None if there is none, or if the RoleScale wins."""
+    return None if by_hand(snapshot, component) else stored_groups(snapshot.service.status).get(component)
+
+
+def applies(service: InferenceService, policy: ReplicaPolicy) -> bool:
+    """Return whether the service is to get the number that is decided for a component with this policy."""
+    asked = demand_policy(service)
+    return policy.demand and policy.scaled and asked is not None and asked.mode == APPLY
+
+
+def overridden(snapshot: Snapshot, component: str, policy: ReplicaPolicy) -> bool:
+    """Return whether a number that somebody has written counts instead of the decided number."""
+    return applies(snapshot.service, policy) and by_hand(snapshot, component)
+
+
+def outdated(snapshot: Snapshot, component: str, policy: ReplicaPolicy, groups: int) -> bool:
+    """Return whether the RoleScale has to be created again, because the decided number has ended and differs from its
+    number. `groups` is the number of groups that the component is to have.
+    """
+    scale = role_scale(snapshot, component)
+    ended = applied_groups(snapshot, component) is not None and not applies(snapshot.service, policy)
+    return ended and scale is not None and not scale.deleting and scale.replicas != groups
+
+
+def kept_groups(snapshot: Snapshot, policies: Mapping[str, ReplicaPolicy], groups: Mapping[str, int]) -> dict[str, int]:
+    """Return the decided numbers that have ended, and that the RoleScales do not have yet."""
+    found = {}
+    for component, number in stored_groups(snapshot.service.status).items():
+        policy, scale = policies.get(component), role_scale(snapshot, component)
+        if policy is None or not policy.scaled or applies(snapshot.service, policy) or by_hand(snapshot, component):
+            continue
+        if scale is None or scale.deleting or scale.replicas != groups[component]:
+            found[component] = number
+    return found
+
+
+COMPONENT_OF = {"prefill": keys.ENGINE, "decode": keys.DECODER, "router": keys.ROUTER}
+"""Role of the decision -> component of the service."""

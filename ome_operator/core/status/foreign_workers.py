@@ -1,0 +1,36 @@
+"""The condition that reports foreign workers of a service's routers."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from ome_operator.core.observed.telemetry import Strangers
+from ome_operator.core.reasons import ROUTER_INTACT, Reason
+from ome_operator.core.status.conditions import Condition
+
+REPORTED_FOR = timedelta(hours=1)
+"""Time for which foreign workers are reported after they were last found."""
+
+
+def foreign_workers_condition(reports: Iterable[Strangers], secret: str, now: datetime) -> Condition | None:
+    """Return the condition RouterIntact, or None if no foreign worker was found recently.
+
+    `secret` is the name of the Secret with the key of the routers; "" if the routers have no key.
+    """
+    seen = [item for item in reports if item.found and abs(now.timestamp() - item.at) < REPORTED_FOR.total_seconds()]
+    if not seen:
+        return None
+    last = datetime.fromtimestamp(max(item.at for item in seen), UTC).strftime("%H:%M:%S UTC")
+    remedy = (
+        (
+            f"the key of the routers is known to another client: delete the Secret {secret} and the pods of the "
+            "routers, and check who may read the Secret"
+        )
+        if secret
+        else "these routers have no key: forward only /v1/ to them, or restrict access to their port "
+        "(docs/security.md, Routers)"
+    )
+    message = (
+        f"{sum(item.found for item in seen)} workers that are not pods of this service were registered in its routers, the "
+        f"last at {last}. They were removed within seconds, and may have received prompts until then: {remedy}"
+    )
+    return Condition(ROUTER_INTACT, False, Reason.STRANGER_IN_ROUTER, message)

@@ -1,0 +1,123 @@
+"""What `ome scale SERVICE` shows: what the autoscaler of the class Demand saw, wants and why, and what holds it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ome_operator import keys
+from ome_operator.core.demand.holds import HOLDS
+from ome_operator.util import columns
+
+_ROLE = {keys.ENGINE: "prefill", keys.DECODER: "decode", keys.ROUTER: "routers"}
+
+
+class ScalingView(NamedTuple):
+    """The scaling of a service."""
+
+    service: str
+    namespace: str
+    mode: str
+    """Recommend or Apply; "" if the service is not scaled with its demand."""
+    groups: Mapping[str, int]
+    """Role -> number of groups, or of routers, that exist."""
+    wanted: Mapping[str, int]
+    """Role -> number that is wanted; empty before the first decision."""
+    hold: str
+    """The reason for which the wanted size is not the size that the demand needs; "" if it is."""
+    meaning: str
+    """What the reason means."""
+    why: str
+    by_hand: tuple[str, ...]
+    """RoleScales that were written, so that their numbers count instead of the decided ones."""
+    traffic: Mapping[str, Any]
+    """`status.traffic`: the numbers of the service."""
+    decisions: tuple[Mapping[str, Any], ...]
+    days: tuple[Mapping[str, Any], ...]
+    learned: Mapping[str, Any]
+
+
+def view(body: Mapping[str, Any], scales: Mapping[str, Mapping[str, Any]]) -> ScalingView:
+    """Return the scaling of a service. `scales` are its RoleScales by name."""
+    status = body.get("status") or {}
+    scaling = status.get("scaling") or {}
+    decided = scaling.get("applied") or {}
+    written = [
+        name
+        for name, scale in scales.items()
+        if scale["metadata"].get("generation", 0) > 1 and scale["metadata"].get("labels", {}).get(keys.COMPONENT) in decided
+    ]
+    components = status.get("components") or {}
+    hold = str(scaling.get("hold") or "")
+    return ScalingView(
+        service=body["metadata"]["name"],
+        namespace=body["metadata"]["namespace"],
+        mode=str(scaling.get("mode") or ""),
+        groups={_ROLE[name]: int(each.get("replicas") or 0) for name, each in components.items() if name in _ROLE},
+        wanted=scaling.get("wanted") or {},
+        hold=hold,
+        meaning=HOLDS.get(hold, ""),
+        why=str(scaling.get("why") or ""),
+        by_hand=tuple(sorted(written)),
+        traffic=status.get("traffic") or {},
+        decisions=tuple(scaling.get("decisions") or ()),
+        days=tuple(scaling.get("days") or ()),
+        learned=scaling.get("learned") or {},
+    )
+
+
+def lines(found: ScalingView) -> Iterator[str]:
+    """Yield the lines of text."""
+    where = f"{found.namespace}/{found.service}"
+    if not found.mode:
+        yield f"{where} is not scaled with its demand, or nothing was decided yet (docs/scaling.md, class Demand)."
+        return
+    yield f"{where}: mode {found.mode}"
+    yield from columns.lines([("ROLE", "HAS", "WANTS"), *_sizes(found)])
+    if found.traffic:
+        yield f"Seen at {found.traffic.get('time')}: {_seen(found.traffic)}"
+    if found.why:
+        yield f"Why: {found.why}"
+    if found.hold:
+        yield f"Held ({found.hold}): {found.meaning}"
+    for name in found.by_hand:
+        yield (
+            f"RoleScale {name} was written, and its number counts: `ome scale {found.service} -n {found.namespace} --resume`"
+        )
+    if found.decisions:
+        yield ""
+        yield from columns.lines([("DECISION", "PREFILL", "DECODE", "ROUTERS", "HELD", "WHY"), *_decisions(found)])
+    if found.days:
+        yield ""
+        yield from columns.lines([("DAY", "GPU-HOURS", "AS WANTED", "WITHIN TARGET", "AS WANTED"), *_days(found)])
+
+
+def _sizes(found: ScalingView) -> Iterator[tuple[str, str, str]]:
+    for role in _ROLE.values():
+        yield role, str(found.groups.get(role, 0)), str(found.wanted.get(role, "-"))
+
+
+def _seen(traffic: Mapping[str, Any]) -> str:
+    said = []
+    if (rate := traffic.get("requestsPerSecond")) is not None:
+        said.append(f"{rate} requests/s arrive")
+    for role in traffic.get("roles") or ():
+        numbers = [f"{role[name]} {name}" for name in ("running", "waiting") if role.get(name) is not None]
+        if numbers:
+            said.append(f"{role.get('name')} has {' and '.join(numbers)}")
+    if (slow := (traffic.get("timeToFirstToken") or {}).get("p95")) is not None:
+        upper = f"at most {slow['upTo']} s" if slow.get("upTo") is not None else f"more than {slow.get('above')} s"
+        said.append(f"95% of the first tokens come after {upper}")
+    return ", ".join(said) or "no numbers"
+
+
+def _decisions(found: ScalingView) -> Iterator[tuple[str, ...]]:
+    for each in reversed(found.decisions):
+        size = (str(each.get(role, "-")) for role in ("prefill", "decode", "routers"))
+        yield str(each.get("time")), *size, str(each.get("hold") or "-"), str(each.get("why") or "-")
+
+
+def _days(found: ScalingView) -> Iterator[tuple[str, ...]]:
+    for each in found.days:
+        requests = float(each.get("requests") or 0)
+        shares = (f"{float(each.get(name) or 0) / requests:.1%}" if requests else "-" for name in ("met", "metWanted"))
+        hours = (f"{float(each.get(name) or 0):,.1f}" for name in ("gpuHours", "gpuHoursWanted"))
+        yield str(each.get("day")), *hours, *shares

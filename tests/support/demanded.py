@@ -1,0 +1,112 @@
+"""A simulated service that the autoscaler of the class Demand follows: passes of `sync` and decisions in turn."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from ome_operator.core.demand.decide import LASTING
+from ome_operator.core.demand.facts import GROUPS, KEPT, DemandSample, Learned, PrefillWork, ScalingState
+from ome_operator.core.demand.follow import follow
+from ome_operator.core.demand.stored import to_status
+from ome_operator.core.demand.task import APPLY, DemandTask
+from ome_operator.core.observed.objects import Observed
+from tests.support import parts
+from tests.support.simulator import World
+from tests.unit.core.demand.loads import sample
+
+DEMAND: Mapping[str, Any] = {"timeToFirstToken": "3s", "timeBetweenTokens": "40ms"}
+KNOWN = Learned(work=PrefillWork(0.0, 0.01 / 1000), curve=((10.0, 0.02), (210.0, 0.06)), starts=(20.0,))
+"""A prefill group serves 100 prompts of 1,000 tokens per second; a decode group reaches 40 ms with 110 requests."""
+QUIET, BUSY = 1.0, 28.0
+"""Requests per second for which one group of each role is enough, and for which two decode groups are needed."""
+
+
+def spec(mode: str = "", role: Mapping[str, Any] | None = None, **demand: Any) -> dict[str, Any]:
+    """Return the spec of a service whose prefill groups are fixed in number and whose decode groups follow the demand."""
+    scaled = {"minReplicas": 1, "maxReplicas": 4, "autoscaler": {"class": "Demand"}, **(role or {})}
+    policy = {**DEMAND, **({"mode": mode} if mode else {}), **demand}
+    return {"engine": {"minReplicas": 1}, "decoder": scaled, "router": {}, "scalingPolicy": {"demand": policy}}
+
+
+class Demanded(World):
+    """A service with prefill, decode and routers, which has come up."""
+
+    def __init__(self, **spec: Any) -> None:
+        super().__init__(parts.service(**spec), parts.deps(parts.model(), parts.simple(decoder=True)), seed=1)
+        self.rate: float | None = QUIET
+        self.state = ScalingState(learned=KNOWN)
+        self.samples: list[DemandSample] = []
+        self.scaling: dict[str, Any] | None = None
+        self.free = 100
+        """Groups for which nodes have free capacity."""
+        self.task: DemandTask | None = None
+        self.task_of = 0
+        """Generation of the spec of which the task is."""
+        self.settle()
+
+    def observed(self) -> Observed:
+        """Return the facts, with the last decision."""
+        return replace(super().observed(), scaling=self.scaling)
+
+    def edited(self, **spec: Any) -> None:
+        """Edit the spec, and let the passes follow."""
+        self.edit(parts.service(**spec))
+        self.settle()
+        self.task = None
+
+    def decide(self, seconds: float = 10.0) -> None:
+        """Decide every ten seconds for some time, with the numbers of `rate`; None stands for unknown numbers."""
+        for _ in range(round(seconds / 10)):
+            now = round(self.now.timestamp())
+            newest = DemandSample(now) if self.rate is None else sample(now, self.rate)
+            if not self.samples:
+                self.samples = [sample(now - KEPT + 10 * number, self.rate or 0.0) for number in range(60)]
+            self.samples = [*self.samples[-66:], newest]
+            if self.task is None or self.task_of != self.service.generation:
+                self.task, self.task_of = self.sync().demand, self.service.generation
+            assert self.task is not None
+            before = self.scaling
+            self.scaling = self._decided(self.task, now)
+            if before != self.scaling:
+                self.settle()
+                self.task = None
+            self.now = datetime.fromtimestamp(max(now + 10, self.now.timestamp()), UTC)
+
+    def _decided(self, task: DemandTask, now: float) -> dict[str, Any]:
+        """Decide, and return `status.scaling`. The sentence of the numbers is left out, because it moves."""
+        before = self.state
+        if (self.scaling or {}).get("mode") != task.mode:
+            before = before._replace(wanted=None)
+        made, self.state = follow(self.samples, task, before, now, self._granted)
+        known = {name: value for name, value in to_status(self.state).items() if name != "learned"}
+        found = {"mode": task.mode, "hold": made.hold if made.hold in LASTING else "", **known}
+        if task.mode == APPLY:
+            sizes = {"prefill": made.prefill, "decode": made.decode, "router": made.routers}
+            found["applied"] = {component: sizes[role] for role, component in task.roles.items()}
+        return found
+
+    def _granted(self, more: Mapping[str, int]) -> Mapping[str, int]:
+        return {role: min(more[role], self.free) for role in GROUPS}
+
+    def decoders(self) -> int:
+        """Return the number of decode groups."""
+        return len(self.alive("decoder"))
+
+    def write_scale(self, replicas: int) -> None:
+        """Write the RoleScale as somebody does."""
+        scale = self.children["RoleScale", "svc-decoder"]
+        scale.manifest = {**scale.manifest, "spec": {"replicas": replicas}}
+        scale.generation += 1
+        self.settle()
+        self.task = None
+
+    def resume(self) -> None:
+        """Delete the RoleScale, as `ome scale --resume` does."""
+        del self.children["RoleScale", "svc-decoder"]
+        self.settle()
+        self.task = None
+
+    def wanted(self) -> int:
+        """Return the decode groups that the status shows as wanted."""
+        return int(self.service.status["scaling"]["wanted"]["decode"])

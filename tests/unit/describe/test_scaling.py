@@ -1,0 +1,69 @@
+"""What `ome scale SERVICE` shows."""
+
+from typing import Any
+
+from ome_operator.describe.scaling import lines, view
+
+DECISION = {"time": "2026-11-28T10:00:00Z", "prefill": 2, "decode": 3, "routers": 1, "why": "9 requests/s arrive"}
+
+
+def service(**scaling: Any) -> dict[str, Any]:
+    """Return a service that wants another decode group."""
+    known = {
+        "mode": "Recommend", "wanted": {"prefill": 2, "decode": 3, "routers": 1}, "hold": "NoRoom",
+        "why": "9 requests/s arrive", "decisions": [DECISION],
+        "days": [
+            {"day": "2026-11-27", "gpuHours": 384, "gpuHoursWanted": 1234.5, "requests": 200, "met": 150, "metWanted": 200}
+        ],
+    }  # fmt: skip
+    traffic = {
+        "time": "2026-11-28T10:01:00Z", "requestsPerSecond": 9, "timeToFirstToken": {"p95": {"above": 4, "upTo": 6}},
+        "roles": [{"name": "prefill", "running": 2, "waiting": 40}],
+    }  # fmt: skip
+    components = {"engine": {"replicas": 2}, "decoder": {"replicas": 2}, "router": {"replicas": 1}}
+    status = {"scaling": {**known, **scaling}, "traffic": traffic, "components": components}
+    return {"metadata": {"name": "svc", "namespace": "team"}, "status": status}
+
+
+def scale(generation: int, component: str = "decoder") -> dict[str, Any]:
+    """Return a RoleScale."""
+    return {"metadata": {"name": f"svc-{component}", "generation": generation, "labels": {"component": component}}}
+
+
+def test_what_was_seen_and_is_wanted_and_why_and_what_holds_it() -> None:
+    said = "\n".join(lines(view(service(), {"svc-decoder": scale(1)})))
+    assert said.startswith("team/svc: mode Recommend\nROLE")
+    assert "decode   2    3" in said and "prefill  2    2" in said
+    assert (
+        "9 requests/s arrive, prefill has 2 running and 40 waiting, 95% of the first tokens come after at most 6 s" in said
+    )
+    assert "Held (NoRoom): The cluster has no nodes" in said
+    assert "2026-11-28T10:00:00Z  2        3" in said
+    assert "2026-11-27  384.0      1,234.5    75.0%          100.0%" in said
+    assert "RoleScale" not in said
+
+
+def test_a_number_that_was_written_is_named_only_where_the_demand_decides() -> None:
+    body = service(mode="Apply", applied={"decoder": 2})
+    scales = {"svc-decoder": scale(3), "svc-engine": scale(7, "engine")}
+    found = view(body, scales)
+    assert found.by_hand == ("svc-decoder",)
+    assert "RoleScale svc-decoder was written, and its number counts: `ome scale svc -n team --resume`" in "\n".join(
+        lines(found)
+    )
+    assert view(service(), scales).by_hand == ()
+
+
+def test_a_service_of_another_class_is_said_to_be_one() -> None:
+    body = {"metadata": {"name": "svc", "namespace": "team"}}
+    assert [*lines(view(body, {}))] == [
+        "team/svc is not scaled with its demand, or nothing was decided yet (docs/scaling.md, class Demand)."
+    ]
+
+
+def test_numbers_that_are_unknown_are_left_out() -> None:
+    body = service(hold="", why="", decisions=[], days=[{"day": "2026-11-27"}], wanted={})
+    body["status"]["traffic"] = {"time": "2026-11-28T10:01:00Z"}
+    said = "\n".join(lines(view(body, {})))
+    assert "no numbers" in said and "Held" not in said and "DECISION" not in said
+    assert "2026-11-27  0.0        0.0        -              -" in said
