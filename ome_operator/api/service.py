@@ -7,6 +7,7 @@ from ome_operator import keys
 from ome_operator.api.accelerator import AcceleratorSelector
 from ome_operator.api.base import ATOMIC, Rule, Spec
 from ome_operator.api.component import Component
+from ome_operator.api.moves import Moves
 from ome_operator.api.objects import Object
 from ome_operator.api.predictor import Predictor
 from ome_operator.api.rollout import Rollout
@@ -83,6 +84,7 @@ class ServiceSpec(Spec):
     keda_config: KedaConfig | None = None
     rollout: Rollout | None = None
     scaling_policy: ScalingPolicy | None = None
+    moves: Moves | None = None
     deployment_mode: str | None = None
     """Has no effect: the components determine which objects are created."""
     traffic: Open | None = None

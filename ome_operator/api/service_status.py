@@ -198,6 +198,33 @@ class GroupStatus(Spec):
     """Findings of the preflight check of the group: rank, node, cause and correction; unset if there are none."""
 
 
+class MoveStatus(Spec):
+    """A group, or a pod of a router, that leaves its node."""
+
+    component: str
+    """Component of the group: engine, decoder or router."""
+    revision: str | None = None
+    """Revision of the group."""
+    group: int | None = None
+    """Number of the group."""
+    pod: str | None = None
+    """Name of the router's pod."""
+    phase: str | None = None
+    """Settling, Waiting, Replacing, Leaving, Staying or Returned."""
+    since: str | None = None
+    """Time at which the phase began."""
+    node: str | None = None
+    """The node that the group leaves."""
+    cause: str | None = None
+    """Why it leaves the node."""
+    replacement: str | None = None
+    """Number of the group, or name of the pod, that takes its place; unset while it does not exist."""
+    without_replacement: bool | None = None
+    """True if the group leaves although no replacement serves."""
+    cause_gone_since: str | None = None
+    """Since when the cause has been gone while the replacement starts."""
+
+
 class ModelCopies(Spec):
     """Number of copies of the model that are loaded."""
 
@@ -264,6 +291,8 @@ class ServiceStatus(Spec):
     """All revisions in the cluster."""
     groups: Annotated[list[GroupStatus] | None, ATOMIC] = None
     """Groups of pods, with their starts and failures."""
+    moves: Annotated[list[MoveStatus] | None, ATOMIC] = None
+    """Groups that leave their nodes, at most one of each component."""
     placement: PlacementStatus | None = None
     """Set until every role has had a ready group, and later while groups are not bound to nodes, if the chart value
     placement.gangs is enabled."""

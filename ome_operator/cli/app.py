@@ -53,6 +53,7 @@ COMMANDS = {
     "scale": ("ome_operator.cli.scale", "Show why a service has its size, or simulate how its size follows a load."),
     "wake": ("ome_operator.cli.wake", "Bring back a service that is scaled to zero."),
     "freeze": ("ome_operator.cli.freeze", "Emergency stop: nothing is rolled, scaled or recycled until `ome thaw`."),
+    "move": ("ome_operator.cli.move", "Move the groups of a node, or a group of a service, to other nodes."),
     "thaw": ("ome_operator.cli.freeze", "End a freeze."),
     "agent": ("ome_operator.cli.agent", "Download and verify weights on one node (the model agent)."),
     "benchmark": ("ome_operator.cli.benchmark", "Run the steps of a BenchmarkJob's pod."),

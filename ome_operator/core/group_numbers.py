@@ -17,14 +17,14 @@ from ome_operator.core.observed.objects import Child, Pod
 from ome_operator.core.observed.slices import Slice, group_number, is_leader_set
 
 
-def by_worth(role: str, size: int, slice_: Slice) -> tuple[int, ...]:
+def by_worth(role: str, size: int, slice_: Slice, leaving: Collection[int] = ()) -> tuple[int, ...]:
     """Return the numbers of the existing groups of a role, the most valuable group first. `size` is the number of pods of
-    a group.
+    a group. Groups in `leaving` are on nodes that will go away, so they are less valuable than equal groups.
     """
     ready, placed = ready_groups(role, size, slice_), on_nodes(role, size, slice_, ending=True)
     marked = {pod.group for pod in pods(role, slice_) if pod.rank == 0 and pod.draining and not pod.deleting}
     worth = {number: (number in marked, number not in ready, number not in placed) for number in existing(role, slice_)}
-    return tuple(sorted(worth, key=lambda number: (worth[number], number)))
+    return tuple(sorted(worth, key=lambda number: (worth[number], number in leaving, number)))
 
 
 def existing(role: str, slice_: Slice) -> frozenset[int]:

@@ -81,6 +81,8 @@ class LivePod:
     left: int = 0
     template: str = ""
     draining: str = ""
+    created: str = ""
+    """Time at which the pod was created; "" if a test made it."""
     notes: dict[str, str] = field(default_factory=dict)
     """Annotations that were written to the running pod."""
     node: str = ""
@@ -113,7 +115,8 @@ class LivePod:
             component=self.labels[keys.COMPONENT], revision=self.labels[keys.REVISION], group=self.group, rank=self.rank,
             workload=self.workload, node=self.node, ready=self.ready, deleting=self.deleting,
             grace=self.grace if self.deleting else 0, restarts=0, reason="" if self.ready else "Starting", message="",
-            workload_uid=self.workload_uid, draining=self.draining, times=Times(ready=self.since if self.ready else ""),
+            workload_uid=self.workload_uid, draining=self.draining,
+            times=Times(created=self.created, ready=self.since if self.ready else ""),
             scale_down=tuple(key for key in FORBIDDEN if key in self.notes),
-            scale_down_mark=self.notes.get(keys.SCALE_DOWN_MARK, ""),
+            scale_down_mark=self.notes.get(keys.SCALE_DOWN_MARK, ""), yields=keys.DELETION_COST in self.notes,
         )  # fmt: skip

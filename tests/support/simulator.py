@@ -145,8 +145,7 @@ class World:
             invariants.a_number_is_given_again_only_when_nothing_of_its_group_is_left(
                 self._before, self.children.values(), self.pods.values(), manifest
             )
-        hash_ = manifest["metadata"]["annotations"][keys.HASH]
-        self._store(manifest, self.service.uid, hash_, hash_)
+        self._store(manifest, self.service.uid, *2 * [manifest["metadata"]["annotations"][keys.HASH]])
 
     def _store(self, manifest: Manifest, owner: str, hash_: str, owned: str) -> Live:
         number = next(self._numbers)
@@ -256,6 +255,7 @@ class World:
         newest = f"{name}-{digest(spec['template'])[:6]}"
         mine = [pod for pod in self.pods.values() if pod.workload.rpartition("-")[0] == name and not pod.deleting]
         new = [pod for pod in mine if pod.workload == newest]
+        new.sort(key=lambda pod: (not pod.ready, keys.DELETION_COST in pod.notes))
         for _ in range(spec["replicas"] - len(new)):
             yield lambda: self._start(one, f"{newest}-{next(self._numbers)}", None, newest)
         surplus = new[spec["replicas"] :]
@@ -275,7 +275,8 @@ class World:
                 self.service, self.children.values(), self.pods.values(), labels, current=not self.lag and not held
             )
         grace = template["spec"].get("terminationGracePeriodSeconds", 30)
-        self.pods[name] = LivePod(name, f"pod-{next(self._numbers)}", labels, workload, one.uid, grace)
+        uid, created = f"pod-{next(self._numbers)}", self.now.isoformat()
+        self.pods[name] = LivePod(name, uid, labels, workload, one.uid, grace, created=created)
 
     def _collect(self) -> Iterable[Callable[[], None]]:
         """Run the garbage collector: remove pods of deleted workloads."""
@@ -327,8 +328,7 @@ class World:
     def settle(self, passes: int = 400) -> Plan:
         """Run passes until nothing changes any more, and return the last plan, which must be empty."""
         for _ in range(passes):
-            plan = self.sync()
-            before = self.service.status
+            plan, before = self.sync(), self.service.status
             self.carry_out(plan)
             idle = not self.step()
             quiet = effects(plan) == () and plan.status == before and plan.requeue_after is None

@@ -14,7 +14,7 @@ from ome_operator import keys
 from ome_operator.core.freeze.hold import Hold
 from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import FROZEN as CONDITION
-from ome_operator.core.reasons import ORDER, READY, RECOVERED, ROLLED_OUT, Reason, record_of
+from ome_operator.core.reasons import ORDER, READY, ROLLED_OUT, Reason, record_of
 from ome_operator.core.reconcile.plan import Apply, Delete, EnsureSecret, Patch, Plan
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.resolve.pinned import PART_NAMES
@@ -251,7 +251,9 @@ def told(report: Report, hold: Hold, snapshot: Snapshot) -> Report:
         tokens={words.token: before[words.token] for words in PART_NAMES.values() if before.get(words.token)},
         groups=tuple(before.get("groups") or ()),
         placement=before.get("placement") or {},
-        recovered=_recovered(report.recovered, hold),
+        recovered=_held_back(report.recovered, hold),
+        moves=tuple(before.get("moves") or ()),
+        moved=_held_back(report.moved, hold),
         zero=before.get("zero") or {},
     )
 
@@ -285,13 +287,13 @@ def _rolled_out(report: Report, hold: Hold, new: bool) -> cond.Condition | None:
     return cond.Condition(ROLLED_OUT, False, hold.reason, f"{hold.sentence}; {detail}")
 
 
-def _recovered(item: cond.Condition | None, hold: Hold) -> cond.Condition | None:
-    """Return the condition Recovered. If groups have failed, its reason is that of the hold, because they are not
-    restarted now.
+def _held_back(item: cond.Condition | None, hold: Hold) -> cond.Condition | None:
+    """Return the condition Recovered or Moved. If groups have failed or have to leave their nodes, its reason is that of
+    the hold, because they are neither restarted nor moved now.
     """
     if item is None or item.status:
         return item
-    return cond.Condition(RECOVERED, False, hold.reason, f"{hold.sentence}; {item.message}")
+    return cond.Condition(item.type, False, hold.reason, f"{hold.sentence}; {item.message}")
 
 
 def _hold(report: Report, hold: Hold, snapshot: Snapshot) -> dict[str, Any]:

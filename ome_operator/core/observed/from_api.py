@@ -12,7 +12,7 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.core.observed import managed_fields, route
 from ome_operator.core.observed.exclusions import exclusion
-from ome_operator.core.observed.objects import Child, Pod, Termination
+from ome_operator.core.observed.objects import YIELDS, Child, Pod, Termination
 from ome_operator.core.observed.restored import contacted
 from ome_operator.core.observed.times import Times
 from ome_operator.core.preflight import results as preflight_results
@@ -92,8 +92,7 @@ def controller(metadata: Body) -> Body | None:
 def pod(body: Body) -> Pod:
     """Return a pod that has the operator's label."""
     metadata, status = body.get("metadata") or {}, body.get("status") or {}
-    labels = metadata.get("labels") or {}
-    notes = metadata.get("annotations") or {}
+    labels, notes = metadata.get("labels") or {}, metadata.get("annotations") or {}
     component = labels.get(keys.COMPONENT) or ""
     group, rank = _place(labels, component)
     owner = controller(metadata) or {}
@@ -137,6 +136,7 @@ def pod(body: Body) -> Pod:
         times=_times(body, main, conditions),
         scale_down=tuple(key for key in (keys.KARPENTER_KEEP, keys.AUTOSCALER_EVICT) if key in notes),
         scale_down_mark=notes.get(keys.SCALE_DOWN_MARK) or "",
+        yields=notes.get(keys.DELETION_COST) == YIELDS,
         contacts=contacted(boxes, labels, metadata.get("namespace") or ""),
     )
 

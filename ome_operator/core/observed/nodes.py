@@ -8,7 +8,7 @@ from functools import lru_cache
 from sys import intern
 from typing import Any, TypeVar
 
-from ome_operator import quantity
+from ome_operator import keys, quantity
 from ome_operator.core.observed import from_api, managed_fields
 from ome_operator.core.observed.from_api import Body
 from ome_operator.core.observed.objects import Holding, Node, NodeRecord, Ref, Taint, Unused
@@ -27,6 +27,7 @@ def node(body: Body) -> Node:
         alive=conditions.get("Ready") == "True",
         gpus=sum(quantity.units(name, value) for name, value in allocatable.items() if name.endswith("/gpu")),
         ours=_applied_labels(body),
+        move=(metadata.get("annotations") or {}).get(keys.MOVE) or "",
         taints=intern_value(tuple(sorted(_taints(spec)))),
         room=intern_value(tuple(sorted((intern(name), quantity.units(name, value)) for name, value in allocatable.items()))),
     )

@@ -94,6 +94,10 @@ class Termination(NamedTuple):
     """Time of the termination in RFC 3339; "" if it is unknown."""
 
 
+YIELDS = "-1"
+"""Value of the annotation `keys.DELETION_COST` of a pod that its ReplicaSet removes first; other pods have the cost 0."""
+
+
 class Pod(NamedTuple):
     """A pod that has the operator's labels."""
 
@@ -152,6 +156,8 @@ class Pod(NamedTuple):
     """Keys of the pod's annotations for autoscalers of nodes."""
     scale_down_mark: str = ""
     """The keys that the operator wrote, separated by commas."""
+    yields: bool = False
+    """Whether the pod's ReplicaSet removes it first when it is reduced, because the operator marked it."""
     contacts: str = ""
     """Namespace of the leader that the pod contacts, if it is another namespace than the pod's; "" otherwise."""
 
@@ -184,6 +190,8 @@ class Node(NamedTuple):
     room: tuple[tuple[str, int], ...] = ()
     """(resource, allocatable amount) for each resource, sorted; CPUs in thousandths of a CPU. () until the kubelet has
     reported the amounts."""
+    move: str = ""
+    """Value of the annotation with which `ome move` asks for the node to be left; "" without it."""
 
 
 class Holding(NamedTuple):

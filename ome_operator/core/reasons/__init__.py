@@ -20,6 +20,7 @@ from ome_operator.core.reasons.conditions import (
     FOLLOWS_DEMAND,
     FROZEN,
     MODEL_READY,
+    MOVED,
     NODES_AGREE,
     NOTHING,
     ORDER,
@@ -38,6 +39,7 @@ from ome_operator.core.reasons.conditions import (
 from ome_operator.core.reasons.demand import DemandReasons
 from ome_operator.core.reasons.good import GoodReasons
 from ome_operator.core.reasons.inputs import InputReasons
+from ome_operator.core.reasons.moves import MoveReasons
 from ome_operator.core.reasons.pods import PodReasons
 from ome_operator.core.reasons.record import ORDINARY, POD, Kstatus, ReasonRecord, RolloutStage, State
 from ome_operator.core.reasons.recovery import RecoveryReasons
@@ -56,6 +58,7 @@ __all__ = [
     "FOLLOWS_DEMAND",
     "FROZEN",
     "MODEL_READY",
+    "MOVED",
     "NODES_AGREE",
     "NOTHING",
     "ORDER",
@@ -85,6 +88,7 @@ FAMILIES: Mapping[str, type] = {
     "What the service needs": InputReasons,
     "Its pods": PodReasons,
     "Groups that failed": RecoveryReasons,
+    "Groups that move": MoveReasons,
     "Objects": ObjectReasons,
     "Rollouts": RolloutReasons,
     "Scaling with the demand": DemandReasons,
@@ -99,6 +103,7 @@ class Reason(
     InputReasons,
     PodReasons,
     RecoveryReasons,
+    MoveReasons,
     ObjectReasons,
     RolloutReasons,
     DemandReasons,

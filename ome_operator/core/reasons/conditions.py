@@ -15,6 +15,8 @@ DRIFTED = {"runtime": "RuntimeDrifted", "model": "ModelDrifted"}
 """"runtime" or "model" -> the condition which reports that the current object differs from the version that the service
 uses. Only services that do not follow edits of the object have the condition."""
 ANOTHER, RECOVERED, FROZEN = "AnotherOperator", "Recovered", "Frozen"
+MOVED = "Moved"
+"""Condition that exists only while groups leave their nodes (docs/moves.md)."""
 NODES_AGREE = "NodesAgree"
 """Condition of models that exists only while nodes report different revisions or facts, or while one node waits for the
 confirmation of another."""
@@ -32,9 +34,8 @@ COMPONENTS = tuple(CONDITION.values())
 """The conditions of components."""
 ORDER = (
     STALLED, RECONCILING,
-    FROZEN, MODEL_READY, RUNTIME_READY, ENGINE_READY, DECODER_READY, ROUTER_READY, PREFLIGHT, RECOVERED, SCALED, ROLLED_OUT,
-    READY, *DRIFTED.values(), ROUTER_INTACT, FOLLOWS_DEMAND,
-    ADVICE,
+    FROZEN, MODEL_READY, RUNTIME_READY, ENGINE_READY, DECODER_READY, ROUTER_READY, PREFLIGHT, RECOVERED, MOVED, SCALED,
+    ROLLED_OUT, READY, *DRIFTED.values(), ROUTER_INTACT, FOLLOWS_DEMAND, ADVICE,
 )  # fmt: skip
 """Conditions of an InferenceService in the order in which they are displayed."""
 

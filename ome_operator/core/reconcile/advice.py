@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from ome_operator import keys, names
+from ome_operator.core.moves import moving
 from ome_operator.core.observed.restored import other_namespace
 from ome_operator.core.podspec import queues
 from ome_operator.core.reconcile.snapshot import Snapshot
@@ -37,7 +38,8 @@ def advice(
         asked = None if woken or applied_groups(snapshot, name) is not None else asked
         if name in scaled and overridden(snapshot, name, one):
             said.append(_overridden(snapshot, name))
-        said += scaling.advice(intent.owner, name, one, intent.groups[name], asked)
+        said += scaling.advice(intent.owner, name, one, intent.groups[name], asked, moves=moving.enabled(snapshot))
+    said += moving.advice(snapshot)
     said += _restored(snapshot, intent)
     said += _unmetered(snapshot, intent, far)
     said += _former_pods(snapshot, far)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ome_operator.core.moves.moving import Moving
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.placement.gangs import Placing
 from ome_operator.core.reconcile.desired import Desired
@@ -29,6 +30,7 @@ class Decided:
     step: RolloutStep
     """The step of the rollout, without the groups that wait for nodes."""
     placing: Placing
+    moving: Moving
     want: Desired
     recovery: Recovery
     zero: Mapping[str, Any]

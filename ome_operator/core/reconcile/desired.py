@@ -8,9 +8,11 @@ from typing import Any
 from ome_operator import keys, names
 from ome_operator.api import InferenceService
 from ome_operator.core.group_numbers import by_worth, chosen, exclusions, taken
+from ome_operator.core.moves.moving import Moving, ordered
+from ome_operator.core.moves.moving import enabled as moves_enabled
 from ome_operator.core.observed.objects import Child, Manifest
 from ome_operator.core.observed.slices import Slice
-from ome_operator.core.placement.gangs import PLACED, Placing, served_first, without_gangs
+from ome_operator.core.placement.gangs import Placing, served_first, without_gangs
 from ome_operator.core.reasons import READY, Reason
 from ome_operator.core.reconcile.advice import advice
 from ome_operator.core.reconcile.plan import ApplyStatus, Create, EnsureSecret
@@ -18,6 +20,7 @@ from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import exposure, meta, networkpolicy, router, scaling, services
 from ome_operator.core.render.pod_template import port
 from ome_operator.core.render.statefulsets import Stored, set_names, stamp
+from ome_operator.core.resolve.scaling import ReplicaPolicy
 from ome_operator.core.rollout import pod_secrets
 from ome_operator.core.rollout.applied import outdated
 from ome_operator.core.rollout.drain import GRACE, Drain, Held, hold
@@ -61,7 +64,7 @@ class Desired:
 
 
 def desired(
-    snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts, placing: Placing = PLACED
+    snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts, placing: Placing, moving: Moving
 ) -> Desired:
     """Return every object that should exist: the objects of every kept slice, and the objects that the slices share."""
     source = step.keep[-1] if step.keep else intent.target
@@ -76,8 +79,8 @@ def desired(
     manifests = _shared(snapshot, intent, ports, front, answered) if complete else []
     traffic = _traffic(snapshot, intent, step, counts, front)
     manifests += _outside(snapshot, intent, front, traffic) if complete else []
-    held = _held(snapshot, intent, step, placing)
-    replicas = _routers(snapshot, intent, step, counts) if complete and intent.router is not None else {}
+    held = _held(snapshot, intent, step, placing, moving)
+    replicas = _routers(snapshot, intent, step, counts, moving) if complete and intent.router is not None else {}
     for revision in step.keep:
         manifests += _engines(snapshot, intent, revision, held)
         if revision in replicas:
@@ -180,7 +183,7 @@ def _front(snapshot: Snapshot, ports: Mapping[str, int]) -> str:
     return keys.ENGINE if serves and keys.ROUTER not in ready else wanted
 
 
-def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep, placing: Placing) -> Held:
+def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep, placing: Placing, moving: Moving) -> Held:
     """Return the groups to keep for every role of every kept slice."""
     out = {}
     for revision, share in step.groups.items():
@@ -189,7 +192,7 @@ def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep, placing: Placin
         for name, role in intent.roles(revision).items():
             if name not in share:
                 continue
-            order = by_worth(name, role.size, found)
+            order = ordered(moving, revision, name, by_worth(name, role.size, found, moving.leaving.get(name, ())))
             if revision == intent.target and placing.withheld:
                 order = served_first(placing, name, order)
             wanted = chosen(share[name], order, taken(name, found))
@@ -219,13 +222,16 @@ def _leaders(snapshot: Snapshot, intent: Intent, revision: str, held: Held) -> t
     return tuple(out)
 
 
-def _routers(snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts) -> dict[str, int]:
+def _routers(snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts, moving: Moving) -> dict[str, int]:
     """Return the number of router replicas of each kept slice. A slice that has to be complete before it serves has no
     router until it is complete.
     """
     seen = {name: counts.seen.get(name, {}) for name in step.keep}
     replicas = routers(intent.groups[keys.ROUTER], counts.wanted[step.keep[-1]], seen) if seen else {}
-    return {name: count for name, count in replicas.items() if not _hidden(snapshot, intent, name, counts)}
+    more = {moving.revision: moving.extra.get(keys.ROUTER, 0)}
+    return {
+        name: count + more.get(name, 0) for name, count in replicas.items() if not _hidden(snapshot, intent, name, counts)
+    }
 
 
 def _hidden(snapshot: Snapshot, intent: Intent, revision: str, counts: ReplicaCounts) -> bool:
@@ -241,7 +247,7 @@ def _hidden(snapshot: Snapshot, intent: Intent, revision: str, counts: ReplicaCo
 
 def _engines(snapshot: Snapshot, intent: Intent, revision: str, held: Held) -> list[Manifest]:
     """Return the StatefulSets of a kept slice, written from the stored templates, and their disruption budgets. A group
-    excludes the nodes that were avoided when it was created.
+    excludes the nodes that were avoided, or had to be left, when it was created.
     """
     out: list[Manifest] = []
     found = snapshot.slices.get(revision, Slice(revision, (), ()))
@@ -250,9 +256,16 @@ def _engines(snapshot: Snapshot, intent: Intent, revision: str, held: Held) -> l
         new = dict.fromkeys(numbers, intent.fit.excluded)
         out += stamp(intent.owner, role, numbers, {**new, **exclusions(name, found)})
         if name in intent.policies:
-            allowed = scaling.allowed_disruptions(intent.policies[name], len(numbers))
+            allowed = _allowed_disruptions(snapshot, intent.policies[name], len(numbers))
             out.append(scaling.budget(intent.owner, name, revision, allowed))
     return out
+
+
+def _allowed_disruptions(snapshot: Snapshot, policy: ReplicaPolicy, replicas: int) -> int:
+    """Return how many pods of a role may be evicted at the same time: none if groups of the service move, because the
+    operator removes them itself (decisions 14).
+    """
+    return 0 if moves_enabled(snapshot) else scaling.allowed_disruptions(policy, replicas)
 
 
 def _router(snapshot: Snapshot, intent: Intent, revision: str, held: Held, replicas: int) -> list[Manifest]:
@@ -260,7 +273,7 @@ def _router(snapshot: Snapshot, intent: Intent, revision: str, held: Held, repli
     if intent.router is None:
         return []
     leaders = _leaders(snapshot, intent, revision, held) if router.names_leaders(intent.router) else ()
-    allowed = scaling.allowed_disruptions(intent.policies[keys.ROUTER], replicas)
+    allowed = _allowed_disruptions(snapshot, intent.policies[keys.ROUTER], replicas)
     return [
         deployment(snapshot, intent, intent.router, revision, replicas, leaders),
         scaling.budget(intent.owner, keys.ROUTER, revision, allowed),

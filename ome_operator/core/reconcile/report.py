@@ -47,14 +47,7 @@ def report(decided: Decided, work: Plan) -> Report:
         now=snapshot.now,
         progress=want.progress,
         problems=tuple(_problems(decided, work)),
-        advice=(
-            *want.advice,
-            *judged,
-            *_unheard(snapshot, intent, want),
-            *second_budgets(snapshot.observed.budgets, want.manifests, snapshot.service.namespace),
-            *_left_out(decided.recovery),
-            *snapshot.observed.warnings,
-        ),
+        advice=(*want.advice, *judged, *_further_advice(decided)),
         advice_reason=worst,
         model=_model(intent),
         runtime=resolved.runtime.name if resolved.runtime else _named_runtime(service),
@@ -76,6 +69,8 @@ def report(decided: Decided, work: Plan) -> Report:
         groups=preflight_status.beside(decided.recovery.groups, checked),
         preflight=preflight_status.condition(checked),
         placement=decided.placing.stored,
+        moves=decided.moving.stored,
+        moved=decided.moving.condition,
         recovered=decided.recovery.condition,
         intact=_intact(snapshot, intent, want),
         traffic=snapshot.observed.traffic,
@@ -84,6 +79,15 @@ def report(decided: Decided, work: Plan) -> Report:
         scaling=demand.scaling(decided),
         follows=demand.condition(decided),
     )
+
+
+def _further_advice(decided: Decided) -> Iterator[str]:
+    """Yield advice about what exists in the cluster and what the operator cannot do."""
+    snapshot, want = decided.snapshot, decided.want
+    yield from _unheard(snapshot, decided.intent, want)
+    yield from second_budgets(snapshot.observed.budgets, want.manifests, snapshot.service.namespace)
+    yield from _left_out(decided.recovery)
+    yield from snapshot.observed.warnings
 
 
 def _problems(decided: Decided, work: Plan) -> Iterator[Problem]:

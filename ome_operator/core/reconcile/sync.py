@@ -14,6 +14,7 @@ from ome_operator import keys
 from ome_operator.api import InferenceService, migrate
 from ome_operator.core.freeze import plan_filter
 from ome_operator.core.freeze.hold import Hold, active_hold
+from ome_operator.core.moves import moving as moves
 from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.core.observed.slices import has_former_name
 from ome_operator.core.placement import making_room
@@ -97,14 +98,18 @@ def _decide(snapshot: Snapshot, as_written: InferenceService, *, frozen: bool) -
     if not ahead or making_room.waited(service.status):
         intent = making_room.with_room(snapshot, intent, counts.bounds)
     step = decide(service.name, intent.target, snapshot.slices, intent.gate, counts, ahead)
+    # Which groups have to leave their nodes, and which roles have one more group for that?
+    moving = moves.decide(snapshot, intent, step, frozen=frozen)
+    step, intent = moves.widened(step, moving), moves.excluding(intent, moving)
     # Which of the desired groups wait for nodes?
     placing = place(snapshot, intent, step, held=frozen)
     step = without(step, intent.target, placing.withheld)
     # Which objects should exist, and which groups have failed?
-    want = desired(snapshot, intent, step, counts, placing)
+    want = desired(snapshot, intent, step, counts, placing, moving)
     return Decided(
         snapshot=snapshot, intent=intent, pending=tuple(pending), clock=clock, counts=counts, step=step, placing=placing,
-        want=want, recovery=recover(snapshot, intent, want.held, frozen=frozen), zero=_zero(snapshot, intent, want),
+        moving=moving, want=want,
+        recovery=recover(snapshot, intent, want.held, frozen=frozen), zero=_zero(snapshot, intent, want),
     )  # fmt: skip
 
 
@@ -118,15 +123,17 @@ def _work(decided: Decided) -> Plan:
     """Return the writes and deletions of a pass, and the time until the next pass."""
     intent, placing, want, recovery = decided.intent, decided.placing, decided.want, decided.recovery
     snapshot, written = decided.snapshot, changes(decided.snapshot, intent, decided.step, want, placing)
+    moving = decided.moving
     return replace(
         written,
         check=intent.check,
         look=intent.look,
         apply_status=want.scale_status,
-        delete=(*written.delete, *recovery.delete),
+        patch=(*written.patch, *moving.patch),
+        delete=(*written.delete, *recovery.delete, *moving.delete),
         scale=zero.wake(snapshot, decided.zero, intent.groups),
         recycle=recovery.recycle,
-        nodes=intent.fit.asked or placing.claim is not None,
+        nodes=intent.fit.asked or placing.claim is not None or moving.asks,
         claim=placing.claim,
         demand=demand.task(decided),
         watch_failures=want.missing,
@@ -135,6 +142,7 @@ def _work(decided: Decided) -> Plan:
             decided.clock.again,
             recovery.again,
             placing.again,
+            moving.again,
             zero.again(decided.zero, snapshot.now),
             demand.again(decided),
         ),

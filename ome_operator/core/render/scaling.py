@@ -92,14 +92,27 @@ def _resource_metric(policy: ReplicaPolicy) -> Manifest:
     return {"type": "Resource", "resource": {"name": policy.scale_metric or "cpu", "target": target}}
 
 
-def advice(owner: meta.Owner, component: str, policy: ReplicaPolicy, groups: int, asked: int | None = None) -> list[str]:
+def advice(
+    owner: meta.Owner,
+    component: str,
+    policy: ReplicaPolicy,
+    groups: int,
+    asked: int | None = None,
+    *,
+    moves: bool = False,
+) -> list[str]:
     """Return advice about the requested scaling and disruption budget of a component.
 
     `groups` is the effective number of groups; `asked` is the number in the scale object's spec, None without a scale
-    object.
+    object. `moves` is true if groups of the service move, so that its budgets allow no eviction.
     """
     sentences = []
-    if groups and allowed_disruptions(policy, groups) == 0:
+    if moves and (policy.min_available is not None or policy.max_unavailable is not None):
+        sentences.append(
+            f"minAvailable and maxUnavailable of {component} have no effect, because with spec.moves the disruption budgets "
+            "allow no eviction: the operator removes groups itself (docs/moves.md)"
+        )
+    if groups and not moves and allowed_disruptions(policy, groups) == 0:
         sentences.append(
             f"the disruption budget of {component} allows no eviction at {groups} groups, so node drains never finish: "
             "lower minAvailable or raise maxUnavailable"

@@ -11,6 +11,7 @@ from ome_operator.core.reasons import (
     CONDITION,
     DRIFTED,
     MODEL_READY,
+    MOVED,
     ORDER,
     READY,
     RECOVERED,
@@ -70,6 +71,10 @@ class Report:
     groups: tuple[dict[str, Any], ...] = ()
     placement: Mapping[str, Any] = field(default_factory=dict)
     """The service's position in the admission queue for nodes; empty once it is admitted."""
+    moves: tuple[dict[str, Any], ...] = ()
+    """The groups that leave their nodes, in the form of the status."""
+    moved: cond.Condition | None = None
+    """Condition that reports the groups that leave their nodes; None if there are none."""
     recovered: cond.Condition | None = None
     """Condition that states whether failed groups have recovered; None if no group ever failed."""
     preflight: cond.Condition | None = None
@@ -112,6 +117,8 @@ def status(report: Report) -> dict[str, Any]:
         out["progress"] = dict(report.clock)
     if report.placement:
         out["placement"] = dict(report.placement)
+    if report.moves:
+        out["moves"] = list(report.moves)
     if report.rejected:
         out["rejected"] = [dict(rejection) for rejection in report.rejected]
     if report.reached:
@@ -195,6 +202,8 @@ def _conditions(report: Report) -> list[cond.Condition]:
         out[report.preflight.type] = report.preflight
     if report.recovered:
         out[RECOVERED] = report.recovered
+    if report.moved:
+        out[MOVED] = report.moved
     if report.rollout and ROLLED_OUT not in by_condition:
         out[ROLLED_OUT] = report.rollout
     causes = _causes(report, out)
@@ -282,7 +291,7 @@ def _unready(report: Report, others: Mapping[str, cond.Condition]) -> list[cond.
     return [others[CONDITION[progress.role.component]] for progress in report.progress if not progress.complete]
 
 
-_URGENT = ("url", "revision", "runtime", "observedGeneration", "rejected", "placement", "zero", "scaling")
+_URGENT = ("url", "revision", "runtime", "observedGeneration", "rejected", "placement", "zero", "scaling", "moves")
 
 
 def urgent(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

@@ -19,6 +19,7 @@ PLACES = {
     ("core/rollout/retire.py", "discard"): "pods that were restored from another namespace, whose ranks they contact",
     ("core/rollout/retire.py", "leftovers"): "leaders whose StatefulSet is gone",
     ("core/placement/gangs.py", "give_back"): "groups that have not served",
+    ("core/moves/moving.py", "_moving"): "a router that leaves its node, for which a person asked for no replacement",
     ("core/recovery/recover.py", "_recycling"): f"{FAILED}; or a person edited the template (docs/production.md)",
     ("core/recovery/recover.py", "_forced"): FAILED,
     ("core/reconcile/diff.py", "_prune"): ASKED,

@@ -1,0 +1,145 @@
+"""`ome move`: asks the operator to move the groups of a node, or one group of a service (docs/moves.md)."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ome_operator import keys
+from ome_operator.cli.completing import services
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
+from ome_operator.errors import UserError
+
+if TYPE_CHECKING:
+    from ome_operator.kube.client import Client
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+ROLES = {"engine": keys.ENGINE, "prefill": keys.ENGINE, "decode": keys.DECODER, "decoder": keys.DECODER}
+"""Name of a role, as people write it -> component."""
+
+
+@app.command(epilog="Examples: ome move h200-07; ome move --now h200-07; ome move kimi-k2-instruct decode/2")
+def move(
+    what: Annotated[
+        str,
+        typer.Argument(metavar="NODE|SERVICE", show_default=False, help="A node, or a service.", autocompletion=services),
+    ],
+    group: Annotated[
+        str, typer.Argument(metavar="[GROUP]", show_default=False, help="A group of the service, such as decode/2.")
+    ] = "",
+    now: Annotated[
+        bool, typer.Option("--now", help="The groups of the node leave without replacements that serve first.")
+    ] = False,
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Move the groups and routers of a node, or a group of a service: replacements serve elsewhere before they end.
+
+    Only services with spec.moves move. The operator does the work; the condition Moved of a service tells how far it is.
+    """
+    if group and now:
+        raise UserError("--now moves a node: leave out GROUP and name the NODE, or leave out --now.")
+    if namespace and not group:
+        raise UserError(
+            "-n belongs to SERVICE GROUP; nodes have no namespace: leave out -n, or name a GROUP such as decode/2."
+        )
+
+    async def work(client: "Client") -> None:
+        await (_group(client, what, group, namespace) if group else _node(client, what, now=now))
+
+    on_cluster(kubeconfig, context, work)
+
+
+async def _node(client: "Client", name: str, *, now: bool) -> None:
+    from ome_operator.kube.errors import NotFound
+
+    try:
+        node = await client.get("Node", "", name)
+    except NotFound as error:
+        raise UserError(
+            f"there is no node {name}. `ome nodes` lists them; a group of a service is `ome move SERVICE GROUP`."
+        ) from error
+    pods = await client.list_objects("Pod", label_selector=keys.SERVICE, field_selector=f"spec.nodeName={name}")
+    found = sorted({(pod["metadata"]["namespace"], pod["metadata"]["labels"][keys.SERVICE]) for pod in pods})
+    if not found:
+        raise UserError(f"no pod of a service runs on node {name}: nothing was changed.")
+    bodies = {place: await client.get("InferenceService", *place) for place in found}
+    movable = [place for place, body in bodies.items() if "moves" in body["spec"]]
+    for (where, service), body in bodies.items():
+        typer.echo(f"{where}/{service} {_outlook(body, where, service, now=now)}")
+    if not movable:
+        raise UserError(
+            f"no service on node {name} has spec.moves: nothing was changed. `kubectl drain {name}` evicts them."
+        )
+    value = _time() + (" now" if now else "")
+    patch = {"metadata": {"annotations": {keys.MOVE: value}}}
+    await client.patch_merge("Node", "", name, node["metadata"]["uid"], patch)
+
+
+def _outlook(body: Mapping[str, Any], namespace: str, service: str, *, now: bool) -> str:
+    """Return what a service on the node will do, as the end of a sentence."""
+    if "moves" not in body["spec"]:
+        return "stays, because it has no spec.moves: `kubectl drain` evicts it."
+    if _condition(body, "Frozen"):
+        return f"is frozen: it moves after `ome thaw {service} -n {namespace}`."
+    return "leaves when its requests have ended." if now else "leaves when replacements serve elsewhere."
+
+
+async def _group(client: "Client", service: str, group: str, namespace: str) -> None:
+    from ome_operator.kube.errors import NotFound
+
+    where, name = resolve_service(client, service, namespace)
+    try:
+        body = await client.get("InferenceService", where, name)
+    except NotFound as error:
+        raise no_such_service(name, where) from error
+    component, number = _parsed(group)
+    if refusal := _refusal(body, component, number, group):
+        raise UserError(f"{where}/{name}: {refusal}")
+    entry = f"{component}/{number} {_time()}"
+    stored = (body["metadata"].get("annotations") or {}).get(keys.MOVE) or ""
+    others = [each.strip() for each in stored.split(",") if each.strip() and not each.strip().startswith(f"{component}/")]
+    patch = {"metadata": {"annotations": {keys.MOVE: ", ".join([*others, entry])}}}
+    await client.patch_merge("InferenceService", where, name, body["metadata"]["uid"], patch)
+    typer.echo(f"{where}/{name}: {group} leaves its nodes when a replacement serves elsewhere.")
+
+
+def _parsed(group: str) -> tuple[str, int]:
+    role, _, number = group.partition("/")
+    if role not in ROLES or not number.isdecimal():
+        raise UserError(
+            f"GROUP {group!r} names no group: write prefill/0, decode/0 or engine/0, with the number of the group."
+        )
+    return ROLES[role], int(number)
+
+
+def _refusal(body: Mapping[str, Any], component: str, number: int, group: str) -> str:
+    """Return why a group cannot be moved now; "" if it can."""
+    status = body.get("status") or {}
+    mine = [one for one in status.get("groups") or () if one.get("component") == component]
+    found = next((one for one in mine if (one.get("index") or 0) == number), None)
+    moves = next((one for one in status.get("moves") or () if one.get("component") == component), None)
+    if "moves" not in body["spec"]:
+        return "the service has no spec.moves, so nothing moves: add `moves: {}` to its spec."
+    if _condition(body, "Frozen"):
+        return "the service is frozen, so nothing moves: end the freeze with `ome thaw` first."
+    if found is None:
+        numbers = ", ".join(str(one.get("index") or 0) for one in mine) or "none"
+        return f"there is no group {group}; the numbers of its groups are: {numbers}."
+    if found.get("phase") == "Recycling":
+        return f"{group} is being recycled, and gets new pods: ask again when it is ready."
+    if moves is not None and moves.get("group") == number and moves.get("phase") in ("Replacing", "Leaving"):
+        return f"{group} moves already ({moves['phase']})."
+    return ""
+
+
+def _condition(body: Mapping[str, Any], type_: str) -> bool:
+    said = (body.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == type_ and one.get("status") == "True" for one in said)
+
+
+def _time() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

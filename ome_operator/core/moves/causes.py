@@ -1,0 +1,110 @@
+"""Find the groups and routers that have to leave their nodes, and why."""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+from ome_operator import quantity
+from ome_operator.core.observed.objects import Node, Pod, Taint
+
+NODE_STATES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""Prefixes of the taints with which Kubernetes describes the state of a node. They announce no removal: the recovery of
+failed groups handles nodes that do not report, and a cordon is handled separately."""
+NOW = "now"
+"""Word in the annotation of a node that asks for moves without replacements."""
+
+
+class LeavingCause(NamedTuple):
+    """Why a group or a router leaves its node."""
+
+    node: str
+    text: str
+    """The cause as a text for people."""
+    requested: bool = False
+    """Whether a person asked for the move, so that the cause cannot flap."""
+    now: bool = False
+    """Whether the group leaves without a replacement."""
+    of_group: bool = False
+    """Whether the request names the group and not its node: the replacement is then placed on none of its nodes."""
+
+
+class MoveRequest(NamedTuple):
+    """A request of `ome move`: the pods that were created before its time are moved."""
+
+    at: datetime
+    now: bool = False
+
+
+def node_request(text: str, now: datetime) -> MoveRequest | None:
+    """Parse the annotation of a node: a time in RFC 3339, optionally followed by a space and "now". Return None for
+    anything else, and for a time in the future.
+    """
+    time, _, word = text.partition(" ")
+    at = quantity.moment(time, now)
+    return MoveRequest(at, word == NOW) if at is not None and word in ("", NOW) else None
+
+
+def group_requests(text: str, now: datetime) -> Mapping[tuple[str, str], datetime]:
+    """Parse the annotation of a service: entries such as "decoder/2 2026-11-28T03:00:00Z", separated by commas. Return the
+    time of the request by component and number of the group.
+    """
+    found = {}
+    for entry in text.split(","):
+        group, _, time = entry.strip().partition(" ")
+        component, _, number = group.partition("/")
+        at = quantity.moment(time, now)
+        if at is not None and number.isdecimal():
+            found[component, str(int(number))] = at
+    return found
+
+
+def of_node(node: Node, tolerates: Callable[[Taint], bool], *, on_cordon: bool) -> LeavingCause | None:
+    """Return why pods leave a node because of its taints or its cordon; None if they stay. `tolerates` returns whether
+    the pods tolerate a taint.
+    """
+    for taint in node.taints:
+        if not taint.key.startswith(NODE_STATES) and not tolerates(taint):
+            return LeavingCause(node.name, f"taint {taint.key}")
+    if on_cordon and node.alive and not node.ready:
+        return LeavingCause(node.name, "cordoned")
+    return None
+
+
+def causes(
+    pods: Iterable[Pod],
+    member: Callable[[Pod], str],
+    nodes: Mapping[str, Node],
+    tolerates: Callable[[Taint], bool],
+    requests: Mapping[str, datetime],
+    now: datetime,
+    *,
+    on_cordon: bool,
+) -> Mapping[str, LeavingCause]:
+    """Return why members of a role leave their nodes. `member` returns the group (or the router) of a pod; `requests` are
+    the times at which people asked for the move of members. Requests come before taints.
+    """
+    found: dict[str, LeavingCause] = {}
+    for pod in sorted(pods, key=lambda pod: (pod.rank, pod.name)):
+        node = nodes.get(pod.node)
+        if pod.deleting or node is None:
+            continue
+        name, created = member(pod), quantity.moment(pod.times.created, now)
+        asked = node_request(node.move, now) if node.move else None
+        cause = of_node(node, tolerates, on_cordon=on_cordon)
+        if asked is not None and created is not None and created < asked.at:
+            cause = LeavingCause(node.name, "ome move", requested=True, now=asked.now)
+        elif pod.rank == 0 and created is not None and name in requests and created < requests[name]:
+            cause = LeavingCause(node.name, "ome move", requested=True, of_group=True)
+        before = found.get(name)
+        if cause is not None and (before is None or (cause.now, cause.requested) > (before.now, before.requested)):
+            found[name] = cause
+    return found
+
+
+def to_exclude(pods: Iterable[Pod], member: Callable[[Pod], str], found: Mapping[str, LeavingCause]) -> frozenset[str]:
+    """Return the nodes on which no replacement is placed, because a person asked to leave them. Such a node may accept
+    pods, while a taint or a cordon keeps pods away by itself.
+    """
+    asked = {name: cause for name, cause in found.items() if cause.requested}
+    mine = ((pod, asked[member(pod)]) for pod in pods if member(pod) in asked and pod.node and not pod.deleting)
+    return frozenset(pod.node for pod, cause in mine if cause.of_group or pod.node == cause.node)

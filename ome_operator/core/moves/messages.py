@@ -1,0 +1,71 @@
+"""The condition Moved: which groups leave their nodes, why, and what they wait for."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from ome_operator import keys
+from ome_operator.core.moves.record import Move, Phase, age
+from ome_operator.core.moves.state_machine import SETTLE, First, MovePolicy
+from ome_operator.core.reasons import MOVED, Reason, Why, record_of
+from ome_operator.core.status.conditions import Condition
+
+
+class Told(NamedTuple):
+    """What the message about a move contains besides the move."""
+
+    title: str
+    """Name of the role in messages: prefill, decode, engine or router."""
+    placed: bool
+    """Whether every pod of the replacement is on a node."""
+    gpus: int
+    """Number of GPUs of the replacement's pods that are on no node; 0 for a router."""
+    unready: str
+    more: int
+    """Number of other members of the role that have to leave their nodes."""
+
+
+def condition(moves: Mapping[Move, Told], policy: MovePolicy, first: First, now: datetime) -> Condition | None:
+    """Return the condition Moved; None if no group moves."""
+    said = [_why(move, told, policy, first, now) for move, told in moves.items() if move.phase is not Phase.RETURNED]
+    if not said:
+        return None
+    said.sort(key=lambda why: record_of(why.reason).gravity)
+    return Condition(MOVED, False, said[0].reason, "; ".join(why.sentence for why in said))
+
+
+def _why(move: Move, told: Told, policy: MovePolicy, first: First, now: datetime) -> Why:
+    who = f"router {move.member}" if move.component == keys.ROUTER else f"{told.title} group {move.member}"
+    reason, what = _state(move, told, policy, first, now)
+    more = f"; {told.more} more of the role {'leave' if told.more > 1 else 'leaves'} after it" if told.more else ""
+    return Why(reason, f"{who} leaves node {move.node} ({move.cause}): {what}{more}")
+
+
+def _state(move: Move, told: Told, policy: MovePolicy, first: First, now: datetime) -> tuple[str, str]:
+    thing = "pod" if move.component == keys.ROUTER else "group"
+    end = _clock(move, policy.timeout, now)
+    match move.phase:
+        case Phase.SETTLING:
+            return Reason.MOVE_PENDING, f"the move begins if this lasts for {SETTLE:.0f} s"
+        case Phase.WAITING:
+            return Reason.MOVE_PENDING, f"it waits for {first.text or f'the groups of its role: {told.unready}'}"
+        case Phase.LEAVING:
+            without = " without a replacement" if move.alone else ""
+            return Reason.MOVING, f"it is removed{without} when its requests have ended"
+        case Phase.STAYING:
+            return Reason.MOVE_TIMED_OUT, (
+                f"no replacement became ready, so the {thing} stays and serves. The move is tried again at {end}; `ome move "
+                f"--now {move.node}` moves it without a replacement"
+            )
+    named = f"its replacement, {thing} {move.replacement}," if move.replacement else "its replacement"
+    if told.placed:
+        return Reason.MOVING, f"{named} is starting, and the {thing} leaves when it serves"
+    room = f"nodes with {told.gpus} more GPUs" if told.gpus else "a node"
+    ends = "leaves without it" if policy.goes else "stays"
+    return Reason.NO_SPARE_NODES, f"{named} waits for {room}; at {end} the {thing} {ends}"
+
+
+def _clock(move: Move, seconds: float, now: datetime) -> str:
+    """Return the time at which the phase ends, in whole seconds."""
+    ends = now + timedelta(seconds=seconds - age(move.since, now))
+    return ends.strftime("%Y-%m-%dT%H:%M:%SZ")

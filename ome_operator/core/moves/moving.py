@@ -1,0 +1,314 @@
+"""Decide about the moves of a service in a pass: which roles have one more group, and which groups leave."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from ome_operator import keys, names, quantity
+from ome_operator.api import InferenceService
+from ome_operator.core import group_numbers
+from ome_operator.core.moves import messages
+from ome_operator.core.moves.causes import causes, group_requests, to_exclude
+from ome_operator.core.moves.record import Move, Phase, age, read, written
+from ome_operator.core.moves.state_machine import (
+    JOIN,
+    NOTHING_FIRST,
+    TIMEOUT,
+    First,
+    MovePolicy,
+    MovingRole,
+    advance,
+    again,
+    unready,
+)
+from ome_operator.core.observed.exclusions import MOST, Exclusion
+from ome_operator.core.observed.objects import YIELDS, Manifest, Pod, Taint
+from ome_operator.core.observed.slices import Slice, group_number
+from ome_operator.core.placement.demand import Demand, demand
+from ome_operator.core.reconcile.plan import Delete, Patch
+from ome_operator.core.reconcile.snapshot import Snapshot
+from ome_operator.core.render.statefulsets import Stored, gpus
+from ome_operator.core.rollout.intent import Intent
+from ome_operator.core.rollout.step import RolloutStep
+from ome_operator.core.status.conditions import Condition
+from ome_operator.util.memoize import memoize_by_identity
+
+
+class Moving(NamedTuple):
+    """The decision about the moves of a service in this pass."""
+
+    revision: str = ""
+    """The slice whose groups move; "" if nothing moves."""
+    stored: tuple[dict[str, Any], ...] = ()
+    """The new `status.moves`."""
+    extra: Mapping[str, int] = MappingProxyType({})
+    """Number of groups, or routers, above the desired number, by component."""
+    goes: Mapping[str, int] = MappingProxyType({})
+    """The number of the group that leaves now, by component."""
+    leaving: Mapping[str, frozenset[int]] = MappingProxyType({})
+    """The numbers of the groups on nodes that they have to leave, by component."""
+    patch: tuple[Patch, ...] = ()
+    """Marks of the routers' pods that leave when their Deployment is reduced."""
+    delete: tuple[Delete, ...] = ()
+    """Pods of routers that leave without a replacement."""
+    excluded: Exclusion = ()
+    """Nodes that a person asked to leave."""
+    condition: Condition | None = None
+    asks: bool = False
+    """Whether the decision depends on the nodes."""
+    again: float | None = None
+
+
+NO_MOVES = Moving()
+
+
+def enabled(snapshot: Snapshot) -> bool:
+    """Return whether groups of the service move, so that its disruption budgets allow no eviction."""
+    return snapshot.service.spec.moves is not None and snapshot.deps.policy.sees_cluster
+
+
+def advice(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return why `moves` of a service has no effect."""
+    if snapshot.service.spec.moves is None or snapshot.deps.policy.sees_cluster:
+        return ()
+    return ("spec.moves has no effect, because this operator reads no nodes (clusterWideKinds is false)",)
+
+
+def decide(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, frozen: bool) -> Moving:
+    """Decide about the moves of the only slice of a service. If `frozen` is true, the stored moves do not change."""
+    if not enabled(snapshot):
+        return NO_MOVES
+    before = read(snapshot.service.status)
+    if len(step.keep) != 1 or snapshot.slices.keys() - set(step.keep):
+        return Moving(asks=True)  # a rollout replaces all groups
+    (revision,) = step.keep
+    found = snapshot.slices.get(revision, Slice(revision, (), ()))
+    roles = [*_groups(snapshot, intent, found, step), *_routers(snapshot, intent, found)]
+    first, policy = _first(intent, step, revision), _policy(snapshot.service)
+    moves: list[Move] = []
+    for role in roles:
+        move = before.get(role.component)
+        move = move if frozen else advance(move, role, policy, first, snapshot.now)
+        moves += [move] if move is not None and move.revision == revision else []
+    return _moving(snapshot, intent, found, roles, moves, policy, first)
+
+
+def widened(step: RolloutStep, moving: Moving) -> RolloutStep:
+    """Return the step with one more group of each role whose replacement starts."""
+    if moving.revision not in step.groups or not any(moving.extra.get(role) for role in step.groups[moving.revision]):
+        return step
+    share = {role: count + moving.extra.get(role, 0) for role, count in step.groups[moving.revision].items()}
+    return replace(step, groups={**step.groups, moving.revision: share})
+
+
+def excluding(intent: Intent, moving: Moving) -> Intent:
+    """Return the intent. New groups also exclude the nodes that a person asked to leave and that may accept pods: a taint
+    or a cordon keeps them away from other nodes that are left.
+    """
+    if not moving.excluded:
+        return intent
+    nodes = sorted({*intent.fit.excluded, *moving.excluded})[:MOST]
+    return replace(intent, fit=intent.fit._replace(excluded=tuple(nodes)))
+
+
+def _moving(
+    snapshot: Snapshot,
+    intent: Intent,
+    found: Slice,
+    roles: Iterable[MovingRole],
+    moves: list[Move],
+    policy: MovePolicy,
+    first: First,
+) -> Moving:
+    named = {role.component: role for role in roles}
+    extra = {one.component: 1 for one in moves if one.phase is Phase.REPLACING}
+    router = next((one for one in moves if one.component == keys.ROUTER and one.phase is Phase.LEAVING), None)
+    pods = [pod for pod in found.pods if pod.component == keys.ROUTER and not pod.deleting]
+    delete: tuple[Delete, ...] = ()
+    if router is not None and router.alone:
+        delete = tuple(Delete("Pod", pod.name, pod.uid) for pod in pods if pod.name == router.member)
+    elif router is not None and not any(pod.name == router.member and pod.yields for pod in pods):
+        extra[keys.ROUTER] = 1  # the ReplicaSet has to see the mark before it is reduced
+    goes = {one.component: int(one.member) for one in moves if one.phase is Phase.LEAVING and one is not router}
+    waits = [again(one, named[one.component], policy, snapshot.now) for one in moves]
+    return Moving(
+        revision=found.revision,
+        stored=written(moves),
+        extra=extra,
+        goes=goes,
+        leaving={
+            role.component: frozenset(map(int, role.causes)) for role in named.values() if role.component != keys.ROUTER
+        },
+        patch=tuple(_marks(pods, router.member if router is not None and not router.alone else "")),
+        delete=delete,
+        excluded=tuple(sorted({node for role in named.values() for node in role.excluded})) if extra or goes else (),
+        condition=messages.condition(
+            {one: _told(one, named[one.component], found, intent) for one in moves}, policy, first, snapshot.now
+        ),
+        asks=True,
+        again=min((wait for wait in waits if wait is not None), default=None),
+    )
+
+
+def _told(move: Move, role: MovingRole, found: Slice, intent: Intent) -> messages.Told:
+    roles = intent.roles(found.revision)
+    return messages.Told(
+        title=names.title(move.component, keys.DECODER in roles),
+        placed=move.replacement in role.placed,
+        gpus=_lacks(move, found, roles),
+        unready=unready(move, role),
+        more=len(role.causes.keys() - {move.member}),
+    )
+
+
+def _marks(pods: Iterable[Pod], leaves: str) -> Iterable[Patch]:
+    """Yield the patches that mark the router's pod which a ReplicaSet removes first, and that remove other marks."""
+    for pod in pods:
+        if (pod.name == leaves) != pod.yields:
+            value = None if pod.yields else YIELDS
+            yield Patch("Pod", pod.name, pod.uid, {"metadata": {"annotations": {keys.DELETION_COST: value}}})
+
+
+def _first(intent: Intent, step: RolloutStep, revision: str) -> First:
+    """Return what comes before a move of a group of the slice `revision`."""
+    if step.reason or step.rolls or revision != intent.target:
+        return First(f"the rollout of revision {intent.target}", ends=True)
+    return First("the end of the pause (spec.rollout.paused)") if intent.strategy.paused else NOTHING_FIRST
+
+
+def _policy(service: InferenceService) -> MovePolicy:
+    moves = service.spec.moves
+    assert moves is not None
+    timeout = TIMEOUT if moves.timeout is None else quantity.seconds(moves.timeout)
+    return MovePolicy(timeout, moves.without_replacement == "Go")
+
+
+def _groups(snapshot: Snapshot, intent: Intent, found: Slice, step: RolloutStep) -> Iterable[MovingRole]:
+    """Yield the engines and decoders of the slice."""
+    requests = group_requests(snapshot.service.annotations.get(keys.MOVE) or "", snapshot.now)
+    failed = {
+        (group.get("component"), str(group.get("index") or 0))
+        for group in snapshot.service.status.get("groups") or ()
+        if group.get("revision") == found.revision and group.get("recycles")
+    }
+    for name, role in intent.roles(found.revision).items():
+        if name not in step.groups[found.revision]:
+            continue
+        pods = group_numbers.pods(name, found)
+        asks = demand(role.leader["spec"]["template"], True)
+        workers = demand(role.worker["spec"]["template"], True) if role.worker is not None else asks
+        ready = group_numbers.ready_groups(name, role.size, found)
+        found_causes = causes(
+            pods,
+            lambda pod: str(pod.group),
+            snapshot.deps.nodes,
+            _tolerates(asks, workers),
+            {number: at for (component, number), at in requests.items() if component == name},
+            snapshot.now,
+            on_cordon=_on_cordon(snapshot.service),
+        )
+        existing = [str(number) for number in sorted(group_numbers.existing(name, found))]
+        yield MovingRole(
+            component=name,
+            revision=found.revision,
+            wanted=step.groups[found.revision][name],
+            existing=tuple(existing),
+            left={str(child) for child in map(group_number, group_numbers.sets(name, found))}
+            | {str(pod.group) for pod in pods},
+            ready=_names(ready),
+            joined=_names(_joined(pods, ready, snapshot.now)),
+            placed=_names(group_numbers.on_nodes(name, role.size, found)),
+            failed={number for component, number in failed if component == name},
+            newest=_newest(existing, {str(pod.group): pod.times.created for pod in pods if pod.rank == 0}),
+            causes=found_causes,
+            excluded=to_exclude(pods, lambda pod: str(pod.group), found_causes),
+        )
+
+
+def _routers(snapshot: Snapshot, intent: Intent, found: Slice) -> Iterable[MovingRole]:
+    """Yield the routers of the slice, if it has any."""
+    pods = [pod for pod in found.pods if pod.component == keys.ROUTER]
+    if intent.router is None or not pods:
+        return
+    present = {pod.name: pod for pod in pods if not (pod.deleting or pod.over)}
+    ready = {name for name, pod in present.items() if pod.ready}
+    asks = _router_demand(intent.router.leader)
+    yield MovingRole(
+        component=keys.ROUTER,
+        revision=found.revision,
+        wanted=intent.groups.get(keys.ROUTER, 0),
+        existing=tuple(sorted(present)),
+        left={pod.name for pod in pods},
+        ready=ready,
+        joined={
+            name for name in ready if age(present[name].times.ready, snapshot.now) >= JOIN or not present[name].times.ready
+        },
+        placed={name for name, pod in present.items() if pod.node},
+        failed=(),
+        newest=_newest(sorted(present), {name: pod.times.created for name, pod in present.items()}),
+        causes=causes(
+            present.values(),
+            lambda pod: pod.name,
+            snapshot.deps.nodes,
+            asks.tolerates,
+            {},
+            snapshot.now,
+            on_cordon=_on_cordon(snapshot.service),
+        ),
+    )
+
+
+@memoize_by_identity(1024)
+def _router_demand(pod: Manifest) -> Demand:
+    return demand({"spec": pod}, True)
+
+
+def _on_cordon(service: InferenceService) -> bool:
+    return bool(service.spec.moves and service.spec.moves.on_cordon)
+
+
+def _tolerates(leader: Demand, worker: Demand) -> Callable[[Taint], bool]:
+    """Return the function that returns whether all pods of a group tolerate a taint."""
+
+    def both(taint: Taint) -> bool:
+        return leader.tolerates(taint) and worker.tolerates(taint)
+
+    return both
+
+
+def _names(numbers: Iterable[int]) -> frozenset[str]:
+    return frozenset(map(str, numbers))
+
+
+def _joined(pods: Iterable[Pod], ready: Iterable[int], now: datetime) -> set[int]:
+    """Return those of the ready groups whose leader has been ready for `JOIN` seconds."""
+    return set(ready) - {pod.group for pod in pods if pod.rank == 0 and not _has_joined(pod, now)}
+
+
+def _has_joined(pod: Pod, now: datetime) -> bool:
+    """Return whether a pod that is ready has been ready for `JOIN` seconds, as far as that is known."""
+    return not pod.times.ready or age(pod.times.ready, now) >= JOIN
+
+
+def _newest(existing: Iterable[str], created: Mapping[str, str]) -> str:
+    """Return the member that was created last; a member without a pod is the newest. Among equals it is the last one."""
+    order = list(existing)
+    return max(order, key=lambda name: (created.get(name) or "~", order.index(name)), default="")
+
+
+def _lacks(move: Move, found: Slice, roles: Mapping[str, Stored]) -> int:
+    """Return the number of GPUs of the replacement's pods that are on no node; 0 for a router."""
+    if move.component not in roles:
+        return 0
+    role, number = roles[move.component], int(move.replacement or -1)
+    pods = [pod for pod in group_numbers.pods(move.component, found) if pod.group == number]
+    return gpus(role) - sum(pod.gpus for pod in pods if pod.node and not pod.deleting)
+
+
+def ordered(moving: Moving, revision: str, component: str, order: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the groups that may stay, in the order of `order`, without the group that leaves now."""
+    if revision != moving.revision:
+        return order
+    return tuple(number for number in order if number != moving.goes.get(component))

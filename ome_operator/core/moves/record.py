@@ -1,0 +1,108 @@
+"""The stored state of a move: an entry of `status.moves`. Nothing else is stored, so an operator that restarts in the
+middle of a move continues it.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from ome_operator import keys, quantity
+
+
+class Phase(StrEnum):
+    """The phases of a move (docs/moves.md)."""
+
+    SETTLING = "Settling"
+    """The cause is too young to act on."""
+    WAITING = "Waiting"
+    """Something else comes first."""
+    REPLACING = "Replacing"
+    """Another group is created and starts; the group serves."""
+    LEAVING = "Leaving"
+    """The group finishes its requests and is removed."""
+    STAYING = "Staying"
+    """No replacement was possible, and the group serves. It is tried again."""
+    RETURNED = "Returned"
+    """The node came back before the replacement served. For a while no group of the role moves."""
+
+
+class Move(NamedTuple):
+    """A group, or a pod of a router, that leaves its node."""
+
+    component: str
+    revision: str
+    member: str
+    """The number of the group, or the name of the router's pod."""
+    phase: Phase
+    since: str
+    """When the phase began, in RFC 3339."""
+    node: str = ""
+    cause: str = ""
+    """Why the group leaves the node, as a text for people."""
+    replacement: str = ""
+    """Number of the group, or name of the pod, that takes its place; "" if it does not exist."""
+    alone: bool = False
+    """Whether the group leaves although no replacement serves."""
+    gone: str = ""
+    """Since when the cause has been gone while the replacement starts, in RFC 3339; "" while there is a cause."""
+
+    def to(self, phase: Phase, now: datetime, **changes: Any) -> "Move":
+        """Return the move in another phase, which begins now."""
+        return self._replace(phase=phase, since=stamp(now), gone="", **changes)
+
+    def believed(self, now: datetime) -> "Move":
+        """Return the move with `now` in place of times in the future, because a clock was set back."""
+        late: dict[str, Any] = {name: stamp(now) for name in ("since", "gone") if getattr(self, name) > stamp(now)}
+        return self._replace(**late) if late else self
+
+
+def stamp(now: datetime) -> str:
+    """Format a time as the API does, in whole seconds."""
+    return now.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def age(since: str, now: datetime) -> float:
+    """Return the seconds since a time. A time in the future, or a text that is no time, counts as now."""
+    when = quantity.moment(since, now)
+    return (now - when).total_seconds() if when is not None else 0.0
+
+
+def read(status: Mapping[str, Any]) -> Mapping[str, Move]:
+    """Return the moves of the stored status, by component. Entries that no operator writes are left out."""
+    found = {}
+    for one in status.get("moves") or ():
+        phase, component = str(one.get("phase")), str(one.get("component"))
+        member = one.get("pod") if component == keys.ROUTER else one.get("group")
+        if phase in set(Phase) and member is not None:
+            found[component] = Move(
+                component=component,
+                revision=str(one.get("revision") or ""),
+                member=str(member),
+                phase=Phase(phase),
+                since=str(one.get("since") or ""),
+                node=str(one.get("node") or ""),
+                cause=str(one.get("cause") or ""),
+                replacement=str(one.get("replacement") or ""),
+                alone=bool(one.get("withoutReplacement")),
+                gone=str(one.get("causeGoneSince") or ""),
+            )
+    return found
+
+
+def written(moves: Iterable[Move]) -> tuple[dict[str, Any], ...]:
+    """Return the moves in the form of the status, without empty fields."""
+    return tuple(_written(one) for one in moves)
+
+
+def _written(one: Move) -> dict[str, Any]:
+    member: dict[str, Any] = {"pod": one.member} if one.component == keys.ROUTER else {"group": int(one.member)}
+    more = {
+        "node": one.node,
+        "cause": one.cause,
+        "replacement": one.replacement,
+        "withoutReplacement": one.alone,
+        "causeGoneSince": one.gone,
+    }
+    named = {"component": one.component, "revision": one.revision, **member, "phase": str(one.phase), "since": one.since}
+    return named | {key: value for key, value in more.items() if value}

@@ -1,0 +1,200 @@
+"""State machine of the move of a role: compute the next state of its move from the stored state and the observed groups.
+
+At most one group of a role moves at a time. The group is removed only when as many other groups as are wanted serve, unless
+the user asked for a move without a replacement.
+"""
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+from ome_operator.core.moves.causes import LeavingCause
+from ome_operator.core.moves.record import Move, Phase, age, stamp
+
+SETTLE = 15.0
+"""Seconds for which a cause has to last before a move begins, and for which it has to be gone before a move ends."""
+JOIN = 15.0
+"""Seconds for which a group has to be ready before another group leaves: the registry lists pods every 3 s, and the router
+has to add the leader to its list."""
+PAUSE = 300.0
+"""Seconds between the end of a move whose node came back, and the next move of the role."""
+START = 7200.0
+"""Seconds within which a replacement that is on nodes has to serve."""
+TIMEOUT = 1800.0
+"""Default of `MovePolicy.timeout`."""
+
+
+class MovePolicy(NamedTuple):
+    """The settings of a service."""
+
+    timeout: float = TIMEOUT
+    """Seconds for which a replacement may wait for nodes."""
+    goes: bool = False
+    """Whether the group then leaves without a replacement."""
+
+
+class MovingRole(NamedTuple):
+    """The observed groups of a role, or the pods of the routers. Groups are named by their numbers."""
+
+    component: str
+    revision: str
+    wanted: int
+    existing: tuple[str, ...]
+    """The members that exist and are not being removed, in the order of their numbers."""
+    left: Collection[str]
+    """The members of which any object is left."""
+    ready: Collection[str]
+    joined: Collection[str]
+    """The members that have been ready for `JOIN` seconds."""
+    placed: Collection[str]
+    """The members all of whose pods are on nodes."""
+    failed: Collection[str]
+    """The groups that were recycled."""
+    newest: str
+    """The existing member that was created last."""
+    causes: Mapping[str, LeavingCause]
+    excluded: Collection[str] = ()
+    """The nodes that a person asked to leave: a replacement is not placed there."""
+
+
+class First(NamedTuple):
+    """What comes before a move."""
+
+    text: str = ""
+    """Text that follows "waits for"; "" if nothing comes first."""
+    ends: bool = False
+    """Whether it also ends a move whose replacement starts."""
+
+
+NOTHING_FIRST = First()
+
+
+def advance(move: Move | None, role: MovingRole, policy: MovePolicy, first: First, now: datetime) -> Move | None:
+    """Return the next state of the move of a role; None if no group of the role has to move."""
+    if move is not None and (move.revision != role.revision or _over(move, role)):
+        move = None
+    if move is None and (move := _next(role, now)) is None:
+        return None
+    move, cause = move.believed(now), role.causes.get(move.member)
+    if cause is not None:
+        move = move._replace(node=cause.node, cause=cause.text, gone="")
+        if cause.now and move.phase is not Phase.LEAVING:
+            move = move.to(Phase.LEAVING, now, alone=True)
+    reached = _STEPS[move.phase](move, role, policy, first, now)
+    if reached is None:
+        return _next(role, now)
+    if reached.phase is not move.phase and reached.phase in (Phase.WAITING, Phase.REPLACING):
+        return advance(reached, role, policy, first, now)
+    return reached._replace(replacement=_replacement(reached, role))
+
+
+def _over(move: Move, role: MovingRole) -> bool:
+    """Return whether nothing of the group is left, or something else than this move removes it."""
+    return move.member not in (role.left if move.phase is Phase.LEAVING else role.existing)
+
+
+def _next(role: MovingRole, now: datetime) -> Move | None:
+    """Return the move of the next group that has to leave: first a group whose move a person asked for, then the group
+    with the lowest number.
+    """
+    names = [name for name in role.existing if name in role.causes] if role.wanted else []
+    name = min(names, key=lambda name: not role.causes[name].requested, default=None)
+    if name is None:
+        return None
+    cause = role.causes[name]
+    return Move(role.component, role.revision, name, Phase.SETTLING, stamp(now), cause.node, cause.text)
+
+
+def _settling(move: Move, role: MovingRole, policy: MovePolicy, first: First, now: datetime) -> Move | None:
+    cause = role.causes.get(move.member)
+    if cause is None:
+        return None
+    return move.to(Phase.WAITING, now) if cause.requested or age(move.since, now) >= SETTLE else move
+
+
+def _waiting(move: Move, role: MovingRole, policy: MovePolicy, first: First, now: datetime) -> Move | None:
+    if move.member not in role.causes:
+        return None
+    return move if first.text or unready(move, role) else move.to(Phase.REPLACING, now)
+
+
+def _replacing(move: Move, role: MovingRole, policy: MovePolicy, first: First, now: datetime) -> Move | None:
+    if first.ends:
+        return move.to(Phase.WAITING, now) if move.member in role.causes else None
+    if move.member not in role.causes:
+        move = move if move.gone else move._replace(gone=stamp(now))
+        return move.to(Phase.RETURNED, now) if age(move.gone, now) >= SETTLE else move
+    if first.text:
+        return move
+    if len(_others(role.joined, move)) >= role.wanted:
+        return move.to(Phase.LEAVING, now)
+    replacement, waited = _replacement(move, role), age(move.since, now)
+    if replacement in role.failed or waited >= policy.timeout + START:
+        return move.to(Phase.STAYING, now)
+    if replacement in role.placed or waited < policy.timeout:
+        return move
+    return move.to(Phase.LEAVING, now, alone=True) if policy.goes else move.to(Phase.STAYING, now)
+
+
+def _leaving(move: Move, role: MovingRole, policy: MovePolicy, first: First, now: datetime) -> Move | None:
+    serves = move.alone or len(_others(role.ready, move)) >= role.wanted
+    return move if serves or move.member not in role.existing else move.to(Phase.REPLACING, now)
+
+
+def _staying(move: Move, role: MovingRole, policy: MovePolicy, first: First, now: datetime) -> Move | None:
+    if move.member not in role.causes:
+        return None
+    return move.to(Phase.WAITING, now) if age(move.since, now) >= policy.timeout else move
+
+
+def _returned(move: Move, role: MovingRole, policy: MovePolicy, first: First, now: datetime) -> Move | None:
+    cause = role.causes.get(move.member)
+    if cause is not None and cause.requested:
+        return move.to(Phase.WAITING, now)
+    return None if age(move.since, now) >= PAUSE else move
+
+
+_STEPS = {
+    Phase.SETTLING: _settling,
+    Phase.WAITING: _waiting,
+    Phase.REPLACING: _replacing,
+    Phase.LEAVING: _leaving,
+    Phase.STAYING: _staying,
+    Phase.RETURNED: _returned,
+}
+
+
+def unready(move: Move, role: MovingRole) -> str:
+    """Return which groups of the role have to become ready before the group leaves, as a text that follows "waits for"; ""
+    if all of them are ready.
+    """
+    ready = sum(name in role.ready for name in role.existing)
+    return "" if ready >= role.wanted and move.member in role.ready else f"{ready} of {role.wanted} ready"
+
+
+def _others(names: Collection[str], move: Move) -> list[str]:
+    return [name for name in names if name != move.member]
+
+
+def _replacement(move: Move, role: MovingRole) -> str:
+    """Return the member that takes the place of the moving one: the newest, while there are more members than wanted."""
+    if move.phase not in (Phase.REPLACING, Phase.LEAVING) or move.alone:
+        return ""
+    more = len(role.existing) > role.wanted or move.member not in role.existing
+    return role.newest if more and role.newest != move.member else ""
+
+
+def again(move: Move, role: MovingRole, policy: MovePolicy, now: datetime) -> float | None:
+    """Return the seconds until the passing of time alone can change the state; None if only an event can change it."""
+    passed = age(move.since, now)
+    limits = {
+        Phase.SETTLING: [SETTLE - passed],
+        Phase.REPLACING: [policy.timeout - passed, policy.timeout + START - passed],
+        Phase.STAYING: [policy.timeout - passed],
+        Phase.RETURNED: [PAUSE - passed],
+    }.get(move.phase, [])
+    if move.gone:
+        limits.append(SETTLE - age(move.gone, now))
+    if move.phase is Phase.REPLACING and set(role.ready) - set(role.joined):
+        limits.append(JOIN)
+    return min((limit for limit in limits if limit > 0), default=None)

@@ -1,0 +1,40 @@
+"""Reasons of groups that leave their nodes."""
+
+from ome_operator.core.reasons.conditions import MOVED
+from ome_operator.core.reasons.record import Kstatus, ReasonRecord, State
+
+
+class MoveReasons:
+    """States of moves (docs/moves.md). The service serves meanwhile, so it is not Reconciling while a move waits for
+    nodes.
+    """
+
+    NO_SPARE_NODES = ReasonRecord(
+        "NoSpareNodes", of=(MOVED,), kstatus=Kstatus.CURRENT, state=State.WAITING, gravity=510,
+        meaning="a group has to leave its node, and its replacement finds no free nodes; the message names the GPUs that "
+        "are missing, and what happens when",
+        remedy="free nodes or add them, or wait; `ome move --now NODE` moves the groups of a node without replacements",
+        see="See [moves](moves.md#if-no-node-is-free)",
+    )  # fmt: skip
+    MOVE_TIMED_OUT = ReasonRecord(
+        "MoveTimedOut", of=(MOVED,), kstatus=Kstatus.CURRENT, state=State.WAITING, gravity=520,
+        meaning="a group has to leave its node, and no replacement served within `spec.moves.timeout`, or the replacement "
+        "failed; the group stays and serves, and a drain of its node waits",
+        remedy="free nodes or add them; the move is tried again. `ome move --now NODE` moves the groups of a node without "
+        "replacements",
+        see="See [moves](moves.md#if-no-node-is-free)",
+    )  # fmt: skip
+    MOVING = ReasonRecord(
+        "Moving", of=(MOVED,), kstatus=Kstatus.IN_PROGRESS, state=State.STARTING, passing=True, gravity=530,
+        meaning="another group starts on free nodes, or serves already, and the group that has to leave its node ends "
+        "after it",
+        remedy="wait",
+        see="See [moves](moves.md)",
+    )  # fmt: skip
+    MOVE_PENDING = ReasonRecord(
+        "MovePending", of=(MOVED,), kstatus=Kstatus.IN_PROGRESS, state=State.STARTING, passing=True, gravity=540,
+        meaning="a group has to leave its node; the move begins when the cause has lasted for 15 s, and when the rollout, "
+        "the pause or the recycle that the message names has ended",
+        remedy="wait",
+        see="See [moves](moves.md)",
+    )  # fmt: skip

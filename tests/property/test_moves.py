@@ -1,0 +1,124 @@
+"""Stories of a service whose nodes are tainted and come back, in any order, with restarts, rollouts and lost pods."""
+
+import random
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ome_operator import keys
+from tests.conftest import SOAK
+from tests.support.moving import Fleet, Movable, serving
+from tests.support.shapes import seeds
+
+STORIES = settings(max_examples=200 if SOAK else 12)
+LENGTH = 60
+"""Number of passes, each ten seconds after the one before, in which things happen."""
+
+
+def movable(size: st.SearchStrategy[int]) -> st.SearchStrategy[Movable]:
+    """Return a strategy for services with `spec.moves`."""
+    without = st.sampled_from([(), (("withoutReplacement", "Go"), ("timeout", "10m"))])
+    return st.builds(
+        Movable, size=size, engines=st.integers(1, 3), decoders=st.integers(0, 2), router=st.booleans(), moves=without
+    )
+
+
+def interrupted(fleet: Fleet, chance: random.Random) -> None:
+    """Run a pass whose status is sometimes not written, after which the operator sometimes restarts."""
+    status = fleet.world.service.status
+    fleet.run()
+    if chance.random() < 0.2:
+        fleet.world.service = replace(fleet.world.service, status=status)
+        fleet.world.restart()
+
+
+def rolled_out(fleet: Fleet) -> bool:
+    """Return whether the newest revision is complete and the only one."""
+    return fleet.world.condition("RolledOut").get("status") == "True"
+
+
+def ends_whole(fleet: Fleet) -> None:
+    """Bring all nodes back, and check that the service becomes complete and that nothing is left of its moves."""
+    for name in fleet.world.deps.nodes:
+        fleet.untaint(name)
+    fleet.world.service = replace(fleet.world.service, annotations={})
+    fleet.until("quiet", lambda: not fleet.moves() and fleet.whole() and rolled_out(fleet), passes=1500)
+    fleet.run(20)
+    assert all(len(fleet.groups(role)) == count for role, count in fleet.wanted.items() if role != keys.ROUTER)
+    assert not any(pod.draining or keys.DELETION_COST in pod.notes for pod in fleet.world.pods.values() if not pod.deleting)
+
+
+@STORIES
+@given(movable(st.integers(1, 3)), seeds)
+def test_with_spare_nodes_every_role_is_whole_all_the_time(shape: Movable, seed: int) -> None:
+    """One node is left at a time, for long or for a moment. There are enough spare nodes for a group of every role."""
+    shape = replace(shape, moves=())
+    fleet, chance = serving(shape, spare=2 * shape.size + 1, seed=seed), random.Random(seed)
+    for _ in range(LENGTH):
+        if chance.random() < 0.15:
+            for name in fleet.world.deps.nodes:
+                fleet.untaint(name)
+            fleet.taint(chance.choice(sorted(fleet.world.deps.nodes)))
+        interrupted(fleet, chance)
+        assert fleet.whole(), f"{fleet.moves()}\n{fleet.world.log[-20:]}"
+    gone = [name for name, node in fleet.world.deps.nodes.items() if node.taints]
+    left = {pod.name for pod in fleet.world.pods.values() if pod.node in gone}
+    fleet.until("left", lambda: not {pod.name for pod in fleet.world.pods.values() if pod.node in gone}, 1500, whole=True)
+    assert left.isdisjoint(pod.name for pod in fleet.world.pods.values() if pod.node in gone)
+    ends_whole(fleet)
+
+
+@STORIES
+@given(movable(st.integers(1, 3)), st.integers(0, 3), seeds)
+def test_whatever_happens_one_group_of_a_role_moves_and_everything_ends_whole(shape: Movable, spare: int, seed: int) -> None:
+    """Taints, requests, freezes, pauses, rollouts, lost pods and restarts in any order."""
+    fleet, chance = serving(shape, spare=spare, seed=seed), random.Random(seed)
+    world = fleet.world
+
+    def taint() -> None:
+        fleet.taint(chance.choice(sorted(world.deps.nodes)))
+
+    def untaint() -> None:
+        fleet.untaint(chance.choice(sorted(world.deps.nodes)))
+
+    def freeze() -> None:
+        world.service = replace(world.service, annotations={keys.FREEZE: "look"} if chance.random() < 0.5 else {})
+
+    def ask() -> None:
+        text = f"engine/{chance.randint(0, 3)} {world.now.isoformat()}"
+        world.service = replace(world.service, annotations={keys.MOVE: text})
+
+    def lose() -> None:
+        if world.pods:
+            world.lose(chance.choice(sorted(world.pods)))
+
+    def edit() -> None:
+        fleet.shape = replace(fleet.shape, image=chance.choice("ab"), paused=chance.random() < 0.3)
+        deps = replace(fleet.shape.deps(), nodes=world.deps.nodes, policy=world.deps.policy)
+        world.edit(fleet.shape.service(), deps)
+
+    for _ in range(LENGTH):
+        if chance.random() < 0.3:
+            chance.choice([taint, taint, untaint, freeze, ask, lose, edit])()
+        interrupted(fleet, chance)
+    fleet.shape = replace(fleet.shape, paused=False)
+    world.edit(fleet.shape.service(), world.deps)
+    ends_whole(fleet)
+
+
+@STORIES
+@given(movable(st.integers(1, 3)), seeds)
+def test_a_group_that_serves_is_torn_down_only_when_others_serve_or_the_service_says_so(shape: Movable, seed: int) -> None:
+    """Without spare nodes, taints come and go: with `Stay` nothing that serves ends."""
+    shape = replace(shape, moves=())
+    fleet, chance = serving(shape, spare=0, seed=seed), random.Random(seed)
+    serves = {
+        uid for name, uid in fleet.world.alive().items() if fleet.world.pods[name].labels[keys.COMPONENT] != keys.ROUTER
+    }
+    for _ in range(LENGTH):
+        if chance.random() < 0.3:
+            (fleet.taint if chance.random() < 0.6 else fleet.untaint)(chance.choice(sorted(fleet.world.deps.nodes)))
+        interrupted(fleet, chance)
+        assert serves <= set(fleet.world.alive().values())
+    ends_whole(fleet)

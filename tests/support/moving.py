@@ -1,0 +1,141 @@
+"""A service whose nodes come and go in the simulated cluster, with what has to hold at every moment of its moves."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.api import InferenceService
+from ome_operator.core.observed.objects import Node, Taint, Turn
+from tests.support import parts
+from tests.support.live import LivePod
+from tests.support.parts import changed
+from tests.support.scheduler import GPU, Scheduler
+from tests.support.shapes import Shape
+from tests.support.simulator import World
+
+LEAVES = Taint("karpenter.sh/disrupted", "", "NoSchedule")
+LABELS = {"models.ome.io/clusterbasemodel.tiny": "Ready"}
+
+
+@dataclass(frozen=True)
+class Movable(Shape):
+    """A service with `spec.moves`."""
+
+    moves: tuple[tuple[str, Any], ...] = ()
+
+    def service(self) -> InferenceService:
+        made = super().service()
+        spec = parts.service(moves=dict(self.moves)).spec.moves
+        return replace(made, spec=made.spec.model_copy(update={"moves": spec}))
+
+
+class Fleet(Scheduler):
+    """Nodes with one GPU each, on which pods of engines and of routers run."""
+
+    def __init__(self, shape: Movable, spare: int, seed: int) -> None:
+        names = [f"n{number}" for number in range(shape.pods - shape.router + spare)]
+        nodes = {name: node(name) for name in names}
+        world = World(shape.service(), changed(shape.deps(), nodes=nodes, gang_timeout=120.0), seed)
+        world.turn = Turn(sure=True)  # no other service waits: every attempt is admitted
+        super().__init__(world)
+        self.shape = shape
+
+    def placed(self, pod: LivePod) -> bool:
+        """Place routers, too: on any node that accepts pods, whether GPUs are free or not."""
+        if pod.labels[keys.COMPONENT] == keys.ROUTER and not pod.node:
+            nodes = self.world.deps.nodes.values()
+            pod.node = next((one.name for one in nodes if one.ready and not one.taints), "")
+        return bool(pod.node) if pod.labels[keys.COMPONENT] == keys.ROUTER else super().placed(pod)
+
+    def free(self, name: str) -> int:
+        """Return the number of GPUs of a node that no engine holds: routers need none."""
+        mine = (pod for pod in self.world.pods.values() if pod.labels[keys.COMPONENT] != keys.ROUTER)
+        return dict(self.world.deps.nodes[name].room)[GPU] - sum(pod.node == name for pod in mine)
+
+    def change(self, name: str, **fields: Any) -> None:
+        """Change a node."""
+        nodes = dict(self.world.deps.nodes)
+        nodes[name] = nodes[name]._replace(**fields)
+        self.world.deps = replace(self.world.deps, nodes=nodes)
+
+    def taint(self, name: str) -> None:
+        """Taint a node for its removal."""
+        self.change(name, taints=(LEAVES,))
+
+    def untaint(self, name: str) -> None:
+        """Remove the taint."""
+        self.change(name, taints=())
+
+    def nodes_of(self, component: str, number: int | None = None) -> set[str]:
+        """Return the nodes of the pods of a role, or of one of its groups, that are not terminating."""
+        pods = (pod for pod in self.world.pods.values() if pod.labels[keys.COMPONENT] == component and not pod.deleting)
+        return {pod.node for pod in pods if pod.node and number in (None, pod.group)}
+
+    def serving(self, component: str) -> int:
+        """Return how many groups of a role get requests: all ranks are ready, and the leader is not being drained."""
+        pods = [pod for pod in self.world.pods.values() if pod.labels[keys.COMPONENT] == component]
+        good = [pod for pod in pods if pod.ready and not pod.deleting and not pod.draining]
+        if component == keys.ROUTER:
+            return len(good)
+        ranks = Counter((pod.labels[keys.REVISION], pod.group) for pod in good)
+        return sum(count == self.shape.size for count in ranks.values())
+
+    def groups(self, component: str) -> set[tuple[str, int]]:
+        """Return the groups of a role of which any pod exists that is not terminating."""
+        pods = (pod for pod in self.world.pods.values() if pod.labels[keys.COMPONENT] == component and not pod.deleting)
+        return {(pod.labels[keys.REVISION], pod.group) for pod in pods}
+
+    @property
+    def wanted(self) -> dict[str, int]:
+        """The number of groups, or routers, of each role that the service has."""
+        found = {keys.ENGINE: self.shape.engines, keys.DECODER: self.shape.decoders, keys.ROUTER: int(self.shape.router)}
+        return {name: count for name, count in found.items() if count}
+
+    def whole(self) -> bool:
+        """Return whether every role serves with all of its groups."""
+        return all(self.serving(role) >= count for role, count in self.wanted.items())
+
+    def moves(self) -> dict[str, dict[str, Any]]:
+        """Return `status.moves` by component."""
+        return {one["component"]: one for one in self.world.service.status.get("moves", ())}
+
+    def run(self, passes: int = 1) -> None:
+        """Run passes one by one, and check what has to hold after each."""
+        for _ in range(passes):
+            self.world.run(1)
+            self.check()
+
+    def check(self) -> None:
+        """Check that at most one group of a role moves."""
+        stored = [one["component"] for one in self.world.service.status.get("moves", ())]
+        assert len(stored) == len(set(stored)), stored
+        slices = {pod.labels[keys.REVISION] for pod in self.world.pods.values()}
+        for role, count in self.wanted.items():
+            if role != keys.ROUTER and len(slices) == 1:
+                leads = [one.key[1] for one in self.world.children.values() if one.labels.get(keys.WORKER_INDEX) == "0"]
+                mine = [name for name in leads if f"-{role}-" in name]
+                assert len(mine) <= count + 1, f"more than one replacement of {role}: {mine}"
+
+    def until(self, what: str, done: Any, passes: int = 400, whole: bool = False) -> int:
+        """Run passes until a condition is true, and return their number. If `whole`, every role serves completely after
+        each.
+        """
+        for count in range(passes):
+            if done():
+                return count
+            self.run()
+            assert not whole or self.whole(), f"not whole: {self.world.service.status.get('moves')}\n{self.world.log[-20:]}"
+        raise AssertionError(f"never {what}: {self.world.service.status.get('moves')}\n{self.world.log[-20:]}")
+
+
+def node(name: str) -> Node:
+    """Return a node with one GPU that has the model."""
+    return Node(name, 1, LABELS, True, 1, room=((GPU, 1), ("pods", 110)))
+
+
+def serving(shape: Movable, spare: int, seed: int = 1) -> Fleet:
+    """Return a service that serves on as many nodes as it needs, with `spare` more."""
+    fleet = Fleet(shape, spare, seed)
+    fleet.until("serving", lambda: fleet.whole() and not fleet.world.service.status.get("placement"))
+    return fleet

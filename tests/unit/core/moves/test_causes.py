@@ -1,0 +1,87 @@
+"""Why pods leave a node, and what people ask for with annotations."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from ome_operator.core.moves.causes import LeavingCause, MoveRequest, group_requests, node_request, of_node
+from ome_operator.core.observed.objects import Node, Taint
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+EARLIER = datetime(2026, 1, 1, 11, tzinfo=UTC)
+NODE = Node("n0", 1, {}, True, 8)
+
+
+def tainted(key: str, effect: str = "NoSchedule") -> Node:
+    """A node with a taint."""
+    return NODE._replace(taints=(Taint(key, "1", effect),))
+
+
+NODES = {
+    "nothing": (NODE, "", ""),
+    "Karpenter": (
+        tainted("karpenter.sh/disrupted"),
+        "taint karpenter.sh/disrupted",
+        "",
+    ),
+    "cluster-autoscaler": (
+        tainted("ToBeDeletedByClusterAutoscaler"),
+        "taint ToBeDeletedByClusterAutoscaler",
+        "",
+    ),
+    "somebody's taint that evicts": (
+        tainted("maintenance", "NoExecute"),
+        "taint maintenance",
+        "",
+    ),
+    "tolerated": (tainted("nvidia.com/gpu"), "", ""),
+    "memory": (tainted("node.kubernetes.io/memory-pressure"), "", ""),
+    "cordoned": (NODE._replace(ready=False), "", "cordoned"),
+    "silent": (NODE._replace(ready=False, alive=False), "", ""),
+    "drained": (
+        tainted("node.kubernetes.io/unschedulable")._replace(ready=False),
+        "",
+        "cordoned",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NODES)
+def test_why_a_node_is_left(case: str) -> None:
+    node, always, on_cordon = NODES[case]
+    for asked, text in ((False, always), (True, always or on_cordon)):
+        found = of_node(node, lambda taint: taint.key == "nvidia.com/gpu", on_cordon=asked)
+        assert found == (LeavingCause("n0", text) if text else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "request_"),
+    [
+        ("2026-01-01T11:00:00Z", MoveRequest(EARLIER)),
+        ("2026-01-01T11:00:00+00:00 now", MoveRequest(EARLIER, now=True)),
+        ("2026-01-01T13:00:00Z", None),
+        ("2026-01-01T11:00:00", None),
+        ("2026-01-01T11:00:00Z soon", None),
+        ("yes", None),
+        ("", None),
+    ],
+)
+def test_what_is_asked_for_a_node(text: str, request_: MoveRequest | None) -> None:
+    assert node_request(text, NOW) == request_
+
+
+@pytest.mark.parametrize(
+    ("text", "requests"),
+    [
+        ("engine/0 2026-01-01T11:00:00Z", {("engine", "0"): EARLIER}),
+        (
+            " engine/00 2026-01-01T11:00:00Z ,decoder/12 2026-01-01T11:00:00Z",
+            {("engine", "0"): EARLIER, ("decoder", "12"): EARLIER},
+        ),
+        ("engine/0 2026-01-01T13:00:00Z", {}),
+        ("engine/-1 2026-01-01T11:00:00Z, engine 2026-01-01T11:00:00Z, engine/x 2026-01-01T11:00:00Z, engine/0", {}),
+        ("", {}),
+    ],
+)
+def test_what_is_asked_for_groups(text: str, requests: dict[tuple[str, str], datetime]) -> None:
+    assert group_requests(text, NOW) == requests

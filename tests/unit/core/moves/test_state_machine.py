@@ -1,0 +1,193 @@
+"""Each step of a move: what begins, holds, ends and repeats it."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from ome_operator.core.moves.causes import LeavingCause
+from ome_operator.core.moves.record import Move, Phase, read, stamp, written
+from ome_operator.core.moves.state_machine import (
+    JOIN,
+    NOTHING_FIRST,
+    PAUSE,
+    SETTLE,
+    START,
+    First,
+    MovePolicy,
+    MovingRole,
+    advance,
+    again,
+)
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+TAINT, ASKED, URGENT = (
+    LeavingCause("n0", "taint x"),
+    LeavingCause("n0", "ome move", requested=True),
+    LeavingCause("n0", "ome move", True, True),
+)
+POLICY, GO = MovePolicy(600.0), MovePolicy(600.0, goes=True)
+ROLLOUT, PAUSED = First("the rollout of revision b", ends=True), First("the end of the pause")
+
+
+def role(
+    existing: str = "01", ready: str = "01", causes: dict[str, LeavingCause] | None = None, wanted: int = 2, **more: object
+) -> MovingRole:
+    """Two groups that serve; group 0 leaves because of a taint."""
+    found = {"0": TAINT} if causes is None else causes
+    values = {"left": set(existing), "joined": set(ready), "placed": set(existing), "failed": set(), "newest": existing[-1:]}
+    return MovingRole(
+        component="engine", revision="r", wanted=wanted, existing=tuple(existing), ready=set(ready), causes=found,
+        **{**values, **more},
+    )  # type: ignore[arg-type]  # fmt: skip
+
+
+def move(phase: Phase, seconds: float = 0, member: str = "0", **more: object) -> Move:
+    """A move whose phase began some seconds ago."""
+    return Move("engine", "r", member, phase, stamp(NOW - timedelta(seconds=seconds)), "n0", "taint x", **more)  # type: ignore[arg-type]
+
+
+@dataclass
+class Case:
+    """The stored move, the groups, and the phase that follows; None if no move follows."""
+
+    before: Move | None
+    role: MovingRole
+    phase: Phase | None
+    first: First = NOTHING_FIRST
+    policy: MovePolicy = POLICY
+    alone: bool = False
+
+
+P = Phase
+CASES = {
+    "nothing leaves": Case(None, role(causes={}), None),
+    "a cause is seen": Case(None, role(), P.SETTLING),
+    "too young": Case(move(P.SETTLING, SETTLE - 1), role(), P.SETTLING),
+    "old enough": Case(move(P.SETTLING, SETTLE), role(), P.REPLACING),
+    "gone before it was old enough": Case(move(P.SETTLING, SETTLE), role(causes={}), None),
+    "a request does not wait": Case(None, role(causes={"0": ASKED}), P.REPLACING),
+    "nothing is wanted": Case(None, role(wanted=0), None),
+    "a rollout comes first": Case(move(P.SETTLING, 60), role(), P.WAITING, ROLLOUT),
+    "a pause comes first": Case(move(P.WAITING, 60), role(), P.WAITING, PAUSED),
+    "an unready group comes first": Case(move(P.WAITING, 60), role(ready="0"), P.WAITING),
+    "the group itself is not ready": Case(move(P.WAITING, 60), role(existing="012", ready="12"), P.WAITING),
+    "the end of the wait": Case(move(P.WAITING, 60), role(), P.REPLACING),
+    "nothing to wait for any more": Case(move(P.WAITING, 60), role(causes={}), None),
+    "the replacement starts": Case(move(P.REPLACING, 60), role("012"), P.REPLACING),
+    "the replacement is ready, and not in the router yet": Case(
+        move(P.REPLACING, 60), role("012", "012", joined={"0", "1"}), P.REPLACING
+    ),
+    "the replacement serves": Case(move(P.REPLACING, 60), role("012", "012"), P.LEAVING),
+    "another group has failed meanwhile": Case(move(P.REPLACING, 60), role("012", "02"), P.REPLACING),
+    "a pause in the middle": Case(move(P.REPLACING, 60), role("012", "012"), P.REPLACING, PAUSED),
+    "a rollout in the middle": Case(move(P.REPLACING, 60), role("012"), P.WAITING, ROLLOUT),
+    "a rollout when the node is back": Case(move(P.REPLACING, 60), role("012", causes={}), None, ROLLOUT),
+    "no node before the timeout": Case(move(P.REPLACING, 599), role("012", placed={"0", "1"}), P.REPLACING),
+    "no node at the timeout": Case(move(P.REPLACING, 600), role("012", placed={"0", "1"}), P.STAYING),
+    "no group could be created at the timeout": Case(move(P.REPLACING, 600), role("01"), P.STAYING),
+    "it goes at the timeout": Case(move(P.REPLACING, 600), role("012", placed={"0", "1"}), P.LEAVING, policy=GO, alone=True),
+    "on nodes, the start may last": Case(move(P.REPLACING, 600 + START - 1), role("012"), P.REPLACING, policy=GO),
+    "but not for ever, and then the group stays": Case(move(P.REPLACING, 600 + START), role("012"), P.STAYING, policy=GO),
+    "a replacement that fails says nothing about nodes": Case(
+        move(P.REPLACING, 60), role("012", failed={"2"}), P.STAYING, policy=GO
+    ),
+    "another group was recycled once": Case(move(P.REPLACING, 60), role("012", failed={"1"}), P.REPLACING),
+    "the node has been back for a moment": Case(move(P.REPLACING, 60), role("012", causes={}), P.REPLACING),
+    "the node has been back for a while": Case(
+        move(P.REPLACING, 60, gone=stamp(NOW - timedelta(seconds=SETTLE))), role("012", causes={}), P.RETURNED
+    ),
+    "the group leaves": Case(move(P.LEAVING, 60), role("012", "012"), P.LEAVING),
+    "the node comes back while it leaves": Case(move(P.LEAVING, 60), role("012", "012", causes={}), P.LEAVING),
+    "the replacement fails while it leaves": Case(move(P.LEAVING, 60), role("012", "01"), P.REPLACING),
+    "it is stopped already": Case(move(P.LEAVING, 60), role("12", "1", left={"0", "1", "2"}), P.LEAVING),
+    "it leaves without a replacement": Case(move(P.LEAVING, 60, alone=True), role("01", "01"), P.LEAVING, alone=True),
+    "it is gone": Case(move(P.LEAVING, 60), role("12", "12", causes={}), None),
+    "it is gone, and the next one follows": Case(move(P.LEAVING, 60), role("12", "12", causes={"1": TAINT}), P.SETTLING),
+    "it was removed by something else": Case(move(P.REPLACING, 60), role("12", "12", causes={}), None),
+    "it stays": Case(move(P.STAYING, 599), role(), P.STAYING),
+    "it is tried again": Case(move(P.STAYING, 600), role(), P.REPLACING),
+    "the node is back": Case(move(P.STAYING, 60), role(causes={}), None),
+    "a pause after a return": Case(move(P.RETURNED, PAUSE - 1), role(), P.RETURNED),
+    "the pause holds for the role": Case(move(P.RETURNED, 9), role(causes={"1": TAINT}), P.RETURNED),
+    "a request ends the pause": Case(move(P.RETURNED, 9), role(causes={"0": ASKED}), P.REPLACING),
+    "the end of the pause": Case(move(P.RETURNED, PAUSE), role(causes={}), None),
+    "the end of the pause, and a new cause": Case(move(P.RETURNED, PAUSE), role(), P.SETTLING),
+    "the revision is another": Case(move(P.LEAVING, 9)._replace(revision="b"), role(causes={}), None),
+    **{
+        f"now, at {phase}": Case(move(phase, 9), role(causes={"0": URGENT}), P.LEAVING, ROLLOUT, alone=True)
+        for phase in Phase
+        if phase is not Phase.LEAVING
+    },
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_follows(case: str) -> None:
+    told = CASES[case]
+    found = advance(told.before, told.role, told.policy, told.first, NOW)
+    assert (found.phase if found else None) == told.phase
+    assert bool(found and found.alone) == told.alone
+    if found and told.before and found.phase is told.before.phase and found.member == told.before.member:
+        assert found.since == told.before.since, "a phase that goes on keeps its time"
+
+
+def test_every_phase_is_left_and_reached() -> None:
+    assert {told.before.phase for told in CASES.values() if told.before} == set(Phase)
+    assert {told.phase for told in CASES.values()} == {None, *Phase}
+
+
+def test_a_time_in_the_future_counts_as_now() -> None:
+    before = move(Phase.REPLACING, -3600, gone=stamp(NOW + timedelta(hours=1)))
+    found = advance(before, role("012", causes={}), POLICY, NOTHING_FIRST, NOW)
+    assert found is not None
+    assert (found.since, found.gone) == (stamp(NOW), stamp(NOW))
+
+
+def test_a_person_comes_before_a_taint_and_the_lowest_number_first() -> None:
+    for causes, member in (({"0": TAINT, "1": TAINT}, "0"), ({"0": TAINT, "1": ASKED}, "1")):
+        found = advance(None, role(causes=causes), POLICY, NOTHING_FIRST, NOW)
+        assert found is not None
+        assert found.member == member
+
+
+def test_a_move_goes_on_with_its_group() -> None:
+    groups = role("012", causes={"0": ASKED, "1": TAINT})
+    found = advance(move(Phase.REPLACING, 9, member="1"), groups, POLICY, NOTHING_FIRST, NOW)
+    assert found is not None
+    assert found.member == "1"
+
+
+def test_the_replacement_is_the_newest_of_more_groups_than_are_wanted() -> None:
+    for existing, newest, replacement in (("01", "1", ""), ("012", "2", "2"), ("012", "0", "")):
+        found = advance(move(Phase.REPLACING, 9), role(existing, newest=newest), POLICY, NOTHING_FIRST, NOW)
+        assert found is not None
+        assert found.replacement == replacement
+
+
+WAITS = {
+    "settling": (move(Phase.SETTLING, 5), role(), SETTLE - 5),
+    "waiting": (move(Phase.WAITING, 5), role(), None),
+    "replacing": (move(Phase.REPLACING, 5), role("012"), 595),
+    "starting": (move(Phase.REPLACING, 700), role("012"), START - 100),
+    "joining": (move(Phase.REPLACING, 5), role("012", "012", joined={"0"}), JOIN),
+    "gone": (move(Phase.REPLACING, 60, gone=stamp(NOW - timedelta(seconds=5))), role("012", causes={}), SETTLE - 5),
+    "leaving": (move(Phase.LEAVING, 5), role("012"), None),
+    "staying": (move(Phase.STAYING, 5), role(), 595),
+    "returned": (move(Phase.RETURNED, 5), role(), PAUSE - 5),
+}
+
+
+@pytest.mark.parametrize("case", WAITS)
+def test_when_it_is_decided_again(case: str) -> None:
+    before, groups, seconds = WAITS[case]
+    assert again(before, groups, POLICY, NOW) == seconds
+
+
+def test_the_status_keeps_everything() -> None:
+    moves = [
+        move(Phase.REPLACING, 9, replacement="2", gone=stamp(NOW)),
+        move(Phase.LEAVING, 9, alone=True)._replace(component="router", member="svc-router-1", node="", cause=""),
+    ]
+    assert list(read({"moves": list(written(moves))}).values()) == moves
+    assert read({"moves": [{"component": "engine", "group": 0, "phase": "Unheard"}, {"phase": "Leaving"}, {}]}) == {}
