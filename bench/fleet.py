@@ -31,8 +31,8 @@ from ome_operator.cache.event_handler import EventHandler, Urgency
 from ome_operator.controllers import status_writer
 from ome_operator.controllers.base import CORE
 from ome_operator.controllers.catalog import CatalogReconciler
-from ome_operator.controllers.manager import watched
 from ome_operator.controllers.nodemodels import NodeModelsReconciler
+from ome_operator.controllers.watched_kinds import watched
 from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.kube.client import Applied, Client
 from ome_operator.machinery import garbage_collection

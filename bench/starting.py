@@ -11,7 +11,7 @@ from bench.bed import Bed, Operator, bed
 from bench.results import Started
 from bench.scenarios import Manifest, Scenario
 from bench.watching import Late
-from ome_operator.controllers.manager import watched
+from ome_operator.controllers.watched_kinds import watched
 from ome_operator.watch.informer import PAGE
 
 SHAPE = Scenario(key="start", services=1000, runtime="bench-single", groups=2, nodes=270)

@@ -47,6 +47,8 @@ DRAINING = f"{GROUP}/draining"
 EXCLUDED_NODES = f"{GROUP}/excluded-nodes"
 """On a StatefulSet of a group: the names of the nodes on which its pods are not placed, separated by commas. They are set
 when the group is created, and never change (docs/bad-nodes.md)."""
+FORGIVEN = f"{GROUP}/forgiven"
+"""On a NodeFaults: when a person forgave the node, in RFC 3339. Earlier faults do not count (docs/bad-nodes.md)."""
 SCALE_DOWN_MARK = f"{GROUP}/node-scale-down"
 """On pods whose nodes autoscalers must not remove: the annotations that the operator wrote for this, separated by commas."""
 MOVE = f"{GROUP}/move"

@@ -8,8 +8,9 @@ from typing import Any
 from ome_operator.controllers import former_exposure
 from ome_operator.controllers.base import Core
 from ome_operator.controllers.conflicting_operators import ConflictingOperators
-from ome_operator.controllers.manager import WRITTEN, Manager, scope_of, watched
+from ome_operator.controllers.manager import Manager, scope_of
 from ome_operator.controllers.policies import Policies
+from ome_operator.controllers.watched_kinds import WRITTEN, watched
 from ome_operator.core.freeze.hold import frozen
 from ome_operator.kube.client import Client
 from ome_operator.kube.freeze_switch import FreezeSwitch

@@ -16,6 +16,7 @@ from ome_operator.api.invalid import Invalid
 from ome_operator.api.learned import Facts
 from ome_operator.api.migrate import migrate
 from ome_operator.api.model import Model, ModelSpec, Storage, Version
+from ome_operator.api.nodefaults import NodeFaults
 from ome_operator.api.nodemodels import NodeModels
 from ome_operator.api.objects import Object
 from ome_operator.api.predictor import Predictor, PredictorModel
@@ -51,6 +52,7 @@ __all__ = [
     "Model",
     "ModelRef",
     "ModelSpec",
+    "NodeFaults",
     "NodeModels",
     "Object",
     "Parallelism",

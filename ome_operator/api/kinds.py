@@ -9,6 +9,7 @@ from ome_operator.api import (
     accelerator,
     benchmark,
     model,
+    nodefaults,
     nodemodels,
     rolescale,
     runtime,
@@ -199,6 +200,15 @@ KINDS = (
         (Column("Models", ".status.summary"), _AGE),
         spec_required=False,
         unseen={},  # a record that an agent writes: users apply none, and nothing waits for it
+    ),
+    Kind(
+        "NodeFaults",
+        "nodefaults",
+        nodefaults.NodeFaultsSpec,
+        nodefaults.NodeFaultsStatus,
+        (Column("Avoided", ".status.avoided"), _AGE),
+        spec_required=False,
+        unseen={},  # a record that the operator writes: users apply none, and nothing waits for it
     ),
     Kind(
         "ClusterBaseModel",

@@ -5,18 +5,18 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from ome_operator import keys
 from ome_operator.api import Invalid, well_known
 from ome_operator.api.well_known import WellKnown
-from ome_operator.cache.cluster_cache import KINDS, LABELLED, RECORD, ClusterCache
+from ome_operator.cache.cluster_cache import KINDS, RECORD, ClusterCache
 from ome_operator.cache.event_handler import EventHandler, Urgency
 from ome_operator.cache.resources import BENCHMARK, CATALOG, SERVICE, SHORT
 from ome_operator.cache.scope import Scope
 from ome_operator.controllers import tidying
+from ome_operator.controllers.bad_nodes import BadNodes
 from ome_operator.controllers.base import Core
 from ome_operator.controllers.benchmarkjob import BenchmarkJobReconciler
 from ome_operator.controllers.catalog import CatalogReconciler
@@ -28,12 +28,12 @@ from ome_operator.controllers.nodemodels import NodeModelsReconciler
 from ome_operator.controllers.sglang import SglangReconciler
 from ome_operator.controllers.telemetry import Telemetry, owned_routers
 from ome_operator.controllers.traffic import TrafficSampler
+from ome_operator.controllers.watched_kinds import SELECTORS
 from ome_operator.core.benchmarkjob import job
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.reasons import Reason
 from ome_operator.kube.client import Client
-from ome_operator.kube.resources import RESOURCES
 from ome_operator.lint.validator import Validator
 from ome_operator.machinery import garbage_collection
 from ome_operator.machinery.background import PACER
@@ -45,15 +45,9 @@ from ome_operator.settings import Settings
 from ome_operator.util import memoize
 from ome_operator.util.wall_clock import WallClock
 from ome_operator.watch.coverage import Coverage
-from ome_operator.watch.sink import Body, Watched
+from ome_operator.watch.sink import Body
 
 logger = logging.getLogger(__name__)
-
-SELECTOR = f"{keys.MANAGED_BY}={keys.MANAGER}"
-SELECTORS = dict.fromkeys(LABELLED, SELECTOR) | {"ControllerRevision": f"{SELECTOR},!{keys.COMPONENT}"}
-"""Label selectors by kind. ControllerRevisions of StatefulSets have the labels of their pods, and are excluded."""
-WRITTEN = frozenset((SERVICE, *CATALOG, BENCHMARK, *SHORT))
-"""Kinds that people write: kopf watches these, and informers watch all others."""
 
 
 def scope_of(settings: Settings) -> Scope:
@@ -128,8 +122,12 @@ class Manager:
         heard, shared = self._telemetry, SharedState.empty(self.cluster, client, self._queue, settings)
         room = shared.gangs.has_room_now
         self._demand = DemandScaler(self.cluster, heard.reports, room, self._queue.add, wall, settings.router_watch)
+        self.bad_nodes = BadNodes(
+            self.cluster, client, self._queue.add, wall, acts=settings.avoid_bad_nodes, stores=scope.removes_weights
+        )
         said = (heard.strangers, heard.drains, self._traffic.of, heard.starts, heard.silences, heard.arrivals)
-        shared = shared._replace(reports=Reports(*said, self._demand.of), report_demand=self._demand.report)
+        reports = Reports(*said, self._demand.of, self.bad_nodes.of)
+        shared = shared._replace(reports=reports, report_demand=self._demand.report)
         self.pod_dry_runs = shared.pods
         self._handler = EventHandler(
             self.cluster,
@@ -265,6 +263,7 @@ class Manager:
         """Run reconciliations and resyncs without end."""
         for namespace in self._whole if self.scope.namespaces else ("",):
             self._services.seed(namespace)
+        await self.bad_nodes.load()
         self._running = True
         logger.info("watching %d services, %d pods", len(self.cluster.resources[SERVICE]), len(self.cluster.pods))
         self._tasks = [
@@ -276,6 +275,7 @@ class Manager:
             asyncio.create_task(self._telemetry.run(), name="telemetry"),
             asyncio.create_task(self._traffic.run(), name="traffic"),
             asyncio.create_task(self._demand.run(), name="demand"),
+            asyncio.create_task(self.bad_nodes.run(), name="bad nodes"),
         ]
         await asyncio.gather(*self._tasks)
 
@@ -323,6 +323,8 @@ class Manager:
         ask("ome_router_strangers_total", lambda: {(): self._telemetry.total})
         ask("ome_routers", self._telemetry.states)
         ask("ome_braked_services", self._braked)
+        ask("ome_nodes_avoided", self.bad_nodes.counts)
+        ask("ome_node_failures", lambda: {(): self.bad_nodes.remembered})
         ask("ome_shared_edits", lambda: _by(self._services.waves.edits()))
         ask("ome_wave_services", lambda: _by(self._services.waves.counts()))
         self._metrics_collector.watch()
@@ -337,14 +339,3 @@ class Manager:
 
 def _by(values: Mapping[str, float], read: Callable[[float], float] = float) -> dict[tuple[str, ...], float]:
     return {(label,): read(value) for label, value in values.items()}
-
-
-def watched(kinds: Iterable[str] = KINDS, namespace: str = "") -> list[Watched]:
-    """Return what to watch for these kinds, in a namespace or in all namespaces (""). Objects of some kinds are watched
-    only if they have the operator's label.
-    """
-    found = []
-    for kind in kinds:
-        of = RESOURCES[kind]
-        found.append(Watched(kind, of.group, of.version, of.plural, SELECTORS.get(kind, ""), namespace))
-    return found

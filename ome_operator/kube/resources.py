@@ -46,6 +46,7 @@ RESOURCES: dict[str, ApiResource] = {
     "SglangModel": ApiResource("sglang.ai/v1", "clusterbasemodels", namespaced=False),
     "Serving": ApiResource("sglang.ai/v1", "servings", namespaced=True),
     "NodeModels": _ours("nodemodels", namespaced=False),
+    "NodeFaults": _ours("nodefaults", namespaced=False),
     "StatefulSet": ApiResource("apps/v1", "statefulsets", namespaced=True),
     "Deployment": ApiResource("apps/v1", "deployments", namespaced=True),
     "ControllerRevision": ApiResource("apps/v1", "controllerrevisions", namespaced=True),

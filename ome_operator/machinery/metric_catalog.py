@@ -104,6 +104,8 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
                 "ome_demand_services", GAUGE, "InferenceServices that are scaled with their demand, by the reason of their "
                 "condition FollowsDemand", ("reason",),
             ),
+            Family("ome_nodes_avoided", GAUGE, "Nodes on which no new groups are placed, by whose services", ("by",)),
+            Family("ome_node_failures", GAUGE, "Failures of groups and faults of nodes that are remembered by node"),
             Family("ome_advised_services", GAUGE, "InferenceServices with the condition Advice", ("reason",)),
             Family("ome_groups", GAUGE, "Groups by role and phase", ("role", "phase")),
             Family(

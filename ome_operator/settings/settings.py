@@ -182,6 +182,16 @@ class Settings:
         ),
     ] = 0
 
+    avoid_bad_nodes: Annotated[
+        bool,
+        Option(
+            flag="--avoid-bad-nodes",
+            help="Place no new groups on nodes on which groups fail again and again (docs/bad-nodes.md).",
+            value="placement.avoidBadNodes",
+        ),
+    ] = True
+    """If false, failures are remembered, and `ome nodes` shows them, but groups come back to these nodes. The default is on
+    because at most a tenth of the nodes are avoided, and a service that fits nowhere else uses them all the same."""
     lint_refuse: Annotated[
         bool,
         Option(

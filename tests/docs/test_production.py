@@ -73,7 +73,9 @@ def test_defaults_that_the_page_names() -> None:
     on = VALUES["admissionPolicy"]["enabled"], VALUES["rbac"]["createSecrets"], VALUES["rbac"]["aggregateToUserRoles"]
     assert on == (True, True, True)
     assert Settings().lease_duration == 15, "takes over within 15 s"
-    assert VALUES["placement"] == {"gangs": True, "timeout": Policy().gang_timeout}, "a process does as the chart"
+    assert VALUES["placement"] == {"gangs": True, "timeout": Policy().gang_timeout, "avoidBadNodes": True}, (
+        "a process does as the chart"
+    )
     assert f"at most {revisions.SIZE_LIMIT:,} bytes" in PAGE
     asked = strategy(parts.service(engine={}), None)
     assert asked == Strategy() and (asked.surge, asked.unavailable) == (0, 1)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from tests.conftest import SOAK
 from tests.support.rig import Manifest, Rig, is_ready, path
@@ -34,6 +34,19 @@ def exited(status: Manifest) -> None:
     words = "Scheduler hit an exception\nValueError: lost"
     ended = {"exitCode": 0, "reason": "Completed", "message": words, "startedAt": now, "finishedAt": now}
     main |= {"restartCount": 1, "lastState": {"terminated": ended}}
+
+
+def ended(restarts: int, ago: float) -> Callable[[Manifest], None]:
+    """Let the main container end with code 1, some seconds ago, and wait for its next restart."""
+
+    def change(status: Manifest) -> None:
+        silent(status)
+        when = (datetime.now(UTC) - timedelta(seconds=ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        last = {"exitCode": 1, "reason": "Error", "startedAt": when, "finishedAt": when}
+        waits = {"waiting": {"reason": "CrashLoopBackOff"}}
+        status["containerStatuses"][0] |= {"restartCount": restarts, "state": waits, "lastState": {"terminated": last}}
+
+    return change
 
 
 def evicted(status: Manifest) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.controllers.base import CORE, Sync
-from ome_operator.controllers.manager import Manager, watched
+from ome_operator.controllers.manager import Manager
+from ome_operator.controllers.watched_kinds import watched
 from ome_operator.core.observed.objects import Deps, Observed
 from ome_operator.core.reconcile.plan import Plan
 from ome_operator.kube.client import Client

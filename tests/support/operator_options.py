@@ -45,6 +45,7 @@ SAMPLES: dict[str, tuple[Any, Any]] = {
     "waves": ([1, "50%"], "2,100%"),
     "bake": ("90s", "1h30m"),
     "max-concurrent-services": (2, 3),
+    "avoid-bad-nodes": (False, True),
     "lint-refuse": (False, True),
     "router-watch": (30.5, 60),
     "well-known-models": ("", "package"),

@@ -44,6 +44,7 @@ KINDS = {
     "AcceleratorClass": ("apis/ome.io/v1beta1", "acceleratorclasses"),
     "FineTunedWeight": ("apis/ome.io/v1beta1", "finetunedweights"),
     "NodeModels": ("apis/ome.io/v1beta1", "nodemodels"),
+    "NodeFaults": ("apis/ome.io/v1beta1", "nodefaults"),
     "RoleScale": ("apis/ome.io/v1beta1", "rolescales"),
     "BenchmarkJob": ("apis/ome.io/v1beta1", "benchmarkjobs"),
     "Job": ("apis/batch/v1", "jobs"),
@@ -68,7 +69,8 @@ KINDS = {
     "HTTPRoute": ("apis/gateway.networking.k8s.io/v1", "httproutes"),
 }
 CLUSTER_WIDE = {
-    "ClusterBaseModel", "ClusterServingRuntime", "AcceleratorClass", "FineTunedWeight", "NodeModels", "Node", "Namespace",
+    "ClusterBaseModel", "ClusterServingRuntime", "AcceleratorClass", "FineTunedWeight", "NodeModels", "NodeFaults", "Node",
+    "Namespace",
 }  # fmt: skip
 
 

@@ -81,8 +81,8 @@ def own(kind: Kind) -> str:
 
 SEEN = {own(kind): kind for kind in KINDS if own(kind) in PARTS}
 ALIKE = {"BaseModel": "ClusterBaseModel", "ServingRuntime": "ClusterServingRuntime"}  # kinds with the same spec
-OURS = {"RoleScale", "NodeModels"}
-"""Kinds that autoscalers and agents write: their tests are below."""
+OURS = {"RoleScale", "NodeModels", "NodeFaults"}
+"""Kinds that autoscalers, agents and the operator write: their tests are below."""
 
 
 def row(kind: str, path: str) -> tuple[str, Any]:

@@ -201,6 +201,7 @@ class InferenceServiceReconciler:
             turn=turn._replace(coming=autoscalers.known(resource, memory, now)),
             ahead=self._ahead(resource),
             budgets=self._budgets.known(ref.namespace),
+            avoided=self._reports.avoided(ref.namespace),
             another=status_writer.another(resource.writers, now, timedelta(seconds=self._settings.foreign_writer_pause)),
         )
 
@@ -320,7 +321,7 @@ class InferenceServiceReconciler:
 
     def _requeue_after(self, ref: Ref, plan: Plan, result: Result, memory: ServiceMemory) -> None:
         if result.wrote or result.status_changed:
-            self._add_soon(ref)
+            self._queue.add(ref, self._settings.child_delay, spaced=self._settings.child_spacing)
         # Work that is due until a status reports it stays due while no status may be written.
         soonest = self._settings.guard_delay if memory.held_up else 0.0
         if result.error is not None:
@@ -332,9 +333,6 @@ class InferenceServiceReconciler:
         for after in (result.requeue_after, plan.requeue_after, memory.next_check(self._clock()), self._settings.resync):
             if after is not None:
                 self._queue.add(ref, max(after, soonest))
-
-    def _add_soon(self, ref: Ref) -> None:
-        self._queue.add(ref, self._settings.child_delay, spaced=self._settings.child_spacing)
 
     def _forget(self, ref: Ref) -> None:
         if self._memories.forget(ref):

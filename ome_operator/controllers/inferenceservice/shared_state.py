@@ -27,7 +27,7 @@ from ome_operator.settings import Settings
 
 
 class Reports(NamedTuple):
-    """Functions that return what the registries of a service's routers report."""
+    """Functions that return what the registries of a service's routers report, and which nodes are avoided."""
 
     strangers: Callable[[Iterable[Pod]], Mapping[str, Strangers]] = lambda _: {}
     """Returns the foreign workers in the lists of routers among the given pods, by the UID of the router's pod."""
@@ -43,6 +43,8 @@ class Reports(NamedTuple):
     """Returns what the routers among the given pods report about requests that no engine could serve."""
     scaling: Callable[[Resource], Manifest | None] = lambda _: None
     """Returns the value of the service's `status.scaling`; None if nothing was decided."""
+    avoided: Callable[[str], Mapping[str, str]] = lambda _: {}
+    """Returns the nodes on which no new groups of a namespace's services are placed, with the reason."""
 
     def about(self, pods: Iterable[Pod]) -> dict[str, Any]:
         """Return what is known about these pods, as fields of `Observed`."""

@@ -9,7 +9,7 @@ from sys import intern
 from typing import Any, TypeVar
 
 from ome_operator import keys, quantity
-from ome_operator.core.observed import from_api, managed_fields
+from ome_operator.core.observed import from_api, managed_fields, node_faults
 from ome_operator.core.observed.from_api import Body
 from ome_operator.core.observed.objects import Holding, Node, NodeRecord, Ref, Taint, Unused
 
@@ -18,6 +18,7 @@ def node(body: Body) -> Node:
     """Return a node. Its attribute `ready` is True if the node is Ready and schedulable."""
     metadata, spec, status = body.get("metadata") or {}, body.get("spec") or {}, body.get("status") or {}
     conditions = {condition.get("type"): condition.get("status") for condition in status.get("conditions") or ()}
+    taints = tuple(sorted(_taints(spec)))
     allocatable = status.get("allocatable") or {}
     return Node(
         name=metadata.get("name") or "",
@@ -28,8 +29,10 @@ def node(body: Body) -> Node:
         gpus=sum(quantity.units(name, value) for name, value in allocatable.items() if name.endswith("/gpu")),
         ours=_applied_labels(body),
         move=(metadata.get("annotations") or {}).get(keys.MOVE) or "",
-        taints=intern_value(tuple(sorted(_taints(spec)))),
+        taints=intern_value(taints),
         room=intern_value(tuple(sorted((intern(name), quantity.units(name, value)) for name, value in allocatable.items()))),
+        uid=from_api.uid(body),
+        faults=intern_value(tuple(node_faults.faults(status, taints))),
     )
 
 

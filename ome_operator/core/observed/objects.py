@@ -192,6 +192,9 @@ class Node(NamedTuple):
     reported the amounts."""
     move: str = ""
     """Value of the annotation with which `ome move` asks for the node to be left; "" without it."""
+    uid: str = ""
+    faults: tuple[tuple[str, str], ...] = ()
+    """The faults that the node itself reports (docs/bad-nodes.md): for each the kind, and a text for people."""
 
 
 class Holding(NamedTuple):

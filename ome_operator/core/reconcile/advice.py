@@ -14,6 +14,9 @@ from ome_operator.core.rollout.applied import applied_groups, overridden
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.status.progress import RoleProgress
 
+AVOIDED = 3
+"""Number of avoided nodes that the advice names."""
+
 
 def advice(
     snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object], far: tuple[RoleProgress, ...]
@@ -41,6 +44,7 @@ def advice(
         said += scaling.advice(intent.owner, name, one, intent.groups[name], asked, moves=moving.enabled(snapshot))
     said += moving.advice(snapshot)
     said += _restored(snapshot, intent)
+    said += _avoided(snapshot, intent)
     said += _unmetered(snapshot, intent, far)
     said += _former_pods(snapshot, far)
     data = intent.data.get(intent.target) or {}
@@ -65,6 +69,17 @@ def _overridden(snapshot: Snapshot, component: str) -> str:
         f"RoleScale {names.component(name, component)} was written, so its number counts for {component} and not the "
         f"demand: `ome scale {name} -n {namespace} --resume` ends this"
     )
+
+
+def _avoided(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
+    """Yield sentences about avoided nodes on which pods of the service run, or that its groups exclude."""
+    excluded = {node for child in snapshot.observed.children.values() for node in child.excluded}
+    near = sorted(({pod.node for pod in snapshot.pods} | excluded) & snapshot.observed.avoided.keys())
+    for node in near[:AVOIDED]:
+        used = "" if node in intent.fit.excluded else ", unless nothing else fits, which is the case"
+        yield f"node {node} is avoided for new groups{used}: {snapshot.observed.avoided[node]} (ome nodes forgive {node})"
+    if len(near) > AVOIDED:
+        yield f"{len(near) - AVOIDED} more nodes are avoided for new groups: ome nodes lists them"
 
 
 def _restored(snapshot: Snapshot, intent: Intent) -> Iterator[str]:

@@ -13,6 +13,7 @@ from ome_operator.core.moves.moving import enabled as moves_enabled
 from ome_operator.core.observed.objects import Child, Manifest
 from ome_operator.core.observed.slices import Slice
 from ome_operator.core.placement.gangs import Placing, served_first, without_gangs
+from ome_operator.core.placement.leaving import leaving
 from ome_operator.core.reasons import READY, Reason
 from ome_operator.core.reconcile.advice import advice
 from ome_operator.core.reconcile.plan import ApplyStatus, Create, EnsureSecret
@@ -195,6 +196,8 @@ def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep, placing: Placin
             order = ordered(moving, revision, name, by_worth(name, role.size, found, moving.leaving.get(name, ())))
             if revision == intent.target and placing.withheld:
                 order = served_first(placing, name, order)
+            goes = leaving(snapshot, intent.fit.excluded, found, name)
+            order = tuple(number for number in order if number not in goes)
             wanted = chosen(share[name], order, taken(name, found))
             known = found if revision != intent.target else without_gangs(placing, name, found)
             grace = role.leader["spec"]["template"]["spec"].get("terminationGracePeriodSeconds", GRACE)

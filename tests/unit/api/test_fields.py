@@ -18,6 +18,7 @@ PARSED: dict[str, type[api.Object[Any]]] = {
         api.InferenceService,
         api.Model,
         api.RoleScale,
+        api.NodeFaults,
         api.NodeModels,
         api.Runtime,
     )

@@ -13,6 +13,8 @@ from ome_operator.core.reasons import REASONS, Kstatus
 from tests.support.kstatus import kstatus
 from tests.unit.api.walker import OPEN, nodes
 
+RECORDS = {"NodeModels", "NodeFaults"}
+"""Kinds that record the state of nodes."""
 ALL = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.crd)
 
 
@@ -62,14 +64,14 @@ def test_no_default_anywhere(kind: Kind) -> None:
     a revision.
     """
     found = [at for at, node in nodes(schema_of(kind)) if "default" in node]
-    assert found == ([] if kind.kind == "NodeModels" else [".status"])
+    assert found == ([] if kind.kind in RECORDS else [".status"])
 
 
 @ALL
 def test_an_object_that_no_operator_has_processed_says_so(kind: Kind) -> None:
     """`kubectl get` shows it, and kstatus does not take the object for one that is complete."""
     default = schema_of(kind)["properties"]["status"].get("default")
-    if kind.kind == "NodeModels":  # written by an agent, and nobody waits for it
+    if kind.kind in RECORDS:  # written by agents or the operator, and nobody waits for it
         assert default is None
         return
     (condition,) = default["conditions"]
@@ -122,7 +124,7 @@ def test_lists_in_a_status_can_be_applied(kind: Kind) -> None:
 def test_conditions_are_merged_by_type(kind: Kind) -> None:
     """Conditions of every kind have the same shape, and the status is a subresource."""
     conditions = schema_of(kind)["properties"]["status"]["properties"].get("conditions")
-    assert conditions is not None or kind.kind == "NodeModels", "records of nodes have no conditions"
+    assert conditions is not None or kind.kind in RECORDS, "records of nodes have no conditions"
     assert conditions is None or conditions["x-kubernetes-list-map-keys"] == ["type"]
     assert "status" in crds.crd(kind)["spec"]["versions"][0]["subresources"]
 

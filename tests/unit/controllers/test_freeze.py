@@ -28,6 +28,7 @@ WHEN = "2026-11-24T15:40:00Z by alice"
 WRITES = frozenset({"apply", "create", "update", "patch_merge", "delete"})
 KNOWN = {
     "agent/loop.py": {"apply", "create"},  # the record of its node: agents are not held
+    "controllers/bad_nodes.py": {"apply", "delete"},  # the faults of nodes: nothing while everything is held
     "controllers/benchmarkjob.py": {"apply"},  # the Job
     "controllers/events.py": {"create"},  # an Event, of those that a Plan has
     "controllers/former_exposure.py": {"delete"},  # Ingresses and HTTPRoutes of another exposure.kind; waits while frozen

@@ -12,7 +12,7 @@ import aiohttp
 from aiohttp import web
 
 from ome_operator import keys
-from ome_operator.controllers.manager import WRITTEN, watched
+from ome_operator.controllers.watched_kinds import WRITTEN, watched
 from ome_operator.kube.resources import RESOURCES
 from ome_operator.watch import handlers
 from ome_operator.watch.kopf_events import KopfEvents, traced

@@ -17,7 +17,7 @@ import ome_operator
 from ome_operator import app, keys, watch
 from ome_operator.cache.cluster_cache import KINDS
 from ome_operator.cache.resources import SHORT
-from ome_operator.controllers.manager import WRITTEN
+from ome_operator.controllers.watched_kinds import WRITTEN
 from ome_operator.kube.resources import RESOURCES
 from ome_operator.settings import Settings
 from ome_operator.watch import handlers, kopf_events

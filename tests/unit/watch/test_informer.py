@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from ome_operator.cache.cluster_cache import KINDS, LABELLED
-from ome_operator.controllers.manager import SELECTOR, SELECTORS, watched
+from ome_operator.controllers.watched_kinds import SELECTOR, SELECTORS, watched
 from ome_operator.machinery.background import Pacer
 from ome_operator.watch import informer as informers
 from ome_operator.watch.informer import Informer

@@ -32,7 +32,7 @@ BODY: dict[str, Any] = {
 def test_a_node() -> None:
     room = (("amd.com/gpu", 2), ("cpu", 191500), ("memory", 2048), ("nvidia.com/gpu", 8), ("rdma/ib", 1000))
     taints = (Taint("gpu", "yes", "NoSchedule"), Taint("z", "", "NoExecute"))
-    assert nodes.node(BODY) == ("n", 3, {"a": "b"}, True, 10, frozenset(), True, taints, room, "")
+    assert nodes.node(BODY) == ("n", 3, {"a": "b"}, True, 10, frozenset(), True, taints, room, "", "", ())
     cordoned = nodes.node({**BODY, "spec": {"unschedulable": True}})
     assert (cordoned.ready, cordoned.alive, cordoned.taints) == (False, True, ())
     silent = nodes.node({**BODY, "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}})

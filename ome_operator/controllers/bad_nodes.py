@@ -1,0 +1,201 @@
+"""Remember failures by node: read them from pods, nodes and stored objects, decide which nodes are avoided, and store what
+has changed (docs/bad-nodes.md).
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import NoReturn
+
+from ome_operator import keys
+from ome_operator.cache.cluster_cache import ClusterCache
+from ome_operator.core.badnodes import record
+from ome_operator.core.badnodes.blame import LASTS, NOBODY, Avoided, avoid
+from ome_operator.core.badnodes.memory import remember
+from ome_operator.core.badnodes.record import KIND, NodeMemory
+from ome_operator.core.badnodes.signs import Counted, ReadyGroup, Sign, ready, signs
+from ome_operator.core.observed.objects import Manifest, Ref
+from ome_operator.kube.client import Client
+from ome_operator.kube.errors import KubeError, NotFound
+from ome_operator.machinery.background import PACER, repeat
+from ome_operator.util.wall_clock import WallClock
+
+logger = logging.getLogger(__name__)
+
+EVERY = 10.0
+"""Seconds between two looks at all pods and nodes."""
+WRITES = 20
+"""Largest number of objects that are written in each look, so that a fault of many nodes does not load the API server."""
+
+
+class BadNodes:
+    """The memory of failures by node. It is stored if `stores` is true; otherwise it is lost with the process."""
+
+    def __init__(
+        self,
+        cluster: ClusterCache,
+        client: Client,
+        call: Callable[[Ref], None],
+        wall: WallClock,
+        *,
+        acts: bool,
+        stores: bool,
+    ) -> None:
+        self._cluster, self._client, self._call, self._wall = cluster, client, call, wall
+        self._acts, self._stores = acts, stores
+        self._memory: dict[str, NodeMemory] = {}
+        self._counted: dict[Ref, Counted] = {}
+        self._stored: dict[str, Manifest] = {}
+        """Name of a node -> the status of its stored object."""
+        self._uids: dict[str, str] = {}
+        """Name of a node -> the UID of its stored object."""
+        self._loaded = False
+        self.avoided: Avoided = NOBODY
+
+    def of(self, namespace: str) -> dict[str, str]:
+        """Return the nodes on which no new group of a namespace's services is placed, with the reason."""
+        return self.avoided.of(namespace) if self._acts else {}
+
+    @property
+    def remembered(self) -> int:
+        """The number of failures that are remembered, of all nodes."""
+        return sum(fault.times for known in self._memory.values() for fault in known.faults)
+
+    def counts(self) -> dict[tuple[str, ...], float]:
+        """Return the number of avoided nodes: by all services, and by those of some namespaces only."""
+        some = {name for found in self.avoided.namespaces.values() for name in found}
+        return {("everybody",): len(self.avoided.everybody), ("namespace",): len(some)}
+
+    async def load(self) -> None:
+        """Read what is stored before the first service is reconciled, so that a restart places no group on a bad node."""
+        try:
+            await self.look()
+        except KubeError as error:
+            logger.info("cannot read the faults of nodes: %s", error)
+
+    async def run(self) -> NoReturn:
+        """Look at pods and nodes periodically, without end."""
+        await repeat("remembering failures of nodes", self.look, lambda: EVERY)
+
+    async def look(self) -> None:
+        """Read what is stored, add what has happened since, decide, and store what has changed. While all services are
+        frozen or observed, nothing is recorded or decided.
+        """
+        nodes = self._cluster.deps().nodes
+        if not nodes or self._cluster.held() is not None:
+            return
+        if self._stores and (self._stored or not self._loaded):
+            await self._read()
+            self._loaded = True
+        now = self._wall().timestamp()
+        found, groups = list[Sign](), list[ReadyGroup]()
+        for resource in self._cluster.services():
+            pods = self._cluster.pods_of(resource.ref.namespace, resource.ref.name)
+            counted = self._counted.get(resource.ref, {})
+            status = resource.status.get("groups") or ()
+            new, self._counted[resource.ref] = signs(pods, status, counted, self._floor(resource.ref), now)
+            found += new
+            groups += ready(pods)
+            await PACER.yield_if_due()
+        self._counted = {ref: each for ref, each in self._counted.items() if self._cluster.find(ref) is not None}
+        self._memory = remember(self._memory, found, groups, nodes, now)
+        self._decided(avoid(self._memory, nodes, now))
+        if self._stores:
+            await self._write()
+
+    def _floor(self, ref: Ref) -> float:
+        """Return until when the failures of a service are counted, as far as the memory tells. A restarted operator finds
+        the same endings in the pods again.
+        """
+        faults = (fault for known in self._memory.values() for fault in known.faults if fault.role is not None)
+        mine = (each.last for each in faults if each.role and (each.role.namespace, each.role.service) == ref[1:])
+        return max(mine, default=0.0)
+
+    def _decided(self, avoided: Avoided) -> None:
+        before, self.avoided = self.avoided, avoided
+        if before == avoided:
+            return
+        for name, why in {**avoided.everybody, **avoided.ignored}.items():
+            if name not in before.everybody and name not in before.ignored:
+                logger.info("node %s: %s", name, why)
+        for ref in self._concerned(before, avoided):
+            self._call(ref)
+
+    def _concerned(self, before: Avoided, after: Avoided) -> Iterator[Ref]:
+        """Yield the services that a change concerns: those with pods on these nodes, or with pods that are not
+        ready.
+        """
+        changed = {
+            space: before.of(space).keys() ^ after.of(space).keys() for space in {*before.namespaces, *after.namespaces}
+        }
+        common = before.everybody.keys() ^ after.everybody.keys()
+        for ref in [resource.ref for resource in self._cluster.services()]:
+            names, pods = changed.get(ref.namespace, common), self._cluster.pods_of(ref.namespace, ref.name)
+            if names and (not pods or any(not pod.ready or pod.node in names for pod in pods)):
+                yield ref
+
+    # --- the stored objects -------------------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        """Read the stored objects. They are few, and people forgive nodes in them: with an annotation, or by deleting the
+        object.
+        """
+        bodies = {str(body["metadata"]["name"]): body for body in await self._client.list_objects(KIND)}
+        now = self._wall().timestamp()
+        for name in self._stored.keys() - bodies.keys():
+            uid = self._memory[name].uid if name in self._memory else ""
+            self._memory[name] = NodeMemory(uid, (), now)
+        for name, body in bodies.items():
+            forgiven = record.time((body["metadata"].get("annotations") or {}).get(keys.FORGIVEN))
+            mine = self._memory.get(name) or record.read(body.get("status") or {}, forgiven)
+            self._memory[name] = mine._replace(forgiven=max(mine.forgiven, min(forgiven, now)))
+        self._stored = {name: body.get("status") or {} for name, body in bodies.items()}
+        self._uids = {name: str(body["metadata"].get("uid") or "") for name, body in bodies.items()}
+
+    async def _write(self) -> None:
+        """Write the objects that differ, and delete those of nodes about which nothing is remembered."""
+        left = WRITES
+        for name, known in sorted(self._memory.items()):
+            wanted = record.status(known, self._said(name))
+            if self._stored.get(name) == wanted or not (name in self._stored or self._lasts(known)):
+                continue
+            if not left:
+                return
+            left -= 1
+            await self._put(name, wanted)
+        for name in [name for name in self._stored if name not in self._memory][:left]:
+            await self._remove(name)
+
+    def _lasts(self, known: NodeMemory) -> bool:
+        """Return whether a node's faults are worth an object. A single failure of a service means nothing yet, and neither
+        does a fault that the node has just begun to report.
+        """
+        now = self._wall().timestamp()
+        return any(now - fault.first >= LASTS if fault.role is None else fault.times > 1 for fault in known.faults)
+
+    async def _put(self, name: str, wanted: Manifest) -> None:
+        body = {"apiVersion": keys.API_VERSION, "kind": KIND, "metadata": {"name": name}}
+        try:
+            if name not in self._stored:
+                applied = await self._client.apply(body)
+                self._uids[name] = str(applied.body["metadata"].get("uid") or "")
+            await self._client.apply({**body, "status": wanted}, subresource="status")
+            self._stored[name] = wanted
+        except KubeError as error:
+            logger.info("cannot store the faults of node %s: %s", name, error)
+
+    async def _remove(self, name: str) -> None:
+        try:
+            await self._client.delete(KIND, "", name, self._uids.get(name, ""))
+        except NotFound:
+            pass
+        except KubeError as error:
+            logger.info("cannot delete the faults of node %s: %s", name, error)
+            return
+        self._stored.pop(name, None)
+
+    def _said(self, name: str) -> str:
+        """Return by whom and why a node is avoided; "" if it is not."""
+        if name in self.avoided.everybody:
+            return f"by all services: {self.avoided.everybody[name]}"
+        spaces = {space: found[name] for space, found in self.avoided.namespaces.items() if name in found}
+        return "; ".join(f"by services of {space}: {why}" for space, why in sorted(spaces.items()))[: record.WORDS]

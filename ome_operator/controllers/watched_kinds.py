@@ -1,0 +1,26 @@
+"""Which kinds the leader watches, by whom, and with which label selector."""
+
+from collections.abc import Iterable
+
+from ome_operator import keys
+from ome_operator.cache.cluster_cache import KINDS, LABELLED
+from ome_operator.cache.resources import BENCHMARK, CATALOG, SERVICE, SHORT
+from ome_operator.kube.resources import RESOURCES
+from ome_operator.watch.sink import Watched
+
+SELECTOR = f"{keys.MANAGED_BY}={keys.MANAGER}"
+SELECTORS = dict.fromkeys(LABELLED, SELECTOR) | {"ControllerRevision": f"{SELECTOR},!{keys.COMPONENT}"}
+"""Label selectors by kind. ControllerRevisions of StatefulSets have the labels of their pods, and are excluded."""
+WRITTEN = frozenset((SERVICE, *CATALOG, BENCHMARK, *SHORT))
+"""Kinds that people write: kopf watches these, and informers watch all others."""
+
+
+def watched(kinds: Iterable[str] = KINDS, namespace: str = "") -> list[Watched]:
+    """Return what to watch for these kinds, in a namespace or in all namespaces (""). Objects of some kinds are watched
+    only if they have the operator's label.
+    """
+    found = []
+    for kind in kinds:
+        of = RESOURCES[kind]
+        found.append(Watched(kind, of.group, of.version, of.plural, SELECTORS.get(kind, ""), namespace))
+    return found

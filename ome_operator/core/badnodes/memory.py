@@ -1,0 +1,89 @@
+"""Remember faults by node: add new ones, confirm them, and forget those that are too old, forgiven, or of another node."""
+
+from collections.abc import Iterable, Mapping
+from functools import reduce
+
+from ome_operator.core.badnodes.blame import blamed
+from ome_operator.core.badnodes.record import WORDS, Memory, NodeMemory, RememberedFault, bounded
+from ome_operator.core.badnodes.signs import ReadyGroup, Sign
+from ome_operator.core.observed.objects import Node
+
+EXPIRES = 24 * 3600.0
+"""Seconds after which a failure of a service is forgotten."""
+CLEARED = 600.0
+"""Seconds after which a node's own fault is forgotten that the node no longer reports."""
+REFRESH = 300.0
+"""How often the time of a fault that the node still reports is written, in seconds."""
+PROVEN = 600.0
+"""Shortest time in seconds for which a group has to be ready on other nodes to confirm the blame of a node."""
+
+
+def remember(
+    memory: Memory, signs: Iterable[Sign], ready: Iterable[ReadyGroup], nodes: Mapping[str, Node], now: float
+) -> dict[str, NodeMemory]:
+    """Return the next state of the memory. `nodes` contains all nodes of the cluster."""
+    kept = {name: _aged(each, now) for name, each in memory.items() if name in nodes and _same(each, nodes[name])}
+    for name, node in nodes.items():
+        if node.faults or (name in kept and any(fault.role is None for fault in kept[name].faults)):
+            known = kept.get(name, NodeMemory(node.uid))
+            kept[name] = known._replace(faults=_own(known.faults, node, now))
+    kept = reduce(lambda found, sign: _added(found, sign, nodes), signs, kept)
+    kept = _confirmed(kept, ready, now)
+    return bounded({name: each for name, each in kept.items() if each.faults or now - each.forgiven < EXPIRES})
+
+
+def _same(known: NodeMemory, node: Node) -> bool:
+    return not known.uid or not node.uid or known.uid == node.uid
+
+
+def _aged(known: NodeMemory, now: float) -> NodeMemory:
+    """Return the memory of a node without failures of services that are too old, or were forgiven."""
+    stays = tuple(
+        fault for fault in known.faults if fault.role is None or (now - fault.last < EXPIRES and fault.last > known.forgiven)
+    )
+    return known._replace(faults=stays)
+
+
+def _own(faults: Iterable[RememberedFault], node: Node, now: float) -> tuple[RememberedFault, ...]:
+    """Return the faults of a node with those that it reports now. A fault that comes back after it was forgotten is new."""
+    said = dict(node.faults)
+    found = []
+    for fault in faults:
+        if fault.role is not None:
+            found.append(fault)
+        elif fault.kind in said:
+            words, last = said.pop(fault.kind)[:WORDS], now if now - fault.last >= REFRESH else fault.last
+            found.append(fault._replace(message=words, last=last))
+        elif now - fault.last < CLEARED:
+            found.append(fault)
+    return (*found, *(RememberedFault(kind, now, now, message=words[:WORDS]) for kind, words in said.items()))
+
+
+def _added(memory: dict[str, NodeMemory], sign: Sign, nodes: Mapping[str, Node]) -> dict[str, NodeMemory]:
+    node = nodes.get(sign.node)
+    if node is None:
+        return memory
+    known = memory.get(sign.node, NodeMemory(node.uid))
+    if sign.time <= known.forgiven:
+        return memory
+    mine = [each for each in known.faults if (each.kind, each.role) == (sign.kind, sign.role)]
+    fresh = RememberedFault(sign.kind, sign.time, sign.time, 1, sign.role, sign.message[:WORDS])
+    if mine:
+        before = mine[0]
+        fresh = before._replace(times=before.times + 1, last=max(before.last, sign.time), message=sign.message[:WORDS])
+    others = tuple(each for each in known.faults if each not in mine)
+    return {**memory, sign.node: known._replace(faults=(*others, fresh))}
+
+
+def _confirmed(memory: dict[str, NodeMemory], ready: Iterable[ReadyGroup], now: float) -> dict[str, NodeMemory]:
+    """Return the memory with the blame confirmed that a group of the same role proves, because it works on other nodes."""
+    groups = list(ready)
+    found = dict(memory)
+    for role, name in blamed(memory):
+        mine = [fault for fault in memory[name].faults if fault.role == role]
+        span = max(fault.last for fault in mine) - min(fault.first for fault in mine)
+        proofs = (each for each in groups if each.role == role and name not in each.nodes and each.since)
+        if any(now - each.since >= max(PROVEN, span) for each in proofs):
+            faults = tuple(each._replace(confirmed=True) if each.role == role else each for each in found[name].faults)
+            found[name] = found[name]._replace(faults=faults)
+    return found

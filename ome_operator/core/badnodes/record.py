@@ -1,0 +1,117 @@
+"""What is remembered about a node: an entry for each fault, in the status of a NodeFaults object. Its size is bounded."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+KIND = "NodeFaults"
+NODES = 200
+"""Largest number of nodes about which anything is remembered."""
+FAULTS = 16
+"""Largest number of faults of a node that are remembered."""
+WORDS = 300
+"""Number of characters of a message that are kept."""
+_MOST_COUNTED = 1000
+
+
+class Role(NamedTuple):
+    """A role of a revision of a service, whose failures are counted together."""
+
+    namespace: str
+    service: str
+    component: str
+    revision: str
+
+
+class RememberedFault(NamedTuple):
+    """A fault of a node, with times in seconds since the epoch."""
+
+    kind: str
+    """The fault in a word, such as GPUMissing, Error or NotReady."""
+    first: float
+    last: float
+    times: int = 1
+    """Number of failures."""
+    role: Role | None = None
+    """Whose failure it is; None for a fault that the node itself reports."""
+    message: str = ""
+    confirmed: bool = False
+    """Whether the role has meanwhile worked on other nodes, so that its failures there do not excuse this node."""
+
+
+class NodeMemory(NamedTuple):
+    """What is remembered about a node."""
+
+    uid: str
+    """UID of the Node object. Another node of the same name begins without faults."""
+    faults: tuple[RememberedFault, ...] = ()
+    forgiven: float = 0.0
+    """When a person forgave the node; 0 if nobody did. Faults that began before do not count."""
+
+
+Memory = Mapping[str, NodeMemory]
+"""What is remembered, by the name of the node."""
+
+
+def status(memory: NodeMemory, avoided: str) -> dict[str, Any]:
+    """Return the status of the object of a node. `avoided` states why and by whom the node is avoided; "" if it is not."""
+    faults = [_written(fault) for fault in memory.faults]
+    return {"nodeUID": memory.uid, **({"avoided": avoided} if avoided else {}), "faults": faults}
+
+
+def read(found: Mapping[str, Any], forgiven: float) -> NodeMemory:
+    """Return what a status contains. Entries that cannot be read are left out: anything can be in a stored object."""
+    entries = found.get("faults")
+    known = (_read(entry) for entry in (entries if isinstance(entries, list) else ())[:FAULTS])
+    return NodeMemory(str(found.get("nodeUID") or ""), tuple(one for one in known if one is not None), forgiven)
+
+
+def bounded(memory: Memory) -> dict[str, NodeMemory]:
+    """Return the memory within its bounds. The faults that happened last stay; a node's own faults come first."""
+    kept = {name: each._replace(faults=_latest(each.faults)) for name, each in memory.items()}
+    if len(kept) <= NODES:
+        return kept
+    order = sorted(kept, key=lambda name: (-max((each.last for each in kept[name].faults), default=0.0), name))
+    return {name: kept[name] for name in sorted(order[:NODES])}
+
+
+def _latest(faults: Iterable[RememberedFault]) -> tuple[RememberedFault, ...]:
+    kept = sorted(faults, key=lambda each: (each.role is not None, -each.last, each))[:FAULTS]
+    return tuple(sorted(kept, key=lambda each: (each.first, each.kind, each.role or ())))
+
+
+def time(stamp: object) -> float:
+    """Return a time in RFC 3339 as seconds since the epoch; 0 if it is no time."""
+    try:
+        when = datetime.fromisoformat(str(stamp or ""))
+    except ValueError:
+        return 0.0
+    return when.replace(tzinfo=when.tzinfo or UTC).timestamp()
+
+
+def stamp(seconds: float) -> str:
+    """Return a time as the API writes it, in whole seconds."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _written(fault: RememberedFault) -> dict[str, Any]:
+    role = {} if fault.role is None else fault.role._asdict()
+    more = {**role, "message": fault.message, "confirmed": fault.confirmed}
+    told = {"kind": fault.kind, "count": fault.times, "first": stamp(fault.first), "last": stamp(fault.last)}
+    return told | {name: value for name, value in more.items() if value}
+
+
+def _read(entry: Any) -> RememberedFault | None:
+    if not isinstance(entry, dict) or not isinstance(entry.get("kind"), str):
+        return None
+    role = Role(*(str(entry.get(name) or "") for name in Role._fields))
+    count = entry.get("count")
+    return RememberedFault(
+        kind=entry["kind"],
+        first=time(entry.get("first")),
+        last=time(entry.get("last")),
+        times=max(1, min(count, _MOST_COUNTED)) if isinstance(count, int) else 1,
+        role=role if role.namespace else None,
+        message=str(entry.get("message") or "")[:WORDS],
+        confirmed=entry.get("confirmed") is True,
+    )

@@ -1,0 +1,139 @@
+"""Find the failures of a service's groups that may be due to a node, from its pods and from `status.groups`."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ome_operator import keys
+from ome_operator.core.badnodes.record import Role, time
+from ome_operator.core.observed.objects import Pod
+from ome_operator.core.termination import telling
+
+ROUND = 60.0
+"""Seconds after a failure of a group in which its further endings are consequences: when a rank ends, its group ends."""
+HANGS = frozenset({"NotReady", "Silent", "NotReadyInTime"})
+"""Reasons for which recovery recycles a group although the rank that is the cause is unknown."""
+_OF_THE_KUBELET = frozenset({"UnexpectedAdmissionError"})
+"""Failures of pods without an exit code of a container that are due to the node. Other such endings are evictions,
+preemptions and shutdowns."""
+
+GroupKey = tuple[str, str, int]
+"""Component, revision and number of a group."""
+Counted = Mapping[GroupKey, float]
+"""Until when the endings of each group are counted, in seconds since the epoch."""
+
+
+class Sign(NamedTuple):
+    """A failure of a group that may be due to a node."""
+
+    node: str
+    role: Role
+    kind: str
+    time: float
+    message: str
+
+
+class ReadyGroup(NamedTuple):
+    """A group that is ready, with its nodes."""
+
+    role: Role
+    nodes: frozenset[str]
+    since: float
+
+
+def signs(
+    pods: Iterable[Pod], groups: Iterable[Mapping[str, Any]], counted: Counted, floor: float, now: float
+) -> tuple[list[Sign], dict[GroupKey, float]]:
+    """Return the new failures of a service's groups, and the next value of `counted`.
+
+    At most one failure is counted for each group and ROUND: that of the container which ended first.
+
+    groups      `status.groups` of the service.
+    floor       The value of `counted` for groups that it does not contain.
+    """
+    records, found, then = {_key_of(each): each for each in groups}, list[Sign](), dict[GroupKey, float]()
+    members = _groups(pods)
+    for key in {*members, *records}:
+        mine, since = members.get(key, []), counted.get(key, floor)
+        new = [*_hang(mine, records.get(key) or {}, since), *_endings(mine, since, now)] if mine else []
+        found += new
+        until = max((sign.time for sign in new), default=since)
+        then[key] = max(until, now) if any(pod.deleting for pod in mine) else until
+    return sorted(found, key=lambda sign: (sign.time, sign.node)), then
+
+
+def ready(pods: Iterable[Pod]) -> Iterator[ReadyGroup]:
+    """Yield the groups of a service whose leader is ready and of which no pod is being deleted."""
+    for members in _groups(pods).values():
+        leader = next((pod for pod in members if pod.rank == 0), None)
+        if leader is not None and leader.ready and not any(pod.deleting for pod in members):
+            yield ReadyGroup(_role(leader), frozenset(pod.node for pod in members if pod.node), time(leader.times.ready))
+
+
+def _groups(pods: Iterable[Pod]) -> dict[GroupKey, list[Pod]]:
+    found: dict[GroupKey, list[Pod]] = {}
+    for pod in pods:
+        if pod.component != keys.ROUTER and pod.group >= 0 and pod.rank >= 0:
+            found.setdefault((pod.component, pod.revision, pod.group), []).append(pod)
+    return found
+
+
+def _key_of(group: Mapping[str, Any]) -> GroupKey:
+    return str(group.get("component") or ""), str(group.get("revision") or ""), int(group.get("index") or 0)
+
+
+def _role(pod: Pod) -> Role:
+    return Role(pod.namespace, pod.service, pod.component, pod.revision)
+
+
+def _hang(members: list[Pod], record: Mapping[str, Any], since: float) -> Iterator[Sign]:
+    """Yield a sign for each node of a group that is being recycled because it hangs."""
+    failure = record.get("lastFailure") or {}
+    at = time(failure.get("time"))
+    if record.get("phase") != "Recycling" or failure.get("reason") not in HANGS or at <= since:
+        return
+    for node in sorted({pod.node for pod in members if pod.node}):
+        yield Sign(node, _role(members[0]), str(failure["reason"]), at, str(failure.get("message") or ""))
+
+
+def _endings(members: list[Pod], since: float, now: float) -> Iterator[Sign]:
+    """Yield the failures of containers, the first that ended in each ROUND, and those of ranks that their preflight holds.
+
+    While a pod of the group is being deleted, and within ROUND after a pod was replaced, the endings of the other pods are
+    consequences of that.
+    """
+    if any(pod.deleting for pod in members):
+        return
+    created = {pod.uid: time(pod.times.created) for pod in members}
+    if max(created.values()) - min(created.values()) > ROUND:
+        since = max(since, *created.values())
+    for pod in sorted((pod for pod in members if pod.node and _ended(pod)), key=lambda pod: (_ended(pod), pod.rank)):
+        at = _ended(pod)
+        if pod.ending is not None and since + (ROUND if created[pod.uid] < since else 0.0) < at <= now + ROUND:
+            yield Sign(pod.node, _role(pod), pod.ending.reason, at, telling(pod.ending.message) or _how(pod))
+            since = at
+    if now > since + ROUND:
+        yield from _held(members, now)
+
+
+def _ended(pod: Pod) -> float:
+    """Return when a container of the pod failed; 0 if none did, or if the pod was disrupted."""
+    if pod.ending is None or (pod.ending.code is None and pod.ending.reason not in _OF_THE_KUBELET):
+        return 0.0
+    return time(pod.ending.time) or time(pod.times.created)
+
+
+def _how(pod: Pod) -> str:
+    return f"rank {pod.rank} exited with code {pod.ending.code}" if pod.ending and pod.ending.code is not None else ""
+
+
+def _held(members: list[Pod], now: float) -> Iterator[Sign]:
+    """Yield a sign for each node about which the preflight check of a rank, which holds its engine, found something."""
+    ranks, seen = {pod.rank: pod for pod in members}, set[str]()
+    for pod in members:
+        if pod.preflight is None or not pod.preflight.held:
+            continue
+        for finding in pod.preflight.findings:
+            node = (pod if finding.rank < 0 else ranks.get(finding.rank, pod)).node
+            if node and node not in seen:
+                seen.add(node)
+                yield Sign(node, _role(pod), "Preflight", now, finding.sentence)

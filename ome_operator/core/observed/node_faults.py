@@ -1,0 +1,41 @@
+"""Read the faults that a node itself reports: conditions and taints of known types, and GPUs that are missing."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ome_operator import quantity
+from ome_operator.core.observed.objects import Taint
+
+FAULTY = {
+    "KernelDeadlock": "True",
+    "ReadonlyFilesystem": "True",
+    "CorruptDockerOverlay2": "True",
+    "XfsShutdown": "True",
+    "AcceleratedHardwareReady": "False",
+}
+"""Type of a condition -> the status that reports a fault. The first four are those of node-problem-detector for faults that
+do not end by themselves, the last is that of the monitoring agent of EKS. Kubernetes' own conditions are left out, because a
+node with such a condition has a taint and gets no pods."""
+GPU_MISSING = "GPUMissing"
+WORDS = 160
+
+
+def faults(status: Mapping[str, Any], taints: Iterable[Taint]) -> Iterator[tuple[str, str]]:
+    """Yield the kind of each fault that a node reports, with a text for people; each kind once."""
+    found: dict[str, str] = {}
+    for condition in status.get("conditions") or ():
+        kind = condition.get("type")
+        if condition.get("status") == FAULTY.get(kind, ""):
+            message = condition.get("message") or condition.get("reason") or ""
+            found[kind] = f"the condition is {condition['status']}" + (f" ({message[:WORDS]})" if message else "")
+    for taint in taints:
+        kind = taint.key.rpartition("/")[2]
+        if kind in FAULTY:
+            found.setdefault(kind, f"taint {taint.key}")
+    allocatable = status.get("allocatable") or {}
+    for name, value in sorted((status.get("capacity") or {}).items()):
+        if name.endswith("/gpu") and name in allocatable:
+            here, whole = quantity.units(name, allocatable[name]), quantity.units(name, value)
+            if here < whole:
+                found[GPU_MISSING] = f"{here} of {whole} {name} are allocatable"
+    yield from sorted(found.items())

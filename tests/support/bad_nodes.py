@@ -1,0 +1,132 @@
+"""Stories about nodes on which groups fail, for tests of pure code only: a simulated cluster without an API server, in which
+groups come back to their nodes until the memory of failures keeps them away (docs/bad-nodes.md).
+"""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ome_operator.core.badnodes.blame import NOBODY, Avoided, avoid
+from ome_operator.core.badnodes.memory import remember
+from ome_operator.core.badnodes.record import Memory, read, stamp, status
+from ome_operator.core.badnodes.signs import Counted, ready, signs
+from ome_operator.core.observed.objects import Node, Pod, Termination, Times
+
+START = 1_800_000_000.0
+STEP = 30.0
+
+
+@dataclass
+class LiveGroup:
+    """A group of a service, on one node for each rank."""
+
+    namespace: str
+    service: str
+    size: int
+    number: int = 0
+    nodes: list[str] = field(default_factory=list)
+    created: float = 0.0
+    ended: dict[int, float] = field(default_factory=dict)
+    """Rank -> when its container ended."""
+    deleting: bool = False
+    starts: int = 0
+    failures: list[str] = field(default_factory=list)
+    """The node of each failure."""
+
+    def pods(self) -> list[Pod]:
+        """Return the pods as the operator sees them. A group is ready 60 s after its creation."""
+        return [self._pod(rank, node) for rank, node in enumerate(self.nodes)]
+
+    def _pod(self, rank: int, node: str) -> Pod:
+        at = self.ended.get(rank)
+        up = at is None and not self.deleting
+        ending = None if at is None else Termination("engine", "Error", 1, f"rank {rank} died", stamp(at))
+        return Pod(
+            namespace=self.namespace, name=f"{self.service}-{self.number}-{rank}", version=1, service=self.service,
+            uid=f"{self.service}-{self.number}-{self.starts}-{rank}", component="engine", revision="r1", group=self.number,
+            rank=rank, workload="w", node=node, ready=up, deleting=self.deleting, grace=0, restarts=0, reason="", message="",
+            ending=ending, running=up,
+            times=Times(created=stamp(self.created), ready=stamp(self.created + 60) if up else ""),
+        )  # fmt: skip
+
+
+class Town:
+    """The nodes of a cluster, and groups of services that need one GPU node for each rank."""
+
+    def __init__(self, seed: int, nodes: int) -> None:
+        self.chance, self.now = random.Random(seed), START
+        self.nodes = {f"n{number:03}": node(f"n{number:03}") for number in range(nodes)}
+        self.groups: list[LiveGroup] = []
+        self.memory: Memory = {}
+        self.counted: dict[tuple[str, str], Counted] = {}
+        self.avoided: Avoided = NOBODY
+        self.most = 0
+        """Largest number of nodes that were avoided at once, for any namespace."""
+
+    def add(self, namespace: str, service: str, groups: int, size: int) -> None:
+        """Add a service."""
+        self.groups += [LiveGroup(namespace, service, size, number) for number in range(groups)]
+
+    def step(self, kills: Mapping[str, float], broken: frozenset[str] = frozenset()) -> None:
+        """Let STEP seconds pass.
+
+        kills   Node -> the probability that the node ends a rank that runs there.
+        broken  Services whose containers end on every node, at any rank.
+        """
+        self.now += STEP
+        for group in self.groups:
+            if group.deleting or not group.nodes:
+                self._place(group)
+            elif group.ended:
+                group.deleting = True  # recovery recycles it
+            else:
+                self._live(group, kills, broken)
+        self.look()
+
+    def _place(self, group: LiveGroup) -> None:
+        """Create the pods of a group again, on the same nodes if it may: these are free, so the scheduler takes them."""
+        avoided, taken = self.avoided.of(group.namespace), {name for each in self.groups for name in each.nodes}
+        kept = [name for name in group.nodes if name not in avoided and name in self.nodes]
+        free = [name for name in self.nodes if name not in taken and name not in avoided]
+        self.chance.shuffle(free)
+        found = [*kept, *free][: group.size]
+        group.nodes, group.ended, group.deleting = (found if len(found) == group.size else []), {}, False
+        group.created, group.starts = self.now, group.starts + 1
+
+    def _live(self, group: LiveGroup, kills: Mapping[str, float], broken: frozenset[str]) -> None:
+        dies = [rank for rank, name in enumerate(group.nodes) if self.chance.random() < kills.get(name, 0.0)]
+        if not dies and group.service in broken:
+            dies = [self.chance.randrange(group.size)]
+        if not dies:
+            return
+        group.failures.append(group.nodes[dies[0]])
+        group.ended = {rank: self.now + (1 if rank == dies[0] else self.chance.uniform(2, 20)) for rank in range(group.size)}
+
+    def look(self) -> None:
+        """Do what `controllers/bad_nodes.py` does, without requests."""
+        found, groups = [], []
+        for key in {(group.namespace, group.service) for group in self.groups}:
+            pods = [pod for group in self.groups if (group.namespace, group.service) == key for pod in group.pods()]
+            new, self.counted[key] = signs(pods, (), self.counted.get(key, {}), 0.0, self.now + STEP)
+            found += new
+            groups += ready(pods)
+        self.memory = remember(self.memory, found, groups, self.nodes, self.now + STEP)
+        self.avoided = avoid(self.memory, self.nodes, self.now + STEP)
+        spaces = {group.namespace for group in self.groups}
+        self.most = max([self.most, *(len(self.avoided.of(space)) for space in spaces)])
+
+    def restart(self) -> None:
+        """Restart the operator: it keeps only what is stored."""
+        self.memory = {name: read(status(known, ""), known.forgiven) for name, known in self.memory.items()}
+        last = [(fault.role, fault.last) for known in self.memory.values() for fault in known.faults if fault.role]
+        floors = {key: max((at for role, at in last if role[:2] == key), default=0.0) for key in self.counted}
+        self.counted = {
+            key: {("engine", "r1", group.number): floor for group in self.groups if (group.namespace, group.service) == key}
+            for key, floor in floors.items()
+        }
+
+
+def node(name: str, *faults: tuple[str, str], **facts: Any) -> Node:
+    """Return a node with eight GPUs."""
+    return Node(name, 1, {}, True, 8, **{"uid": f"uid-{name}", "faults": faults, **facts})

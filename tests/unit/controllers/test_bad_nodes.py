@@ -1,0 +1,217 @@
+"""The memory of failures by node: what is read, decided and stored (docs/bad-nodes.md)."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.cache.cluster_cache import ClusterCache
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.controllers.bad_nodes import WRITES, BadNodes
+from ome_operator.core.badnodes.record import stamp
+from ome_operator.core.observed.objects import Deps, Ref
+from ome_operator.kube.errors import KubeError
+from tests.support import bodies
+from tests.support.bad_nodes import LiveGroup
+from tests.support.fake_api import Call, FakeApi
+from tests.support.parts import changed
+
+NOW = datetime(2027, 1, 15, 8, tzinfo=UTC)
+
+
+def node(name: str) -> dict[str, Any]:
+    """A node with eight GPUs."""
+    body = bodies.node(name)
+    return {**body, "metadata": {**body["metadata"], "uid": f"uid-{name}"}}
+
+
+def ended(group: LiveGroup) -> dict[str, Any]:
+    """The pod of a group whose container has ended."""
+    (pod,) = group.pods()
+    body = bodies.pod(pod)
+    body["metadata"] |= {"creationTimestamp": pod.times.created, "resourceVersion": str(int(group.ended[0]))}
+    last = {"exitCode": 1, "reason": "Error", "message": "it died", "finishedAt": stamp(group.ended[0])}
+    body["status"]["containerStatuses"][0] |= {"lastState": {"terminated": last}, "restartCount": 1}
+    return body
+
+
+class Stored:
+    """The API server's NodeFaults objects."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.api = FakeApi(
+            {
+                "list_objects NodeFaults": lambda _: [dict(one) for one in self.objects.values()],
+                "apply NodeFaults/status": self._status,
+                "apply NodeFaults": self._apply,
+                "delete NodeFaults": self._delete,
+            }
+        )
+
+    def _apply(self, call: Call) -> dict[str, Any]:
+        self.objects[call.name] = {"metadata": {"name": call.name, "uid": f"of-{call.name}"}}
+        return self.objects[call.name]
+
+    def _status(self, call: Call) -> dict[str, Any]:
+        self.objects[call.name]["status"] = call.body["status"]
+        return self.objects[call.name]
+
+    def _delete(self, call: Call) -> dict[str, Any]:
+        assert call.uid == f"of-{call.name}"
+        del self.objects[call.name]
+        return {}
+
+    def verbs(self) -> list[str]:
+        """Return the requests since the last call of this method."""
+        found = [f"{call.verb} {call.name}".strip() for call in self.api.calls]
+        self.api.calls.clear()
+        return found
+
+
+class Case:
+    """Some nodes, and a service with one group on the first of them."""
+
+    def __init__(self, stored: Stored | None = None, *, acts: bool = True, stores: bool = True, nodes: int = 30) -> None:
+        self.stored, self.now, self.called = stored or Stored(), NOW, list[Ref]()
+        self.handler = EventHandler(ClusterCache(Deps()), lambda *_: None, lambda _: (), lambda _: ())
+        self.cache = self.handler.cache
+        service = {"name": "svc", "namespace": "team", "uid": "s", "resourceVersion": "1"}
+        self.handler.seen("InferenceService", {"metadata": service, "spec": {"engine": {}}})
+        for number in range(nodes):
+            self.handler.seen("Node", node(f"n{number}"))
+        self.group = LiveGroup("team", "svc", 1, nodes=["n0"], created=NOW.timestamp() - 5000)
+        self.nodes = BadNodes(self.cache, self.stored.api, self.called.append, lambda: self.now, acts=acts, stores=stores)
+
+    async def fail(self, times: int = 1) -> None:
+        """Let the group fail on its node, a hundred seconds after each other."""
+        for _ in range(times):
+            self.now += timedelta(seconds=100)
+            self.group.ended = {0: self.now.timestamp()}
+            self.handler.seen("Pod", ended(self.group))
+            await self.nodes.look()
+
+
+async def test_a_node_is_avoided_and_stored_after_three_failures() -> None:
+    case = Case()
+    await case.nodes.load()
+    assert case.stored.verbs() == ["list_objects"]
+    await case.fail()
+    assert case.stored.verbs() == [], "a single failure is not worth an object"
+    await case.fail(2)
+    assert case.nodes.of("team").keys() == {"n0"} and not case.nodes.of("others")
+    status = case.stored.objects["n0"]["status"]
+    assert status["avoided"].startswith("by services of team: engine of team/svc failed there 3 times")
+    assert status["faults"][0]["count"] == 3
+    assert case.called == [Ref("InferenceService", "team", "svc")], "its service is reconciled"
+    case.stored.verbs()
+    await case.nodes.look()
+    assert case.stored.verbs() == ["list_objects"], "nothing has changed"
+
+
+async def test_a_restart_keeps_the_memory_and_counts_nothing_again() -> None:
+    case = Case()
+    await case.fail(3)
+    again = Case(case.stored)
+    again.now = case.now
+    again.group.ended = {0: case.now.timestamp()}
+    again.handler.seen("Pod", ended(again.group))
+    case.stored.verbs()
+    await again.nodes.load()
+    assert again.nodes.of("team").keys() == {"n0"}
+    assert case.stored.verbs() == ["list_objects"]
+    assert case.stored.objects["n0"]["status"]["faults"][0]["count"] == 3
+
+
+@pytest.mark.parametrize("how", ["annotation", "deletion"])
+async def test_a_person_forgives_a_node(how: str) -> None:
+    case = Case()
+    await case.fail(3)
+    case.now += timedelta(seconds=50)
+    if how == "deletion":
+        del case.stored.objects["n0"]
+    else:
+        case.stored.objects["n0"]["metadata"]["annotations"] = {keys.FORGIVEN: stamp(case.now.timestamp())}
+    case.called.clear()
+    await case.nodes.look()
+    assert not case.nodes.of("team")
+    assert case.called == [Ref("InferenceService", "team", "svc")]
+    await case.fail(2)
+    assert not case.nodes.of("team")
+    await case.fail()
+    assert case.nodes.of("team").keys() == {"n0"}, "it fails again"
+
+
+async def test_a_forgiveness_in_the_future_does_not_last() -> None:
+    case = Case()
+    await case.fail(3)
+    case.stored.objects["n0"]["metadata"]["annotations"] = {keys.FORGIVEN: "2999-01-01T00:00:00Z"}
+    await case.nodes.look()
+    del case.stored.objects["n0"]["metadata"]["annotations"]
+    await case.fail(3)
+    assert case.nodes.of("team").keys() == {"n0"}
+
+
+async def test_the_object_goes_when_nothing_is_remembered() -> None:
+    case = Case()
+    await case.fail(3)
+    case.now += timedelta(hours=24)
+    await case.nodes.look()
+    assert case.stored.objects == {} and not case.nodes.of("team")
+
+
+@pytest.mark.parametrize("settled", [{"frozen": "2026-11-24T15:40:00Z by alice"}, {"observe": True}])
+async def test_nothing_is_recorded_while_everything_is_held(settled: dict[str, Any]) -> None:
+    case = Case()
+    case.cache._index.deps = changed(case.cache._index.deps, **settled)
+    await case.fail(4)
+    assert case.stored.verbs() == [] and not case.nodes.of("team")
+
+
+async def test_an_operator_that_shares_the_cluster_stores_nothing() -> None:
+    case = Case(stores=False)
+    await case.nodes.load()
+    await case.fail(3)
+    assert case.nodes.of("team") and case.stored.verbs() == []
+
+
+async def test_switched_off_it_remembers_and_avoids_nothing() -> None:
+    case = Case(acts=False)
+    await case.fail(3)
+    assert "n0" in case.stored.objects and case.nodes.of("team") == {}
+
+
+async def test_few_objects_are_written_at_once() -> None:
+    case = Case(nodes=0)
+    for number in range(3 * WRITES):
+        body = node(f"n{number}")
+        body["status"]["conditions"] += [{"type": "KernelDeadlock", "status": "True"}]
+        case.handler.seen("Node", body)
+    await case.nodes.load()
+    case.now += timedelta(seconds=301)
+    for looks in (1, 2, 3, 4):
+        await case.nodes.look()
+        assert len(case.stored.objects) == min(3 * WRITES, looks * WRITES)
+    assert not case.nodes.of("team"), "all nodes report it"
+
+
+async def test_a_refused_write_is_repeated() -> None:
+    case = Case()
+    case.stored.api.answers["apply NodeFaults"] = KubeError("no")
+    await case.fail(3)
+    assert case.nodes.of("team") and not case.stored.objects
+    case.stored.api.answers["apply NodeFaults"] = case.stored._apply
+    await case.nodes.look()
+    assert "n0" in case.stored.objects
+
+
+async def test_a_memory_that_cannot_be_read_stops_nothing() -> None:
+    case = Case()
+    works = case.stored.api.answers["list_objects NodeFaults"]
+    case.stored.api.answers["list_objects NodeFaults"] = KubeError("no")
+    await case.nodes.load()
+    assert case.nodes.of("team") == {}
+    case.stored.api.answers["list_objects NodeFaults"] = works
+    await case.fail(3)
+    assert case.nodes.of("team").keys() == {"n0"}

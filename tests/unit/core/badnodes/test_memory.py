@@ -1,0 +1,178 @@
+"""What is remembered about nodes, for how long, and which of them are avoided by whom."""
+
+import json
+from typing import Any
+
+import pytest
+
+from ome_operator.core.badnodes.blame import FAILURES, LASTS, avoid, blamed
+from ome_operator.core.badnodes.memory import CLEARED, EXPIRES, PROVEN, remember
+from ome_operator.core.badnodes.record import FAULTS, NODES, WORDS, Memory, NodeMemory, Role, bounded, read, status
+from ome_operator.core.badnodes.signs import ReadyGroup, Sign
+from ome_operator.core.observed.objects import Node
+from tests.support.bad_nodes import node
+
+T = 1_800_000_000.0
+ROLE, OTHER = Role("team", "svc", "engine", "r1"), Role("others", "svc", "engine", "r1")
+
+
+def nodes(number: int = 30) -> dict[str, Node]:
+    """The nodes of a cluster."""
+    return {f"n{at}": node(f"n{at}") for at in range(number)}
+
+
+def failures(name: str, times: int, role: Role = ROLE, begin: float = T) -> list[Sign]:
+    """Failures on a node, a hundred seconds apart."""
+    return [Sign(name, role, "Error", begin + 100 * at, "it died") for at in range(times)]
+
+
+def after(*signs: Sign, now: float = T + 1000, memory: Memory | None = None, **more: Any) -> dict[str, NodeMemory]:
+    """Return the memory after these failures."""
+    return remember(memory or {}, signs, more.get("ready", ()), more.get("nodes", nodes()), now)
+
+
+def test_three_failures_blame_a_node() -> None:
+    for times in range(1, FAILURES + 3):
+        memory = after(*failures("n1", times))
+        assert blamed(memory) == ([(ROLE, "n1")] if times >= FAILURES else [])
+        found = avoid(memory, nodes(), T + 1000)
+        assert found.of("team").keys() == ({"n1"} if times >= FAILURES else set())
+        assert not found.of("elsewhere")
+    assert found.of("team")["n1"] == "engine of team/svc failed there 5 times, last with Error: it died"
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "blames"), [(3, 1, True), (3, 2, False), (3, 3, False), (9, 3, True), (8, 3, False)]
+)
+def test_failures_have_to_be_concentrated(here: int, there: int, blames: bool) -> None:
+    memory = after(*failures("n1", here), *failures("n2", there))
+    assert blamed(memory) == ([(ROLE, "n1")] if blames else [])
+
+
+def test_failures_of_another_revision_or_role_are_counted_apart() -> None:
+    newer = ROLE._replace(revision="r2")
+    memory = after(*failures("n1", 2), *failures("n1", 2, newer))
+    assert blamed(memory) == []
+
+
+def test_two_namespaces_concern_everybody() -> None:
+    memory = after(*failures("n1", 3), *failures("n1", 3, OTHER), *failures("n2", 3, ROLE._replace(service="b")))
+    found = avoid(memory, nodes(), T + 1000)
+    assert found.everybody == {"n1": "services of 2 namespaces failed there"}, "it names no tenant to others"
+    assert found.namespaces.keys() == {"team"}
+    two = after(*failures("n1", 3), *failures("n1", 3, ROLE._replace(service="b")))
+    assert not avoid(two, nodes(), T + 1000).everybody, "two services of a namespace are one witness"
+
+
+def test_work_on_other_nodes_confirms_the_blame() -> None:
+    memory = after(*failures("n1", 3))
+    proof = ReadyGroup(ROLE, frozenset({"n2"}), T + 300)
+    for group, now, sure in (
+        (proof, T + 300 + PROVEN, True),
+        (proof, T + 299 + PROVEN, False),
+        (proof._replace(nodes=frozenset({"n1", "n2"})), T + 2000, False),
+        (proof._replace(role=ROLE._replace(revision="r2")), T + 2000, False),
+        (proof._replace(since=0.0), T + 2000, False),
+    ):
+        later = remember(memory, (), [group], nodes(), now)
+        assert all(fault.confirmed == sure for fault in later["n1"].faults)
+        worse = remember(later, failures("n2", 3, begin=now), (), nodes(), now + 300)
+        assert blamed(worse) == ([(ROLE, "n1"), (ROLE, "n2")] if sure else [])
+
+
+def test_a_nodes_own_fault_concerns_everybody_once_it_lasts() -> None:
+    there = {**nodes(), "n3": node("n3", ("GPUMissing", "7 of 8 are allocatable"))}
+    memory = after(nodes=there, now=T)
+    assert not avoid(memory, there, T + LASTS - 1).everybody
+    assert avoid(memory, there, T + LASTS).everybody == {"n3": "GPUMissing: 7 of 8 are allocatable"}
+    flap = remember(memory, (), (), nodes(), T + 100)
+    assert flap["n3"].faults, "it is remembered for a while"
+    assert not remember(flap, (), (), nodes(), T + CLEARED)
+
+
+def test_no_more_than_a_tenth_is_avoided_and_the_first_stay() -> None:
+    signs = [sign for at in range(10) for sign in failures(f"n{at}", 3, ROLE._replace(service=f"s{at}"), T + at)]
+    found = avoid(after(*signs), nodes(30), T + 1000)
+    assert found.of("team").keys() == {"n0", "n1", "n2"}
+    assert found.ignored.keys() == {f"n{at}" for at in range(3, 10)}
+    assert "as many nodes as allowed" in found.ignored["n9"]
+    few = nodes(5)
+    assert avoid(after(*signs, nodes=few), few, T + 1000).of("team").keys() == {"n0"}, "at least one"
+
+
+def test_only_nodes_with_gpus_are_counted_where_there_are_some() -> None:
+    there = {**nodes(10), **{f"cpu{at}": node(f"cpu{at}")._replace(gpus=0) for at in range(90)}}
+    signs = [sign for at in range(5) for sign in failures(f"n{at}", 3, ROLE._replace(service=f"s{at}"), T + at)]
+    assert avoid(after(*signs, nodes=there), there, T + 1000).of("team").keys() == {"n0"}
+
+
+def test_what_everybody_avoids_counts_for_a_namespace_too() -> None:
+    there = {**nodes(20), **{f"n{at}": node(f"n{at}", ("KernelDeadlock", "x")) for at in (7, 8)}}
+    memory = after(*failures("n1", 3, begin=T + 400), nodes=there, now=T)
+    found = avoid(memory, there, T + 1000)
+    assert found.everybody.keys() == {"n7", "n8"} and not found.namespaces
+    assert "n1" in found.ignored
+
+
+def test_failures_expire() -> None:
+    memory = after(*failures("n1", 3))
+    assert after(memory=memory, now=T + 200 + EXPIRES - 1) == memory
+    assert after(memory=memory, now=T + 200 + EXPIRES) == {}
+
+
+def test_a_forgiven_node_begins_again() -> None:
+    there = {**nodes(), "n1": node("n1", ("KernelDeadlock", "x"))}
+    memory = after(*failures("n1", 3), nodes=there)
+    memory["n1"] = memory["n1"]._replace(forgiven=T + 1001)
+    later = after(*failures("n1", 3), memory=memory, nodes=there, now=T + 1002)
+    assert [fault.kind for fault in later["n1"].faults] == ["KernelDeadlock"], "what the node still reports is kept"
+    assert not avoid(later, there, T + 5000).of("team"), "but it was forgiven"
+    again = after(*failures("n1", 3, begin=T + 2000), memory=later, nodes=there, now=T + 3000)
+    assert avoid(again, there, T + 3000).of("team").keys() == {"n1"}
+
+
+def test_another_node_of_the_same_name_begins_without_faults() -> None:
+    memory = after(*failures("n1", 3))
+    assert after(memory=memory, nodes={**nodes(), "n1": node("n1", uid="another")}) == {}
+    assert after(memory=memory, nodes={name: each for name, each in nodes().items() if name != "n1"}) == {}
+
+
+def test_failures_on_nodes_that_do_not_exist_are_left_out() -> None:
+    assert after(*failures("gone", 3)) == {}
+
+
+def test_the_memory_is_bounded() -> None:
+    there = {f"n{at}": node(f"n{at}", ("KernelDeadlock", "x" * 9999)) for at in range(3 * NODES)}
+    signs = [Sign("n7", ROLE._replace(service=f"s{at}"), "Error", T + at, "y" * 9999) for at in range(5 * FAULTS)]
+    memory = after(*signs, nodes=there)
+    assert len(memory) == NODES
+    assert max(len(known.faults) for known in memory.values()) <= FAULTS
+    assert max(len(json.dumps(status(known, ""))) for known in memory.values()) < 16_000
+    known = bounded({"n7": after(*signs)["n7"]})["n7"]
+    assert {fault.role.service for fault in known.faults if fault.role} == {f"s{at}" for at in range(4 * FAULTS, 5 * FAULTS)}
+
+
+def test_what_is_stored_is_read_again() -> None:
+    there = {**nodes(), "n1": node("n1", ("KernelDeadlock", "x"))}
+    memory = after(*failures("n1", 3), *failures("n1", 1, OTHER), nodes=there)
+    for name, known in memory.items():
+        said = json.loads(json.dumps(status(known, "by all services")))
+        assert read(said, 0.0) == known
+        assert said["avoided"] == "by all services"
+        assert read(said, 7.0).forgiven == 7.0, name
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {}, {"faults": None}, {"faults": "x"}, {"faults": [None, 1, "x", {}, {"kind": 7}]}, {"nodeUID": 7, "faults": {}},
+    ],
+)  # fmt: skip
+def test_odd_objects_are_read_as_empty(stored: dict[str, Any]) -> None:
+    assert read(stored, 0.0).faults == ()
+
+
+def test_odd_entries_are_bounded() -> None:
+    odd = {"kind": "Error", "namespace": "a", "count": 10**9, "first": "never", "last": None, "message": "z" * 9999}
+    (fault,) = read({"faults": [odd]}, 0.0).faults
+    assert (fault.times, fault.first, fault.last, len(fault.message)) == (1000, 0.0, 0.0, WORDS)

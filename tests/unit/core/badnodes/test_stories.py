@@ -1,0 +1,91 @@
+"""Two hundred stories by seed about nodes that are bad, and services that only seem to prove it (docs/bad-nodes.md)."""
+
+import pytest
+
+from ome_operator.core.badnodes.blame import FAILURES, LASTS, PART
+from tests.support.bad_nodes import STEP, Town, node
+
+SEEDS = range(50)
+HOUR = int(3600 / STEP)
+
+
+def town(seed: int) -> Town:
+    """A cluster with services of three namespaces, and some free nodes."""
+    made = Town(seed, 12 + seed)
+    for number in range(3):
+        made.add(f"team{number}", f"svc{number}", groups=1 + seed % 2, size=1 + (seed + number) % 2)
+    return made
+
+
+def limit(made: Town) -> int:
+    """The largest number of nodes that may be avoided."""
+    return max(1, len(made.nodes) // PART)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_node_that_kills_its_group_each_time_is_avoided_after_three_failures(seed: int) -> None:
+    made = town(seed)
+    made.step({})
+    group = made.chance.choice([each for each in made.groups if each.namespace == "team0"])
+    bad = made.chance.choice(group.nodes)
+    for _ in range(HOUR):
+        made.step({bad: 0.5})
+        if made.chance.random() < 0.1:
+            made.restart()
+        if group.failures.count(bad) < FAILURES:
+            assert bad not in made.avoided.of("team0"), "too early"
+    assert group.failures.count(bad) == FAILURES
+    assert made.avoided.namespaces["team0"].keys() == {bad}
+    assert not made.avoided.everybody
+    assert "team1" not in made.avoided.namespaces
+    assert bad not in group.nodes, "the group came up elsewhere"
+    assert not group.ended
+    assert made.most <= limit(made)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_service_that_fails_on_every_node_blames_none_in_the_end(seed: int) -> None:
+    made = Town(seed, 12 + seed)
+    made.add("team0", "broken", groups=1 + seed % 4, size=1 + seed % 3)
+    made.add("team1", "fine", groups=2, size=1)
+    for _ in range(2 * HOUR):
+        made.step({}, frozenset({"broken"}))
+        assert len(made.avoided.of("team0")) <= 1
+        assert not made.avoided.of("team1")
+    assert len(made.groups[0].failures) > 20
+    assert not made.avoided.of("team0")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_wrong_flag_on_all_nodes_blames_none(seed: int) -> None:
+    made = town(seed)
+    names = sorted(made.nodes)
+    few = made.chance.sample(names, limit(made))
+    for name in few:
+        made.nodes[name] = node(name, ("KernelDeadlock", "the kernel hangs"))
+    for _ in range(int(LASTS / STEP) + 2):
+        made.step({})
+    assert made.avoided.everybody.keys() == set(few)
+    for name in names:
+        made.nodes[name] = node(name, ("KernelDeadlock", "the kernel hangs"))
+    for _ in range(int(LASTS / STEP) + 2):
+        made.step({})
+    assert not made.avoided.everybody
+    assert made.avoided.ignored.keys() == set(names)
+    assert f"{len(names)} nodes report it" in made.avoided.ignored[names[0]]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_tenant_that_ends_its_own_containers_takes_no_node_from_others(seed: int) -> None:
+    made = town(seed)
+    for number in range(10):
+        made.add("evil", f"evil{number}", groups=1, size=1)
+    made.step({})
+    for _ in range(2 * HOUR):
+        mine = {name: 0.7 for group in made.groups if group.namespace == "evil" for name in group.nodes}
+        others = {name for group in made.groups if group.namespace != "evil" for name in group.nodes}
+        made.step({name: chance for name, chance in mine.items() if name not in others})
+        assert not made.avoided.everybody
+        assert not made.avoided.namespaces.keys() - {"evil"}
+        assert len(made.avoided.of("evil")) <= limit(made)
+    assert made.memory, "its failures were seen"

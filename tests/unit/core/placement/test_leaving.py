@@ -1,0 +1,92 @@
+"""Groups that are replaced under another number, because they failed on a node that is avoided now."""
+
+from dataclasses import replace
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.core.reconcile.plan import Plan
+from tests.support.simulator import World
+from tests.unit.core.placement.test_exclusion import excluded, where, world
+
+
+def failed(recycles: int = 1, ready: bool = False, group: int = 0) -> World:
+    """A service on eight nodes, one of whose two groups has been recycled."""
+    one = world(8, ())
+    one.settle()
+    status = dict(one.service.status)
+    groups = [dict(each) for each in status["groups"]]
+    groups[group] |= {"recyclesInARow": recycles, "recycles": recycles}
+    one.service = replace(one.service, status={**status, "groups": groups})
+    for pod in one.pods.values():
+        if pod.labels[keys.COMPONENT] == keys.ENGINE and pod.group == group and pod.rank == 0:
+            pod.ready = ready
+    return one
+
+
+def own(one: World) -> list[str]:
+    """The nodes of group 0."""
+    return sorted(pod.node for pod in one.pods.values() if pod.labels[keys.COMPONENT] == keys.ENGINE and pod.group == 0)
+
+
+def replaced(plan: Plan) -> tuple[set[str], set[str]]:
+    """The numbers of the groups that are created, and the names of the StatefulSets that are deleted."""
+    made = {apply.manifest["metadata"]["labels"][keys.GROUP_INDEX] for apply in plan.apply if apply.kind == "StatefulSet"}
+    return made, {delete.name[-8:] for delete in plan.delete if delete.kind == "StatefulSet"}
+
+
+def test_a_group_that_failed_on_an_avoided_node_comes_up_under_another_number() -> None:
+    one = failed()
+    bad, _ = own(one)
+    one.avoided = {bad: "failed three times"}
+    made, _ = replaced(one.sync())
+    assert made == {"2"}
+    one.settle()
+    assert excluded(one) == {1: "", 2: bad}
+    assert bad not in where(one)
+    assert one.condition("Ready")["status"] == "True"
+    assert f"node {bad} is avoided for new groups: failed three times" in one.condition("Advice")["message"]
+
+
+@pytest.mark.parametrize(
+    ("recycles", "ready", "avoided"), [(0, False, "own"), (1, True, "own"), (1, False, "another"), (1, False, "")]
+)
+def test_other_groups_stay(recycles: int, ready: bool, avoided: str) -> None:
+    one = failed(recycles, ready)
+    free = sorted(one.deps.nodes.keys() - where(one))
+    one.avoided = {"own": {own(one)[0]: "it failed"}, "another": {free[0]: "it failed"}, "": dict[str, str]()}[avoided]
+    made, gone = replaced(one.sync())
+    assert made == gone == set()
+
+
+@pytest.mark.parametrize("by", ["service", "everything"])
+def test_no_group_is_replaced_while_the_service_is_frozen(by: str) -> None:
+    one = failed()
+    one.avoided = dict.fromkeys(own(one), "it failed")
+    when = "2026-11-24T15:40:00Z by alice"
+    if by == "service":
+        one.service = replace(one.service, annotations={**one.service.annotations, keys.FREEZE: when})
+    else:
+        one.deps = replace(one.deps, frozen=when)
+    assert replaced(one.sync()) == (set(), set())
+
+
+def test_a_group_whose_pods_exclude_the_node_already_stays() -> None:
+    one = failed()
+    for (kind, _), child in one.children.items():
+        if kind == "StatefulSet":
+            child.manifest["metadata"].setdefault("annotations", {})[keys.EXCLUDED_NODES] = ",".join(own(one))
+    one.avoided = dict.fromkeys(own(one), "it failed")
+    made, _ = replaced(one.sync())
+    assert "2" not in made
+
+
+def test_one_group_at_a_time_is_replaced() -> None:
+    one = failed()
+    groups = [{**each, "recyclesInARow": 2} for each in one.service.status["groups"]]
+    one.service = replace(one.service, status={**one.service.status, "groups": groups})
+    for pod in one.pods.values():
+        pod.ready = pod.labels[keys.COMPONENT] == keys.ROUTER
+    one.avoided = dict.fromkeys(where(one), "it failed")
+    made, _ = replaced(one.sync())
+    assert made == {"2"}
