@@ -29,7 +29,7 @@ COMMANDS = {
         "ome_operator.cli.explain",
         ("Show why a service is not ready and what to do, or why a runtime is selected for it."),
     ),
-    "nodes": ("ome_operator.cli.nodes", "Show the nodes with their GPUs, the groups that use them, and their weights."),
+    "nodes": ("ome_operator.cli.nodes", "Show the nodes with their GPUs, who uses them, and which are avoided."),
     "logs": ("ome_operator.cli.logs", "Show all logs of a group, each line prefixed with its rank."),
     "ui": ("ome_operator.cli.ui.command", "Serve a live page with services, logs and metrics to a browser on this machine."),
     "record": ("ome_operator.cli.record", "Record in a file what the operator observes of a service and decides now."),
@@ -39,6 +39,7 @@ COMMANDS = {
     ),
     "diff": ("ome_operator.cli.diff", "Show what an edit would change and restart, before it is applied."),
     "render": ("ome_operator.cli.render", "Print what the operator would create, from files and without a cluster."),
+    "fit": ("ome_operator.cli.fit", "Show whether a service would fit on the nodes now, where, and what would have to go."),
     "lint": ("ome_operator.cli.lint", "Find settings that keep a service from starting or make it answer wrongly."),
     "preflight": (
         "ome_operator.cli.preflight",

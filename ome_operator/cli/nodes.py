@@ -1,10 +1,13 @@
-"""`ome nodes`: shows the nodes with their GPUs, the groups that use them, and the weights on their disks."""
+"""`ome nodes`: shows the nodes with their GPUs, the groups that use them, and the weights on their disks.
+`ome nodes forgive`: lets new groups be placed again on a node on which groups failed.
+"""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ome_operator.cli.connect import Context, Kubeconfig, on_cluster
+from ome_operator.cli.default import otherwise
 from ome_operator.cli.output import Output, complain, emit
 from ome_operator.errors import Unanswered
 
@@ -12,11 +15,24 @@ if TYPE_CHECKING:
     from ome_operator.cli.live.board import Board
     from ome_operator.kube.client import Client
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = typer.Typer(
+    cls=otherwise("show", always=True),
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    epilog="Examples: ome nodes; ome nodes h200-00 h200-01 -o json; ome nodes forgive h200-07",
+)
 
 
-@app.command(epilog="Examples: ome nodes; ome nodes h200-00 h200-01 -o json")
-def nodes(
+@app.callback()
+def nodes() -> None:
+    """Show the nodes with GPUs, services or weights, and which of them are avoided, or forgive an avoided node."""
+
+
+@app.command(
+    short_help="Show the nodes, their GPUs, and who uses them.", epilog="Examples: ome nodes; ome nodes h200-00 -o json"
+)
+def show(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NODE]...", show_default=False, help="Show only these nodes.")
     ] = None,
@@ -26,8 +42,9 @@ def nodes(
 ) -> None:
     """Show each node with GPUs, services or weights: its state, its GPUs, the groups that use them, and its weights.
 
-    The groups are those of all services that you may read. GPUs of pods that belong to no service are counted as free.
-    Exit code 2: the answer is unknown, because a node does not exist or nodes or services may not be read.
+    The word `show` may be left out. The groups are those of all services that you may read. GPUs of pods that belong to no
+    service are counted as free. Exit code 2: the answer is unknown, because a node does not exist or nodes or services may
+    not be read.
     """
     from ome_operator.cli.live.board import Looker
     from ome_operator.cli.output import say
@@ -41,7 +58,7 @@ def nodes(
     board = on_cluster(kubeconfig, context, work, error=Unanswered, read_only=True)
     for kind, why in board.denied.items():
         complain(f"{kind} are not shown: {why}")
-    rows = everywhere(cluster.node_rows(board.trees.values(), board.nodes, board.records))
+    rows = everywhere(cluster.node_rows(board.trees.values(), board.nodes, board.records, board.avoided))
     if unknown := sorted(set(names or ()) - {row.name for row in rows}):
         raise Unanswered(f"{', '.join(unknown)}: no such node with GPUs, services or weights. `ome nodes` lists them.")
     rows = [row for row in rows if not names or row.name in names]
@@ -50,3 +67,38 @@ def nodes(
     else:
         say(node_table(rows).rstrip())
     raise typer.Exit(2 if "nodes" in board.denied else 0)
+
+
+@app.command(short_help="Use avoided nodes again.", epilog="Example: ome nodes forgive h200-07")
+def forgive(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", show_default=False, help="Nodes to forgive.")],
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Let new groups be placed on these nodes again, although groups failed there or the nodes report faults.
+
+    Earlier failures do not count any more. You need to patch NodeFaults. Exit code 2: nothing is remembered about a node.
+    """
+    from datetime import UTC, datetime
+
+    from ome_operator import keys
+    from ome_operator.core.badnodes.record import KIND
+    from ome_operator.kube.errors import NotFound
+
+    when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    async def work(client: "Client") -> None:
+        bodies = []
+        for name in names:
+            try:
+                bodies.append(await client.get(KIND, "", name))
+            except NotFound as error:
+                raise Unanswered(f"nothing is remembered about node {name}: `ome nodes` lists the avoided nodes.") from error
+        for body in bodies:
+            name, uid = body["metadata"]["name"], body["metadata"]["uid"]
+            await client.patch_merge(KIND, "", name, uid, {"metadata": {"annotations": {keys.FORGIVEN: when}}})
+            said = (body.get("status") or {}).get("avoided")
+            before = f"It was avoided {said}" if said else "It was not avoided"
+            typer.echo(f"{name} is forgiven: the operator uses it again within 10 s. {before}.")
+
+    on_cluster(kubeconfig, context, work, error=Unanswered)

@@ -120,11 +120,10 @@ class Manager:
         self._telemetry = Telemetry(partial(owned_routers, self.cluster), self._queue.add, wall, settings.router_watch)
         self._traffic = TrafficSampler(self.cluster, self._telemetry.reports, self._queue.add, wall, settings.router_watch)
         heard, shared = self._telemetry, SharedState.empty(self.cluster, client, self._queue, settings)
-        room = shared.gangs.has_room_now
-        self._demand = DemandScaler(self.cluster, heard.reports, room, self._queue.add, wall, settings.router_watch)
-        self.bad_nodes = BadNodes(
-            self.cluster, client, self._queue.add, wall, acts=settings.avoid_bad_nodes, stores=scope.removes_weights
-        )
+        demanded = self.cluster, heard.reports, shared.gangs.has_room_now, self._queue.add, wall, settings.router_watch
+        self._demand = DemandScaler(*demanded)
+        acts, stores = settings.avoid_bad_nodes, scope.removes_weights
+        self.bad_nodes = BadNodes(self.cluster, client, self._queue.add, wall, acts=acts, stores=stores)
         said = (heard.strangers, heard.drains, self._traffic.of, heard.starts, heard.silences, heard.arrivals)
         reports = Reports(*said, self._demand.of, self.bad_nodes.of)
         shared = shared._replace(reports=reports, report_demand=self._demand.report)

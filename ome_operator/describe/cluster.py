@@ -2,7 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ome_operator import keys
@@ -62,6 +63,8 @@ class NodeRow:
     """Number of allocatable GPUs of the node; -1 if unknown."""
     uses: tuple[Use, ...]
     weights: tuple[ModelHolding, ...]
+    avoided: str = ""
+    """By whom and why no new groups are placed on the node; "" if they are."""
 
     @property
     def held(self) -> int:
@@ -69,14 +72,22 @@ class NodeRow:
         return sum(use.gpus for use in self.uses)
 
 
-def node_rows(trees: Iterable[Tree], nodes: Iterable[Node], records: Iterable[NodeRecord]) -> list[NodeRow]:
+def node_rows(
+    trees: Iterable[Tree],
+    nodes: Iterable[Node],
+    records: Iterable[NodeRecord],
+    avoided: Mapping[str, str] = MappingProxyType({}),
+) -> list[NodeRow]:
     """Return a row for each node with GPUs, services or weights. The rows are sorted by name, and nodes without GPUs are
-    last.
+    last. `avoided` maps the name of an avoided node to by whom and why it is avoided.
     """
     uses, known = _uses(trees), {node.name: node for node in nodes}
     held = {record.node: record.holdings for record in records}
     names = sorted({*uses, *held, *(name for name, node in known.items() if node.gpus)})
-    found = [_row(name, known.get(name), uses.get(name, ()), held.get(name, ())) for name in names]
+    found = [
+        replace(_row(name, known.get(name), uses.get(name, ()), held.get(name, ())), avoided=avoided.get(name, ""))
+        for name in names
+    ]
     return sorted(found, key=lambda row: row.gpus == 0)
 
 

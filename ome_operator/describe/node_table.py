@@ -14,7 +14,10 @@ def node_table(rows: Sequence[NodeRow]) -> str:
     """
     lines = [line for row in rows for line in _lines(row)]
     head = ("NODE", "STATE", "PRODUCT", "GPUS", "SERVICE", "GROUPS", "WEIGHTS")
-    return f"{table(head, lines)}\n{summary(totals(rows))}\n" if lines else "No node has GPUs, services or weights.\n"
+    avoided = "".join(f"{row.name} is avoided {row.avoided}\n" for row in rows if row.avoided)
+    return (
+        f"{table(head, lines)}\n{avoided}{summary(totals(rows))}\n" if lines else "No node has GPUs, services or weights.\n"
+    )
 
 
 def _lines(row: NodeRow) -> list[tuple[str, ...]]:
@@ -23,7 +26,7 @@ def _lines(row: NodeRow) -> list[tuple[str, ...]]:
     weights = "; ".join(f"{held.model} {held.word}" for held in row.weights) or "–"
     first, *others = services or [("–", "–")]
     return [
-        (row.name, row.word, row.product or "–", gpus, *first, weights),
+        (row.name, f"{row.word}, avoided" if row.avoided else row.word, row.product or "–", gpus, *first, weights),
         *(("", "", "", "", *each, "") for each in others),
     ]
 

@@ -12,6 +12,7 @@ from ome_operator import keys
 from ome_operator.core.observed.objects import Node, Pod
 from ome_operator.core.observed.traffic import LeaderNumbers, Numbers, ServiceNumbers, combined, whole
 from ome_operator.core.status.traffic import percentiles, rounded
+from ome_operator.describe import cluster
 from ome_operator.describe.text import count
 from ome_operator.describe.tree import GroupView, Tree
 from ome_operator.quantity import moment
@@ -91,22 +92,21 @@ def node_rows(services: Iterable[Heard], nodes: Iterable[Node], now: datetime) -
     each of them, because all of it needs the node.
     """
     on = dict[str, list[LeaderNumbers]]()
-    gpus = dict[str, int]()
-    for service in services:
+    heard = list(services)
+    there = {row.name: row for row in cluster.node_rows((service.tree for service in heard), nodes, ())}
+    for service in heard:
         uids = {pod.name: pod.uid for pod in service.pods}
         groups = dict[str, list[GroupView]]()
         for _, role, group in service.tree.groups():
-            for rank in group.ranks:
-                gpus[rank.node] = gpus.get(rank.node, 0) + rank.gpus
             for node in {rank.node for rank in group.ranks} if role.component != keys.ROUTER else ():
                 groups.setdefault(node, []).append(group)
         for node, here in groups.items():
             on.setdefault(node, []).extend(_once(_leaders(service, here, uids)))
-    known = {node.name: node.gpus for node in nodes}
-    names = {*on, *(name for name, count in (*gpus.items(), *known.items()) if count)} - {""}
     found = []
-    for name in sorted(names):
-        row = _row("", name, "", combined(on.get(name, ())), gpus.get(name, 0), known.get(name))
+    for name, at in sorted(there.items()):
+        if not (name in on or at.held or at.gpus > 0):
+            continue
+        row = _row("", name, "", combined(on.get(name, ())), at.held, at.gpus if at.gpus >= 0 else None)
         found.append(_dated(row, on.get(name, ()), now))
     return found
 

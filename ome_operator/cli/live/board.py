@@ -10,6 +10,7 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.cache.resources import ACCELERATORS, MODELS, RUNTIMES, SERVICE, SERVING
+from ome_operator.cli.live import avoided
 from ome_operator.cli.live.cluster_from_manifests import gather
 from ome_operator.cli.live.trees import OURS
 from ome_operator.core.observed.from_api import controller
@@ -21,9 +22,10 @@ from ome_operator.kube.errors import Forbidden, NotServed
 from ome_operator.kube.resources import RESOURCES, spelled
 
 RECORD = "NodeModels"
+FAULTS = "NodeFaults"
 OFTEN = (SERVICE, "StatefulSet", "Deployment", "Pod")
 """Kinds that are read at every poll."""
-SELDOM = ("ControllerRevision", SERVING, "Node", RECORD, *RUNTIMES, *MODELS, *ACCELERATORS)
+SELDOM = ("ControllerRevision", SERVING, "Node", RECORD, FAULTS, *RUNTIMES, *MODELS, *ACCELERATORS)
 """Kinds that are large or change seldom."""
 SELECTED = ("ControllerRevision", "StatefulSet", "Deployment", "Pod")
 """Kinds of which only the operator's own objects are read."""
@@ -52,6 +54,8 @@ class Board:
     """`namespace/name` of each ControllerRevision → its creation time."""
     nodes: tuple[Node, ...] = ()
     records: tuple[NodeRecord, ...] = ()
+    avoided: Mapping[str, str] = field(default_factory=dict)
+    """Name of an avoided node → by whom and why."""
     simulated: frozenset[str] = frozenset()
     """Names of simulated (kwok) nodes, on which no process runs."""
     shared: tuple[Manifest, ...] = ()
@@ -148,11 +152,12 @@ def board(
         },
         nodes=tuple(map(node, nodes)),
         records=tuple(node_record(body) for body in read.get(RECORD, ([], ""))[0]),
+        avoided=avoided.read(read.get(FAULTS, ([], ""))[0]).nodes,
         simulated=frozenset(
             body["metadata"]["name"] for body in nodes if (body["metadata"].get("labels") or {}).get("type") == "kwok"
         ),
         shared=tuple(shared),
-        denied={RESOURCES[kind].plural: why for kind, (_, why) in read.items() if why},
+        denied={RESOURCES[kind].plural: why for kind, (_, why) in read.items() if why and kind != FAULTS},
     )
 
 

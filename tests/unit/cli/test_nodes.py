@@ -11,16 +11,21 @@ from typer.testing import CliRunner
 from ome_operator.cli import connect
 from ome_operator.cli.app import app
 from ome_operator.errors import Unanswered
-from ome_operator.kube.errors import Forbidden
+from ome_operator.kube.errors import Forbidden, NotFound
 from tests.support import console
 from tests.support.fake_api import FakeApi
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def api() -> FakeApi:
+    return FakeApi()
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, api: FakeApi) -> dict[str, Any]:
     """Kind -> the answer to a list of it; a cluster of two nodes with 8 GPUs each by default."""
     answers: dict[str, Any] = {"Node": [console.node("a"), console.node("b")]}
-    api = FakeApi({"list_objects": lambda call: answers.get(call.kind, [])})
+    api.answers["list_objects"] = lambda call: answers.get(call.kind, [])
 
     @asynccontextmanager
     async def opened(*_: Any) -> AsyncIterator[FakeApi]:
@@ -41,6 +46,45 @@ def test_all_nodes_or_those_that_are_named(cluster: dict[str, Any]) -> None:
 def test_a_node_that_does_not_exist(cluster: dict[str, Any]) -> None:
     found = CliRunner().invoke(app, ["nodes", "a", "c"])
     assert isinstance(found.exception, Unanswered) and str(found.exception).startswith("c: no such node")
+
+
+def faults(name: str, avoided: str = "by services of team: engine of team/svc failed there 3 times") -> dict[str, Any]:
+    """What is remembered about a node."""
+    return {"metadata": {"name": name, "uid": f"of-{name}"}, "status": {"avoided": avoided} if avoided else {}}
+
+
+def test_avoided_nodes_are_shown_with_the_reason(cluster: dict[str, Any]) -> None:
+    cluster["NodeFaults"] = [faults("b"), faults("a", "")]
+    found = CliRunner().invoke(app, ["nodes"])
+    assert "ready, avoided" in found.output
+    assert "b is avoided by services of team: engine of team/svc failed there 3 times" in found.output
+    assert "a is avoided" not in found.output
+    document = json.loads(CliRunner().invoke(app, ["nodes", "show", "-o", "json"]).output)
+    assert [bool(each["avoided"]) for each in document["nodes"]] == [False, True]
+
+
+def test_faults_that_may_not_be_read_are_left_out(cluster: dict[str, Any]) -> None:
+    cluster["NodeFaults"] = Forbidden("nodefaults is forbidden")
+    found = CliRunner().invoke(app, ["nodes"])
+    assert found.exit_code == 0 and "forbidden" not in found.output and "16 GPUs" in found.output
+
+
+def test_a_node_is_forgiven(cluster: dict[str, Any], api: FakeApi) -> None:
+    api.answers["get NodeFaults"] = lambda call: faults(call.name)
+    found = CliRunner().invoke(app, ["nodes", "forgive", "a", "b"])
+    assert found.exit_code == 0 and found.output.count("is forgiven") == 2
+    assert "It was avoided by services of team" in found.output
+    patches = [call for call in api.calls if call.verb == "patch_merge"]
+    assert [(call.kind, call.name, call.uid) for call in patches] == [("NodeFaults", name, f"of-{name}") for name in "ab"]
+    assert all(call.body["metadata"]["annotations"].keys() == {"ome.io/forgiven"} for call in patches)
+
+
+def test_a_node_about_which_nothing_is_remembered(cluster: dict[str, Any], api: FakeApi) -> None:
+    api.answers["get NodeFaults"] = NotFound("no")
+    found = CliRunner().invoke(app, ["nodes", "forgive", "a"])
+    assert isinstance(found.exception, Unanswered)
+    assert str(found.exception) == "nothing is remembered about node a: `ome nodes` lists the avoided nodes."
+    assert not [call for call in api.calls if call.verb == "patch_merge"]
 
 
 def test_nodes_that_may_not_be_read_are_no_answer(cluster: dict[str, Any]) -> None:

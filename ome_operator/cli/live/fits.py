@@ -1,0 +1,74 @@
+"""Read a cluster, and answer whether the services of files would fit on its nodes now."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.api import Invalid
+from ome_operator.cache.cluster_cache import RECORD
+from ome_operator.cache.foreign_pods import held
+from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
+from ome_operator.cli.live.avoided import avoided
+from ome_operator.cli.live.cluster_from_manifests import gather, over, ref
+from ome_operator.core.observed.from_api import pod as pod_facts
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.placement.capacity_check import needs
+from ome_operator.describe.fit import FitAnswer, Holder, fit
+from ome_operator.describe.outcome import outcome
+from ome_operator.errors import Unanswered
+from ome_operator.kube.client import Client
+from ome_operator.kube.listing import listed
+
+ENDED = ("Succeeded", "Failed")
+
+
+async def fits(client: Client, given: Sequence[Manifest]) -> list[FitAnswer]:
+    """Return whether each service of these objects would fit now. Models, runtimes and accelerator classes that the objects
+    do not contain are those of the cluster. Raises Unanswered if a service cannot be rendered, and KubeError.
+    """
+    referred = await listed(client, (SERVICE, *CATALOG, *SHORT, "Node", RECORD), optional=(RECORD,))
+    live = {ref(body): body for body in referred}
+    agent = any(which.kind == RECORD for which in live)
+    written = {ref(body): over(body, live[ref(body)]) if ref(body) in live else body for body in given}
+    after = gather({**live, **written}.values(), model_agent=agent)
+    bad = await avoided(client)
+    pods = [body for body in await client.list_objects("Pod") if (body.get("status") or {}).get("phase") not in ENDED]
+    found = []
+    for resource in after.services():
+        if resource.ref not in written:
+            continue
+        name = f"{resource.ref.namespace}/{resource.ref.name}"
+        if isinstance(resource.parsed, Invalid):
+            raise Unanswered(f"{name}: {resource.parsed.why}")
+        seen = outcome(resource.parsed, after.deps())
+        if not seen.workloads:
+            raise Unanswered(f"{name}: {'; '.join(seen.problems) or 'it has no engine'}")
+        asked = needs(
+            seen.workloads, {role.component: role.groups for role in seen.roles}, resource.ref.namespace, weights=True
+        )
+        away = bad.of(resource.ref.namespace)
+        nodes = {key: node for key, node in after.deps().nodes.items() if key not in away}
+        on: dict[str, list[Manifest]] = {}
+        for body in pods:
+            if _owner(body) != (resource.ref.namespace, resource.ref.name):
+                on.setdefault((body.get("spec") or {}).get("nodeName") or "", []).append(body)
+        amounts = {key: held(each, lambda _: False) for key, each in on.items()}
+        found.append(fit(resource.ref[1:], asked, nodes, amounts, {key: _holders(each) for key, each in on.items()}))
+    return found
+
+
+def _owner(body: Mapping[str, Any]) -> tuple[str, str]:
+    metadata = body.get("metadata") or {}
+    labels = metadata.get("labels") or {}
+    ours = labels.get(keys.MANAGED_BY) == keys.MANAGER
+    return metadata.get("namespace") or "", (labels.get(keys.SERVICE) or "") if ours else ""
+
+
+def _holders(bodies: Sequence[Manifest]) -> list[Holder]:
+    """Return who holds GPUs of a node, the largest holder first."""
+    found = Counter[str]()
+    for body in bodies:
+        namespace, service = _owner(body)
+        found[f"{namespace}/{service}" if service else f"pods of {namespace}"] += pod_facts(body).gpus
+    return [Holder(who, gpus) for who, gpus in found.most_common() if gpus]

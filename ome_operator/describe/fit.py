@@ -1,0 +1,127 @@
+"""Whether pods fit on the nodes of a cluster now, on which nodes, and what would have to go, for `ome fit`."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ome_operator.core.observed.objects import Node
+from ome_operator.core.placement.admission import has_room
+from ome_operator.core.placement.claims import less
+from ome_operator.core.placement.fit import Needs, Nodes, lacks
+from ome_operator.core.placement.messages import without_room
+from ome_operator.core.placement.need import Need, accepts
+from ome_operator.core.placement.packing import most
+from ome_operator.describe.text import count
+
+NOTHING = "nothing that holds GPUs"
+
+
+class Holder(NamedTuple):
+    """Pods of a service, or of a namespace, on a node."""
+
+    who: str
+    gpus: int
+
+
+class Placed(NamedTuple):
+    """Pods of a role that would be placed on a node."""
+
+    role: str
+    node: str
+    pods: int
+
+
+@dataclass(frozen=True)
+class NodeToFree:
+    """A node that the service would need, and what would have to leave the node."""
+
+    node: str
+    holders: tuple[Holder, ...]
+
+
+@dataclass(frozen=True)
+class FitAnswer:
+    """The answer of `ome fit` for a service."""
+
+    namespace: str
+    service: str
+    fits: bool
+    why: str
+    """Why the service does not fit; "" if it does."""
+    places: tuple[Placed, ...] = ()
+    """Where its pods would run. The scheduler may choose other nodes."""
+    goes: tuple[NodeToFree, ...] = ()
+    """What would have to go, if it fits on the nodes of the cluster, but not beside what runs there now."""
+
+
+def fit(
+    name: tuple[str, str],
+    needs: Needs,
+    nodes: Nodes,
+    held: Mapping[str, Mapping[str, int]],
+    on: Mapping[str, Sequence[Holder]],
+) -> FitAnswer:
+    """Return whether pods fit on the nodes beside what runs there.
+
+    name    Namespace and name of the service.
+    nodes   The nodes as if they were empty.
+    held    The amounts that pods of others hold on each node.
+    on      What holds them.
+    """
+    free = {key: less(node, held.get(key, {})) for key, node in nodes.items()}
+    if found := lacks(needs, nodes):
+        return FitAnswer(*name, fits=False, why="; ".join(lack.sentence for lack in found))
+    if has_room(needs, (), free):
+        placed, _ = _place(needs, free.values())
+        return FitAnswer(*name, fits=True, why="", places=tuple(placed))
+    placed, left = _place(needs, free.values())
+    used = {each.node for each in placed}
+    order = sorted((node for key, node in nodes.items() if key not in used), key=lambda node: (_gpus(on, node), node.name))
+    more, _ = _place(left, order)
+    goes = tuple(NodeToFree(key, tuple(on.get(key, ()))) for key in dict.fromkeys(each.node for each in more))
+    why = without_room(needs, nodes, free, lambda key: [holder.who for holder in on.get(key, ())])
+    return FitAnswer(*name, fits=False, why=why, places=tuple(placed), goes=goes)
+
+
+def _gpus(on: Mapping[str, Sequence[Holder]], node: Node) -> int:
+    return sum(holder.gpus for holder in on.get(node.name, ()))
+
+
+def _place(needs: Needs, nodes: Iterable[Node]) -> tuple[list[Placed], Needs]:
+    """Assign pods to nodes, one role after the other. Return the assignment, and the pods that found no node."""
+    order = list(nodes)
+    rooms = {node.name: node.room for node in order}
+    taken: dict[str, set[int]] = {}
+    placed, left = Counter[tuple[str, str]](), list[Need]()
+    for number, need in enumerate(needs):
+        pods = need.pods
+        for node in order if pods else ():
+            if taken.get(node.name, set()).intersection(need.apart) or not accepts(need.demand, node, False):
+                continue
+            here = most(need.demand.requests, rooms[node.name], 1 if need.alone else pods)
+            if here:
+                asked = {name: amount * here for name, amount in need.demand.requests}
+                rooms[node.name] = tuple((name, has - asked.get(name, 0)) for name, has in rooms[node.name])
+                taken.setdefault(node.name, set()).add(number)
+                placed[need.title, node.name] += here
+                pods -= here
+            if not pods:
+                break
+        left.append(need._replace(pods=pods))
+    return [Placed(role, node, pods) for (role, node), pods in placed.items()], tuple(left)
+
+
+def text(found: FitAnswer) -> str:
+    """Return the answer as lines for people."""
+    lines = [f"{found.namespace}/{found.service} {'fits now.' if found.fits else f'does not fit now: {found.why}.'}"]
+    roles: dict[str, list[str]] = {}
+    for place in found.places:
+        roles.setdefault(place.role, []).append(place.node + (f" ({place.pods} pods)" if place.pods > 1 else ""))
+    lines += [f"  {role}: {', '.join(nodes)}" for role, nodes in roles.items()]
+    if found.goes:
+        lines.append("  To free the other nodes, this would have to go:")
+    for node in found.goes:
+        held = ", ".join(f"{each.who} ({count(each.gpus, 'GPU')})" for each in node.holders) or NOTHING
+        lines.append(f"  {node.node}: {held}")
+    return "\n".join(lines)

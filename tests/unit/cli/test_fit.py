@@ -1,0 +1,106 @@
+"""`ome fit` on a fake API server."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from ome_operator.cli import connect
+from ome_operator.cli.app import app
+from ome_operator.errors import Unanswered
+from ome_operator.kube.errors import Forbidden
+from tests.support import bodies, yamls
+from tests.support.fake_api import FakeApi
+
+GPUS = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]}
+
+
+def pod(node: str, namespace: str = "other", service: str = "", phase: str = "Running") -> dict[str, Any]:
+    """A pod that holds all GPUs of a node."""
+    labels = {"ome.io/managed-by": "ome-operator", "ome.io/inferenceservice": service} if service else {}
+    metadata = {"name": f"{service}-{node}", "namespace": namespace, "uid": f"{namespace}-{node}", "labels": labels}
+    return {"metadata": metadata, "spec": {**GPUS, "nodeName": node}, "status": {"phase": phase}}
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Kind -> the answer to a list of it: three nodes with eight GPUs each that hold the model."""
+    nodes = [bodies.node(f"n{number}") for number in range(3)]
+    for body in nodes:
+        body["metadata"].setdefault("labels", {}).update(yamls.READY)
+    box = {"name": "ome-container", "image": "engine:1", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
+    runtime = yamls.runtime("rt")
+    runtime["spec"]["engineConfig"] = {"runner": box}
+    answers: dict[str, Any] = {"Node": nodes, "ClusterBaseModel": [yamls.model("tiny")], "ClusterServingRuntime": [runtime]}
+    api = FakeApi({"list_objects": lambda call: answers.get(call.kind, [])})
+
+    @asynccontextmanager
+    async def opened(*_: Any) -> AsyncIterator[FakeApi]:
+        yield api
+
+    monkeypatch.setattr(connect, "open_client", opened)
+    return answers
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    """A service with two groups of a pod with eight GPUs."""
+    service = {
+        "apiVersion": yamls.API, "kind": "InferenceService", "metadata": {"name": "svc", "namespace": "team"},
+        "spec": {"model": {"name": "tiny"}, "runtime": {"name": "rt"}, "engine": {"minReplicas": 2}},
+    }  # fmt: skip
+    path = tmp_path / "service.yaml"
+    path.write_text(yaml.safe_dump(service))
+    return str(path)
+
+
+def ask(*words: str) -> tuple[int, str]:
+    """Run the command; return its exit code and output."""
+    found = CliRunner().invoke(app, ["fit", "-n", "team", *words])
+    if found.exception is not None and not isinstance(found.exception, SystemExit):
+        raise found.exception
+    return found.exit_code, found.output
+
+
+def test_it_fits_on_free_nodes(cluster: dict[str, Any], file: str) -> None:
+    cluster["Pod"] = [pod("n1"), pod("n2", phase="Succeeded")]
+    assert ask("-f", file) == (0, "team/svc fits now.\n  engine: n0, n2\n")
+
+
+def test_what_holds_the_nodes_is_named(cluster: dict[str, Any], file: str) -> None:
+    cluster["Pod"] = [pod("n0", service="big"), pod("n1")]
+    code, output = ask("-f", file)
+    assert code == 1
+    assert "engine needs 2 nodes with 8 free GPUs: 1 is free" in output
+    assert "  n0: other/big (8 GPUs)" in output
+    code, output = ask("-f", file, "-o", "json")
+    (found,) = json.loads(output)
+    assert (code, found["fits"], found["goes"][0]["holders"]) == (1, False, [{"who": "other/big", "gpus": 8}])
+
+
+def test_the_pods_of_the_service_itself_do_not_count(cluster: dict[str, Any], file: str) -> None:
+    cluster["Pod"] = [pod(f"n{number}", "team", "svc") for number in range(3)]
+    assert ask("-f", file)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("by", "code"), [("by services of team: x", 1), ("by services of b: x", 0), ("by all services: x", 1)]
+)
+def test_avoided_nodes_are_left_out(cluster: dict[str, Any], file: str, by: str, code: int) -> None:
+    cluster["Pod"] = [pod("n0")]
+    cluster["NodeFaults"] = [{"metadata": {"name": "n1"}, "status": {"avoided": by}}]
+    assert ask("-f", file)[0] == code
+
+
+def test_an_answer_that_is_unknown_is_an_error(cluster: dict[str, Any], file: str) -> None:
+    cluster["Pod"] = Forbidden("pods is forbidden")
+    with pytest.raises(Unanswered, match="pods is forbidden"):
+        ask("-f", file)
+    cluster["Pod"], cluster["ClusterServingRuntime"] = [], []
+    with pytest.raises(Unanswered, match="team/svc"):
+        ask("-f", file)

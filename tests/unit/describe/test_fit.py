@@ -1,0 +1,64 @@
+"""Whether a service would fit now, where, and what would have to go."""
+
+import pytest
+
+from ome_operator.core.observed.objects import Node
+from ome_operator.core.placement.demand import Demand
+from ome_operator.core.placement.need import Need
+from ome_operator.describe.fit import FitAnswer, Holder, NodeToFree, Placed, fit, text
+
+NAME = ("team", "svc")
+
+
+def nodes(number: int, gpus: int = 8) -> dict[str, Node]:
+    """Nodes with GPUs."""
+    room = (("nvidia.com/gpu", gpus), ("pods", 110))
+    return {f"n{at}": Node(f"n{at}", 1, {}, True, gpus, room=room) for at in range(number)}
+
+
+def need(pods: int, gpus: int = 8, title: str = "engine", **more: object) -> Need:
+    """Pods of a role."""
+    return Need((title,), title, Demand(requests=(("nvidia.com/gpu", gpus), ("pods", 1))), pods, **more)  # type: ignore[arg-type]
+
+
+def held(**gpus: int) -> dict[str, dict[str, int]]:
+    """The GPUs that others hold on nodes."""
+    return {name: {"nvidia.com/gpu": count, "pods": 1} for name, count in gpus.items()}
+
+
+def test_it_fits_beside_the_others() -> None:
+    found = fit(NAME, (need(2),), nodes(3), held(n1=8), {"n1": [Holder("other/a", 8)]})
+    assert found == FitAnswer(*NAME, fits=True, why="", places=(Placed("engine", "n0", 1), Placed("engine", "n2", 1)))
+    assert text(found) == "team/svc fits now.\n  engine: n0, n2"
+
+
+def test_several_pods_share_a_node_unless_they_avoid_each_other() -> None:
+    found = fit(NAME, (need(3, 2),), nodes(3), {}, {})
+    assert found.places == (Placed("engine", "n0", 3),)
+    assert "n0 (3 pods)" in text(found)
+    apart = fit(NAME, (need(2, 2, alone=True),), nodes(3), {}, {})
+    assert apart.places == (Placed("engine", "n0", 1), Placed("engine", "n1", 1))
+    roles = (need(1, 2, "prefill", apart=(1,)), need(1, 2, "decode", apart=(0,)))
+    assert [place.node for place in fit(NAME, roles, nodes(3), {}, {}).places] == ["n0", "n1"]
+
+
+def test_what_would_have_to_go_is_the_smallest_holder() -> None:
+    on = {"n0": [Holder("big/a", 8)], "n1": [Holder("small/b", 2)], "n2": []}
+    found = fit(NAME, (need(2),), nodes(3), held(n0=8, n1=2), on)
+    assert not found.fits and found.places == (Placed("engine", "n2", 1),)
+    assert found.goes == (NodeToFree("n1", (Holder("small/b", 2),)),)
+    assert found.why == "engine needs 2 nodes with 8 free GPUs: 1 is free, 1 is held by big/a, 1 is held by small/b"
+    assert text(found).splitlines()[-1] == "  n1: small/b (2 GPUs)"
+
+
+@pytest.mark.parametrize("busy", [{}, {"n0": 8}])
+def test_a_service_that_the_nodes_can_never_hold_says_so(busy: dict[str, int]) -> None:
+    found = fit(NAME, (need(4),), nodes(3), held(**busy), {})
+    assert (found.fits, found.goes) == (False, ())
+    assert text(found) == "team/svc does not fit now: engine needs 4 nodes: there are 3 nodes."
+
+
+def test_resources_other_than_gpus_are_named_without_a_holder() -> None:
+    found = fit(NAME, (need(1),), nodes(1), {"n0": {"pods": 110}}, {})
+    assert found.goes == (NodeToFree("n0", ()),)
+    assert "n0: nothing that holds GPUs" in text(found)
