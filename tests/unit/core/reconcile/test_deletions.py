@@ -26,6 +26,7 @@ PLACES = {
     ("core/reconcile/diff.py", "_strayed"): "a RoleBinding",
     ("core/reconcile/diff.py", "_forgotten"): "a ControllerRevision",
     ("controllers/former_exposure.py", "_remove"): "an Ingress or an HTTPRoute",
+    ("controllers/bad_nodes.py", "_remove"): "a NodeFaults",
     ("controllers/inferenceservice/executor.py", "_delete"): "what a plan contains",
 }
 """Module and function -> what is deleted, and why no pod that serves goes for pods that cannot start."""

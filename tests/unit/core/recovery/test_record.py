@@ -60,8 +60,8 @@ def test_a_service_with_more_groups_than_its_status_has_room_for_is_told(monkeyp
     world = World(Shape(size=2, engines=3, router=False).service(), Shape(size=2).deps(), 1)
     while world.condition("Scaled").get("status") != "True":
         world.run(1)
-    whole = written(read(world.service.status).values())
-    assert len(whole) == 3
+    whole = [{k: v for k, v in one.items() if k != "start"} for one in written(read(world.service.status).values())]
+    assert len(whole) == 3  # the parts of a start are left out before a group is
     monkeypatch.setattr(module, "LARGEST", size(whole[:2]) + 2)
     world.run(2)
     assert world.service.status["groups"] == whole[:2]
