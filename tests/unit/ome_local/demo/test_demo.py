@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from ome_local import layout, spec
+from ome_local import layout, options, spec
 from ome_local.demo import demo
+from ome_local.demo.cli import app
 from ome_operator.errors import UserError
 
 
@@ -38,6 +40,23 @@ def test_a_cluster_that_somebody_else_made_is_left_alone(home: Path, by: str, sa
             act()
         assert said in str(why.value)
     assert at.spec.exists()
+
+
+@pytest.mark.parametrize("named", [(), *((one,) for one in options.EXTRAS), options.EXTRAS])
+def test_the_command_runs_with_every_optional_program(
+    home: Path, monkeypatch: pytest.MonkeyPatch, named: tuple[str, ...]
+) -> None:
+    """The command hands its options to the demo, which plans a cluster with them. Nothing is started."""
+    wanted: list[spec.Spec] = []
+
+    def planned(name: str, asked: spec.Spec, within_s: float) -> None:
+        wanted.append(asked)
+        raise UserError("planned")
+
+    monkeypatch.setattr(demo, "Demo", planned)
+    with pytest.raises(UserError, match="planned"):
+        CliRunner().invoke(app, [word for one in named for word in ("--with", one)], catch_exceptions=False)
+    assert {one for one in options.EXTRAS if getattr(wanted[0], one)} == set(named)
 
 
 def test_its_own_ends(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
