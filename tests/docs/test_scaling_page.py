@@ -22,14 +22,15 @@ def blocks() -> list[dict[str, Any]]:
 
 def services() -> list[ReplicaPolicy]:
     """Return the replica policies of the example services, in the order of the page: manual, zero, HPA, node autoscalers,
-    KEDA.
+    KEDA, Demand.
     """
     specs = [block["spec"] for block in blocks() if set(block) == {"spec"}]
     return [replica_policy(parts.service(**{"engine": {}, **spec}), None, "decoder") for spec in specs]
 
 
 def test_the_fragments_ask_for_what_their_sections_promise() -> None:
-    hand, woken, hpa, kept, keda = services()
+    hand, woken, hpa, kept, keda, followed = services()
+    assert (followed.demand, followed.low, followed.high, followed.autoscaled) == (True, 1, 4, False)
     assert (woken.low, woken.high, woken.scaled, woken.autoscaled) == (0, 4, True, False)
     assert [one.node_scale_down for one in (hand, hpa, kept, keda)] == ["", "", "Forbid", ""]
     assert [(one.low, one.high, one.scaled, one.autoscaled) for one in (hand, hpa, keda)] == [

@@ -194,6 +194,9 @@ def test_the_role_is_what_the_operator_needs_and_no_more(rig: Rig, namespace: st
     used |= {
         ("", "pods", verb) for verb in ("get", "list", "watch")
     }  # The operator must have the rights that it grants to routers.
+    # A node is remembered after repeated failures, and forgotten hours later: test_bad_nodes and tests of the controller.
+    used |= {("ome.io", "nodefaults", verb) for verb in ("create", "patch", "delete")}
+    used.add(("ome.io", "nodefaults/status", "patch"))
     refused = {what(one) for one in sent if one.code == 403} - {what(one) for one in sent if one.code != 403}
     assert refused == set()  # (An API server that has just started denies every request for a moment.)
     chart = rig.cluster.helm("template", "ome", str(ROOT / "charts/ome-resources"), "-n", "ome", *IMAGE)
