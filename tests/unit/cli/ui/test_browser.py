@@ -112,7 +112,7 @@ async def test_dark(monkeypatch: pytest.MonkeyPatch) -> None:
         ground = await browser.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
         assert max(map(int, ground[4:-1].split(", "))) < 60
         await browser.open("/service/code/qwen3-coder")
-        await browser.page.wait_for_selector("polyline >> nth=3")
+        await browser.page.wait_for_selector("polyline >> nth=3", state="attached")  # a plot of zeros has no height
         await browser.page.wait_for_timeout(6000 if os.environ.get("OME_SCREENSHOTS") else 0)
         await browser.picture("ui-rollout-dark")
 
