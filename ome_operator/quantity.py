@@ -152,6 +152,11 @@ def part(value: int | str, whole: int, *, up: bool) -> int:
     return -(-percent // 100) if up else percent // 100
 
 
+def rfc3339(when: datetime) -> str:
+    """Format a time in UTC as the API writes times, in whole seconds: the result may be up to one second early."""
+    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def moment(text: str, now: datetime) -> datetime | None:
     """Parse a time that must be before `now`. Return None if the text, which anybody may have written, is not such a
     time.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ome_operator import keys
+from ome_operator import keys, quantity
 from ome_operator.cli.completing import services
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
 from ome_operator.cli.output import say
@@ -156,7 +156,7 @@ async def _class_of(client: "Client", namespace: str, name: str) -> str:
 
 async def _value(client: "Client", why: str) -> str:
     """Return the value of the freeze annotation, which contains the current time, the user and the reason `why`."""
-    when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    when = quantity.rfc3339(datetime.now(UTC))
     reason = " ".join(why.split())
     return f"{when} by {await _who(client)}" + (f": {reason}" if reason else "")
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ome_operator import quantity
 from ome_operator.cli.connect import Context, Kubeconfig, on_cluster
 from ome_operator.cli.default import otherwise
 from ome_operator.cli.output import Output, complain, emit
@@ -85,7 +86,7 @@ def forgive(
     from ome_operator.core.badnodes.record import KIND
     from ome_operator.kube.errors import NotFound
 
-    when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    when = quantity.rfc3339(datetime.now(UTC))
 
     async def work(client: "Client") -> None:
         bodies = []

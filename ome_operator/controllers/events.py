@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
-from ome_operator import keys
+from ome_operator import keys, quantity
 from ome_operator.cache.resources import Resource
 from ome_operator.core.observed import kube_events
 from ome_operator.core.reasons import Why
@@ -30,7 +30,7 @@ _RARE = ",".join(["involvedObject.kind=Pod", *(f"reason!={reason}" for reason in
 
 async def post_event(client: Client, resource: Resource, event: Event, now: datetime) -> None:
     """Post an Event about an object. A failure is only logged."""
-    stamp = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    stamp = quantity.rfc3339(now.astimezone(UTC))
     manifest = {
         "apiVersion": "v1",
         "kind": "Event",

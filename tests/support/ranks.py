@@ -12,10 +12,11 @@ from datetime import UTC, datetime, timedelta
 from ome_operator.core.observed.objects import Pod, Termination
 from ome_operator.core.recovery.group import Group, ranks, view
 from ome_operator.core.recovery.policy import RecoveryPolicy
-from ome_operator.core.recovery.record import NOT_READY, RECYCLING, GroupRecord, mark, stamp
+from ome_operator.core.recovery.record import NOT_READY, RECYCLING, GroupRecord, mark
 from ome_operator.core.recovery.recover import announced
 from ome_operator.core.recovery.systemic import together
 from ome_operator.core.rollout.retire import hurry
+from ome_operator.quantity import rfc3339
 
 STEP = 5.0
 LATE = 3
@@ -97,7 +98,7 @@ class Fleet:
                 revision="r", group=number, rank=rank, workload="w", node=NODE, ready=rank == 0 and truth.ready,
                 probed=rank == 0, deleting=one.deleting, grace=one.grace, restarts=one.restarts, reason="", message="",
                 running=one.running,
-                ends=stamp(self.now + timedelta(seconds=one.left)) if one.deleting else "",
+                ends=rfc3339(self.now + timedelta(seconds=one.left)) if one.deleting else "",
                 ending=Termination("main", "Error", 1, "lost its peers", one.ended_at) if one.ended_at else None,
             )
             for rank, one in truth.ranks.items()
@@ -172,7 +173,7 @@ class Fleet:
         truth.late = truth.late + 1 if whole != truth.ready and not truth.silence else 0
 
     def _end(self, one: Rank) -> None:
-        one.running, one.start, one.ended_at = False, 0, stamp(self.now)
+        one.running, one.start, one.ended_at = False, 0, rfc3339(self.now)
 
     def _uid(self) -> str:
         return f"{self.chance.getrandbits(32):08x}-0000"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from ome_operator import quantity
 from ome_operator.core.demand.facts import Learned, PrefillWork, ScalingState, SizeDecision
 
 Manifest = dict[str, Any]
@@ -99,7 +100,7 @@ def _stored_decision(stored: Mapping[str, Any]) -> SizeDecision | None:
 
 
 def _time(at: float) -> str:
-    return datetime.fromtimestamp(round(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return quantity.rfc3339(datetime.fromtimestamp(round(at), UTC))
 
 
 def _seconds(text: Any) -> float | None:

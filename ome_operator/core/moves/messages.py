@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from ome_operator import keys
+from ome_operator import keys, quantity
 from ome_operator.core.moves.record import Move, Phase, age
 from ome_operator.core.moves.state_machine import SETTLE, First, MovePolicy
 from ome_operator.core.reasons import MOVED, Reason, Why, record_of
@@ -68,4 +68,4 @@ def _state(move: Move, told: Told, policy: MovePolicy, first: First, now: dateti
 def _clock(move: Move, seconds: float, now: datetime) -> str:
     """Return the time at which the phase ends, in whole seconds."""
     ends = now + timedelta(seconds=seconds - age(move.since, now))
-    return ends.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return quantity.rfc3339(ends)

@@ -242,9 +242,7 @@ def _routers(snapshot: Snapshot, intent: Intent, found: Slice) -> Iterable[Movin
         existing=tuple(sorted(present)),
         left={pod.name for pod in pods},
         ready=ready,
-        joined={
-            name for name in ready if age(present[name].times.ready, snapshot.now) >= JOIN or not present[name].times.ready
-        },
+        joined={name for name in ready if _has_joined(present[name], snapshot.now)},
         placed={name for name, pod in present.items() if pod.node},
         failed=(),
         newest=_newest(sorted(present), {name: pod.times.created for name, pod in present.items()}),

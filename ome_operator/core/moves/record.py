@@ -28,7 +28,7 @@ class Phase(StrEnum):
 
 
 class Move(NamedTuple):
-    """A group, or a pod of a router, that leaves its node."""
+    """The move of a group, or of a router's pod, that leaves its node."""
 
     component: str
     revision: str
@@ -49,17 +49,13 @@ class Move(NamedTuple):
 
     def to(self, phase: Phase, now: datetime, **changes: Any) -> "Move":
         """Return the move in another phase, which begins now."""
-        return self._replace(phase=phase, since=stamp(now), gone="", **changes)
+        return self._replace(phase=phase, since=quantity.rfc3339(now), gone="", **changes)
 
     def believed(self, now: datetime) -> "Move":
         """Return the move with `now` in place of times in the future, because a clock was set back."""
-        late: dict[str, Any] = {name: stamp(now) for name in ("since", "gone") if getattr(self, name) > stamp(now)}
+        text = quantity.rfc3339(now)
+        late: dict[str, Any] = {name: text for name in ("since", "gone") if getattr(self, name) > text}
         return self._replace(**late) if late else self
-
-
-def stamp(now: datetime) -> str:
-    """Format a time as the API does, in whole seconds."""
-    return now.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def age(since: str, now: datetime) -> float:

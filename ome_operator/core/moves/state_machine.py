@@ -8,8 +8,9 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
+from ome_operator import quantity
 from ome_operator.core.moves.causes import LeavingCause
-from ome_operator.core.moves.record import Move, Phase, age, stamp
+from ome_operator.core.moves.record import Move, Phase, age
 
 SETTLE = 15.0
 """Seconds for which a cause has to last before a move begins, and for which it has to be gone before a move ends."""
@@ -102,7 +103,7 @@ def _next(role: MovingRole, now: datetime) -> Move | None:
     if name is None:
         return None
     cause = role.causes[name]
-    return Move(role.component, role.revision, name, Phase.SETTLING, stamp(now), cause.node, cause.text)
+    return Move(role.component, role.revision, name, Phase.SETTLING, quantity.rfc3339(now), cause.node, cause.text)
 
 
 def _settling(move: Move, role: MovingRole, policy: MovePolicy, first: First, now: datetime) -> Move | None:
@@ -122,7 +123,7 @@ def _replacing(move: Move, role: MovingRole, policy: MovePolicy, first: First, n
     if first.ends:
         return move.to(Phase.WAITING, now) if move.member in role.causes else None
     if move.member not in role.causes:
-        move = move if move.gone else move._replace(gone=stamp(now))
+        move = move if move.gone else move._replace(gone=quantity.rfc3339(now))
         return move.to(Phase.RETURNED, now) if age(move.gone, now) >= SETTLE else move
     if first.text:
         return move

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
+from ome_operator import quantity
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.recovery.group import Group, uid_of
-from ome_operator.core.recovery.record import UID, GroupRecord, mark, stamp
+from ome_operator.core.recovery.record import UID, GroupRecord, mark
 from ome_operator.core.termination import telling
 
 Failure = dict[str, Any]
@@ -38,7 +39,7 @@ def found(group: Group, record: GroupRecord, lost: Callable[[str], bool], now: d
 
 def about(group: Group, reason: str, message: str, now: datetime) -> Failure:
     """Return a failure of the group as a whole, reported for its leader pod."""
-    return {"podName": group.name, "reason": reason, "message": message, "time": stamp(now)}
+    return {"podName": group.name, "reason": reason, "message": message, "time": quantity.rfc3339(now)}
 
 
 def sentence(failure: Failure) -> str:
@@ -72,7 +73,7 @@ def _ended(pod: Pod, now: datetime) -> Failure | None:
     if pod.ending is None:
         return None
     one = pod.ending
-    out = {"podName": pod.name, "reason": one.reason, "message": one.message, "time": one.time or stamp(now)}
+    out = {"podName": pod.name, "reason": one.reason, "message": one.message, "time": one.time or quantity.rfc3339(now)}
     return out if one.code is None else out | {"containerName": one.container, "exitCode": one.code}
 
 

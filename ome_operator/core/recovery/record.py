@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from ome_operator import quantity
 from ome_operator.core.observed.objects import Pod
 from ome_operator.util.memoize import memoize_by_identity
 
@@ -72,20 +73,15 @@ class GroupRecord:
 
     def to(self, phase: str, now: datetime) -> "GroupRecord":
         """Return the record with this phase. `since` changes only if the phase changes."""
-        return self if phase == self.phase and self.since else replace(self, phase=phase, since=stamp(now))
+        return self if phase == self.phase and self.since else replace(self, phase=phase, since=quantity.rfc3339(now))
 
     def believed(self, now: datetime) -> "GroupRecord":
         """Return the record with `now` in place of times in the future. A time is in the future if a clock was set back;
         a timeout would last until that time.
         """
         times = {name: getattr(self, name) for name in ("since", "ready_since", "recycled_at")}
-        late: dict[str, Any] = {name: stamp(now) for name, time in times.items() if passed(time, now) < 0}
+        late: dict[str, Any] = {name: quantity.rfc3339(now) for name, time in times.items() if passed(time, now) < 0}
         return replace(self, **late) if late else self
-
-
-def stamp(now: datetime) -> str:
-    """Format a time as the API does, in whole seconds. The result may be up to one second early."""
-    return now.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def passed(since: str, now: datetime) -> float:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
+from ome_operator import quantity
 from ome_operator.core.observed.silence import Silence
 from ome_operator.core.recovery.failure import DRIFTED, HUNG, QUIET, Failure, about, found, late
 from ome_operator.core.recovery.group import Group, Standing, uid_of, view
@@ -30,7 +31,6 @@ from ome_operator.core.recovery.record import (
     UID,
     GroupRecord,
     passed,
-    stamp,
 )
 
 TURN = 5.0
@@ -137,7 +137,7 @@ def _recorded(group: Group, record: GroupRecord, now: datetime) -> GroupRecord:
     return replace(
         record.to(READY, now),
         incarnation=record.incarnation + 1,
-        ready_since=stamp(now),
+        ready_since=quantity.rfc3339(now),
         members=group.marks(),
         node=group.pods[0].node,
     )
@@ -256,7 +256,7 @@ def _ready(record: GroupRecord, now: datetime) -> Transition:
     in a row.
     """
     if record.phase != READY:
-        record = replace(record.to(READY, now), ready_since=stamp(now))
+        record = replace(record.to(READY, now), ready_since=quantity.rfc3339(now))
     left = STABLE - passed(record.ready_since, now)
     if not record.in_a_row:
         return Transition(record)
@@ -307,7 +307,7 @@ def _recycle(
     if (left := pause(record.in_a_row) - passed(record.recycled_at, now)) > 0:
         is_kept = record.phase in (STARTING, RESTARTING, SILENT)
         return Transition(record if is_kept else record.to(NOT_READY, now), left)
-    gone = replace(gone, recycles=record.recycles + 1, in_a_row=record.in_a_row + 1, recycled_at=stamp(now))
+    gone = replace(gone, recycles=record.recycles + 1, in_a_row=record.in_a_row + 1, recycled_at=quantity.rfc3339(now))
     return Transition(gone.to(RECYCLING, now))
 
 

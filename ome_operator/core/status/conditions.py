@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from ome_operator import quantity
 from ome_operator.core.reasons import ADVICE, ANOTHER, READY, RECONCILING, ROLLED_OUT, STALLED, Kstatus, Reason, record_of
 
 MESSAGE_LIMIT = 1024
@@ -90,7 +91,7 @@ def _stamp(condition: Condition, old: Mapping[str, Any] | None, generation: int,
         "status": status,
         "reason": str(condition.reason),
         "message": condition.message if len(condition.message) <= limit else condition.message[: limit - 2] + " …",
-        "lastTransitionTime": kept or now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lastTransitionTime": kept or quantity.rfc3339(now),
         "observedGeneration": generation,
     }
 

@@ -38,7 +38,7 @@ def traffic_status(found: ServiceNumbers, now: datetime) -> dict[str, Any] | Non
     if not out:
         return None
     return {
-        "time": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "time": quantity.rfc3339(now),
         "routers": found.routers,
         "routersHeard": found.routers_heard,
         **out,

@@ -1,9 +1,9 @@
 """Compute the status of a shared object about the waves of its last edit, and the Events about changes of this status."""
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import Any, NamedTuple
 
+from ome_operator import quantity
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.reconcile.plan import Event
 from ome_operator.core.waves.terms import CurrentWave
@@ -47,7 +47,7 @@ def status(generation: int, turn: CurrentWave, tally: Tally) -> dict[str, Any]:
         "failed": len(tally.failed),
         **({"failedServices": named} if named else {}),
         **({"holdingServices": holding} if holding else {}),
-        **({"bakesUntil": _time(turn.until)} if turn.until is not None else {}),
+        **({"bakesUntil": quantity.rfc3339(turn.until)} if turn.until is not None else {}),
     }
 
 
@@ -61,10 +61,6 @@ def _state(turn: CurrentWave, tally: Tally) -> str:
     if tally.done == tally.total:
         return COMPLETE
     return ROLLING if turn.until is None else BAKING
-
-
-def _time(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def steps(rollout: Mapping[str, Any] | None) -> tuple[Any, ...]:

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ome_operator.core.recovery.record import stamp
 from ome_operator.describe.group_notes import group_notes
+from ome_operator.quantity import rfc3339
 
 NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
 START: dict[str, Any] = {
@@ -24,7 +24,7 @@ def entry(index: int = 0, **more: Any) -> dict[str, Any]:
 
 
 def starting(index: int = 0, **more: Any) -> dict[str, Any]:
-    return entry(index, **{"phase": "Starting", "since": stamp(NOW - timedelta(seconds=80)), **more})
+    return entry(index, **{"phase": "Starting", "since": rfc3339(NOW - timedelta(seconds=80)), **more})
 
 
 def said(*entries: dict[str, Any], now: datetime | None = NOW) -> tuple[str, str]:

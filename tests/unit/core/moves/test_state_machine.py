@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from ome_operator.core.moves.causes import LeavingCause
-from ome_operator.core.moves.record import Move, Phase, read, stamp, written
+from ome_operator.core.moves.record import Move, Phase, read, written
 from ome_operator.core.moves.state_machine import (
     JOIN,
     NOTHING_FIRST,
@@ -19,6 +19,7 @@ from ome_operator.core.moves.state_machine import (
     advance,
     again,
 )
+from ome_operator.quantity import rfc3339
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TAINT, ASKED, URGENT = (
@@ -44,7 +45,7 @@ def role(
 
 def move(phase: Phase, seconds: float = 0, member: str = "0", **more: object) -> Move:
     """A move whose phase began some seconds ago."""
-    return Move("engine", "r", member, phase, stamp(NOW - timedelta(seconds=seconds)), "n0", "taint x", **more)  # type: ignore[arg-type]
+    return Move("engine", "r", member, phase, rfc3339(NOW - timedelta(seconds=seconds)), "n0", "taint x", **more)  # type: ignore[arg-type]
 
 
 @dataclass
@@ -95,7 +96,7 @@ CASES = {
     "another group was recycled once": Case(move(P.REPLACING, 60), role("012", failed={"1"}), P.REPLACING),
     "the node has been back for a moment": Case(move(P.REPLACING, 60), role("012", causes={}), P.REPLACING),
     "the node has been back for a while": Case(
-        move(P.REPLACING, 60, gone=stamp(NOW - timedelta(seconds=SETTLE))), role("012", causes={}), P.RETURNED
+        move(P.REPLACING, 60, gone=rfc3339(NOW - timedelta(seconds=SETTLE))), role("012", causes={}), P.RETURNED
     ),
     "the group leaves": Case(move(P.LEAVING, 60), role("012", "012"), P.LEAVING),
     "the node comes back while it leaves": Case(move(P.LEAVING, 60), role("012", "012", causes={}), P.LEAVING),
@@ -138,10 +139,10 @@ def test_every_phase_is_left_and_reached() -> None:
 
 
 def test_a_time_in_the_future_counts_as_now() -> None:
-    before = move(Phase.REPLACING, -3600, gone=stamp(NOW + timedelta(hours=1)))
+    before = move(Phase.REPLACING, -3600, gone=rfc3339(NOW + timedelta(hours=1)))
     found = advance(before, role("012", causes={}), POLICY, NOTHING_FIRST, NOW)
     assert found is not None
-    assert (found.since, found.gone) == (stamp(NOW), stamp(NOW))
+    assert (found.since, found.gone) == (rfc3339(NOW), rfc3339(NOW))
 
 
 def test_a_person_comes_before_a_taint_and_the_lowest_number_first() -> None:
@@ -171,7 +172,7 @@ WAITS = {
     "replacing": (move(Phase.REPLACING, 5), role("012"), 595),
     "starting": (move(Phase.REPLACING, 700), role("012"), START - 100),
     "joining": (move(Phase.REPLACING, 5), role("012", "012", joined={"0"}), JOIN),
-    "gone": (move(Phase.REPLACING, 60, gone=stamp(NOW - timedelta(seconds=5))), role("012", causes={}), SETTLE - 5),
+    "gone": (move(Phase.REPLACING, 60, gone=rfc3339(NOW - timedelta(seconds=5))), role("012", causes={}), SETTLE - 5),
     "leaving": (move(Phase.LEAVING, 5), role("012"), None),
     "staying": (move(Phase.STAYING, 5), role(), 595),
     "returned": (move(Phase.RETURNED, 5), role(), PAUSE - 5),
@@ -186,7 +187,7 @@ def test_when_it_is_decided_again(case: str) -> None:
 
 def test_the_status_keeps_everything() -> None:
     moves = [
-        move(Phase.REPLACING, 9, replacement="2", gone=stamp(NOW)),
+        move(Phase.REPLACING, 9, replacement="2", gone=rfc3339(NOW)),
         move(Phase.LEAVING, 9, alone=True)._replace(component="router", member="svc-router-1", node="", cause=""),
     ]
     assert list(read({"moves": list(written(moves))}).values()) == moves

@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator.core.recovery import record as module
-from ome_operator.core.recovery.record import LARGEST, WORDS, GroupRecord, bounded, read, stamp, written
+from ome_operator.core.recovery.record import LARGEST, WORDS, GroupRecord, bounded, read, written
+from ome_operator.quantity import rfc3339
 from tests.support.shapes import Shape
 from tests.support.simulator import World
 
-NOW = stamp(datetime(2026, 1, 1, tzinfo=UTC))
+NOW = rfc3339(datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def group(index: int, ranks: int = 4, words: str = "", name: str = "svc-decoder-10d64ba8") -> GroupRecord:

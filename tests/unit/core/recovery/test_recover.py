@@ -9,7 +9,7 @@ import pytest
 from ome_operator.core.observed.objects import Node, Observed, Pod, Termination
 from ome_operator.core.reconcile.plan import NodeLost, Plan, fingerprint
 from ome_operator.core.reconcile.sync import sync
-from ome_operator.core.recovery.record import stamp
+from ome_operator.quantity import rfc3339
 from tests.support import parts
 from tests.support.selectors import matches
 from tests.support.shapes import Shape
@@ -54,7 +54,7 @@ def test_a_service_that_never_failed_says_nothing() -> None:
 
 def test_a_recycle_is_stored_before_anything_is_deleted() -> None:
     world = settled(Shape(size=2, engines=2))
-    ended = Termination("ome-container", "OOMKilled", 137, "CUDA\nOutOfMemoryError: no", stamp(world.now))
+    ended = Termination("ome-container", "OOMKilled", 137, "CUDA\nOutOfMemoryError: no", rfc3339(world.now))
     broken = changed(world, "-1-w-1", uid="newer-uid", ending=ended)
     first = go(world, broken)
     assert not first.recycle and first.urgent and first.requeue_after is not None and first.requeue_after < 1
@@ -76,7 +76,7 @@ def test_a_recycle_reads_the_pods_of_its_own_group_and_of_no_other(group: int, r
     world = World(shape.service(), shape.deps(), 3)
     world.settle()
     name = f"-{group}-0" if rank == 0 else f"-{group}-w-{rank}"
-    ended = Termination("ome-container", "OOMKilled", 137, "", stamp(world.now))
+    ended = Termination("ome-container", "OOMKilled", 137, "", rfc3339(world.now))
     observed = world.observed()
     mine = [pod for pod in observed.pods if (pod.component, pod.group) == ("engine", group)]
     assert sum(pod.name.endswith(name) for pod in mine) == 1 and len(mine) == 3
@@ -102,7 +102,7 @@ def test_a_pod_that_ends_on_a_lost_node_goes_by_force_only_where_that_is_allowed
     world = settled(Shape(size=2), forceDeleteAfter=force or None)
     if lost:
         world.deps = replace(world.deps, nodes={**NODES, "n1": NODES["n1"]._replace(alive=False)})
-    ends = stamp(world.now - timedelta(seconds=over))
+    ends = rfc3339(world.now - timedelta(seconds=over))
     stuck = changed(world, "-0-w-1", deleting=True, grace=1, ends=ends, node="n1")
     plan = go(world, stuck)
     forced = [(one.grace, one.guard) for one in plan.delete]

@@ -14,9 +14,10 @@ from ome_operator.core.observed.telemetry import LeaderReport, LeaderSilence, Ro
 from ome_operator.core.recovery import record as rec
 from ome_operator.core.recovery.group import Group
 from ome_operator.core.recovery.policy import RecoveryPolicy
-from ome_operator.core.recovery.record import GroupRecord, stamp
+from ome_operator.core.recovery.record import GroupRecord
 from ome_operator.core.recovery.state_machine import RARE_TURN, Transition
 from ome_operator.core.recovery.systemic import together
+from ome_operator.quantity import rfc3339
 from tests.support.shapes import Shape
 from tests.unit.core.recovery.test_recover import go as settle
 from tests.unit.core.recovery.test_recover import recovered, settled
@@ -35,7 +36,7 @@ def groups(count: int = 2) -> list[Group]:
 
 RECORDS = {
     f"g-{n}": GroupRecord(
-        f"g-{n}", "engine", "r", n, rec.READY, stamp(NOW), 1, stamp(NOW), {"0": f"{n:08d}.0"}, "n",
+        f"g-{n}", "engine", "r", n, rec.READY, rfc3339(NOW), 1, rfc3339(NOW), {"0": f"{n:08d}.0"}, "n",
     ) for n in range(3)
 }  # fmt: skip
 UID = "00000000-u"
@@ -133,7 +134,7 @@ def test_the_time_in_silence_does_not_count_as_time_in_which_the_leader_was_not_
 
 
 def test_a_silence_from_before_the_start_of_the_group_does_not_count() -> None:
-    new = {**RECORDS, "g-0": replace(RECORDS["g-0"], ready_since=stamp(NOW + timedelta(seconds=SINCE + 100)))}
+    new = {**RECORDS, "g-0": replace(RECORDS["g-0"], ready_since=rfc3339(NOW + timedelta(seconds=SINCE + 100)))}
     step = go(groups(), SINCE + 110, new)
     assert (step.record.phase, step.again) == (rec.SILENT, 50.0)
 

@@ -11,9 +11,10 @@ from ome_operator.core.preflight.results import Checked
 from ome_operator.core.recovery import record as rec
 from ome_operator.core.recovery.group import Group
 from ome_operator.core.recovery.policy import FIRST, STABLE, RecoveryPolicy
-from ome_operator.core.recovery.record import GroupRecord, stamp
+from ome_operator.core.recovery.record import GroupRecord
 from ome_operator.core.recovery.state_machine import APART, TURN, Circumstances, Transition, advance
 from ome_operator.core.recovery.systemic import PLACING, _pending, together
+from ome_operator.quantity import rfc3339
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PLAIN = RecoveryPolicy()
@@ -51,7 +52,7 @@ def test_a_start_is_recorded_when_all_pods_are_there_and_the_leader_is_ready() -
     ended = group(pod(0), pod(1, running=False))
     for unfit in (group(pod(0)), group(pod(0, ready=False), pod(1)), group(pod(0), pod(1, deleting=True)), ended):
         assert not go(unfit, NEW).record.members
-    assert (READY.phase, READY.incarnation, READY.ready_since, READY.node) == (rec.READY, 1, stamp(NOW), "n")
+    assert (READY.phase, READY.incarnation, READY.ready_since, READY.node) == (rec.READY, 1, rfc3339(NOW), "n")
     assert READY.members == {"0": "00000000.0", "1": "00000001.0"}
     assert go(WHOLE, READY, later=9).record == READY, "a second pass says the same"
 
@@ -62,7 +63,7 @@ def test_a_start_is_recorded_when_all_pods_are_there_and_the_leader_is_ready() -
         (LOST, "PodReplaced"),
         (group(pod(0)), "PodMissing"),
         (group(pod(0), pod(1, deleting=True)), "PodDeleted"),
-        (group(pod(0), pod(1, over=True, ending=Termination("", "Evicted", None, "disk", stamp(NOW)))), "Evicted"),
+        (group(pod(0), pod(1, over=True, ending=Termination("", "Evicted", None, "disk", rfc3339(NOW)))), "Evicted"),
     ],
     ids=["replaced", "missing", "deleted", "evicted"],
 )
@@ -74,7 +75,7 @@ def test_a_lost_rank_is_a_recycle_at_once_with_its_cause(one: Group, why: str) -
 
 
 def test_ranks_that_start_again_by_themselves_are_waited_for() -> None:
-    ended = Termination("main", "Completed", 0, "bye", stamp(NOW))
+    ended = Termination("main", "Completed", 0, "bye", rfc3339(NOW))
     half = group(pod(0), pod(1, restarts=1, ending=ended))
     step = go(half, READY)
     assert (step.record.phase, step.again) == (rec.RESTARTING, 60.0)
@@ -123,7 +124,7 @@ def test_a_leader_without_a_probe_goes_with_its_group_when_ranks_did_not_start_a
     record = go(mixed, waits, later=60).record
     assert (record.phase, record.members) == (rec.RECYCLING, mixed.marks())
     assert go(mixed, record, later=61).record == record, "that it is Ready does not save it"
-    older = go(group(pod(0), pod(1, restarts=2)), replace(waits, since=stamp(NOW)), later=60).record
+    older = go(group(pod(0), pod(1, restarts=2)), replace(waits, since=rfc3339(NOW)), later=60).record
     assert (older.phase, older.members) == (rec.RECYCLING, too_early.members), "a rank that is newer than the record stays"
 
 
@@ -135,7 +136,7 @@ def test_a_recycled_group_that_finds_no_nodes_holds_up_no_hung_one_for_long() ->
         steps, _ = together([lost, hung, quiet], records, PLAIN, lambda _: False, NOW + timedelta(seconds=later))
         return {name: step.record for name, step in steps.items()}
 
-    recycled = replace(READY, phase=rec.PENDING, since=stamp(NOW), recycled_at=stamp(NOW), recycles=1, ready_since="")
+    recycled = replace(READY, phase=rec.PENDING, since=rfc3339(NOW), recycled_at=rfc3339(NOW), recycles=1, ready_since="")
     others = {f"g-{index}": replace(READY, name=f"g-{index}", index=index) for index in (1, 2)}
     records = at(1, {"g-0": recycled, **others})
     assert (records["g-0"].phase, records["g-1"].phase) == (rec.PENDING, rec.NOT_READY)
@@ -166,7 +167,7 @@ def test_the_clock_of_a_hang_begins_when_the_node_reports_again() -> None:
 
 def test_a_leader_that_ends_politely_keeps_its_ranks_until_it_is_gone() -> None:
     """A drain of its node: what it has in flight needs them."""
-    ends = stamp(NOW + timedelta(seconds=600))
+    ends = rfc3339(NOW + timedelta(seconds=600))
     step = go(group(pod(0, deleting=True, ends=ends), pod(1)), READY)
     assert (step.record.phase, step.again) == (rec.NOT_READY, 600.0)
     assert go(group(pod(1)), step.record, later=100).record.phase == rec.RECYCLING
@@ -194,7 +195,7 @@ def test_recycles_in_a_row_wait_longer_and_longer_and_end_at_the_limit() -> None
 
 
 def test_what_happens_before_a_group_was_ready_is_its_boot() -> None:
-    booting = group(pod(0, ready=False), pod(1, restarts=3, ending=Termination("m", "Error", 1, "no", stamp(NOW))))
+    booting = group(pod(0, ready=False), pod(1, restarts=3, ending=Termination("m", "Error", 1, "no", rfc3339(NOW))))
     step = go(booting, NEW)
     assert (step.record.phase, step.record.failure, step.again) == (rec.STARTING, None, PLAIN.start)
     late = go(booting, step.record, later=PLAIN.start).record
@@ -204,7 +205,7 @@ def test_what_happens_before_a_group_was_ready_is_its_boot() -> None:
 
 
 def test_a_group_that_gets_ready_while_it_is_to_be_recycled_for_being_late_is_recorded() -> None:
-    late = go(group(pod(0, ready=False), pod(1)), replace(NEW, phase=rec.STARTING, since=stamp(NOW)), later=99999).record
+    late = go(group(pod(0, ready=False), pod(1)), replace(NEW, phase=rec.STARTING, since=rfc3339(NOW)), later=99999).record
     assert late.phase == rec.RECYCLING
     assert go(WHOLE, late, later=99999).record == late, "that it runs proves nothing"
     record = go(group(pod(0, probed=True), pod(1)), late, later=99999).record
@@ -256,7 +257,7 @@ def test_none_recycles_nothing_and_still_tells() -> None:
 
 
 def test_a_record_survives_the_status() -> None:
-    record = replace(go(LOST, READY).record, recycled_at=stamp(NOW))
+    record = replace(go(LOST, READY).record, recycled_at=rfc3339(NOW))
     assert rec.read({"groups": rec.written([record])}) == {"g-0": record}
     assert rec.written([NEW])[0] == {
         "name": "g-0", "component": "engine", "revision": "r", "index": 0, "phase": "Pending", "since": "", "incarnation": 0,
@@ -264,10 +265,10 @@ def test_a_record_survives_the_status() -> None:
 
 
 def test_a_clock_that_was_set_back_begins_every_wait_anew() -> None:
-    ahead = stamp(NOW + timedelta(hours=1))
+    ahead = rfc3339(NOW + timedelta(hours=1))
     record = replace(READY, since=ahead, ready_since=ahead, recycled_at=ahead)
     now = record.believed(NOW)
-    assert (now.since, now.ready_since, now.recycled_at) == (stamp(NOW),) * 3
+    assert (now.since, now.ready_since, now.recycled_at) == (rfc3339(NOW),) * 3
     assert now.believed(NOW) is now and READY.believed(NOW) is READY
 
 
@@ -301,7 +302,7 @@ def test_ranks_that_are_out_of_step_are_recycled_together() -> None:
 
 
 def test_a_group_that_waits_in_its_preflight_holds_up_no_other_for_long() -> None:
-    waits = replace(go(held(False, False), NEW).record, recycled_at=stamp(NOW))
+    waits = replace(go(held(False, False), NEW).record, recycled_at=rfc3339(NOW))
     assert _pending(waits, NOW) and not _pending(waits, NOW + timedelta(seconds=PLACING + 1))
 
 
