@@ -13,7 +13,7 @@ import typer
 from ome_operator.errors import Unanswered, UserError
 
 if TYPE_CHECKING:
-    from ome_operator.kube.client import Client
+    from ome_operator.kube.client import Client, Manifest
 
 Kubeconfig = Annotated[
     Path | None, typer.Option(help="Kubeconfig file; by default the one that kubectl uses.", envvar="KUBECONFIG")
@@ -115,6 +115,17 @@ def resolve_service(client: "Client", service: str, namespace: str) -> tuple[str
     if namespace not in ("", before):
         raise Unanswered(f"SERVICE {service} is in namespace {before}, but -n is {namespace}: leave out one of them.")
     return before, name
+
+
+async def get_service(client: "Client", service: str, namespace: str) -> "Manifest":
+    """Return the InferenceService that the user names as for `resolve_service`. Raises Unanswered if there is none."""
+    from ome_operator.kube.errors import NotFound
+
+    where, name = resolve_service(client, service, namespace)
+    try:
+        return await client.get("InferenceService", where, name)
+    except NotFound as error:
+        raise no_such_service(name, where) from error
 
 
 def no_such_service(service: str, namespace: str) -> Unanswered:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ome_operator import keys
+from ome_operator import keys, quantity
 from ome_operator.cli.completing import services
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, get_service, on_cluster
 from ome_operator.errors import UserError
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ async def _node(client: "Client", name: str, *, now: bool) -> None:
         raise UserError(
             f"no service on node {name} has spec.moves: nothing was changed. `kubectl drain {name}` evicts them."
         )
-    value = _time() + (" now" if now else "")
+    value = quantity.rfc3339(datetime.now(UTC)) + (" now" if now else "")
     patch = {"metadata": {"annotations": {keys.MOVE: value}}}
     await client.patch_merge("Node", "", name, node["metadata"]["uid"], patch)
 
@@ -89,17 +89,12 @@ def _outlook(body: Mapping[str, Any], namespace: str, service: str, *, now: bool
 
 
 async def _group(client: "Client", service: str, group: str, namespace: str) -> None:
-    from ome_operator.kube.errors import NotFound
-
-    where, name = resolve_service(client, service, namespace)
-    try:
-        body = await client.get("InferenceService", where, name)
-    except NotFound as error:
-        raise no_such_service(name, where) from error
+    body = await get_service(client, service, namespace)
+    where, name = body["metadata"]["namespace"], body["metadata"]["name"]
     component, number = _parsed(group)
     if refusal := _refusal(body, component, number, group):
         raise UserError(f"{where}/{name}: {refusal}")
-    entry = f"{component}/{number} {_time()}"
+    entry = f"{component}/{number} {quantity.rfc3339(datetime.now(UTC))}"
     stored = (body["metadata"].get("annotations") or {}).get(keys.MOVE) or ""
     others = [each.strip() for each in stored.split(",") if each.strip() and not each.strip().startswith(f"{component}/")]
     patch = {"metadata": {"annotations": {keys.MOVE: ", ".join([*others, entry])}}}
@@ -139,7 +134,3 @@ def _refusal(body: Mapping[str, Any], component: str, number: int, group: str) -
 def _condition(body: Mapping[str, Any], type_: str) -> bool:
     said = (body.get("status") or {}).get("conditions") or ()
     return any(one.get("type") == type_ and one.get("status") == "True" for one in said)
-
-
-def _time() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -8,7 +8,7 @@ import typer
 
 from ome_operator import keys
 from ome_operator.cli.completing import services
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, get_service, on_cluster
 from ome_operator.cli.output import Output, emit, say
 from ome_operator.errors import UserError
 
@@ -82,13 +82,8 @@ def scale(
 
 async def _found(client: "Client", service: str, namespace: str) -> tuple["Manifest", dict[str, "Manifest"]]:
     """Return a service and its RoleScales by name."""
-    from ome_operator.kube.errors import NotFound
-
-    where, name = resolve_service(client, service, namespace)
-    try:
-        body = await client.get("InferenceService", where, name)
-    except NotFound as error:
-        raise no_such_service(name, where) from error
+    body = await get_service(client, service, namespace)
+    where, name = body["metadata"]["namespace"], body["metadata"]["name"]
     found = await client.list_objects("RoleScale", where, label_selector=f"{keys.SERVICE}={name}")
     return body, {each["metadata"]["name"]: each for each in found}
 

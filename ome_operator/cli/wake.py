@@ -6,7 +6,7 @@ import typer
 
 from ome_operator import names
 from ome_operator.cli.completing import services
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, get_service, on_cluster
 from ome_operator.errors import UserError
 
 if TYPE_CHECKING:
@@ -27,20 +27,15 @@ def wake(
     """Bring back a service that is scaled to zero: each role without groups gets its last number of groups again."""
 
     async def work(client: "Client") -> None:
-        where, name = resolve_service(client, service, namespace)
-        await _wake(client, where, name)
+        await _wake(client, await get_service(client, service, namespace))
 
     on_cluster(kubeconfig, context, work)
 
 
-async def _wake(client: "Client", namespace: str, name: str) -> None:
+async def _wake(client: "Client", body: "Mapping[str, Any]") -> None:
     from ome_operator.core.rollout import zero
-    from ome_operator.kube.errors import NotFound
 
-    try:
-        body = await client.get("InferenceService", namespace, name)
-    except NotFound as error:
-        raise no_such_service(name, namespace) from error
+    namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
     status = body.get("status") or {}
     empty = [role for role in zero.ROLES if role in body["spec"] and _groups(status, role) == 0]
     if not empty:

@@ -26,7 +26,11 @@ def woken(
             raise NotFound("no", 404)
         if call.name == "nobody":
             raise NotFound("no", 404)
-        return {"metadata": {"name": call.name, "uid": f"uid-{call.name}"}, "spec": spec, "status": status}
+        return {
+            "metadata": {"name": call.name, "namespace": "team", "uid": f"uid-{call.name}"},
+            "spec": spec,
+            "status": status,
+        }
 
     api = FakeApi({"get": get, "patch_merge": {}})
 
