@@ -87,12 +87,13 @@ class BadNodes:
             await self._read()
             self._loaded = True
         now = self._wall().timestamp()
-        found, groups = list[Sign](), list[ReadyGroup]()
+        found, groups, floors = list[Sign](), list[ReadyGroup](), self._floors()
         for resource in self._cluster.services():
             pods = self._cluster.pods_of(resource.ref.namespace, resource.ref.name)
             counted = self._counted.get(resource.ref, {})
             status = resource.status.get("groups") or ()
-            new, self._counted[resource.ref] = signs(pods, status, counted, self._floor(resource.ref), now)
+            floor = floors.get((resource.ref.namespace, resource.ref.name), 0.0)
+            new, self._counted[resource.ref] = signs(pods, status, counted, floor, now)
             found += new
             groups += ready(pods)
             await PACER.yield_if_due()
@@ -102,13 +103,16 @@ class BadNodes:
         if self._stores:
             await self._write()
 
-    def _floor(self, ref: Ref) -> float:
-        """Return until when the failures of a service are counted, as far as the memory tells. A restarted operator finds
+    def _floors(self) -> dict[tuple[str, str], float]:
+        """Return until when the failures of each service are counted, as far as the memory tells. A restarted operator finds
         the same endings in the pods again.
         """
-        faults = (fault for known in self._memory.values() for fault in known.faults if fault.role is not None)
-        mine = (each.last for each in faults if each.role and (each.role.namespace, each.role.service) == ref[1:])
-        return max(mine, default=0.0)
+        found: dict[tuple[str, str], float] = {}
+        for role, last in ((fault.role, fault.last) for known in self._memory.values() for fault in known.faults):
+            if role is not None:
+                service = role.namespace, role.service
+                found[service] = max(last, found.get(service, 0.0))
+        return found
 
     def _decided(self, avoided: Avoided) -> None:
         before, self.avoided = self.avoided, avoided
@@ -196,6 +200,6 @@ class BadNodes:
     def _said(self, name: str) -> str:
         """Return by whom and why a node is avoided; "" if it is not."""
         if name in self.avoided.everybody:
-            return f"by all services: {self.avoided.everybody[name]}"
+            return f"{record.BY_ALL}{self.avoided.everybody[name]}"
         spaces = {space: found[name] for space, found in self.avoided.namespaces.items() if name in found}
-        return "; ".join(f"by services of {space}: {why}" for space, why in sorted(spaces.items()))[: record.WORDS]
+        return "; ".join(f"{record.by(space)}{why}" for space, why in sorted(spaces.items()))[: record.WORDS]

@@ -3,11 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ome_operator.core.badnodes.record import KIND
+from ome_operator.core.badnodes.record import BY_ALL, KIND, by
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Forbidden, NotServed
-
-EVERYBODY = "by all services: "
 
 
 class AvoidedNodes(NamedTuple):
@@ -17,8 +15,8 @@ class AvoidedNodes(NamedTuple):
 
     def of(self, namespace: str) -> set[str]:
         """Return the nodes that services of a namespace do not use."""
-        mine = f"by services of {namespace}: "
-        return {name for name, said in self.nodes.items() if said.startswith(EVERYBODY) or mine in said}
+        mine = by(namespace)
+        return {name for name, said in self.nodes.items() if said.startswith(BY_ALL) or mine in said}
 
 
 def read(bodies: Iterable[Mapping[str, Any]]) -> AvoidedNodes:

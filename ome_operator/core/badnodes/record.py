@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from ome_operator import quantity
+
 KIND = "NodeFaults"
 NODES = 200
 """Largest number of nodes about which anything is remembered."""
@@ -53,6 +55,15 @@ Memory = Mapping[str, NodeMemory]
 """What is remembered, by the name of the node."""
 
 
+BY_ALL = "by all services: "
+"""Begin of `status.avoided` if no service uses the node."""
+
+
+def by(namespace: str) -> str:
+    """Return the words in `status.avoided` before the reason for which the services of a namespace do not use the node."""
+    return f"by services of {namespace}: "
+
+
 def status(memory: NodeMemory, avoided: str) -> dict[str, Any]:
     """Return the status of the object of a node. `avoided` states why and by whom the node is avoided; "" if it is not."""
     faults = [_written(fault) for fault in memory.faults]
@@ -91,7 +102,7 @@ def time(stamp: object) -> float:
 
 def stamp(seconds: float) -> str:
     """Return a time as the API writes it, in whole seconds."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return quantity.rfc3339(datetime.fromtimestamp(int(seconds), UTC))
 
 
 def _written(fault: RememberedFault) -> dict[str, Any]:
