@@ -119,7 +119,7 @@ class Peak(Spec):
     start: TimeOfDay
     """Begin. Allow for the time that a group takes to start."""
     end: TimeOfDay
-    """End; a time that is not after `start` is on the next day."""
+    """Time at which the peak ends. If it is not after `start`, the peak ends on the next day."""
     minimum: GroupsByComponent
     """Smallest numbers of groups meanwhile. minReplicas and maxReplicas of the components apply as well."""
 

@@ -199,7 +199,7 @@ class GroupStatus(Spec):
 
 
 class MoveStatus(Spec):
-    """A group, or a pod of a router, that leaves its node."""
+    """The state of the move of a group, or of a router's pod, that leaves its node."""
 
     component: str
     """Component of the group: engine, decoder or router."""

@@ -129,7 +129,7 @@ def _equals(entries: list[Any], field: tuple[str, str], path: tuple[str, ...], w
 
 
 def _missing(value: Manifest, type_: str) -> Iterator[tuple[str, str]]:
-    """Yield the fields that a type needs and an object lacks."""
+    """Yield what an object of this type lacks, with the correction: a required field, or one of several alternatives."""
     for name in REQUIRED.get(type_, ()):
         if value.get(name) in (None, "", []):
             yield f"has no {name}", f"add {name}"

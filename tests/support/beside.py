@@ -1,4 +1,4 @@
-"""What has to be written in addition to a field for the field to have a meaning (tests/unit/test_silent_fields.py)."""
+"""Other fields that a test has to set, because a field has an effect only together with them (`test_silent_fields`)."""
 
 from collections.abc import Callable
 
@@ -41,4 +41,4 @@ BESIDE: tuple[tuple[str, str, Callable[[str], Body]], ...] = (
     ("short", r"(spec)\.source\.storageUri", lambda part: {"short": {part: {"source": {"huggingface": None}}}}),
     ("benchmark", r"(spec)\.endpoint\.inferenceService", lambda _: {"benchmark": _SERVED}),
 )  # fmt: skip
-"""What has to be written in addition to a field for the field to have a meaning."""
+"""Object and pattern of the path of a field -> the fields that have to be set, too, for the field to have an effect."""

@@ -24,7 +24,7 @@ NO_ARRIVALS = Arrivals()
 
 
 def arrivals(reports: Iterable[RouterReport]) -> Arrivals:
-    """Return what fresh reports of a service's routers say."""
+    """Return the arrivals of a service from the reports of its routers. No report may be outdated."""
     reports = [*reports]
     times = [report.unserved_at for report in reports if report.unserved_at is not None]
     works = (leader.work for report in reports for leader in report.leaders.values() if leader.work is not None)
