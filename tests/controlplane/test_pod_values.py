@@ -13,9 +13,9 @@ from tests.support import pod_values
 PATH = "/apis/apps/v1/namespaces/default/statefulsets?dryRun=All&fieldValidation=Strict&fieldManager=test"
 
 
-def test_a_server_refuses_the_same_pods(cluster: Cluster, update_golden: bool) -> None:
+def test_a_server_refuses_the_same_pods(cluster: Cluster, update: bool) -> None:
     with closing(cluster.api()) as api:
-        if update_golden:
+        if update:
             found: dict[str, list[object]] = {}
             for field, value, _, spec in pod_values.asked():
                 found.setdefault(field, []).extend([value] if _answer(api, spec) else [])
