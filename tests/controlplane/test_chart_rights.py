@@ -87,7 +87,8 @@ def test_with_watch_namespaces_nothing_namespaced_is_in_a_cluster_role() -> None
     assert roles[0]["rules"] != roles[1]["rules"], "each may read its own namespace"
     both = granted(roles[0]) | granted(cluster)
     assert ("leases", "create") not in both, "claims are for those without a ClusterRole"
-    assert granted(everywhere) - both == {("nodes", "patch"), ("nodemodels", "patch")}
+    memory = {("nodefaults", verb) for verb in ("list", "create", "patch", "delete")} | {("nodefaults/status", "patch")}
+    assert granted(everywhere) - both == {("nodes", "patch"), ("nodemodels", "patch")} | memory
     assert names(made, "ClusterRole") == {
         ("", name) for name in ("ome-operator", "ome-edit", "ome-view", "ome-catalog-view")
     }
