@@ -104,6 +104,9 @@ IGNORE_FIT = f"{GROUP}/ignore-fit"
 """On a service, with the value `"true"`: a revision replaces the serving revision even if the existing nodes have no
 capacity for it, because nodes are added on demand."""
 
+WAKE_GENERATION = f"{GROUP}/wake-generation"
+"""On a RoleScale: the generation that a wake has written. The number of this generation was set by nobody by hand
+(docs/scaling.md)."""
 GENERATION = f"{GROUP}/generation"
 """On the Job of a BenchmarkJob: the generation of the spec that it runs."""
 BENCHMARK_NAMESPACES = f"{GROUP}/benchmark-namespaces"

@@ -56,6 +56,7 @@ def _groups(status: "Mapping[str, Any]", role: str) -> int | None:
 
 async def _scale(client: "Client", namespace: str, scale: str, role: str, number: int) -> None:
     """Write the number of groups into a RoleScale. Raises UserError if it does not exist."""
+    from ome_operator.core.rollout import zero
     from ome_operator.kube.errors import NotFound
 
     try:
@@ -65,4 +66,5 @@ async def _scale(client: "Client", namespace: str, scale: str, role: str, number
             f"{role} has no RoleScale, so its number of groups comes from spec.{role}.minReplicas: raise it, or set "
             "maxReplicas."
         ) from error
-    await client.patch_merge("RoleScale", namespace, scale, found["metadata"]["uid"], {"spec": {"replicas": number}})
+    made = zero.written_by_wake(int(found["metadata"].get("generation") or 0), number)
+    await client.patch_merge("RoleScale", namespace, scale, found["metadata"]["uid"], made)

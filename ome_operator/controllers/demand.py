@@ -86,9 +86,8 @@ class DemandScaler:
         self._begin = wall().timestamp() + FIRST
 
     async def run(self) -> None:
-        """Decide repeatedly, if routers are asked."""
-        if self._heard:
-            await repeat("the autoscaler of the class Demand", self.decide_all, lambda: PERIOD)
+        """Decide repeatedly. If no router is asked, the decisions state this."""
+        await repeat("the autoscaler of the class Demand", self.decide_all, lambda: PERIOD)
 
     def report(self, ref: Ref, task: DemandTask | None) -> None:
         """Store what a reconciliation says about a service; None if it is not, or cannot be, scaled with its demand."""
@@ -146,7 +145,7 @@ class DemandScaler:
         before = self._with_starts(before, task, followed)
         newest = self._sample(service.ref, task, followed, second)
         asks = _Asks(self, service.ref, task, taken, now)
-        made, followed.state = follow(followed.samples, task, before, second, asks.granted)
+        made, followed.state = follow(followed.samples, task, before, second, asks.granted, heard=self._heard)
         followed.days = scaling_days.counted(followed.days, newest, task.fleet, made, PERIOD)
         if task.mode == APPLY:
             asks.take({role: max(0, made.of(role) - task.fleet.role(role).exist) for role in GROUPS})

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.core.demand.holds import HOLDS
+from ome_operator.core.observed import from_api
+from ome_operator.core.rollout.applied import set_by_hand
 from ome_operator.util import columns
 
 _ROLE = {keys.ENGINE: "prefill", keys.DECODER: "decode", keys.ROUTER: "routers"}
@@ -40,11 +42,8 @@ def view(body: Mapping[str, Any], scales: Mapping[str, Mapping[str, Any]]) -> Sc
     status = body.get("status") or {}
     scaling = status.get("scaling") or {}
     decided = scaling.get("applied") or {}
-    written = [
-        name
-        for name, scale in scales.items()
-        if scale["metadata"].get("generation", 0) > 1 and scale["metadata"].get("labels", {}).get(keys.COMPONENT) in decided
-    ]
+    known = {name: from_api.child("RoleScale", scale) for name, scale in scales.items()}
+    written = [name for name, one in known.items() if set_by_hand(one) and one.labels.get(keys.COMPONENT) in decided]
     components = status.get("components") or {}
     hold = str(scaling.get("hold") or "")
     return ScalingView(

@@ -11,6 +11,7 @@ from ome_operator.core.demand.follow import follow
 from ome_operator.core.demand.stored import to_status
 from ome_operator.core.demand.task import APPLY, DemandTask
 from ome_operator.core.observed.objects import Observed
+from ome_operator.core.rollout import zero
 from tests.support import parts
 from tests.support.simulator import World
 from tests.unit.core.demand.loads import sample
@@ -98,6 +99,13 @@ class Demanded(World):
         scale = self.children["RoleScale", "svc-decoder"]
         scale.manifest = {**scale.manifest, "spec": {"replicas": replicas}}
         scale.generation += 1
+        self.settle()
+        self.task = None
+
+    def wake(self, replicas: int) -> None:
+        """Write the RoleScale as `ome wake` does."""
+        scale = self.children["RoleScale", "svc-decoder"]
+        scale.woken_by(zero.written_by_wake(scale.generation, replicas))
         self.settle()
         self.task = None
 

@@ -42,6 +42,12 @@ class Live:
         """Return the labels."""
         return dict(self.manifest["metadata"].get("labels") or {})
 
+    def woken_by(self, change: Manifest) -> None:
+        """Apply the write of a wake to this RoleScale."""
+        metadata = {**self.manifest["metadata"], "annotations": change["metadata"]["annotations"]}
+        self.manifest = {**self.manifest, "metadata": metadata, "spec": change["spec"]}
+        self.generation += 1
+
     def facts(self, service: InferenceService) -> Child:
         """Return this object in the form that the operator reads when it reconciles the service."""
         kind, name = self.key
@@ -57,6 +63,7 @@ class Live:
             kind, service.namespace, name, self.uid, self.version, self.owner, self.labels, self.hash, self.owned,
             self.deleting, replicas, "", content, excluded=self._excluded(),
             generation=self.generation if kind == "RoleScale" else 0,
+            woken=int((self.manifest["metadata"].get("annotations") or {}).get(keys.WAKE_GENERATION, 0)),
         )  # fmt: skip
 
     def _excluded(self) -> tuple[str, ...]:

@@ -106,7 +106,7 @@ class World:
             if not self.lag:
                 routing.a_route_leads_away_before_a_router_goes(self.children, self.pods.values(), plan.delete, self.now)
             for scale in plan.scale:
-                self.children[scale.kind, scale.name].manifest["spec"] = scale.body["spec"]
+                self.children[scale.kind, scale.name].woken_by(scale.body)
             for delete in plan.delete:
                 self._delete(delete)
             if not self.lag:

@@ -24,6 +24,7 @@ DECISIONS, CHANGES = 10, 100
 LASTING = (
     HoldReason.INVALID,
     HoldReason.FROZEN,
+    HoldReason.UNHEARD,
     HoldReason.UNKNOWN,
     HoldReason.UNMEASURED,
     HoldReason.UNREACHABLE,

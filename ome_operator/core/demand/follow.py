@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ome_operator.core.demand.decide import decide, held
 from ome_operator.core.demand.facts import DECODE, GROUPS, PREFILL, ROUTER, DemandSample, ScalingState, SizeDecision
-from ome_operator.core.demand.holds import HoldReason
+from ome_operator.core.demand.holds import HOLDS, HoldReason
 from ome_operator.core.demand.task import DemandTask
 
 Granted = Callable[[Mapping[str, int]], Mapping[str, int]]
@@ -12,17 +12,25 @@ Granted = Callable[[Mapping[str, int]], Mapping[str, int]]
 
 
 def follow(
-    samples: Sequence[DemandSample], task: DemandTask, state: ScalingState, now: float, granted: Granted
+    samples: Sequence[DemandSample],
+    task: DemandTask,
+    state: ScalingState,
+    now: float,
+    granted: Granted,
+    *,
+    heard: bool = True,
 ) -> tuple[SizeDecision, ScalingState]:
     """Return the size that a service should have, and what is to be kept until the next decision.
 
     The nodes are asked only if the size becomes larger than what exists. Groups that do not fit are not part of the size,
-    so they are not created, and the decision states this as its reason.
+    so they are not created, and the decision states this as its reason. `heard` is False if the operator asks no router.
     """
     state = bounded(state, task)
     before = state.wanted or task.asked
     if task.problem:
         return held(state, now, before, HoldReason.INVALID, task.problem)
+    if not heard:
+        return held(state, now, before, HoldReason.UNHEARD, HOLDS[HoldReason.UNHEARD])
     targets = task.targets_at(now)
     made, after = decide(samples, task.fleet, targets, state, now)
     have = {role: task.fleet.role(role).exist for role in GROUPS}
@@ -42,9 +50,11 @@ def follow(
 
 def bounded(state: ScalingState, task: DemandTask) -> ScalingState:
     """Return the state with the last size inside the present bounds, which apply at once when somebody changes them. Before
-    the first decision, it is the size that the service is to have: groups that fail or start meanwhile are part of it.
+    the first decision, it is the size that the service is to have: groups that fail or start meanwhile are part of it. This
+    also applies to a role that had no group, which the demand never decides: it comes back with the groups of the wake.
     """
     bounds = [task.targets.bounds[role] for role in (PREFILL, DECODE, ROUTER)]
-    size = zip(state.wanted or task.asked, bounds, strict=True)
+    last = state.wanted or task.asked
+    size = zip((number or asked for number, asked in zip(last, task.asked, strict=True)), bounds, strict=True)
     prefill, decode, routers = (min(max(number, low), high) for number, (low, high, _) in size)
     return state._replace(wanted=(prefill, decode, routers))

@@ -8,6 +8,7 @@ class HoldReason(StrEnum):
 
     INVALID = "Invalid"
     FROZEN = "Frozen"
+    UNHEARD = "Unheard"
     UNKNOWN = "Unknown"
     UNMEASURED = "Unmeasured"
     UNREACHABLE = "Unreachable"
@@ -26,6 +27,8 @@ class HoldReason(StrEnum):
 HOLDS: dict[str, str] = {
     HoldReason.INVALID: "The service cannot be scaled with its demand as it is written. Nothing changes.",
     HoldReason.FROZEN: "The service is frozen or paused. Nothing changes.",
+    HoldReason.UNHEARD: "The operator asks no router for numbers, because its option `router-watch` is 0: set it to 5, "
+    "inside the cluster. Nothing changes.",
     HoldReason.UNKNOWN: "The newest numbers are missing or older than 20 s. Nothing changes.",
     HoldReason.UNMEASURED: "Nothing is known yet about the lengths of requests or the speed of the groups: there is no "
     "estimate, and requests have not waited in a group for a whole window. Nothing changes.",

@@ -70,8 +70,13 @@ def child(kind: str, body: Body, owned: str | None = None) -> Child:
         content=content,
         template=_template(body) if kind == "StatefulSet" else "",
         generation=_number(metadata.get("generation"), 0) if kind == "RoleScale" else 0,
+        woken=_woken(metadata) if kind == "RoleScale" else 0,
         excluded=exclusion((metadata.get("annotations") or {}).get(keys.EXCLUDED_NODES)) if kind == "StatefulSet" else (),
     )
+
+
+def _woken(metadata: Body) -> int:
+    return _number((metadata.get("annotations") or {}).get(keys.WAKE_GENERATION), 0)
 
 
 def _template(body: Body) -> str:

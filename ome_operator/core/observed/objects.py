@@ -75,6 +75,8 @@ class Child(NamedTuple):
     while the name is unknown."""
     generation: int = 0
     """metadata.generation of a RoleScale; 0 for other kinds."""
+    woken: int = 0
+    """The generation of a RoleScale that a wake has written; 0 if none has, and for other kinds."""
     excluded: Exclusion = ()
     """The nodes on which the pods of a StatefulSet are not placed, as its annotation names them; () for other kinds."""
 

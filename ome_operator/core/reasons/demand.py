@@ -26,9 +26,14 @@ class DemandReasons:
     )  # fmt: skip
     DEMAND_UNKNOWN = ReasonRecord(
         "DemandUnknown", of=_OF, kstatus=_CURRENT, state=State.WAITING,
-        meaning="numbers of the routers or engines are missing, or nothing has been measured yet, so the size stays",
-        remedy="`ome scale NAME` shows which; `--enable-metrics` of SGLang and the registry of the routers are necessary "
-               "([telemetry](telemetry.md))",
+        meaning="numbers of the routers or engines are missing, so the size stays",
+        remedy="`ome scale NAME` shows which; `--enable-metrics` of SGLang, the registry of the routers, and the operator's "
+               "option `router-watch` are necessary ([telemetry](telemetry.md))",
+    )  # fmt: skip
+    DEMAND_UNMEASURED = ReasonRecord(
+        "DemandUnmeasured", of=_OF, kstatus=_CURRENT, state=State.WAITING,
+        meaning="no group has been busy for a whole minute yet, so its speed is unknown, and the size stays",
+        remedy="nothing: the first load at which requests wait is the measurement. Until then, `minReplicas` must suffice",
     )  # fmt: skip
     SCALED_BY_HAND = ReasonRecord(
         "ScaledByHand", of=_OF, kstatus=_CURRENT, state=State.WAITING,

@@ -19,7 +19,7 @@ from ome_operator.core.rollout.applied import COMPONENT_OF, applies, demand_poli
 from ome_operator.core.status.conditions import Condition
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-UNKNOWN = (HoldReason.UNKNOWN, HoldReason.UNMEASURED)
+UNKNOWN = (HoldReason.UNHEARD, HoldReason.UNKNOWN)
 UNMET = (HoldReason.UNREACHABLE, HoldReason.MAXIMUM, HoldReason.BUDGET, HoldReason.NO_ROOM)
 DISTURBED = frozenset({"Silent", "NotReady", "NodeLost", "SystemicFault", "Restarting", "Recycling", "Failed"})
 """Phases of groups in which no other group is removed."""
@@ -196,6 +196,8 @@ def condition(decided: Decided) -> Condition | None:
         )
     if hold in UNKNOWN:
         return _false(Reason.DEMAND_UNKNOWN, HOLDS[hold])
+    if hold == HoldReason.UNMEASURED:
+        return _false(Reason.DEMAND_UNMEASURED, HOLDS[hold])
     if hold in UNMET:
         return _false(Reason.DEMAND_UNMET, f"{HOLDS[hold]} The size is {size}")
     if differs and found.get("mode") != APPLY:

@@ -29,12 +29,17 @@ def role_scale(snapshot: Snapshot, component: str) -> Child | None:
     return found if found is not None and found.owner in ("", service.uid) else None
 
 
-def by_hand(snapshot: Snapshot, component: str) -> bool:
-    """Return whether somebody has written the number of the RoleScale since it was created. A write of another part of the
-    object, and of its status, does not change the generation.
+def set_by_hand(scale: Child) -> bool:
+    """Return whether somebody has written the number of a RoleScale since it was created, or since a wake wrote it. A write
+    of another part of the object, and of its status, does not change the generation.
     """
+    return scale.generation > max(1, scale.woken)
+
+
+def by_hand(snapshot: Snapshot, component: str) -> bool:
+    """Return whether somebody has set the number of the RoleScale of a component."""
     scale = role_scale(snapshot, component)
-    return scale is not None and scale.generation > 1
+    return scale is not None and set_by_hand(scale)
 
 
 def stored_groups(status: Mapping[str, Any]) -> dict[str, int]:
@@ -46,8 +51,10 @@ def stored_groups(status: Mapping[str, Any]) -> dict[str, int]:
 
 
 def applied_groups(snapshot: Snapshot, component: str) -> int | None:
-    """Return the number that was decided for a component; None if there is none, or if the RoleScale wins."""
-    return None if by_hand(snapshot, component) else stored_groups(snapshot.service.status).get(component)
+    """Return the number that was decided for a component; None if there is none, or if the RoleScale wins. The demand
+    decides no 0: a 0 repeats a RoleScale that asked for no groups, and no longer counts after a wake.
+    """
+    return None if by_hand(snapshot, component) else stored_groups(snapshot.service.status).get(component) or None
 
 
 def applies(service: InferenceService, policy: ReplicaPolicy) -> bool:

@@ -35,9 +35,9 @@ class Follower:
         self.scaler = self.restarted()
         self.task = DemandTask(APPLY, fleet(), TARGETS, (2, 1, 1), roles=ROLES)
 
-    def restarted(self) -> DemandScaler:
-        """Return the autoscaler of a new process."""
-        return DemandScaler(self.handler.cache, self.reports, self.has_room, self.news.append, lambda: self.now, 5.0)
+    def restarted(self, interval: float = 5.0) -> DemandScaler:
+        """Return the autoscaler of a new process, which asks routers at this interval."""
+        return DemandScaler(self.handler.cache, self.reports, self.has_room, self.news.append, lambda: self.now, interval)
 
     def see(self, name: str, status: Mapping[str, Any]) -> None:
         """Deliver a service with a router."""
@@ -223,6 +223,15 @@ async def test_unmeasured_services_hold_until_requests_waited() -> None:
     await here.wait(300)
     assert here.field()["hold"] == "Unmeasured"
     assert here.field()["applied"] == {"engine": 2, "decoder": 1}
+
+
+async def test_an_operator_that_asks_no_router_says_so_and_changes_nothing() -> None:
+    here = Follower(scaling=STORED)
+    here.scaler, here.rate = here.restarted(0.0), 40.0
+    await here.wait(300)
+    assert here.field()["hold"] == "Unheard" and "its option `router-watch` is 0: set it to 5" in here.field()["why"]
+    assert here.field()["applied"] == {"engine": 2, "decoder": 1}
+    assert sum(one.get("hold") == "Unheard" for one in here.field()["decisions"]) == 1
 
 
 async def test_services_of_higher_priority_get_free_nodes_first() -> None:

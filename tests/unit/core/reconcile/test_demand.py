@@ -54,6 +54,23 @@ def test_numbers_that_vanish_change_nothing() -> None:
     assert world.decoders() == 2 and told(world) == ("False", "DemandUnknown")
 
 
+@pytest.mark.parametrize(
+    ("hold", "reason", "words"),
+    [
+        ("Unheard", "DemandUnknown", "its option `router-watch` is 0"),
+        ("Unknown", "DemandUnknown", "older than 20 s"),
+        ("Unmeasured", "DemandUnmeasured", "Nothing is known yet"),
+    ],
+)
+def test_why_nothing_is_decided_is_said_in_the_condition(hold: str, reason: str, words: str) -> None:
+    world = Demanded(**spec("Apply"))
+    world.decide()
+    assert world.scaling is not None
+    world.scaling = {**world.scaling, "hold": hold}
+    world.settle()
+    assert told(world) == ("False", reason) and words in world.condition(FOLLOWS)["message"]
+
+
 def test_an_edit_from_recommend_to_apply_begins_with_the_size_that_exists() -> None:
     world = Demanded(**spec(role={"minReplicas": 1, "maxReplicas": 9}))
     world.write_scale(3)
@@ -102,6 +119,28 @@ def test_a_role_scale_that_somebody_writes_wins_until_it_is_made_again() -> None
     assert world.decoders() == 4, "it begins with what there is"
     world.decide(3600)
     assert world.decoders() == 1 and told(world) == ("True", "Followed")
+
+
+@pytest.mark.parametrize("minimum", [0, 1])
+def test_after_a_wake_the_demand_decides_again_by_itself(minimum: int) -> None:
+    world = Demanded(**spec("Apply", role={"minReplicas": minimum}))
+    world.write_scale(3)
+    world.decide(30)
+    if minimum == 0:
+        world.write_scale(0)
+        world.decide(30)
+        assert world.decoders() == 0 and told(world) == ("False", "ScaledByHand")
+    world.wake(3)
+    assert world.decoders() == 3
+    sizes = [world.decoders()]
+    for _ in range(300):  # the drain of a group is a hole in the numbers of the test
+        world.decide()
+        sizes.append(world.decoders())
+    assert sorted(set(sizes), reverse=True) == [3, 2, 1], "one at a time, and only because the demand needs fewer"
+    assert told(world) == ("True", "Followed")
+    world.write_scale(4)
+    world.decide(30)
+    assert world.decoders() == 4 and told(world) == ("False", "ScaledByHand"), "a number that is written later wins"
 
 
 def test_bounds_that_are_edited_count_at_once() -> None:
