@@ -116,12 +116,7 @@ def _same_roles(before: Outcome, after: Outcome) -> bool:
 
 def _interrupts(after: Outcome) -> bool:
     """Return whether the strategy removes all groups of a role before new groups of the role serve."""
-    bounds = after.bounds
-    return bounds.alone or any(
-        bounds.unavailable.get(role.component, 0) >= role.groups and not bounds.surge.get(role.component, 0)
-        for role in after.roles
-        if role.groups
-    )
+    return after.bounds.interrupts({role.component: role.groups for role in after.roles})
 
 
 def _router(item: Outcome) -> Any:

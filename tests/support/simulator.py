@@ -39,12 +39,12 @@ class World:
     def __init__(self, service: InferenceService, deps: Deps, seed: int) -> None:
         self.service, self.deps, self.chance = service, deps, random.Random(seed)
         self.children, self.pods = dict[Key, Live](), dict[str, LivePod]()
-        self.refusals, self.checks = dict[Key, Refusal](), dict[str, str]()
-        self.avoided: dict[str, str] = {}
+        self.refusals, self.checks, self.avoided = dict[Key, Refusal](), dict[str, str](), dict[str, str]()
         self.may_roll, self.turn, self.now, self.empty = True, NO_TURN, START, frozenset[str]()
         self.healthy: Callable[[LivePod], bool] = lambda _: True
         self.verdict: Callable[[str], str] = lambda _: ""  # revision → answer of the dry run
         self.room: Callable[[Needs], str] = lambda _: ""  # what is found about capacity on nodes
+        self.beside = lambda _: "not read"  # the same next to the service's own pods
         self.strict = False
         """Whether every pass is checked to be pure and deterministic, which is slow."""
         self.watcher: Callable[[Plan], None] = lambda _: None
@@ -91,7 +91,7 @@ class World:
         for check in plan.check:
             self.checks[check.revision] = self.verdict(check.revision.partition(".")[0])
         for look in plan.look:
-            self.checks[look.key] = self.room(look.needs)
+            self.checks[look.key] = (self.beside if look.second_copy else self.room)(look.needs)
         led, self._before = routing.led(self.children), tuple(self.children.values())
         stored = [self._apply(one) for one in plan.first]
         if all(stored) and not plan.look:  # nothing is done or reported before that is answered

@@ -107,7 +107,11 @@ def _soon(reason: str) -> bool:
 
 
 async def _room(client: Client, look: RoomCheck, nodes: Mapping[str, Node], mine: Sequence[Pod]) -> str:
-    """Return why pods do not fit on the nodes; "" if they fit, or if the user may not read the pods on these nodes."""
+    """Return why pods do not fit on the nodes; "" if they fit, or if the user may not read the pods on these nodes. The
+    capacity for a second copy is not read: module `second_copy` does it with more detail.
+    """
+    if look.second_copy:
+        return "not read"
     uids = {pod.uid for pod in mine}
     others = ForeignPods(client, time.monotonic, lambda pod: (pod.get("metadata") or {}).get("uid") in uids)
     await others.read(roomy(look.needs, nodes))

@@ -138,6 +138,8 @@ class ServiceMemory:
     """Revision, and digest of the question -> the dry run of pods that has no result yet."""
     capacity: dict[str, CapacityAnswer] = field(default_factory=dict)
     """Key of a capacity check -> its result."""
+    second_copy: dict[str, str] = field(default_factory=dict)
+    """Key of the last check of the capacity for a second copy -> the reason why it is missing, or ""."""
     accepted: dict[str, str] = field(default_factory=dict)
     """UID of an object -> digest of the operator's fields right after an apply, if that digest differs from the hash
     annotation."""
@@ -188,7 +190,9 @@ class ServiceMemory:
         and no pod has been deleted yet. While the old revision ends, the result stays valid.
         """
         tried = {revision: run.message for revision, run in self.checked.items() if self.valid(run, now, waits=waits)}
-        return tried | {asked: answer.why for asked, answer in self.capacity.items() if now < answer.until}
+        return (
+            tried | self.second_copy | {asked: answer.why for asked, answer in self.capacity.items() if now < answer.until}
+        )
 
     @staticmethod
     def valid(run: DryRun, now: float, *, waits: bool) -> bool:

@@ -138,6 +138,9 @@ class InferenceServiceReconciler:
         asks for the next check would remove them again, and the rollout would never proceed.
         """
         for check in plan.look:
+            if check.second_copy:
+                memory.second_copy = {check.key: await self._gangs.check_second_copy(check.needs)}
+                continue
             memory.store_capacity(check.key, await self._gangs.check_capacity(ref, check.needs, self._wall()), self._clock())
         result.status_changed = True
 

@@ -210,6 +210,18 @@ class Gangs:
         self._promised.pop(ref, None)
         return without_room(needs, self._cluster.deps().nodes, free, partial(self._holders, f"{ref.namespace}/{ref.name}"))
 
+    async def check_second_copy(self, needs: Needs) -> str:
+        """Return why these pods do not fit beside all pods of the cluster, the service's own included; "" if they fit. Only
+        the nodes (at most 100) whose foreign pods were read count.
+        """
+        free = self._capacity.nodes()
+        if has_room(needs, (), free):
+            await self._foreign.read(tuple(roomy(needs, free)))
+            free, known = self._capacity.nodes(), self._foreign.known()
+            if has_room(needs, (), {name: node for name, node in free.items() if name in known}):
+                return ""
+        return without_room(needs, self._cluster.deps().nodes, free, lambda _: ())
+
     def has_room_now(self, ref: Ref, needs: Needs, now: datetime) -> bool:
         """Return whether additional pods of a service fit on the free capacity of the nodes as it is known, without a
         request. If no node is known, it cannot be said, and they count as fitting.

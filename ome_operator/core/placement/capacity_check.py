@@ -98,7 +98,7 @@ def _fitting(
     asked = _needs(_parts(roles, least, mine, excluded), namespace, weights)
     lasting = bool(mine.workloads) or _ends(snapshot, others)
     held = bool(found) and bool(lacks(asked, deps.nodes, lasting))
-    asks = part > 0 and not (held or mine.workloads) and any(_serves(known[found.revision], found) for found in others)
+    asks = part > 0 and not (held or mine.workloads) and any(serves(known[found.revision], found) for found in others)
     moves = asks and not _stays(asked, roles, others, known, deps.nodes, lasting)
     return Fitting(found, held, asked=True, moves=asked if moves else ())
 
@@ -129,7 +129,7 @@ def _part(slices: Iterable[Slice], roles: Mapping[str, Mapping[str, Stored]], gr
     return min(shares, default=Fraction(0))
 
 
-def _serves(roles: Mapping[str, Stored], found: Slice) -> bool:
+def serves(roles: Mapping[str, Stored], found: Slice) -> bool:
     """Return whether a slice has a ready group of every role. A slice that cannot serve is not kept, because the edit may
     repair it.
     """

@@ -167,6 +167,9 @@ class RoomCheck:
 
     key: str
     needs: Needs
+    second_copy: bool = False
+    """Whether the pods would run next to the service's own pods. If so, no capacity is promised, and the result stays valid
+    until the next such check."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ome_operator.core.freeze.hold import Hold, active_hold
 from ome_operator.core.moves import moving as moves
 from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.core.observed.slices import has_former_name
-from ome_operator.core.placement import making_room
+from ome_operator.core.placement import making_room, second_copy
 from ome_operator.core.placement.gangs import place
 from ome_operator.core.reasons import ANOTHER, ORDER, READY, ROLLED_OUT, Reason
 from ome_operator.core.reconcile import demand
@@ -97,6 +97,8 @@ def _decide(snapshot: Snapshot, as_written: InferenceService, *, frozen: bool) -
     ahead = _ahead(snapshot, intent, pending)
     if not ahead or making_room.waited(service.status):
         intent = making_room.with_room(snapshot, intent, counts.bounds)
+    if not ahead:
+        intent = second_copy.advised(snapshot, intent, counts)
     step = decide(service.name, intent.target, snapshot.slices, intent.gate, counts, ahead)
     # Which groups have to leave their nodes, and which roles have one more group for that?
     moving = moves.decide(snapshot, intent, step, frozen=frozen)

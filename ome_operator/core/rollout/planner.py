@@ -50,6 +50,16 @@ class Bounds(NamedTuple):
     alone: bool = False
     """Whether the target starts only when no object of the groups of other slices is left."""
 
+    def interrupts(self, groups: Mapping[str, int]) -> bool:
+        """Return whether all groups of a role are removed before new groups of the role serve. `groups` is the desired
+        number of groups by role.
+        """
+        return self.alone or any(
+            self.unavailable.get(role, 0) >= number and not self.surge.get(role, 0)
+            for role, number in groups.items()
+            if number
+        )
+
 
 class ReplicaCounts(NamedTuple):
     """The desired and the existing numbers of groups of every slice, by revision."""

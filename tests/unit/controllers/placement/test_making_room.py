@@ -101,3 +101,17 @@ async def test_two_services_are_not_told_of_the_same_room() -> None:
     made.report_claim(A, None, NOW)
     made.report_claim(B, None, NOW)
     assert await made.check_capacity(B, claim(B, 3).needs, NOW) == ""
+
+
+@pytest.mark.parametrize(("wanted", "fits", "reads"), [(2, True, 4), (3, False, 4), (5, False, 0)])
+async def test_a_second_copy_needs_what_nobody_holds_and_is_promised_nothing(wanted: int, fits: bool, reads: int) -> None:
+    """Of four nodes, two are held by foreign pods. A copy that the nodes could not hold even without these reads nothing."""
+    made, api = gangs(4, lambda call: [{"spec": BOX}] if call.selector in ("spec.nodeName=n0", "spec.nodeName=n3") else [])
+    assert (await made.check_second_copy(claim(A, wanted).needs) == "") == fits
+    assert len(api.calls) == reads
+    assert await made.check_capacity(B, claim(B, 2).needs, NOW) == ""
+
+
+async def test_nodes_whose_pods_cannot_be_read_hold_no_second_copy() -> None:
+    made, _ = gangs(4, Forbidden("no"))
+    assert await made.check_second_copy(claim(A, 1).needs)

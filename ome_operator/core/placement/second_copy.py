@@ -1,0 +1,59 @@
+"""Advise the strategy blueGreen for a rollout that interrupts the service although the nodes have capacity for a second copy
+of it.
+
+The capacity is read once, live, after every gate has opened and before the first serving group is removed, because the
+removal would free capacity. The answer is for people only: the rollout does not depend on it, and nothing is promised.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ome_operator.core.placement.capacity_check import needs, serves
+from ome_operator.core.placement.demand import elsewhere
+from ome_operator.core.reasons import Reason
+from ome_operator.core.reconcile.plan import RoomCheck
+from ome_operator.core.reconcile.snapshot import Snapshot
+from ome_operator.core.render.statefulsets import Stored
+from ome_operator.core.rollout.intent import Intent
+from ome_operator.core.rollout.planner import ReplicaCounts
+from ome_operator.core.rollout.step import Gate
+from ome_operator.names import digest
+
+SENTENCE = (
+    "the rollout of revision {} interrupts the service, although the nodes have free capacity for a second copy: with "
+    "spec.rollout.blueGreen the old pods serve until the new pods are ready, if ResourceQuotas allow both"
+)
+
+
+def advised(snapshot: Snapshot, intent: Intent, counts: ReplicaCounts) -> Intent:
+    """Return the intent with the advice, if the capacity for a second copy was found. Before the rollout begins, return an
+    intent that asks for the capacity, and whose gate is closed until it is known.
+    """
+    target, roles = intent.target, intent.roles(intent.target)
+    if counts.paused or intent.gate.reason or not _interrupts(snapshot, intent, counts, roles):
+        return intent
+    wanted = {name: intent.groups.get(name, 1) for name in roles}
+    asked = needs(roles, wanted, snapshot.service.namespace, weights=True, excluded=intent.fit.excluded)
+    key = f"{target}.copy.{digest(repr(asked))}"
+    answer = snapshot.observed.checks.get(key)
+    if answer is None and not snapshot.started(target):
+        gate = Gate(Reason.CHECKING, f"revision {target}: checking the free capacity for a second copy of the service")
+        return replace(intent, gate=gate, look=(RoomCheck(key, asked, second_copy=True),))
+    return replace(intent, advice=(*intent.advice, SENTENCE.format(target))) if answer == "" else intent
+
+
+def _interrupts(snapshot: Snapshot, intent: Intent, counts: ReplicaCounts, roles: Mapping[str, Stored]) -> bool:
+    """Return whether another slice serves that would end before the target serves, and blueGreen would prevent it. With
+    other roles every strategy ends the old pods first. A queue or another scheduler places pods by its own rules.
+    """
+    groups = {name: intent.groups.get(name, 1) for name in roles}
+    if not (snapshot.deps.policy.sees_cluster and snapshot.deps.nodes and counts.bounds.interrupts(groups)):
+        return False
+    others = [(intent.roles(name), found) for name, found in snapshot.slices.items() if name != intent.target]
+    if not any(known.keys() == roles.keys() and serves(known, found) for known, found in others):
+        return False
+    templates: list[Any] = [
+        each["spec"]["template"] for role in roles.values() for each in (role.leader, role.worker) if each
+    ]
+    return not any(map(elsewhere, templates))
