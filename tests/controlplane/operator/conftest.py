@@ -9,7 +9,7 @@ import pytest
 
 from ome_local.cluster import Cluster
 from tests.conftest import Tables
-from tests.support import clusters, yamls
+from tests.support import clusters, drains, yamls
 from tests.support.fault_bench import Account
 from tests.support.rig import Rig
 
@@ -54,6 +54,22 @@ def namespace(rig: Rig) -> Iterator[str]:
     rig.clear(name)
     rig.wait(f"{name} empty", lambda: not rig.all("Pod", name) and not rig.all("StatefulSet", name), 60)
     rig.delete("Namespace", "", name)
+
+
+@pytest.fixture(scope="module")
+def stage(installed: Rig) -> Iterator[Rig]:
+    """Yield the cluster with the runtimes of services that move, and a running operator. Its additional nodes are removed
+    afterwards.
+    """
+    for body in drains.runtimes():
+        installed.create(body)
+    if not installed.cluster.process("operator"):
+        installed.start()
+    installed.leads()
+    yield installed
+    for body in drains.runtimes():
+        installed.delete("ClusterServingRuntime", "", body["metadata"]["name"])
+    drains.empty(installed)
 
 
 @pytest.fixture(scope="session")

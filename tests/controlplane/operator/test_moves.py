@@ -1,0 +1,271 @@
+"""`kubectl drain` of nodes whose services have `spec.moves`, on a real control plane with simulated nodes (docs/moves.md).
+
+All drains happen at the same time, each on nodes of its own. Simulated routers have no registries, so the operator does not
+know the requests of groups and removes a group 15 s after it has left the router.
+"""
+
+import signal
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
+from types import MappingProxyType
+from typing import NamedTuple
+
+import pytest
+
+from ome_local.stages import START_DELAY
+from tests.conftest import Tables
+from tests.support import drains
+from tests.support.drains import BIG, NAME, Drain, Eviction, GroupWatch
+from tests.support.rig import PATIENCE, Manifest, Rig
+
+SHORT = "20s"
+"""A time-out after which a move without free nodes ends in these tests."""
+LIMIT = 200.0
+
+
+class Row(NamedTuple):
+    """A drain of a node, or of two nodes."""
+
+    role: str
+    """The role whose nodes are drained."""
+    cause: str
+    """What happens before `kubectl drain`: "taint", "ome move", or "cordon", where the drain's own cordon is the cause."""
+    size: int = 2
+    engines: int = 1
+    decoders: int = 1
+    spare: int = 2
+    moves: Mapping[str, object] = MappingProxyType({})
+    groups: int = 1
+    """Number of groups that leave."""
+    whole: bool = True
+    """Whether every role has to serve completely at every moment."""
+    edited: bool = False
+    """Whether a rollout begins immediately before."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of groups by component."""
+        return {"engine": self.engines, **({"decoder": self.decoders} if self.decoders else {})}
+
+
+CORDON = {"onCordon": True}
+ROWS = {
+    "decode-node": Row("decoder", "cordon", moves=CORDON),
+    "prefill-node": Row("engine", "taint"),
+    "node-of-the-router": Row("router", "ome move", spare=0),
+    "two-nodes-at-once": Row("engine", "cordon", engines=2, spare=4, groups=2, moves=CORDON),
+    "no-spare-stays": Row("decoder", "taint", spare=1, moves={"timeout": SHORT}),
+    "no-spare-goes": Row("decoder", "taint", spare=1, moves={"timeout": SHORT, "withoutReplacement": "Go"}, whole=False),
+    "rollout-under-way": Row("engine", "cordon", size=1, moves=CORDON, edited=True),
+    "group-of-twelve": Row("engine", "taint", size=BIG, decoders=0, spare=BIG),
+}
+
+
+class Outcome(NamedTuple):
+    """What was seen."""
+
+    seconds: float
+    """How long the drain took."""
+    least: dict[str, int]
+    """The least number of groups of each role that served at any moment."""
+    evictions: list[Eviction]
+    before: dict[str, set[int]]
+    after: dict[str, set[int]]
+    """The numbers of the groups of each role."""
+    left: list[str]
+    """Names of the pods of the service on the drained nodes in the end."""
+    said: list[str]
+    """Messages of the condition Moved on the way."""
+
+
+def namespace(name: str) -> str:
+    return f"drain-{name}"
+
+
+@pytest.fixture(scope="module")
+def outcomes(stage: Rig, tables: Tables) -> Iterator[dict[str, Outcome | BaseException]]:
+    """The outcome of each row, or the error in which it ended."""
+    sizes = {namespace(name): row.size for name, row in ROWS.items()}
+    with drains.watched(stage.cluster, sizes) as watch, ThreadPoolExecutor(len(ROWS)) as threads:
+        started = {name: threads.submit(drained, Rig(stage.cluster), name, row, watch) for name, row in ROWS.items()}
+        found = {name: each.exception() or each.result() for name, each in started.items()}
+    lines = tables.setdefault("drains of nodes whose services move", [])
+    for name, each in found.items():
+        if isinstance(each, Outcome):
+            wanted = {**ROWS[name].counts, "router": 1}
+            least = {role: f"{each.least[role]} of {count}" for role, count in wanted.items()}
+            lines.append(drains.line(name, least, each.seconds, sum(one.code == 429 for one in each.evictions)))
+    yield found
+    for name in ROWS:
+        stage.clear(namespace(name))
+        stage.delete("Namespace", "", namespace(name))
+    stage.wait("no pods", lambda: not any(stage.all("Pod", namespace(name)) for name in ROWS), 60)
+
+
+def serving(rig: Rig, name: str, row: Row) -> None:
+    """Create the nodes and the service of a row, and wait until it serves."""
+    where, count = namespace(name), row.size * (row.engines + row.decoders) + row.spare
+    drains.pool(rig, name, count)
+    rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": where}})
+    body = drains.movable(where, name, row.size, row.moves, **row.counts)
+    if row.edited:
+        body["spec"]["rollout"] = {"blueGreen": {}}
+    rig.create(body)
+    rig.ready(where, NAME, 90)
+
+
+def drained(rig: Rig, name: str, row: Row, watch: GroupWatch) -> Outcome:
+    """Drain a node of each group that leaves, and return what was seen until the move and the drain have ended."""
+    serving(rig, name, row)
+    where, roles = namespace(name), (*row.counts, "router")
+    groups = {role: drains.numbers(rig, where, role) for role in row.counts}
+    if row.role == "router":
+        names = drains.nodes_of(rig, where, "router")
+    else:
+        names = [drains.nodes_of(rig, where, row.role, number)[-1] for number in range(row.groups)]
+    since, mark, said = monotonic(), rig.cluster.audit_mark(), list[str]()
+    if row.edited:
+        slow = {"annotations": {START_DELAY: "20s"}}
+        rig.patch("InferenceService", where, NAME, {"spec": {"engine": slow, "decoder": slow}})
+        rig.wait("the rollout begins", lambda: len(drains.pods_of(rig, where, "engine")) == 2)
+    for node in names:
+        if row.cause == "taint":
+            drains.taint(rig, node)
+        elif row.cause == "ome move":
+            said.append(drains.ome(rig, "move", node))
+    drain = Drain(rig.cluster, *names)
+    try:
+        if name == "no-spare-stays":
+            said += stays(rig, where, drain, names[0], row.role)
+        elif name == "no-spare-goes":
+            said.append(rig.says(where, NAME, "Moved", "NoSpareNodes", seconds=60)["message"])
+        seconds = drain.ended(LIMIT * PATIENCE)
+    finally:
+        drain.stop()
+    rig.wait(f"{name}: the moves have ended", lambda: not drains.moves_of(rig, where), 60)
+    return Outcome(
+        seconds,
+        {role: watch.least(where, role, since) for role in roles},
+        drains.evictions(rig, where, mark),
+        groups,
+        {role: drains.numbers(rig, where, role) for role in row.counts},
+        [pod["metadata"]["name"] for role in roles for pod in drains.pods_of(rig, where, role) if _on(pod, names)],
+        said,
+    )
+
+
+def stays(rig: Rig, where: str, drain: Drain, node: str, role: str) -> list[str]:
+    """Wait until the move has ended in vain, check that nothing has changed, and move the group without a replacement."""
+    before = {pod["metadata"]["uid"] for pod in drains.pods_of(rig, where, role)}
+    said = [rig.says(where, NAME, "Moved", "NoSpareNodes", seconds=60)["message"]]
+    said.append(rig.says(where, NAME, "Moved", "MoveTimedOut", seconds=60)["message"])
+    rig.wait("no replacement is left", lambda: len(drains.numbers(rig, where, role)) == 1)
+    assert {pod["metadata"]["uid"] for pod in drains.pods_of(rig, where, role)} == before and drain.running
+    return [*said, drains.ome(rig, "move", "--now", node)]
+
+
+def _on(pod: Manifest, names: list[str]) -> bool:
+    return pod["spec"].get("nodeName") in names
+
+
+@pytest.fixture
+def outcome(outcomes: dict[str, Outcome | BaseException], request: pytest.FixtureRequest) -> Outcome:
+    """The outcome of a row; its error is raised."""
+    found = outcomes[request.param]
+    if isinstance(found, BaseException):
+        raise found
+    return found
+
+
+def each(*names: str) -> pytest.MarkDecorator:
+    """Return the mark that runs a test for these rows."""
+    rows = [(name, ROWS[name]) for name in names]
+    return pytest.mark.parametrize(("outcome", "row"), rows, indirect=["outcome"], ids=names)
+
+
+@each(*(name for name, row in ROWS.items() if row.whole and name != "no-spare-stays"))
+def test_every_role_serves_completely_while_a_node_is_drained(outcome: Outcome, row: Row) -> None:
+    assert outcome.least == {**row.counts, "router": 1}
+    assert outcome.left == []
+
+
+@each(*(name for name, row in ROWS.items() if not row.edited))
+def test_evictions_are_denied_until_the_operator_has_removed_the_group(outcome: Outcome, row: Row) -> None:
+    """A pod that is being deleted may be evicted, whatever its budget says, and one that is gone is answered with 404."""
+    codes: dict[str, list[int]] = {}
+    for one in outcome.evictions:
+        codes.setdefault(one.pod, []).append(one.code)
+    assert codes and all(found[0] == 429 for found in codes.values()), codes
+    assert all(found == sorted(found, key=lambda code: code != 429) for found in codes.values()), codes
+
+
+@each("decode-node", "prefill-node", "group-of-twelve")
+def test_the_replacement_has_another_number(outcome: Outcome, row: Row) -> None:
+    assert (outcome.before[row.role], outcome.after[row.role]) == ({0}, {1})
+    assert all(outcome.after[role] == outcome.before[role] for role in row.counts if role != row.role)
+
+
+@each("no-spare-stays")
+def test_without_a_free_node_the_group_stays_until_it_is_told_to_go(outcome: Outcome, row: Row) -> None:
+    """The message names the missing GPUs and the time that is left. `ome move --now` ends the wait."""
+    waits, ended, told = outcome.said
+    assert "waits for nodes with 16 more GPUs; at " in waits and waits.endswith("the group stays"), waits
+    assert "no replacement became ready, so the group stays and serves" in ended, ended
+    assert f"{namespace('no-spare-stays')}/{NAME} leaves when its requests have ended." in told
+    assert outcome.least["engine"] == 1 and outcome.left == []
+
+
+@each("no-spare-goes")
+def test_without_a_free_node_the_group_goes_after_the_time_out_if_the_service_says_so(outcome: Outcome, row: Row) -> None:
+    (waits,) = outcome.said
+    assert waits.endswith("the group leaves without it"), waits
+    assert outcome.seconds >= 20 and outcome.left == []
+    assert (outcome.least["engine"], outcome.least["decoder"]) == (1, 0)
+
+
+def test_an_operator_that_is_killed_in_each_phase_moves_the_group_once(stage: Rig, rig: Rig, tables: Tables) -> None:
+    name, row = "killed", Row("decoder", "cordon", moves=CORDON)
+    where = namespace(name)
+    with drains.watched(rig.cluster, {where: row.size}) as watch:
+        serving(rig, name, row)
+        since, mark = monotonic(), rig.cluster.audit_mark()
+        node = drains.nodes_of(rig, where, row.role)[0]
+        drain = Drain(rig.cluster, node)
+        try:
+            for phase in ("Settling", "Replacing", "Leaving"):
+                rig.wait(phase, lambda phase=phase: drains.phase(rig, where, row.role) == phase, 60, often=True)
+                rig.restart(signal.SIGKILL)
+                rig.leads()
+            seconds = drain.ended(LIMIT * PATIENCE)
+        finally:
+            drain.stop()
+        rig.wait("the move has ended", lambda: not drains.moves_of(rig, where), 60)
+        least = {role: watch.least(where, role, since) for role in (*row.counts, "router")}
+    denied = sum(one.code == 429 for one in drains.evictions(rig, where, mark))
+    lines = tables.setdefault("drains of nodes whose services move", [])
+    told = {role: f"{groups} of 1" for role, groups in least.items()}
+    lines.append(drains.line("operator-killed-in-each-phase", told, seconds, denied))
+    assert set(least.values()) == {1}
+    assert drains.numbers(rig, where, row.role) == {1}
+    rig.clear(where)
+    rig.delete("Namespace", "", where)
+
+
+def test_without_an_operator_deleted_budgets_let_the_drain_go_on(stage: Rig, rig: Rig) -> None:
+    name, row = "alone", Row("engine", "cordon", size=1, decoders=0, spare=0)
+    where = namespace(name)
+    serving(rig, name, row)
+    rig.stop(signal.SIGKILL)
+    mark = rig.cluster.audit_mark()
+    drain = Drain(rig.cluster, *drains.nodes_of(rig, where, "engine"))
+    try:
+        rig.wait("two denied evictions", lambda: [one.code for one in drains.evictions(rig, where, mark)] == [429] * 2)
+        rig.cluster.kubectl("delete", "pdb", "-n", where, "-l", f"ome.io/inferenceservice={NAME}")
+        drain.ended(60 * PATIENCE)
+    finally:
+        drain.stop()
+        rig.start()
+        rig.leads()
+    rig.clear(where)
+    rig.delete("Namespace", "", where)
