@@ -134,8 +134,9 @@ class Registry:
         fresh = await self._list_pods()
         if self._known is None:
             return self._settings.interval
+        found = self._telemetry
         changes = reconcile(
-            self._known, workers, self._memory, self._settings.registry, self._wall(), fresh, self._telemetry.silent
+            self._known, workers, self._memory, self._settings.registry, self._wall(), fresh, found.silent, found.blamed
         )
         self._memory, self._leaders = changes.memory, changes.leaders
         self._telemetry.passed(self._leaders, workers)

@@ -44,14 +44,15 @@ def reconcile(
     now: float,
     fresh: bool = True,
     silent: Container[str] = frozenset(),
+    blamed: Container[str] = frozenset(),
 ) -> WorkerChanges:
     """Return the changes that make the router's workers equal to the groups that can serve requests; `now` is in seconds
     since the epoch.
 
     Times in `memory` that are in the future are replaced by `now`, because the clock was set back. `fresh` is false if the
     pods are outdated because the API server does not answer. Then no worker is removed, and workers are added only to an
-    empty router that has just started. `silent` contains the UIDs of leaders that have fallen silent (`silence`). They are
-    removed only while the router lists another leader of their role that can serve.
+    empty router that has just started. `silent` contains the UIDs of leaders that have fallen silent (`silence`). They, and
+    those in `blamed`, whose transfers fail (`pairs`), are removed only while the router lists another one that can serve.
     """
     pods, listed = tuple(pods), _by_address(workers)
     leaders = _leaders(pods, settings)
@@ -60,7 +61,7 @@ def reconcile(
         (pod, _target(pod, role, settings), _readiness(pod, ranks, role, settings, unready, now))
         for pod, role, ranks in leaders
     ]
-    evaluated = _without_silent(evaluated, listed, silent)
+    evaluated = _without_silent(evaluated, listed, silent, blamed)
     wanted: dict[str, WantedWorker] = {}
     for _, target, readiness in evaluated:
         if not readiness.why:
@@ -177,21 +178,27 @@ def _readiness(
 
 
 def _without_silent(
-    evaluated: list[tuple[Pod, WantedWorker, _Readiness]], listed: Container[str], silent: Container[str]
+    evaluated: list[tuple[Pod, WantedWorker, _Readiness]],
+    listed: Container[str],
+    silent: Container[str],
+    blamed: Container[str],
 ) -> list[tuple[Pod, WantedWorker, _Readiness]]:
-    """Return the leaders with the silent ones taken out. If no other leader of a role is listed and can serve, its silent
-    leaders stay: a router without workers serves nothing, and a registry whose own network fails finds all of them silent.
+    """Return the leaders with the silent and the blamed ones taken out. If no other leader of a role is listed and can
+    serve, these leaders stay: a router without workers serves nothing, and a registry whose own network fails finds all of
+    them silent.
     """
     serving = {
         target.worker_type
         for pod, target, readiness in evaluated
-        if not readiness.why and target.url in listed and pod.uid not in silent
+        if not readiness.why and target.url in listed and pod.uid not in silent and pod.uid not in blamed
     }
 
     def checked(pod: Pod, target: WantedWorker, readiness: _Readiness) -> _Readiness:
-        if pod.uid not in silent or not readiness.is_up or target.worker_type not in serving:
+        if not readiness.is_up or target.worker_type not in serving:
             return readiness
-        return _Readiness("the leader answers no probe, and nothing that it reports moves", silent=True)
+        if pod.uid in silent:
+            return _Readiness("the leader answers no probe, and nothing that it reports moves", silent=True)
+        return _Readiness("transfers of this leader fail", silent=True) if pod.uid in blamed else readiness
 
     return [(pod, target, checked(pod, target, readiness)) for pod, target, readiness in evaluated]
 
@@ -255,4 +262,5 @@ def _leader_state(
         entries is not None,
         running,
         is_starting=readiness.is_up and not pod.ready,
+        bootstrap_port=target.bootstrap_port,
     )

@@ -115,6 +115,8 @@ class LeaderState(NamedTuple):
     """Number of requests that run on the leader through this router; None if the router does not list the leader."""
     is_starting: bool = False
     """Whether every rank runs, and only the readiness of the leader is missing."""
+    bootstrap_port: int | None = None
+    """Bootstrap port of a prefill leader; None for other leaders."""
 
 
 class WorkerMemory(NamedTuple):

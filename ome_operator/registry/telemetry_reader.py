@@ -8,14 +8,16 @@ a response in an unexpected form is a failed reading. Slow engines delay no pass
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import aiohttp
 
 from ome_operator.registry import starting
 from ome_operator.registry.clients import NO_ANSWER
-from ome_operator.registry.exposition import NOTHING, EnginePage, engine_page, samples
+from ome_operator.registry.exposition import NOTHING, EnginePage, engine_page
+from ome_operator.registry.pages import parsed_load, router_counters
+from ome_operator.registry.pair_prober import PairProber
 from ome_operator.registry.records import LeaderState, Worker
 from ome_operator.registry.silence import PROBE, ProbeResult, is_due, probed
 from ome_operator.registry.telemetry import (
@@ -28,7 +30,6 @@ from ome_operator.registry.telemetry import (
     RouterReading,
     for_role,
     gauges,
-    loads,
     passed,
     summary,
     with_load,
@@ -37,7 +38,7 @@ from ome_operator.registry.telemetry import (
 )
 from ome_operator.registry.unserved import UnservedRequests
 from ome_operator.util.bounded import content
-from ome_operator.util.json_limits import MIB, parsed
+from ome_operator.util.json_limits import MIB
 
 logger = logging.getLogger(__name__)
 
@@ -54,12 +55,10 @@ AT_ONCE = 16
 """Maximum number of leaders that are read at the same time, and of leaders that are probed at the same time."""
 PROBE_PATH, READY_PATH, HEALTHY_PATH = "/health_generate", "/ready", "/ping"
 """SGLang: a request to the scheduler; whether the engine is healthy and not paused; whether it is healthy."""
-LOAD_BYTES, LOAD_MEMORY, PAGE_BYTES = 1 * MIB, 32 * MIB, 4 * MIB
-"""Maximum bytes of an engine's load, of the memory while the load is parsed, and of a metrics page."""
+LOAD_BYTES, PAGE_BYTES = 1 * MIB, 4 * MIB
+"""Maximum bytes of an engine's load, and of a metrics page."""
 LOAD_PATHS = ("/v1/loads?include=core,disagg", "/get_load")
 """Paths of an engine's load: the second one is that of older engines."""
-ROUTER_REQUESTS, ROUTER_RESPONSES = "smg_router_requests_total", "smg_http_responses_total"
-_ROUTER_SERIES = frozenset({ROUTER_REQUESTS, ROUTER_RESPONSES})
 
 
 class TelemetryReader:
@@ -92,14 +91,18 @@ class TelemetryReader:
         self._unserved = unserved or UnservedRequests(clock)
         self._has_engines, self._was_empty = has_engines, False
         """The latter: whether the router had no engine at its last reading."""
+        self._pair_prober = PairProber(session, self._headers, leaders, clock, changed)
         self._probes: dict[str, asyncio.Task[None]] = {}
         """UID of a leader -> its probe that is in progress."""
 
     async def run(self) -> None:
         """Read and probe without end, beside the passes."""
         try:
-            await asyncio.gather(*map(self._repeat, (self.read_due, self.begin_probes, self.watch_starts)))
+            await asyncio.gather(
+                *map(self._repeat, (self.read_due, self.begin_probes, self.watch_starts, self.begin_pair_probe))
+            )
         finally:
+            self._pair_prober.end()
             for task in self._probes.values():
                 task.cancel()
 
@@ -133,7 +136,9 @@ class TelemetryReader:
         now = self._clock()
         if self._served is None or not 0 <= now - self._served[0] < TICK:
             body = summary(slice_, self._leaders(), self._memories, self._router, foreign, now)
-            self._served = now, {**body, "upFor": round(now - self._started), **self._unserved_part()}
+            pairs = {"pairs": found} if (found := self._pair_prober.summary()) else {}
+            more = {"upFor": round(now - self._started), **self._unserved_part(), **pairs}
+            self._served = now, {**body, **more}
         return self._served[1]
 
     async def read_due(self) -> None:
@@ -223,6 +228,17 @@ class TelemetryReader:
         if (memory := self._memories.get(leader.uid)) is not None:
             self._learn(leader.uid, memory._replace(silence=probed(memory.silence, result, began, ended)))
 
+    @property
+    def blamed(self) -> frozenset[str]:
+        """The UIDs of the leaders to which or from which transfers fail."""
+        return self._pair_prober.blamed
+
+    async def begin_pair_probe(self) -> None:
+        """Begin a probe of a pair of prefill and decode if transfers fail."""
+        readings = self._router.readings
+        errors = [reading.counters.get("errors", 0.0) for reading in (*readings[:1], *readings[-1:])]
+        self._pair_prober.begin(self._memories, router_fails=len(errors) > 1 and errors[1] > errors[0])
+
     async def _is_paused(self, url: str) -> bool:
         """Return whether the engine reports that its generation is paused: it is healthy, and not ready."""
         if await self._status(url + READY_PATH, AFTER_PROBE) != 503:
@@ -279,14 +295,14 @@ class TelemetryReader:
             if text is None:
                 return None
             if text:
-                return _parsed_load(text)
+                return parsed_load(text)
         return UNKNOWN
 
     async def _read_router(self) -> None:
         if not self._router_metrics or not self._is_due("", METRICS, LOAD_INTERVAL):
             return
         if text := await self._text(self._router_metrics, PAGE_BYTES):
-            page = EnginePage("router", _router_counters(text), {}, {})
+            page = EnginePage("router", router_counters(text), {}, {})
             self._count_unserved(page.counters["requests"])
             self._router = self._router._replace(readings=with_work(self._router.readings, page, self._clock()))
 
@@ -324,21 +340,3 @@ class TelemetryReader:
                 return None if data is None else data.decode(errors="replace")
         except (*NO_ANSWER, ValueError):
             return None
-
-
-def _parsed_load(text: str) -> EngineLoad | None:
-    try:
-        return parsed(text, "the load of an engine", memory=LOAD_MEMORY, take=loads)
-    except ValueError:
-        return None
-
-
-def _router_counters(text: str) -> Mapping[str, float]:
-    """Return the number of requests that the router has received, and of its responses with a status of 500 or more."""
-    found = {"requests": 0.0, "errors": 0.0}
-    for name, labels, value in samples(text, _ROUTER_SERIES):
-        if name == ROUTER_REQUESTS:
-            found["requests"] += value
-        elif labels.get("status_code", labels.get("status", "")).startswith("5"):
-            found["errors"] += value
-    return found

@@ -274,6 +274,14 @@ def test_a_silent_leader_stays_while_no_other_of_its_role_serves(case: str) -> N
     )
 
 
+def test_a_leader_whose_transfers_fail_is_removed_while_another_of_its_role_serves() -> None:
+    done = step([*GROUP, *SECOND], BOTH, blamed=SILENT)
+    assert (done.leaders[0].state, done.leaders[0].why) == ("silent", "transfers of this leader fail")
+    assert removed(done) == [(P0, "transfers of this leader fail")]
+    assert not step([*GROUP, *SECOND], BOTH, blamed=SILENT | {"u-p-1-0"}).remove, "the other one is to blame, too"
+    assert not step([*GROUP, *SECOND], BOTH, silent=SILENT, blamed=frozenset({"u-p-1-0"})).remove
+
+
 def test_when_all_leaders_are_silent_they_are_listed_again() -> None:
     """A registry whose own network fails finds every leader silent."""
     done = step([*GROUP, *SECOND], BOTH[1:], silent=SILENT | {"u-p-1-0"})

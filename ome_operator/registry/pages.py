@@ -1,0 +1,30 @@
+"""Parse the load of an engine, and the metrics page of a router. Pure functions."""
+
+from collections.abc import Mapping
+
+from ome_operator.registry.exposition import samples
+from ome_operator.registry.telemetry import EngineLoad, loads
+from ome_operator.util.json_limits import MIB, parsed
+
+LOAD_MEMORY = 32 * MIB
+"""Maximum bytes of memory while an engine's load is parsed."""
+ROUTER_REQUESTS, ROUTER_RESPONSES = "smg_router_requests_total", "smg_http_responses_total"
+_ROUTER_SERIES = frozenset({ROUTER_REQUESTS, ROUTER_RESPONSES})
+
+
+def parsed_load(text: str) -> EngineLoad | None:
+    try:
+        return parsed(text, "the load of an engine", memory=LOAD_MEMORY, take=loads)
+    except ValueError:
+        return None
+
+
+def router_counters(text: str) -> Mapping[str, float]:
+    """Return the number of requests that the router has received, and of its responses with a status of 500 or more."""
+    found = {"requests": 0.0, "errors": 0.0}
+    for name, labels, value in samples(text, _ROUTER_SERIES):
+        if name == ROUTER_REQUESTS:
+            found["requests"] += value
+        elif labels.get("status_code", labels.get("status", "")).startswith("5"):
+            found["errors"] += value
+    return found

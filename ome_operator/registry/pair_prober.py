@@ -1,0 +1,159 @@
+"""Send requests for one token through pairs of a prefill and a decode leader while transfers fail, as the router would.
+
+A request has the same bootstrap address and room for both engines. It starts beside the passes and delays none of them.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from ome_operator.names import mark
+from ome_operator.registry.clients import NO_ANSWER
+from ome_operator.registry.pairs import (
+    FORGET,
+    Pair,
+    PairResult,
+    Pairs,
+    PairState,
+    failing,
+    next_pair,
+    partner,
+    probed,
+    to_blame,
+)
+from ome_operator.registry.records import LeaderState
+from ome_operator.registry.telemetry import NEW, LeaderMemory
+
+TIMEOUT = 8.0
+"""Seconds after which a probe is late."""
+AT_ONCE = 4
+"""Maximum number of probes in progress. At most one begins in each call of `begin`, which is called once a second."""
+PAIRS = 32
+"""Maximum number of failing pairs in a summary."""
+PATH = "/generate"
+ROOMS = 2**63
+ROLES = ("prefill", "decode")
+
+
+class PairProber:
+    """Probes the pairs of one slice. `changed` is called when another leader is to blame."""
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        headers: Mapping[str, str],
+        leaders: Callable[[], Iterable[LeaderState]],
+        clock: Callable[[], float] = time.monotonic,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._session, self._headers, self._leaders, self._clock = session, dict(headers), leaders, clock
+        self._changed = changed
+        self._pairs: Pairs = {}
+        self._running: dict[Pair, asyncio.Task[None]] = {}
+        self.blamed: frozenset[str] = frozenset()
+        """UIDs of the leaders to which or from which transfers fail, so that they should get no requests."""
+
+    def begin(self, memories: Mapping[str, LeaderMemory], router_fails: bool) -> None:
+        """Begin a probe if transfers fail. `memories` maps the UIDs of leaders, and `router_fails` says whether the router
+        has answered requests with an error in the last minute.
+        """
+        self._running = {pair: task for pair, task in self._running.items() if not task.done()}
+        now, roles = self._clock(), self._roles()
+        suspects = frozenset(uid for role in roles.values() for uid in role if _fails(memories.get(uid, NEW)))
+        is_open = any(state.failures or state.is_failing for state in self._pairs.values() if now - state.probed_at < FORGET)
+        if (suspects or router_fails or is_open) and len(self._running) < AT_ONCE:
+            pair = next_pair(self._pairs, roles["prefill"], roles["decode"], suspects, self._running, now)
+            if pair is not None:
+                ends = roles["prefill"][pair[0]], roles["decode"][pair[1]]
+                self._running[pair] = asyncio.create_task(self._probe(*ends, memories), name="probe of a pair")
+        self._decide(roles, now)
+
+    def end(self) -> None:
+        """Cancel the probes in progress."""
+        for task in self._running.values():
+            task.cancel()
+
+    def summary(self) -> list[dict[str, Any]]:
+        """Return the failing pairs, with the number of their last probes and of those that failed."""
+        roles, now = self._roles(), self._clock()
+        found = failing(self._pairs, {uid for role in roles.values() for uid in role}, now)
+        return [self._described(pair, state) for pair, state in sorted(found.items())[:PAIRS]]
+
+    def _described(self, pair: Pair, state: PairState) -> dict[str, Any]:
+        others = {f"{role}WorksWith": partner(self._pairs, uid) for role, uid in zip(ROLES, pair, strict=True)}
+        return {
+            **{role: mark(uid) for role, uid in zip(ROLES, pair, strict=True)},
+            "probes": len(state.recent),
+            "failed": sum(state.recent),
+            **{name: mark(uid) for name, uid in others.items() if uid},
+        }
+
+    def _roles(self) -> dict[str, dict[str, LeaderState]]:
+        roles: dict[str, dict[str, LeaderState]] = {role: {} for role in ROLES}
+        for leader in self._leaders():
+            if leader.role in roles and leader.url and (leader.state == "silent" or leader.listed):
+                roles[leader.role][leader.uid] = leader
+        return roles
+
+    def _decide(self, roles: Mapping[str, Mapping[str, LeaderState]], now: float) -> None:
+        blamed = to_blame(self._pairs, roles["prefill"], roles["decode"], now) if self._pairs else frozenset[str]()
+        if blamed != self.blamed:
+            self.blamed = blamed
+            self._changed()
+
+    async def _probe(self, prefill: LeaderState, decode: LeaderState, memories: Mapping[str, LeaderMemory]) -> None:
+        began = self._clock()
+        body = {
+            "text": "1",
+            "sampling_params": {"max_new_tokens": 1, "temperature": 0},
+            "bootstrap_host": urlsplit(prefill.url).hostname,
+            "bootstrap_port": prefill.bootstrap_port,
+            "bootstrap_room": secrets.randbelow(ROOMS),
+        }
+        answers = await asyncio.gather(*(self._post(leader.url + PATH, body) for leader in (prefill, decode)))
+        busy = {leader.uid for leader in (prefill, decode) if _is_busy(memories.get(leader.uid, NEW))}
+        self._pairs = probed(self._pairs, (prefill.uid, decode.uid), _result(answers), busy, began)
+
+    async def _post(self, url: str, body: Mapping[str, Any]) -> int | None:
+        """Return the status of the response; 0 if none comes in time, and None if the server does not answer."""
+        try:
+            async with self._session.post(
+                url,
+                json=body,
+                headers=self._headers,
+                timeout=aiohttp.ClientTimeout(total=TIMEOUT),
+                allow_redirects=False,
+                auto_decompress=False,
+                ssl=False,
+            ) as answer:
+                return answer.status
+        except TimeoutError:
+            return 0
+        except (*NO_ANSWER, ValueError):
+            return None
+
+
+def _result(answers: Iterable[int | None]) -> PairResult:
+    answers = [*answers]
+    if all(status == 200 for status in answers):
+        return PairResult.WORKED
+    if 500 in answers:
+        return PairResult.FAILED
+    return PairResult.LATE if 0 in answers and {*answers} <= {0, 200} else PairResult.UNCLEAR
+
+
+def _fails(memory: LeaderMemory) -> bool:
+    """Return whether the leader has reported failed transfers in the last minute."""
+    name = "failedTransfers"
+    return bool(memory.work) and memory.work[-1].counters.get(name, 0.0) > memory.work[0].counters.get(name, 0.0)
+
+
+def _is_busy(memory: LeaderMemory) -> bool:
+    """Return whether the leader is computing requests, or has finished some since the last but one reading."""
+    counts = [reading.counters.get("requests", 0.0) for reading in memory.work[-2:]]
+    return bool(memory.load.running) or (len(counts) == 2 and counts[1] > counts[0])

@@ -1,0 +1,203 @@
+"""Which leaders are to blame if prefill and decode engines cannot transfer KV caches to each other. Pure functions.
+
+While transfers fail, the registry sends requests for one token through chosen pairs of a prefill and a decode leader
+(docs/telemetry.md, "Pairs"). All times are seconds of a monotonic clock.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from enum import Enum
+from itertools import product
+from typing import NamedTuple
+
+FAILURES = 3
+"""Number of consecutive failed probes after which a pair fails. It works again with the first probe that works."""
+RETRY, REPEAT = 2.0, 10.0
+"""Minimum seconds between two probes of a pair whose last probe failed, and of another pair."""
+FORGET = 120.0
+"""Seconds without a probe after which nothing is known about a pair."""
+NEAR = 15.0
+"""Seconds before and after a failed probe within which another probe has to work, so that the failure proves something."""
+CHANCE = 1e-7
+"""Probability below which a row of late probes of a busy leader is not taken for chance."""
+SHOWN = 20
+"""Number of the last probes of a pair that are counted for users."""
+
+Pair = tuple[str, str]
+"""UIDs of a prefill and a decode leader."""
+
+
+class PairResult(Enum):
+    """The result of a probe of a pair."""
+
+    WORKED = "worked"
+    FAILED = "failed"
+    """An engine answered that the transfer, or the request, has failed."""
+    LATE = "late"
+    """No token came in time. Requests that wait, or a step that takes long, can be the cause."""
+    UNCLEAR = "unclear"
+    """An engine did not accept the request, for example because it is starting or its queue is full."""
+
+
+class PairState(NamedTuple):
+    """What is known about one pair."""
+
+    probed_at: float
+    """Time at which the last probe began."""
+    failures: int = 0
+    """Number of probes that failed since the last one that worked."""
+    explained: frozenset[str] = frozenset()
+    """UIDs of the leaders that were computing requests while one of these probes was late."""
+    failed: tuple[float, ...] = ()
+    """Times at which the last of them began."""
+    worked: tuple[float, ...] = ()
+    """Times at which the last probes that worked began."""
+    is_failing: bool = False
+    recent: tuple[bool, ...] = ()
+    """Whether each of the last `SHOWN` probes failed, without those that were unclear."""
+
+
+Pairs = Mapping[Pair, PairState]
+
+
+def probed(pairs: Pairs, pair: Pair, result: PairResult, busy: Collection[str], began: float) -> Pairs:
+    """Return what is known after a probe that began at `began`. `busy` are the UIDs of those of the two leaders that were
+    computing requests, or finished some, meanwhile.
+    """
+    before = pairs.get(pair, PairState(began))
+    known = {each: state for each, state in pairs.items() if began - state.probed_at <= FORGET}
+    return {**known, pair: _after(before if pair in known else PairState(began), result, busy, began)}
+
+
+def _after(state: PairState, result: PairResult, busy: Collection[str], began: float) -> PairState:
+    state = state._replace(probed_at=began)
+    if result is PairResult.UNCLEAR:
+        return state
+    failed = result is not PairResult.WORKED
+    state = state._replace(recent=(*state.recent, failed)[-SHOWN:])
+    if not failed:
+        worked = (*state.worked, began)[-SHOWN:]
+        return PairState(probed_at=began, worked=worked, recent=state.recent)
+    explained = state.explained.union(busy if result is PairResult.LATE else ())
+    failures = state.failures + 1
+    return state._replace(
+        failures=failures,
+        failed=(*state.failed, began)[-SHOWN:],
+        explained=explained,
+        is_failing=failures >= FAILURES,
+    )
+
+
+def failing(pairs: Pairs, leaders: Collection[str], now: float) -> dict[Pair, PairState]:
+    """Return the pairs of these leaders that fail. If probes were late while a leader computed requests, its load can be
+    the cause. It is not if so many probes in a row fail by chance only with the probability `CHANCE`, judged by the
+    leader's other pairs.
+    """
+    known = _present(pairs, leaders, now)
+    return {pair: state for pair, state in known.items() if state.is_failing and _is_no_chance(known, pair, pair)}
+
+
+def _is_no_chance(pairs: Pairs, pair: Pair, partners: Iterable[str]) -> bool:
+    """Return whether the load of the pair's leaders does not explain its failures, of which only those count that are
+    surrounded for each busy leader, and, if `partners` is one leader, for this one.
+    """
+    explained = pairs[pair].explained
+    needed = explained if tuple(partners) == pair else explained.union(partners)
+    count = min((_surrounded(pairs, uid, pair) for uid in needed), default=0)
+    return all(_failures_beside(pairs, uid, pair) ** count <= CHANCE for uid in explained)
+
+
+def _failures_beside(pairs: Pairs, uid: str, but: Pair) -> float:
+    """Return the estimated share of failed probes in the other pairs of a leader."""
+    found = [failed for pair, state in pairs.items() if uid in pair and pair != but for failed in state.recent]
+    return (sum(found) + 1) / (len(found) + 2)
+
+
+def _surrounded(pairs: Pairs, uid: str, but: Pair) -> int:
+    """Return how many failures of the pair `but` had, shortly before and shortly after them, a probe of the leader with
+    another partner that worked. If the network of this registry was interrupted, there are none.
+    """
+    worked = [at for pair, state in pairs.items() if uid in pair and pair != but for at in state.worked]
+    return sum(
+        any(0 < failed - at <= NEAR for at in worked) and any(0 < at - failed <= NEAR for at in worked)
+        for failed in pairs[but].failed
+    )
+
+
+def to_blame(pairs: Pairs, prefill: Collection[str], decode: Collection[str], now: float) -> frozenset[str]:
+    """Return the UIDs of the leaders that should get no requests.
+
+    A leader is to blame for the pairs that fail if each of its partners in them works with another leader. Of two such
+    leaders it is the one that the larger share of its partners fails with, then the one whose role has more leaders. A
+    leader of each role that works always stays.
+    """
+    found: set[str] = set()
+    roles = {uid: frozenset(role) for role in (prefill, decode) for uid in role}
+    while True:
+        known = _present(pairs, roles.keys() - found, now)
+        certain = failing(known, roles.keys() - found, now)
+        bad = {uid: [pair for pair in certain if uid in pair] for uid in sorted(roles.keys() - found)}
+        suspects = [
+            (len(failed) / sum(uid in pair for pair in known), len(roles[uid]), uid)
+            for uid, failed in bad.items()
+            if failed
+            and all(_surrounded(known, _other(pair, uid), pair) >= FAILURES for pair in failed)
+            and all(_is_no_chance(known, pair, (_other(pair, uid),)) for pair in failed)
+            and any(_works(known, beside) for beside in roles[uid] - found - {uid})
+        ]
+        if not suspects:
+            return frozenset(found)
+        found.add(max(suspects)[2])
+
+
+def _present(pairs: Pairs, leaders: Collection[str], now: float) -> dict[Pair, PairState]:
+    return {
+        pair: state
+        for pair, state in pairs.items()
+        if pair[0] in leaders and pair[1] in leaders and now - state.probed_at <= FORGET
+    }
+
+
+def _other(pair: Pair, uid: str) -> str:
+    return pair[1] if pair[0] == uid else pair[0]
+
+
+def _works(pairs: Pairs, uid: str) -> bool:
+    """Return whether the last probe of the leader with any partner worked."""
+    return any(uid in pair and _is_working(state) for pair, state in pairs.items())
+
+
+def _is_working(state: PairState) -> bool:
+    return not state.failures and not state.is_failing and bool(state.worked)
+
+
+def partner(pairs: Pairs, uid: str) -> str:
+    """Return the UID of a leader with which this one works; "" if none is known."""
+    return next((_other(pair, uid) for pair in sorted(pairs) if uid in pair and _is_working(pairs[pair])), "")
+
+
+def next_pair(
+    pairs: Pairs,
+    prefill: Iterable[str],
+    decode: Iterable[str],
+    suspects: frozenset[str],
+    running: Collection[Pair],
+    now: float,
+) -> Pair | None:
+    """Return the pair to probe now; None if none is due. `suspects` are leaders that report failed transfers, and `running`
+    the pairs of probes that have not ended.
+
+    The longest time without a probe decides. It counts more for a pair that is failing, and for a suspect.
+    """
+
+    def urgency(pair: Pair) -> float:
+        state = pairs.get(pair)
+        if state is None:
+            return FORGET * (2 if not suspects.isdisjoint(pair) else 1)
+        waited = now - state.probed_at
+        if waited < (RETRY if state.failures else REPEAT):
+            return 0.0
+        return waited * (4 if state.failures else 2 if not suspects.isdisjoint(pair) else 1)
+
+    candidates = [pair for pair in product(sorted(prefill), sorted(decode)) if pair not in running]
+    best = max(candidates, key=urgency, default=None)
+    return best if best is not None and urgency(best) > 0 else None

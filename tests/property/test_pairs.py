@@ -1,0 +1,148 @@
+"""Stories of pairs: leaders and links that break and are repaired, busy leaders, and registries without a network."""
+
+import os
+import random
+from itertools import product
+
+import pytest
+
+from ome_operator.registry.pairs import PairResult, Pairs, failing, next_pair, probed, to_blame
+
+STORIES = 10_000 if "OME_SOAK" in os.environ else 300
+LATE = 8.0
+
+
+class Story:
+    """A slice and its registry, from the first failed transfer on."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.prefill = [f"p{number}" for number in range(self.random.randint(1, 4))]
+        self.decode = [f"d{number}" for number in range(self.random.randint(1, 4))]
+        self.bad_links: set[tuple[str, str]] = set()
+        self.bad: set[str] = set()
+        self.busy: set[str] = set()
+        self.quiet: set[str] = set()
+        """Leaders that are busy and report it too late."""
+        self.cut = False
+        self.pairs: Pairs = {}
+        self.running: dict[tuple[str, str], tuple[float, float, PairResult, frozenset[str]]] = {}
+        self.now = 0.0
+        self.broken_at: dict[str, float] = {}
+        """Leader -> time until which a fault of it, or of one of its links, explains that it is out."""
+
+    def change(self) -> None:
+        """Break, repair, load or unload something."""
+        rng, leaders = self.random, [*self.prefill, *self.decode]
+        what = rng.choice(("link", "leader", "repair", "busy", "idle", "cut", "restart", "nothing"))
+        if what == "link":
+            self.bad_links.add((rng.choice(self.prefill), rng.choice(self.decode)))
+        elif what == "leader":
+            self.bad.add(rng.choice(leaders))
+        elif what == "repair":
+            self.bad, self.bad_links = set(), set()
+        elif what == "busy":
+            self.busy.add(rng.choice(leaders))
+        elif what == "idle":
+            self.busy = set()
+        elif what == "cut":
+            self.cut = not self.cut
+        elif what == "restart":
+            role = rng.choice((self.prefill, self.decode))
+            old = role.pop(rng.randrange(len(role)))
+            role.append(f"{old[0]}{int(self.now)}x")
+            self.bad.discard(old)
+            self.busy.discard(old)
+
+    def probe(self, pair: tuple[str, str]) -> None:
+        """Send a request through a pair."""
+        rng = self.random
+        busy = frozenset(uid for uid in pair if uid in self.busy)
+        if self.cut:
+            took, result = LATE, rng.choice((PairResult.LATE, PairResult.UNCLEAR))
+        elif pair in self.bad_links or not self.bad.isdisjoint(pair):
+            took, result = rng.choice(((LATE, PairResult.LATE), (1.0, PairResult.FAILED)))
+        elif busy:
+            took, result = rng.choice(((LATE, PairResult.LATE), (4.0, PairResult.WORKED), (0.2, PairResult.UNCLEAR)))
+        elif rng.random() < 0.01:
+            took, result = rng.choice(((LATE, PairResult.LATE), (1.0, PairResult.FAILED)))
+        else:
+            took, result = rng.uniform(0.1, 2.0), PairResult.WORKED
+        self.running[pair] = self.now, self.now + took, result, busy
+
+    def step(self) -> frozenset[str]:
+        """Live one second, and return the leaders that are out."""
+        self.now += 1.0
+        for pair, (began, ends, result, busy) in [*self.running.items()]:
+            if ends <= self.now:
+                del self.running[pair]
+                self.pairs = probed(self.pairs, pair, result, busy, began)
+        suspects = frozenset(uid for uid in (*self.prefill, *self.decode) if uid in self.bad)
+        if len(self.running) < 4:
+            pair = next_pair(self.pairs, self.prefill, self.decode, suspects, self.running, self.now)
+            if pair is not None:
+                self.probe(pair)
+        for uid in (*self.prefill, *self.decode):
+            if uid in self.bad or any(uid in pair for pair in self.bad_links):
+                self.broken_at[uid] = self.now
+        return to_blame(self.pairs, self.prefill, self.decode, self.now)
+
+
+MEMORY = 150.0
+"""Seconds after a repair in which a leader may still be out: its pairs are probed less often the more there are."""
+
+
+@pytest.mark.parametrize("part", range(10))
+def test_no_leader_is_blamed_without_a_fault_of_it_or_its_links(part: int) -> None:
+    out = 0
+    for seed in range(part * STORIES // 10, (part + 1) * STORIES // 10):
+        story = Story(seed)
+        for second in range(240):
+            if second % 30 == 0:
+                story.change()
+            blamed = story.step()
+            out += len(blamed)
+            for uid in blamed:
+                assert story.now - story.broken_at.get(uid, -1e9) <= MEMORY, (seed, second, uid)
+            assert {*story.prefill} - blamed and {*story.decode} - blamed, "the last of its role is never out"
+    assert out, "no story blames anybody"
+
+
+@pytest.mark.parametrize("part", range(10))
+def test_a_leader_that_can_transfer_with_nobody_is_out_and_comes_back(part: int) -> None:
+    for seed in range(part * STORIES // 10, (part + 1) * STORIES // 10):
+        story = Story(seed)
+        role = max((story.prefill, story.decode), key=len)
+        if len(role) < 2:
+            continue
+        story.bad = {broken := story.random.choice(role)}
+        took = next((second for second in range(120) if broken in story.step()), None)
+        assert took is not None, seed
+        assert story.step() <= {broken}, seed
+        story.bad = set()
+        assert any(not story.step() for _ in range(120)), seed
+
+
+def test_with_one_prefill_and_one_decode_the_pair_is_named_and_nobody_is_out() -> None:
+    story = Story(0)
+    story.prefill, story.decode, story.bad = ["p"], ["d"], {"d"}
+    assert not any(story.step() for _ in range(120))
+    assert [*failing(story.pairs, ["p", "d"], story.now)] == [("p", "d")]
+
+
+@pytest.mark.parametrize(("prefill", "decode"), [*product((1, 2, 3, 4), repeat=2)])
+def test_a_link_that_is_cut_takes_out_the_side_with_fewer_other_partners(prefill: int, decode: int) -> None:
+    story = Story(1)
+    story.prefill, story.decode = [f"p{each}" for each in range(prefill)], [f"d{each}" for each in range(decode)]
+    story.bad_links = {("p0", "d0")}
+    for _ in range(120):
+        blamed = story.step()
+    if prefill == decode == 1:
+        assert not blamed
+    elif prefill < decode:
+        assert blamed == {"d0"}, "of fewer partners, a larger share fails"
+    elif prefill > decode:
+        assert blamed == {"p0"}
+    else:
+        assert blamed == {"p0"}
+    assert [*failing(story.pairs, [*story.prefill, *story.decode], story.now)] == [("p0", "d0")]
