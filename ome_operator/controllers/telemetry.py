@@ -250,7 +250,7 @@ class Telemetry:
 
     def _decides(self, known: _Known) -> tuple[Any, ...]:
         """Return the facts on which decisions depend: foreign workers; which leaders are empty, silent or paused; which
-        parts of their starts are known; and whether a request has arrived that no engine could serve.
+        parts of their starts are known; whether a request has arrived that no engine could serve; and which pairs fail.
         """
         leaders = known.report.leaders.items() if known.report is not None else ()
         stopped = {(mark, each.is_paused) for mark, each in leaders if each.is_paused or each.silence is not None}
@@ -258,7 +258,8 @@ class Telemetry:
             mark for mark, each in leaders if each.load is not None and (each.load.empty_readings or 0) >= EMPTY_READINGS
         }
         starts = {(mark, *each.start.known) for mark, each in leaders if each.start is not None}
-        return known.strangers, empty, stopped, starts, known.unserved_at
+        pairs = {pair[:2] for pair in known.report.pairs} if known.report is not None else set()
+        return known.strangers, empty, stopped, starts, known.unserved_at, pairs
 
     def _count(self, before: Strangers | None, after: Strangers | None) -> None:
         self.total += max(0, (after.found if after else 0) - (before.found if before else 0))

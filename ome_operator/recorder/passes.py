@@ -164,6 +164,7 @@ class PassRecorder:
             strangers=dict(observed_now.strangers),
             drains=dict(observed_now.drains),
             silences=dict(observed_now.silences),
+            transfers=dict(observed_now.transfers),
             starts=dict(observed_now.starts),
             ahead=partial(recorded_ahead, self._said),
         )

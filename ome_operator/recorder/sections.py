@@ -24,6 +24,7 @@ from ome_operator.core.observed.objects import (
 )
 from ome_operator.core.observed.silence import Silence
 from ome_operator.core.observed.telemetry import DrainReport, LeaderStart, Strangers
+from ome_operator.core.observed.transfers import FailingPair
 from ome_operator.core.observed.turn import Turn
 from ome_operator.core.observed.validation import ValidationResult
 from ome_operator.core.placement.claims import Claim
@@ -49,6 +50,7 @@ _FACTS: Mapping[str, Any] = {
     "strangers": Strangers,
     "drains": tuple[DrainReport, ...],
     "silences": Silence,
+    "transfers": tuple[FailingPair, ...],
     "starts": LeaderStart,
 }
 _TEXTS = ("accepted", "checks", "remarks", "failures")
@@ -70,6 +72,7 @@ TABLES = (
     "strangers",
     "drains",
     "silences",
+    "transfers",
     "starts",
     "told",
 )
@@ -97,6 +100,7 @@ def tables(pass_: Pass) -> Tables:
         "strangers": {uid: fact_json(value) for uid, value in observed.strangers.items()},
         "drains": {uid: fact_json(value) for uid, value in observed.drains.items()},
         "silences": {uid: fact_json(value) for uid, value in observed.silences.items()},
+        "transfers": {uid: fact_json(value) for uid, value in observed.transfers.items()},
         "starts": {uid: fact_json(value) for uid, value in observed.starts.items()},
         "told": {
             "warnings": list(observed.warnings),
@@ -219,6 +223,7 @@ def _observed(found: Tables, where: str) -> Observed:
         strangers=dict(_facts(found, "strangers", where)),
         drains=dict(_facts(found, "drains", where)),
         silences=dict(_facts(found, "silences", where)),
+        transfers=dict(_facts(found, "transfers", where)),
         starts=dict(_facts(found, "starts", where)),
         warnings=read(tuple[str, ...], messages.get("warnings", []), f"{where}.told.warnings"),
         ahead=partial(recorded_ahead, read(str, messages.get("ahead", ""), f"{where}.told.ahead")),

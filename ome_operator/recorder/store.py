@@ -35,6 +35,7 @@ _SEEN = (
     "strangers",
     "drains",
     "silences",
+    "transfers",
     "starts",
 )
 _BESIDE = {

@@ -6,7 +6,7 @@ A request has the same bootstrap address and room for both engines. It starts be
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,14 +29,17 @@ from ome_operator.registry.pairs import (
 from ome_operator.registry.records import LeaderState
 from ome_operator.registry.telemetry import NEW, LeaderMemory
 
-TIMEOUT = 8.0
-"""Seconds after which a probe is late."""
+TIMEOUT = 12.0
+"""Seconds after which a probe is late. Engines whose requests wait for their partner for at most 10 s answer by then that
+the transfer has failed."""
 AT_ONCE = 4
 """Maximum number of probes in progress. At most one begins in each call of `begin`, which is called once a second."""
 PAIRS = 32
 """Maximum number of failing pairs in a summary."""
 PATH = "/generate"
 ROOMS = 2**63
+ERROR = 500
+"""Status of the response of SGLang if the transfer of a request has failed."""
 ROLES = ("prefill", "decode")
 
 
@@ -115,7 +118,7 @@ class PairProber:
             "bootstrap_port": prefill.bootstrap_port,
             "bootstrap_room": secrets.randbelow(ROOMS),
         }
-        answers = await asyncio.gather(*(self._post(leader.url + PATH, body) for leader in (prefill, decode)))
+        answers = await _answers([self._post(leader.url + PATH, body) for leader in (prefill, decode)])
         busy = {leader.uid for leader in (prefill, decode) if _is_busy(memories.get(leader.uid, NEW))}
         self._pairs = probed(self._pairs, (prefill.uid, decode.uid), _result(answers), busy, began)
 
@@ -138,11 +141,26 @@ class PairProber:
             return None
 
 
+async def _answers(requests: Iterable[Coroutine[Any, Any, int | None]]) -> list[int | None]:
+    """Return the statuses of the responses. If an engine answers that the request has failed, the other request is
+    cancelled: its engine may wait for the first one for minutes.
+    """
+    tasks = [asyncio.create_task(request) for request in requests]
+    try:
+        for answered in asyncio.as_completed(tasks):
+            if await answered == ERROR:
+                break
+    finally:
+        for task in tasks:
+            task.cancel()
+    return [task.result() for task in tasks if task.done() and not task.cancelled()]
+
+
 def _result(answers: Iterable[int | None]) -> PairResult:
     answers = [*answers]
     if all(status == 200 for status in answers):
         return PairResult.WORKED
-    if 500 in answers:
+    if ERROR in answers:
         return PairResult.FAILED
     return PairResult.LATE if 0 in answers and {*answers} <= {0, 200} else PairResult.UNCLEAR
 

@@ -11,8 +11,11 @@ from typing import NamedTuple
 
 FAILURES = 3
 """Number of consecutive failed probes after which a pair fails. It works again with the first probe that works."""
-RETRY, REPEAT = 2.0, 10.0
-"""Minimum seconds between two probes of a pair whose last probe failed, and of another pair."""
+RETRY, REPEAT, RETRY_FAILING = 2.0, 10.0, 30.0
+"""Minimum seconds between two probes of a pair whose last probe failed, of another pair, and of a pair whose last `CERTAIN`
+probes failed. A decode engine of SGLang that cannot reach a prefill engine at all stops for 5 s for each request."""
+CERTAIN = 12
+"""Number of consecutive failed probes after which another one proves nothing more."""
 FORGET = 120.0
 """Seconds without a probe after which nothing is known about a pair."""
 NEAR = 15.0
@@ -194,7 +197,7 @@ def next_pair(
         if state is None:
             return FORGET * (2 if not suspects.isdisjoint(pair) else 1)
         waited = now - state.probed_at
-        if waited < (RETRY if state.failures else REPEAT):
+        if waited < (REPEAT if not state.failures else RETRY if state.failures < CERTAIN else RETRY_FAILING):
             return 0.0
         return waited * (4 if state.failures else 2 if not suspects.isdisjoint(pair) else 1)
 

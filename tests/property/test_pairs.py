@@ -9,7 +9,7 @@ import pytest
 from ome_operator.registry.pairs import PairResult, Pairs, failing, next_pair, probed, to_blame
 
 STORIES = 10_000 if "OME_SOAK" in os.environ else 300
-LATE = 8.0
+LATE = 12.0
 
 
 class Story:

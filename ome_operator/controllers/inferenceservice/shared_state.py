@@ -21,6 +21,7 @@ from ome_operator.core.observed.arrivals import NO_ARRIVALS, Arrivals
 from ome_operator.core.observed.objects import Manifest, Pod, Ref
 from ome_operator.core.observed.silence import Silence
 from ome_operator.core.observed.telemetry import DrainReport, LeaderStart, Strangers
+from ome_operator.core.observed.transfers import Transfers
 from ome_operator.kube.client import Client
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
@@ -39,6 +40,8 @@ class Reports(NamedTuple):
     """Returns what the registries of routers have seen of the recent starts of leaders among the given pods, by UID."""
     silences: Callable[[Iterable[Pod]], Mapping[str, Silence]] = lambda _: {}
     """Returns what is known about leaders among the given pods that have stopped, by the UID of the leader."""
+    transfers: Callable[[Iterable[Pod]], Transfers] = lambda _: {}
+    """Returns the pairs of leaders whose transfers fail, as each router among the given pods reports them, by its UID."""
     arrivals: Callable[[Iterable[Pod]], Arrivals] = lambda _: NO_ARRIVALS
     """Returns what the routers among the given pods report about requests that no engine could serve."""
     scaling: Callable[[Resource], Manifest | None] = lambda _: None
@@ -48,7 +51,8 @@ class Reports(NamedTuple):
 
     def about(self, pods: Iterable[Pod]) -> dict[str, Any]:
         """Return what is known about these pods, as fields of `Observed`."""
-        return {name: getattr(self, name)(pods) for name in ("strangers", "drains", "silences", "starts", "arrivals")}
+        names = ("strangers", "drains", "silences", "transfers", "starts", "arrivals")
+        return {name: getattr(self, name)(pods) for name in names}
 
 
 NO_REPORTS = Reports()

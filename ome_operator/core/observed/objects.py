@@ -18,6 +18,7 @@ from ome_operator.core.observed.exclusions import Exclusion
 from ome_operator.core.observed.silence import Silence
 from ome_operator.core.observed.telemetry import DrainReport, LeaderStart, Strangers
 from ome_operator.core.observed.times import NO_TIMES, Times
+from ome_operator.core.observed.transfers import Transfers
 from ome_operator.core.observed.turn import NO_TURN, Turn
 from ome_operator.core.observed.validation import Validator, accept_all
 from ome_operator.core.preflight.results import Checked
@@ -309,6 +310,8 @@ class Observed:
     """UID of a draining leader -> what the registries of routers report about its requests."""
     silences: Mapping[str, Silence] = field(default_factory=dict)
     """UID of a leader that has stopped -> what the registries of routers report about it."""
+    transfers: Transfers = field(default_factory=dict)
+    """UID of a router's pod -> the pairs of leaders whose transfers fail, according to its registry."""
     starts: Mapping[str, LeaderStart] = field(default_factory=dict)
     """UID of a leader that became ready recently -> what the registries of routers have seen of its start."""
     arrivals: Arrivals = NO_ARRIVALS

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from ome_operator.core.observed.transfers import PAIRS, FailingPair
 from ome_operator.errors import OmeError
 from ome_operator.util.json_limits import MIB, parsed
 
@@ -118,6 +119,8 @@ class RouterReport(NamedTuple):
     """Seconds since the registry started; None if it does not report that."""
     unserved_at: float | None = None
     """Time of the last request that arrived while the router had no engine to send it to; None if there was none."""
+    pairs: tuple[FailingPair, ...] = ()
+    """The pairs of prefill and decode leaders whose transfers fail."""
 
 
 class Strangers(NamedTuple):
@@ -165,6 +168,7 @@ def parse(body: Any, slice_mark: str, now: float) -> RouterReport:
         leaders=dict(_leader(leader, now) for leader in leaders),
         up_for=_number(top, "upFor"),
         unserved_at=None if top.get("unserved") is None else _time(_map(top["unserved"], "unserved"), "age", now),
+        pairs=_pairs(top.get("pairs", [])),
     )
 
 
@@ -176,11 +180,14 @@ def read(text: str | bytes, slice_mark: str, now: float) -> RouterReport:
         raise Unusable("the response is not JSON of the permitted size") from error
 
 
+def failing_pairs(reports: Mapping[str, RouterReport]) -> dict[str, tuple[FailingPair, ...]]:
+    """Return the pairs whose transfers fail, by the UID of the router's pod, from the reports by this UID."""
+    return {uid: report.pairs for uid, report in reports.items() if report.pairs}
+
+
 def _leader(body: Any, now: float) -> tuple[str, LeaderReport]:
     leader = _map(body, "an entry of leaders")
-    mark, role, state = leader.get("id"), leader.get("role"), leader.get("state")
-    if not isinstance(mark, str) or len(mark) > 64:
-        raise Unusable("id of a leader is not a text of at most 64 characters")
+    mark, role, state = _mark(leader, "id", "a leader"), leader.get("role"), leader.get("state")
     load, work, silence = leader.get("load"), leader.get("work"), leader.get("silence")
     return mark, LeaderReport(
         role if role in ROLES else "",
@@ -191,6 +198,25 @@ def _leader(body: Any, now: float) -> tuple[str, LeaderReport]:
         leader.get("paused") is True,
         None if (start := leader.get("start")) is None else _start(_map(start, "start"), now),
     )
+
+
+def _mark(part: Mapping[str, Any], name: str, what: str, *, needed: bool = True) -> str:
+    mark = part.get(name, None if needed else "")
+    if not isinstance(mark, str) or len(mark) > 64:
+        raise Unusable(f"{name} of {what} is not a text of at most 64 characters")
+    return mark
+
+
+def _pairs(pairs: Any) -> tuple[FailingPair, ...]:
+    if not isinstance(pairs, list) or len(pairs) > PAIRS:
+        raise Unusable(f"pairs is not a list of at most {PAIRS} pairs")
+    return tuple(_pair(_map(pair, "an entry of pairs")) for pair in pairs)
+
+
+def _pair(pair: Mapping[str, Any]) -> FailingPair:
+    prefill, decode = (_mark(pair, name, "a pair") for name in ("prefill", "decode"))
+    partners = (_mark(pair, f"{name}WorksWith", "a pair", needed=False) for name in ("prefill", "decode"))
+    return FailingPair(prefill, decode, _count(pair, "probes"), _count(pair, "failed"), *partners)
 
 
 def _start(start: Mapping[str, Any], now: float) -> LeaderStart:

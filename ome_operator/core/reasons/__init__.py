@@ -34,6 +34,7 @@ from ome_operator.core.reasons.conditions import (
     RUNTIME_READY,
     SCALED,
     STALLED,
+    TRANSFERS_WORK,
     Why,
 )
 from ome_operator.core.reasons.demand import DemandReasons
@@ -75,6 +76,7 @@ __all__ = [
     "RUNTIME_READY",
     "SCALED",
     "STALLED",
+    "TRANSFERS_WORK",
     "Kstatus",
     "Reason",
     "ReasonRecord",

@@ -24,6 +24,8 @@ PREFLIGHT = "Preflight"
 """Condition that exists only while the preflight check of an engine has findings."""
 ROUTER_INTACT = "RouterIntact"
 """Condition that exists only if a foreign worker was recently registered in a router."""
+TRANSFERS_WORK = "TransfersWork"
+"""Condition that exists only while transfers between a prefill and a decode engine fail."""
 FOLLOWS_DEMAND = "FollowsDemand"
 """Condition that exists only for services that are scaled with their demand."""
 COMPLETE = "Complete"
@@ -35,7 +37,8 @@ COMPONENTS = tuple(CONDITION.values())
 ORDER = (
     STALLED, RECONCILING,
     FROZEN, MODEL_READY, RUNTIME_READY, ENGINE_READY, DECODER_READY, ROUTER_READY, PREFLIGHT, RECOVERED, MOVED, SCALED,
-    ROLLED_OUT, READY, *DRIFTED.values(), ROUTER_INTACT, FOLLOWS_DEMAND, ADVICE,
+    ROLLED_OUT, READY, *DRIFTED.values(), ROUTER_INTACT, TRANSFERS_WORK, FOLLOWS_DEMAND,
+    ADVICE,
 )  # fmt: skip
 """Conditions of an InferenceService in the order in which they are displayed."""
 

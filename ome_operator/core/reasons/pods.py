@@ -2,7 +2,16 @@
 no record.
 """
 
-from ome_operator.core.reasons.conditions import COMPLETE, COMPONENTS, PREFLIGHT, READY, RECOVERED, ROLLED_OUT, ROUTER_INTACT
+from ome_operator.core.reasons.conditions import (
+    COMPLETE,
+    COMPONENTS,
+    PREFLIGHT,
+    READY,
+    RECOVERED,
+    ROLLED_OUT,
+    ROUTER_INTACT,
+    TRANSFERS_WORK,
+)
 from ome_operator.core.reasons.record import POD, Kstatus, ReasonRecord, RolloutStage, State
 
 CURRENT, IN_PROGRESS = Kstatus.CURRENT, Kstatus.IN_PROGRESS
@@ -114,4 +123,11 @@ class PodReasons:
         "StrangerInRouter", of=(ROUTER_INTACT,), kstatus=CURRENT,
         meaning="a worker that is not a pod of the service was in a router's list, and may have received prompts",
         remedy="see [Routers](security.md#routers)",
+    )  # fmt: skip
+    TRANSFERS_FAIL = ReasonRecord(
+        "TransfersFail", of=(TRANSFERS_WORK,), kstatus=CURRENT, printed=True,
+        meaning="a prefill engine cannot transfer KV caches to a decode engine, and a part of the requests fails",
+        remedy="check the network between the nodes of the two pods, and the logs of both leaders: "
+        "ome logs {service}{which}. An engine that works with others gets requests again when a probe has worked "
+        "([Pairs](telemetry.md#pairs))",
     )  # fmt: skip

@@ -31,6 +31,7 @@ from ome_operator.core.status import conditions as cond
 from ome_operator.core.status import rollout, serving
 from ome_operator.core.status.foreign_workers import foreign_workers_condition
 from ome_operator.core.status.service import Report
+from ome_operator.core.status.transfers import transfers_condition
 from ome_operator.core.waves import shared_edits
 
 
@@ -73,6 +74,7 @@ def report(decided: Decided, work: Plan) -> Report:
         moved=decided.moving.condition,
         recovered=decided.recovery.condition,
         intact=_intact(snapshot, intent, want),
+        transfers=transfers_condition(snapshot.observed.transfers.values(), snapshot.pods),
         traffic=snapshot.observed.traffic,
         zero=decided.zero,
         scaling_ignored=new_scaling.ignored_generation(service, intent.policies),

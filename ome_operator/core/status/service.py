@@ -80,6 +80,7 @@ class Report:
     preflight: cond.Condition | None = None
     """Condition that reports the findings of the preflight checks; None if there are no findings."""
     intact: cond.Condition | None = None
+    transfers: cond.Condition | None = None
     """Condition that reports foreign workers of routers; None if there were none."""
     zero: Mapping[str, Any] = field(default_factory=dict)
     """State of a service whose roles have, or had, no groups, in the form of the status; empty if they always had."""
@@ -217,8 +218,8 @@ def _conditions(report: Report) -> list[cond.Condition]:
             out[name] = cond.Condition(
                 name, bool(difference), reason, difference or f"the {part} equals the version that this service uses"
             )
-    if report.intact:
-        out[report.intact.type] = report.intact
+    for found in filter(None, (report.intact, report.transfers)):
+        out[found.type] = found
     if report.follows:
         out[report.follows.type] = report.follows
     out |= {condition.type: condition for condition in cond.advice(report.advice, report.advice_reason)}

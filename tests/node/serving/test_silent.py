@@ -1,119 +1,140 @@
-"""The scheduler of a real decode leader is stopped under traffic, beside another decode leader: seconds until it is out of
-the router, until its group is recycled, and until no request fails any more.
+"""Engines that stop working, under traffic, beside another decode group: seconds until the leader is out of the router,
+until its group is recycled, and until no request fails any more.
+
+With OME_SOAK=1, each fault is repeated three times.
 """
 
 import asyncio
-import json
+import signal
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import pytest
+import yaml
 
-from ome_operator.names import mark
+from tests.conftest import SOAK, Tables
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import DIRECT, MINUTES, READY_WITHIN_S
-from tests.node.serving.test_recovery import SEND, first_good
-from tests.support.rig import Rig, is_ready
+from tests.node.serving.conftest import MINUTES, ROOT, RUNTIME, SINGLE, come_up, remove
+from tests.node.serving.decoders import Decoders, after, send
+from tests.node.serving.test_recovery import first_good
+from tests.support.rig import Rig
 from tests.support.traffic import stream_of
 
 pytestmark = MINUTES
-NAME = "kimi-k2-tiny"
+NAME, RANKS = "kimi-k2-tiny", "kimi-k2-tiny-ranks"
 PER_SECOND = 2.0
 CALM_S = 10.0
-OUT_WITHIN_S, DECIDED_WITHIN_S, BACK_WITHIN_S = 20.0, 75.0, 240.0
+OUT_WITHIN_S, BACK_WITHIN_S = 20.0, 240.0
+TIMES = 3 if SOAK else 1
+HEADING = "engines that stop, beside another decode group"
+
+
+class Limit(NamedTuple):
+    """What users set, and what they get."""
+
+    hang: str
+    """`hangTimeout` of decode; "" for the default."""
+    decided_within: float
+    """Seconds within which the group is recycled."""
+
+
+class Fault(NamedTuple):
+    """Processes of the leader's pod that are stopped with SIGSTOP."""
+
+    what: str
+    title: str
+    """Regular expression of their command lines."""
+    service: str = NAME
+
+
+SHORT, DEFAULT = Limit("15s", 30.0), Limit("", 75.0)
+FAULTS = (
+    Fault("all processes of the leader", ""),
+    Fault("the scheduler of the leader", "^sglang::scheduler"),
+    Fault("the engine answers and returns no token", "^sglang::detokenizer"),
+    Fault("the scheduler of rank 1 of 2", "^sglang::scheduler_TP1", RANKS),
+)
 
 
 @pytest.fixture(scope="module")
-def decoders(serving: Rig, tiny: str, steps: Steps) -> Iterator[str]:
-    """Yield the URL of the service with one prefill and two decode groups."""
-    with steps.measure("one more decode group"):
-        scale(serving, 2)
-        serving.wait("two decode leaders", lambda: len(listed(serving)) == 2, READY_WITHIN_S)
-    yield tiny
-    scale(serving, 1)
-    serving.wait("one decode leader", lambda: len(leaders(serving)) == 1, 120)
+def services(serving: Rig, tiny: str, ours: None, steps: Steps) -> Iterator[dict[str, Decoders]]:
+    """Yield the services by name, and start them when they are first needed."""
+    made = Services(serving, tiny, steps)
+    yield made
+    if RANKS in made:
+        remove(serving, RANKS)
+    if NAME in made:
+        made[NAME].scale(1)
 
 
-def scale(rig: Rig, groups: int) -> None:
-    """Set the number of decode groups."""
-    rig.patch("InferenceService", NAME, NAME, {"spec": {"decoder": {"minReplicas": groups, "maxReplicas": groups}}})
+class Services(dict[str, Decoders]):
+    """The services with one prefill and two decode groups."""
+
+    def __init__(self, rig: Rig, tiny: str, steps: Steps) -> None:
+        self._rig, self._tiny, self._steps = rig, tiny, steps
+
+    def __missing__(self, name: str) -> Decoders:
+        url = self._tiny if name == NAME else two_ranks(self._rig, self._steps)
+        self[name] = Decoders(self._rig, name, url)
+        return self[name]
 
 
-def leaders(rig: Rig) -> list[dict[str, Any]]:
-    """Return the decode leaders that are ready and not being deleted."""
-    pods = rig.all("Pod", NAME, "component=decoder")
-    return [pod for pod in pods if is_ready(pod) and not pod["metadata"].get("deletionTimestamp")]
-
-
-def reported(rig: Rig) -> list[dict[str, Any]]:
-    """Return what the router's registry reports about each decode leader."""
-    for pod in rig.all("Pod", NAME, "component=router"):
-        if is_ready(pod):
-            with DIRECT.open(f"http://{pod['status']['podIP']}:29001/summary", timeout=5) as answer:
-                return [leader for leader in json.loads(answer.read())["leaders"] if leader["role"] == "decode"]
-    return []
-
-
-def listed(rig: Rig) -> set[str]:
-    """Return the marks of the decode leaders that the router lists."""
-    return {leader["id"] for leader in reported(rig) if leader["listed"]}
-
-
-def group(rig: Rig, pod: str) -> dict[str, Any]:
-    """Return the entry of a group in the status."""
-    found = (rig.get("InferenceService", NAME, NAME) or {}).get("status", {}).get("groups", ())
-    return next((one for one in found if one["name"] == pod), {})
-
-
-def send(rig: Rig, pod: str, signal: str) -> None:
-    """Send a signal to the scheduler of the leader."""
-    words = ("exec", "-n", NAME, pod, "-c", "ome-container", "--", "python3", "-c", SEND.replace("{signal}", signal))
-    assert "sent" in rig.cluster.kubectl(*words), f"no scheduler in {pod}"
-
-
-async def after(began: float, what: str, within: float, test: Callable[[], bool]) -> float:
-    """Wait for a condition, and return the seconds from `began` until it holds."""
-    while not await asyncio.to_thread(test):
-        assert time.monotonic() - began < within, f"not within {within:.0f} s: {what}"
-        await asyncio.sleep(0.25)
-    return time.monotonic() - began
+def two_ranks(rig: Rig, steps: Steps) -> str:
+    """Start the service whose engines have two tensor-parallel ranks in one pod, and return its URL."""
+    runtime = yaml.safe_load((ROOT / RUNTIME).read_text())
+    runtime["metadata"]["name"] = f"{RANKS}-rt"
+    for role in ("engineConfig", "decoderConfig"):
+        args = runtime["spec"][role]["runner"]["args"]
+        args[args.index("--tp-size=$(PARALLELISM_SIZE)")] = "--tp-size=2"
+    namespace, service = yaml.safe_load_all((ROOT / SINGLE).read_text())
+    namespace["metadata"]["name"] = service["metadata"]["name"] = service["metadata"]["namespace"] = RANKS
+    service["spec"]["runtime"]["name"] = f"{RANKS}-rt"
+    file = rig.cluster.at.root / "ranks.yaml"
+    file.write_text(yaml.safe_dump_all([runtime, namespace, service]))
+    return come_up(rig, str(file), RANKS, steps, "prefill and decode with two ranks in a pod, to be stopped")
 
 
 @pytest.mark.timeout(500, func_only=True)
-async def test_a_stopped_scheduler_is_out_of_the_router_and_recycled(serving: Rig, decoders: str, steps: Steps) -> None:
-    pod = min(leaders(serving), key=lambda one: str(one["metadata"]["name"]))
-    name, leader = str(pod["metadata"]["name"]), mark(pod["metadata"]["uid"])
-    before = group(serving, name)
-    async with stream_of(decoders, PER_SECOND) as report:
+@pytest.mark.parametrize("turn", range(TIMES))
+@pytest.mark.parametrize("limit", [SHORT, DEFAULT], ids=["short", "default"])
+@pytest.mark.parametrize("fault", FAULTS, ids=["leader", "scheduler", "tokens", "rank"])
+async def test_an_engine_that_stops_is_out_of_the_router_and_recycled(
+    services: dict[str, Decoders], tables: Tables, fault: Fault, limit: Limit, turn: int
+) -> None:
+    service = await asyncio.to_thread(services.__getitem__, fault.service)
+    await asyncio.to_thread(service.scale, 2, **({"hangTimeout": limit.hang} if limit.hang else {}))
+    leader, before = service.leaders()[0], service.recycles()
+    async with stream_of(service.url, PER_SECOND) as report:
         await asyncio.sleep(CALM_S)
         began = time.monotonic()
-        await asyncio.to_thread(send, serving, name, "SIGSTOP")
-        out = await after(began, "out of the router", BACK_WITHIN_S, lambda: leader not in listed(serving))
-        recycled = lambda: group(serving, name).get("recycles", 0) > before.get("recycles", 0)  # noqa: E731
-        decided = await after(began, "recycled", BACK_WITHIN_S, recycled)
-        back = await after(began, "two decode leaders", BACK_WITHIN_S, lambda: len(listed(serving)) == 2)
+        await asyncio.to_thread(send, leader, fault.title, signal.SIGSTOP)
+        out = await after(began, "out of the router", BACK_WITHIN_S, lambda: not service.lists(leader))
+        decided = await after(began, "recycled", BACK_WITHIN_S, lambda: service.recycles() > before)
+        back = await after(began, "two decode leaders", BACK_WITHIN_S, lambda: service.has(2))
         await asyncio.sleep(CALM_S)
     lost = f"{len(report.failed)} of {len(report.answers)} requests failed"
-    tokens = first_good(report, began)
-    said = f"out {out:.1f} s   decided {decided:.1f} s   good tokens {tokens:.1f} s   both serve {back:.1f} s   {lost}"
-    steps.note("SIGSTOP of a decode leader's scheduler", said)
-    assert out < OUT_WITHIN_S and decided < DECIDED_WITHIN_S, said
+    good = first_good(report, began)
+    said = f"out {out:5.1f} s   decided {decided:5.1f} s   good tokens {good:5.1f} s   both serve {back:6.1f} s   {lost}"
+    tables.setdefault(HEADING, []).append(f"{fault.what:<42}{limit.hang or 'default':<9}{said}")
+    assert out < OUT_WITHIN_S and decided < limit.decided_within, said
+    assert service.recycles() == before + 1
 
 
 @pytest.mark.timeout(300, func_only=True)
 async def test_a_scheduler_that_continues_is_listed_again_and_not_recycled(
-    serving: Rig, decoders: str, steps: Steps
+    services: dict[str, Decoders], tables: Tables
 ) -> None:
-    pod = max(leaders(serving), key=lambda one: str(one["metadata"]["name"]))
-    name, leader = str(pod["metadata"]["name"]), mark(pod["metadata"]["uid"])
-    before = group(serving, name)
+    service = await asyncio.to_thread(services.__getitem__, NAME)
+    await asyncio.to_thread(service.scale, 2)
+    leader, before = service.leaders()[1], service.recycles()
     began = time.monotonic()
-    await asyncio.to_thread(send, serving, name, "SIGSTOP")
-    out = await after(began, "out of the router", BACK_WITHIN_S, lambda: leader not in listed(serving))
+    await asyncio.to_thread(send, leader, "^sglang::scheduler", signal.SIGSTOP)
+    out = await after(began, "out of the router", BACK_WITHIN_S, lambda: not service.lists(leader))
     continued = time.monotonic()
-    await asyncio.to_thread(send, serving, name, "SIGCONT")
-    back = await after(continued, "listed again", 60.0, lambda: leader in listed(serving))
-    steps.note("SIGSTOP, then SIGCONT of a decode leader's scheduler", f"out {out:.1f} s   listed again {back:.1f} s")
-    assert group(serving, name).get("recycles", 0) == before.get("recycles", 0)
+    await asyncio.to_thread(send, leader, "^sglang::scheduler", signal.SIGCONT)
+    back = await after(continued, "listed again", 60.0, lambda: service.lists(leader))
+    said = f"out {out:5.1f} s   listed again {back:5.1f} s after SIGCONT"
+    tables.setdefault(HEADING, []).append(f"{'the scheduler of the leader, then SIGCONT':<51}{said}")
+    assert service.recycles() == before
     assert out < OUT_WITHIN_S

@@ -11,6 +11,7 @@ import pytest
 
 from ome_operator.core.observed.silence import Silence
 from ome_operator.core.observed.telemetry import DrainReport
+from ome_operator.core.observed.transfers import FailingPair
 from ome_operator.recorder import recording, replay, sections
 from ome_operator.recorder.facts import Unreadable
 from tests.support.incidents import FOLDER
@@ -167,3 +168,13 @@ def test_a_recording_is_not_followed_out_of_its_folder(tmp_path: Path) -> None:
     told = data()
     told["services"][NAME]["passes"][0]["saw"]["settings"]["well_known"] = str(tmp_path)
     assert recording.decode(json.dumps(told).encode())
+
+
+def test_what_routers_report_about_failing_transfers_is_kept() -> None:
+    told = data()
+    saw = told["services"][NAME]["passes"][0]["saw"]
+    saw["transfers"] = {"u": [{"prefill": "a", "decode": "b", "probes": 20, "failed": 14, "decode_works_with": "c"}]}
+    (services,) = recording.decode(json.dumps(told).encode()).services.values()
+    found = {"u": (FailingPair("a", "b", 20, 14, "", "c"),)}
+    assert [each.made.observed.transfers for each in services] == [found] * len(services)
+    assert sections.tables(services[0].made)["transfers"] == saw["transfers"]

@@ -20,10 +20,12 @@ from ome_operator.core.observed.telemetry import (
     Unusable,
     combined_start,
     drain_reports,
+    failing_pairs,
     fresh,
     parse,
     requests,
 )
+from ome_operator.core.observed.transfers import PAIRS, FailingPair
 from ome_operator.names import mark, slice_mark
 from ome_operator.registry import telemetry as registry
 from ome_operator.registry.exposition import EnginePage
@@ -193,3 +195,28 @@ def test_several_registries_together_know_the_earliest_moments() -> None:
     other = LeaderStart({}, 980.0, 991.0, 1001.0)
     assert combined_start([one, other]) == LeaderStart({"own": 30.0}, 980.0, 990.0, 1001.0)
     assert combined_start([]) is None
+
+
+PAIR = {"prefill": "a", "decode": "b", "probes": 20, "failed": 14, "prefillWorksWith": "c"}
+
+
+def test_pairs_that_fail_are_read_and_a_registry_of_the_version_before_reports_none() -> None:
+    found = read({**sent(), "pairs": [PAIR]})
+    assert failing_pairs({"r": found, "s": read(sent())}) == {"r": (FailingPair("a", "b", 20, 14, "c"),)}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "why"),
+    [
+        ({}, "pairs is not a list of at most 32 pairs"),
+        ([PAIR] * (PAIRS + 1), "pairs is not a list of at most 32 pairs"),
+        ([1], "an entry of pairs is not a map"),
+        ([{**PAIR, "decode": 3}], "decode of a pair is not a text of at most 64 characters"),
+        ([{**PAIR, "prefillWorksWith": "x" * 65}], "prefillWorksWith of a pair is not a text of at most 64 characters"),
+        ([{**PAIR, "failed": -1}], "failed"),
+        ([{**PAIR, "probes": math.nan}], "probes"),
+    ],
+)
+def test_a_summary_with_wrong_pairs_is_not_used(pairs: Any, why: str) -> None:
+    with pytest.raises(Unusable, match=why):
+        read({**sent(), "pairs": pairs})

@@ -1,0 +1,78 @@
+"""A prefill engine cannot reach one of two decode engines, under traffic: seconds until this decode is out of the router,
+and until it is back after the repair. All engines work, and none is recycled.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ome_operator.names import mark
+from tests.conftest import SOAK, Tables
+from tests.node.conftest import Steps
+from tests.node.serving import decoders
+from tests.node.serving.conftest import MINUTES
+from tests.node.serving.decoders import Decoders, Pod, after, name_of
+from tests.node.serving.test_recovery import first_good
+from tests.support.rig import Rig
+from tests.support.traffic import stream_of
+
+pytestmark = MINUTES
+NAME = "kimi-k2-tiny"
+PER_SECOND = 2.0
+CALM_S = 10.0
+OUT_WITHIN_S, BACK_WITHIN_S = 120.0, 400.0
+TIMES = 3 if SOAK else 1
+HEADING = "a prefill that cannot reach one decode of two"
+
+
+def drop(prefill: Pod, decode: Pod) -> None:
+    """Drop the packets of KV caches."""
+    decoders.cut_transfers(prefill, decode, "DROP")
+
+
+def reject(prefill: Pod, decode: Pod) -> None:
+    """Refuse the connections of KV caches."""
+    decoders.cut_transfers(prefill, decode, "REJECT", "--reject-with", "tcp-reset")
+
+
+@pytest.fixture(scope="module")
+def pair(serving: Rig, tiny: str, ours: None, steps: Steps) -> Iterator[Decoders]:
+    """Yield the service with two decode groups."""
+    found = Decoders(serving, NAME, tiny)
+    with steps.measure("one more decode group"):
+        found.scale(2)
+    yield found
+    found.scale(1)
+
+
+@pytest.mark.timeout(700, func_only=True)
+@pytest.mark.parametrize("turn", range(TIMES))
+@pytest.mark.parametrize(
+    ("what", "happens"),
+    [("transfers refused", reject), ("transfers dropped", drop), ("all packets lost", decoders.cut)],
+)
+async def test_a_decode_that_the_prefill_cannot_reach_is_out_until_it_can(
+    pair: Decoders, tables: Tables, what: str, happens: Callable[[Pod, Pod], None], turn: int
+) -> None:
+    (prefill,), (good, bad) = pair.leaders("engine"), pair.leaders()
+    before = pair.recycles()
+    async with stream_of(pair.url, PER_SECOND) as report:
+        await asyncio.sleep(CALM_S)
+        began = time.monotonic()
+        await asyncio.to_thread(happens, prefill, bad)
+        out = await after(began, "out of the router", OUT_WITHIN_S, lambda: not pair.lists(bad))
+        (found,) = pair.summary()["pairs"]
+        await asyncio.sleep(CALM_S)
+        mended = time.monotonic()
+        await asyncio.to_thread(decoders.mend, prefill)
+        back = await after(mended, "back", BACK_WITHIN_S, lambda: pair.lists(bad))
+        await asyncio.sleep(CALM_S)
+    lost = f"{len(report.failed)} of {len(report.answers)} requests failed"
+    said = f"out {out:5.1f} s   good tokens {first_good(report, began):5.1f} s   listed again {back:5.1f} s   {lost}"
+    tables.setdefault(HEADING, []).append(f"{what:<24}{said}")
+    assert found["prefill"] == mark(prefill["metadata"]["uid"]) and found["decode"] == mark(bad["metadata"]["uid"])
+    assert found["prefillWorksWith"] == mark(good["metadata"]["uid"])
+    assert pair.recycles() == before, "a leader was recycled for its pairs"
+    assert [name_of(one) for one in pair.leaders()] == [name_of(good), name_of(bad)]

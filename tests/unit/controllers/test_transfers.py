@@ -1,0 +1,19 @@
+"""When the reports of registries about failing transfers cause a reconciliation."""
+
+from typing import Any
+
+from tests.unit.controllers.test_telemetry import SERVICE, Registry, registry, summary
+
+__all__ = ["registry"]
+
+
+def failing(failed: int) -> dict[str, Any]:
+    """Return a summary with a pair that fails."""
+    return summary(pairs=[{"prefill": "a", "decode": "b", "probes": 20, "failed": failed}])
+
+
+async def test_a_pair_that_fails_and_its_end_cause_a_reconciliation_and_moving_numbers_none(registry: Registry) -> None:
+    for body, news in ((failing(3), 1), (failing(4), 1), (summary(), 2)):
+        registry.answers(body)
+        await registry.walk()
+        assert registry.news == [SERVICE] * news
