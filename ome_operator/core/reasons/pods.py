@@ -127,7 +127,6 @@ class PodReasons:
     TRANSFERS_FAIL = ReasonRecord(
         "TransfersFail", of=(TRANSFERS_WORK,), kstatus=CURRENT, printed=True,
         meaning="a prefill engine cannot transfer KV caches to a decode engine, and a part of the requests fails",
-        remedy="check the network between the nodes of the two pods, and the logs of both leaders: "
-        "ome logs {service}{which}. An engine that works with others gets requests again when a probe has worked "
-        "([Pairs](telemetry.md#pairs))",
+        remedy="check the network between the nodes of the two pods. An engine that was taken out of the router gets "
+        "requests again when its pairs work; what the engines say: ome logs {service}{which}",
     )  # fmt: skip
