@@ -32,7 +32,6 @@ from ome_operator.controllers.watched_kinds import SELECTORS
 from ome_operator.core.benchmarkjob import job
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Deps, Ref
-from ome_operator.core.observed.telemetry import failing_pairs
 from ome_operator.core.reasons import Reason
 from ome_operator.kube.client import Client
 from ome_operator.lint.validator import Validator
@@ -125,8 +124,7 @@ class Manager:
         self._demand = DemandScaler(*demanded)
         acts, stores = settings.avoid_bad_nodes, scope.removes_weights
         self.bad_nodes = BadNodes(self.cluster, client, self._queue.add, wall, acts=acts, stores=stores)
-        failing = lambda pods: failing_pairs(heard.reports(pods))  # noqa: E731
-        said = (heard.strangers, heard.drains, self._traffic.of, heard.starts, heard.silences, failing, heard.arrivals)
+        said = heard.strangers, heard.drains, self._traffic.of, heard.starts, heard.silences, heard.transfers, heard.arrivals
         reports = Reports(*said, self._demand.of, self.bad_nodes.of)
         shared = shared._replace(reports=reports, report_demand=self._demand.report)
         self.pod_dry_runs = shared.pods

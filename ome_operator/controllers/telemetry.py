@@ -30,9 +30,11 @@ from ome_operator.core.observed.telemetry import (
     Unusable,
     combined_start,
     drain_reports,
+    failing_pairs,
     fresh,
     read,
 )
+from ome_operator.core.observed.transfers import Transfers
 from ome_operator.core.recovery.start import is_recent
 from ome_operator.core.render import meta
 from ome_operator.core.rollout.drain import EMPTY_READINGS
@@ -216,14 +218,9 @@ class Telemetry:
         self._count_bytes(pod, len(text))
         report = read(text, meta.slice_mark(pod), self._wall().timestamp())
         strangers = Strangers(report.strangers, report.stranger_at) if report.strangers else None
-        return before._replace(
-            report=report,
-            strangers=_same(before.strangers, strangers),
-            failures=0,
-            trouble="",
-            old=False,
-            unserved_at=apart(before.unserved_at, report.unserved_at),
-        )
+        after = before._replace(report=report, strangers=_same(before.strangers, strangers))
+        unserved_at = apart(before.unserved_at, report.unserved_at)
+        return after._replace(failures=0, trouble="", old=False, unserved_at=unserved_at)
 
     def _count_bytes(self, pod: Pod, size: int) -> None:
         """Count a response that is about to be parsed. Raises Unusable if the responses of its namespace are too long."""
@@ -252,14 +249,13 @@ class Telemetry:
         """Return the facts on which decisions depend: foreign workers; which leaders are empty, silent or paused; which
         parts of their starts are known; whether a request has arrived that no engine could serve; and which pairs fail.
         """
-        leaders = known.report.leaders.items() if known.report is not None else ()
+        leaders, pairs = (known.report.leaders.items(), known.report.pairs) if known.report is not None else ((), ())
         stopped = {(mark, each.is_paused) for mark, each in leaders if each.is_paused or each.silence is not None}
         empty = {
             mark for mark, each in leaders if each.load is not None and (each.load.empty_readings or 0) >= EMPTY_READINGS
         }
         starts = {(mark, *each.start.known) for mark, each in leaders if each.start is not None}
-        pairs = {pair[:2] for pair in known.report.pairs} if known.report is not None else set()
-        return known.strangers, empty, stopped, starts, known.unserved_at, pairs
+        return known.strangers, empty, stopped, starts, known.unserved_at, {pair[:2] for pair in pairs}
 
     def _count(self, before: Strangers | None, after: Strangers | None) -> None:
         self.total += max(0, (after.found if after else 0) - (before.found if before else 0))
@@ -274,9 +270,7 @@ class Telemetry:
     def drains(self, pods: Iterable[Pod]) -> dict[str, tuple[DrainReport, ...]]:
         """Return what is known about the requests in each leader of a service that is being drained, by the leader's UID."""
         going = [pod for pod in pods if pod.draining]
-        if not going:
-            return {}
-        reports = self.reports(pods)
+        reports = self.reports(pods) if going else {}
         found = {pod.uid: drain_reports(reports.items(), names.mark(pod.uid)) for pod in going}
         return {uid: each for uid, each in found.items() if each}
 
@@ -311,6 +305,10 @@ class Telemetry:
                     found[pod.uid] = silence
         why = self._hold(now) if any(not silence.is_paused for silence in found.values()) else ""
         return {uid: silence._replace(hold=why) for uid, silence in found.items()}
+
+    def transfers(self, pods: Iterable[Pod]) -> Transfers:
+        """Return the pairs of leaders whose transfers fail, by the UID of the router's pod."""
+        return failing_pairs(self.reports(pods))
 
     def _hold(self, now: float) -> str:
         """Return why no leader of any service may be recycled for its silence; "" if it may."""

@@ -46,7 +46,7 @@ READERS = {
     "kube/client.py": "tests/unit/kube/test_client.py::test_an_object_as_deep_as_the_api_server_takes_is_an_answer",
     "modelinfo/extract.py": f"{PARSERS}::test_files_of_models",
     "preflight/group.py": f"{HERE}::test_what_ranks_say",
-    "registry/telemetry_reader.py": f"{PARSERS}::test_answers_of_routers_and_engines",
+    "registry/pages.py": f"{PARSERS}::test_answers_of_routers_and_engines",
     "registry/clients.py": f"{PARSERS}::test_answers_of_routers_and_engines",
     "storage/hub.py": f"{PARSERS}::test_descriptions_of_hubs",
     "storage/oci_artifact.py": f"{PARSERS}::test_credentials_of_registries",

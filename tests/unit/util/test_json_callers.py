@@ -15,7 +15,7 @@ UNTRUSTED = {
     "core/observed/telemetry.py:read": "the summary of a router's registry",
     "kube/podproxy.py:text": "an error that a pod sends through the API server",
     "modelinfo/extract.py:_read": "config files, indexes and headers of a model repository",
-    "registry/telemetry_reader.py:_parsed_load": "an engine's report of its load",
+    "registry/pages.py:parsed_load": "an engine's report of its load",
     "storage/hub.py:read_description": "a hub's description of a model",
     "storage/oci_artifact.py:registry_credentials": "an image pull Secret",
     "storage/oci_registry.py:_authorize": "the response of a token server",
