@@ -70,7 +70,7 @@ def crd(kind: Kind) -> dict[str, Any]:
 
 def _column(column: Column) -> dict[str, Any]:
     entry = {"name": column.name, "type": column.type, "jsonPath": column.path}
-    return {**entry, "priority": 1} if column.wide else entry
+    return {**entry, **({"priority": 1} if column.wide else {}), **({"description": column.text} if column.text else {})}
 
 
 def crds() -> list[dict[str, Any]]:

@@ -30,6 +30,8 @@ class Column:
     type: str = "string"
     wide: bool = False
     """Whether the column is printed only with `-o wide`."""
+    text: str = ""
+    """What the column contains, if the name does not say it."""
 
 
 def _not_seen(condition: str) -> dict[str, Any]:
@@ -105,7 +107,10 @@ _SERVICE = (
     _condition("Reason", "Ready", "reason"),
     Column("Model", ".spec.model.name"),
     Column("Runtime", ".status.runtime"),
-    Column("Prefill", ".status.components.engine.ready"),
+    Column(
+        "Prefill", ".status.components.engine.ready",
+        text="Ready and desired groups of the engine, which does prefill only if the service has a decoder.",
+    ),
     Column("Decode", ".status.components.decoder.ready"),
     Column("Router", ".status.components.router.ready"),
     _condition("Scaled", "Scaled", "reason"),
@@ -118,7 +123,7 @@ _SERVICE = (
     Column("Pinned", ".spec.rollout.revision", wide=True),
     Column("Model revision", ".spec.model.revision", wide=True),
     Column("Runtime revision", ".spec.runtime.revision", wide=True),
-)
+)  # fmt: skip
 _ACCELERATOR = (
     Column("Vendor", ".spec.vendor"),
     Column("Family", ".spec.family"),

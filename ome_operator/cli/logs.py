@@ -66,10 +66,11 @@ def logs(
 
     async def work(client: "Client") -> int:
         from ome_operator.cli.live.logs import follow, merged
+        from ome_operator.cli.live.simulated import read_simulated_nodes
         from ome_operator.kube.podlogs import Logs
 
         where, name = resolve_service(client, service, namespace)
-        simulated = await _simulated(client)
+        simulated = await read_simulated_nodes(client)
 
         async def look() -> list["Source"]:
             found = await _sources(client, where, name, choice, container)
@@ -118,16 +119,6 @@ async def _sources(
     boxes = {item["metadata"]["name"]: _container(item["spec"], container) for item in bodies}
     nodes = {item["metadata"]["name"]: item["spec"].get("nodeName") or "" for item in bodies}
     return [Source(label, namespace, pod, boxes[pod], nodes[pod]) for pod, label in labels.items() if boxes[pod]]
-
-
-async def _simulated(client: "Client") -> frozenset[str]:
-    """Return the names of nodes that kwok simulates, on which pods run no process. Return none if the user may not read
-    nodes.
-    """
-    from ome_operator.kube.listing import listed
-
-    found = await listed(client, ("Node",), selector="type=kwok", optional=("Node",))
-    return frozenset(item["metadata"]["name"] for item in found)
 
 
 def _container(spec: dict[str, list[dict[str, str]]], wanted: str | None) -> str:

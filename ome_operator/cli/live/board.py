@@ -12,6 +12,7 @@ from ome_operator import keys
 from ome_operator.cache.resources import ACCELERATORS, MODELS, RUNTIMES, SERVICE, SERVING
 from ome_operator.cli.live import avoided
 from ome_operator.cli.live.cluster_from_manifests import gather
+from ome_operator.cli.live.simulated import simulated_nodes
 from ome_operator.cli.live.trees import OURS
 from ome_operator.core.observed.from_api import controller
 from ome_operator.core.observed.nodes import node, node_record
@@ -153,9 +154,7 @@ def board(
         nodes=tuple(map(node, nodes)),
         records=tuple(node_record(body) for body in read.get(RECORD, ([], ""))[0]),
         avoided=avoided.read(read.get(FAULTS, ([], ""))[0]).nodes,
-        simulated=frozenset(
-            body["metadata"]["name"] for body in nodes if (body["metadata"].get("labels") or {}).get("type") == "kwok"
-        ),
+        simulated=simulated_nodes(nodes),
         shared=tuple(shared),
         denied={RESOURCES[kind].plural: why for kind, (_, why) in read.items() if why and kind != FAULTS},
     )

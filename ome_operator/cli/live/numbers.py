@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from ome_operator.cli.live.simulated import simulated_nodes
 from ome_operator.cli.live.summaries import ReadPage, summaries
 from ome_operator.cli.live.trees import services
 from ome_operator.core.observed.nodes import node
@@ -36,8 +37,7 @@ async def nodes(client: Client) -> Nodes:
         bodies = await client.list_objects("Node")
     except Forbidden:
         return Nodes((), frozenset())
-    simulated = (body["metadata"]["name"] for body in bodies if (body["metadata"].get("labels") or {}).get("type") == "kwok")
-    return Nodes(tuple(map(node, bodies)), frozenset(simulated))
+    return Nodes(tuple(map(node, bodies)), simulated_nodes(bodies))
 
 
 async def heard(

@@ -11,6 +11,7 @@ from ome_operator.api import InferenceService, Invalid
 from ome_operator.cache.cluster_cache import RECORD, ClusterCache
 from ome_operator.cache.resources import CATALOG, SERVICE, SHORT, Resource
 from ome_operator.cli.live.cluster_from_manifests import gather
+from ome_operator.cli.live.simulated import read_simulated_nodes
 from ome_operator.cli.live.trees import found, selector
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.preflight.on_demand import Trial, owned, patience, trial
@@ -32,6 +33,7 @@ SLACK = 15
 """Extra seconds for the results at the end of a check to arrive."""
 REMOVAL = 40.0
 """Seconds within which pods must be removed. A node that does not respond keeps its pods."""
+NO_PROCESS = "the node is simulated by kwok, so no check runs there"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Say = Callable[[str], None]
 
@@ -121,6 +123,8 @@ class Look:
         self._posts: list[asyncio.Future[Manifest]] = []
         """Create requests, which are never cancelled: an object whose response was lost would not be removed."""
         self._begun = 0.0
+        self._simulated: frozenset[str] | None = None
+        """Names of simulated nodes; None until a rank has a node."""
 
     async def run(self, before: Callable[[], Awaitable[None]] | None = None) -> tuple[list[Checkup], float]:
         """Return the result of each rank, and the duration in seconds. `before` is awaited before the pods are removed.
@@ -167,7 +171,7 @@ class Look:
         while True:
             now = asyncio.get_running_loop().time() - self._begun
             try:
-                ranks = [each for trial in self._trials for each in await self._looked(trial)]
+                ranks = await self._without_process([each for trial in self._trials for each in await self._looked(trial)])
             except Transient as error:
                 if now > longest:
                     raise
@@ -186,6 +190,19 @@ class Look:
         pods = await self._client.list_objects("Pod", each.namespace, label_selector=each.selector)
         bodies = {body["metadata"]["name"]: body for body in pods}
         return [rank(each, place, bodies.get(pod["metadata"]["name"])) for place, pod in each.pods.items()]
+
+    async def _without_process(self, ranks: list[Checkup]) -> list[Checkup]:
+        """Return the ranks. A rank on a simulated node is over, unless it has a result, because no check runs there."""
+        if self._simulated is None:
+            if not any(each.node for each in ranks):
+                return ranks
+            self._simulated = await read_simulated_nodes(self._client)
+        return [
+            each._replace(runs=False, over=True, why=NO_PROCESS)
+            if each.node in self._simulated and each.checked is None
+            else each
+            for each in ranks
+        ]
 
     async def _remove(self) -> None:
         """Remove all created objects. If that fails, print why and the command that removes them."""

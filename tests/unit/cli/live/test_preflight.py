@@ -114,6 +114,18 @@ async def test_a_check_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "the check did not end in time" in told[0] and api.made == {}
 
 
+async def test_a_simulated_node_is_named_at_once_and_the_others_are_waited_for() -> None:
+    """Kwok shows the pod of a check as running for ever."""
+
+    def play(pod: Manifest, looks: int) -> Manifest:
+        return status("sim-0", RUNS) if rank(pod) else healthy(pod, looks)
+
+    kwok = {"metadata": {"name": "sim-0", "labels": {"type": "kwok"}}}
+    told = await looked(Looked(play, {"Node": [kwok]}), made(decoder=False))
+    assert told[0] == "engine, rank 1 on node sim-0 was not checked: the node is simulated by kwok, so no check runs there"
+    assert told[-1].startswith("1 of 2 ranks on 1 node: nothing found")
+
+
 async def test_a_pod_that_somebody_removes() -> None:
     api = Looked()
     task = asyncio.create_task(looked(api, made(decoder=False)))

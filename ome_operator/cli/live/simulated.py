@@ -1,0 +1,21 @@
+"""Which nodes kwok simulates. Pods on such a node run no process, so there is nothing to check or to read there."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ome_operator.kube.client import Client
+from ome_operator.kube.listing import listed
+
+LABEL, VALUE = "type", "kwok"
+
+
+def simulated_nodes(nodes: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Return the names of the simulated nodes among these."""
+    return frozenset(
+        node["metadata"]["name"] for node in nodes if (node["metadata"].get("labels") or {}).get(LABEL) == VALUE
+    )
+
+
+async def read_simulated_nodes(client: Client) -> frozenset[str]:
+    """Return the names of all simulated nodes; none if the user may not read nodes. Raises KubeError."""
+    return simulated_nodes(await listed(client, ("Node",), selector=f"{LABEL}={VALUE}", optional=("Node",)))
