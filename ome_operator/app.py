@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import aiohttp
@@ -200,6 +201,8 @@ class Hosted:
                 await self._lease.thread.run(self._lease.election.acquire())
             process.metrics.leader.set(1)
             life.enter("listing", ready=False)
+            keda = await start.scaled_objects(self._client, self._settings)
+            self._settings = replace(self._settings, policy=replace(self._settings.policy, keda=keda))
             return self._lead(await self._kinds())
         except Exception as error:
             life.die("start", error)
@@ -210,7 +213,8 @@ class Hosted:
         """Return the kinds to watch that the cluster serves."""
         exposed = await start.exposed(self._client, self._settings.policy.exposure.kind)
         policies = ("NetworkPolicy",) if self._settings.policy.policies_from else ()
-        return (*KINDS, *await start.short_kinds(self._client), *exposed, *policies)
+        scaled = ("ScaledObject",) if self._settings.policy.keda else ()
+        return (*KINDS, *await start.short_kinds(self._client), *exposed, *policies, *scaled)
 
     def _lead(self, kinds: Sequence[str]) -> Sequence[Watched]:
         process, settings, lease = self._process, self._settings, self._lease

@@ -39,12 +39,13 @@ def build(tools: Sequence[Tool], target: Target, into: Path, cache: Path, *, mor
     with step(f"building {', '.join(t.name for t in tools)} from source"):
         if patches := [PATCHES[tool.name] for tool in tools if tool.name in PATCHES]:
             command.append(f"-modfile={_patched(patches, go, folder, scratch, environment)}")
-        if len(tools) == 1:
-            _run([*command, "-o", str(into / tools[0].name), tools[0].package], folder, environment)
-        # several programs share packages of the module, so one command builds them; each is named after the last part of its
-        # package
+        # Several programs share packages of the module. One command builds them all at the same time, but names each after
+        # the last part of its package.
+        if len(tools) > 1 and all(tool.name == tool.package.rpartition("/")[2] for tool in tools):
+            _run([*command, "-o", f"{into}/", *(tool.package for tool in tools)], folder, environment)
         else:
-            _run([*command, "-o", f"{into}/", *(t.package for t in tools)], folder, environment)
+            for tool in tools:
+                _run([*command, "-o", str(into / tool.name), tool.package], folder, environment)
         for tool in tools:
             _keep_files(tool, go, folder, into / files_of(tool), environment)
     if not more_to_come:

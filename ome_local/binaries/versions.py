@@ -23,6 +23,7 @@ KWOK = "0.7.0"
 HELM = "3.19.2"
 COREDNS = "1.12.4"
 KUEUE = "0.17.0"
+KEDA = "2.21.0"
 
 GOMODS = Path(__file__).parent / "gomods"
 _MODULE = "cluster"
@@ -167,6 +168,14 @@ _ALL = [
         package="sigs.k8s.io/kueue/cmd/kueue",
         files=("config/components/crd/bases/", "config/components/webhook/manifests.yaml"),
     ),
+    Tool(
+        name="keda-operator",
+        module="keda",
+        version=KEDA,
+        package="github.com/kedacore/keda/v2/cmd/operator",
+        files=("config/crd/bases/",),
+    ),
+    Tool(name="keda-adapter", module="keda", version=KEDA, package="github.com/kedacore/keda/v2/cmd/adapter"),
 ]
 TOOLS = {tool.name: tool for tool in _ALL}
 OF_VERSION = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
@@ -234,6 +243,7 @@ _OF_HELM = {
     "helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor": KUBERNETES.split(".")[1],
 }
 LDFLAGS: dict[str, dict[str, str]] = {
+    "keda": {"github.com/kedacore/keda/v2/version.Version": KEDA},
     _MODULE: {**_of_kubernetes(KUBERNETES), **_OF_HELM},
     **{_kubernetes("kubectl", version).module: _of_kubernetes(version) for version in OTHERS},
 }

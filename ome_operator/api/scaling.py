@@ -16,24 +16,27 @@ class AuthenticationRef(Spec):
     name: str | None = None
     """Name of the object."""
     kind: Literal["TriggerAuthentication", "ClusterTriggerAuthentication"] | None = None
-    """Kind of the object."""
+    """Kind of the object; TriggerAuthentication if unset."""
 
 
 class KedaConfig(Spec):
-    """The older form of the KEDA settings, with one Prometheus trigger."""
+    """The older form of the KEDA settings, with one Prometheus trigger. It is used if the class is KEDA and
+    autoscaler.keda has no triggers.
+    """
 
     enable_keda: bool | None = None
-    """Has no effect."""
+    """True: the class is KEDA unless autoscaler.class, or the annotation ome.io/autoscalerClass, names another one. False:
+    these settings are not used."""
     prom_server_address: str | None = None
-    """Has no effect."""
+    """Address of Prometheus, such as http://prometheus.monitoring:9090."""
     custom_prom_query: str | None = None
-    """Has no effect."""
+    """Query whose result is the load. %s stands for the name of the component's RoleScale, SERVICE-engine for example."""
     scaling_threshold: str | None = None
-    """Has no effect."""
+    """Load of a group: KEDA asks for as many groups as the load contains thresholds."""
     scaling_operator: str | None = None
-    """Has no effect."""
+    """Has no effect: triggers of KEDA have no operator."""
     auth_modes: str | None = None
-    """Has no effect."""
+    """How KEDA authenticates to Prometheus: basic, bearer, tls or custom."""
     authentication_ref: AuthenticationRef | None = None
 
 
@@ -47,29 +50,31 @@ class Hpa(Spec):
 
 
 class Keda(Spec):
-    """Settings of a KEDA ScaledObject."""
+    """Settings of the KEDA ScaledObject that is created."""
 
     triggers: Annotated[list[Open] | None, ATOMIC] = None
-    """Has no effect yet."""
+    """Triggers in the form of keda.sh/v1alpha1. A trigger of type prometheus gets `ignoreNullValues: "false"` unless it sets
+    a value, so that an empty result is not read as no load."""
     polling_interval: Count | None = None
-    """Has no effect yet."""
+    """Seconds between two looks of KEDA at the triggers; 30 if unset."""
     cooldown_period: Count | None = None
-    """Has no effect yet."""
+    """Seconds without load after which KEDA scales to zero; 300 if unset. It has an effect only with minReplicas 0."""
     idle_replica_count: Count | None = None
-    """Has no effect yet."""
+    """Has no effect: write minReplicas 0."""
     fallback: Open | None = None
-    """Has no effect yet."""
+    """What KEDA does while it cannot read a trigger, in the form of keda.sh/v1alpha1. If unset, the present number of groups
+    is kept."""
     advanced: Open | None = None
-    """Has no effect yet."""
+    """Further settings in the form of keda.sh/v1alpha1, such as the behavior of KEDA's HorizontalPodAutoscaler."""
 
 
 class Autoscaler(Spec):
     """What changes the number of replicas of a component. It takes precedence over the annotation ome.io/autoscalerClass."""
 
     class_: Annotated[Literal["HPA", "KEDA", "External", "Demand", "None"], Field(alias="class")]
-    """HPA: the operator creates a HorizontalPodAutoscaler. External and KEDA: an autoscaler that you create changes the
-    RoleScale. Demand: the operator decides, as spec.scalingPolicy.demand describes. None: no autoscaler; minReplicas is
-    used."""
+    """HPA: the operator creates a HorizontalPodAutoscaler. KEDA: the operator creates a ScaledObject, if keda.enabled of its
+    chart is true. External: an autoscaler that you create changes the RoleScale. Demand: the operator decides, as
+    spec.scalingPolicy.demand describes. None: no autoscaler; minReplicas is used."""
     hpa: Hpa | None = None
     keda: Keda | None = None
 

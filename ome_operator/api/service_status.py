@@ -304,8 +304,9 @@ class ServiceStatus(Spec):
     """Edits of shared objects that have been rolled out to the service completely."""
     zero: ZeroStatus | None = None
     scaling_ignored_at: int | None = None
-    """Generation of the spec whose autoscaler of the router has no effect, because a version of the operator without it had
-    reconciled that generation; 0 if it has an effect. Unset if the service does not use it."""
+    """Generation of the spec whose ScaledObjects, or autoscaler of the router, have no effect, because a version of the
+    operator without them had reconciled that generation; 0 if they have an effect. Unset if the service does not use
+    them."""
     traffic: Annotated[TrafficSummary | None, ATOMIC_MAP] = None
     scaling: Annotated[ScalingSummary | None, ATOMIC_MAP] = None
     last_runtime_sync_token: str | None = None

@@ -8,7 +8,7 @@ from ome_operator.cache.cluster_cache import KINDS
 from ome_operator.cache.resources import SHORT
 from ome_operator.errors import UserError
 from ome_operator.kube.client import Client
-from ome_operator.kube.errors import KubeError, Transient
+from ome_operator.kube.errors import Forbidden, KubeError, Transient
 from ome_operator.kube.resources import RESOURCES, SHORT_API
 from ome_operator.settings import Settings
 
@@ -58,6 +58,25 @@ async def exposed(client: Client, kind: str) -> tuple[str, ...]:
             f"the cluster has no {kind} of {version}: install its CRDs, or set exposure.kind of the chart to none"
         )
     return (kind,) if kind else ()
+
+
+async def scaled_objects(client: Client, settings: Settings) -> bool:
+    """Return whether the operator creates ScaledObjects of KEDA: its settings say so, the cluster serves the kind, and the
+    operator may list it. A KEDA that is installed later is found by the next process.
+    """
+    if not settings.policy.keda:
+        return False
+    resource = RESOURCES["ScaledObject"]
+    if resource.plural not in await client.served(resource.api_version):
+        logger.warning("the cluster has no ScaledObject of %s, so none is created: install KEDA", resource.api_version)
+        return False
+    try:
+        for place in settings.watch_namespaces or ("",):
+            await client.list_metadata("ScaledObject", place, label_selector=f"{keys.MANAGED_BY}={keys.MANAGER}")
+    except Forbidden as error:
+        logger.warning("no ScaledObject is created, because the operator may not list them (keda.enabled): %s", error)
+        return False
+    return True
 
 
 async def kinds_served(client: Client) -> None:

@@ -97,7 +97,7 @@ CHILDREN: tuple[str, ...] = (
 
 EXPOSED: tuple[str, ...] = ("Ingress", "HTTPRoute")
 """Kinds that expose services outside of the cluster. The operator creates and watches at most one of them."""
-ON_DEMAND: tuple[str, ...] = (*EXPOSED, "NetworkPolicy")
+ON_DEMAND: tuple[str, ...] = (*EXPOSED, "NetworkPolicy", "ScaledObject")
 """Kinds that the operator creates for services and watches only if its configuration enables them."""
 
 

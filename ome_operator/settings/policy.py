@@ -185,6 +185,16 @@ class Policy:
     ] = ""
     """The default is off because the operator needs permissions for NetworkPolicies, and you have to create policies for
     other clients of the pods (docs/security.md)."""
+    keda: Annotated[
+        bool,
+        Option(
+            flag="--keda",
+            help="Create a ScaledObject of KEDA for each component whose autoscaler has the class KEDA.",
+            part_of="keda.enabled",
+        ),
+    ] = False
+    """The default is off because the operator needs permissions for ScaledObjects, and whoever may write services can then
+    let KEDA read what its triggers name (docs/scaling.md#keda). Without KEDA in the cluster nothing is created."""
     models_per_namespace: Annotated[
         int,
         Option(

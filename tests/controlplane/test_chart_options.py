@@ -17,6 +17,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "model-agent": {"agent_enabled": True},
     "agent-root": {"agent_enabled": True, "agent_roots": ["/raid", "/mnt/other"]},
     "network-policies": {"networkPolicy_services": True},
+    "keda": {"keda_enabled": True},
     "scrapes-engines": {"metrics_engines_podMonitor": True},
     "expose": {"exposure_kind": "Ingress"},
     "router-watch": {"registry_enabled": True},

@@ -233,3 +233,21 @@ def test_the_operator_may_read_the_policies_that_it_cannot_try(values: dict[str,
     assert set(rule["resourceNames"]) == {"ome-operator-bindings", "ome-operator-pods", *others}
     there = {body["metadata"]["name"] for body in made if body["kind"].startswith("ValidatingAdmissionPolicy")}
     assert set(rule["resourceNames"]) <= there and (others or not there & {"ome-agent", "ome-tenants"})
+
+
+def test_the_operator_writes_scaled_objects_only_where_keda_is_enabled() -> None:
+    assert "keda.sh" not in str(rendered())
+    made = rendered(keda={"enabled": True})
+    (role,) = (one for one in made if one["kind"] == "ClusterRole" and "keda.sh" in str(one))
+    (rule,) = (one for one in role["rules"] if one["apiGroups"] == ["keda.sh"])
+    assert rule["resources"] == ["scaledobjects"] and {"create", "patch", "delete"} <= {*rule["verbs"]}
+    (seen,) = (one for one in only_observing() if one["apiGroups"] == ["keda.sh"])
+    assert seen["verbs"] == ["list", "watch"]
+    policies = [one["metadata"]["name"] for one in made if "scaledobjects" in str(one) and "Policy" in one["kind"]]
+    assert policies == ["ome-operator-objects", "ome-operator-content", "ome-operator-namespaces"]
+
+
+def only_observing() -> list[dict[str, Any]]:
+    """The rules of an operator that observes, with KEDA."""
+    made = rendered(keda={"enabled": True}, operator={"observe": True})
+    return [rule for one in made if one["kind"] == "ClusterRole" for rule in one["rules"]]

@@ -39,17 +39,6 @@ def test_links_lead_somewhere() -> None:
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-def test_what_is_not_made_yet_stands_in_the_readme_and_for_those_who_come_from_ome() -> None:
-    """The README and docs/migrate.md must name such a field for as long as the condition Advice reports that it has no
-    effect.
-    """
-    code = "".join(file.read_text() for file in (ROOT / "ome_operator/core").rglob("*.py"))
-    not_yet = (ROOT / "README.md").read_text().partition("## What it does not do yet")[2].partition("\n## ")[0]
-    told = "creates no ScaledObject" in code
-    assert ("KEDA" in not_yet) is told
-    assert ("the operator creates no ScaledObject yet" in (ROOT / "docs/migrate.md").read_text()) is told
-
-
 def test_the_readme_says_where_the_command_is_before_it_uses_it() -> None:
     text = (ROOT / "README.md").read_text()
     blocks = [(found.start(), found[1]) for found in re.finditer(r"^```sh\n(.*?)^```", text, re.M | re.S)]

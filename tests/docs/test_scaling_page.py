@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from ome_operator.core.render import meta, scaling
+from ome_operator.core.render import meta, scaled_object, scaling
 from ome_operator.core.resolve.scaling import ReplicaPolicy, replica_policy
 from tests.support import parts
 
@@ -44,19 +44,11 @@ def test_the_fragments_ask_for_what_their_sections_promise() -> None:
     assert scaling.advice(owner, "decoder", hpa, 1) == scaling.advice(owner, "decoder", keda, 1) == []
 
 
-def test_the_scaled_object_points_at_the_scale_of_the_role() -> None:
-    (made,) = (block for block in blocks() if block.get("kind") == "ScaledObject")
-    scale = scaling.role_scale(meta.Owner("kimi-k2", "team", "u"), "decoder", 1)
-    target = made["spec"]["scaleTargetRef"]
-    assert (target["apiVersion"], target["kind"], target["name"]) == (
-        scale["apiVersion"], scale["kind"], scale["metadata"]["name"],
-    )  # fmt: skip
-
-
-def test_an_empty_result_of_a_query_is_not_read_as_no_load() -> None:
-    (made,) = (block for block in blocks() if block.get("kind") == "ScaledObject")
-    assert [one["metadata"]["ignoreNullValues"] for one in made["spec"]["triggers"]] == ["false"]
-    assert made["spec"]["fallback"]["behavior"] == "currentReplicasIfHigher"
+def test_the_service_with_keda_gets_the_scaled_object_on_the_page() -> None:
+    (shown,) = (block for block in blocks() if block.get("kind") == "ScaledObject")
+    made = scaled_object.scaled_object(meta.Owner("kimi-k2", "NAMESPACE", "u"), "decoder", services()[4])
+    assert {**shown, "metadata": made["metadata"]} == made
+    assert shown["metadata"] == {name: made["metadata"][name] for name in ("name", "namespace")}
 
 
 def test_the_monitor_finds_leaders() -> None:

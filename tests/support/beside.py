@@ -8,7 +8,13 @@ _SCALABLE = "engine|decoder|router|predictor"
 _SCALES = r"(scale|autoscaler)"
 _SCALED = {"minReplicas": 1, "maxReplicas": 3}
 _FROM_ZERO = {part: {"minReplicas": 0, "maxReplicas": 3} for part in ("engine", "decoder")}
-_KEDA = {**_SCALED, "autoscaler": {"class": "External"}}
+_TRIGGER = {"type": "prometheus", "metadata": {"query": "load"}}
+_KEDA = {**_SCALED, "autoscaler": {"class": "KEDA", "keda": {"triggers": [_TRIGGER]}}}
+_PROMETHEUS = {
+    "enableKeda": True, "promServerAddress": "http://prom", "customPromQuery": "load", "scalingThreshold": "8",
+    "authenticationRef": {"name": "login"},
+}  # fmt: skip
+_OLD_KEDA = {**_SCALED, "kedaConfig": _PROMETHEUS}
 _FOLLOWED = {part: {**_SCALED, "autoscaler": {"class": "Demand"}} for part in ("engine", "decoder")}
 _PEAKS = {"schedule": [{"start": "08:00", "end": "09:00", "minimum": {"engine": 2}}]}
 _DEMAND = {"demand": {"timeToFirstToken": "3s", "timeBetweenTokens": "40ms", **_PEAKS}}
@@ -22,6 +28,9 @@ BESIDE: tuple[tuple[str, str, Callable[[str], Body]], ...] = (
     ("service", r"spec\.(runtime|model)\.revision", lambda part: {"service": {"spec": {part: {"autoSync": False}}}}),
     ("service", rf"spec\.({_SCALABLE})\.{_SCALES}", lambda part: {"service": {"spec": {part: _SCALED}}}),
     ("service", rf"spec\.({_SCALABLE})\.autoscaler\.keda", lambda part: {"service": {"spec": {part: _KEDA}}}),
+    ("service", rf"spec\.({_SCALABLE})\.kedaConfig", lambda part: {"service": {"spec": {part: _OLD_KEDA}}}),
+    ("service", r"spec\.(kedaConfig)", lambda part: {"service": {"spec": {part: _PROMETHEUS, "engine": _SCALED}}}),
+    ("runtime", r"spec\.(\w+Config)\.kedaConfig", lambda part: {"runtime": {"spec": {part: _OLD_KEDA}}}),
     ("service", r"spec\.(scalingPolicy)\.demand", lambda part: {
         "service": {"spec": {**_FOLLOWED, part: _DEMAND}}, "runtime": _BOTH,
     }),

@@ -28,6 +28,7 @@ SAMPLES: dict[str, tuple[Any, Any]] = {
     "agent-root": (["/raid", "/mnt/other"], ["/data"]),
     "pin-from": (["n1", "n2"], ["n3"]),
     "network-policies": (True, False),
+    "keda": (True, False),
     "models-per-namespace": (3, 0),
     "scrapes-engines": (True, False),
     "pull-secret": (["one", "two"], ["three"]),

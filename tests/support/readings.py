@@ -59,7 +59,7 @@ def parsed(bodies: Bodies) -> tuple[InferenceService, Deps]:
     found = [parts.good(kind.parse(bodies[name])) for name, kind in _KINDS.items() if name in bodies]
     deps = parts.deps(*[item for item in found if isinstance(item, Model | Runtime | AcceleratorClass)])
     weights = {item.name: item for item in found if isinstance(item, FineTunedWeight)}
-    deps = changed(deps, nodes=NODES, weights=weights, holders=_Everywhere(), model_agent=True)
+    deps = changed(deps, nodes=NODES, weights=weights, holders=_Everywhere(), model_agent=True, keda=True)
     return parts.good(InferenceService.parse(bodies["service"])), deps
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.core.observed import managed_fields, route
 from ome_operator.core.observed.exclusions import exclusion
+from ome_operator.core.observed.failures import failure
 from ome_operator.core.observed.objects import YIELDS, Child, Pod, Termination
 from ome_operator.core.observed.restored import contacted
 from ome_operator.core.observed.times import Times
@@ -66,7 +67,7 @@ def child(kind: str, body: Body, owned: str | None = None) -> Child:
         owned=managed_fields.owned(body) if owned is None else owned,
         deleting=bool(metadata.get("deletionTimestamp")),
         replicas=_number(spec.get("replicas"), 0),
-        message=_failure(kind, body),
+        message=failure(kind, body),
         content=content,
         template=_template(body) if kind == "StatefulSet" else "",
         generation=_number(metadata.get("generation"), 0) if kind == "RoleScale" else 0,
@@ -317,22 +318,6 @@ def status_writers(body: Body) -> tuple[tuple[str, datetime], ...]:
         if (when := _time(entry.get("time"))) is not None:
             writers.append((manager, when))
     return tuple(writers)
-
-
-_FAILURES = {"Deployment": ("ReplicaFailure", "True"), "HorizontalPodAutoscaler": ("ScalingActive", "False")}
-"""Kind -> type and status of the condition that reports why an object of the kind cannot do its work."""
-
-
-def _failure(kind: str, body: Body) -> str:
-    """Return why a Deployment cannot create pods, or why an autoscaler cannot read metrics; "" if there is no failure.
-
-    An autoscaler is disabled while its role has no groups, which is not a failure.
-    """
-    for condition in (body.get("status") or {}).get("conditions") or ():
-        reason = condition.get("reason") or ""
-        if (condition.get("type"), condition.get("status")) == _FAILURES.get(kind) and reason != "ScalingDisabled":
-            return condition.get("message") or reason or str(condition["type"])
-    return ""
 
 
 def _time(text: Any) -> datetime | None:

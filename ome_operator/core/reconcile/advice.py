@@ -7,7 +7,7 @@ from ome_operator.core.moves import moving
 from ome_operator.core.observed.restored import other_namespace
 from ome_operator.core.podspec import queues
 from ome_operator.core.reconcile.snapshot import Snapshot
-from ome_operator.core.render import exposure, probes, queue_advice, rdma, router, scaling, services, ssh
+from ome_operator.core.render import exposure, probes, queue_advice, rdma, router, scaled_object, scaling, services, ssh
 from ome_operator.core.render.statefulsets import stored
 from ome_operator.core.rollout import zero
 from ome_operator.core.rollout.applied import applied_groups, overridden
@@ -42,6 +42,7 @@ def advice(
         if name in scaled and overridden(snapshot, name, one):
             said.append(_overridden(snapshot, name))
         said += scaling.advice(intent.owner, name, one, intent.groups[name], asked, moves=moving.enabled(snapshot))
+        said += scaled_object.advice(intent.owner, name, one, enabled=snapshot.deps.policy.keda)
     said += moving.advice(snapshot)
     said += _restored(snapshot, intent)
     said += _avoided(snapshot, intent)
@@ -110,13 +111,15 @@ def _former_pods(snapshot: Snapshot, far: tuple[RoleProgress, ...]) -> list[str]
 
 
 def _unmetered(snapshot: Snapshot, intent: Intent, far: tuple[RoleProgress, ...]) -> list[str]:
-    """Return a sentence for each HorizontalPodAutoscaler that reports that it cannot scale. Pods that start have no
-    metrics yet, so only complete roles are checked.
+    """Return a sentence for each HorizontalPodAutoscaler or ScaledObject that reports that it cannot scale. Pods that start
+    have no metrics yet, so only complete roles are checked.
     """
     said = []
     for role in (one.role.component for one in far if one.complete):
-        name = names.component(intent.owner.name, role)
-        found = snapshot.controlled("HorizontalPodAutoscaler", name)
-        if found is not None and found.message and intent.policies[role].autoscaled:
-            said.append(f"HorizontalPodAutoscaler {name} does not scale: {found.message}")
+        name, policy = names.component(intent.owner.name, role), intent.policies[role]
+        kinds = {"HorizontalPodAutoscaler": policy.autoscaled, "ScaledObject": policy.scaled_by_keda}
+        for kind in (kind for kind, used in kinds.items() if used):
+            found = snapshot.controlled(kind, name)
+            if found is not None and found.message:
+                said.append(f"{kind} {name} does not scale: {found.message}")
     return said

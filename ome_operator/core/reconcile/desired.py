@@ -18,7 +18,7 @@ from ome_operator.core.reasons import READY, Reason
 from ome_operator.core.reconcile.advice import advice
 from ome_operator.core.reconcile.plan import ApplyStatus, Create, EnsureSecret
 from ome_operator.core.reconcile.snapshot import Snapshot
-from ome_operator.core.render import exposure, meta, networkpolicy, router, scaling, services
+from ome_operator.core.render import exposure, meta, networkpolicy, router, scaled_object, scaling, services
 from ome_operator.core.render.pod_template import port
 from ome_operator.core.render.statefulsets import Stored, set_names, stamp
 from ome_operator.core.resolve.scaling import ReplicaPolicy
@@ -88,7 +88,7 @@ def desired(
             manifests += _router(snapshot, intent, revision, held, replicas[revision])
             if traffic:
                 manifests.append(services.slice_service(intent.owner, revision, ports[keys.ROUTER], answered))
-    manifests += [scaling.autoscaler(intent.owner, name, one) for name, one in scaled.items() if one.autoscaled]
+    manifests += scaled_object.autoscalers(intent.owner, scaled, keda=snapshot.deps.policy.keda)
     failures = snapshot.observed.pod_failures
     far = tuple(
         progress(role, snapshot.pods, failures) for role in _roles(intent, held, source, counts, routed=not lives_on)

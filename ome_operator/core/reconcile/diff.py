@@ -25,7 +25,7 @@ HISTORY = 10
 PRUNED = frozenset(
     {
         "Service", "ServiceAccount", "Role", "RoleBinding", "HorizontalPodAutoscaler", "RoleScale",
-        "PodDisruptionBudget", "Deployment", "Ingress", "HTTPRoute", "NetworkPolicy",
+        "PodDisruptionBudget", "Deployment", "Ingress", "HTTPRoute", "NetworkPolicy", "ScaledObject",
     }
 )  # fmt: skip
 """Kinds whose objects are deleted as soon as they are not desired. StatefulSets are deleted by the steps of a rollout or

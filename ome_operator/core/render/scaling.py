@@ -136,11 +136,6 @@ def advice(
             f"RoleScale {name} asks for {asked} {plural}, but spec.{component} has minReplicas {policy.low} and "
             f"maxReplicas {max(policy.high, policy.low)}: {groups} are used"
         )
-    if policy.scaler == "keda":
-        sentences.append(
-            "autoscalerClass keda: the operator creates no ScaledObject: create one that refers to the RoleScale of "
-            "the component"
-        )
     return sentences
 
 

@@ -15,8 +15,10 @@ FIELD = "scalingIgnoredAt"
 
 
 def uses_new_scaling(component: str, policy: ReplicaPolicy) -> bool:
-    """Return whether an autoscaler is created now, but was not created by earlier versions: that of a router."""
-    return policy.waits or (component == keys.ROUTER and policy.autoscaled)
+    """Return whether an autoscaler is created now, but was not created by earlier versions: that of a router, or a
+    ScaledObject.
+    """
+    return policy.waits or policy.scaled_by_keda or (component == keys.ROUTER and policy.autoscaled)
 
 
 def ignored_generation(service: InferenceService, policies: Mapping[str, ReplicaPolicy]) -> int | None:

@@ -38,14 +38,15 @@ _OF_GROUPS = (
     "restartPolicy", "selfHealTimeout", "hangTimeout", "silence", "maxRecycles", "toleratedLostRanks", "forceDeleteAfter",
     "updateStrategy", "readyPolicy", "instanceReadyTimeout", "migrationPolicy",
 )  # fmt: skip
+_KEDA: Tree = {"scalingOperator": "triggers of KEDA have no operator"}
 _SCALED: Tree = {
     "canaryTrafficPercent": "use spec.rollout",
     "containerConcurrency": "the engine's own arguments limit its requests",
-    "kedaConfig": "create a ScaledObject that refers to the RoleScale of the component",
+    "kedaConfig": _KEDA,
     "topologyKey": _PLACE,
     "topologySpread": "",
     "topologySpreadKey": "",
-    "autoscaler": {"keda": "create a ScaledObject that refers to the RoleScale of the component"},
+    "autoscaler": {"keda": {"idleReplicaCount": "write minReplicas: 0"}},
     "lifecycle": _LIFECYCLE,
 }
 _ENGINE: Tree = {**_SCALED, "config": "the field applies only to routers: use runner.env"}
@@ -111,7 +112,7 @@ _ROLLOUT: Tree = {
 }
 _SERVICE: Tree = {
     "deploymentMode": "the value is derived from the components and their workers",
-    "kedaConfig": "create a ScaledObject that refers to the RoleScale of a component",
+    "kedaConfig": _KEDA,
     "placement": "",
     "routing": "",
     "scalingPolicy": {"mode": "", "proportional": ""},

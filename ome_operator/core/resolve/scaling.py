@@ -3,12 +3,13 @@
 from typing import Any, NamedTuple
 
 from ome_operator import keys
-from ome_operator.api import Component, InferenceService, Runtime
+from ome_operator.api import Component, InferenceService, KedaConfig, Runtime
+from ome_operator.core.resolve.keda import NO_KEDA, KedaSettings, keda_settings
 from ome_operator.util.memoize import memoize_by_identity
 
 FIELDS = (
     "min_replicas", "max_replicas", "min_available", "max_unavailable", "scale_metric", "scale_target", "autoscaler",
-    "node_scale_down",
+    "node_scale_down", "keda_config",
 )  # fmt: skip
 
 SCALERS = ("hpa", "keda", "external", "none")
@@ -37,6 +38,8 @@ class ReplicaPolicy(NamedTuple):
     """Whether the operator decides the number (autoscaler.class Demand). The annotation cannot set this class."""
     node_scale_down: str = ""
     """Whether autoscalers of nodes may remove the nodes of the component's pods: Allow or Forbid; "" if unset."""
+    keda: KedaSettings = NO_KEDA
+    """Settings of the ScaledObject, if `scaler` is keda."""
     waits: bool = False
     """Whether no autoscaler is created before the next edit of the service (`new_scaling`)."""
 
@@ -53,6 +56,11 @@ class ReplicaPolicy(NamedTuple):
         return not self.waits and self.low < self.high and self.scaler == "hpa" and self.has_metric
 
     @property
+    def scaled_by_keda(self) -> bool:
+        """Whether a ScaledObject is created, if the operator creates ScaledObjects."""
+        return not self.waits and self.low < self.high and self.scaler == "keda" and bool(self.keda.triggers)
+
+    @property
     def has_metric(self) -> bool:
         """Whether a HorizontalPodAutoscaler can read the metric: one that the user describes, or a resource metric of pods,
         which is also the default.
@@ -64,11 +72,13 @@ def replica_policy(service: InferenceService, runtime: Runtime | None, component
     """Return the policy of a component; a field that the service leaves unset is taken from the runtime's component."""
     above: Component | None = getattr(service.spec, component)
     below: Component | None = getattr(runtime.spec, f"{component}_config") if runtime else None
-    return _policy(above, below, service.annotations.get(keys.AUTOSCALER_CLASS) or "")
+    return _policy(above, below, service.annotations.get(keys.AUTOSCALER_CLASS) or "", service.spec.keda_config)
 
 
 @memoize_by_identity(2048)
-def _policy(above: Component | None, below: Component | None, annotated: str) -> ReplicaPolicy:
+def _policy(
+    above: Component | None, below: Component | None, annotated: str, of_service: KedaConfig | None
+) -> ReplicaPolicy:
     value: dict[str, Any] = {}
     for field in FIELDS:
         value_of_service = getattr(above, field) if above else None
@@ -79,8 +89,11 @@ def _policy(above: Component | None, below: Component | None, annotated: str) ->
     high = low if value["max_replicas"] is None else max(low, value["max_replicas"])
     scaler = value["autoscaler"]
     hpa = dict((scaler.hpa if scaler else None) or {})
-    # Without a class, a metric implies that an autoscaler is wanted; a difference between the two counts alone does not.
-    scaler_class = (scaler.class_ if scaler else None) or annotated or ("hpa" if value["scale_metric"] else "")
+    # Without a class, a metric or enableKeda implies that an autoscaler is wanted; a difference between the two counts alone
+    # does not.
+    config = (above.keda_config if above else None) or of_service or value["keda_config"]
+    implied = "keda" if config and config.enable_keda and low < high else "hpa" if value["scale_metric"] else ""
+    scaler_class = ((scaler.class_ if scaler else None) or annotated or implied).lower()
     return ReplicaPolicy(
         low=low,
         high=high,
@@ -89,7 +102,8 @@ def _policy(above: Component | None, below: Component | None, annotated: str) ->
         scale_metric=value["scale_metric"] or "",
         scale_target=value["scale_target"] or 0,
         hpa=hpa,
-        scaler=scaler_class.lower(),
+        scaler=scaler_class,
         demand=scaler is not None and scaler.class_ == "Demand",
         node_scale_down=value["node_scale_down"] or "",
+        keda=keda_settings(scaler.keda if scaler else None, config) if scaler_class == "keda" else NO_KEDA,
     )

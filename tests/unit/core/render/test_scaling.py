@@ -63,7 +63,7 @@ ADVICE: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("engine", {"high": 3, "scale_target": 5}, "spec.engine.scaleTarget has no effect without scaleMetric"),
     ("engine", {"high": 3, "scaler": "none"}, ""),
-    ("engine", {"scaler": "keda"}, "no ScaledObject"),
+    ("engine", {"scaler": "keda"}, ""),
     (
         "engine",
         {"scaler": "hpaa", "high": 3},

@@ -136,14 +136,15 @@ READERS = {
 OTHERS = {
     "bench/crowd.py", "bench/fleet.py", "bench/informers.py", "bench/labelled.py", "bench/starting.py", "ome_local/cli.py",
     "ome_local/demo/plan.py", "ome_operator/api/model.py", "ome_operator/api/nodemodels.py",
-    "ome_operator/core/catalog/status.py", "ome_operator/core/observed/from_api.py", "ome_operator/core/observed/nodes.py",
+    "ome_operator/core/catalog/status.py", "ome_operator/core/observed/failures.py",
+    "ome_operator/core/observed/from_api.py", "ome_operator/core/observed/nodes.py",
     "ome_operator/core/reasons/__init__.py", "ome_operator/core/reasons/catalog.py",
     "ome_operator/core/reasons/conditions.py", "ome_operator/core/reasons/good.py", "ome_operator/core/reasons/inputs.py",
     "ome_operator/core/reasons/pods.py", "ome_operator/core/reasons/record.py", "ome_operator/core/reasons/rollouts.py",
     "ome_operator/core/recovery/record.py",
     "ome_operator/keys.py", "ome_operator/registry/pods.py",
 }  # fmt: skip
-"""Files in which the word is that of a pod, node, model or group, a text of the demo, or a record of a reason."""
+"""Files in which the word is that of a pod, node, model, group or ScaledObject, a text of the demo, or of a reason."""
 
 
 def found() -> Iterator[str]:

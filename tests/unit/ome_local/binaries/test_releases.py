@@ -196,7 +196,12 @@ def test_programs_of_a_cluster_are_one_module() -> None:
     """
     assert len({TOOLS[name].module for name in (*CONTROL_PLANE, *NODE)}) == 1
     others = {tools(version)[name].module for version in OTHERS for name in OF_VERSION}
-    assert {path.parent.name for path in GOMODS.glob("*/go.mod")} == {TOOLS["etcd"].module, TOOLS["kueue"].module, *others}
+    assert {path.parent.name for path in GOMODS.glob("*/go.mod")} == {
+        TOOLS["etcd"].module,
+        TOOLS["kueue"].module,
+        "keda",
+        *others,
+    }
 
 
 @pytest.mark.parametrize("version", OTHERS)
@@ -214,11 +219,6 @@ def test_a_version_is_named_by_its_minor() -> None:
     assert [kubernetes(asked) for asked in ("1.31", "v1.37.2", "1.34")] == ["1.31.13", "1.37.2", "1.34.2"]
     with pytest.raises(UserError, match=r"Kubernetes '1.3' is not supported: use one of 1\.31\.13, 1\.34\.2, "):
         kubernetes("1.3")
-
-
-def test_a_program_of_several_has_its_name() -> None:
-    """Go names them after the last part of their package."""
-    assert [tool.name for tool in TOOLS.values() if tool.package.rpartition("/")[2] != tool.name] == []
 
 
 def test_releases_are_fetched_side_by_side(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
