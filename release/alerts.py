@@ -33,7 +33,7 @@ of the part "Engines and routers" never fire.
 
 _FAULTS = """## Faults
 
-Each fault was run (2026-11-25; OmeServiceIncomplete 2026-11-27; OmeRoutersSilent 2026-11-28) on two cores while other
+Each fault was run (2026-11-25; OmeServiceIncomplete 2026-11-27; OmeRoutersSilent, OmeDemandUnknown and OmeDemandUnmet 2026-11-28) on two cores while other
 tests ran, with a Prometheus that scrapes every second, or every five seconds where engines are real. From the start of a
 fault until the cluster was healthy again, no other alert fired, except OmeRolloutFailed together with OmeWaveStopped.
 "Fires" has the seconds from the start of the fault until the alert fired, "clears" the seconds from the end of the fault
@@ -66,6 +66,8 @@ the same effect.
 | OmeGroupsRecycle | a rank is lost three times, with the leader on the same node each time | 20 | 0 s | 159 s |
 | OmeGpusWasted | a leader with GPUs hangs, and nothing is recycled | 60 | 31 s | 1 s |
 | OmeGangWaits | two services require 12 of 16 nodes each | 360 | 17 s | 0 s |
+| OmeDemandUnknown | the operator asks no router for numbers (`--router-watch 0`) | 60 | 31 s | 1 s |
+| OmeDemandUnmet | the GPU budget of a service is smaller than a pair of groups | 30 | 31 s | 1 s |
 | OmeBrakeForgotten | a person freezes a service | 2880 | 21 s | 1 s |
 | OmeNodesUnready | a node is cordoned | 60 | 32 s | 1 s |
 | OmeWeightsFailed | an agent is configured to download a revision that the hub does not have | 10 | 62 s | 1 s |

@@ -23,6 +23,8 @@ OTHERS: Mapping[str, float] = {
     "OmeGangWaits": 360,
     "OmeGroupsRecycle": 20,
     "OmeGpusWasted": 60,
+    "OmeDemandUnknown": 60,
+    "OmeDemandUnmet": 30,
     "OmeNodesUnready": 60,
     "OmeBrakeForgotten": 2880,
     "OmeWatchSilent": 2,  # Watches of quiet kinds were silent for 130 s: without changes, there are no bookmarks either.

@@ -5,10 +5,10 @@ What no fault here fires is listed with the reason.
 
 from collections.abc import Mapping
 
-from tests.controlplane.alerts.faults import api_server, bugs, nodes, operator, services
+from tests.controlplane.alerts.faults import api_server, bugs, demand, nodes, operator, services
 from tests.controlplane.alerts.faults.known import FAULTS
 
-__all__ = ["FAULTS", "WITHOUT", "api_server", "bugs", "nodes", "operator", "services"]
+__all__ = ["FAULTS", "WITHOUT", "api_server", "bugs", "demand", "nodes", "operator", "services"]
 
 _ENGINES = "tests/node/serving/test_engine_alerts.py has its fault, with a real engine"
 WITHOUT: Mapping[str, str] = {
