@@ -66,6 +66,8 @@ class Outcome:
     problems: tuple[str, ...]
     """The reasons why the service cannot start, each with the next step."""
     advice: str = ""
+    demand: str = ""
+    """Why the service cannot be scaled with its demand as it is written; "" if it can, or if its class is another."""
     bounds: Bounds = field(default_factory=lambda: Bounds({}, {}))
     """The limits of a rollout to the target revision."""
     workloads: Mapping[str, Stored] = field(default_factory=dict)
@@ -98,6 +100,7 @@ def outcome(service: InferenceService, deps: Deps, children: Iterable[Child] = (
         roles=roles,
         problems=tuple(_problems(said)),
         advice=(said.get(ADVICE) or {}).get("message", ""),
+        demand=plan.demand.problem if plan.demand is not None and revision else "",
         bounds=strategy(service, _runtime(data, deps)).bounds({role.component: role.groups for role in roles}),
         workloads=workloads,
     )

@@ -23,6 +23,7 @@ from ome_operator.lint import (
     rendezvous,
     requirements,
     routing,
+    scaling,
     vendors,
 )
 from ome_operator.lint.finding import Finding, Hit, Location, Rule, Severity, rule
@@ -95,6 +96,7 @@ FAMILIES: dict[str, tuple[Rule, ...]] = {
     "Experts": experts.RULES,
     "Disaggregation: prefill and decode": disaggregation.RULES,
     "Routers": (*routing.RULES, *policies.RULES),
+    "Scaling": scaling.RULES,
     "Pods": pods.RULES,
     "Pods as Kubernetes sees them": (*kubernetes.RULES, *vendors.RULES),
 }

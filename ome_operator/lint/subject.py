@@ -119,6 +119,10 @@ class Subject:
     """Name of each accelerator class → labels of the nodes of this class."""
     advice: str = ""
     """The operator's message in the condition Advice of the service."""
+    demand: str = ""
+    """Why the service cannot be scaled with its demand as it is written; "" if it can, or if its class is another."""
+    keda_absent: bool = False
+    """Whether the cluster of the service is known not to serve KEDA's ScaledObjects."""
     model_name: str = ""
     """Kind and name of the model; "" if the service has none."""
     refused: tuple["RefusedPart", ...] = ()

@@ -17,7 +17,7 @@ from ome_operator.core.selection.model_profile import profile_of
 from ome_operator.describe.outcome import Outcome, outcome
 from ome_operator.engines.flags import Versions, packaged
 from ome_operator.errors import Unanswered
-from ome_operator.lint import rules
+from ome_operator.lint import rules, scaling
 from ome_operator.lint.finding import Severity
 from ome_operator.lint.model import gpu_memory, model_facts, node_labels
 from ome_operator.lint.subject import RefusedPart, Subject, subject
@@ -167,7 +167,8 @@ async def on_a_cluster(client: "Client", namespace: str, name: str, versions: Ve
     there = await listed_around(client, (SERVICE, *CATALOG, *SHORT), [namespace])
     cluster = gather([*there, *asked], model_agent=False)
     wanted = [kept.ref for kept in cluster.services() if name in ("", kept.ref.name)]
-    return list(of_services(cluster, wanted, versions))
+    absent = not await client.served(scaling.KEDA_API)
+    return [replace(looked_at, keda_absent=absent) for looked_at in of_services(cluster, wanted, versions)]
 
 
 def of_services(cluster: ClusterCache, named: Collection[Ref], versions: Versions) -> Iterator[Subject]:
@@ -196,7 +197,7 @@ def _subject(service: InferenceService, cluster: ClusterCache, versions: Version
     looked_at = subject(service, runtime, parts, model, versions, memory, node_labels(deps.accelerators), alone)
     named = f"{used.kind} {used.name}" if used is not None else ""
     advice = "" if alone else comes_to.advice
-    return replace(looked_at, problems=comes_to.problems, advice=advice, model_name=named)
+    return replace(looked_at, problems=comes_to.problems, advice=advice, model_name=named, demand=comes_to.demand)
 
 
 def _parts(found: Outcome) -> Iterator[RenderedComponent]:

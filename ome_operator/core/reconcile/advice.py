@@ -9,7 +9,7 @@ from ome_operator.core.podspec import queues
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import exposure, probes, queue_advice, rdma, router, scaled_object, scaling, services, ssh
 from ome_operator.core.render.statefulsets import stored
-from ome_operator.core.rollout import zero
+from ome_operator.core.rollout import demand_fields, zero
 from ome_operator.core.rollout.applied import applied_groups, overridden
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.status.progress import RoleProgress
@@ -43,6 +43,7 @@ def advice(
             said.append(_overridden(snapshot, name))
         said += scaling.advice(intent.owner, name, one, intent.groups[name], asked, moves=moving.enabled(snapshot))
         said += scaled_object.advice(intent.owner, name, one, enabled=snapshot.deps.policy.keda)
+    said += demand_fields.advice(service, intent.policies)
     said += moving.advice(snapshot)
     said += _restored(snapshot, intent)
     said += _avoided(snapshot, intent)

@@ -15,6 +15,7 @@ from ome_operator.core.observed.objects import Manifest, Pod
 from ome_operator.core.reasons import FOLLOWS_DEMAND, Reason
 from ome_operator.core.reconcile.decided import Decided
 from ome_operator.core.render.statefulsets import gpus
+from ome_operator.core.rollout import demand_fields
 from ome_operator.core.rollout.applied import COMPONENT_OF, applies, demand_policy, kept_groups, overridden, stored_groups
 from ome_operator.core.status.conditions import Condition
 
@@ -50,8 +51,22 @@ def task(decided: Decided) -> DemandTask | None:
         fits=snapshot.service.annotations.get(keys.IGNORE_FIT) == "true" or not snapshot.deps.policy.sees_cluster,
         starts=tuple(_starts(snapshot.pods)),
         roles=scaled,
-        problem=_problem(decided, policy, targets, fleet),
+        problem=problem(decided),
     )
+
+
+def problem(decided: Decided) -> str:
+    """Return why the service cannot be scaled with its demand, and what to do; "" if it can, or if no component has the
+    class Demand.
+    """
+    intent = decided.intent
+    if not any(policy.demand for policy in intent.policies.values()):
+        return ""
+    sizes = {name: gpus(role) for name, role in intent.roles(intent.target).items()}
+    found = demand_fields.problem(decided.snapshot.service, intent.policies, sizes)
+    if not found and not intent.target:
+        return "no revision of the service can run yet, so the GPUs of a group are unknown: see the other conditions"
+    return found
 
 
 def _targets(policy: DemandPolicy | None, bounds: Mapping[str, GroupBounds]) -> Targets:
@@ -107,27 +122,6 @@ def _frozen(decided: Decided) -> str:
     return "spec.rollout.paused is true" if decided.intent.strategy.paused else ""
 
 
-def _problem(decided: Decided, policy: DemandPolicy | None, targets: Targets, fleet: Fleet) -> str:
-    """Return why the service cannot be scaled with its demand, and what to do; "" if it can."""
-    spec = decided.snapshot.service.spec
-    if policy is None:
-        return "autoscaler.class Demand needs targets: set spec.scalingPolicy.demand"
-    missing = [f"spec.{name}" for name in (keys.DECODER, keys.ROUTER) if getattr(spec, name) is None]
-    if missing:
-        return (
-            f"autoscaler.class Demand needs prefill, decode and routers: add {' and '.join(missing)}, or use another class"
-        )
-    if not decided.intent.target:
-        return "no revision of the service can run yet, so the GPUs of a group are unknown: see the other conditions"
-    pair = sum(max(1, targets.bounds[role].low) * fleet.role(role).gpus for role in GROUPS)
-    if targets.gpus is not None and targets.gpus < pair:
-        return (
-            f"spec.scalingPolicy.demand.gpuBudget is {targets.gpus}, but the smallest size of the service needs {pair} "
-            "GPUs: raise gpuBudget, or lower minReplicas"
-        )
-    return ""
-
-
 def _peak(peak: Peak) -> PeakTime:
     minimum = {role: getattr(peak.minimum, COMPONENT_OF[role]) or 0 for role in GROUPS}
     days = frozenset(DAYS.index(day) for day in peak.days) if peak.days else frozenset(range(7))
@@ -157,7 +151,8 @@ def _time(text: str) -> float | None:
 
 def scaling(decided: Decided) -> Manifest | None:
     """Return `status.scaling`: the last decision, if the service is scaled with its demand. If it no longer is, return only
-    the numbers that its RoleScales do not have yet.
+    the numbers that its RoleScales do not have yet. A number that somebody has set is stored at once instead of the decided
+    one, so that it is also the number from which the demand goes on.
     """
     intent, service = decided.intent, decided.snapshot.service
     numbers = kept_groups(decided.snapshot, intent.policies, intent.groups)
@@ -166,7 +161,8 @@ def scaling(decided: Decided) -> Manifest | None:
     out = dict(decided.snapshot.observed.scaling or {})
     for name, number in (out.pop("applied", None) or {}).items():
         if name in intent.policies and applies(service, intent.policies[name]):
-            numbers[name] = number
+            hand = overridden(decided.snapshot, name, intent.policies[name])
+            numbers[name] = intent.groups[name] if hand else number
     return {**out, "applied": numbers} if numbers else out or None
 
 

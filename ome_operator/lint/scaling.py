@@ -1,0 +1,45 @@
+"""Rules about what changes the number of groups: whether it can do what the service says."""
+
+from collections.abc import Iterator
+
+from ome_operator.lint import locations
+from ome_operator.lint.finding import Hit, Location, Rule, Severity, rule
+from ome_operator.lint.subject import Subject
+
+KEDA_API = "keda.sh/v1alpha1"
+
+
+@rule(
+    "demand-unusable",
+    Severity.WARNING,
+    "The service cannot be scaled with its demand as it is written",
+    ignored="The number of groups never changes, and the condition FollowsDemand has the reason DemandIgnored.",
+    evidence="docs/scaling.md: the decision needs prefill, decode, routers and targets that can be judged.",
+)
+def demand_unusable(subject: Subject) -> Iterator[Hit]:
+    """Yield the reason that the operator itself would state in the condition."""
+    says, _, remedy = subject.demand.partition(": ")
+    if says:
+        field = says.partition(" is ")[0] if says.startswith("spec.") else "spec.scalingPolicy.demand"
+        yield Hit(Location(locations.service(subject).object, field), says, remedy)
+
+
+@rule(
+    "keda-missing",
+    Severity.WARNING,
+    "An autoscaler of the class KEDA, on a cluster without KEDA",
+    ignored="Nothing scales the component: it keeps the number of its RoleScale.",
+    evidence=f"The cluster's API server: it does not serve {KEDA_API}. Files are not checked for this.",
+)
+def keda_missing(subject: Subject) -> Iterator[Hit]:
+    """Yield the components of this class. Only a cluster knows whether KEDA is installed."""
+    for role in subject.roles if subject.keda_absent else ():
+        layers = ((object_, field, component.autoscaler) for object_, field, component in role.written)
+        object_, field, scaler = next((layer for layer in layers if layer[2] is not None), ("", "", None))
+        if scaler is not None and scaler.class_ == "KEDA":
+            said = f"{field}.autoscaler.class is KEDA, but the cluster serves no ScaledObjects ({KEDA_API})"
+            place = Location(object_, f"{field}.autoscaler.class")
+            yield Hit(place, said, "install KEDA, or choose HPA, External or Demand")
+
+
+RULES: tuple[Rule, ...] = (demand_unusable, keda_missing)

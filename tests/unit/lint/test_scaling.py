@@ -1,0 +1,73 @@
+"""Rules about what changes the number of groups."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ome_operator.lint import rules
+from ome_operator.lint.finding import Finding
+from tests.support.linting import looked_at
+from tests.support.yamls import model, runtime, service
+
+TARGETS = {"timeToFirstToken": "3s", "timeBetweenTokens": "50ms"}
+DEMAND = {"minReplicas": 1, "maxReplicas": 2, "autoscaler": {"class": "Demand"}}
+
+
+def told(rule: str, absent: bool = False, gpus: int = 8, **spec: Any) -> list[Finding]:
+    """Return the findings of a rule in a service. `absent`: the cluster has no KEDA."""
+    components = ("engine", "decoder", "router") if "decoder" in spec else ("engine", "router")
+    body = service("team", "svc", "rt", *components, **spec)
+    bodies = [body, model(), runtime("rt", gpus=gpus, decoder=True)]
+    (subject,) = (one for one in looked_at(bodies, whole=False) if one.service == "team/svc")
+    return [one for one in rules.check(replace(subject, keda_absent=absent)) if one.rule.id == rule]
+
+
+@pytest.mark.parametrize(
+    ("written", "field", "says", "remedy"),
+    [
+        (None, "", "autoscaler.class Demand needs targets", "set spec.scalingPolicy.demand"),
+        ({"gpuBudget": 15}, ".gpuBudget", "the smallest size of the service needs 16 GPUs", "raise gpuBudget"),
+        ({"gpuBudget": 16}, "", "", ""),
+        ({"timeToFirstToken": "99ms"}, ".timeToFirstToken", "counts as always missed", "write 100ms or more"),
+        ({"timeToFirstToken": "100ms"}, "", "", ""),
+        ({"timeBetweenTokens": "0s"}, ".timeBetweenTokens", "which no group can meet", "write a time such as 50ms"),
+    ],
+)
+def test_what_cannot_be_followed_is_said_with_field_and_fix(written: Any, field: str, says: str, remedy: str) -> None:
+    policy = {} if written is None else {"scalingPolicy": {"demand": {**TARGETS, **written}}}
+    found = told("demand-unusable", decoder=DEMAND, **policy)
+    place = ("InferenceService team/svc", f"spec.scalingPolicy.demand{field}")
+    assert [one.hit.place for one in found] == ([place] if says else [])
+    assert all(says in one.hit.says and remedy in one.hit.remedy for one in found)
+
+
+def test_a_service_without_a_decoder_is_told_to_add_one() -> None:
+    (found,) = told("demand-unusable", engine=DEMAND, scalingPolicy={"demand": TARGETS})
+    assert "add spec.decoder" in found.hit.remedy
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({"decoder": {"minReplicas": 2, "autoscaler": {"class": "Demand"}}}, "spec.decoder has the autoscaler class Demand"),
+        ({"decoder": {}}, "spec.scalingPolicy.demand has no effect without a component of the class Demand"),
+        (
+            {"schedule": [{"start": "08:00", "end": "18:00", "minimum": {"decoder": 3}}]},
+            "schedule[0].minimum.decoder is 3, but spec.decoder.maxReplicas is 2, which is used: raise maxReplicas",
+        ),
+        ({"schedule": [{"start": "08:00", "end": "18:00", "minimum": {}}]}, "schedule[0].minimum is empty"),
+        ({}, ""),
+    ],
+)
+def test_what_has_no_effect_is_advised_against(spec: dict[str, Any], says: str) -> None:
+    more = {name: value for name, value in spec.items() if name == "schedule"}
+    found = told("advice", decoder=spec.get("decoder", DEMAND), scalingPolicy={"demand": {**TARGETS, **more}})
+    assert any(says in one.hit.says for one in found) if says else not found
+
+
+@pytest.mark.parametrize(("absent", "class_", "number"), [(True, "KEDA", 1), (False, "KEDA", 0), (True, "External", 0)])
+def test_keda_is_missed_only_on_a_cluster_that_lacks_it(absent: bool, class_: str, number: int) -> None:
+    scaler = {"class": class_, **({"keda": {"triggers": []}} if class_ == "KEDA" else {})}
+    found = told("keda-missing", absent, decoder={"minReplicas": 1, "maxReplicas": 2, "autoscaler": scaler})
+    assert [one.hit.place.field for one in found] == ["spec.decoder.autoscaler.class"] * number
