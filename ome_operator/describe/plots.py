@@ -23,19 +23,21 @@ class Plot:
     """The points of an SVG polyline; "" if there are fewer than two points."""
     most: str
     """The largest value in the plot, as text."""
+    other: str = ""
+    """The points of a second line, which is dashed; "" without one."""
 
 
 def plots(samples: Sequence[TopRow]) -> list[Plot]:
     """Return the plots of a service: the numbers of `ome top` over time."""
     return [
-        _plot("Requests", "/s", [row.requests_per_second for row in samples]),
-        _plot("Tokens generated", "/s", [row.output_tokens_per_second for row in samples]),
-        _plot("Tokens of prompts", "/s", [row.prompt_tokens_per_second for row in samples]),
-        _plot("Running", "", [row.running for row in samples]),
-        _plot("Waiting", "", [row.waiting for row in samples]),
+        plot("Requests", "/s", [row.requests_per_second for row in samples]),
+        plot("Tokens generated", "/s", [row.output_tokens_per_second for row in samples]),
+        plot("Tokens of prompts", "/s", [row.prompt_tokens_per_second for row in samples]),
+        plot("Running", "", [row.running for row in samples]),
+        plot("Waiting", "", [row.waiting for row in samples]),
         _times("First token, p95", samples, lambda row: row.time_to_first_token),
         _times("Between tokens, p95", samples, lambda row: row.time_between_tokens),
-        _plot("KV cache, fullest", " %", [None if row.cache_use is None else 100 * row.cache_use for row in samples]),
+        plot("KV cache, fullest", " %", [None if row.cache_use is None else 100 * row.cache_use for row in samples]),
     ]
 
 
@@ -44,21 +46,31 @@ def _times(title: str, samples: Sequence[TopRow], of: Callable[[TopRow], Mapping
     with both bounds.
     """
     bounds = [of(row).get("p95") for row in samples]
-    plot = _plot(title, " s", [None if each is None else each.get("upTo", each["above"]) for each in bounds])
+    made = plot(title, " s", [None if each is None else each.get("upTo", each["above"]) for each in bounds])
     newest = next((each for each in reversed(bounds) if each is not None), None)
-    return replace(plot, now=seconds(newest))
+    return replace(made, now=seconds(newest))
 
 
-def _plot(title: str, unit: str, values: Sequence[float | None]) -> Plot:
-    known = [(at, value) for at, value in enumerate(values) if value is not None]
+def plot(title: str, unit: str, values: Sequence[float | None]) -> Plot:
+    """Return the plot of values in equal distances."""
+    known = [value for value in values if value is not None]
     if not known:
         return Plot(title, "–", "", "")
-    most = max(value for _, value in known)
-    width = max(1, len(values) - 1)
+    return Plot(title, _said(known[-1], unit), line(values, max(known)), _said(max(known), unit))
+
+
+def line(values: Sequence[float | None], most: float, *, steps: bool = False) -> str:
+    """Return the points of an SVG polyline of which `most` is the upper edge; "" if there are fewer than two points. With
+    `steps`, each value counts until the next one.
+    """
+    width = max(1, len(values) - 1 + steps)
     points = [
-        f"{WIDTH * at / width:.1f},{HEIGHT - 1 - (HEIGHT - 2) * (value / most if most else 0):.1f}" for at, value in known
+        f"{WIDTH * place / width:.1f},{HEIGHT - 1 - (HEIGHT - 2) * (value / most if most else 0):.1f}"
+        for at, value in enumerate(values)
+        if value is not None
+        for place in ((at, at + 1) if steps else (at,))
     ]
-    return Plot(title, _said(known[-1][1], unit), " ".join(points) if len(points) > 1 else "", _said(most, unit))
+    return " ".join(points) if len(points) > 1 else ""
 
 
 def _said(value: float, unit: str) -> str:

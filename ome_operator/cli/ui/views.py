@@ -16,7 +16,7 @@ from ome_operator.core.freeze.hold import frozen
 from ome_operator.core.observed.slices import stored
 from ome_operator.core.reasons import READY, SCALED, State
 from ome_operator.core.rollout import target
-from ome_operator.describe import cluster, history, overview, plots, rollout, states, top, top_table
+from ome_operator.describe import cluster, demand_plots, history, overview, plots, rollout, scaling, states, top, top_table
 from ome_operator.describe.actions import Shell, of_rank, of_service
 from ome_operator.describe.causes import SHOWN, Cause, causes
 from ome_operator.describe.top import Heard
@@ -84,6 +84,7 @@ def service(
     plotted = _plots(traffic)
     if not plotted.data["why"]:
         yield plotted
+    yield from _demand(body)
     yield Section("left", _left(safe, found, details, shell))
     yield Section("right", _right(board, key, shell))
     if plotted.data["why"]:  # an explanation of missing plots is shown after the data that exists
@@ -95,6 +96,14 @@ def _plots(traffic: TrafficSamples | None) -> Section:
     if traffic is None:
         return Section("plots", {"why": "reading", "plots": []})
     return Section("plots", {"why": visible(traffic.why), "plots": plots.plots([*traffic.samples])})
+
+
+def _demand(body: Mapping[str, Any]) -> Iterator[Section]:
+    """Yield the section of a service that is scaled with its demand."""
+    found = scaling.view(body, {})
+    if drawn := demand_plots.demand_plots(found):
+        held = f"{found.hold}: {found.meaning}" if found.meaning else ""
+        yield Section("demand", everywhere({"plots": drawn, "why": " ".join(filter(None, (held, found.why)))}))
 
 
 def _left(safe: Tree, found: list[Cause], details: Details | None, shell: Shell) -> Data:

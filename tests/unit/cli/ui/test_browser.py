@@ -117,6 +117,35 @@ async def test_dark(monkeypatch: pytest.MonkeyPatch) -> None:
         await browser.picture("ui-rollout-dark")
 
 
+DEMAND: dict[str, Any] = {
+    "mode": "Recommend", "wanted": {"prefill": 2, "decode": 3, "routers": 1}, "hold": "NoRoom",
+    "why": "9 requests/s arrive <i>",
+    "decisions": [
+        {"time": f"2026-11-28T10:0{at}:00Z", "prefill": 1 + at % 2, "decode": 1 + at // 3, "routers": 1} for at in range(10)
+    ],
+    "days": [
+        {"day": f"2026-11-2{at}", "gpuHours": 384, "gpuHoursWanted": 300 + 20 * at, "requests": 100, "met": 60 + 5 * at,
+         "metWanted": 100} for at in range(8)
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+async def test_the_demand_of_a_service_is_drawn(size: Any) -> None:
+    fleet = console.fleet(hostile=False)
+    body = next(one for one in fleet.objects["InferenceService"] if one["metadata"]["name"] == "deepseek-v3")
+    body["status"]["scaling"] = DEMAND
+    async with looking(fleet, size) as browser:
+        await browser.open("/service/prod/deepseek-v3")
+        section = browser.page.locator("#s-demand")
+        assert await section.locator("figcaption").count() == 5
+        assert await section.locator("polyline.other").count() == 5
+        said = await section.inner_text()
+        assert "0 (3)" in said and "NoRoom: The cluster has no nodes" in said and "9 requests/s arrive <i>" in said
+        assert await browser.wide() <= size["width"]
+        await browser.picture(f"ui-demand-{size['width']}", whole=True)
+
+
 @pytest.mark.parametrize("path", ["/", KIMI, "/nodes", "/service/zz-evil/hostile", "/service/code/qwen3-coder"])
 async def test_a_phone_scrolls_in_a_single_direction(path: str) -> None:
     async with looking(console.fleet(), PHONE) as browser:

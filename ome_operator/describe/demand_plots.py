@@ -1,0 +1,56 @@
+"""Plots of a service that is scaled with its demand: its last decisions and its last days (docs/scaling.md)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ome_operator.describe.plots import Plot, line, plot
+from ome_operator.describe.scaling import ScalingView
+
+_ROLES = {"prefill": "Prefill groups", "decode": "Decode groups", "routers": "Routers"}
+
+
+def demand_plots(found: ScalingView) -> list[Plot]:
+    """Return the plots of a service: for each role the wanted groups of the last decisions, with those that exist now; for
+    the last days the GPU-hours and the share of requests within the target, both as they are and as wanted. The list is
+    empty before the first decision.
+    """
+    return [*_roles(found), *_days(found)] if found.wanted else []
+
+
+def _roles(found: ScalingView) -> Iterator[Plot]:
+    for role, title in _ROLES.items():
+        has, now = float(found.groups.get(role, 0)), _number(found.wanted.get(role))
+        values = [*(_number(one.get(role)) for one in found.decisions), now]
+        most = max([has, *(value for value in values if value is not None)])
+        real, wanted = plot(title, "", [has]), plot(title, "", [now])
+        yield Plot(title, f"{real.now} ({wanted.now})", line(values, most, steps=True), f"{most:g}", line([has, has], most))
+
+
+def _days(found: ScalingView) -> Iterator[Plot]:
+    hours = [(_number(day.get("gpuHours")), _number(day.get("gpuHoursWanted"))) for day in found.days]
+    yield _pair("GPU-hours a day", "", hours)
+    yield _pair("In time, by day", " %", [_shares(day) for day in found.days])
+
+
+def _pair(title: str, unit: str, days: Sequence[tuple[float | None, float | None]]) -> Plot:
+    """Return a plot of values as they are, with a second line as wanted."""
+    real, wanted = [one for one, _ in days], [other for _, other in days]
+    made, as_wanted = plot(title, unit, real), plot(title, unit, wanted)
+    most = max((value for value in (*real, *wanted) if value is not None), default=0.0)
+    now = f"{made.now} ({as_wanted.now})"
+    largest = plot(title, unit, [most]).most if most else made.most
+    return replace(made, now=now, points=line(wanted, most), other=line(real, most), most=largest)
+
+
+def _shares(day: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    requests, met, wanted = (_number(day.get(name)) for name in ("requests", "met", "metWanted"))
+    if not requests or met is None or wanted is None:
+        return None, None
+    return 100 * met / requests, 100 * wanted / requests
+
+
+def _number(value: Any) -> float | None:
+    """Return a number of a status, which people may have edited; None if it is none."""
+    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**53
+    return float(value) if known else None
