@@ -99,7 +99,7 @@ class Proportional(Spec):
 _TIME_OF_DAY = "^([01][0-9]|2[0-3]):[0-5][0-9]$"
 TimeOfDay = Annotated[
     str,
-    Field(max_length=5),
+    Field(max_length=16),
     Rule(f"self.matches('{_TIME_OF_DAY}')", 'write a time of day such as "08:30"', matches(_TIME_OF_DAY)),
 ]
 """A time of day in UTC."""

@@ -21,6 +21,7 @@ from ome_operator.core.demand.days import DaySums
 from ome_operator.core.demand.estimate import PERIOD, bound_below
 from ome_operator.core.demand.facts import DECODE, GROUPS, KEPT, PREFILL, WINDOW, DemandSample, ScalingState, SizeDecision
 from ome_operator.core.demand.follow import follow
+from ome_operator.core.demand.holds import HoldReason
 from ome_operator.core.demand.learn import with_start
 from ome_operator.core.demand.stored import from_status, to_status
 from ome_operator.core.demand.task import APPLY, DemandTask
@@ -29,7 +30,7 @@ from ome_operator.core.observed.objects import Pod, Ref
 from ome_operator.core.observed.telemetry import RouterReport
 from ome_operator.core.placement.capacity_check import needs
 from ome_operator.core.placement.fit import Needs, beside
-from ome_operator.core.rollout.applied import COMPONENT_OF
+from ome_operator.core.rollout.applied import COMPONENT_OF, stored_groups
 from ome_operator.machinery.background import PACER, repeat
 from ome_operator.util.wall_clock import WallClock
 
@@ -41,6 +42,8 @@ PAUSE = 60.0
 """Minimum seconds between two changes of what is stored, if only the reason to hold has changed."""
 REPEAT = 3600.0
 """Seconds after which the days and what was learned are stored although nothing was decided."""
+STATED = (HoldReason.INVALID, HoldReason.FROZEN)
+"""Reasons to hold whose sentences contain no number that moves, and change only when somebody edits something."""
 SILENT = RouterReport(float("-inf"), 0, 0.0, None, None, {})
 """The report of a router that has not answered."""
 
@@ -93,8 +96,13 @@ class DemandScaler:
         """Store what a reconciliation says about a service; None if it is not, or cannot be, scaled with its demand."""
         if task is None:
             self._tasks.pop(ref, None)
-        else:
-            self._tasks[ref] = task
+            return
+        self._tasks[ref] = task
+        service = self._cluster.find(ref)
+        followed = self._followed.get(service.uid) if service is not None else None
+        if followed is not None and followed.stored is not None and "applied" in followed.stored:
+            numbers = stored_groups({"scaling": followed.stored})
+            followed.stored = {**followed.stored, "applied": _within(numbers, task)}
 
     def of(self, service: Resource) -> dict[str, Any] | None:
         """Return the value of `status.scaling`. A service without a decision keeps what is stored, so that a restart of the
@@ -178,8 +186,9 @@ class DemandScaler:
         """Let reconciliations write the decision, if it differs from the one that is stored, or that one is old."""
         before, after = followed.stored or {}, _status(task, followed, made)
         moved = any(before.get(name) != after.get(name) for name in ("mode", "wanted", "applied"))
+        stated = made.hold in STATED and before.get("why") != after.get("why")
         held = before.get("hold") != after.get("hold") and not 0 <= now - followed.at < PAUSE
-        if moved or held or not 0 <= now - followed.at < REPEAT:
+        if moved or stated or held or not 0 <= now - followed.at < REPEAT:
             followed.stored, followed.at = after, now
             self._changed(ref)
 
@@ -189,6 +198,18 @@ class DemandScaler:
         groups = dict.fromkeys(roles, 0) | {COMPONENT_OF[role]: more[role] for role in GROUPS if COMPONENT_OF[role] in roles}
         asked = needs(roles, groups, ref.namespace, True)
         return asked if self._has_room(ref, beside(*taken, asked), now) else None
+
+
+def _within(applied: Mapping[str, int], task: DemandTask) -> dict[str, int]:
+    """Return the numbers within the present bounds, which apply at once: a number that somebody has set also counts if it is
+    resumed before the next decision.
+    """
+    role_of = {component: role for role, component in task.roles.items()}
+    bounds = {name: task.targets.bounds.get(role_of.get(name, "")) for name in applied}
+    return {
+        name: number if (found := bounds[name]) is None else min(max(number, found.low), found.high)
+        for name, number in applied.items()
+    }
 
 
 class _Asks:

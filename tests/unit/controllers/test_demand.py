@@ -9,7 +9,7 @@ import pytest
 from ome_operator.cache.resources import SERVICE
 from ome_operator.controllers.demand import FIRST, PAUSE, REPEAT, DemandScaler
 from ome_operator.core.demand.estimate import PERIOD
-from ome_operator.core.demand.facts import KEPT
+from ome_operator.core.demand.facts import KEPT, GroupBounds
 from ome_operator.core.demand.stored import to_status
 from ome_operator.core.demand.task import APPLY, RECOMMEND, DemandTask, MeasuredStart
 from ome_operator.core.observed.objects import Pod, Ref
@@ -232,6 +232,24 @@ async def test_an_operator_that_asks_no_router_says_so_and_changes_nothing() -> 
     assert here.field()["hold"] == "Unheard" and "its option `router-watch` is 0: set it to 5" in here.field()["why"]
     assert here.field()["applied"] == {"engine": 2, "decoder": 1}
     assert sum(one.get("hold") == "Unheard" for one in here.field()["decisions"]) == 1
+
+
+async def test_a_number_that_somebody_sets_counts_before_the_next_decision() -> None:
+    here = Follower(scaling=STORED)
+    await here.wait(FIRST + PERIOD)
+    bounds = {**TARGETS.bounds, "decode": GroupBounds(4, 4)}
+    here.scaler.report(REF, here.task._replace(targets=TARGETS._replace(bounds=bounds)))
+    assert here.field()["applied"] == {"engine": 2, "decoder": 4}
+
+
+async def test_another_mistake_is_stated_at_once() -> None:
+    here = Follower(scaling=STORED)
+    await here.wait(FIRST + PERIOD, problem="a")
+    await here.wait(problem="b")
+    assert (here.field()["hold"], here.field()["why"]) == ("Invalid", "b")
+    here.news.clear()
+    await here.wait(300, problem="b")
+    assert not here.news
 
 
 async def test_services_of_higher_priority_get_free_nodes_first() -> None:

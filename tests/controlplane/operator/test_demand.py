@@ -1,0 +1,241 @@
+"""A service with the class Demand on a real control plane. A test plays its router, which serves /summary over HTTP.
+
+Nothing of the operator is replaced, except that it removes groups sooner (`tests/support/hasty_operator.py`).
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ome_operator import keys
+from tests.conftest import Tables
+from tests.controlplane.operator.test_life import writers
+from tests.support import yamls
+from tests.support.demand_router import BURST, CALM, SERVICE, Followed, Router, listening
+from tests.support.rig import Manifest, Rig
+
+TARGETS = {"timeToFirstToken": "3s", "timeBetweenTokens": "40ms", "coolDown": "10s"}
+HASTY = "tests.support.hasty_operator"
+DEMAND: Manifest = {"minReplicas": 1, "autoscaler": {"class": "Demand"}}
+
+
+def spec(mode: str, engine: int = 3, decoder: int = 2, **more: Any) -> Manifest:
+    """Return a spec whose roles follow the demand up to these numbers of groups."""
+    policy = {**TARGETS, "mode": mode, **more}
+    roles = {"engine": {**DEMAND, "maxReplicas": engine}, "decoder": {**DEMAND, "maxReplicas": decoder}}
+    return {**roles, "scalingPolicy": {"demand": policy}}
+
+
+@pytest.fixture
+def router() -> Iterator[Router]:
+    with listening() as server:
+        yield server
+
+
+@pytest.fixture
+def hasty(rig: Rig) -> Iterator[Rig]:
+    """Yield the cluster with an operator that removes groups sooner."""
+    again(rig)
+    yield rig
+    rig.restart()
+
+
+@pytest.fixture
+def follow(hasty: Rig, namespace: str, router: Router) -> Iterator[Callable[..., Followed]]:
+    """Yield a function that creates a service of which groups have one pod, or as many as `size` says."""
+
+    def made(size: int = 1, gpus: int = 0, **spec: Any) -> Followed:
+        hasty.create(yamls.runtime(namespace, size=size, gpus=gpus, decoder=True))
+        return Followed(hasty, namespace, router, **spec)
+
+    yield made
+    hasty.delete("ClusterServingRuntime", "", namespace)
+
+
+def again(rig: Rig) -> None:
+    """Restart the operator. It asks routers as the chart lets it do inside a cluster, but more often."""
+    rig.stop()
+    rig.start("operator", "--router-watch=2", program=HASTY)
+    rig.leads()
+
+
+def numbers_have_one_writer(here: Followed) -> None:
+    """Check by managedFields that each number of replicas of the service has a single writer."""
+    rig, namespace = here.rig, here.namespace
+    for kind in ("StatefulSet", "Deployment"):
+        for one in rig.all(kind, namespace):
+            assert writers(one) == {keys.MANAGER}, (kind, one["metadata"]["name"])
+    for one in rig.all("RoleScale", namespace):
+        assert len(writers(one)) == 1, one["metadata"]["name"]
+
+
+@pytest.mark.timeout(900)
+def test_a_burst_is_followed_as_far_as_the_mode_permits(follow: Callable[..., Followed], tables: Tables) -> None:
+    here = follow(**spec("Recommend"))
+    rig, namespace = here.rig, here.namespace
+    seconds = list[str]()
+
+    def row(what: str, begin: float) -> None:
+        seconds.append(f"{time.monotonic() - begin:>6.0f} s  {what}")
+
+    rig.wait("nothing is measured yet", lambda: here.hold() == "Unmeasured", 60)
+    # Recommend: the size is shown, and nothing changes.
+    here.arrivals, began = BURST, time.monotonic()
+    rig.wait("more groups are wanted", lambda: here.wanted() == (3, 2), 150)
+    row("from the first burst, which is also the first measurement, until the decision", began)
+    time.sleep(12)  # a decision later nothing has changed either
+    assert here.size() == (1, 1) and "applied" not in here.scaling()
+    assert "mode Recommend" in (said := here.shown()) and "requests/s arrive" in said
+    assert here.json()["wanted"] == {"prefill": 3, "decode": 2, "routers": 1}
+    here.arrivals = CALM
+    # Apply begins with the size that exists. The number is in the status, and nobody writes the RoleScale.
+    before = here.scale()
+    here.policy(mode="Apply")
+    rig.wait("the demand is small again", lambda: here.scaling().get("applied") and here.wanted() == (1, 1), 400)
+    here.arrivals, began = BURST, time.monotonic()
+    rig.wait("more groups are wanted", lambda: sum(here.wanted()) > 2, 150)
+    row("from a burst until the decision", began)
+    rig.wait("a StatefulSet is new", lambda: here.sets("engine") + here.sets("decoder") > 2, 30)
+    row("from the same burst until the first new StatefulSet", began)
+    rig.wait("the groups exist", lambda: here.size() == (3, 2), 120)
+    row("from the same burst until all groups that are wanted exist", began)
+    assert here.scaling()["applied"] == {"engine": 3, "decoder": 2}
+    after = here.scale()
+    assert after["spec"] == before["spec"] == {"replicas": 1} and after["metadata"]["generation"] == 1
+    assert writers(after) == {keys.SCALE_MANAGER}, "it was set once, when the object was created"
+    numbers_have_one_writer(here)
+    # A restart, of the same or of another version, keeps the number and what was learned.
+    learned, made = here.scaling()["learned"], {one["metadata"]["uid"] for one in rig.all("StatefulSet", namespace)}
+    again(rig)
+    time.sleep(25)
+    assert {one["metadata"]["uid"] for one in rig.all("StatefulSet", namespace)} == made
+    assert here.size() == (3, 2) and here.scaling()["learned"]["prefill"] == learned["prefill"]
+    # Numbers that vanish change nothing.
+    here.router.page = None
+    rig.says(namespace, SERVICE, "FollowsDemand", "DemandUnknown", seconds=90)
+    here.arrivals = CALM
+    time.sleep(30)
+    assert here.size() == (3, 2)
+    # The end of the burst: one group at a time.
+    here.router.page, began = here.summary, time.monotonic()
+    rig.wait("a group less is wanted", lambda: sum(here.wanted()) == 4, 200)
+    row(f"from the return of the numbers until a group less is wanted, with the times of {HASTY}", began)
+    rig.wait("a group of each role is left", lambda: here.size() == (1, 1), 400)
+    row("from the return of the numbers until one group of each role is left", began)
+    rig.ready(namespace, SERVICE, 60)
+    numbers_have_one_writer(here)
+    tables["class Demand on the control plane"] = seconds
+
+
+@pytest.mark.timeout(900)
+def test_a_number_that_somebody_sets_wins_until_it_is_resumed_or_a_wake(follow: Callable[..., Followed]) -> None:
+    here = follow(**spec("Apply"))
+    rig, namespace = here.rig, here.namespace
+    here.edit(engine={"minReplicas": 0}, decoder={"minReplicas": 0})
+    rig.wait("a number is decided", lambda: here.scaling().get("applied") == {"engine": 1, "decoder": 1}, 60)
+    here.by_hand(2)
+    rig.wait("the number counts", lambda: here.size() == (1, 2), 30)
+    assert writers(here.scale()) == {"kubectl"}
+    rig.says(namespace, SERVICE, "FollowsDemand", "ScaledByHand", seconds=90)
+    assert f"RoleScale {SERVICE}-decoder was written" in here.shown()
+    assert "is created again" in here.shown("--resume")
+    rig.wait("it is new", lambda: (here.scale().get("metadata") or {}).get("generation") == 1, 30)
+    assert writers(here.scale()) == {keys.SCALE_MANAGER} and here.scale()["spec"] == {"replicas": 2}
+    time.sleep(12)
+    assert here.size() == (1, 2), "the demand decides from the present size on"
+    # A wake brings back the groups, and leaves no number that is set by hand.
+    for component in ("engine", "decoder"):
+        here.by_hand(0, component)
+    rig.wait("no group", lambda: here.size() == (0, 0), 90)
+    assert "decoder: 2 groups" in here.ome("wake", SERVICE, "-n", namespace)
+    rig.ready(namespace, SERVICE, 60)
+    assert here.size() == (1, 2)
+    rig.wait("the demand decides", lambda: here.scaling().get("applied") == {"engine": 1, "decoder": 2}, 60)
+    assert rig.condition(namespace, SERVICE, "FollowsDemand")["reason"] != "ScaledByHand"
+    assert "was written" not in here.shown() and "the demand decides already" in here.shown("--resume")
+    numbers_have_one_writer(here)
+
+
+@pytest.mark.timeout(600)
+def test_another_class_begins_with_the_groups_that_exist(follow: Callable[..., Followed]) -> None:
+    here = follow(**spec("Apply"))
+    rig, namespace = here.rig, here.namespace
+    rig.wait("a number is decided", lambda: here.scaling().get("applied") == {"engine": 1, "decoder": 1}, 60)
+    here.edit(decoder={"minReplicas": 2, "maxReplicas": 3})
+    rig.wait("the minimum counts", lambda: here.scaling().get("applied") == {"engine": 1, "decoder": 2}, 60)
+    hpa: Manifest = {"minReplicas": 1, "autoscaler": {"class": "HPA"}}
+    here.edit(engine={"autoscaler": None}, decoder=hpa)
+    rig.wait("the RoleScale has the number", lambda: (here.scale().get("spec") or {}).get("replicas") == 2, 60)
+    rig.wait("its field is gone", lambda: "applied" not in here.scaling(), 60)
+    scaler = rig.wait("an HPA", lambda: rig.get("HorizontalPodAutoscaler", namespace, f"{SERVICE}-decoder"), 30)
+    assert (scaler["spec"]["minReplicas"], scaler["spec"]["maxReplicas"]) == (1, 3) and here.size() == (1, 2)
+    here.edit(decoder={"autoscaler": None})
+    rig.wait("no HPA", lambda: rig.get("HorizontalPodAutoscaler", namespace, f"{SERVICE}-decoder") is None, 30)
+    assert here.size() == (1, 2) and rig.condition(namespace, SERVICE, "FollowsDemand") == {}
+    here.by_hand(1)
+    rig.wait("people scale it", lambda: here.size() == (1, 1), 60)
+    numbers_have_one_writer(here)
+
+
+@pytest.mark.timeout(600)
+def test_nothing_is_added_while_it_is_frozen_or_paused_or_without_nodes(follow: Callable[..., Followed]) -> None:
+    """Each group takes five of the sixteen nodes."""
+    here = follow(size=5, gpus=8, **spec("Apply", engine=1, decoder=4))
+    rig, namespace = here.rig, here.namespace
+    here.edit(engine={"autoscaler": None})
+    here.ome("freeze", f"{namespace}/{SERVICE}", "--why", "a test")
+    here.arrivals = BURST
+    rig.wait("it is frozen", lambda: here.hold() == "Frozen", 60)
+    time.sleep(90)  # long enough for a measurement and a decision
+    assert here.size() == (1, 1) and here.hold() == "Frozen"
+    here.edit(rollout={"paused": True})
+    here.ome("thaw", f"{namespace}/{SERVICE}")
+    rig.wait("it is paused", lambda: "paused is true" in str(here.scaling().get("why")), 60)
+    time.sleep(20)
+    assert here.size() == (1, 1)
+    here.edit(rollout={"paused": False})
+    rig.wait("there is room for one more", lambda: here.size() == (1, 2) and here.hold() == "NoRoom", 120)
+    rig.says(namespace, SERVICE, "FollowsDemand", "DemandUnmet", "no nodes", seconds=30)
+    made = {one["metadata"]["uid"] for one in rig.all("StatefulSet", namespace)}
+    time.sleep(35)
+    assert {one["metadata"]["uid"] for one in rig.all("StatefulSet", namespace)} == made
+    assert all(pod["spec"].get("nodeName") for pod in rig.all("Pod", namespace)), "no group waits for nodes"
+    assert [one.get("hold") for one in here.scaling()["decisions"]].count("NoRoom") == 1, "it is asked for once"
+
+
+def test_a_service_that_an_upgrade_finds_is_not_scaled(rig: Rig, namespace: str) -> None:
+    """In earlier versions the annotation and the policy had no effect."""
+    rig.create(yamls.runtime(namespace, decoder=True))
+    body = yamls.service(namespace, SERVICE, namespace, "engine", "decoder", "router")
+    body["metadata"]["annotations"] = {keys.AUTOSCALER_CLASS: "demand"}
+    bounds = {"minReplicas": 1, "maxReplicas": 3}
+    policy = {"demand": {**TARGETS, "mode": "Apply"}}
+    rig.create({**body, "spec": {**body["spec"], "decoder": bounds, "scalingPolicy": policy}})
+    rig.ready(namespace, SERVICE, 60)
+    again(rig)
+    try:
+        time.sleep(25)
+        status = (rig.get("InferenceService", namespace, SERVICE) or {})["status"]
+        assert "scaling" not in status and rig.condition(namespace, SERVICE, "FollowsDemand") == {}
+        assert "is 'demand', which is not an autoscaler class" in rig.condition(namespace, SERVICE, "Advice")["message"]
+    finally:
+        rig.restart()
+        rig.delete("ClusterServingRuntime", "", namespace)
+
+
+@pytest.mark.parametrize(
+    ("demand", "words"),
+    [
+        ({"timeToFirstToken": "soon"}, "write a duration such as"),
+        ({"schedule": [{"start": "8 o'clock", "end": "18:00", "minimum": {}}]}, "write a time of day such as"),
+        ({"schedule": [{"start": "08:00", "end": "18:00", "minimum": {}, "days": ["Monday"]}]}, "Unsupported value"),
+        ({"mode": "Enforce"}, "Unsupported value"),
+        ({"gpuBudget": 0}, "greater than or equal to 1"),
+    ],
+)
+def test_the_api_server_refuses_what_nobody_can_read(rig: Rig, namespace: str, demand: Manifest, words: str) -> None:
+    policy = {"timeToFirstToken": "3s", "timeBetweenTokens": "40ms", **demand}
+    with pytest.raises(Exception, match=words):
+        rig.create(yamls.service(namespace, SERVICE, "rt", scalingPolicy={"demand": policy}))

@@ -1,0 +1,160 @@
+"""A simulated router of a service with the class Demand, which serves /summary over HTTP, and the service behind it."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+from typing import Any, cast
+
+from typer.testing import CliRunner
+
+from ome_operator import keys
+from ome_operator.cli.app import app
+from ome_operator.core.observed import from_api
+from tests.support import heard, yamls
+from tests.support.bodies import Cluster as Bodies
+from tests.support.kubelet import write_status
+from tests.support.rig import Manifest, Rig
+
+ADDRESS = "127.29.0.1"
+"""Address of the simulated router, on which nothing else listens."""
+CAPACITY = 4.0
+"""Requests per second that a simulated prefill group completes while requests wait."""
+PROMPT, ANSWER, TOKEN = 1000.0, 75.0, 0.0233
+"""Tokens of a prompt and of an answer, and seconds between two tokens."""
+CALM, BURST = 0.5, 8.0
+"""Requests per second for which one group of each role is enough, and for which more are necessary."""
+SERVICE = "svc"
+
+
+class Router(ThreadingHTTPServer):
+    """A registry beside a simulated router. `page` returns its summary; without one it answers 500."""
+
+    def __init__(self) -> None:
+        super().__init__((ADDRESS, keys.REGISTRY_PORT), _Handler)
+        self.page: Callable[[], str] | None = None
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """A handler of GET /summary."""
+
+    server: Router
+
+    def log_message(self, *_: Any) -> None:
+        """Write no log."""
+
+    def do_GET(self) -> None:
+        """Answer with the summary."""
+        text = self.server.page() if self.server.page is not None else ""
+        self.send_response(200 if text else 500)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+
+@contextmanager
+def listening() -> Iterator[Router]:
+    """Yield a router while it listens."""
+    with Router() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+class Followed:
+    """A service with the class Demand whose router reports the arrivals that a test sets. Requests wait while more arrive
+    than the prefill groups complete.
+    """
+
+    def __init__(self, rig: Rig, namespace: str, router: Router, **spec: Any) -> None:
+        self.rig, self.namespace, self.router = rig, namespace, router
+        self._seen = Rig(rig.cluster)  # the router reads in threads of its own
+        self._one = threading.Lock()
+        self.arrivals, self._waiting, self._at = CALM, 0.0, time.monotonic()
+        rig.create(yamls.service(namespace, SERVICE, namespace, "engine", "decoder", "router", **spec))
+        rig.ready(namespace, SERVICE, 60)
+        self.connect()
+
+    def connect(self) -> None:
+        """Give the router's pod the address of the simulated router."""
+        (pod,) = self.rig.all("Pod", self.namespace, f"{keys.COMPONENT}={keys.ROUTER}")
+        write_status(self.rig, pod, lambda status: status.update({"podIP": ADDRESS, "podIPs": [{"ip": ADDRESS}]}))
+        self.pod = from_api.pod(self.rig.get("Pod", self.namespace, pod["metadata"]["name"]) or {})
+        self.router.page = self.summary
+
+    def summary(self) -> str:
+        """Return the summary of the router, about the leaders that exist."""
+        with self._one:
+            pods = self._seen.all("Pod", self.namespace, f"{keys.MANAGED_BY}={keys.MANAGER}")
+            found = [one for one in pods if one["metadata"]["labels"].get(keys.COMPONENT) == keys.ENGINE]
+            prefill = max(1, sum(one["metadata"]["labels"].get(keys.WORKER_INDEX) == "0" for one in found))
+            now, full = time.monotonic(), CAPACITY * prefill
+            self._waiting, self._at = max(0.0, self._waiting + (self.arrivals - full) * (now - self._at)), now
+            each = CAPACITY if self._waiting else self.arrivals / prefill
+            rates = {
+                "requests": each, "promptTokens": PROMPT * each, "outputTokens": ANSWER * each,
+                "running": ANSWER * each * TOKEN, "waiting": float(round(self._waiting / prefill)),
+            }  # fmt: skip
+            return heard.summary(
+                cast(Bodies, SimpleNamespace(objects={"Pod": pods})), self.pod, rates, arrivals=self.arrivals
+            )
+
+    def groups(self, component: str) -> int:
+        """Return the number of leaders of a component that are not being deleted."""
+        pods = self.rig.all("Pod", self.namespace, f"{keys.COMPONENT}={component},{keys.WORKER_INDEX}=0")
+        return sum("deletionTimestamp" not in pod["metadata"] for pod in pods)
+
+    def size(self) -> tuple[int, int]:
+        """Return the numbers of prefill and decode groups."""
+        return self.groups("engine"), self.groups("decoder")
+
+    def sets(self, component: str) -> int:
+        """Return the number of StatefulSets of a component, of which each group of a single pod has one."""
+        found = self.rig.all("StatefulSet", self.namespace, f"{keys.COMPONENT}={component}")
+        return sum(one["spec"]["replicas"] > 0 for one in found)
+
+    def scaling(self) -> Manifest:
+        """Return `status.scaling`."""
+        return dict((self.rig.get("InferenceService", self.namespace, SERVICE) or {}).get("status", {}).get("scaling") or {})
+
+    def wanted(self) -> tuple[int, int]:
+        """Return the wanted numbers of prefill and decode groups; zeros before the first decision."""
+        found = self.scaling().get("wanted") or {}
+        return int(found.get("prefill", 0)), int(found.get("decode", 0))
+
+    def hold(self) -> str:
+        """Return the reason to hold."""
+        return str(self.scaling().get("hold") or "")
+
+    def edit(self, **spec: Any) -> None:
+        """Edit the spec of the service by a merge patch."""
+        self.rig.patch("InferenceService", self.namespace, SERVICE, {"spec": spec})
+
+    def policy(self, **demand: Any) -> None:
+        """Edit the policy of the demand."""
+        self.edit(scalingPolicy={"demand": demand})
+
+    def scale(self, component: str = "decoder") -> Manifest:
+        """Return the RoleScale of a component; {} if there is none."""
+        return self.rig.get("RoleScale", self.namespace, f"{SERVICE}-{component}") or {}
+
+    def by_hand(self, number: int, component: str = "decoder") -> None:
+        """Write the RoleScale of a component as a person does."""
+        words = ("rolescale", f"{SERVICE}-{component}", "-n", self.namespace, f"--replicas={number}")
+        self.rig.cluster.kubectl("scale", *words)
+
+    def ome(self, *words: str) -> str:
+        """Run a command against the cluster, and return its output; it must succeed."""
+        done = CliRunner().invoke(app, [*words, "--kubeconfig", str(self.rig.cluster.kubeconfig)])
+        assert done.exit_code == 0, (done.output, done.exception)
+        return done.output
+
+    def shown(self, *words: str) -> str:
+        """Return the output of `ome scale` for the service."""
+        return self.ome("scale", SERVICE, *words, "-n", self.namespace)
+
+    def json(self) -> Manifest:
+        """Return what `ome scale -o json` prints."""
+        return dict(json.loads(self.shown("-o", "json")))
