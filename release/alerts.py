@@ -33,9 +33,10 @@ of the part "Engines and routers" never fire.
 
 _FAULTS = """## Faults
 
-Each fault was run (2026-11-25; OmeServiceIncomplete 2026-11-27; OmeRoutersSilent, OmeDemandUnknown and OmeDemandUnmet 2026-11-28) on two cores while other
-tests ran, with a Prometheus that scrapes every second, or every five seconds where engines are real. From the start of a
-fault until the cluster was healthy again, no other alert fired, except OmeRolloutFailed together with OmeWaveStopped.
+Each fault was run (2026-11-25; OmeServiceIncomplete 2026-11-27; OmeRoutersSilent, OmeDemandUnknown and OmeDemandUnmet
+2026-11-28) on two cores while other tests ran, with a Prometheus that scrapes every second, or every five seconds where
+engines are real. From the start of a fault until the cluster was healthy again, no other alert fired, except
+OmeRolloutFailed together with OmeWaveStopped.
 "Fires" has the seconds from the start of the fault until the alert fired, "clears" the seconds from the end of the fault
 until the alert had cleared, both with the times of the rules divided by the number in the table.
 

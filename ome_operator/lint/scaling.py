@@ -6,8 +6,6 @@ from ome_operator.lint import locations
 from ome_operator.lint.finding import Hit, Location, Rule, Severity, rule
 from ome_operator.lint.subject import Subject
 
-KEDA_API = "keda.sh/v1alpha1"
-
 
 @rule(
     "demand-unusable",
@@ -29,7 +27,7 @@ def demand_unusable(subject: Subject) -> Iterator[Hit]:
     Severity.WARNING,
     "An autoscaler of the class KEDA, on a cluster without KEDA",
     ignored="Nothing scales the component: it keeps the number of its RoleScale.",
-    evidence=f"The cluster's API server: it does not serve {KEDA_API}. Files are not checked for this.",
+    evidence="The cluster's API server, which serves no ScaledObjects. Files are not checked for this.",
 )
 def keda_missing(subject: Subject) -> Iterator[Hit]:
     """Yield the components of this class. Only a cluster knows whether KEDA is installed."""
@@ -37,7 +35,7 @@ def keda_missing(subject: Subject) -> Iterator[Hit]:
         layers = ((object_, field, component.autoscaler) for object_, field, component in role.written)
         object_, field, scaler = next((layer for layer in layers if layer[2] is not None), ("", "", None))
         if scaler is not None and scaler.class_ == "KEDA":
-            said = f"{field}.autoscaler.class is KEDA, but the cluster serves no ScaledObjects ({KEDA_API})"
+            said = f"{field}.autoscaler.class is KEDA, but the cluster serves no ScaledObjects"
             place = Location(object_, f"{field}.autoscaler.class")
             yield Hit(place, said, "install KEDA, or choose HPA, External or Demand")
 

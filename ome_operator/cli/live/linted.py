@@ -17,7 +17,7 @@ from ome_operator.core.selection.model_profile import profile_of
 from ome_operator.describe.outcome import Outcome, outcome
 from ome_operator.engines.flags import Versions, packaged
 from ome_operator.errors import Unanswered
-from ome_operator.lint import rules, scaling
+from ome_operator.lint import rules
 from ome_operator.lint.finding import Severity
 from ome_operator.lint.model import gpu_memory, model_facts, node_labels
 from ome_operator.lint.subject import RefusedPart, Subject, subject
@@ -162,12 +162,13 @@ async def on_a_cluster(client: "Client", namespace: str, name: str, versions: Ve
     # imported here because it loads the package kubernetes, which checks of files do not need
     from ome_operator.cli.live.trees import found
     from ome_operator.kube.listing import listed_around
+    from ome_operator.kube.resources import RESOURCES
 
     asked = [await found(client, namespace, name)] if name else []
     there = await listed_around(client, (SERVICE, *CATALOG, *SHORT), [namespace])
     cluster = gather([*there, *asked], model_agent=False)
     wanted = [kept.ref for kept in cluster.services() if name in ("", kept.ref.name)]
-    absent = not await client.served(scaling.KEDA_API)
+    absent = not await client.served(RESOURCES["ScaledObject"].api_version)
     return [replace(looked_at, keda_absent=absent) for looked_at in of_services(cluster, wanted, versions)]
 
 
