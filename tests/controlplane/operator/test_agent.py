@@ -106,6 +106,49 @@ def test_a_model_goes_from_the_hub_to_a_label(agents: Rig, rig: Rig, namespace: 
         rig.api.request("DELETE", f"{RECORDS}/{node}")
 
 
+def test_one_agent_decides_nothing_for_the_nodes_of_others(agents: Rig, rig: Rig, tmp_path: Path) -> None:
+    """The attack of finding T5 with the token of one agent: another commit, and facts of another model. A node counts from
+    the moment when its agent has made its record.
+    """
+    evil, *honest = (one["metadata"]["name"] for one in rig.all("Node", "")[:3])
+    false, commit = "bad" * 13 + "b", "c0ffee" + "0" * 34
+    rig.create(yamls.model("judged", URI))
+
+    agents_of = {node: Token(agent(rig, node, tmp_path)) for node in (evil, *honest)}
+    for node, who in agents_of.items():
+        record = {"apiVersion": "ome.io/v1beta1", "kind": "NodeModels", "metadata": {"name": node}}
+        assert who.send("POST", RECORDS, record)[0] == 201
+
+    def told(node: str, revision: str, architecture: str) -> None:
+        """Write the record of a node with the token of its agent."""
+        model = {"kind": "ClusterBaseModel", "name": "judged", "uri": URI, "revision": revision, "state": "Ready"}
+        body = {"status": {"models": [{**model, "facts": {"architecture": architecture}}]}}
+        merge = "application/merge-patch+json"
+        assert agents_of[node].send("PATCH", f"{RECORDS}/{node}/status", body, merge) == (200, "")
+
+    def status() -> dict[str, Any]:
+        found = rig.get("ClusterBaseModel", "", "judged") or {}
+        return found.get("status") or {}
+
+    def agreement() -> dict[str, Any]:
+        return next((one for one in status().get("conditions") or () if one["type"] == "NodesAgree"), {})
+
+    try:
+        told(evil, false, "Evil")
+        rig.wait("it is named", lambda: agreement().get("reason") == "Unconfirmed" and evil in agreement()["message"])
+        assert false not in json.dumps(status().get("weights") or {}) and "Evil" not in json.dumps(status().get("facts"))
+        for node in honest:
+            told(node, commit, "DeepseekV3ForCausalLM")
+        rig.wait("two nodes agree", lambda: (status().get("weights") or {}).get("revision") == commit)
+        rig.wait("their facts count", lambda: "DeepseekV3ForCausalLM" in json.dumps(status().get("facts")))
+        assert agreement()["reason"] == "NodesDisagree" and evil in agreement()["message"]
+        assert "Evil" not in json.dumps(status().get("facts"))
+    finally:
+        rig.delete("ClusterBaseModel", "", "judged")
+        for node in (evil, *honest):
+            rig.api.request("DELETE", f"{RECORDS}/{node}")
+
+
 def only_its_own_record(rig: Rig, node: str, other: str, folder: Path) -> None:
     """Check what an agent's token permits and denies."""
     own = Token(folder / node)

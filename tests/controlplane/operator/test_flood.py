@@ -1,0 +1,117 @@
+"""The attack of finding U12 on a real control plane: a tenant fills its namespace with large Events and with
+PodDisruptionBudgets, and a service of another namespace is edited meanwhile.
+"""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+from tests.conftest import SOAK, Tables
+from tests.support import yamls
+from tests.support.rig import USER, Manifest, Rig
+
+EVENTS, BUDGETS = (100_000, 100_000) if SOAK else (3000, 2000)
+LARGE = 30_000
+"""Bytes of the annotation of each large Event. They are a part of all Events, so that the store stays small."""
+SHARE_LARGE = 10
+GROWTH_MIB = 60.0
+"""Largest growth of the operator's memory. It reads at most 8 MiB of text at a time."""
+
+
+def event(namespace: str, number: int) -> Manifest:
+    """Return an Event as a controller writes it when it cannot create a pod."""
+    large = {"annotations": {"a": "x" * LARGE}} if number % SHARE_LARGE == 0 else {}
+    about = {
+        "kind": "StatefulSet",
+        "apiVersion": "apps/v1",
+        "namespace": namespace,
+        "name": f"s{number}",
+        "uid": f"u{number}",
+    }
+    return {
+        "apiVersion": "v1", "kind": "Event", "metadata": {"name": f"flood-{number}", "namespace": namespace, **large},
+        "involvedObject": about, "type": "Warning", "reason": "FailedCreate", "message": "exceeded quota",
+        "lastTimestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }  # fmt: skip
+
+
+def budget(namespace: str, number: int) -> Manifest:
+    spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": f"a{number}"}}}
+    metadata = {"name": f"flood-{number}", "namespace": namespace}
+    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec}
+
+
+def flood(rig: Rig, namespace: str) -> None:
+    """Create all objects, with several connections."""
+
+    def some(first: int) -> None:
+        with closing(rig.cluster.api()) as api:
+            for number in range(first, EVENTS, 8):
+                api.create(f"/api/v1/namespaces/{namespace}/events", event(namespace, number))
+            for number in range(first, BUDGETS, 8):
+                api.create(f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets", budget(namespace, number))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(some, range(8)))
+
+
+def memory(rig: Rig) -> float:
+    """Return the peak of the operator's memory in MiB."""
+    (pid,) = (row.pid for row in rig.cluster.status() if row.name == "operator")
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) / 1024
+
+
+def reads(rig: Rig, resource: str, namespace: str) -> bool:
+    """Return whether the operator has listed these objects of a namespace."""
+    return any(
+        (one.resource, one.namespace, one.verb, one.user) == (resource, namespace, "list", USER)
+        for one in rig.cluster.audit(0)
+    )
+
+
+def edit(rig: Rig, namespace: str, image: str) -> float:
+    """Edit the service, and return the seconds until its new revision is complete."""
+    began = time.monotonic()
+    rig.patch("InferenceService", namespace, "s", {"spec": {"engine": {"runner": {"image": image}}}})
+
+    def complete() -> bool:
+        pods = rig.all("Pod", namespace, "component=engine")
+        return [pod["spec"]["containers"][0]["image"] for pod in pods] == [image]
+
+    rig.wait("the new pod", complete, 60, often=True)
+    rig.wait("complete", lambda: rig.condition(namespace, "s", "RolledOut").get("status") == "True", 60, often=True)
+    return time.monotonic() - began
+
+
+def test_a_flood_in_one_namespace_delays_no_other(rig: Rig, namespace: str, tables: Tables) -> None:
+    """The tenant has a service that serves, so that budgets are read, and one without pods, so that Events are read. Its own
+    Events are hidden by its flood.
+    """
+    other = f"{namespace}-b"
+    rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
+    rig.create(yamls.runtime("flooded", gpus=1, router=False))
+    for where in (namespace, other):
+        rig.create(yamls.service(where, "s", "flooded", "engine"))
+        rig.ready(where, "s", 60)
+    before, calm = memory(rig), edit(rig, other, "engine:calm")
+    flood(rig, namespace)
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full", "namespace": namespace}}
+    rig.create({**quota, "spec": {"hard": {"pods": "1"}}})
+    rig.create(yamls.service(namespace, "starved", "flooded", "engine"))
+    rig.wait("the operator reads the Events", lambda: reads(rig, "events", namespace), 60)
+    rig.restart()  # everything is read again, and the budgets of the tenant with it, while the neighbour is edited
+    slow = edit(rig, other, "engine:flooded")
+    assert reads(rig, "poddisruptionbudgets", namespace)
+    grown = memory(rig) - before
+    tables["flood of one namespace"] = [
+        f"{EVENTS} Events and {BUDGETS} budgets: an edit of a neighbour {slow:.1f} s (before {calm:.1f} s), "
+        f"the operator's peak memory {grown:+.0f} MiB"
+    ]
+    assert rig.condition(namespace, "s", "Ready")["status"] == "True"
+    for where, name in ((namespace, "s"), (namespace, "starved"), (other, "s")):
+        rig.delete("InferenceService", where, name)
+    rig.delete("ClusterServingRuntime", "", "flooded")
+    rig.delete("Namespace", "", other)
+    assert grown < GROWTH_MIB
