@@ -66,5 +66,6 @@ async def _scale(client: "Client", namespace: str, scale: str, role: str, number
             f"{role} has no RoleScale, so its number of groups comes from spec.{role}.minReplicas: raise it, or set "
             "maxReplicas."
         ) from error
-    made = zero.written_by_wake(int(found["metadata"].get("generation") or 0), number)
+    present = int((found.get("spec") or {}).get("replicas") or 0)
+    made = zero.written_by_wake(int(found["metadata"].get("generation") or 0), present, number)
     await client.patch_merge("RoleScale", namespace, scale, found["metadata"]["uid"], made)

@@ -105,7 +105,7 @@ class Demanded(World):
     def wake(self, replicas: int) -> None:
         """Write the RoleScale as `ome wake` does."""
         scale = self.children["RoleScale", "svc-decoder"]
-        scale.woken_by(zero.written_by_wake(scale.generation, replicas))
+        scale.woken_by(zero.written_by_wake(scale.generation, scale.manifest["spec"]["replicas"], replicas))
         self.settle()
         self.task = None
 

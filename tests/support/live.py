@@ -44,9 +44,10 @@ class Live:
 
     def woken_by(self, change: Manifest) -> None:
         """Apply the write of a wake to this RoleScale."""
+        changes = change["spec"] != self.manifest["spec"]
         metadata = {**self.manifest["metadata"], "annotations": change["metadata"]["annotations"]}
         self.manifest = {**self.manifest, "metadata": metadata, "spec": change["spec"]}
-        self.generation += 1
+        self.generation += changes
 
     def facts(self, service: InferenceService) -> Child:
         """Return this object in the form that the operator reads when it reconciles the service."""

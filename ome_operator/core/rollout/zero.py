@@ -204,18 +204,20 @@ def wake(snapshot: Snapshot, found: Mapping[str, Any], groups: Mapping[str, int]
     if not found or "since" in found or not is_zero(groups):  # without `since`, the groups are about to come back
         return ()
     scales = {role: scale for role in ROLES if groups.get(role) == 0 and (scale := role_scale(snapshot, role)) is not None}
-    written = {role: written_by_wake(scale.generation, wanted(found, role)) for role, scale in scales.items()}
+    written = {
+        role: written_by_wake(scale.generation, scale.replicas, wanted(found, role)) for role, scale in scales.items()
+    }
     for role, scale in scales.items():
         written[role]["metadata"]["resourceVersion"] = str(scale.version)
     return tuple(Patch("RoleScale", scale.name, scale.uid, written[role]) for role, scale in scales.items())
 
 
-def written_by_wake(generation: int, number: int) -> dict[str, Any]:
+def written_by_wake(generation: int, present: int, number: int) -> dict[str, Any]:
     """Return the change of a RoleScale by which a wake brings back groups. It marks the generation that it makes, so that
     its number does not count as set by hand, and the demand decides again where the class is Demand. `generation` is the
-    present one.
+    present one, and `present` the present number: the same number makes no generation.
     """
-    annotations = {keys.WAKE_GENERATION: str(generation + 1)}
+    annotations = {keys.WAKE_GENERATION: str(generation + (number != present))}
     return {"metadata": {"annotations": annotations}, "spec": {"replicas": number}}
 
 

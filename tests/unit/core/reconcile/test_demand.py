@@ -7,12 +7,25 @@ from typing import Any
 import pytest
 
 from ome_operator.core.demand.facts import DECODE, PREFILL, GroupBounds
+from ome_operator.core.observed.arrivals import Arrivals
+from ome_operator.core.observed.objects import Observed
 from ome_operator.core.reconcile.sync import sync
 from tests.support import parts
 from tests.support.demanded import BUSY, QUIET, Demanded, spec
 from tests.support.simulator import World
 
 FOLLOWS = "FollowsDemand"
+
+
+class Woken(Demanded):
+    """A service for which requests arrive."""
+
+    arrived: float | None = None
+    """Time of the last request that no engine could serve, in seconds since the epoch."""
+
+    def observed(self) -> Observed:
+        """Return the facts, with the last request."""
+        return replace(super().observed(), arrivals=Arrivals(self.arrived))
 
 
 def told(world: World) -> tuple[str, str]:
@@ -139,9 +152,30 @@ def test_after_a_wake_the_demand_decides_again_by_itself(minimum: int) -> None:
         sizes.append(world.decoders())
     assert sorted(set(sizes), reverse=True) == [3, 2, 1], "one at a time, and only because the demand needs fewer"
     assert told(world) == ("True", "Followed")
+    world.wake(3)  # once more, before the first one is reported
     world.write_scale(4)
     world.decide(30)
     assert world.decoders() == 4 and told(world) == ("False", "ScaledByHand"), "a number that is written later wins"
+
+
+def test_after_a_request_has_woken_the_service_the_demand_decides_again() -> None:
+    role = {"minReplicas": 0, "maxReplicas": 4, "autoscaler": {"class": "Demand"}}
+    whole = spec("Apply", role=role)
+    world = Woken(**{**whole, "scalingPolicy": {**whole["scalingPolicy"], "wakeOnRequest": True}})
+    world.write_scale(2)
+    world.decide(30)
+    world.write_scale(0)
+    world.decide(30)
+    assert world.decoders() == 0 and told(world) == ("False", "ScaledByHand")
+    world.arrived = world.now.timestamp() + 1
+    world.now += timedelta(seconds=2)
+    world.settle()
+    world.task = None
+    assert world.decoders() == 2 and world.service.status["zero"]["wake"]["by"] == "Request"
+    world.decide(30)
+    assert world.decoders() == 2 and told(world) == ("True", "Followed")
+    world.decide(1800)
+    assert world.decoders() == 1, "the demand needs fewer"
 
 
 def test_bounds_that_are_edited_count_at_once() -> None:
