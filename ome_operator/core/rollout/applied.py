@@ -33,7 +33,7 @@ def set_by_hand(scale: Child) -> bool:
     """Return whether somebody has written the number of a RoleScale since it was created, or since a wake wrote it. A write
     of another part of the object, and of its status, does not change the generation.
     """
-    return scale.generation > max(1, scale.woken)
+    return scale.generation > 1 and scale.generation != scale.woken
 
 
 def by_hand(snapshot: Snapshot, component: str) -> bool:

@@ -7,6 +7,7 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.core.observed import from_api
+from ome_operator.core.rollout.applied import set_by_hand
 
 
 def child(kind: str, **parts: Any) -> from_api.Child:
@@ -91,3 +92,14 @@ def test_the_namespace_of_the_leader_that_a_pod_contacts(address: str | None, fo
     env = [{"name": "A"}, {"name": "LWS_LEADER_ADDRESS", "value": address}]
     body = {"metadata": {"name": "p", "namespace": "team", "labels": labels}, "spec": {"containers": [{"env": env}]}}
     assert from_api.pod(body).contacts == found
+
+
+@pytest.mark.parametrize(
+    ("generation", "woken", "by_hand"),
+    [(1, "", False), (2, "", True), (2, "2", False), (3, "2", True), (2, "9", True), (2, "soon", True), (1, "9", False)],
+)
+def test_a_number_of_a_role_scale_is_set_by_hand_unless_a_wake_wrote_it(generation: int, woken: str, by_hand: bool) -> None:
+    """A restored RoleScale has the annotation of another object."""
+    notes = {keys.WAKE_GENERATION: woken} if woken else {}
+    body = {"metadata": {"name": "svc-decoder", "generation": generation, "annotations": notes}, "spec": {"replicas": 2}}
+    assert set_by_hand(from_api.child("RoleScale", body)) is by_hand
