@@ -143,7 +143,6 @@ async def test_the_demand_of_a_service_is_drawn(size: Any) -> None:
         said = await section.inner_text()
         assert "0 (3)" in said and "NoRoom: The cluster has no nodes" in said and "9 requests/s arrive <i>" in said
         assert await browser.wide() <= size["width"]
-        await browser.picture(f"ui-demand-{size['width']}", whole=True)
 
 
 @pytest.mark.parametrize("path", ["/", KIMI, "/nodes", "/service/zz-evil/hostile", "/service/code/qwen3-coder"])
