@@ -33,10 +33,10 @@ of the part "Engines and routers" never fire.
 
 _FAULTS = """## Faults
 
-Each fault was run (2026-11-25; OmeServiceIncomplete 2026-11-27; OmeRoutersSilent, OmeDemandUnknown and OmeDemandUnmet
-2026-11-28) on two cores while other tests ran, with a Prometheus that scrapes every second, or every five seconds where
-engines are real. From the start of a fault until the cluster was healthy again, no other alert fired, except
-OmeRolloutFailed together with OmeWaveStopped.
+Each fault was run (2026-11-25; OmeServiceIncomplete 2026-11-27; OmeRoutersSilent, OmeDemandUnknown, OmeDemandUnmet,
+OmeMoveWaits, OmeNodesAvoided and OmeGroupsSilent 2026-11-28) on two cores while other tests ran, with a Prometheus that
+scrapes every second, or every five seconds where engines are real. From the start of a fault until the cluster was healthy
+again, no other alert fired, except OmeRolloutFailed together with OmeWaveStopped.
 "Fires" has the seconds from the start of the fault until the alert fired, "clears" the seconds from the end of the fault
 until the alert had cleared, both with the times of the rules divided by the number in the table.
 
@@ -64,13 +64,16 @@ the same effect.
 | OmeWaveStopped | the API server refuses an edit of a runtime for every service | 10 | 31 s | 1 s |
 | OmeGroupsFailed | a leader hangs, and its group may not be recycled (`maxRecycles: 0`) | 10 | 9 s | 0 s |
 | OmeSystemicFault | both leaders stop responding at the same time | 10 | 13 s | 2 s |
+| OmeGroupsSilent | a stand-in for a registry reports that the only leader is silent | 10 | 35 s | 0 s |
 | OmeGroupsRecycle | a rank is lost three times, with the leader on the same node each time | 20 | 0 s | 159 s |
 | OmeGpusWasted | a leader with GPUs hangs, and nothing is recycled | 60 | 31 s | 1 s |
 | OmeGangWaits | two services require 12 of 16 nodes each | 360 | 17 s | 0 s |
 | OmeDemandUnknown | the operator asks no router for numbers (`--router-watch 0`) | 60 | 31 s | 1 s |
 | OmeDemandUnmet | the GPU budget of a service is smaller than a pair of groups | 30 | 31 s | 1 s |
+| OmeMoveWaits | a person moves a group whose service may use one node only | 60 | 16 s | 0 s |
 | OmeBrakeForgotten | a person freezes a service | 2880 | 21 s | 1 s |
 | OmeNodesUnready | a node is cordoned | 60 | 32 s | 1 s |
+| OmeNodesAvoided | a node reports a deadlock of its kernel, which has to last for five minutes | 60 | 320 s | 10 s |
 | OmeWeightsFailed | an agent is configured to download a revision that the hub does not have | 10 | 62 s | 1 s |
 | OmeWeightsStall | an agent is killed during the download of a model | 10 | 121 s | 1 s |
 | OmeRouterStranger | a real router gets a foreign worker (`tests/router/test_stranger_alert.py`) | 60 | 3 s | 29 s |

@@ -41,13 +41,24 @@ class NodeFault(Spec):
     """Whether the service has meanwhile worked on other nodes."""
 
 
+class NodeAvoider(Spec):
+    """Whose services do not use this node."""
+
+    namespace: str | None = None
+    """Namespace whose services do not use the node; unset if no service uses it."""
+    reason: Annotated[str, Field(max_length=1024)]
+    """Why they do not use it."""
+
+
 class NodeFaultsStatus(Spec):
     """Everything that is remembered about this node."""
 
     node_uid: Annotated[str | None, Field(alias="nodeUID")] = None
     """UID of the Node object. Another node of the same name begins without faults."""
     avoided: str | None = None
-    """Why new groups are not placed on this node, and of which services; unset if they are."""
+    """Why new groups are not placed on this node, and of which services, as a text for people; unset if they are."""
+    avoided_by: Annotated[list[NodeAvoider] | None, Field(max_length=64), ATOMIC] = None
+    """The same for programs: whose services do not use this node."""
     faults: Annotated[list[NodeFault] | None, ATOMIC] = None
     """The faults that are remembered. A failure of a service expires after 24 hours."""
 

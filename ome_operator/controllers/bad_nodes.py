@@ -159,7 +159,7 @@ class BadNodes:
         """Write the objects that differ, and delete those of nodes about which nothing is remembered."""
         left = WRITES
         for name, known in sorted(self._memory.items()):
-            wanted = record.status(known, self._said(name))
+            wanted = record.status(known, self._avoiders(name))
             if self._stored.get(name) == wanted or not (name in self._stored or self._lasts(known)):
                 continue
             if not left:
@@ -197,9 +197,9 @@ class BadNodes:
             return
         self._stored.pop(name, None)
 
-    def _said(self, name: str) -> str:
-        """Return by whom and why a node is avoided; "" if it is not."""
+    def _avoiders(self, name: str) -> list[record.Avoider]:
+        """Return by whom and why a node is avoided."""
         if name in self.avoided.everybody:
-            return f"{record.BY_ALL}{self.avoided.everybody[name]}"
-        spaces = {space: found[name] for space, found in self.avoided.namespaces.items() if name in found}
-        return "; ".join(f"{record.by(space)}{why}" for space, why in sorted(spaces.items()))[: record.WORDS]
+            return [record.Avoider("", self.avoided.everybody[name])]
+        spaces = self.avoided.namespaces.items()
+        return sorted(record.Avoider(space, found[name]) for space, found in spaces if name in found)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.reasons import ADVICE, CONDITION, FOLLOWS_DEMAND, READY, ROLLED_OUT, SCALED, Reason
+from ome_operator.core.reasons import ADVICE, CONDITION, FOLLOWS_DEMAND, MOVED, READY, ROLLED_OUT, SCALED, Reason
 from ome_operator.core.reasons import REASONS as KNOWN_REASONS
 from ome_operator.core.recovery import failure, record
 from ome_operator.core.recovery.start import PARTS as GROUP_PARTS
@@ -60,6 +60,8 @@ class Figures(NamedTuple):
     """Reason of the condition Advice; "" without this condition."""
     follows: str
     """Reason of the condition FollowsDemand; "" without this condition."""
+    moved: str
+    """Reason of the condition Moved; "" if no group has to leave its node."""
     groups: Mapping[tuple[str, str], int]
     """Number of groups by role and phase."""
     waiting: Mapping[tuple[str, str], int]
@@ -106,6 +108,7 @@ def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, 
         complete=complete,
         advice=_known(told[ADVICE].get("reason")) if ADVICE in told else "",
         follows=_known(told[FOLLOWS_DEMAND].get("reason")) if FOLLOWS_DEMAND in told else "",
+        moved=_known(told[MOVED].get("reason")) if MOVED in told else "",
         groups=Counter((_role(each.component, split), _word(each.phase, record.PHASES)) for each in records),
         waiting={
             (_role(name, split), _known((told.get(CONDITION.get(name, "")) or {}).get("reason"))): number

@@ -156,6 +156,19 @@ def test_no_right_lets_the_operator_grow_and_of_secrets_it_makes_some() -> None:
     assert not [rule for rule in without if "secrets" in rule["resources"]]
 
 
+def test_moves_need_no_right_to_evict_and_users_may_ask_for_those_of_their_services() -> None:
+    """The operator removes groups itself and closes their budgets. `ome move SERVICE GROUP` needs the role of users, and
+    `ome move NODE` the rights of an administrator: nobody else gets nodes to patch.
+    """
+    made = rendered()
+    rights = {(what, verb) for rule in rules(made, "ome-operator") for what in rule["resources"] for verb in rule["verbs"]}
+    assert {("pods", "delete"), ("pods", "patch"), ("poddisruptionbudgets", "patch"), ("nodes", "list")} <= rights
+    assert not [what for what, _ in rights if what.startswith("pods/") and what != "pods/log"]
+    users = {(what, verb) for rule in rules(made, "ome-edit") for what in rule["resources"] for verb in rule["verbs"]}
+    assert ("inferenceservices", "patch") in users
+    assert not [what for what, _ in users if what in ("nodes", "poddisruptionbudgets", "nodefaults")]
+
+
 @pytest.mark.parametrize("watched", [[], ["team-a"]])
 @pytest.mark.parametrize(
     ("values", "granted"),

@@ -109,6 +109,36 @@ def test_whatever_happens_one_group_of_a_role_moves_and_everything_ends_whole(sh
 
 @STORIES
 @given(movable(st.integers(1, 3)), seeds)
+def test_a_group_leaves_an_avoided_node_and_never_moves_to_one(shape: Movable, seed: int) -> None:
+    """Nodes are avoided because groups failed there: two that are free, and one on which a group serves. That one and others
+    are drained, one after the other.
+    """
+    shape = replace(shape, moves=())
+    fleet, chance = serving(shape, spare=2 * shape.size + 3, seed=seed), random.Random(seed)
+    engines = [pod for pod in fleet.world.pods.values() if pod.labels[keys.COMPONENT] != keys.ROUTER]
+    used, before = sorted({pod.node for pod in engines}), {pod.uid for pod in engines}
+    left = chance.choice(used)
+    bad = {left, *chance.sample(sorted(fleet.world.deps.nodes.keys() - set(used)), 2)}
+    fleet.world.avoided = dict.fromkeys(sorted(bad), "engine of team/svc failed there 3 times")
+
+    def check() -> bool:
+        """Return whether nothing is left on the drained node."""
+        pods = [pod for pod in fleet.world.pods.values() if pod.labels[keys.COMPONENT] != keys.ROUTER]
+        assert not {pod.node for pod in pods if pod.uid not in before} & bad, fleet.world.log[-20:]
+        return left not in {pod.node for pod in pods if not pod.deleting}
+
+    fleet.taint(left)
+    fleet.until("left", check, 1500, whole=True)
+    for _ in range(2):
+        left = chance.choice(sorted({*fleet.nodes_of(keys.ENGINE), *fleet.nodes_of(keys.DECODER)}))
+        for name in fleet.world.deps.nodes:
+            fleet.untaint(name)
+        fleet.taint(left)
+        fleet.until("left", check, 1500, whole=True)
+
+
+@STORIES
+@given(movable(st.integers(1, 3)), seeds)
 def test_a_group_that_serves_is_torn_down_only_when_others_serve_or_the_service_says_so(shape: Movable, seed: int) -> None:
     """Without spare nodes, taints come and go: with `Stay` nothing that serves ends."""
     shape = replace(shape, moves=())

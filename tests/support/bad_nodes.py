@@ -118,7 +118,7 @@ class Town:
 
     def restart(self) -> None:
         """Restart the operator: it keeps only what is stored."""
-        self.memory = {name: read(status(known, ""), known.forgiven) for name, known in self.memory.items()}
+        self.memory = {name: read(status(known, []), known.forgiven) for name, known in self.memory.items()}
         last = [(fault.role, fault.last) for known in self.memory.values() for fault in known.faults if fault.role]
         floors = {key: max((at for role, at in last if role[:2] == key), default=0.0) for key in self.counted}
         self.counted = {

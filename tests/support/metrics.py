@@ -159,13 +159,15 @@ def everything() -> Rig:
     rig.see("Pod", pod())
     rig.see("ControllerRevision", revision())
     told = condition("RolledOut", "False", "RollingOut"), condition("Advice", reason="NoEffect")
-    demand = condition("FollowsDemand", reason="Follows")
-    first = service("svc", "team", condition("Ready", "False", "Starting"), *told, demand, groups=[group(phase="Starting")])
+    demand, moved = condition("FollowsDemand", reason="Follows"), condition("Moved", "False", "NoSpareNodes")
+    first = service(
+        "svc", "team", condition("Ready", "False", "Starting"), *told, demand, moved, groups=[group(phase="Starting")]
+    )
     rig.see(SERVICE, first)
     start = {"time": BEGAN, "seconds": 50, "parts": [{"name": "imports", "seconds": 20}]}
     components = {"engine": {"replicas": 1, "updateRevision": "r1", "latestReadyRevision": "r1"}}
     later = again(
-        first, conditions=[condition("Ready", since="2026-01-01T11:10:00Z"), *told, demand], components=components,
+        first, conditions=[condition("Ready", since="2026-01-01T11:10:00Z"), *told, demand, moved], components=components,
         groups=[group(recycles=1, lastFailure={"reason": "OOMKilled"}, start=start)],
         placement={"waiting": {"engine": 1}, "first": BEGAN},
     )  # fmt: skip

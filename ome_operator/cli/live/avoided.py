@@ -3,26 +3,30 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ome_operator.core.badnodes.record import BY_ALL, KIND, by
+from ome_operator.core.badnodes.record import KIND, avoided_by
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Forbidden, NotServed
 
 
 class AvoidedNodes(NamedTuple):
-    """The nodes on which no new groups are placed, each with the text of `status.avoided`."""
+    """The nodes on which no new groups are placed, each with the status of its NodeFaults."""
 
-    nodes: Mapping[str, str]
+    statuses: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def nodes(self) -> dict[str, str]:
+        """By whom and why each node is avoided, as a text for people."""
+        return {name: str(status["avoided"]) for name, status in self.statuses.items()}
 
     def of(self, namespace: str) -> set[str]:
         """Return the nodes that services of a namespace do not use."""
-        mine = by(namespace)
-        return {name for name, said in self.nodes.items() if said.startswith(BY_ALL) or mine in said}
+        return {name for name, status in self.statuses.items() if avoided_by(status, namespace)}
 
 
 def read(bodies: Iterable[Mapping[str, Any]]) -> AvoidedNodes:
     """Return the avoided nodes of these NodeFaults."""
-    said = {body["metadata"]["name"]: str((body.get("status") or {}).get("avoided") or "") for body in bodies}
-    return AvoidedNodes({name: text for name, text in said.items() if text})
+    statuses = {body["metadata"]["name"]: body.get("status") or {} for body in bodies}
+    return AvoidedNodes({name: status for name, status in statuses.items() if status.get("avoided")})
 
 
 async def avoided(client: Client) -> AvoidedNodes:

@@ -1,6 +1,6 @@
 """What is remembered about a node: an entry for each fault, in the status of a NodeFaults object. Its size is bounded."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -55,19 +55,40 @@ Memory = Mapping[str, NodeMemory]
 """What is remembered, by the name of the node."""
 
 
-BY_ALL = "by all services: "
-"""Begin of `status.avoided` if no service uses the node."""
+class Avoider(NamedTuple):
+    """Whose services do not use a node, and why."""
+
+    namespace: str
+    """"" if the services of all namespaces do not use it."""
+    why: str
 
 
-def by(namespace: str) -> str:
-    """Return the words in `status.avoided` before the reason for which the services of a namespace do not use the node."""
-    return f"by services of {namespace}: "
+def said(avoiders: Iterable[Avoider]) -> str:
+    """Return by whom and why a node is avoided, as a text for people; "" if it is not."""
+    return "; ".join(f"{_by(one.namespace)}{one.why}" for one in avoiders)[:WORDS]
 
 
-def status(memory: NodeMemory, avoided: str) -> dict[str, Any]:
-    """Return the status of the object of a node. `avoided` states why and by whom the node is avoided; "" if it is not."""
-    faults = [_written(fault) for fault in memory.faults]
-    return {"nodeUID": memory.uid, **({"avoided": avoided} if avoided else {}), "faults": faults}
+def _by(namespace: str) -> str:
+    return f"by services of {namespace}: " if namespace else "by all services: "
+
+
+def status(memory: NodeMemory, avoiders: Sequence[Avoider]) -> dict[str, Any]:
+    """Return the status of the object of a node."""
+    by = [{**({"namespace": one.namespace} if one.namespace else {}), "reason": one.why[:WORDS]} for one in avoiders]
+    avoided = {"avoided": said(avoiders), "avoidedBy": by} if avoiders else {}
+    return {"nodeUID": memory.uid, **avoided, "faults": [_written(fault) for fault in memory.faults]}
+
+
+def avoided_by(found: Mapping[str, Any], namespace: str) -> bool:
+    """Return whether the services of a namespace do not use a node, according to a stored status. Earlier
+    operators stored only the text.
+    """
+    if "avoidedBy" not in found:
+        text = str(found.get("avoided") or "")
+        return text.startswith(_by("")) or _by(namespace) in text
+    entries = found["avoidedBy"]
+    named = [one.get("namespace") or "" for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
+    return "" in named or namespace in named
 
 
 def read(found: Mapping[str, Any], forgiven: float) -> NodeMemory:

@@ -26,6 +26,8 @@ OTHERS: Mapping[str, float] = {
     "OmeDemandUnknown": 60,
     "OmeDemandUnmet": 30,
     "OmeNodesUnready": 60,
+    "OmeMoveWaits": 60,
+    "OmeNodesAvoided": 60,
     "OmeBrakeForgotten": 2880,
     "OmeWatchSilent": 2,  # Watches of quiet kinds were silent for 130 s: without changes, there are no bookmarks either.
 }

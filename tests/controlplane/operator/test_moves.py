@@ -77,6 +77,8 @@ class Outcome(NamedTuple):
     """Names of the pods of the service on the drained nodes in the end."""
     said: list[str]
     """Messages of the condition Moved on the way."""
+    refused: list[str]
+    """Requests of the operator for which it has no right."""
 
 
 def namespace(name: str) -> str:
@@ -152,6 +154,7 @@ def drained(rig: Rig, name: str, row: Row, watch: GroupWatch) -> Outcome:
         {role: drains.numbers(rig, where, role) for role in row.counts},
         [pod["metadata"]["name"] for role in roles for pod in drains.pods_of(rig, where, role) if _on(pod, names)],
         said,
+        [f"{one.verb} {one.resource}" for one in rig.requests(mark) if one.code == 403],
     )
 
 
@@ -188,6 +191,7 @@ def each(*names: str) -> pytest.MarkDecorator:
 def test_every_role_serves_completely_while_a_node_is_drained(outcome: Outcome, row: Row) -> None:
     assert outcome.least == {**row.counts, "router": 1}
     assert outcome.left == []
+    assert outcome.refused == [], "the operator runs with the rights of the chart"
 
 
 @each(*(name for name, row in ROWS.items() if not row.edited))

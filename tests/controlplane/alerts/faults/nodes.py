@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 from ome_local.kubeapi import ApiError
@@ -24,6 +25,24 @@ def _(bed: Bed) -> Iterator[None]:
     bed.rig.cluster.kubectl("cordon", "h200-15")
     yield
     bed.rig.cluster.kubectl("uncordon", "h200-15")
+
+
+@fault("OmeNodesAvoided")
+def _(bed: Bed) -> Iterator[None]:
+    """A node reports a deadlock of its kernel, which has to last for five minutes; it is repaired and forgiven."""
+    node, rig = "h200-14", bed.rig
+    where = f"{path('Node', '', node)}/status"
+
+    def reports(status: str) -> None:
+        conditions = [each for each in rig.api.get(where)["status"]["conditions"] if each["type"] != "KernelDeadlock"]
+        said = {"type": "KernelDeadlock", "status": status, "reason": "Test", "message": "it hangs"}
+        rig.api.request("PATCH", where, {"status": {"conditions": [*conditions, said]}}, MERGE)
+
+    bed.later(rig.delete, "NodeFaults", "", node)
+    reports("True")
+    yield
+    reports("False")
+    rig.cluster.kubectl("annotate", "nodefaults", node, f"{keys.FORGIVEN}={datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
 
 
 NODE = "h200-01"

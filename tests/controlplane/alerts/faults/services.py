@@ -1,11 +1,18 @@
 """Faults of services, their rollouts and their groups."""
 
+import json
+import threading
+import time
 from collections.abc import Iterator
-from typing import Any
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
 
 from typer.testing import CliRunner
 
+from ome_operator import names
 from ome_operator.cli.app import app
+from ome_operator.core.observed import from_api
+from ome_operator.core.render import meta
 from tests.controlplane.alerts.conftest import Bed
 from tests.controlplane.alerts.faults.known import fault
 from tests.controlplane.alerts.faults.served import SERVICE, engines, served
@@ -152,6 +159,75 @@ def _(bed: Bed) -> Iterator[None]:
     yield
     bed.rig.delete("InferenceService", namespace, SERVICE)
     bed.rig.ready(namespace, "other", 120)
+
+
+@fault("OmeMoveWaits")
+def _(bed: Bed) -> Iterator[None]:
+    """A person moves a group whose service may use one node only, until it may use another one, too."""
+    label, first, second = "test-pool", "h200-02", "h200-03"
+    for node in (first, second):
+        bed.later(bed.rig.cluster.kubectl, "label", "node", node, f"{label}-")
+    bed.rig.cluster.kubectl("label", "node", first, f"{label}=moves")
+    engine = {"nodeSelector": {label: "moves"}}
+    namespace = served(bed, gpus=8, engine=engine, moves={"timeout": "1h"})
+    ome(bed.rig, "move", SERVICE, "engine/0", "-n", namespace)
+    bed.rig.says(namespace, SERVICE, "Moved", "NoSpareNodes")
+    yield
+    bed.rig.cluster.kubectl("label", "node", second, f"{label}=moves")
+    bed.rig.wait("it moved", lambda: not bed.rig.condition(namespace, SERVICE, "Moved"), 120)
+
+
+class Registry(BaseHTTPRequestHandler):
+    """A stand-in for the registry of a router: it says for how long a leader has been silent."""
+
+    body: ClassVar[Manifest] = {}
+    since: ClassVar[float | None] = None
+
+    def do_GET(self) -> None:
+        """Send the summary."""
+        silence = {} if self.since is None else {"silence": {"age": 1.0, "seconds": time.monotonic() - self.since}}
+        leaders = [{**leader, **silence} for leader in self.body["leaders"]]
+        data = json.dumps({**self.body, "leaders": leaders}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@fault("OmeGroupsSilent")
+def _(bed: Bed) -> Iterator[None]:
+    """The router's registry reports that the only leader is silent; later the leader answers again. The registry is a
+    stand-in, whose address is that of the simulated router.
+    """
+    bed.later(bed.operate)
+    bed.operate("--router-watch", "5")
+    namespace = served(bed)
+    (leader,), (router,) = engines(bed.rig, namespace), bed.rig.all("Pod", namespace, "component=router")
+    marked = from_api.pod(router)
+    Registry.body = {
+        "version": 1, "slice": meta.slice_mark(marked), "strangers": {"found": 0, "age": None}, "router": {}, "omitted": 0,
+        "upFor": 3600,
+        "leaders": [
+            {"id": names.mark(leader["metadata"]["uid"]), "role": "regular", "state": "serving", "listed": True}
+        ],
+    }  # fmt: skip
+    Registry.since = time.monotonic()
+    with ThreadingHTTPServer(("127.0.0.1", 29001), Registry) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        write_status(bed.rig, router, lambda status: status.update(podIP="127.0.0.1", podIPs=[{"ip": "127.0.0.1"}]))
+        yield
+        Registry.since = None
+        bed.rig.wait("it is heard", lambda: phases(bed.rig, namespace) == ["Ready"], 60)
+        server.shutdown()
+
+
+def phases(rig: Rig, namespace: str) -> list[str]:
+    """Return the phases of the groups."""
+    status = (rig.get("InferenceService", namespace, SERVICE) or {}).get("status", {})
+    return [each["phase"] for each in status.get("groups", ())]
 
 
 @fault("OmeBrakeForgotten")

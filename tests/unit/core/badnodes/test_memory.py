@@ -7,7 +7,19 @@ import pytest
 
 from ome_operator.core.badnodes.blame import FAILURES, LASTS, avoid, blamed
 from ome_operator.core.badnodes.memory import CLEARED, EXPIRES, PROVEN, remember
-from ome_operator.core.badnodes.record import FAULTS, NODES, WORDS, Memory, NodeMemory, Role, bounded, read, status
+from ome_operator.core.badnodes.record import (
+    FAULTS,
+    NODES,
+    WORDS,
+    Avoider,
+    Memory,
+    NodeMemory,
+    Role,
+    avoided_by,
+    bounded,
+    read,
+    status,
+)
 from ome_operator.core.badnodes.signs import ReadyGroup, Sign
 from ome_operator.core.observed.objects import Node
 from tests.support.bad_nodes import node
@@ -147,7 +159,7 @@ def test_the_memory_is_bounded() -> None:
     memory = after(*signs, nodes=there)
     assert len(memory) == NODES
     assert max(len(known.faults) for known in memory.values()) <= FAULTS
-    assert max(len(json.dumps(status(known, ""))) for known in memory.values()) < 16_000
+    assert max(len(json.dumps(status(known, []))) for known in memory.values()) < 16_000
     known = bounded({"n7": after(*signs)["n7"]})["n7"]
     assert {fault.role.service for fault in known.faults if fault.role} == {f"s{at}" for at in range(4 * FAULTS, 5 * FAULTS)}
 
@@ -156,10 +168,44 @@ def test_what_is_stored_is_read_again() -> None:
     there = {**nodes(), "n1": node("n1", ("KernelDeadlock", "x"))}
     memory = after(*failures("n1", 3), *failures("n1", 1, OTHER), nodes=there)
     for name, known in memory.items():
-        said = json.loads(json.dumps(status(known, "by all services")))
+        said = json.loads(json.dumps(status(known, [Avoider("", "it broke")])))
         assert read(said, 0.0) == known
-        assert said["avoided"] == "by all services"
+        assert said["avoided"] == "by all services: it broke"
         assert read(said, 7.0).forgiven == 7.0, name
+
+
+SPOOF = Avoider("evil", "it died: by services of victim: x")
+
+
+@pytest.mark.parametrize(
+    ("avoiders", "by"),
+    [
+        ([], ""),
+        ([Avoider("", "KernelDeadlock")], "team evil victim"),
+        ([Avoider("team", "x" * 400), Avoider("victim", "y")], "team victim"),
+        ([SPOOF], "evil"),
+    ],
+)
+def test_who_avoids_a_node_is_stored_beside_the_text(avoiders: list[Avoider], by: str) -> None:
+    """The text is cut, and contains the last words of containers."""
+    stored = status(NodeMemory("uid"), avoiders)
+    assert len(stored.get("avoided", "")) <= WORDS
+    assert [name for name in ("team", "evil", "victim") if avoided_by(stored, name)] == by.split()
+
+
+@pytest.mark.parametrize(
+    ("stored", "by"),
+    [
+        ({"avoided": "by all services: x"}, "team evil"),
+        ({"avoided": "by services of team: x; by services of evil: y"}, "team evil"),
+        ({"avoided": "by services of evil: y"}, "evil"),
+        ({"avoided": 7}, ""),
+        ({"avoided": "by all services: x", "avoidedBy": "odd"}, ""),
+        ({"avoided": "by all services: x", "avoidedBy": [None, 3, {"namespace": "team"}]}, "team"),
+    ],
+)
+def test_objects_of_earlier_operators_and_odd_ones_are_read(stored: dict[str, Any], by: str) -> None:
+    assert [name for name in ("team", "evil") if avoided_by(stored, name)] == by.split()
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,8 @@ READERS = {
 }  # fmt: skip
 """File -> what it reads of the condition Ready of a service."""
 OTHERS = {
-    "bench/crowd.py", "bench/fleet.py", "bench/informers.py", "bench/labelled.py", "bench/starting.py", "ome_local/cli.py",
+    "bench/badnodes.py", "bench/crowd.py", "bench/fleet.py", "bench/informers.py", "bench/labelled.py", "bench/starting.py",
+    "ome_local/cli.py",
     "ome_local/demo/plan.py", "ome_operator/api/model.py", "ome_operator/api/nodemodels.py",
     "ome_operator/core/catalog/status.py", "ome_operator/core/observed/failures.py",
     "ome_operator/core/observed/from_api.py", "ome_operator/core/observed/nodes.py",

@@ -1,0 +1,156 @@
+"""Measures what the memory of bad nodes costs the operator, in this process and without a cluster: a look at all pods and
+nodes, and reconciliation passes of a service while nodes are avoided. `python -m bench.badnodes` prints the figures.
+"""
+
+import asyncio
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from bench.alone import kimi, steady
+from bench.crowd import NODE, SERVICE, Crowd, Size
+from bench.scenarios import Manifest
+from ome_operator import keys, quantity
+from ome_operator.cache.cluster_cache import ClusterCache
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.controllers.bad_nodes import BadNodes
+from ome_operator.core.observed.objects import Deps, Observed
+from ome_operator.core.reconcile.sync import sync
+from ome_operator.kube.client import Client
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+NODES, SERVICES, PODS, FAILURES = 5000, 1000, 4, 500
+"""A fleet; FAILURES is the number of pods whose container has ended since the last look, each on another node."""
+LOOKS, PASSES = 5, 60
+PERIOD = timedelta(seconds=100)
+CROWD = Crowd(Size(nodes=NODES, models=1, services=SERVICES))
+
+
+class Figures(NamedTuple):
+    """CPU seconds of this thread: the median of several."""
+
+    quiet_look: float
+    """A look in which nothing has failed."""
+    look: float
+    """A look in which FAILURES containers have ended."""
+    remembered: int
+    """Number of failures that are remembered in the end."""
+    stays: float
+    """A pass of a service that is ready, over a cluster of NODES nodes."""
+    stays_avoiding: float
+    """The same while a tenth of the nodes are avoided."""
+    new: float
+    """The first pass of a service."""
+    new_avoiding: float
+
+
+def measure() -> Figures:
+    """Measure everything."""
+    quiet, look, remembered = asyncio.run(_looks())
+    return Figures(quiet, look, remembered, *_passes())
+
+
+def _with_nodes() -> tuple[ClusterCache, EventHandler]:
+    """Return a cache that contains the nodes, and the handler of its events."""
+    cache = ClusterCache(Deps())
+    handler = EventHandler(cache, lambda *_: None, lambda _: (), lambda _: ())
+    for number in range(NODES):
+        handler.seen(NODE, CROWD.node(number))
+    return cache, handler
+
+
+async def _looks() -> tuple[float, float, int]:
+    now, (cache, handler) = START, _with_nodes()
+    names = sorted(cache.deps().nodes)
+    for number in range(SERVICES):
+        handler.seen(SERVICE, CROWD.service(number))
+    services = [resource.ref for resource in cache.services()]
+    assert len(names) == NODES and len(services) == SERVICES
+    for number in range(SERVICES * PODS):
+        ref = services[number // PODS]
+        handler.seen("Pod", _pod(ref.namespace, ref.name, number, names[number % NODES], 0, now))
+    memory = BadNodes(cache, Client.__new__(Client), lambda _: None, lambda: now, acts=True, stores=False)
+    await memory.look()
+    quiet, loud = list[float](), list[float]()
+    for restarts in range(1, LOOKS + 1):
+        now += PERIOD
+        quiet.append(await _cpu(memory))
+        for number in range(FAILURES):
+            ref = services[number // PODS]
+            handler.seen("Pod", _pod(ref.namespace, ref.name, number, names[number], restarts, now))
+        loud.append(await _cpu(memory))
+    return statistics.median(quiet), statistics.median(loud), memory.remembered
+
+
+async def _cpu(memory: BadNodes) -> float:
+    began = time.thread_time()
+    await memory.look()
+    return time.thread_time() - began
+
+
+def _pod(namespace: str, service: str, number: int, node: str, restarts: int, now: datetime) -> Manifest:
+    """Return a leader that is ready, or whose container ended now if `restarts` is not 0."""
+    labels = {
+        keys.MANAGED_BY: keys.MANAGER, keys.SERVICE: service, keys.COMPONENT: keys.ENGINE, keys.REVISION: "r1",
+        keys.GROUP_INDEX: str(number % PODS), keys.WORKER_INDEX: "0", keys.POD_INDEX: "0",
+    }  # fmt: skip
+    owner = {"kind": "StatefulSet", "name": f"{service}-{number}", "uid": f"set-{number}", "controller": True}
+    when = quantity.rfc3339(now)
+    metadata = {
+        "name": f"{service}-{number}", "namespace": namespace, "uid": f"pod-{number}", "labels": labels,
+        "resourceVersion": str(number + 100_000 * restarts), "creationTimestamp": quantity.rfc3339(START - 50 * PERIOD),
+        "ownerReferences": [owner],
+    }  # fmt: skip
+    ended = {"exitCode": 1, "reason": "Error", "message": "CUDA error", "startedAt": when, "finishedAt": when}
+    state = {"lastState": {"terminated": ended}, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    box = {"name": keys.RUNNER, "restartCount": restarts, **(state if restarts else {"state": {"running": {}}})}
+    ready = {"type": "Ready", "status": "False" if restarts else "True", "lastTransitionTime": when}
+    status = {"phase": "Running", "conditions": [ready], "containerStatuses": [box]}
+    return {"metadata": metadata, "spec": {"nodeName": node, "containers": [{"name": keys.RUNNER}]}, "status": status}
+
+
+def _passes() -> tuple[float, float, float, float]:
+    (service, deps), cache = kimi(), _with_nodes()[0]
+    labels = dict.fromkeys(deps.holders, "Ready")
+    known = {name: node._replace(labels={**node.labels, **labels}) for name, node in cache.deps().nodes.items()}
+    deps = replace(deps, nodes=known, holders={label: frozenset(known) for label in labels})
+    avoided = dict.fromkeys(sorted(known)[: NODES // 10], "engine of team/svc failed there 3 times")
+    ready, observed = steady(service, deps)
+    avoiding = replace(observed, avoided=avoided)
+    return (
+        _median(lambda: sync(ready, deps, observed, START)),
+        _median(lambda: sync(ready, deps, avoiding, START)),
+        _median(lambda: sync(service, deps, Observed(), START)),
+        _median(lambda: sync(service, deps, Observed(avoided=avoided), START)),
+    )
+
+
+def _median(call: Callable[[], object]) -> float:
+    found = []
+    for _ in range(PASSES):
+        began = time.thread_time()
+        call()
+        found.append(time.thread_time() - began)
+    return statistics.median(found)
+
+
+def lines(found: Figures) -> list[str]:
+    """Return the figures as lines for people."""
+    return [
+        f"{NODES:,} nodes, {SERVICES:,} services of {PODS} pods; CPU of the thread",
+        f"a look in which nothing failed      {1000 * found.quiet_look:>8.1f} ms",
+        f"a look with {FAILURES} failures            {1000 * found.look:>8.1f} ms, {found.remembered} failures remembered",
+        _both("a pass of a ready service", found.stays, found.stays_avoiding),
+        _both("the first pass of a service", found.new, found.new_avoiding),
+    ]
+
+
+def _both(what: str, usual: float, avoiding: float) -> str:
+    return f"{what:<36}{1000 * usual:>8.2f} ms, {1000 * avoiding:.2f} ms while a tenth of the nodes is avoided"
+
+
+if __name__ == "__main__":
+    print("\n".join(lines(measure())))

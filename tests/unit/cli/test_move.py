@@ -1,0 +1,157 @@
+"""`ome move` on a fake API server: which annotations are written, and what is refused."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from ome_operator import keys
+from ome_operator.cli import connect
+from ome_operator.cli.app import app
+from ome_operator.core.moves.causes import group_requests, node_request
+from ome_operator.errors import UserError
+from ome_operator.kube.errors import Forbidden, NotFound
+from tests.support.fake_api import Call, FakeApi
+
+Manifest = dict[str, Any]
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
+FROZEN = {"type": "Frozen", "status": "True"}
+
+
+def service(name: str, movable: bool = True, annotation: str = "", **status: Any) -> Manifest:
+    """A service with a prefill group and two decode groups."""
+    groups = [{"component": "engine", "phase": "Ready"}, *({"component": "decoder", "index": at} for at in (1, 2))]
+    metadata = {"name": name, "namespace": "team", "uid": f"uid-{name}", "annotations": {keys.MOVE: annotation}}
+    return {"metadata": metadata, "spec": {"moves": {}} if movable else {}, "status": {"groups": groups, **status}}
+
+
+def pod(name: str) -> Manifest:
+    return {"metadata": {"namespace": "team", "labels": {keys.SERVICE: name}}}
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
+    """A cluster with the node gpu-1; `services` are added by a test."""
+    made = FakeApi({"get Node": {"metadata": {"name": "gpu-1", "uid": "uid-node"}}, "list_objects": []})
+    made.connection = SimpleNamespace(namespace="team")  # type: ignore[assignment]
+
+    @asynccontextmanager
+    async def opened(*_: Any) -> AsyncIterator[FakeApi]:
+        yield made
+
+    monkeypatch.setattr(connect, "open_client", opened)
+    return made
+
+
+def serve(api: FakeApi, *bodies: Manifest) -> None:
+    """Let these services exist, with a pod each on the node."""
+    known = {body["metadata"]["name"]: body for body in bodies}
+    api.answers["get InferenceService"] = lambda call: known.get(call.name, NotFound("no", 404))
+    api.answers["list_objects Pod"] = [pod(name) for name in known]
+
+
+def ask(*words: str) -> str:
+    """Return the output of the command, or the sentence with which it refuses."""
+    found = CliRunner().invoke(app, ["move", *words])
+    if isinstance(found.exception, UserError):
+        return str(found.exception)
+    assert found.exit_code == 0, found.exception
+    return found.output
+
+
+def patches(api: FakeApi) -> list[Call]:
+    return [call for call in api.calls if call.verb == "patch_merge"]
+
+
+@pytest.mark.parametrize("now", [False, True])
+def test_a_node_gets_the_time_of_the_request(api: FakeApi, now: bool) -> None:
+    serve(api, service("a"), service("b", movable=False), service("c", conditions=[FROZEN]))
+    said = ask("gpu-1", *(["--now"] if now else []))
+    (patch,) = patches(api)
+    assert (patch.kind, patch.name, patch.uid) == ("Node", "gpu-1", "uid-node")
+    request = node_request(patch.body["metadata"]["annotations"][keys.MOVE], LATER)
+    assert request is not None and request.now is now
+    ends = "leaves when its requests have ended." if now else "leaves when replacements serve elsewhere."
+    assert said.splitlines() == [
+        f"team/a {ends}",
+        "team/b stays, because it has no spec.moves: `kubectl drain` evicts it.",
+        "team/c is frozen: it moves after `ome thaw c -n team`.",
+    ]
+
+
+def test_a_node_from_which_nothing_would_move_is_not_annotated(api: FakeApi) -> None:
+    assert ask("gpu-1") == "no pod of a service runs on node gpu-1: nothing was changed."
+    serve(api, service("b", movable=False))
+    said = ask("gpu-1")
+    assert said == "no service on node gpu-1 has spec.moves: nothing was changed. `kubectl drain gpu-1` evicts them."
+    api.answers["get Node"] = NotFound("no", 404)
+    said = ask("svc")
+    assert said == "there is no node svc. `ome nodes` lists them; a group of a service is `ome move SERVICE GROUP`."
+    assert patches(api) == []
+
+
+@pytest.mark.parametrize(
+    ("group", "entry"),
+    [("prefill/0", "engine/0"), ("engine/0", "engine/0"), ("decode/2", "decoder/2"), ("decoder/01", "decoder/1")],
+)
+def test_a_group_is_named_by_its_role(api: FakeApi, group: str, entry: str) -> None:
+    serve(api, service("svc"))
+    assert ask("svc", group, "-n", "team") == f"team/svc: {group} leaves its nodes when a replacement serves elsewhere.\n"
+    (patch,) = patches(api)
+    written = patch.body["metadata"]["annotations"][keys.MOVE]
+    assert re.fullmatch(rf"{entry} \S+Z", written)
+    component, number = entry.split("/")
+    assert group_requests(written, LATER).keys() == {(component, number)}
+
+
+def test_a_request_replaces_that_of_its_role_and_keeps_that_of_the_other(api: FakeApi) -> None:
+    before = "engine/0 2026-01-01T00:00:00Z, decoder/1 2026-01-01T00:00:00Z"
+    serve(api, service("svc", annotation=before))
+    ask("svc", "decode/2")
+    entries = patches(api)[0].body["metadata"]["annotations"][keys.MOVE].split(", ")
+    assert [entry.split()[0] for entry in entries] == ["engine/0", "decoder/2"]
+
+
+RECYCLING = {"groups": [{"component": "engine", "phase": "Recycling"}]}
+MOVES = {"moves": [{"component": "engine", "group": 0, "phase": "Leaving"}]}
+REFUSED = {
+    "no-moves": ({"movable": False}, "the service has no spec.moves, so nothing moves: add `moves: {}` to its spec."),
+    "frozen": ({"conditions": [FROZEN]}, "the service is frozen, so nothing moves: end the freeze with `ome thaw` first."),
+    "recycled": (RECYCLING, "prefill/0 is being recycled, and gets new pods: ask again when it is ready."),
+    "moves-already": (MOVES, "prefill/0 moves already (Leaving)."),
+    "no-groups": ({"groups": []}, "there is no group prefill/0; the numbers of its groups are: none."),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_group_that_cannot_move_is_refused_with_the_reason(api: FakeApi, name: str) -> None:
+    fields, sentence = REFUSED[name]
+    serve(api, service("svc", **fields))
+    assert ask("svc", "prefill/0", "-n", "team") == f"team/svc: {sentence}"
+    assert patches(api) == []
+
+
+def test_a_group_that_does_not_exist_is_named_with_those_that_do(api: FakeApi) -> None:
+    serve(api, service("svc"))
+    assert ask("svc", "decode/7").endswith("there is no group decode/7; the numbers of its groups are: 1, 2.")
+    for word in ("decode", "decode/", "decode/x", "router/0", "decode/-1"):
+        assert ask("svc", word).startswith(f"GROUP '{word}' names no group: write prefill/0, decode/0 or engine/0")
+    assert patches(api) == []
+
+
+def test_options_that_do_not_fit_are_refused(api: FakeApi) -> None:
+    assert ask("svc", "decode/1", "--now").startswith("--now moves a node: leave out GROUP")
+    assert ask("gpu-1", "-n", "team").startswith("-n belongs to SERVICE GROUP")
+    assert api.calls == []
+
+
+def test_who_may_not_patch_nodes_reads_why(api: FakeApi) -> None:
+    serve(api, service("a"))
+    api.answers["patch_merge"] = Forbidden('nodes "gpu-1" is forbidden: User "dev" cannot patch resource "nodes"')
+    found = CliRunner().invoke(app, ["move", "gpu-1"])
+    assert found.exit_code != 0 and 'cannot patch resource "nodes"' in f"{found.exception}{found.output}"
