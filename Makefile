@@ -73,7 +73,7 @@ packages: setup ## Run the unit tests with the oldest and the newest packages th
 	done
 
 e2e: setup ## Run the node tests: real pods on this machine, then in Docker on kind (Linux and root), and tests with other software
-	@OME_E2E=1 $(BIN)/python -m pytest tests/node tests/controlplane/kueue tests/unit/cli/ui/test_browser.py tests/works_with \
+	@OME_E2E=1 $(BIN)/python -m pytest tests/node tests/controlplane/kueue tests/controlplane/keda tests/unit/cli/ui/test_browser.py tests/works_with \
 		tests/controlplane/operator/test_helm_wait.py $(ARGS)
 	@OME_E2E=kind $(BIN)/python -m pytest tests/node/kind tests/node/serving $(ARGS)
 

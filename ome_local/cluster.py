@@ -22,6 +22,7 @@ from typing import Any, Self
 from ome_local import (
     audit_log,
     creation,
+    keda,
     kubeconfig,
     kueue,
     lifecycle,
@@ -62,8 +63,8 @@ class Row:
 class Cluster:
     """An existing cluster. Its components are etcd, apiserver, controller-manager, scheduler, kwok and tokens.
 
-    A cluster with Prometheus also has the components prometheus and prometheus-targets, and a cluster with Kueue the
-    component kueue. A cluster with a real node also has
+    A cluster with Prometheus also has the components prometheus and prometheus-targets, a cluster with Kueue the
+    component kueue, and a cluster with KEDA the components keda and keda-adapter. A cluster with a real node also has
     node (the process that holds the node's namespaces), containerd, kubelet, kube-proxy and coredns.
     """
 
@@ -214,7 +215,7 @@ class Cluster:
         """Run a process that belongs to the cluster: `down` stops the process, and its output is written to `log(name)`.
         If the process ends by itself, `up` starts it again.
         """
-        if name in (*SERVERS, *COMPONENTS, servers.SECOND, *prometheus.PROCESSES, kueue.NAME):
+        if name in (*SERVERS, *COMPONENTS, servers.SECOND, *prometheus.PROCESSES, kueue.NAME, *keda.PROCESSES):
             raise UserError(f"{name} is a component of the cluster; choose another name for this process.")
         if processes.find(self.at, name):
             raise UserError(f"{name} is already running.")
@@ -310,6 +311,7 @@ class Cluster:
         own = SERVERS if not self.kept.spec.kind else SERVERS[4:]
         own = (*own, *prometheus.PROCESSES) if self.kept.spec.prometheus else own
         own = (*own, kueue.NAME) if self.kept.spec.kueue else own
+        own = (*own, *keda.PROCESSES) if self.kept.spec.keda else own
         return (*own, *COMPONENTS) if self.kept.network else own
 
     def _running(self, name: str) -> Process:

@@ -19,7 +19,7 @@ PROGRAMS = {
 }
 PORTS = (
     "etcd", "etcd-peer", "apiserver", "apiserver-2", "controller-manager", "scheduler", "operator", "operator-metrics",
-    "prometheus", "kueue", "kueue-health",
+    "prometheus", "kueue", "kueue-health", "keda", "keda-adapter", "keda-health",
 )  # fmt: skip
 """Names of the ports of a cluster. The ports of the operator are for an operator that the demo or a test starts on this
 machine."""
@@ -30,10 +30,11 @@ IDENTITIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "kwok": ("kwok", ()),
     "prometheus": ("prometheus", ()),
     "kueue": ("kueue", ()),
+    "keda": ("keda", ()),
 }
 """File name of a client certificate -> (user, groups). Each component has its own user, so that the audit log
 distinguishes the components."""
-POWERFUL = ("system:kube-controller-manager", "kwok", "kueue")
+POWERFUL = ("system:kube-controller-manager", "kwok", "kueue", "keda")
 """Users that are bound to cluster-admin. They are not members of system:masters, because that group is exempt from API
 priority and fairness."""
 AUDIT_POLICY = """\
@@ -109,6 +110,26 @@ def apiserver(at: Layout, kept: Kept, port: int, audit_log: Path) -> list[str]:
         f"--kubelet-client-certificate={pki / 'admin.crt'}",
         f"--kubelet-client-key={pki / 'admin.key'}",
         *(audit if kept.spec.audit else []),
+        *(_forwards(at) if "keda" in kept.ports else []),
+    ]
+
+
+FORWARDER = "front-proxy-client"
+"""User of the API server at other API servers, to which it forwards requests."""
+
+
+def _forwards(at: Layout) -> list[str]:
+    """Return the arguments with which the API server forwards requests to other API servers, and tells them the user.
+    Clusters of earlier versions of this package have no certificate for it.
+    """
+    return [
+        f"--proxy-client-cert-file={at.front_pki / f'{FORWARDER}.crt'}",
+        f"--proxy-client-key-file={at.front_pki / f'{FORWARDER}.key'}",
+        f"--requestheader-client-ca-file={at.front_pki / 'ca.crt'}",
+        f"--requestheader-allowed-names={FORWARDER}",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
     ]
 
 

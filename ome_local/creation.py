@@ -2,8 +2,8 @@
 
 import contextlib
 
-from ome_local import kubeconfig, ports, stages
-from ome_local.components import AUDIT_POLICY, IDENTITIES, PORTS
+from ome_local import keda, kubeconfig, ports, stages
+from ome_local.components import AUDIT_POLICY, FORWARDER, IDENTITIES, PORTS
 from ome_local.layout import Layout
 from ome_local.pki import Authority, service_account_key
 from ome_local.realnode import namespaces
@@ -26,6 +26,8 @@ def create(at: Layout, spec: Spec) -> Kept:
         authority.server("server", [kept.network.host, kept.network.service_ip] if kept.network else ())
         service_account_key(at.pki)
         _guard_etcd(at)
+        Authority(at.front_pki).client(FORWARDER, FORWARDER)
+        authority.member(keda.CERTIFICATE, keda.SERVED_AS)
         for file, (user, groups) in IDENTITIES.items():
             authority.client(file, user, groups)
             kubeconfig.with_certificate(

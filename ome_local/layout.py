@@ -121,6 +121,18 @@ class Layout:
         return self.root / "kueue"
 
     @property
+    def keda(self) -> Path:
+        """Folder with the certificates of KEDA, if the cluster has KEDA."""
+        return self.root / "keda"
+
+    @property
+    def front_pki(self) -> Path:
+        """Folder with the certificate with which the API server forwards requests to other API servers, such as KEDA's
+        adapter. The authority that signs it signs nothing else.
+        """
+        return self.root / "front-pki"
+
+    @property
     def tokens(self) -> Path:
         """Folder with the requests for ServiceAccount tokens, the tokens, and the kubeconfigs that use them."""
         return self.root / "tokens"
@@ -131,5 +143,5 @@ class Layout:
 
     def make(self) -> None:
         """Create the directories with access for the owner only, because they contain keys."""
-        for path in (self.root, self.pki, self.etcd_pki, self.run, self.logs, self.tokens):
+        for path in (self.root, self.pki, self.etcd_pki, self.front_pki, self.run, self.logs, self.tokens):
             path.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from ome_local import bootstrap, creation, kueue, layout, nodes, options, processes, prometheus, servers, spec
+from ome_local import bootstrap, creation, keda, kueue, layout, nodes, options, processes, prometheus, servers, spec
 from ome_local.binaries import debian, ensure, versions
 from ome_local.cancel import side_by_side
 from ome_local.components import SERVERS
@@ -44,9 +45,8 @@ def up(at: Layout, wanted: Spec, *, join: bool = True) -> Kept:
             f"etcd: remove the cluster with `ome local down --name {at.root.name}`, and create it again with `ome local "
             "up`."
         )
-    with_prometheus = wanted.prometheus or (made is not None and made.spec.prometheus)
-    with_kueue = wanted.kueue or (made is not None and made.spec.kueue)
-    had = replace(made.spec if made else wanted, kubernetes=wanted.kubernetes, prometheus=with_prometheus, kueue=with_kueue)
+    besides = _extras(wanted, made.spec if made else wanted)
+    had = replace(made.spec if made else wanted, kubernetes=wanted.kubernetes, **besides)
     if had.kind:
         program.require()
     if had.real_node:
@@ -56,6 +56,8 @@ def up(at: Layout, wanted: Spec, *, join: bool = True) -> Kept:
         debian.prometheus()
     if had.kueue:
         kueue.program()
+    if had.keda:
+        keda.programs()
     with locked(at.root, create=True):
         with locked(namespaces.MACHINE, create=False) if had.real_node else contextlib.nullcontext():
             kept = _settle(at, wanted)
@@ -71,6 +73,11 @@ def up(at: Layout, wanted: Spec, *, join: bool = True) -> Kept:
             processes.again(at)
             api.close()
     return kept
+
+
+def _extras(wanted: Spec, kept: Spec) -> dict[str, Any]:
+    """Return the optional programs that the cluster has, or gets now, as fields of Spec."""
+    return {extra: getattr(wanted, extra) or getattr(kept, extra) for extra in options.EXTRAS}
 
 
 def _version(made: Kept | None, wanted: Spec) -> str:
@@ -106,8 +113,7 @@ def _settle(at: Layout, wanted: Spec) -> Kept:
         accelerator=wanted.accelerator if not kept.spec.nodes else kept.spec.accelerator,
         gpus_per_node=wanted.gpus_per_node if not kept.spec.nodes else kept.spec.gpus_per_node,
         kubernetes=wanted.kubernetes,
-        prometheus=kept.spec.prometheus or wanted.prometheus,
-        kueue=kept.spec.kueue or wanted.kueue,
+        **_extras(wanted, kept.spec),
     )
     if changed.spec.kueue and not kept.spec.kueue:
         creation.write_stages(at, changed.spec)
@@ -137,6 +143,9 @@ def _start(at: Layout, kept: Kept, start_node: Callable[[RealNode], None]) -> Ku
     if kept.spec.kueue:
         kueue.define(api, at, kept)
         names.append(kueue.NAME)
+    if kept.spec.keda:
+        keda.define(api)
+        names += keda.PROCESSES
     jobs = [partial(servers.start, at, kept, name) for name in names]
     if kept.network:
         bootstrap.grant_names(api)
@@ -144,6 +153,8 @@ def _start(at: Layout, kept: Kept, start_node: Callable[[RealNode], None]) -> Ku
     side_by_side(lambda job: job(), jobs)
     if kept.spec.kueue:
         kueue.route(api, at, kept)
+    if kept.spec.keda:
+        keda.route(api, at, kept)
     return api
 
 

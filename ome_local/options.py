@@ -11,9 +11,11 @@ from ome_local.binaries.versions import KUBERNETES, minor
 from ome_local.spec import Kept, Spec
 from ome_operator.errors import UserError
 
-EXTRAS = ("prometheus", "kueue")
+EXTRAS = ("prometheus", "kueue", "keda")
 """Optional programs of a cluster, by the names of their fields in Spec."""
 
+CALLED = ("kueue", "keda")
+"""Those to which the API server connects."""
 
 With = Annotated[
     list[str] | None,
@@ -57,10 +59,10 @@ def refusal(name: str, kept: Spec | None, wanted: Spec) -> str:
     if with_kind and (named := [f"--{option}" for option in ("audit", "fast") if getattr(wanted, option)]):
         options, them = " and ".join(named), "it" if len(named) == 1 else "them"
         return f"{options}: kind starts its own API server and controllers, without {them}. Leave out {them} or --kind."
-    if with_kind and wanted.kueue:
+    if with_kind and (called := [extra for extra in CALLED if getattr(wanted, extra)]):
+        options = " and ".join(f"--with {extra}" for extra in called)
         return (
-            "--with kueue: the API server of kind cannot connect to a process of this machine. Leave out --with kueue or "
-            "--kind."
+            f"{options}: the API server of kind cannot connect to a process of this machine. Leave out {options} or --kind."
         )
     if wanted.workers and not with_kind:
         return (

@@ -56,12 +56,13 @@ class Authority:
         names += _addresses(dict.fromkeys(["127.0.0.1", SERVICE_IP, *addresses]))
         self._issue(file, _subject(file, ()), [ExtendedKeyUsageOID.SERVER_AUTH], x509.SubjectAlternativeName(names))
 
-    def member(self, file: str) -> None:
-        """Write the certificate of an etcd member. A member is both a server on loopback and a client of its own gRPC
-        endpoint.
+    def member(self, file: str, *names: str) -> None:
+        """Write a certificate for a server on loopback, which also has these DNS names, and for clients. A member of etcd is
+        both a server and a client of its own gRPC endpoint.
         """
         both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-        self._issue(file, _subject(file, ()), both, x509.SubjectAlternativeName(_addresses(["127.0.0.1"])))
+        known = [*_addresses(["127.0.0.1"]), *(x509.DNSName(name) for name in names)]
+        self._issue(file, _subject(file, ()), both, x509.SubjectAlternativeName(known))
 
     def _issue(
         self, file: str, subject: x509.Name, uses: Iterable[x509.ObjectIdentifier], names: x509.SubjectAlternativeName | None

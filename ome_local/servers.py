@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from ome_local import cancel, components, creation, kueue, ports, processes, prometheus, targets
+from ome_local import cancel, components, creation, keda, kueue, ports, processes, prometheus, targets
 from ome_local.binaries import ensure
 from ome_local.kubeapi import ApiError, ApiUnreachable, KubeApi
 from ome_local.layout import Layout
@@ -23,8 +23,7 @@ def start(at: Layout, kept: Kept, name: str) -> None:
         processes.stop(at, name)  # Prometheus reads its configuration only at its start
     if processes.find(at, name) is None:
         _wait_free(kept.ports.get(name))
-        environment = kueue.write(at, kept) if name == kueue.NAME else DIRECT if kept.network else None
-        processes.spawn(at, name, command(at, kept, name), environment)
+        processes.spawn(at, name, command(at, kept, name), _environment(at, kept, name))
     # Wait also for a process that was already running: the command that started it may have been killed before it served
     # requests.
     if name == "etcd":
@@ -35,6 +34,16 @@ def start(at: Layout, kept: Kept, name: str) -> None:
         wait(at, name, lambda: ports.answers("127.0.0.1", kept.ports[name], "/-/ready"), "report that it is ready")
     elif name == kueue.NAME:
         wait(at, name, lambda: ports.answers("127.0.0.1", kept.ports[kueue.HEALTH], "/readyz"), "report that it is ready")
+    elif name in keda.PROCESSES:
+        wait(at, name, lambda: keda.serves(kept, name), "report that it is ready")
+
+
+def _environment(at: Layout, kept: Kept, name: str) -> dict[str, str] | None:
+    """Return the environment variables of a process."""
+    direct = DIRECT if kept.network else {}
+    if name == kueue.NAME:
+        return kueue.write(at, kept)
+    return {**direct, **keda.write(at)} if name in keda.PROCESSES else direct or None
 
 
 def _wait_free(port: int | None, within_s: float = 5.0) -> None:
@@ -52,6 +61,8 @@ def command(at: Layout, kept: Kept, name: str) -> list[str]:
         return prometheus.command(at, kept)
     if name == kueue.NAME:
         return kueue.command(at)
+    if name in keda.PROCESSES:
+        return keda.command(at, kept, name)
     if name == targets.NAME:
         found_by = prometheus.identity(at, kept)
         return [processes.PYTHON, "-m", "ome_local.targets", "--dir", str(at.root), "--kubeconfig", str(found_by)]

@@ -41,6 +41,8 @@ class Spec:
     """Whether Prometheus runs with the control plane. A later `up` can add it."""
     kueue: bool = False
     """Whether Kueue runs with the control plane. A later `up` can add it."""
+    keda: bool = False
+    """Whether KEDA runs with the control plane. A later `up` can add it."""
     kubernetes: str = ""
     """Kubernetes version of the control plane; "" selects the version of the existing cluster, or the default version."""
     demo: str = ""

@@ -5,6 +5,7 @@ Every step can be repeated; a second run reuses existing objects and files.
 """
 
 from pathlib import Path
+from typing import Any
 
 import ome_operator
 from ome_local import layout, parts, screen, spec
@@ -22,8 +23,10 @@ from ome_operator.util.checkout import FOLDERS, checkout, shipped
 CLUSTER = "ome-demo"
 
 
-def run(within_s: float, *, name: str = CLUSTER, kind: bool = False, prometheus: bool = False, kueue: bool = False) -> None:
-    """Run the demo. Raises UserError with the names of the objects that did not become ready within `within_s` seconds."""
+def run(within_s: float, *, name: str = CLUSTER, kind: bool = False, **extras: Any) -> None:
+    """Run the demo, with optional programs of the cluster (`options.EXTRAS`). Raises UserError with the names of the objects
+    that did not become ready within `within_s` seconds.
+    """
     check_ours(name)
     for folder in FOLDERS:
         shipped(folder)  # report missing folders before anything is created
@@ -32,7 +35,7 @@ def run(within_s: float, *, name: str = CLUSTER, kind: bool = False, prometheus:
     nowhere = "" if kind else requirements.why_not() or _without_images()
     wanted = Spec(
         nodes=16, accelerator="h200", start_delay_s=START_DELAY_S, demo=installation(), kind=kind,
-        real_node=not nowhere and not kind, prometheus=prometheus, kueue=kueue,
+        real_node=not nowhere and not kind, **extras,
     )  # fmt: skip
     besides = "" if nowhere else ", and a tiny model in real containers"
     print(f"Kimi K2 on 16 simulated nodes of 8 H200 GPUs{besides}", flush=True)

@@ -22,14 +22,14 @@ def name(what: str) -> str:
 
 
 @contextmanager
-def fresh(what: str, nodes: int = 16, *, kueue: bool = False) -> Iterator[Cluster]:
-    """Run a cluster of nodes with 8 H200 GPUs, an audit log and higher request limits of the controllers, and with Kueue if
-    `kueue` is true.
+def fresh(what: str, nodes: int = 16, **besides: bool) -> Iterator[Cluster]:
+    """Run a cluster of nodes with 8 H200 GPUs, an audit log and higher request limits of the controllers, and with the
+    programs `besides`, such as kueue=True.
     """
     sweep()
     named = name(what)
     try:
-        yield Cluster.up(named, nodes=nodes, accelerator="h200", audit=True, fast=True, kueue=kueue)
+        yield Cluster.up(named, nodes=nodes, accelerator="h200", audit=True, fast=True, **besides)
     finally:
         lifecycle.down(layout.layout(named))
 

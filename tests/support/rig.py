@@ -66,6 +66,7 @@ KINDS = {
     "PodDisruptionBudget": ("apis/policy/v1", "poddisruptionbudgets"),
     "HorizontalPodAutoscaler": ("apis/autoscaling/v2", "horizontalpodautoscalers"),
     "Ingress": ("apis/networking.k8s.io/v1", "ingresses"),
+    "ScaledObject": ("apis/keda.sh/v1alpha1", "scaledobjects"),
     "HTTPRoute": ("apis/gateway.networking.k8s.io/v1", "httproutes"),
 }
 CLUSTER_WIDE = {

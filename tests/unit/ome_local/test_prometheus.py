@@ -195,9 +195,9 @@ def test_pods_are_those_of_the_charts_monitors() -> None:
 
 
 def test_with_names_programs() -> None:
-    assert options.extras(["prometheus"]) == {"prometheus": True, "kueue": False}
-    assert options.extras(()) == {"prometheus": False, "kueue": False}
-    with pytest.raises(UserError, match=r"^--with grafana: unknown program: use prometheus, kueue\.$"):
+    assert options.extras(["prometheus"]) == {"prometheus": True, "kueue": False, "keda": False}
+    assert options.extras(()) == {"prometheus": False, "kueue": False, "keda": False}
+    with pytest.raises(UserError, match=r"^--with grafana: unknown program: use prometheus, kueue, keda\.$"):
         options.extras(["prometheus", "grafana"])
 
 
