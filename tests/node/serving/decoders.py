@@ -12,8 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
 from ome_operator.names import mark
-from tests.node.serving.conftest import DIRECT, READY_WITHIN_S
+from tests.node.conftest import Steps
+from tests.node.serving.conftest import DIRECT, READY_WITHIN_S, ROOT, RUNTIME, SINGLE, come_up
 from tests.support.rig import Rig, is_ready
 
 Pod = dict[str, Any]
@@ -66,6 +69,25 @@ class Decoders(NamedTuple):
         found = self.rig.get("InferenceService", self.name, self.name) or {}
         groups: list[dict[str, Any]] = found.get("status", {}).get("groups", [])
         return groups
+
+
+def derived(rig: Rig, name: str, steps: Steps, change: Callable[[dict[str, Any]], None]) -> Decoders:
+    """Start a service with a runtime of its own, which `change` derives from that of the tiny model."""
+    runtime = yaml.safe_load((ROOT / RUNTIME).read_text())
+    namespace, service = yaml.safe_load_all((ROOT / SINGLE).read_text())
+    runtime["metadata"]["name"] = service["spec"]["runtime"]["name"] = f"{name}-rt"
+    namespace["metadata"]["name"] = service["metadata"]["name"] = service["metadata"]["namespace"] = name
+    change(runtime)
+    file = rig.cluster.at.root / f"{name}.yaml"
+    file.write_text(yaml.safe_dump_all([runtime, namespace, service]))
+    return Decoders(rig, name, come_up(rig, str(file), name, steps, f"{name}, apply to Ready"))
+
+
+def replace_arg(role: dict[str, Any], arg: str) -> None:
+    """Replace the argument with the same name in a role of a runtime."""
+    args, (name, _, _) = role["runner"]["args"], arg.partition("=")
+    (at,) = [number for number, other in enumerate(args) if other.partition("=")[0] == name]
+    args[at] = arg
 
 
 def name_of(pod: Pod) -> str:

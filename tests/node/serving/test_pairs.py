@@ -37,6 +37,11 @@ def reject(prefill: Pod, decode: Pod) -> None:
     decoders.cut_transfers(prefill, decode, "REJECT", "--reject-with", "tcp-reset")
 
 
+def number_of(leader: Pod) -> str:
+    """Return the number of a leader's group, whose name ends with it and the rank."""
+    return name_of(leader).split("-")[-2]
+
+
 @pytest.fixture(scope="module")
 def pair(serving: Rig, tiny: str, ours: None, steps: Steps) -> Iterator[Decoders]:
     """Yield the service with two decode groups."""
@@ -65,6 +70,7 @@ async def test_a_decode_that_the_prefill_cannot_reach_is_out_until_it_can(
         out = await after(began, "out of the router", OUT_WITHIN_S, lambda: not pair.lists(bad))
         (found,) = pair.summary()["pairs"]
         await asyncio.sleep(CALM_S)
+        told = pair.rig.condition(NAME, NAME, "TransfersWork")
         mended = time.monotonic()
         await asyncio.to_thread(decoders.mend, prefill)
         back = await after(mended, "back", BACK_WITHIN_S, lambda: pair.lists(bad))
@@ -74,5 +80,7 @@ async def test_a_decode_that_the_prefill_cannot_reach_is_out_until_it_can(
     tables.setdefault(HEADING, []).append(f"{what:<24}{said}")
     assert found["prefill"] == mark(prefill["metadata"]["uid"]) and found["decode"] == mark(bad["metadata"]["uid"])
     assert found["prefillWorksWith"] == mark(good["metadata"]["uid"])
+    words = f"prefill-0 -> decode-{number_of(bad)}: ", f"; prefill-0 works with decode-{number_of(good)}"
+    assert all(each in told["message"] for each in words), told
     assert pair.recycles() == before, "a leader was recycled for its pairs"
     assert [name_of(one) for one in pair.leaders()] == [name_of(good), name_of(bad)]

@@ -8,15 +8,14 @@ import asyncio
 import signal
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
-import yaml
 
 from tests.conftest import SOAK, Tables
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import MINUTES, ROOT, RUNTIME, SINGLE, come_up, remove
-from tests.node.serving.decoders import Decoders, after, send
+from tests.node.serving.conftest import MINUTES, remove
+from tests.node.serving.decoders import Decoders, after, derived, replace_arg, send
 from tests.node.serving.test_recovery import first_good
 from tests.support.rig import Rig
 from tests.support.traffic import stream_of
@@ -75,24 +74,17 @@ class Services(dict[str, Decoders]):
         self._rig, self._tiny, self._steps = rig, tiny, steps
 
     def __missing__(self, name: str) -> Decoders:
-        url = self._tiny if name == NAME else two_ranks(self._rig, self._steps)
-        self[name] = Decoders(self._rig, name, url)
+        if name == NAME:
+            self[name] = Decoders(self._rig, name, self._tiny)
+        else:
+            self[name] = derived(self._rig, name, self._steps, two_ranks)
         return self[name]
 
 
-def two_ranks(rig: Rig, steps: Steps) -> str:
-    """Start the service whose engines have two tensor-parallel ranks in one pod, and return its URL."""
-    runtime = yaml.safe_load((ROOT / RUNTIME).read_text())
-    runtime["metadata"]["name"] = f"{RANKS}-rt"
+def two_ranks(runtime: dict[str, Any]) -> None:
+    """Let the engines of a runtime have two tensor-parallel ranks in one pod."""
     for role in ("engineConfig", "decoderConfig"):
-        args = runtime["spec"][role]["runner"]["args"]
-        args[args.index("--tp-size=$(PARALLELISM_SIZE)")] = "--tp-size=2"
-    namespace, service = yaml.safe_load_all((ROOT / SINGLE).read_text())
-    namespace["metadata"]["name"] = service["metadata"]["name"] = service["metadata"]["namespace"] = RANKS
-    service["spec"]["runtime"]["name"] = f"{RANKS}-rt"
-    file = rig.cluster.at.root / "ranks.yaml"
-    file.write_text(yaml.safe_dump_all([runtime, namespace, service]))
-    return come_up(rig, str(file), RANKS, steps, "prefill and decode with two ranks in a pod, to be stopped")
+        replace_arg(runtime["spec"][role], "--tp-size=2")
 
 
 @pytest.mark.timeout(500, func_only=True)

@@ -1,0 +1,111 @@
+"""A decode group is scaled away while requests of a minute and more run on it: none of them fails."""
+
+import asyncio
+import statistics
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import aiohttp
+import pytest
+
+from ome_operator.names import mark
+from tests.conftest import Tables
+from tests.node.conftest import Steps
+from tests.node.serving.conftest import MINUTES, remove
+from tests.node.serving.decoders import Decoders, after, derived, replace_arg
+from tests.support.rig import Rig
+
+pytestmark = MINUTES
+NAME = "kimi-k2-tiny-long"
+REQUESTS, AT_LEAST_S = 200, 60.0
+ARRIVE_WITHIN_S = 40.0
+SCALED_AFTER_S = 25.0
+LONGEST_S = 400
+MOST_TOKENS = 3_900
+"""Of the 4,096 tokens of the model's context."""
+TRIAL, TRIAL_TOKENS = 100, 48
+
+
+class Long(NamedTuple):
+    """The result of a request."""
+
+    began: float
+    seconds: float
+    tokens: int
+    error: str
+
+
+def patient(runtime: dict[str, Any]) -> None:
+    """Let a runtime serve many long requests at the same time."""
+    for role in ("engineConfig", "decoderConfig"):
+        config = runtime["spec"][role]
+        config["timeoutSeconds"] = LONGEST_S
+        replace_arg(config, f"--max-total-tokens={REQUESTS * 4096}")
+        replace_arg(config, f"--max-running-requests={REQUESTS}")
+    router = runtime["spec"]["routerConfig"]
+    router["terminationGracePeriodSeconds"] = LONGEST_S + 25
+    replace_arg(router, f"--request-timeout-secs={LONGEST_S}")
+    replace_arg(router, f"--shutdown-grace-period-secs={LONGEST_S}")
+
+
+@pytest.fixture(scope="module")
+def service(serving: Rig, steps: Steps) -> Iterator[Decoders]:
+    """Yield a service with two decode groups that serves requests of minutes."""
+    found = derived(serving, NAME, steps, patient)
+    with steps.measure("one more decode group"):
+        found.scale(2)
+    yield found
+    remove(serving, NAME)
+
+
+async def send(session: aiohttp.ClientSession, url: str, number: int, tokens: int, wait: float = 0.0) -> Long:
+    """Send a request for this number of tokens, after some seconds."""
+    await asyncio.sleep(wait)
+    began = time.monotonic()
+    limits = {"temperature": 0, "max_new_tokens": tokens, "ignore_eos": True}
+    try:
+        async with session.post(f"{url}/generate", json={"text": f"story {number}", "sampling_params": limits}) as reply:
+            said = await reply.json(content_type=None) if reply.status == 200 else {}
+            error = "" if reply.status == 200 else f"{reply.status} {(await reply.text())[:200]}"
+    except (aiohttp.ClientError, TimeoutError, ValueError) as problem:
+        said, error = {}, repr(problem)
+    count = int(said.get("meta_info", {}).get("completion_tokens", 0))
+    return Long(began, time.monotonic() - began, count, error)
+
+
+@pytest.mark.timeout(700, func_only=True)
+async def test_no_request_of_a_minute_fails_when_its_group_is_scaled_away(
+    service: Decoders, tables: Tables, steps: Steps
+) -> None:
+    leaving = service.leaders()[-1]
+    connector, limit = aiohttp.TCPConnector(limit=0, force_close=True), aiohttp.ClientTimeout(LONGEST_S)
+    async with aiohttp.ClientSession(connector=connector, timeout=limit) as session:
+        trial = await asyncio.gather(*(send(session, service.url, each, TRIAL_TOKENS) for each in range(TRIAL)))
+        per_token = statistics.median(one.seconds for one in trial) / TRIAL_TOKENS
+        tokens = min(MOST_TOKENS, int(2 * AT_LEAST_S / per_token))
+        waits = [ARRIVE_WITHIN_S * each / REQUESTS for each in range(REQUESTS)]
+        running = [asyncio.create_task(send(session, service.url, each, tokens, wait)) for each, wait in enumerate(waits)]
+        await asyncio.sleep(SCALED_AFTER_S)
+        began, on_it = time.monotonic(), running_on(service, leaving["metadata"]["uid"])
+        one = {"minReplicas": 1, "maxReplicas": 1}
+        body = {"spec": {"decoder": one}}
+        await asyncio.to_thread(service.rig.patch, "InferenceService", NAME, NAME, body)
+        out = await after(began, "out of the router", 60, lambda: not service.lists(leaving))
+        gone = await after(began, "gone", LONGEST_S + 60, lambda: len(service.leaders()) == 1)
+        done = await asyncio.gather(*running)
+    failed = [one for one in done if one.error or one.tokens != tokens]
+    took = sorted(one.seconds for one in done)
+    tables["a decode group of two is scaled away under long requests"] = [
+        f"{len(failed)} of {len(done)} requests failed, {tokens} tokens each, {took[0]:.0f} to {took[-1]:.0f} s "
+        f"(median {statistics.median(took):.0f} s)",
+        f"{on_it:.0f} requests ran on the group; out of the router after {out:.1f} s, gone after {gone:.1f} s",
+    ]
+    assert not failed, failed[0]
+    assert took[0] >= AT_LEAST_S and on_it > 0
+
+
+def running_on(service: Decoders, uid: str) -> float:
+    """Return the number of requests that run in a leader, as its registry reports it."""
+    (leader,) = [one for one in service.summary()["leaders"] if one["id"] == mark(uid)]
+    return float(leader["load"]["running"])
