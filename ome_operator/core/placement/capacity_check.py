@@ -5,9 +5,10 @@ The check is made only while ranks of the desired revision are on no node, becau
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
 from math import ceil
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ome_operator import keys, names
@@ -17,6 +18,7 @@ from ome_operator.core.observed.objects import Node
 from ome_operator.core.observed.slices import Slice, started
 from ome_operator.core.placement.demand import apart, demand, elsewhere
 from ome_operator.core.placement.fit import Ground, Lack, Needs, fits, lacks
+from ome_operator.core.placement.leaving import leaving
 from ome_operator.core.placement.need import Need
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render.statefulsets import Stored, stored
@@ -53,7 +55,8 @@ def fitting(
     """Choose the nodes that new groups exclude, and compare the desired groups of the target revision with the nodes of the
     cluster.
 
-    The avoided nodes are excluded, unless the groups would then fit on no nodes: a node that may be bad is better than none.
+    The avoided nodes are excluded, unless the groups, and those that would leave these nodes, would then fit on no nodes: a
+    node that may be bad is better than none.
 
     `data` maps each revision to its stored data. `groups` is the number of desired groups by component. `weights` is true if
     the nodes also have to hold the model. It is false while too few nodes hold the model, because another condition reports
@@ -64,7 +67,8 @@ def fitting(
     mine = snapshot.slices.get(target, Slice(target, (), ()))
     avoided, namespace = tuple(sorted(snapshot.observed.avoided))[:MOST], snapshot.service.namespace
     if avoided and deps.policy.sees_cluster:
-        without = lacks(_needs(_parts(roles, wanted, mine, avoided), namespace, weights), deps.nodes)
+        bound = {name: leaving(snapshot, avoided, mine, name) | _beside(mine, name, avoided) for name in roles}
+        without = lacks(_needs(_parts(roles, wanted, mine, avoided, bound), namespace, weights), deps.nodes)
         if without and not lacks(needs(roles, wanted, namespace, weights), deps.nodes):
             avoided = ()
     found = _fitting(snapshot, data, target, groups, weights, avoided)
@@ -171,6 +175,14 @@ def _stays(
     return any(map(elsewhere, templates)) or bool(freed and fits(asked, Ground(freed, lasting)))
 
 
+def _beside(mine: Slice, role: str, avoided: Exclusion) -> frozenset[int]:
+    """Return the numbers of the groups of a role that hold other nodes than the avoided ones."""
+    nodes: dict[int, set[str]] = {}
+    for pod in group_numbers.pods(role, mine):
+        nodes.setdefault(pod.group, set()).add(pod.node)
+    return frozenset(number for number, held in nodes.items() if held.isdisjoint(avoided))
+
+
 class _Part(NamedTuple):
     """Some groups of a role that exclude the same nodes."""
 
@@ -179,13 +191,21 @@ class _Part(NamedTuple):
     excluded: Exclusion
 
 
-def _parts(roles: Mapping[str, Stored], groups: Mapping[str, int], mine: Slice, excluded: Exclusion) -> list[_Part]:
+def _parts(
+    roles: Mapping[str, Stored],
+    groups: Mapping[str, int],
+    mine: Slice,
+    excluded: Exclusion,
+    bound: Mapping[str, Collection[int]] = MappingProxyType({}),
+) -> list[_Part]:
     """Divide these numbers of groups by the nodes that they exclude. Existing groups exclude the nodes with which they were
-    created, so a group that serves on a node fits there even if the node is avoided now. All others exclude `excluded`.
+    created, so a group that serves on a node fits there even if the node is avoided now. All others exclude `excluded`, and
+    so do the groups whose numbers `bound` contains for their role.
     """
     parts = []
     for name, role in roles.items():
-        there = Counter(group_numbers.exclusions(name, mine).values())
+        stamped, others = group_numbers.exclusions(name, mine), bound.get(name, ())
+        there = Counter(known for number, known in stamped.items() if number not in others)
         left = groups[name]
         for known, count in sorted(there.items()):
             parts.append(_Part(role, min(left, count), known))

@@ -90,3 +90,10 @@ def test_one_group_at_a_time_is_replaced() -> None:
     one.avoided = dict.fromkeys(where(one), "it failed")
     made, _ = replaced(one.sync())
     assert made == {"2"}
+
+
+def test_a_group_stays_if_it_would_fit_on_no_other_node() -> None:
+    one = failed()
+    one.deps = replace(one.deps, nodes={name: node for name, node in one.deps.nodes.items() if name in where(one)})
+    one.avoided = {own(one)[0]: "failed three times"}
+    assert replaced(one.sync()) == (set(), set())
