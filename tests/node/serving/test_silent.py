@@ -45,13 +45,15 @@ class Fault(NamedTuple):
     title: str
     """Regular expression of their command lines."""
     service: str = NAME
+    later: float = 0.0
+    """Seconds by which it is found later, because only Kubernetes' probe finds it: the scheduler works, its times move."""
 
 
 SHORT, DEFAULT = Limit("15s", 30.0), Limit("", 75.0)
 FAULTS = (
     Fault("all processes of the leader", ""),
     Fault("the scheduler of the leader", "^sglang::scheduler"),
-    Fault("the engine answers and returns no token", "^sglang::detokenizer"),
+    Fault("the engine answers and returns no token", "^sglang::detokenizer", later=60.0),
     Fault("the scheduler of rank 1 of 2", "^sglang::scheduler_TP1", RANKS),
 )
 
@@ -109,7 +111,7 @@ async def test_an_engine_that_stops_is_out_of_the_router_and_recycled(
     good = first_good(report, began)
     said = f"out {out:5.1f} s   decided {decided:5.1f} s   good tokens {good:5.1f} s   both serve {back:6.1f} s   {lost}"
     tables.setdefault(HEADING, []).append(f"{fault.what:<42}{limit.hang or 'default':<9}{said}")
-    assert out < OUT_WITHIN_S and decided < limit.decided_within, said
+    assert out < OUT_WITHIN_S + fault.later and decided < limit.decided_within + fault.later, said
     assert service.recycles() == before + 1
 
 
