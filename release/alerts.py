@@ -34,9 +34,9 @@ of the part "Engines and routers" never fire.
 _FAULTS = """## Faults
 
 Each fault was run (2026-11-25; OmeServiceIncomplete 2026-11-27; OmeRoutersSilent, OmeDemandUnknown, OmeDemandUnmet,
-OmeMoveWaits, OmeNodesAvoided and OmeGroupsSilent 2026-11-28) on two cores while other tests ran, with a Prometheus that
-scrapes every second, or every five seconds where engines are real. From the start of a fault until the cluster was healthy
-again, no other alert fired, except OmeRolloutFailed together with OmeWaveStopped.
+OmeMoveWaits, OmeNodesAvoided, OmeGroupsSilent and OmeTransfersFail 2026-11-28) on two cores while other tests ran, with a
+Prometheus that scrapes every second, or every five seconds where engines are real. From the start of a fault until the
+cluster was healthy again, no other alert fired, except OmeRolloutFailed together with OmeWaveStopped.
 "Fires" has the seconds from the start of the fault until the alert fired, "clears" the seconds from the end of the fault
 until the alert had cleared, both with the times of the rules divided by the number in the table.
 
@@ -65,6 +65,7 @@ the same effect.
 | OmeGroupsFailed | a leader hangs, and its group may not be recycled (`maxRecycles: 0`) | 10 | 9 s | 0 s |
 | OmeSystemicFault | both leaders stop responding at the same time | 10 | 13 s | 2 s |
 | OmeGroupsSilent | a stand-in for a registry reports that the only leader is silent | 10 | 35 s | 0 s |
+| OmeTransfersFail | a stand-in for a registry reports that the only pair fails | 10 | 31 s | 1 s |
 | OmeGroupsRecycle | a rank is lost three times, with the leader on the same node each time | 20 | 0 s | 159 s |
 | OmeGpusWasted | a leader with GPUs hangs, and nothing is recycled | 60 | 31 s | 1 s |
 | OmeGangWaits | two services require 12 of 16 nodes each | 360 | 17 s | 0 s |

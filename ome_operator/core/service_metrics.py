@@ -12,7 +12,17 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.reasons import ADVICE, CONDITION, FOLLOWS_DEMAND, MOVED, READY, ROLLED_OUT, SCALED, Reason
+from ome_operator.core.reasons import (
+    ADVICE,
+    CONDITION,
+    FOLLOWS_DEMAND,
+    MOVED,
+    READY,
+    ROLLED_OUT,
+    SCALED,
+    TRANSFERS_WORK,
+    Reason,
+)
 from ome_operator.core.reasons import REASONS as KNOWN_REASONS
 from ome_operator.core.recovery import failure, record
 from ome_operator.core.recovery.start import PARTS as GROUP_PARTS
@@ -62,6 +72,8 @@ class Figures(NamedTuple):
     """Reason of the condition FollowsDemand; "" without this condition."""
     moved: str
     """Reason of the condition Moved; "" if no group has to leave its node."""
+    transfers_fail: bool
+    """Whether transfers between prefill and decode groups fail."""
     groups: Mapping[tuple[str, str], int]
     """Number of groups by role and phase."""
     waiting: Mapping[tuple[str, str], int]
@@ -109,6 +121,7 @@ def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, 
         advice=_known(told[ADVICE].get("reason")) if ADVICE in told else "",
         follows=_known(told[FOLLOWS_DEMAND].get("reason")) if FOLLOWS_DEMAND in told else "",
         moved=_known(told[MOVED].get("reason")) if MOVED in told else "",
+        transfers_fail=told.get(TRANSFERS_WORK, {}).get("status") == "False",
         groups=Counter((_role(each.component, split), _word(each.phase, record.PHASES)) for each in records),
         waiting={
             (_role(name, split), _known((told.get(CONDITION.get(name, "")) or {}).get("reason"))): number

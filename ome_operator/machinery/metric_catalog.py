@@ -108,6 +108,10 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
                 "ome_moving_services", GAUGE, "InferenceServices with groups or routers that have to leave their nodes, by "
                 "the reason of their condition Moved", ("reason",),
             ),
+            Family(
+                "ome_transfers_failing_services", GAUGE, "InferenceServices in which a prefill group cannot transfer KV "
+                "caches to a decode group",
+            ),
             Family("ome_nodes_avoided", GAUGE, "Nodes on which no new groups are placed, by whose services", ("by",)),
             Family("ome_node_failures", GAUGE, "Failures of groups and faults of nodes that are remembered by node"),
             Family("ome_advised_services", GAUGE, "InferenceServices with the condition Advice", ("reason",)),

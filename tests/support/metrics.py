@@ -160,14 +160,23 @@ def everything() -> Rig:
     rig.see("ControllerRevision", revision())
     told = condition("RolledOut", "False", "RollingOut"), condition("Advice", reason="NoEffect")
     demand, moved = condition("FollowsDemand", reason="Follows"), condition("Moved", "False", "NoSpareNodes")
+    transfers = condition("TransfersWork", "False", "TransfersFail")
     first = service(
-        "svc", "team", condition("Ready", "False", "Starting"), *told, demand, moved, groups=[group(phase="Starting")]
+        "svc",
+        "team",
+        condition("Ready", "False", "Starting"),
+        *told,
+        demand,
+        moved,
+        transfers,
+        groups=[group(phase="Starting")],
     )
     rig.see(SERVICE, first)
     start = {"time": BEGAN, "seconds": 50, "parts": [{"name": "imports", "seconds": 20}]}
     components = {"engine": {"replicas": 1, "updateRevision": "r1", "latestReadyRevision": "r1"}}
     later = again(
-        first, conditions=[condition("Ready", since="2026-01-01T11:10:00Z"), *told, demand, moved], components=components,
+        first, conditions=[condition("Ready", since="2026-01-01T11:10:00Z"), *told, demand, moved, transfers],
+        components=components,
         groups=[group(recycles=1, lastFailure={"reason": "OOMKilled"}, start=start)],
         placement={"waiting": {"engine": 1}, "first": BEGAN},
     )  # fmt: skip

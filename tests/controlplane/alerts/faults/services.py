@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
@@ -177,8 +178,12 @@ def _(bed: Bed) -> Iterator[None]:
     bed.rig.wait("it moved", lambda: not bed.rig.condition(namespace, SERVICE, "Moved"), 120)
 
 
+ROLES = {"prefill": "engine", "decode": "decoder"}
+"""Role of an engine -> component."""
+
+
 class Registry(BaseHTTPRequestHandler):
-    """A stand-in for the registry of a router: it says for how long a leader has been silent."""
+    """A stand-in for the registry of a router: it says which pairs fail, and for how long a leader has been silent."""
 
     body: ClassVar[Manifest] = {}
     since: ClassVar[float | None] = None
@@ -215,13 +220,48 @@ def _(bed: Bed) -> Iterator[None]:
         ],
     }  # fmt: skip
     Registry.since = time.monotonic()
+    with reporting(bed, router):
+        yield
+        Registry.since = None
+        bed.rig.wait("it is heard", lambda: phases(bed.rig, namespace) == ["Ready"], 60)
+
+
+@contextmanager
+def reporting(bed: Bed, router: Manifest) -> Iterator[None]:
+    """Let the stand-in answer in the place of the registry of a simulated router."""
     with ThreadingHTTPServer(("127.0.0.1", 29001), Registry) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         write_status(bed.rig, router, lambda status: status.update(podIP="127.0.0.1", podIPs=[{"ip": "127.0.0.1"}]))
         yield
-        Registry.since = None
-        bed.rig.wait("it is heard", lambda: phases(bed.rig, namespace) == ["Ready"], 60)
         server.shutdown()
+
+
+@fault("OmeTransfersFail")
+def _(bed: Bed) -> Iterator[None]:
+    """The router's registry, a stand-in, reports that the only pair of a prefill and a decode group fails; later it
+    reports no such pair.
+    """
+    bed.later(bed.operate)
+    bed.operate("--router-watch", "5")
+    namespace = bed.namespace()
+    bed.rig.create(yamls.runtime(namespace, decoder=True))
+    bed.later(bed.rig.delete, "ClusterServingRuntime", "", namespace)
+    bed.later(bed.rig.clear, namespace)
+    bed.rig.create(yamls.service(namespace, SERVICE, namespace, "engine", "decoder", "router"))
+    bed.rig.ready(namespace, SERVICE, 60)
+    (router,) = bed.rig.all("Pod", namespace, "component=router")
+    leaders = [(role, bed.rig.all("Pod", namespace, f"component={part}")[0]) for role, part in ROLES.items()]
+    marks = {role: names.mark(pod["metadata"]["uid"]) for role, pod in leaders}
+    Registry.body = {
+        "version": 1, "slice": meta.slice_mark(from_api.pod(router)), "strangers": {"found": 0, "age": None},
+        "router": {}, "omitted": 0, "upFor": 3600, "pairs": [{**marks, "probes": 20, "failed": 20}],
+        "leaders": [{"id": mark, "role": role, "state": "serving", "listed": True} for role, mark in marks.items()],
+    }  # fmt: skip
+    with reporting(bed, router):
+        bed.rig.says(namespace, SERVICE, "TransfersWork", "TransfersFail", "20 of 20 probes failed")
+        yield
+        Registry.body = {**Registry.body, "pairs": []}
+        bed.rig.wait("the pair works", lambda: not bed.rig.condition(namespace, SERVICE, "TransfersWork"), 60)
 
 
 def phases(rig: Rig, namespace: str) -> list[str]:
