@@ -48,6 +48,9 @@ class BadNodes:
         """Name of a node -> the status of its stored object."""
         self._uids: dict[str, str] = {}
         """Name of a node -> the UID of its stored object."""
+        self._accepted: dict[str, tuple[Manifest, Manifest]] = {}
+        """Name of a node -> the status that was written last, and what the API server made of it: an older CRD drops fields
+        that it does not know, and such a status must not be written again and again."""
         self._loaded = False
         self.avoided: Avoided = NOBODY
 
@@ -160,7 +163,12 @@ class BadNodes:
         left = WRITES
         for name, known in sorted(self._memory.items()):
             wanted = record.status(known, self._avoiders(name))
-            if self._stored.get(name) == wanted or not (name in self._stored or self._lasts(known)):
+            stored = self._stored.get(name)
+            if (
+                stored == wanted
+                or self._accepted.get(name) == (wanted, stored)
+                or not (name in self._stored or self._lasts(known))
+            ):
                 continue
             if not left:
                 return
@@ -182,8 +190,9 @@ class BadNodes:
             if name not in self._stored:
                 applied = await self._client.apply(body)
                 self._uids[name] = str(applied.body["metadata"].get("uid") or "")
-            await self._client.apply({**body, "status": wanted}, subresource="status")
-            self._stored[name] = wanted
+            answer = await self._client.apply({**body, "status": wanted}, subresource="status")
+            self._stored[name] = answer.body.get("status") or {}
+            self._accepted[name] = wanted, self._stored[name]
         except KubeError as error:
             logger.info("cannot store the faults of node %s: %s", name, error)
 
@@ -196,6 +205,7 @@ class BadNodes:
             logger.info("cannot delete the faults of node %s: %s", name, error)
             return
         self._stored.pop(name, None)
+        self._accepted.pop(name, None)
 
     def _avoiders(self, name: str) -> list[record.Avoider]:
         """Return by whom and why a node is avoided."""

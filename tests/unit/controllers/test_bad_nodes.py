@@ -207,6 +207,26 @@ async def test_a_refused_write_is_repeated() -> None:
     assert "n0" in case.stored.objects
 
 
+async def test_a_field_that_an_older_crd_drops_is_not_written_again_and_again() -> None:
+    case = Case()
+
+    def pruned(call: Call) -> dict[str, Any]:
+        kept = {key: value for key, value in call.body["status"].items() if key != "avoidedBy"}
+        case.stored.objects[call.name]["status"] = kept
+        return case.stored.objects[call.name]
+
+    case.stored.api.answers["apply NodeFaults/status"] = pruned
+    await case.fail(3)
+    assert case.nodes.of("team")
+    case.stored.verbs()
+    for _ in range(3):
+        await case.nodes.look()
+    assert not [verb for verb in case.stored.verbs() if verb.startswith("apply")]
+    case.stored.objects["n0"]["status"] = {**case.stored.objects["n0"]["status"], "avoided": "by nobody"}
+    await case.nodes.look()
+    assert [verb for verb in case.stored.verbs() if verb.startswith("apply")] == ["apply n0"]
+
+
 async def test_a_memory_that_cannot_be_read_stops_nothing() -> None:
     case = Case()
     works = case.stored.api.answers["list_objects NodeFaults"]
