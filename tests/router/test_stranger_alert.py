@@ -86,6 +86,7 @@ async def _fires_and_clears(here: Place, operator: Operator, asked: Prometheus) 
 
     await until(counted, WITHIN_S)
     await until(quiet, WITHIN_S)
+    operator.told.clear()  # the end of the worker's start is told, too
     body = {"url": f"http://{THIEF}:{PORT}", "worker_type": "regular"}
     async with here.session.post(f"{here.url}/workers", json=body) as answer:
         assert answer.status < 300, "else this test proves nothing"

@@ -117,7 +117,9 @@ def _unmetered(snapshot: Snapshot, intent: Intent, far: tuple[RoleProgress, ...]
     """
     said = []
     for role in (one.role.component for one in far if one.complete):
-        name, policy = names.component(intent.owner.name, role), intent.policies[role]
+        name, policy = names.component(intent.owner.name, role), intent.policies.get(role)
+        if policy is None:  # the spec no longer has this component, and its pods are about to end
+            continue
         kinds = {"HorizontalPodAutoscaler": policy.autoscaled, "ScaledObject": policy.scaled_by_keda}
         for kind in (kind for kind, used in kinds.items() if used):
             found = snapshot.controlled(kind, name)

@@ -59,7 +59,7 @@ def cluster(*bodies: dict[str, Any], forbidden: str = "") -> FakeApi:
             raise NotFound(f"{call.name} is not there", 404)
         return found
 
-    return FakeApi({"list_objects": inside, "get": named})
+    return FakeApi({"list_objects": inside, "get": named, "served": []})
 
 
 @pytest.fixture
