@@ -9,7 +9,8 @@ import signal
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -220,6 +221,17 @@ class Rig:
         for kind in ("InferenceService", "StatefulSet", "Deployment"):
             for one in self.all(kind, namespace):
                 self.delete(kind, namespace, one["metadata"]["name"])
+
+    @contextmanager
+    def own_namespace(self, name: str, kind: str = "StatefulSet", seconds: float = 60) -> Iterator[str]:
+        """Create a namespace and yield its name. Afterwards, delete its services, wait until it has no pods and no objects
+        of this kind, and delete it.
+        """
+        self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        yield name
+        self.clear(name)
+        self.wait(f"{name} empty", lambda: not self.all("Pod", name) and not self.all(kind, name), seconds)
+        self.delete("Namespace", "", name)
 
     # --- waiting ----------------------------------------------------------------------------------------------------
     def wait(self, what: str, holds: Callable[[], T], seconds: float = 30.0, *, often: bool = False) -> T:

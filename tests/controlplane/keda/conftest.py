@@ -44,12 +44,8 @@ def rig() -> Iterator[Rig]:
 @pytest.fixture
 def namespace(rig: Rig) -> Iterator[str]:
     """Yield a separate namespace for each test, which is emptied afterwards."""
-    name = f"k{next(_NUMBER)}"
-    rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    yield name
-    rig.clear(name)
-    rig.wait(f"{name} empty", lambda: not rig.all("Pod", name) and not rig.all("ScaledObject", name), 90)
-    rig.delete("Namespace", "", name)
+    with rig.own_namespace(f"k{next(_NUMBER)}", "ScaledObject", 90) as name:
+        yield name
 
 
 @pytest.fixture

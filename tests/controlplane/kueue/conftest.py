@@ -43,9 +43,5 @@ def rig() -> Iterator[Rig]:
 @pytest.fixture
 def namespace(rig: Rig) -> Iterator[str]:
     """Yield a separate namespace for each test, which is emptied afterwards."""
-    name = f"q{next(_NUMBER)}"
-    rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    yield name
-    rig.clear(name)
-    rig.wait(f"{name} empty", lambda: not rig.all("Pod", name) and not rig.all("StatefulSet", name), 60)
-    rig.delete("Namespace", "", name)
+    with rig.own_namespace(f"q{next(_NUMBER)}") as name:
+        yield name

@@ -28,13 +28,9 @@ def pairs(rig: Rig, namespace: str) -> Iterator[str]:
 @pytest.fixture
 def other(rig: Rig, namespace: str) -> Iterator[str]:
     """A second namespace."""
-    name = f"{namespace}-copy"
-    rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    rig.wait("its account", lambda: rig.get("ServiceAccount", name, "default"))
-    yield name
-    rig.clear(name)
-    rig.wait(f"{name} empty", lambda: not rig.all("Pod", name) and not rig.all("StatefulSet", name), 60)
-    rig.delete("Namespace", "", name)
+    with rig.own_namespace(f"{namespace}-copy") as name:
+        rig.wait("its account", lambda: rig.get("ServiceAccount", name, "default"))
+        yield name
 
 
 def scaled(rig: Rig, namespace: str, runtime: str) -> None:
