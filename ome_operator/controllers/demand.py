@@ -205,9 +205,9 @@ def _within(applied: Mapping[str, int], task: DemandTask) -> dict[str, int]:
     resumed before the next decision.
     """
     role_of = {component: role for role, component in task.roles.items()}
-    bounds = {name: task.targets.bounds.get(role_of.get(name, "")) for name in applied}
+    bounds = task.targets.bounds
     return {
-        name: number if (found := bounds[name]) is None else min(max(number, found.low), found.high)
+        name: bounds[role].within(number) if (role := role_of.get(name, "")) in bounds else number
         for name, number in applied.items()
     }
 

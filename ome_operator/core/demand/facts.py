@@ -94,6 +94,10 @@ class GroupBounds(NamedTuple):
     spare: int = 0
     """Number of groups to keep beyond those that the demand needs."""
 
+    def within(self, number: int) -> int:
+        """Return the number nearest to `number` that is within these bounds."""
+        return min(max(number, self.low), self.high)
+
 
 class Targets(NamedTuple):
     """What the users of the service are to experience, and what this may cost."""

@@ -56,5 +56,5 @@ def bounded(state: ScalingState, task: DemandTask) -> ScalingState:
     bounds = [task.targets.bounds[role] for role in (PREFILL, DECODE, ROUTER)]
     last = state.wanted or task.asked
     size = zip((number or asked for number, asked in zip(last, task.asked, strict=True)), bounds, strict=True)
-    prefill, decode, routers = (min(max(number, low), high) for number, (low, high, _) in size)
+    prefill, decode, routers = (bound.within(number) for number, bound in size)
     return state._replace(wanted=(prefill, decode, routers))
