@@ -167,7 +167,7 @@ class BadNodes:
             if (
                 stored == wanted
                 or self._accepted.get(name) == (wanted, stored)
-                or not (name in self._stored or self._lasts(known))
+                or not (stored is not None or self._lasts(known))
             ):
                 continue
             if not left:

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 
 from ome_operator.api import InferenceService
 from ome_operator.cache.foreign_pods import ForeignPods
-from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.placement.admission import has_room
 from ome_operator.core.placement.capacity_check import needs
 from ome_operator.core.placement.claims import less, roomy
-from ome_operator.core.placement.demand import elsewhere
 from ome_operator.core.placement.fit import Nodes
+from ome_operator.core.placement.kueue import queued
 from ome_operator.core.placement.quotas import QuotaChange, Usage, of_pod, of_workload, shortage
 from ome_operator.describe.outcome import Outcome
 from ome_operator.describe.text import count
@@ -29,7 +28,7 @@ async def advice(client: Client, after: Outcome, service: InferenceService, node
     after     The outcome of the service after the edit.
     nodes     The nodes of the cluster as if they were empty.
     """
-    if any(map(elsewhere, _templates(after))):
+    if queued(after.workloads):
         return ""
     asked = needs(after.workloads, {role.component: role.groups for role in after.roles}, service.namespace, weights=True)
     pods = ForeignPods(client, time.monotonic, lambda _: False)
@@ -48,12 +47,6 @@ async def advice(client: Client, after: Outcome, service: InferenceService, node
         f"{count(number, 'node')} {'has' if number == 1 else 'have'} free capacity: with spec.rollout.blueGreen the old "
         "pods serve until the new pods are ready, and nothing is interrupted"
     )
-
-
-def _templates(after: Outcome) -> Iterator[Manifest]:
-    """Yield the templates of the pods of engines in a revision."""
-    for role in after.workloads.values():
-        yield from (each["spec"]["template"] for each in (role.leader, role.worker) if each is not None)
 
 
 def _usage(after: Outcome) -> Iterator[tuple[Usage, int]]:

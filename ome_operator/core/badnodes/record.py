@@ -59,7 +59,7 @@ class Avoider(NamedTuple):
     """Whose services do not use a node, and why."""
 
     namespace: str
-    """"" if the services of all namespaces do not use it."""
+    """Namespace of these services; "" if no service of any namespace uses the node."""
     why: str
 
 

@@ -7,10 +7,9 @@ removal would free capacity. The answer is for people only: the rollout does not
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from ome_operator.core.placement.capacity_check import needs, serves
-from ome_operator.core.placement.demand import elsewhere
+from ome_operator.core.placement.kueue import queued
 from ome_operator.core.reasons import Reason
 from ome_operator.core.reconcile.plan import RoomCheck
 from ome_operator.core.reconcile.snapshot import Snapshot
@@ -31,9 +30,9 @@ def advised(snapshot: Snapshot, intent: Intent, counts: ReplicaCounts) -> Intent
     intent that asks for the capacity, and whose gate is closed until it is known.
     """
     target, roles = intent.target, intent.roles(intent.target)
-    if counts.paused or intent.gate.reason or not _interrupts(snapshot, intent, counts, roles):
-        return intent
     wanted = {name: intent.groups.get(name, 1) for name in roles}
+    if counts.paused or intent.gate.reason or not _interrupts(snapshot, intent, counts, roles, wanted):
+        return intent
     asked = needs(roles, wanted, snapshot.service.namespace, weights=True, excluded=intent.fit.excluded)
     key = f"{target}.copy.{digest(repr(asked))}"
     answer = snapshot.observed.checks.get(key)
@@ -43,17 +42,15 @@ def advised(snapshot: Snapshot, intent: Intent, counts: ReplicaCounts) -> Intent
     return replace(intent, advice=(*intent.advice, SENTENCE.format(target))) if answer == "" else intent
 
 
-def _interrupts(snapshot: Snapshot, intent: Intent, counts: ReplicaCounts, roles: Mapping[str, Stored]) -> bool:
+def _interrupts(
+    snapshot: Snapshot, intent: Intent, counts: ReplicaCounts, roles: Mapping[str, Stored], groups: Mapping[str, int]
+) -> bool:
     """Return whether another slice serves that would end before the target serves, and blueGreen would prevent it. With
     other roles every strategy ends the old pods first. A queue or another scheduler places pods by its own rules.
     """
-    groups = {name: intent.groups.get(name, 1) for name in roles}
     if not (snapshot.deps.policy.sees_cluster and snapshot.deps.nodes and counts.bounds.interrupts(groups)):
         return False
     others = [(intent.roles(name), found) for name, found in snapshot.slices.items() if name != intent.target]
     if not any(known.keys() == roles.keys() and serves(known, found) for known, found in others):
         return False
-    templates: list[Any] = [
-        each["spec"]["template"] for role in roles.values() for each in (role.leader, role.worker) if each
-    ]
-    return not any(map(elsewhere, templates))
+    return not queued(roles)

@@ -24,7 +24,7 @@ class Woken(Demanded):
     """Time of the last request that no engine could serve, in seconds since the epoch."""
 
     def observed(self) -> Observed:
-        """Return the facts, with the last request."""
+        """Return what the operator sees of the cluster, with the time of the last request."""
         return replace(super().observed(), arrivals=Arrivals(self.arrived))
 
 
