@@ -92,8 +92,10 @@ TOGETHER = (
     "tests/node/", *(f"tests/controlplane/{folder}" for folder in ("operator/", "namespaces/", "process/", "adopt/", "")),
 )  # fmt: skip
 """Folders whose files share a cluster and therefore run in one process. Every other file may run in any process."""
-LARGE, FIRST_LETTERS = "tests/controlplane/operator/test_", ("r", "f", "a")
-"""Three clusters for a folder of many files, which mostly wait: from `r` on, from `f` on, and the others."""
+LARGE, FIRST_LETTERS = "tests/controlplane/operator/test_", ("r", "m", "f", "d", "a")
+"""Clusters for a folder of many files, which mostly wait: one for the files from `r` on, one for those from `m` on before
+`r`, and so on.
+"""
 RACES = f"{LARGE}races.py::test_services_race_for_the_same_nodes["
 """A thousand in `make soak`, in as many clusters as there are processes."""
 MIXED = ("tests/property", "tests/router", "tests/unit/preflight")
