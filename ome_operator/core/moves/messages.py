@@ -16,10 +16,10 @@ class Told(NamedTuple):
 
     title: str
     """Name of the role in messages: prefill, decode, engine or router."""
-    placed: bool
-    """Whether every pod of the replacement is on a node."""
+    lacks_nodes: bool
+    """Whether the replacement waits for nodes (`state_machine.lacks_nodes`)."""
     gpus: int
-    """Number of GPUs of the replacement's pods that are on no node; 0 for a router."""
+    """Number of GPUs of the whole replacement; 0 for a router."""
     unready: str
     more: int
     """Number of other members of the role that have to leave their nodes."""
@@ -57,12 +57,12 @@ def _state(move: Move, told: Told, policy: MovePolicy, first: First, now: dateti
                 f"no replacement became ready, so the {thing} stays and serves. The move is tried again at {end}; `ome move "
                 f"--now {move.node}` moves it without a replacement"
             )
-    named = f"its replacement, {thing} {move.replacement}," if move.replacement else "its replacement"
-    if told.placed:
+    if not told.lacks_nodes:
+        named = f"its replacement, {thing} {move.replacement}," if move.replacement else "its replacement"
         return Reason.MOVING, f"{named} is starting, and the {thing} leaves when it serves"
-    room = f"nodes with {told.gpus} more GPUs" if told.gpus else "a node"
+    room = f"free nodes with {told.gpus} GPUs" if told.gpus else "a node"
     ends = "leaves without it" if policy.goes else "stays"
-    return Reason.NO_SPARE_NODES, f"{named} waits for {room}; at {end} the {thing} {ends}"
+    return Reason.NO_SPARE_NODES, f"its replacement waits for {room}; at {end} the {thing} {ends}"
 
 
 def _clock(move: Move, seconds: float, now: datetime) -> str:

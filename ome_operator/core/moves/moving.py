@@ -21,15 +21,17 @@ from ome_operator.core.moves.state_machine import (
     MovingRole,
     advance,
     again,
+    lacks_nodes,
     unready,
 )
 from ome_operator.core.observed.exclusions import MOST, Exclusion
 from ome_operator.core.observed.objects import YIELDS, Manifest, Pod, Taint
 from ome_operator.core.observed.slices import Slice, group_number
 from ome_operator.core.placement.demand import Demand, demand
+from ome_operator.core.reasons import Reason
 from ome_operator.core.reconcile.plan import Delete, Patch
 from ome_operator.core.reconcile.snapshot import Snapshot
-from ome_operator.core.render.statefulsets import Stored, gpus
+from ome_operator.core.render.statefulsets import gpus
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.status.conditions import Condition
@@ -145,19 +147,22 @@ def _moving(
         delete=delete,
         excluded=tuple(sorted({node for role in named.values() for node in role.excluded})) if extra or goes else (),
         condition=messages.condition(
-            {one: _told(one, named[one.component], found, intent) for one in moves}, policy, first, snapshot.now
+            {one: _told(one, named[one.component], found, intent, snapshot.now) for one in moves},
+            policy,
+            first,
+            snapshot.now,
         ),
         asks=True,
         again=min((wait for wait in waits if wait is not None), default=None),
     )
 
 
-def _told(move: Move, role: MovingRole, found: Slice, intent: Intent) -> messages.Told:
+def _told(move: Move, role: MovingRole, found: Slice, intent: Intent, now: datetime) -> messages.Told:
     roles = intent.roles(found.revision)
     return messages.Told(
         title=names.title(move.component, keys.DECODER in roles),
-        placed=move.replacement in role.placed,
-        gpus=_lacks(move, found, roles),
+        lacks_nodes=lacks_nodes(move, role, now),
+        gpus=gpus(roles[move.component]) if move.component in roles else 0,
         unready=unready(move, role),
         more=len(role.causes.keys() - {move.member}),
     )
@@ -220,6 +225,7 @@ def _groups(snapshot: Snapshot, intent: Intent, found: Slice, step: RolloutStep)
             ready=_names(ready),
             joined=_names(_joined(pods, ready, snapshot.now)),
             placed=_names(group_numbers.on_nodes(name, role.size, found)),
+            unschedulable={str(pod.group) for pod in pods if _unschedulable(pod)},
             failed={number for component, number in failed if component == name},
             newest=_newest(existing, {str(pod.group): pod.times.created for pod in pods if pod.rank == 0}),
             causes=found_causes,
@@ -244,6 +250,7 @@ def _routers(snapshot: Snapshot, intent: Intent, found: Slice) -> Iterable[Movin
         ready=ready,
         joined={name for name in ready if _has_joined(present[name], snapshot.now)},
         placed={name for name, pod in present.items() if pod.node},
+        unschedulable={name for name, pod in present.items() if _unschedulable(pod)},
         failed=(),
         newest=_newest(sorted(present), {name: pod.times.created for name, pod in present.items()}),
         causes=causes(
@@ -296,13 +303,9 @@ def _newest(existing: Iterable[str], created: Mapping[str, str]) -> str:
     return max(order, key=lambda name: (created.get(name) or "~", order.index(name)), default="")
 
 
-def _lacks(move: Move, found: Slice, roles: Mapping[str, Stored]) -> int:
-    """Return the number of GPUs of the replacement's pods that are on no node; 0 for a router."""
-    if move.component not in roles:
-        return 0
-    role, number = roles[move.component], int(move.replacement or -1)
-    pods = [pod for pod in group_numbers.pods(move.component, found) if pod.group == number]
-    return gpus(role) - sum(pod.gpus for pod in pods if pod.node and not pod.deleting)
+def _unschedulable(pod: Pod) -> bool:
+    """Return whether the scheduler found no node for a pod."""
+    return pod.reason == Reason.UNSCHEDULABLE and not pod.deleting
 
 
 def ordered(moving: Moving, revision: str, component: str, order: tuple[int, ...]) -> tuple[int, ...]:

@@ -21,6 +21,8 @@ PAUSE = 300.0
 """Seconds between the end of a move whose node came back, and the next move of the role."""
 START = 7200.0
 """Seconds within which a replacement that is on nodes has to serve."""
+SCHEDULED = 10.0
+"""Seconds within which the pods of a replacement are created and assigned to nodes, if nodes are free for them."""
 TIMEOUT = 1800.0
 """Default of `MovePolicy.timeout`."""
 
@@ -49,6 +51,8 @@ class MovingRole(NamedTuple):
     """The members that have been ready for `JOIN` seconds."""
     placed: Collection[str]
     """The members all of whose pods are on nodes."""
+    unschedulable: Collection[str]
+    """The members with a pod for which the scheduler found no node."""
     failed: Collection[str]
     """The groups that were recycled."""
     newest: str
@@ -173,6 +177,15 @@ def unready(move: Move, role: MovingRole) -> str:
     return "" if ready >= role.wanted and move.member in role.ready else f"{ready} of {role.wanted} ready"
 
 
+def lacks_nodes(move: Move, role: MovingRole, now: datetime) -> bool:
+    """Return whether the replacement waits for nodes: the scheduler found no node for one of its pods, or the pods have been
+    on no nodes for longer than `SCHEDULED` seconds. Before that, pods without a node prove nothing.
+    """
+    if move.phase is not Phase.REPLACING or move.replacement in role.placed:
+        return False
+    return move.replacement in role.unschedulable or age(move.since, now) >= SCHEDULED
+
+
 def _others(names: Collection[str], move: Move) -> list[str]:
     return [name for name in names if name != move.member]
 
@@ -190,7 +203,7 @@ def again(move: Move, role: MovingRole, policy: MovePolicy, now: datetime) -> fl
     passed = age(move.since, now)
     limits = {
         Phase.SETTLING: [SETTLE - passed],
-        Phase.REPLACING: [policy.timeout - passed, policy.timeout + START - passed],
+        Phase.REPLACING: [SCHEDULED - passed, policy.timeout - passed, policy.timeout + START - passed],
         Phase.STAYING: [policy.timeout - passed],
         Phase.RETURNED: [PAUSE - passed],
     }.get(move.phase, [])

@@ -212,9 +212,9 @@ def test_the_replacement_has_another_number(outcome: Outcome, row: Row) -> None:
 
 @each("no-spare-stays")
 def test_without_a_free_node_the_group_stays_until_it_is_told_to_go(outcome: Outcome, row: Row) -> None:
-    """The message names the missing GPUs and the time that is left. `ome move --now` ends the wait."""
+    """The message names the GPUs of the replacement and the end of the wait, and `ome move --now` ends it at once."""
     waits, ended, told = outcome.said
-    assert "waits for nodes with 16 more GPUs; at " in waits and waits.endswith("the group stays"), waits
+    assert "waits for free nodes with 16 GPUs; at " in waits and waits.endswith("the group stays"), waits
     assert "no replacement became ready, so the group stays and serves" in ended, ended
     assert f"{namespace('no-spare-stays')}/{NAME} leaves when its requests have ended." in told
     assert outcome.least["engine"] == 1 and outcome.left == []

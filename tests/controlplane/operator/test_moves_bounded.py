@@ -134,7 +134,7 @@ def itself(rig: Rig, name: str) -> None:
         rig, "move", NAME, "engine/0", "-n", where
     )
     said = rig.says(where, NAME, "Moved", "NoSpareNodes", seconds=40)["message"]
-    assert "waits for nodes with 4 more GPUs" in said, said
+    assert "waits for free nodes with 4 GPUs" in said, said
     again = drains.ome(rig, "move", NAME, "engine/0", "-n", where)
     assert "engine/0 moves already (Replacing)" in again
     rig.says(where, NAME, "Moved", "MoveTimedOut", seconds=60)
@@ -153,7 +153,7 @@ def crossing(rig: Rig, name: str) -> None:
     for where in both:
         drains.ome(rig, "move", NAME, "engine/0", "-n", where)
     for where in both:
-        rig.says(where, NAME, "Moved", "NoSpareNodes", "waits for nodes with 8 more GPUs", seconds=40)
+        rig.says(where, NAME, "Moved", "NoSpareNodes", "waits for free nodes with 8 GPUs", seconds=40)
     for where in both:
         rig.says(where, NAME, "Moved", "MoveTimedOut", seconds=60)
     rig.wait("only the groups are left", lambda: [drains.uids(rig, where) for where in both] == before)

@@ -11,6 +11,7 @@ from ome_operator.core.moves.state_machine import (
     JOIN,
     NOTHING_FIRST,
     PAUSE,
+    SCHEDULED,
     SETTLE,
     START,
     First,
@@ -18,6 +19,7 @@ from ome_operator.core.moves.state_machine import (
     MovingRole,
     advance,
     again,
+    lacks_nodes,
 )
 from ome_operator.quantity import rfc3339
 
@@ -36,10 +38,10 @@ def role(
 ) -> MovingRole:
     """Two groups that serve; group 0 leaves because of a taint."""
     found = {"0": TAINT} if causes is None else causes
-    values = {"left": set(existing), "joined": set(ready), "placed": set(existing), "failed": set(), "newest": existing[-1:]}
+    values = {"left": set(existing), "joined": set(ready), "placed": set(existing), "unschedulable": set(), "failed": set()}
     return MovingRole(
         component="engine", revision="r", wanted=wanted, existing=tuple(existing), ready=set(ready), causes=found,
-        **{**values, **more},
+        **{**values, "newest": existing[-1:], **more},
     )  # type: ignore[arg-type]  # fmt: skip
 
 
@@ -169,9 +171,10 @@ def test_the_replacement_is_the_newest_of_more_groups_than_are_wanted() -> None:
 WAITS = {
     "settling": (move(Phase.SETTLING, 5), role(), SETTLE - 5),
     "waiting": (move(Phase.WAITING, 5), role(), None),
-    "replacing": (move(Phase.REPLACING, 5), role("012"), 595),
+    "scheduling": (move(Phase.REPLACING, 4), role("012"), SCHEDULED - 4),
+    "replacing": (move(Phase.REPLACING, 15), role("012"), 585),
     "starting": (move(Phase.REPLACING, 700), role("012"), START - 100),
-    "joining": (move(Phase.REPLACING, 5), role("012", "012", joined={"0"}), JOIN),
+    "joining": (move(Phase.REPLACING, 15), role("012", "012", joined={"0"}), JOIN),
     "gone": (move(Phase.REPLACING, 60, gone=rfc3339(NOW - timedelta(seconds=5))), role("012", causes={}), SETTLE - 5),
     "leaving": (move(Phase.LEAVING, 5), role("012"), None),
     "staying": (move(Phase.STAYING, 5), role(), 595),
@@ -183,6 +186,15 @@ WAITS = {
 def test_when_it_is_decided_again(case: str) -> None:
     before, groups, seconds = WAITS[case]
     assert again(before, groups, POLICY, NOW) == seconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "placed", "unschedulable", "lacks"),
+    [(1, "01", "", False), (1, "01", "2", True), (SCHEDULED, "01", "", True), (SCHEDULED, "012", "", False)],
+)
+def test_pods_that_were_just_created_do_not_lack_nodes(seconds: float, placed: str, unschedulable: str, lacks: bool) -> None:
+    before = move(Phase.REPLACING, seconds, replacement="2")
+    assert lacks_nodes(before, role("012", placed=set(placed), unschedulable=set(unschedulable)), NOW) == lacks
 
 
 def test_the_status_keeps_everything() -> None:
