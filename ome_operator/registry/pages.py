@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping
 
+from ome_operator.registry.answers import RouterCounts
+from ome_operator.registry.engine_load import EngineLoad, loads
 from ome_operator.registry.exposition import samples
-from ome_operator.registry.telemetry import EngineLoad, loads
 from ome_operator.util.json_limits import MIB, parsed
 
 LOAD_MEMORY = 32 * MIB
 """Maximum bytes of memory while an engine's load is parsed."""
 ROUTER_REQUESTS, ROUTER_RESPONSES = "smg_router_requests_total", "smg_http_responses_total"
 _ROUTER_SERIES = frozenset({ROUTER_REQUESTS, ROUTER_RESPONSES})
+WORKER_ACTIVE, WORKER_OUTCOMES = "smg_worker_requests_active", "smg_worker_cb_outcomes_total"
+_WORKER_SERIES = frozenset({WORKER_ACTIVE, WORKER_OUTCOMES})
 
 
 def parsed_load(text: str) -> EngineLoad | None:
@@ -27,4 +30,17 @@ def router_counters(text: str) -> Mapping[str, float]:
             found["requests"] += value
         elif labels.get("status_code", labels.get("status", "")).startswith("5"):
             found["errors"] += value
+    return found
+
+
+def worker_counts(text: str) -> Mapping[str, RouterCounts]:
+    """Return what a router reports about its workers, by their URL, added over the data-parallel ranks of a worker."""
+    found: dict[str, RouterCounts] = {}
+    for name, labels, value in samples(text, _WORKER_SERIES):
+        url = labels.get("worker", "").partition("@")[0].rstrip("/")
+        counts = found.get(url, RouterCounts())
+        if name == WORKER_ACTIVE:
+            found[url] = counts._replace(active=counts.active + value)
+        elif labels.get("outcome") == "success":
+            found[url] = counts._replace(succeeded=counts.succeeded + value)
     return found

@@ -10,10 +10,8 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-import aiohttp
-
 from ome_operator.names import mark
-from ome_operator.registry.clients import NO_ANSWER
+from ome_operator.registry.engine_client import EngineClient
 from ome_operator.registry.pairs import (
     FORGET,
     Pair,
@@ -48,13 +46,12 @@ class PairProber:
 
     def __init__(
         self,
-        session: aiohttp.ClientSession,
-        headers: Mapping[str, str],
+        client: EngineClient,
         leaders: Callable[[], Iterable[LeaderState]],
         clock: Callable[[], float] = time.monotonic,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        self._session, self._headers, self._leaders, self._clock = session, dict(headers), leaders, clock
+        self._client, self._leaders, self._clock = client, leaders, clock
         self._changed = changed
         self._pairs: Pairs = {}
         self._running: dict[Pair, asyncio.Task[None]] = {}
@@ -118,27 +115,9 @@ class PairProber:
             "bootstrap_port": prefill.bootstrap_port,
             "bootstrap_room": secrets.randbelow(ROOMS),
         }
-        answers = await _answers([self._post(leader.url + PATH, body) for leader in (prefill, decode)])
+        answers = await _answers([self._client.post(leader.url + PATH, body, TIMEOUT) for leader in (prefill, decode)])
         busy = {leader.uid for leader in (prefill, decode) if _is_busy(memories.get(leader.uid, NEW))}
         self._pairs = probed(self._pairs, (prefill.uid, decode.uid), _result(answers), busy, began)
-
-    async def _post(self, url: str, body: Mapping[str, Any]) -> int | None:
-        """Return the status of the response; 0 if none comes in time, and None if the server does not answer."""
-        try:
-            async with self._session.post(
-                url,
-                json=body,
-                headers=self._headers,
-                timeout=aiohttp.ClientTimeout(total=TIMEOUT),
-                allow_redirects=False,
-                auto_decompress=False,
-                ssl=False,
-            ) as answer:
-                return answer.status
-        except TimeoutError:
-            return 0
-        except (*NO_ANSWER, ValueError):
-            return None
 
 
 async def _answers(requests: Iterable[Coroutine[Any, Any, int | None]]) -> list[int | None]:

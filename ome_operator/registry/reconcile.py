@@ -197,7 +197,7 @@ def _without_silent(
         if not readiness.is_up or target.worker_type not in serving:
             return readiness
         if pod.uid in silent:
-            return _Readiness("the leader answers no probe, and nothing that it reports moves", silent=True)
+            return _Readiness("the leader answers no probe and completes no request", silent=True)
         return _Readiness("transfers of this leader fail", silent=True) if pod.uid in blamed else readiness
 
     return [(pod, target, checked(pod, target, readiness)) for pod, target, readiness in evaluated]

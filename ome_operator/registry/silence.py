@@ -96,9 +96,14 @@ def moved(silence: LifeSigns, since: float) -> LifeSigns:
     return silence if silence.alive_at is None else _alive(silence, since)
 
 
+def stands_still(silence: LifeSigns, now: float) -> bool:
+    """Return whether nothing has moved for `QUIET`, although the engine has been seen to work."""
+    return silence.alive_at is not None and now - silence.alive_at >= QUIET
+
+
 def is_due(silence: LifeSigns, now: float) -> bool:
     """Return whether there is a reason to probe the engine now."""
-    if silence.alive_at is None or now - silence.alive_at < QUIET:
+    if not stands_still(silence, now):
         return False
     return silence.probed_at is None or now - silence.probed_at >= silence.retry
 

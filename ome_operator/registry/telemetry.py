@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from ome_operator.names import mark
 from ome_operator.registry import starting
-from ome_operator.registry.exposition import EnginePage, number
+from ome_operator.registry.answers import AnswerSigns
+from ome_operator.registry.engine_load import EngineLoad
+from ome_operator.registry.exposition import EnginePage
 from ome_operator.registry.records import LeaderState
 from ome_operator.registry.silence import LifeSigns, heard, moved
-from ome_operator.util.untrusted_json import PARSE_ERRORS
 
 VERSION = 1
 """Version of the summary's format. A higher version may only add fields."""
@@ -25,39 +26,6 @@ RENEWED = 2.5
 """Minimum seconds between the times at which an engine took the numbers of two readings that are 5 s apart. SGLang takes
 them between two steps of its scheduler. During a step, for example a prefill of several seconds, `/v1/loads` returns those
 from before the step, which do not include the request of this step (measured with 0.5.23)."""
-
-
-class EngineLoad(NamedTuple):
-    """The requests in an engine at one time."""
-
-    running: float | None = None
-    """Requests that are being computed."""
-    waiting: float | None = None
-    """Requests in any queue before that, including those for transfers that have not begun."""
-    in_transfer: float | None = None
-    """Requests of a prefill engine whose KV cache is still being transferred to decode."""
-    cache_use: float | None = None
-    """Used share of the KV cache, from 0 to 1."""
-    locked: float | None = None
-    """Tokens of the KV cache that requests use now."""
-    taken: tuple[float, ...] = ()
-    """Time at which each data-parallel rank took these numbers, by the clock of the engine; () if it is not reported."""
-
-    @property
-    def is_provable(self) -> bool:
-        """Whether the engine reports everything that proves that no request is in it."""
-        return None not in (*self[:3], self.locked) and bool(self.taken)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no request was in the engine when the numbers were taken. False if any of them is unknown."""
-        return self[:3] == (0, 0, 0) and self.locked == 0
-
-    @property
-    def total(self) -> int | None:
-        """Number of requests in the engine; None if it is unknown."""
-        known = [part for part in self[:3] if part is not None]
-        return int(sum(known)) if self.running is not None else None
 
 
 class WorkReading(NamedTuple):
@@ -81,65 +49,18 @@ class LeaderMemory(NamedTuple):
     empty_readings: int = 0
     """Number of the newest consecutive readings, all after `forgotten_at`, in which the engine was empty."""
     silence: LifeSigns = LifeSigns()
+    answers: AnswerSigns = AnswerSigns()
     start: Mapping[str, float] = {}
     """Part of the engine's own start -> its seconds, as the engine reports them."""
     signs: starting.StartSigns = starting.StartSigns()
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether the engine answers no probe of one of both kinds."""
+        return self.silence.is_silent or self.answers.is_mute
+
 
 NEW = LeaderMemory()
-
-
-UNKNOWN = EngineLoad()
-
-
-def gauges(page: EnginePage) -> EngineLoad:
-    """Return the load that an engine reports on its metrics page; UNKNOWN if it is not on that page."""
-    found = page.gauges
-    return EngineLoad(found.get("running"), found.get("waiting"), None, found.get("cacheUse"))
-
-
-def for_role(load: EngineLoad, role: str) -> EngineLoad:
-    """Return the load of a leader. Only a prefill engine still needs a request whose computation has ended, because it
-    transfers the KV cache; whether it does is unknown unless the engine reports it.
-    """
-    return load._replace(in_transfer=0.0) if role != "prefill" and load.in_transfer is None else load
-
-
-def loads(body: Any) -> EngineLoad | None:
-    """Parse an engine's report of its load: SGLang's `/v1/loads`, or `/get_load` of older versions. Return None if the
-    text is another one.
-
-    In `/get_load` the number of requests includes those that wait; it does not report transfers of a prefill engine.
-    """
-    try:
-        if isinstance(body, list):
-            return EngineLoad(_sum(item["num_reqs"] for item in body), 0.0) if body else None
-        ranks = body["loads"]
-        if not isinstance(ranks, list) or not ranks:
-            return None
-        apart = [rank.get("disaggregation") or {} for rank in ranks]
-        shares = [share for rank in ranks if (share := number(rank.get("token_usage"))) is not None]
-        return EngineLoad(
-            _sum(rank["num_running_reqs"] for rank in ranks),
-            _sum(rank["num_waiting_reqs"] for rank in ranks),
-            _sum(part.get("prefill_inflight_queue_reqs", 0) for part in apart) if all(apart) else None,
-            max(shares) if shares else None,
-            _sum(rank["num_used_tokens"] for rank in ranks) if all("num_used_tokens" in rank for rank in ranks) else None,
-            tuple(at for rank in ranks if (at := number(rank.get("timestamp"))) is not None),
-        )
-    except PARSE_ERRORS:
-        return None
-
-
-def _sum(values: Iterable[Any]) -> float:
-    """Return the sum. Raises ValueError if a value is not a valid number."""
-    total = 0.0
-    for value in values:
-        found = number(value)
-        if found is None or isinstance(value, str):
-            raise ValueError("it is not a number")
-        total += found
-    return total
 
 
 def passed(memory: LeaderMemory, leader: LeaderState, now: float) -> LeaderMemory:
@@ -280,12 +201,23 @@ def _leader(leader: LeaderState, memory: LeaderMemory, now: float) -> dict[str, 
         found["work"] = _work(memory.work, now)
     if start := {**memory.start, **starting.ages(memory.signs, now)}:
         found["start"] = {name: _round(value) for name, value in start.items()}
-    if memory.silence.is_silent and memory.silence.probed_at is not None:
-        age, seconds = now - memory.silence.probed_at, now - memory.silence.failed_since
-        found["silence"] = {"age": _round(age), "seconds": _round(seconds)}
+    if (silence := _silence(memory, now)) is not None:
+        found["silence"] = silence
     if memory.silence.is_paused:
         found["paused"] = True
     return found
+
+
+def _silence(memory: LeaderMemory, now: float) -> dict[str, float] | None:
+    """Return the times of the failed probes; None if the engine is not silent, or if that is not proven."""
+    life, answers = memory.silence, memory.answers
+    if life.is_silent and life.probed_at is not None:
+        ended, began = life.probed_at, life.failed_since
+    elif answers.is_mute and answers.is_proven and answers.failed_since is not None:
+        ended, began = answers.failed_at, answers.failed_since
+    else:
+        return None
+    return {"age": _round(now - ended), "seconds": _round(now - began)}
 
 
 def _work(readings: tuple[WorkReading, ...], now: float) -> dict[str, Any]:

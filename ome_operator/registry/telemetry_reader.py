@@ -1,35 +1,34 @@
 """Read the router's metrics, and the load and the metrics of its leaders, beside the passes of the registry, and probe
 leaders that may have fallen silent.
 
-Engines are less trusted than the router in this pod: a reading has a timeout and a maximum length, follows no redirect, and
-a response in an unexpected form is a failed reading. Slow engines delay no pass.
+A slow engine delays no pass.
 """
 
 import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any
 
 import aiohttp
 
 from ome_operator.registry import starting
-from ome_operator.registry.clients import NO_ANSWER
-from ome_operator.registry.exposition import NOTHING, EnginePage, engine_page
-from ome_operator.registry.pages import parsed_load, router_counters
+from ome_operator.registry.answer_prober import AnswerProber
+from ome_operator.registry.answers import AnswerSigns, RouterCounts, counted
+from ome_operator.registry.engine_client import AFTER_PROBE, HEALTHY_PATH, PAGE_BYTES, EngineClient
+from ome_operator.registry.engine_load import UNKNOWN, EngineLoad, for_role, gauges
+from ome_operator.registry.exposition import NOTHING, EnginePage
+from ome_operator.registry.pages import router_counters, worker_counts
 from ome_operator.registry.pair_prober import PairProber
 from ome_operator.registry.records import LeaderState, Worker
 from ome_operator.registry.silence import PROBE, ProbeResult, is_due, probed
 from ome_operator.registry.telemetry import (
     DECIMALS,
     NEW,
-    UNKNOWN,
-    EngineLoad,
     Foreign,
     LeaderMemory,
     RouterReading,
-    for_role,
-    gauges,
     passed,
     summary,
     with_load,
@@ -37,28 +36,21 @@ from ome_operator.registry.telemetry import (
     with_work,
 )
 from ome_operator.registry.unserved import UnservedRequests
-from ome_operator.util.bounded import content
-from ome_operator.util.json_limits import MIB
 
 logger = logging.getLogger(__name__)
 
 LOAD_INTERVAL, METRICS_INTERVAL, RARE_INTERVAL = 5.0, 10.0, 60.0
 """Seconds between two readings of a leader's load, of its metrics, and of a page that the engine does not have. An engine
 needs much more time for its metrics than for its load."""
+ROUTER_INTERVAL = 2.0
+"""Seconds between two readings of the router's metrics, which are in the same pod."""
 LOAD, METRICS = "load", "metrics"
 TICK = 1.0
 """Seconds between two looks for leaders that are due."""
-TIMEOUT = aiohttp.ClientTimeout(total=2.0)
-AFTER_PROBE = aiohttp.ClientTimeout(total=1.0)
-"""Timeout of each request after a failed probe."""
 AT_ONCE = 16
 """Maximum number of leaders that are read at the same time, and of leaders that are probed at the same time."""
-PROBE_PATH, READY_PATH, HEALTHY_PATH = "/health_generate", "/ready", "/ping"
-"""SGLang: a request to the scheduler; whether the engine is healthy and not paused; whether it is healthy."""
-LOAD_BYTES, PAGE_BYTES = 1 * MIB, 4 * MIB
-"""Maximum bytes of an engine's load, and of a metrics page."""
-LOAD_PATHS = ("/v1/loads?include=core,disagg", "/get_load")
-"""Paths of an engine's load: the second one is that of older engines."""
+PROBE_PATH = "/health_generate"
+"""SGLang: a request to the scheduler."""
 
 
 class TelemetryReader:
@@ -77,11 +69,8 @@ class TelemetryReader:
         unserved: UnservedRequests | None = None,
         has_engines: Callable[[], bool | None] = lambda: None,
     ) -> None:
-        self._session, self._router_metrics, self._leaders, self._clock = session, router_metrics, leaders, clock
-        # Compression would cost the engine time, and the length of what is compressed is not bounded.
-        self._headers = {"Accept-Encoding": "identity"}
-        if worker_key:
-            self._headers["Authorization"] = f"Bearer {worker_key}"
+        self._router_metrics, self._leaders, self._clock = router_metrics, leaders, clock
+        self._client = EngineClient(session, worker_key)
         self._memories: dict[str, LeaderMemory] = {}
         self._due: dict[tuple[str, str], float] = {}
         """(UID of a leader, path) -> time of the next reading."""
@@ -91,7 +80,8 @@ class TelemetryReader:
         self._unserved = unserved or UnservedRequests(clock)
         self._has_engines, self._was_empty = has_engines, False
         """The latter: whether the router had no engine at its last reading."""
-        self._pair_prober = PairProber(session, self._headers, leaders, clock, changed)
+        self._pair_prober = PairProber(self._client, leaders, clock, changed)
+        self._answer_prober = AnswerProber(self._client, self._learn_answers, clock)
         self._probes: dict[str, asyncio.Task[None]] = {}
         """UID of a leader -> its probe that is in progress."""
 
@@ -103,6 +93,7 @@ class TelemetryReader:
             )
         finally:
             self._pair_prober.end()
+            self._answer_prober.end()
             for task in self._probes.values():
                 task.cancel()
 
@@ -164,14 +155,14 @@ class TelemetryReader:
 
     async def _read(self, leader: LeaderState) -> None:
         if self._is_due(leader.uid, METRICS, METRICS_INTERVAL):
-            page = await self._engine_page(leader.url)
+            page = await self._client.page(leader.url)
             if page is NOTHING:
                 self._due[leader.uid, METRICS] = self._clock() + RARE_INTERVAL
             elif page is not None:
                 self._learn_page(leader, page)
         if self._is_due(leader.uid, LOAD, LOAD_INTERVAL):
             began = self._clock()
-            load = await self._load(leader.url)
+            load = await self._client.load(leader.url)
             if load is UNKNOWN:
                 self._due[leader.uid, LOAD] = self._clock() + RARE_INTERVAL
             else:
@@ -191,9 +182,9 @@ class TelemetryReader:
             self._learn(leader.uid, with_load(memory, known, began, self._clock()))
 
     def _learn(self, uid: str, memory: LeaderMemory) -> None:
-        was_silent = self._memories[uid].silence.is_silent
+        was_silent = self._memories[uid].is_silent
         self._memories[uid] = memory
-        if memory.silence.is_silent != was_silent:
+        if memory.is_silent != was_silent:
             self._changed()
 
     # --- probes -------------------------------------------------------------------------------------------------------
@@ -201,7 +192,7 @@ class TelemetryReader:
     @property
     def silent(self) -> frozenset[str]:
         """The UIDs of the leaders that have fallen silent."""
-        return frozenset(uid for uid, memory in self._memories.items() if memory.silence.is_silent)
+        return frozenset(uid for uid, memory in self._memories.items() if memory.is_silent)
 
     async def begin_probes(self) -> None:
         """Begin a probe of each leader for which there is a reason, if it is not being probed."""
@@ -209,20 +200,28 @@ class TelemetryReader:
         now = self._clock()
         for leader in self._leaders():
             memory = self._memories.get(leader.uid, NEW)
-            gets_requests = leader.state == "silent" or (leader.listed and leader.state != "draining")
+            if leader.state != "silent" and (not leader.listed or leader.state == "draining"):
+                continue  # it gets no requests
+            self._answer_prober.begin(leader, memory, now)
             is_free = leader.uid not in self._probes and len(self._probes) < AT_ONCE
-            if gets_requests and is_free and is_due(memory.silence, now):
+            if is_free and is_due(memory.silence, now):
                 self._probes[leader.uid] = asyncio.create_task(self._probe(leader), name=f"probe of {leader.pod}")
+
+    def _learn_answers(self, uid: str, change: Callable[[AnswerSigns], AnswerSigns]) -> None:
+        if (memory := self._memories.get(uid)) is not None:
+            self._learn(uid, memory._replace(answers=change(memory.answers)))
 
     async def _probe(self, leader: LeaderState) -> None:
         """Probe a leader. If it does not answer, read its load again: the probe counts only if nothing has moved."""
         began = self._clock()
-        status = await self._status(leader.url + PROBE_PATH, aiohttp.ClientTimeout(total=PROBE))
+        status = await self._client.status(leader.url + PROBE_PATH, aiohttp.ClientTimeout(total=PROBE))
         ended = self._clock()
         result = ProbeResult.ANSWERED if status == 200 else ProbeResult.FAILED if status is None else ProbeResult.UNCLEAR
         if result is ProbeResult.FAILED:
             load_began = self._clock()
-            load, is_paused = await asyncio.gather(self._load(leader.url, AFTER_PROBE), self._is_paused(leader.url))
+            load, is_paused = await asyncio.gather(
+                self._client.load(leader.url, AFTER_PROBE), self._client.is_paused(leader.url)
+            )
             self._learn_load(leader, load, load_began)
             result = ProbeResult.PAUSED if is_paused else result
         if (memory := self._memories.get(leader.uid)) is not None:
@@ -239,22 +238,6 @@ class TelemetryReader:
         errors = [reading.counters.get("errors", 0.0) for reading in (*readings[:1], *readings[-1:])]
         self._pair_prober.begin(self._memories, router_fails=len(errors) > 1 and errors[1] > errors[0])
 
-    async def _is_paused(self, url: str) -> bool:
-        """Return whether the engine reports that its generation is paused: it is healthy, and not ready."""
-        if await self._status(url + READY_PATH, AFTER_PROBE) != 503:
-            return False
-        return await self._status(url + HEALTHY_PATH, AFTER_PROBE) == 200
-
-    async def _status(self, url: str, within: aiohttp.ClientTimeout) -> int | None:
-        """Return the status of a page, and None if the server does not answer."""
-        try:
-            async with self._session.get(
-                url, headers=self._headers, timeout=within, allow_redirects=False, auto_decompress=False, ssl=False
-            ) as answer:
-                return answer.status
-        except (*NO_ANSWER, ValueError):
-            return None
-
     # --- starts -------------------------------------------------------------------------------------------------------
 
     @property
@@ -269,7 +252,7 @@ class TelemetryReader:
 
         async def ask(leader: LeaderState) -> None:
             async with slots:
-                status = await self._status(leader.url + HEALTHY_PATH, AFTER_PROBE)
+                status = await self._client.status(leader.url + HEALTHY_PATH, AFTER_PROBE)
             if (memory := self._memories.get(leader.uid)) is not None:
                 signs = starting.answered(memory.signs, status, self._clock())
                 self._learn(leader.uid, memory._replace(signs=signs))
@@ -281,30 +264,19 @@ class TelemetryReader:
             for leader in due:
                 group.create_task(ask(leader))
 
-    # --- requests -----------------------------------------------------------------------------------------------------
-
-    async def _engine_page(self, url: str) -> EnginePage | None:
-        """Return the values of an engine's metrics page, NOTHING if it has none, and None if the engine does not answer."""
-        text = await self._text(f"{url}/metrics", PAGE_BYTES)
-        return text if text is None else engine_page(text) if text else NOTHING
-
-    async def _load(self, url: str, within: aiohttp.ClientTimeout = TIMEOUT) -> EngineLoad | None:
-        """Return the load of an engine, UNKNOWN if it does not report its load, and None if it does not answer."""
-        for path in LOAD_PATHS:
-            text = await self._text(url + path, LOAD_BYTES, within)
-            if text is None:
-                return None
-            if text:
-                return parsed_load(text)
-        return UNKNOWN
+    # --- the router ---------------------------------------------------------------------------------------------------
 
     async def _read_router(self) -> None:
-        if not self._router_metrics or not self._is_due("", METRICS, LOAD_INTERVAL):
+        if not self._router_metrics or not self._is_due("", METRICS, ROUTER_INTERVAL):
             return
-        if text := await self._text(self._router_metrics, PAGE_BYTES):
+        if text := await self._client.text(self._router_metrics, PAGE_BYTES):
             page = EnginePage("router", router_counters(text), {}, {})
             self._count_unserved(page.counters["requests"])
-            self._router = self._router._replace(readings=with_work(self._router.readings, page, self._clock()))
+            now, workers = self._clock(), worker_counts(text)
+            self._router = self._router._replace(readings=with_work(self._router.readings, page, now))
+            for leader in self._leaders():
+                counts = workers.get(leader.url.rstrip("/"), RouterCounts())
+                self._learn_answers(leader.uid, partial(counted, counts=counts, now=now))
 
     def _count_unserved(self, requests: float) -> None:
         """Count the requests that the router itself has received while it had no engine: a client with an open connection
@@ -318,25 +290,3 @@ class TelemetryReader:
     def _unserved_part(self) -> dict[str, Any]:
         age = self._unserved.age
         return {} if age is None else {"unserved": {"requests": self._unserved.total, "age": round(age, DECIMALS)}}
-
-    async def _text(self, url: str, most: int, within: aiohttp.ClientTimeout = TIMEOUT) -> str | None:
-        """Return the text of a page; "" if the server has no such page, and None if it does not answer, or answers with
-        another error or a longer text.
-        """
-        try:
-            async with self._session.get(
-                url,
-                headers=self._headers,
-                timeout=within,
-                allow_redirects=False,
-                auto_decompress=False,
-                ssl=False,
-            ) as answer:
-                if answer.status in (400, 404):
-                    return ""
-                if answer.status != 200:
-                    return None
-                data = await content(answer.content.iter_any(), most)
-                return None if data is None else data.decode(errors="replace")
-        except (*NO_ANSWER, ValueError):
-            return None

@@ -23,7 +23,7 @@ from ome_operator.core.observed import from_api, managed_fields
 from ome_operator.core.observed import nodes as node_facts
 from ome_operator.core.weights.node_selection import UnreadableSelection, needs_agent, selects_node
 from ome_operator.modelinfo.extract import FILES, facts
-from ome_operator.registry import clients, pods, telemetry_reader
+from ome_operator.registry import clients, pages, pods
 from ome_operator.storage import hub, oci_artifact, sha256sums
 from ome_operator.storage.listing import Refused, SourceError, make_listing
 from ome_operator.util import kubeyaml
@@ -127,7 +127,7 @@ LOADS = {"loads": [{"num_running_reqs": 1, "num_waiting_reqs": 2}]}
 @example({"workers": [{"id": Deep(MOST), "url": "u", "worker_type": "regular", "load": 3}]})
 def test_answers_of_routers_and_engines(body: Any) -> None:
     body = real(body)
-    with_declared(lambda: telemetry_reader._parsed_load(dumped(body)), *PARSE_ERRORS)
+    with_declared(lambda: pages.parsed_load(dumped(body)), *PARSE_ERRORS)
     with_declared(lambda: clients.workers(body), *PARSE_ERRORS)
 
 

@@ -220,14 +220,14 @@ def _whole(group: Group, record: GroupRecord, ground: Circumstances) -> Transiti
 
 def _silent(group: Group, record: GroupRecord, ground: Circumstances) -> Transition:
     """Return the next state of a group whose leader is ready, but answers no probe of the routers' registries."""
-    seen = "answers no probe of the routers' registries, and nothing that it reports moves"
+    seen = "answers no probe of the routers' registries and completes no request"
     if why := _spared(ground):
         return Transition(record, RARE_TURN, f"{seen}; it is not recycled, because {why}")
     left = ground.policy.hang - _silent_for(record, ground)
     if left > 0 or ground.busy:
         note = f"{seen}; it is recycled after {ground.policy.hang:.0f} s in this state"
         return Transition(record, left if left > 0 else TURN, note)
-    why = f"the leader answered no probe of the routers' registries for {ground.policy.hang:.0f} s, and nothing moved"
+    why = f"the leader answered no probe of the routers' registries for {ground.policy.hang:.0f} s and completed no request"
     return _recycle(record, about(group, QUIET, why, ground.now), ground)
 
 

@@ -11,10 +11,12 @@ from aiohttp.test_utils import TestServer
 
 from ome_operator.names import mark
 from ome_operator.registry import pair_prober
+from ome_operator.registry.engine_client import EngineClient
+from ome_operator.registry.engine_load import EngineLoad
 from ome_operator.registry.pair_prober import PairProber
 from ome_operator.registry.pairs import FAILURES
 from ome_operator.registry.records import LeaderState
-from ome_operator.registry.telemetry import EngineLoad, LeaderMemory, WorkReading
+from ome_operator.registry.telemetry import LeaderMemory, WorkReading
 
 FAILS = LeaderMemory(work=(WorkReading(0.0, {"failedTransfers": 1.0}, {}), WorkReading(1.0, {"failedTransfers": 2.0}, {})))
 QUIET = LeaderMemory(work=(WorkReading(0.0, {"failedTransfers": 2.0}, {}), WorkReading(1.0, {"failedTransfers": 2.0}, {})))
@@ -64,7 +66,7 @@ async def three(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Slice]:
         for uid, role, port in (("p", "prefill", 8998), ("d0", "decode", None), ("d1", "decode", None)):
             url = str(server.make_url(f"/{uid}"))
             one.leaders.append(LeaderState(uid, uid, url, role, "serving", "", True, 0, bootstrap_port=port))
-        one.prober = PairProber(session, {}, lambda: one.leaders, lambda: one.now, one.changed)
+        one.prober = PairProber(EngineClient(session), lambda: one.leaders, lambda: one.now, one.changed)
         yield one
         one.prober.end()
 

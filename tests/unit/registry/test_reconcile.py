@@ -242,7 +242,7 @@ def test_old_lists_make_nobody_a_stranger() -> None:
 SECOND = (rank(group="1", ip="10.0.0.2"), rank(1, group="1", ip="10.1.0.2"))
 SILENT = frozenset({"u-p-0-0"})
 BOTH = (worker(P0), worker(P1))
-REASON = "the leader answers no probe, and nothing that it reports moves"
+REASON = "the leader answers no probe and completes no request"
 
 
 def test_a_silent_leader_is_removed_while_another_of_its_role_serves() -> None:

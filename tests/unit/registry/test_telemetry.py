@@ -9,20 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator.names import mark, slice_mark
+from ome_operator.registry.answers import AnswerSigns
+from ome_operator.registry.engine_load import UNKNOWN, EngineLoad, for_role, gauges, loads
 from ome_operator.registry.exposition import EnginePage
 from ome_operator.registry.records import LeaderState
 from ome_operator.registry.telemetry import (
     LEADERS,
     NEW,
-    UNKNOWN,
     WINDOW,
-    EngineLoad,
     Foreign,
     LeaderMemory,
     RouterReading,
-    for_role,
-    gauges,
-    loads,
     passed,
     summary,
     with_load,
@@ -281,3 +278,12 @@ def test_the_largest_summary_is_bounded() -> None:
 
 def test_a_slice_is_known_by_its_selector_whatever_the_order() -> None:
     assert slice_mark("n", "a=1,b=2") == slice_mark("n", "b=2,a=1") != slice_mark("m", "a=1,b=2")
+
+
+@pytest.mark.parametrize(("is_proven", "expected"), [(True, {"age": 3, "seconds": 9}), (False, None)])
+def test_a_leader_without_answers_is_silent_only_if_that_is_proven(is_proven: bool, expected: Any) -> None:
+    signs = AnswerSigns(failures=2, failed_since=1.0, failed_at=7.0, probed_at=9.0, is_proven=is_proven)
+    leader = LeaderState("p", "u", "http://h", "decode", "silent", "", False, None)
+    memories = {"u": LeaderMemory(answers=signs)}
+    found = summary("s", [leader], memories, RouterReading(), NOBODY, 10.0)["leaders"][0]
+    assert memories["u"].is_silent and found.get("silence") == expected

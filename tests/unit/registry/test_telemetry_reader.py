@@ -10,10 +10,11 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from ome_operator.registry import telemetry_reader
+from ome_operator.registry.engine_client import PAGE_BYTES, TIMEOUT
 from ome_operator.registry.records import LeaderState, Worker
 from ome_operator.registry.silence import QUIET
 from ome_operator.registry.telemetry import Foreign
-from ome_operator.registry.telemetry_reader import PAGE_BYTES, TIMEOUT, TelemetryReader
+from ome_operator.registry.telemetry_reader import TelemetryReader
 from ome_operator.registry.unserved import UnservedRequests
 
 LOADS = {"loads": [{"num_running_reqs": 1, "num_waiting_reqs": 2, "token_usage": 0.25, "disaggregation": {"mode": "null"}}]}
@@ -38,6 +39,7 @@ class Engine:
         """Answer a request for any path."""
         self.asked.append((request.path, request.headers.get("Authorization", "")))
         status, body = self.pages.get(request.path, (404, "no"))
+        body = body() if callable(body) else body
         if self.hangs or status == 0:
             await asyncio.sleep(60)
         if status == 302:
@@ -65,7 +67,7 @@ async def engine(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Engine]:
     monkeypatch.setattr(telemetry_reader, "PROBE", 0.1)
     one = Engine()
     app = web.Application()
-    app.router.add_get("/{path:.*}", one.handle)
+    app.router.add_route("*", "/{path:.*}", one.handle)
     async with TestServer(app) as server, aiohttp.ClientSession() as session:
         url = str(server.make_url("/")).rstrip("/")
         one.leaders = [LeaderState("p", "u", url, "regular", "serving", "", True, 1)]

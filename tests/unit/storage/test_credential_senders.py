@@ -25,7 +25,7 @@ SENDERS = {
     "registry/clients.py:__init__": OWN_POD,
     "registry/clients.py:list": API,
     "registry/loop.py:run": "a session whose credentials registry/clients.py sets",
-    "registry/telemetry_reader.py:__init__": "to the engines of the same service, with the key of these engines",
+    "registry/engine_client.py:__init__": "to the engines of the same service, with the key of these engines",
     "registry/unserved.py:handle": READS,
     "storage/http.py:_get": GUARDED,
     "storage/http.py:session": NONE,

@@ -1,0 +1,72 @@
+"""Send a request for one token to a leader that has requests of the router and answers none, and read its load meanwhile.
+
+A probe starts beside the passes and delays none of them. It is not counted in the engine's metrics of requests.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ome_operator.registry.answers import PROBE, READ_EVERY, AnswerSigns, is_due, judged, probed
+from ome_operator.registry.engine_client import AFTER_PROBE, HEALTHY_PATH, READY_PATH, EngineClient
+from ome_operator.registry.engine_load import EngineLoad, for_role
+from ome_operator.registry.records import LeaderState
+from ome_operator.registry.silence import stands_still
+from ome_operator.registry.telemetry import LeaderMemory
+
+AT_ONCE = 16
+"""Maximum number of leaders that are probed at the same time."""
+PATH = "/generate"
+NO_PARTNER = "2.2.2.2"
+"""Bootstrap address with which an SGLang engine of a disaggregated service transfers nothing. The engine uses it for its
+own health check."""
+Learn = Callable[[str, Callable[[AnswerSigns], AnswerSigns]], None]
+
+
+class AnswerProber:
+    """Probes leaders. `learn` changes what is known about the leader with a UID."""
+
+    def __init__(self, client: EngineClient, learn: Learn, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client, self._learn, self._clock = client, learn, clock
+        self.running: dict[str, asyncio.Task[None]] = {}
+        """UID of a leader -> its probe that is in progress."""
+
+    def begin(self, leader: LeaderState, memory: LeaderMemory, now: float) -> None:
+        """Begin a probe of a leader that gets requests, if there is a reason. Nothing is known about an engine that reports
+        no times. While these stand still, the scheduler itself is probed (`silence`).
+        """
+        self.running = {uid: task for uid, task in self.running.items() if not task.done()}
+        is_open = leader.uid in self.running or len(self.running) >= AT_ONCE
+        life = memory.silence
+        if is_open or life.alive_at is None or life.failures or stands_still(life, now) or not is_due(memory.answers, now):
+            return
+        probe = self._probe(leader, memory.answers)
+        self.running[leader.uid] = asyncio.create_task(probe, name=f"probe of the answers of {leader.pod}")
+
+    def end(self) -> None:
+        """Cancel the probes in progress."""
+        for task in self.running.values():
+            task.cancel()
+
+    async def _probe(self, leader: LeaderState, before: AnswerSigns) -> None:
+        began, loads = self._clock(), list[EngineLoad | None]()
+        answer = asyncio.create_task(self._client.post(leader.url + PATH, _body(leader.role), PROBE))
+        try:
+            while not (await asyncio.wait({answer}, timeout=READ_EVERY))[0]:
+                load = await self._client.load(leader.url, AFTER_PROBE)
+                loads.append(None if load is None else for_role(load, leader.role))
+            status = await answer
+        finally:
+            answer.cancel()
+        ended, ready, healthy = self._clock(), None, None
+        if status == 0:
+            paths = READY_PATH, HEALTHY_PATH
+            ready, healthy = await asyncio.gather(*(self._client.status(leader.url + path, AFTER_PROBE) for path in paths))
+        result = judged(before, status, loads, ready, healthy)
+        self._learn(leader.uid, lambda signs: probed(signs, result, loads, began, ended))
+
+
+def _body(role: str) -> dict[str, Any]:
+    body = {"input_ids": [0], "sampling_params": {"max_new_tokens": 1, "temperature": 0}, "log_metrics": False}
+    return body if role == "regular" else {**body, "bootstrap_host": NO_PARTNER, "bootstrap_room": 0}

@@ -1,0 +1,139 @@
+"""Whether an engine whose scheduler works returns no token any more, for example because its detokenizer has stopped. Pure
+functions.
+
+Such an engine renews the times in `/v1/loads`, and while requests run, its scheduler itself answers `/health_generate`.
+Therefore the engine gets a request for one token. That this request is not answered in time proves nothing: it may wait
+behind others. It proves something if the scheduler has meanwhile reported several times that no request waits, because a
+request for one token ends in the step that computes its prompt. All times are seconds of a monotonic clock
+(docs/telemetry.md).
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from ome_operator.registry.engine_load import EngineLoad
+from ome_operator.registry.silence import FAILURES, LATE, RETRY, RETRY_SILENT, ProbeResult
+
+QUIET = 5.0
+"""Seconds without an answer to the router after which an engine with requests is probed. The router is read every 2 s."""
+PROBE = 3.0
+"""Maximum seconds of a probe."""
+READ_EVERY = 0.5
+"""Seconds between two readings of the load during a probe. The first of them begins after this time, when the request has
+arrived in the scheduler."""
+RENEWALS = 3
+"""Number of times that the scheduler has to report, after the first of these readings, that no request waits: at the end of
+the step during which the request arrived, of the step that computed it, and of the next one, because SGLang processes the
+result of a step while it computes the next step."""
+
+
+class RouterCounts(NamedTuple):
+    """What the router reports about one worker."""
+
+    active: float = 0.0
+    """Requests that it has sent to the worker, and that have not ended."""
+    succeeded: float = 0.0
+    """Requests that the worker has answered since the router started."""
+
+
+class AnswerSigns(NamedTuple):
+    """What is known about the answers of one engine."""
+
+    succeeded: float | None = None
+    """`RouterCounts.succeeded` of the last reading; None before the first one."""
+    read_at: float = 0.0
+    """Time of the last reading of the router."""
+    waits_since: float | None = None
+    """Time since which the router has had requests in the engine, and the engine has answered none; None if the router has
+    none there."""
+    failures: int = 0
+    """Number of failed probes since the last answer."""
+    failed_since: float | None = None
+    """Time at which the first of these probes began, without those before a probe that proved nothing."""
+    is_proven: bool = False
+    """Whether the engine held no request at all during one of these probes. Otherwise the engine may have kept the probe
+    back until its requests end, for example because its weights are to be replaced then."""
+    failed_at: float = 0.0
+    """Time at which the last failed probe ended."""
+    probed_at: float | None = None
+    """Time at which the last probe ended."""
+    retry: float = RETRY
+    """Seconds from `probed_at` to the next probe."""
+
+    @property
+    def is_mute(self) -> bool:
+        """Whether the engine returns no token although its scheduler works."""
+        return self.failures >= FAILURES
+
+
+def counted(signs: AnswerSigns, counts: RouterCounts, now: float) -> AnswerSigns:
+    """Return what is known after a reading of the router."""
+    before = signs.succeeded
+    read = signs._replace(succeeded=counts.succeeded, read_at=now)
+    if before is not None and counts.succeeded != before:  # it answered at some time after the previous reading
+        return _answered(read, signs.read_at)._replace(waits_since=signs.read_at if counts.active else None)
+    if not counts.active:
+        return read._replace(waits_since=None)
+    return read if read.waits_since is not None else read._replace(waits_since=now)
+
+
+def is_due(signs: AnswerSigns, now: float) -> bool:
+    """Return whether there is a reason to probe the engine now."""
+    if not signs.failures and (signs.waits_since is None or now - signs.waits_since < QUIET):
+        return False
+    return signs.probed_at is None or now - signs.probed_at >= signs.retry
+
+
+def judged(
+    signs: AnswerSigns, status: int | None, loads: Sequence[EngineLoad | None], ready: int | None, healthy: int | None
+) -> ProbeResult:
+    """Return the result of a probe. `status` is that of the response, 0 if none came in time, and None if the engine did not
+    accept the request. `loads` are the readings during the probe; `ready` and `healthy` are the statuses of `/ready` and
+    `/ping` after it.
+
+    An engine that has been paused for some time calls itself neither ready nor healthy, as an engine does that returns no
+    token. So the first probe counts only if the engine still calls itself ready.
+    """
+    if status != 0:
+        return ProbeResult.ANSWERED if status == 200 else ProbeResult.UNCLEAR
+    if (ready, healthy) == (503, 200):
+        return ProbeResult.PAUSED
+    was_ready = ready == 200 or (signs.failures > 0 and (ready, healthy) == (503, 503))
+    return ProbeResult.FAILED if was_ready and _renewals(loads) >= RENEWALS else ProbeResult.UNCLEAR
+
+
+def probed(
+    signs: AnswerSigns, result: ProbeResult, loads: Sequence[EngineLoad | None], began: float, now: float
+) -> AnswerSigns:
+    """Return what is known after a probe that began at `began` and ended at `now`."""
+    after = signs._replace(probed_at=now, retry=RETRY_SILENT)
+    if result is ProbeResult.ANSWERED:
+        return _answered(after._replace(retry=RETRY), now)
+    if result is ProbeResult.PAUSED:
+        return _answered(after, now)
+    if result is ProbeResult.UNCLEAR or not 0 <= now - began <= PROBE + LATE:
+        return after._replace(failures=signs.failures if signs.is_mute else 0, failed_since=None, is_proven=False)
+    failures = signs.failures + 1
+    return after._replace(
+        failures=failures,
+        failed_since=began if signs.failed_since is None else signs.failed_since,
+        failed_at=now,
+        is_proven=signs.is_proven or any(load is not None and load.is_empty for load in loads[1:]),
+        retry=RETRY_SILENT if failures >= FAILURES else RETRY,
+    )
+
+
+def _renewals(loads: Sequence[EngineLoad | None]) -> int:
+    """Return how often every rank has renewed its numbers; 0 if a reading failed, or a request waited in one of them."""
+    known = [load for load in loads if load is not None and load.waiting == 0 and load.taken]
+    if len(known) < len(loads) or len({len(load.taken) for load in known}) != 1:
+        return 0
+    ranks = zip(*(load.taken for load in known), strict=True)
+    return min(sum(int(new != old) for old, new in pairwise(times)) for times in ranks)
+
+
+def _answered(signs: AnswerSigns, at: float) -> AnswerSigns:
+    """Return the state of an engine that has answered at the time `at` or later."""
+    waits = None if signs.waits_since is None else max(at, signs.waits_since)
+    return signs._replace(waits_since=waits, failures=0, failed_since=None, is_proven=False)

@@ -1,0 +1,109 @@
+"""Requests to engines. An engine is less trusted than the router in this pod: a response has a timeout and a maximum length,
+no redirect is followed, and a response in an unexpected form is a failed reading.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+
+from ome_operator.registry.clients import NO_ANSWER
+from ome_operator.registry.engine_load import UNKNOWN, EngineLoad
+from ome_operator.registry.exposition import NOTHING, EnginePage, engine_page
+from ome_operator.registry.pages import parsed_load
+from ome_operator.util.bounded import content
+from ome_operator.util.json_limits import MIB
+
+TIMEOUT = aiohttp.ClientTimeout(total=2.0)
+AFTER_PROBE = aiohttp.ClientTimeout(total=1.0)
+"""Timeout of each request during or after a probe."""
+READY_PATH, HEALTHY_PATH = "/ready", "/ping"
+"""SGLang: whether the engine is healthy and not paused; whether it is healthy."""
+LOAD_BYTES, PAGE_BYTES = 1 * MIB, 4 * MIB
+"""Maximum bytes of an engine's load, and of a metrics page."""
+LOAD_PATHS = ("/v1/loads?include=core,disagg", "/get_load")
+"""Paths of an engine's load: the second one is that of older engines."""
+
+
+class EngineClient:
+    """A client of engines and routers. `worker_key` is the key that the router sends to its workers."""
+
+    def __init__(self, session: aiohttp.ClientSession, worker_key: str = "") -> None:
+        self._session = session
+        # Compression would cost the engine time, and the length of what is compressed is not bounded.
+        self.headers = {"Accept-Encoding": "identity"}
+        if worker_key:
+            self.headers["Authorization"] = f"Bearer {worker_key}"
+
+    async def page(self, url: str) -> EnginePage | None:
+        """Return the values of an engine's metrics page, NOTHING if it has none, and None if the engine does not answer."""
+        text = await self.text(f"{url}/metrics", PAGE_BYTES)
+        return text if text is None else engine_page(text) if text else NOTHING
+
+    async def load(self, url: str, within: aiohttp.ClientTimeout = TIMEOUT) -> EngineLoad | None:
+        """Return the load of an engine, UNKNOWN if it does not report its load, and None if it does not answer."""
+        for path in LOAD_PATHS:
+            text = await self.text(url + path, LOAD_BYTES, within)
+            if text is None:
+                return None
+            if text:
+                return parsed_load(text)
+        return UNKNOWN
+
+    async def is_paused(self, url: str) -> bool:
+        """Return whether the engine reports that its generation is paused: it is healthy, and not ready."""
+        if await self.status(url + READY_PATH, AFTER_PROBE) != 503:
+            return False
+        return await self.status(url + HEALTHY_PATH, AFTER_PROBE) == 200
+
+    async def status(self, url: str, within: aiohttp.ClientTimeout) -> int | None:
+        """Return the status of a page, and None if the server does not answer."""
+        try:
+            async with self._session.get(
+                url, headers=self.headers, timeout=within, allow_redirects=False, auto_decompress=False, ssl=False
+            ) as answer:
+                return answer.status
+        except (*NO_ANSWER, ValueError):
+            return None
+
+    async def post(self, url: str, body: Mapping[str, Any], seconds: float) -> int | None:
+        """Send a request, and return the status of the response: 0 if none comes within these seconds, and None if the
+        server does not answer.
+        """
+        try:
+            async with self._session.post(
+                url,
+                json=body,
+                headers=self.headers,
+                timeout=aiohttp.ClientTimeout(total=seconds),
+                allow_redirects=False,
+                auto_decompress=False,
+                ssl=False,
+            ) as answer:
+                return answer.status
+        except TimeoutError:
+            return 0
+        except (*NO_ANSWER, ValueError):
+            return None
+
+    async def text(self, url: str, most: int, within: aiohttp.ClientTimeout = TIMEOUT) -> str | None:
+        """Return the text of a page; "" if the server has no such page, and None if it does not answer, or answers with
+        another error or a longer text.
+        """
+        try:
+            async with self._session.get(
+                url,
+                headers=self.headers,
+                timeout=within,
+                allow_redirects=False,
+                auto_decompress=False,
+                ssl=False,
+            ) as answer:
+                if answer.status in (400, 404):
+                    return ""
+                if answer.status != 200:
+                    return None
+                data = await content(answer.content.iter_any(), most)
+                return None if data is None else data.decode(errors="replace")
+        except (*NO_ANSWER, ValueError):
+            return None

@@ -1,0 +1,93 @@
+"""The load that an engine reports. Pure functions. A number that is unknown is None, and is never 0 (docs/telemetry.md)."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from ome_operator.registry.exposition import EnginePage, number
+from ome_operator.util.untrusted_json import PARSE_ERRORS
+
+
+class EngineLoad(NamedTuple):
+    """The requests in an engine at one time."""
+
+    running: float | None = None
+    """Requests that are being computed."""
+    waiting: float | None = None
+    """Requests in any queue before that, including those for transfers that have not begun."""
+    in_transfer: float | None = None
+    """Requests of a prefill engine whose KV cache is still being transferred to decode."""
+    cache_use: float | None = None
+    """Used share of the KV cache, from 0 to 1."""
+    locked: float | None = None
+    """Tokens of the KV cache that requests use now."""
+    taken: tuple[float, ...] = ()
+    """Time at which each data-parallel rank took these numbers, by the clock of the engine; () if it is not reported."""
+
+    @property
+    def is_provable(self) -> bool:
+        """Whether the engine reports everything that proves that no request is in it."""
+        return None not in (*self[:3], self.locked) and bool(self.taken)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no request was in the engine when the numbers were taken. False if any of them is unknown."""
+        return self[:3] == (0, 0, 0) and self.locked == 0
+
+    @property
+    def total(self) -> int | None:
+        """Number of requests in the engine; None if it is unknown."""
+        known = [part for part in self[:3] if part is not None]
+        return int(sum(known)) if self.running is not None else None
+
+
+UNKNOWN = EngineLoad()
+
+
+def gauges(page: EnginePage) -> EngineLoad:
+    """Return the load that an engine reports on its metrics page; UNKNOWN if it is not on that page."""
+    found = page.gauges
+    return EngineLoad(found.get("running"), found.get("waiting"), None, found.get("cacheUse"))
+
+
+def for_role(load: EngineLoad, role: str) -> EngineLoad:
+    """Return the load of a leader. Only a prefill engine still needs a request whose computation has ended, because it
+    transfers the KV cache; whether it does is unknown unless the engine reports it.
+    """
+    return load._replace(in_transfer=0.0) if role != "prefill" and load.in_transfer is None else load
+
+
+def loads(body: Any) -> EngineLoad | None:
+    """Parse an engine's report of its load: SGLang's `/v1/loads`, or `/get_load` of older versions. Return None if the
+    text is another one.
+
+    In `/get_load` the number of requests includes those that wait; it does not report transfers of a prefill engine.
+    """
+    try:
+        if isinstance(body, list):
+            return EngineLoad(_sum(item["num_reqs"] for item in body), 0.0) if body else None
+        ranks = body["loads"]
+        if not isinstance(ranks, list) or not ranks:
+            return None
+        apart = [rank.get("disaggregation") or {} for rank in ranks]
+        shares = [share for rank in ranks if (share := number(rank.get("token_usage"))) is not None]
+        return EngineLoad(
+            _sum(rank["num_running_reqs"] for rank in ranks),
+            _sum(rank["num_waiting_reqs"] for rank in ranks),
+            _sum(part.get("prefill_inflight_queue_reqs", 0) for part in apart) if all(apart) else None,
+            max(shares) if shares else None,
+            _sum(rank["num_used_tokens"] for rank in ranks) if all("num_used_tokens" in rank for rank in ranks) else None,
+            tuple(at for rank in ranks if (at := number(rank.get("timestamp"))) is not None),
+        )
+    except PARSE_ERRORS:
+        return None
+
+
+def _sum(values: Iterable[Any]) -> float:
+    """Return the sum. Raises ValueError if a value is not a valid number."""
+    total = 0.0
+    for value in values:
+        found = number(value)
+        if found is None or isinstance(value, str):
+            raise ValueError("it is not a number")
+        total += found
+    return total

@@ -1,0 +1,139 @@
+"""When a leader is probed because it answers nothing, and what a probe proves."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from ome_operator.registry.answers import PROBE, QUIET, AnswerSigns, RouterCounts, counted, is_due, judged, probed
+from ome_operator.registry.engine_load import EngineLoad
+from ome_operator.registry.pages import worker_counts
+from ome_operator.registry.silence import LATE, RETRY, RETRY_SILENT, ProbeResult
+
+NEW = AnswerSigns()
+ANSWERED, FAILED, PAUSED, UNCLEAR = ProbeResult.ANSWERED, ProbeResult.FAILED, ProbeResult.PAUSED, ProbeResult.UNCLEAR
+
+
+def reading(*taken: float, running: float = 0, waiting: float | None = 0) -> EngineLoad:
+    """Return the load of an engine with a rank for each time."""
+    return EngineLoad(running, waiting, 0, 0, running, taken)
+
+
+IDLE = [reading(at) for at in (1.0, 1.5, 2.0, 2.5)]
+BUSY = [reading(at, running=3) for at in (1.0, 1.5, 2.0, 2.5)]
+
+
+def read(signs: AnswerSigns, *readings: tuple[float, float, float]) -> AnswerSigns:
+    """Return what is known after readings of (time, active requests, answered requests)."""
+    for now, active, succeeded in readings:
+        signs = counted(signs, RouterCounts(active, succeeded), now)
+    return signs
+
+
+def test_a_leader_with_requests_and_without_answers_is_probed() -> None:
+    signs = read(NEW, (10, 2, 7), (12, 2, 7))
+    assert not is_due(signs, 10 + QUIET - 0.1) and is_due(signs, 10 + QUIET)
+
+
+@pytest.mark.parametrize(
+    "readings",
+    [
+        [(10.0, 0.0, 7.0), (12.0, 0.0, 7.0)],
+        [(10.0, 2.0, 7.0), (12.0, 0.0, 7.0)],
+        [(10.0, 2.0, 7.0), (12.0, 2.0, 8.0)],
+        [(10.0, 2.0, 7.0), (12.0, 2.0, 0.0)],
+    ],
+    ids=["it has no request", "its requests have ended", "it has answered", "the router has restarted"],
+)
+def test_another_leader_is_not_probed(readings: list[tuple[float, float, float]]) -> None:
+    assert not is_due(read(NEW, *readings), 10 + QUIET - 0.1)
+    assert not is_due(read(NEW, *readings, (14, 2, readings[-1][2])), 10 + QUIET - 0.1)
+
+
+def test_a_leader_that_answers_a_probe_is_probed_again_only_after_the_same_time() -> None:
+    signs = probed(read(NEW, (10, 2, 7)), ANSWERED, IDLE, 15, 16)
+    assert not is_due(signs, 16 + QUIET - 0.1) and is_due(signs, 16 + QUIET)
+
+
+def test_two_failed_probes_make_a_leader_mute_until_it_answers() -> None:
+    signs = probed(read(NEW, (10, 2, 7)), FAILED, IDLE, 15, 18)
+    assert not signs.is_mute and not is_due(signs, 18 + RETRY - 0.1) and is_due(signs, 18 + RETRY)
+    signs = probed(signs, FAILED, IDLE, 19, 22)
+    assert signs.is_mute and signs.is_proven and (signs.failed_since, signs.failed_at) == (15, 22)
+    signs = read(signs, (24, 0, 7))
+    assert signs.is_mute and not is_due(signs, 22 + RETRY_SILENT - 0.1) and is_due(signs, 22 + RETRY_SILENT)
+    assert not probed(signs, ANSWERED, (), 27, 28).is_mute
+    assert not read(signs, (26, 1, 8)).is_mute, "the router got an answer"
+    assert not probed(signs, PAUSED, IDLE, 27, 30).is_mute
+
+
+def test_an_engine_that_is_never_empty_is_taken_out_and_not_reported() -> None:
+    signs = read(NEW, (10, 2, 7))
+    for began in (15, 19):
+        signs = probed(signs, FAILED, BUSY, began, began + 3)
+    assert signs.is_mute and not signs.is_proven
+    assert probed(signs, FAILED, [*BUSY, reading(9.0)], 27, 30).is_proven
+
+
+def test_a_probe_that_proves_nothing_begins_the_time_of_the_silence_again() -> None:
+    first = probed(read(NEW, (10, 2, 7)), FAILED, IDLE, 15, 18)
+    assert probed(first, UNCLEAR, IDLE, 19, 22).failures == 0
+    mute = probed(first, FAILED, IDLE, 19, 22)
+    unclear = probed(mute, UNCLEAR, IDLE, 27, 30)
+    assert unclear.is_mute and not unclear.is_proven and unclear.failed_since is None
+    again = probed(unclear, FAILED, IDLE, 35, 38)
+    assert again.is_proven and again.failed_since == 35
+
+
+def test_a_probe_during_which_this_process_did_not_run_proves_nothing() -> None:
+    assert probed(read(NEW, (10, 2, 7)), FAILED, IDLE, 15, 15 + PROBE + LATE + 0.1).failures == 0
+
+
+WAITING = [*IDLE[:2], reading(2.0, waiting=1), reading(2.5)]
+RANKS = [reading(at, 1.0) for at in (1.0, 1.5, 2.0, 2.5)]
+
+
+@pytest.mark.parametrize(
+    ("status", "loads", "ready", "expected"),
+    [
+        (200, [], None, ANSWERED),
+        (401, [], None, UNCLEAR),
+        (503, IDLE, 200, UNCLEAR),
+        (None, IDLE, 200, UNCLEAR),
+        (0, IDLE, 200, FAILED),
+        (0, BUSY, 200, FAILED),
+        (0, IDLE[:3], 200, UNCLEAR),
+        (0, WAITING, 200, UNCLEAR),
+        (0, RANKS, 200, UNCLEAR),
+        (0, [*IDLE, None], 200, UNCLEAR),
+        (0, [*IDLE, reading(3.0, 3.0)], 200, UNCLEAR),
+        (0, [reading(waiting=0) for _ in range(4)], 200, UNCLEAR),
+        (0, [reading(at, waiting=None) for at in (1.0, 1.5, 2.0, 2.5)], 200, UNCLEAR),
+        (0, [], 200, UNCLEAR),
+        (0, IDLE, 404, UNCLEAR),
+        (0, IDLE, None, UNCLEAR),
+    ],
+)
+def test_what_a_probe_proves(
+    status: int | None, loads: Sequence[EngineLoad | None], ready: int | None, expected: ProbeResult
+) -> None:
+    assert judged(NEW, status, loads, ready, 200) is expected
+
+
+def test_an_engine_that_may_be_paused_is_not_blamed_by_the_first_probe() -> None:
+    assert judged(NEW, 0, IDLE, 503, 200) is PAUSED
+    assert judged(NEW, 0, IDLE, 503, 503) is UNCLEAR
+    was_ready = probed(read(NEW, (10, 2, 7)), FAILED, IDLE, 15, 18)
+    assert judged(was_ready, 0, IDLE, 503, 503) is FAILED, "an engine without answers calls itself unhealthy after 20 s"
+
+
+def test_what_a_router_reports_about_its_workers() -> None:
+    page = """
+smg_worker_cb_outcomes_total{worker="http://a:1",outcome="success"} 4
+smg_worker_cb_outcomes_total{worker="http://a:1",outcome="failure"} 9
+smg_worker_requests_active{worker="http://a:1"} 2
+smg_worker_requests_active{worker="http://b:1@0"} 1
+smg_worker_requests_active{worker="http://b:1@1"} 1
+smg_worker_cb_outcomes_total{worker="http://b:1@1",outcome="success"} 3
+smg_worker_requests_active{worker="http://c:1"} NaN
+"""
+    assert worker_counts(page) == {"http://a:1": (2, 4), "http://b:1": (2, 3)}
