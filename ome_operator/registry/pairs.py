@@ -10,7 +10,7 @@ from itertools import product
 from typing import NamedTuple
 
 FAILURES = 3
-"""Number of consecutive failed probes after which a pair fails. It works again with the first probe that works."""
+"""Minimum number of consecutive failed probes of a pair that fails. It works again with the first probe that works."""
 RETRY, REPEAT, RETRY_FAILING = 2.0, 10.0, 30.0
 """Minimum seconds between two probes of a pair whose last probe failed, of another pair, and of a pair whose last `CERTAIN`
 probes failed. A decode engine of SGLang that cannot reach a prefill engine at all stops for 5 s for each request."""
@@ -21,7 +21,9 @@ FORGET = 120.0
 NEAR = 15.0
 """Seconds before and after a failed probe within which another probe has to work, so that the failure proves something."""
 CHANCE = 1e-7
-"""Probability below which a row of late probes of a busy leader is not taken for chance."""
+"""Probability below which a row of failed probes is not taken for chance."""
+USUAL = 50
+"""Number of probes of which one is assumed to fail for no reason, as long as the probes of other pairs show nothing else."""
 SHOWN = 20
 """Number of the last probes of a pair that are counted for users."""
 
@@ -91,15 +93,33 @@ def _after(state: PairState, result: PairResult, busy: Collection[str], began: f
 
 
 def failing(pairs: Pairs, leaders: Collection[str], now: float) -> dict[Pair, PairState]:
-    """Return the pairs of these leaders that fail. If probes were late while a leader computed requests, its load can be
-    the cause. It is not if so many probes in a row fail by chance only with the probability `CHANCE`, judged by the
-    leader's other pairs.
+    """Return the pairs of these leaders that fail: so many probes in a row fail by chance only with the probability
+    `CHANCE`, judged by the other pairs of both leaders. If probes were late while a leader computed requests, its load can
+    be the cause; then only the other pairs of this leader are the judge, also those that fail.
     """
     known = _present(pairs, leaders, now)
-    return {pair: state for pair, state in known.items() if state.is_failing and _is_no_chance(known, pair, pair)}
+    return {
+        pair: state
+        for pair, state in known.items()
+        if state.is_failing and _noise(known, pair, pair) ** state.failures <= CHANCE and _is_no_load(known, pair, pair)
+    }
 
 
-def _is_no_chance(pairs: Pairs, pair: Pair, partners: Iterable[str]) -> bool:
+def _noise(pairs: Pairs, leaders: Iterable[str], but: Pair) -> float:
+    """Return the estimated share of probes that fail for no reason: of the last probes of the other pairs of these leaders
+    that do not fail themselves, and of `USUAL` probes more.
+    """
+    of = frozenset(leaders)
+    found = [
+        failed
+        for pair, state in pairs.items()
+        if pair != but and not state.is_failing and not of.isdisjoint(pair)
+        for failed in state.recent
+    ]
+    return (sum(found) + 1) / (len(found) + USUAL)
+
+
+def _is_no_load(pairs: Pairs, pair: Pair, partners: Iterable[str]) -> bool:
     """Return whether the load of the pair's leaders does not explain its failures, of which only those count that are
     surrounded for each busy leader, and, if `partners` is one leader, for this one.
     """
@@ -143,13 +163,21 @@ def to_blame(pairs: Pairs, prefill: Collection[str], decode: Collection[str], no
             (len(failed) / sum(uid in pair for pair in known), len(roles[uid]), uid)
             for uid, failed in bad.items()
             if failed
-            and all(_surrounded(known, _other(pair, uid), pair) >= FAILURES for pair in failed)
-            and all(_is_no_chance(known, pair, (_other(pair, uid),)) for pair in failed)
+            and all(_is_the_cause(known, uid, pair) for pair in failed)
             and any(_works(known, beside) for beside in roles[uid] - found - {uid})
         ]
         if not suspects:
             return frozenset(found)
         found.add(max(suspects)[2])
+
+
+def _is_the_cause(pairs: Pairs, uid: str, pair: Pair) -> bool:
+    """Return whether the partner of a leader in a failing pair works with others at the same time, so that neither it, nor
+    chance, nor load explains the failures.
+    """
+    partner = (_other(pair, uid),)
+    count = _surrounded(pairs, *partner, pair)
+    return _noise(pairs, partner, pair) ** count <= CHANCE and _is_no_load(pairs, pair, partner)
 
 
 def _present(pairs: Pairs, leaders: Collection[str], now: float) -> dict[Pair, PairState]:

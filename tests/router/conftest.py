@@ -45,6 +45,9 @@ class Engine:
         self.works = asyncio.Event()
         """Whether the scheduler works; the HTTP server always does."""
         self.works.set()
+        self.returns = asyncio.Event()
+        """Whether requests that have been computed are answered."""
+        self.returns.set()
         self.stopped_at = 0.0
         """Time at which the scheduler has stopped, in seconds since the epoch."""
         self.probes = 0
@@ -59,7 +62,8 @@ class Engine:
     async def start(self) -> None:
         """Start listening."""
         app = web.Application()
-        app.router.add_get("/health", self._ok)
+        for path in ("/health", "/ready", "/ping"):
+            app.router.add_get(path, self._ok)
         app.router.add_get("/health_generate", self._health)
         app.router.add_get("/server_info", self._info)
         app.router.add_get("/model_info", self._info)
@@ -74,6 +78,7 @@ class Engine:
         """Stop the engine."""
         self.released.set()
         self.works.set()
+        self.returns.set()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -101,11 +106,12 @@ class Engine:
         self.running += 1
         self.traces.append(request.headers.get("traceparent", ""))
         try:
-            self.texts.append((await request.json())["text"])
+            self.texts.append((await request.json()).get("text", ""))
             if self.texts[-1] == "held":
                 await self.released.wait()
         finally:
             self.running -= 1
+        await self.returns.wait()
         self.answered += 1
         return web.json_response({"text": self.ip, "meta_info": {}})
 
