@@ -206,7 +206,7 @@ class Story:
     was_busy: bool = False
     """Whether requests have waited since the fault, or steps took too long for a probe."""
     is_busy_again: bool = False
-    """Whether requests have waited since the end of the fault."""
+    """Whether requests have waited since the end of the fault, or of the update of the weights."""
     found: int = 0
 
     def check(self, engine: Engine, registry: Registry) -> None:
@@ -218,7 +218,8 @@ class Story:
             assert may_be, f"{at}: reported as silent"
             assert (signs.failed_since or 0.0) >= stops - PROBE, f"{at}: silent too early"
             self.found += 1
-        self.is_busy_again = now >= works and signs.is_mute and (self.is_busy_again or is_waiting)
+        has_ended = now >= works or 0 < engine.updated <= now
+        self.is_busy_again = has_ended and signs.is_mute and (self.is_busy_again or is_waiting)
         updates = engine.update <= now or now < engine.updated + BACK_WITHIN
         assert not signs.is_mute or may_be or self.is_busy_again or updates, f"{at}: taken out of the router"
         if engine.is_mute():
