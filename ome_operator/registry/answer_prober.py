@@ -4,6 +4,7 @@ A probe starts beside the passes and delays none of them. It is not counted in t
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,8 +13,10 @@ from ome_operator.registry.answers import PROBE, READ_EVERY, AnswerSigns, is_due
 from ome_operator.registry.engine_client import AFTER_PROBE, HEALTHY_PATH, READY_PATH, EngineClient
 from ome_operator.registry.engine_load import EngineLoad, for_role
 from ome_operator.registry.records import LeaderState
-from ome_operator.registry.silence import stands_still
+from ome_operator.registry.silence import ProbeResult, stands_still
 from ome_operator.registry.telemetry import LeaderMemory
+
+logger = logging.getLogger(__name__)
 
 AT_ONCE = 16
 """Maximum number of leaders that are probed at the same time."""
@@ -64,6 +67,21 @@ class AnswerProber:
             paths = READY_PATH, HEALTHY_PATH
             ready, healthy = await asyncio.gather(*(self._client.status(leader.url + path, AFTER_PROBE) for path in paths))
         result = judged(before, status, loads, ready, healthy)
+        if result is not ProbeResult.ANSWERED:
+            seen = [None if load is None else (load.running, load.waiting) for load in loads]
+            logger.info(
+                (
+                    "%s was sent a request for one token, after %.0f s without an answer; %s: status %s, ready %s, healthy %s, "
+                    "and (running, waiting) meanwhile %s"
+                ),
+                leader.pod,
+                began - (before.waits_since or began),
+                result.value,
+                status,
+                ready,
+                healthy,
+                seen,
+            )
         self._learn(leader.uid, lambda signs: probed(signs, result, loads, began, ended))
 
 

@@ -9,7 +9,7 @@ request for one token ends in the step that computes its prompt. All times are s
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 from ome_operator.registry.engine_load import EngineLoad
@@ -125,11 +125,13 @@ def probed(
 
 
 def _renewals(loads: Sequence[EngineLoad | None]) -> int:
-    """Return how often every rank has renewed its numbers; 0 if a reading failed, or a request waited in one of them."""
-    known = [load for load in loads if load is not None and load.waiting == 0 and load.taken]
-    if len(known) < len(loads) or len({len(load.taken) for load in known}) != 1:
+    """Return how often every rank has renewed its numbers since the last reading in which a request waited."""
+    known = [load for load in loads if load is not None]
+    ranks_known = known[-1].taken if known else ()
+    last = [*takewhile(lambda load: load.waiting == 0 and len(load.taken) == len(ranks_known), reversed(known))]
+    if not last or not ranks_known:
         return 0
-    ranks = zip(*(load.taken for load in known), strict=True)
+    ranks = zip(*(load.taken for load in last), strict=True)
     return min(sum(int(new != old) for old, new in pairwise(times)) for times in ranks)
 
 
