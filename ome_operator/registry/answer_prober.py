@@ -69,19 +69,8 @@ class AnswerProber:
         result = judged(before, status, loads, ready, healthy)
         if result is not ProbeResult.ANSWERED:
             seen = [None if load is None else (load.running, load.waiting) for load in loads]
-            logger.info(
-                (
-                    "%s was sent a request for one token, after %.0f s without an answer; %s: status %s, ready %s, healthy %s, "
-                    "and (running, waiting) meanwhile %s"
-                ),
-                leader.pod,
-                began - (before.waits_since or began),
-                result.value,
-                status,
-                ready,
-                healthy,
-                seen,
-            )
+            details = f"status {status}, ready {ready}, healthy {healthy}, and (running, waiting) meanwhile {seen}"
+            logger.info("%s was sent a request for one token: %s (%s)", leader.pod, result.value, details)
         self._learn(leader.uid, lambda signs: probed(signs, result, loads, began, ended))
 
 
