@@ -49,11 +49,9 @@ class AnswerSigns(NamedTuple):
     none there."""
     failures: int = 0
     """Number of failed probes since the last answer."""
-    failed_since: float | None = None
-    """Time at which the first of these probes began, without those before a probe that proved nothing."""
-    is_proven: bool = False
-    """Whether the engine held no request at all during one of these probes. Otherwise the engine may have kept the probe
-    back until its requests end, for example because its weights are to be replaced then."""
+    proven_since: float | None = None
+    """Time at which the first of the newest of these probes began that prove that the engine is silent; None if the last
+    one does not (`proves_silence`)."""
     failed_at: float = 0.0
     """Time at which the last failed probe ended."""
     probed_at: float | None = None
@@ -113,29 +111,45 @@ def probed(
     if result is ProbeResult.PAUSED:
         return _answered(after, now)
     if result is ProbeResult.UNCLEAR or not 0 <= now - began <= PROBE + LATE:
-        return after._replace(failures=signs.failures if signs.is_mute else 0, failed_since=None, is_proven=False)
+        return after._replace(failures=signs.failures if signs.is_mute else 0, proven_since=None)
     failures = signs.failures + 1
+    since = began if signs.proven_since is None else signs.proven_since
     return after._replace(
         failures=failures,
-        failed_since=began if signs.failed_since is None else signs.failed_since,
+        proven_since=since if proves_silence(loads) else None,
         failed_at=now,
-        is_proven=signs.is_proven or any(load is not None and load.is_empty for load in loads[1:]),
         retry=RETRY_SILENT if failures >= FAILURES else RETRY,
     )
 
 
+def proves_silence(loads: Sequence[EngineLoad | None]) -> bool:
+    """Return whether a failed probe with these readings proves that the engine does not answer requests that reach its
+    scheduler.
+
+    SGLang keeps new requests out of its scheduler if its weights are to be replaced, until the requests that run have
+    ended. So either no request has run during the probe, or more ran in a reading than in the one before, because a new
+    request has arrived.
+    """
+    last = _without_queue(loads)
+    running = [load.running or 0.0 for load in last]
+    has_arrived = any(new > old for old, new in pairwise(running))
+    return has_arrived or (all(load.is_empty for load in last) and _renewals(last) >= RENEWALS)
+
+
 def _renewals(loads: Sequence[EngineLoad | None]) -> int:
     """Return how often every rank has renewed its numbers since the last reading in which a request waited."""
+    ranks = [*zip(*(load.taken for load in _without_queue(loads)), strict=True)]
+    return min((sum(int(new != old) for old, new in pairwise(times)) for times in ranks), default=0)
+
+
+def _without_queue(loads: Sequence[EngineLoad | None]) -> list[EngineLoad]:
+    """Return the readings since the last one in which a request waited, without those that failed."""
     known = [load for load in loads if load is not None]
-    ranks_known = known[-1].taken if known else ()
-    last = [*takewhile(lambda load: load.waiting == 0 and len(load.taken) == len(ranks_known), reversed(known))]
-    if not last or not ranks_known:
-        return 0
-    ranks = zip(*(load.taken for load in last), strict=True)
-    return min(sum(int(new != old) for old, new in pairwise(times)) for times in ranks)
+    count = len(known[-1].taken) if known else 0
+    return [*takewhile(lambda load: load.waiting == 0 and len(load.taken) == count, reversed(known))][::-1]
 
 
 def _answered(signs: AnswerSigns, at: float) -> AnswerSigns:
     """Return the state of an engine that has answered at the time `at` or later."""
     waits = None if signs.waits_since is None else max(at, signs.waits_since)
-    return signs._replace(waits_since=waits, failures=0, failed_since=None, is_proven=False)
+    return signs._replace(waits_since=waits, failures=0, proven_since=None)

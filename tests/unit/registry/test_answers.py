@@ -58,7 +58,7 @@ def test_two_failed_probes_make_a_leader_mute_until_it_answers() -> None:
     signs = probed(read(NEW, (10, 2, 7)), FAILED, IDLE, 15, 18)
     assert not signs.is_mute and not is_due(signs, 18 + RETRY - 0.1) and is_due(signs, 18 + RETRY)
     signs = probed(signs, FAILED, IDLE, 19, 22)
-    assert signs.is_mute and signs.is_proven and (signs.failed_since, signs.failed_at) == (15, 22)
+    assert signs.is_mute and (signs.proven_since, signs.failed_at) == (15, 22)
     signs = read(signs, (24, 0, 7))
     assert signs.is_mute and not is_due(signs, 22 + RETRY_SILENT - 0.1) and is_due(signs, 22 + RETRY_SILENT)
     assert not probed(signs, ANSWERED, (), 27, 28).is_mute
@@ -70,8 +70,12 @@ def test_an_engine_that_is_never_empty_is_taken_out_and_not_reported() -> None:
     signs = read(NEW, (10, 2, 7))
     for began in (15, 19):
         signs = probed(signs, FAILED, BUSY, began, began + 3)
-    assert signs.is_mute and not signs.is_proven
-    assert probed(signs, FAILED, [*BUSY, reading(9.0)], 27, 30).is_proven
+    assert signs.is_mute and signs.proven_since is None
+    ended = [*BUSY, reading(9.0)]
+    assert probed(signs, FAILED, ended, 27, 30).proven_since is None, "it may load new weights now"
+    arrived = [*BUSY, reading(9.0, running=4)]
+    assert probed(signs, FAILED, arrived, 27, 30).proven_since == 27, "a request came after the probe"
+    assert probed(signs, FAILED, IDLE, 27, 30).proven_since == 27
 
 
 def test_a_probe_that_proves_nothing_begins_the_time_of_the_silence_again() -> None:
@@ -79,9 +83,8 @@ def test_a_probe_that_proves_nothing_begins_the_time_of_the_silence_again() -> N
     assert probed(first, UNCLEAR, IDLE, 19, 22).failures == 0
     mute = probed(first, FAILED, IDLE, 19, 22)
     unclear = probed(mute, UNCLEAR, IDLE, 27, 30)
-    assert unclear.is_mute and not unclear.is_proven and unclear.failed_since is None
-    again = probed(unclear, FAILED, IDLE, 35, 38)
-    assert again.is_proven and again.failed_since == 35
+    assert unclear.is_mute and unclear.proven_since is None
+    assert probed(unclear, FAILED, IDLE, 35, 38).proven_since == 35
 
 
 def test_a_probe_during_which_this_process_did_not_run_proves_nothing() -> None:
