@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
@@ -33,8 +33,9 @@ SERVICE = "svc"
 class Router(ThreadingHTTPServer):
     """A registry beside a simulated router. `page` returns its summary; without one it answers 500."""
 
-    def __init__(self) -> None:
-        super().__init__((ADDRESS, keys.REGISTRY_PORT), _Handler)
+    def __init__(self, address: str) -> None:
+        super().__init__((address, keys.REGISTRY_PORT), _Handler)
+        self.address = address
         self.page: Callable[[], str] | None = None
 
 
@@ -55,9 +56,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def listening() -> Iterator[Router]:
+def listening(address: str = ADDRESS) -> Iterator[Router]:
     """Yield a router while it listens."""
-    with Router() as server:
+    with Router(address) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
         server.shutdown()
@@ -68,21 +69,28 @@ class Followed:
     than the prefill groups complete.
     """
 
-    def __init__(self, rig: Rig, namespace: str, router: Router, **spec: Any) -> None:
+    def __init__(self, rig: Rig, namespace: str, router: Router, /, **spec: Any) -> None:
         self.rig, self.namespace, self.router = rig, namespace, router
         self._seen = Rig(rig.cluster)  # the router reads in threads of its own
         self._one = threading.Lock()
         self.arrivals, self._waiting, self._at = CALM, 0.0, time.monotonic()
+        self.in_flight = 3
+        """Requests in flight of each router."""
         rig.create(yamls.service(namespace, SERVICE, namespace, "engine", "decoder", "router", **spec))
         rig.ready(namespace, SERVICE, 60)
-        self.connect()
+        self.connect([router])
 
-    def connect(self) -> None:
-        """Give the router's pod the address of the simulated router."""
-        (pod,) = self.rig.all("Pod", self.namespace, f"{keys.COMPONENT}={keys.ROUTER}")
-        write_status(self.rig, pod, lambda status: status.update({"podIP": ADDRESS, "podIPs": [{"ip": ADDRESS}]}))
-        self.pod = from_api.pod(self.rig.get("Pod", self.namespace, pod["metadata"]["name"]) or {})
-        self.router.page = self.summary
+    def connect(self, routers: Sequence[Router]) -> None:
+        """Give each of the routers' pods the address of one of these simulated routers; pods that are older come first."""
+        pods = self.rig.all("Pod", self.namespace, f"{keys.COMPONENT}={keys.ROUTER}")
+        pods.sort(key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+        for pod, router in zip(pods, routers, strict=True):
+            self._address(pod, router.address)
+            router.page = self.summary
+        self.pod = from_api.pod(self.rig.get("Pod", self.namespace, pods[0]["metadata"]["name"]) or {})
+
+    def _address(self, pod: Manifest, address: str) -> None:
+        write_status(self.rig, pod, lambda status: status.update({"podIP": address, "podIPs": [{"ip": address}]}))
 
     def summary(self) -> str:
         """Return the summary of the router, about the leaders that exist."""
@@ -98,8 +106,9 @@ class Followed:
                 "running": ANSWER * each * TOKEN, "waiting": float(round(self._waiting / prefill)),
             }  # fmt: skip
             return heard.summary(
-                cast(Bodies, SimpleNamespace(objects={"Pod": pods})), self.pod, rates, arrivals=self.arrivals
-            )
+                cast(Bodies, SimpleNamespace(objects={"Pod": pods})), self.pod, rates,
+                arrivals=self.arrivals, in_flight=self.in_flight,
+            )  # fmt: skip
 
     def groups(self, component: str) -> int:
         """Return the number of leaders of a component that are not being deleted."""

@@ -20,7 +20,7 @@ Rates = Mapping[str, float]
 BUSY: Rates = {"requests": 2.0, "promptTokens": 800.0, "outputTokens": 300.0, "running": 7.0, "waiting": 1.0}
 
 
-def summary(cluster: Cluster, router: Pod, rates: Rates = BUSY, *, arrivals: float = 4.0) -> str:
+def summary(cluster: Cluster, router: Pod, rates: Rates = BUSY, *, arrivals: float = 4.0, in_flight: int = 3) -> str:
     """Return the summary of a router whose leaders have these numbers."""
     pods = [from_api.pod(body) for body in cluster.objects["Pod"]]
     mine = (router.namespace, router.service, router.revision)
@@ -33,7 +33,7 @@ def summary(cluster: Cluster, router: Pod, rates: Rates = BUSY, *, arrivals: flo
         if pod.component != keys.ROUTER
     ]
     memories = {state.uid: _memory(rates) for state in states}
-    readings = registry.RouterReading(_readings({"requests": arrivals}), 3, WINDOW)
+    readings = registry.RouterReading(_readings({"requests": arrivals}), in_flight, WINDOW)
     mark = meta.slice_mark(router)
     return json.dumps(registry.summary(mark, states, memories, readings, registry.Foreign(0, None), WINDOW + 2))
 

@@ -52,19 +52,18 @@ def decide(
     if newest is None or not 0 <= now - newest.at <= STALE or newest.arrivals is None or newest.waiting is None:
         return held(state, now, present, HoldReason.UNKNOWN, "the arrivals or the waiting requests are unknown")
     state = state._replace(learned=learn.learned(state.learned, newest, fleet))
-    demand = estimate(samples, fleet, state, now)
+    demand, routers = estimate(samples, fleet, state, now), limits.routers(samples, targets, present[2])
     if demand is None:
-        return held(
-            state, now, present, HoldReason.UNMEASURED, "the lengths of requests or the speed of the groups are unknown"
-        )
+        why = "the lengths of requests or the speed of the groups are unknown"
+        return _groups_stay(state, now, present, routers, HoldReason.UNMEASURED, why)
     state = state._replace(learned=state.learned._replace(request=(demand.prompt, demand.answer)))
     more, fewer = demand.more(targets), demand.fewer(targets)
     if None in more or None in fewer:
         what = "the time to the first token" if more.prefill is None or fewer.prefill is None else "the time between tokens"
-        return held(state, now, present, HoldReason.UNREACHABLE, f"no number of groups meets the target of {what}")
+        why = f"no number of groups meets the target of {what}"
+        return _groups_stay(state, now, present, routers, HoldReason.UNREACHABLE, why)
     wanted, hold = limits.limited(more, fleet, targets)
     why = _why(demand, targets, more)
-    routers = limits.routers(samples, targets, present[2])
     more_groups = limits.grown(present[:2], wanted, fleet, targets)
     if more_groups != (max(wanted[0], present[0]), max(wanted[1], present[1])):
         hold = HoldReason.BUDGET
@@ -79,6 +78,16 @@ def decide(
     if stop := brake(samples, fleet, targets, state, now):
         return held(state, now, present, stop, why)
     return _changed(state, now, smaller, hold, why)
+
+
+def _groups_stay(
+    state: ScalingState, now: float, present: Size, routers: int, hold: str, why: str
+) -> tuple[SizeDecision, ScalingState]:
+    """Return the decision in which the numbers of groups stay. Routers are added nevertheless, because their number follows
+    the requests in flight alone.
+    """
+    size = (*present[:2], max(routers, present[2]))
+    return held(state, now, present, hold, why) if size == present else _changed(state, now, size, hold, why)
 
 
 def _lower_since(

@@ -31,9 +31,9 @@ HOLDS: dict[str, str] = {
     "inside the cluster. Nothing changes.",
     HoldReason.UNKNOWN: "The newest numbers are missing or older than 20 s. Nothing changes.",
     HoldReason.UNMEASURED: "Nothing is known yet about the lengths of requests or the speed of the groups: there is no "
-    "estimate, and requests have not waited in a group for a whole window. Nothing changes.",
+    "estimate, and requests have not waited in a group for a whole window. The numbers of groups stay.",
     HoldReason.UNREACHABLE: "A request that does not wait is already slower than the target, so no number of groups meets "
-    "it. Nothing changes.",
+    "it. The numbers of groups stay.",
     HoldReason.MAXIMUM: "The demand needs more groups than the maximum of a role.",
     HoldReason.BUDGET: "The demand needs more GPUs than the budget.",
     HoldReason.NO_ROOM: "The cluster has no nodes for the groups that the demand needs.",

@@ -184,6 +184,10 @@ def condition(decided: Decided) -> Condition | None:
     hand = [name for name in names if overridden(decided.snapshot, name, intent.policies[name])]
     differs = [role for role in GROUPS if wanted.get(role) != intent.groups.get(COMPONENT_OF[role])]
     size = f"{wanted.get(PREFILL)} prefill and {wanted.get(DECODE)} decode groups"
+    if keys.ROUTER in names:
+        routers = wanted.get("routers")
+        size += f", and {routers} router{'' if routers == 1 else 's'}"
+        differs += [ROUTER] if routers != intent.groups.get(keys.ROUTER) else []
     if hold == HoldReason.INVALID:
         return _false(Reason.DEMAND_IGNORED, why)
     if hand:

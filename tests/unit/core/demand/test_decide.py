@@ -150,6 +150,16 @@ def test_routers_follow_the_requests_in_flight() -> None:
     assert made.routers == 2
 
 
+@pytest.mark.parametrize("hold", [HoldReason.UNMEASURED, HoldReason.UNREACHABLE])
+def test_routers_are_added_although_the_numbers_of_groups_stay(hold: HoldReason) -> None:
+    _, found, targets, before = STAYS[hold]()
+    targets = targets._replace(in_flight_of_a_router=100)
+    made, after = decide(samples(40.0, in_flight=250), found, targets, before, NOW)
+    assert (made.size, made.hold) == ((2, 1, 3), hold)
+    again, later = decide(samples(40.0, in_flight=150), found, targets, after, NOW)
+    assert (again.size, later.changes) == (made.size, after.changes), "a router is removed only with an estimate"
+
+
 def test_routers_stay_without_a_limit() -> None:
     made, _ = decide(samples(in_flight=10_000), fleet(), TARGETS, state(2, 1, 2), NOW)
     assert made.routers == 2

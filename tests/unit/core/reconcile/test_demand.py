@@ -84,6 +84,17 @@ def test_why_nothing_is_decided_is_said_in_the_condition(hold: str, reason: str,
     assert told(world) == ("False", reason) and words in world.condition(FOLLOWS)["message"]
 
 
+def test_the_condition_counts_routers_if_they_follow_the_demand() -> None:
+    router = {"minReplicas": 1, "maxReplicas": 4, "autoscaler": {"class": "Demand"}}
+    world = Demanded(**{**spec(), "router": router})
+    world.decide()
+    assert world.condition(FOLLOWS)["message"] == "the size is 1 prefill and 1 decode groups, and 1 router"
+    assert world.scaling is not None
+    world.scaling = {**world.scaling, "wanted": {**world.scaling["wanted"], "routers": 2}}
+    world.settle()
+    assert told(world) == ("True", "Recommended") and "decode groups, and 2 routers" in world.condition(FOLLOWS)["message"]
+
+
 def test_an_edit_from_recommend_to_apply_begins_with_the_size_that_exists() -> None:
     world = Demanded(**spec(role={"minReplicas": 1, "maxReplicas": 9}))
     world.write_scale(3)
