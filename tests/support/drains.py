@@ -84,9 +84,9 @@ def numbers(rig: Rig, namespace: str, component: str) -> set[int]:
     return {int(pod["metadata"]["labels"][keys.GROUP_INDEX]) for pod in pods_of(rig, namespace, component)}
 
 
-def moves_of(rig: Rig, namespace: str) -> dict[str, Manifest]:
-    """Return `status.moves` by component."""
-    status = (rig.get("InferenceService", namespace, NAME) or {}).get("status") or {}
+def moves_of(rig: Rig, namespace: str, name: str = NAME) -> dict[str, Manifest]:
+    """Return `status.moves` of a service by component."""
+    status = (rig.get("InferenceService", namespace, name) or {}).get("status") or {}
     return {one["component"]: one for one in status.get("moves") or ()}
 
 

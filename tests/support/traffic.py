@@ -62,15 +62,15 @@ async def generate(session: aiohttp.ClientSession, url: str, text: str, within_s
 
 
 @asynccontextmanager
-async def stream_of(url: str, per_second: float) -> AsyncIterator[Report]:
+async def stream_of(url: str, per_second: float, within_s: float = PATIENCE_S, **more: Any) -> AsyncIterator[Report]:
     """Send this number of requests per second inside the `with` block, each over its own connection and independent of the
-    others.
+    others. A request fails after `within_s` seconds; `more` are fields of each request.
     """
     report = Report()
     connector = aiohttp.TCPConnector(limit=0, force_close=True)
 
     async def one(session: aiohttp.ClientSession, number: int) -> None:
-        report.answers.append(await generate(session, url, f"request {number}", PATIENCE_S))
+        report.answers.append(await generate(session, url, f"request {number}", within_s, **more))
 
     async def arrivals(session: aiohttp.ClientSession) -> None:
         async with asyncio.TaskGroup() as running:
