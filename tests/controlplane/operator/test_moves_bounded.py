@@ -143,6 +143,30 @@ def itself(rig: Rig, name: str) -> None:
 
 def crossing(rig: Rig, name: str) -> None:
     """Two services are told to leave their nodes, and each would need the node of the other."""
+
+    def leave(where: str) -> None:
+        drains.ome(rig, "move", NAME, "engine/0", "-n", where)
+
+    crossed(rig, name, leave)
+
+
+def crossing_taints(rig: Rig, name: str) -> None:
+    """The nodes of two services are tainted, and no other node is free for either; then the taints are removed."""
+
+    def leave(where: str) -> None:
+        drains.taint(rig, *drains.nodes_of(rig, where, "engine"))
+
+    def stay() -> None:
+        for number in range(2):
+            drains.untaint(rig, f"{name}-{number}")
+
+    crossed(rig, name, leave, stay)
+
+
+def crossed(rig: Rig, name: str, leave: Callable[[str], None], stay: Callable[[], None] = lambda: None) -> None:
+    """Let both services on two nodes leave them until both moves have timed out, and check that their groups stay. `leave`
+    gets the namespace of a service.
+    """
     first = served(rig, name, 2, SHORT)
     other = f"{first}-other"
     rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
@@ -151,11 +175,12 @@ def crossing(rig: Rig, name: str) -> None:
     both = (first, other)
     before = [drains.uids(rig, where) for where in both]
     for where in both:
-        drains.ome(rig, "move", NAME, "engine/0", "-n", where)
+        leave(where)
     for where in both:
         rig.says(where, NAME, "Moved", "NoSpareNodes", "waits for free nodes with 8 GPUs", seconds=40)
     for where in both:
         rig.says(where, NAME, "Moved", "MoveTimedOut", seconds=60)
+    stay()
     rig.wait("only the groups are left", lambda: [drains.uids(rig, where) for where in both] == before)
     rig.clear(other)
     rig.delete("Namespace", "", other)
@@ -182,6 +207,7 @@ STORIES = {
     "recycled": recycled,
     "itself": itself,
     "crossing": crossing,
+    "crossing-taints": crossing_taints,
     "old-request": old_request,
 }
 
