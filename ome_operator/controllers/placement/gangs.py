@@ -22,9 +22,9 @@ from ome_operator.core.placement.admission import Turns, has_room, turns
 from ome_operator.core.placement.book import ClaimBook
 from ome_operator.core.placement.claims import Claim, Member, contested, keeps, overdue, presses, roomy
 from ome_operator.core.placement.fit import Needs, Nodes
-from ome_operator.core.placement.messages import awaited, without_room
+from ome_operator.core.placement.messages import awaited, held_by_services, without_room
 from ome_operator.core.placement.release import giving_way, waits
-from ome_operator.core.reasons import READY
+from ome_operator.core.reasons import READY, Reason
 from ome_operator.core.status import conditions as cond
 
 READ_BATCHES = 10
@@ -49,6 +49,8 @@ class Gangs:
         self._stamp: tuple[int, int, int] = (-1, 0, 0)
         self._turns = NOTHING
         self._texts: dict[Needs, str] = {}
+        self._held_at, self._held_texts = -1, dict[tuple[str, Needs], str]()
+        """Version of the free capacity; service and pods → the services that hold nodes for them, at that version."""
         self._released, self._decided = dict[str, frozenset[Member]](), 0.0
         """Service -> the groups whose nodes it has to release because the groups do not serve; and the time of that
         decision, in seconds since the epoch."""
@@ -92,11 +94,13 @@ class Gangs:
             return Turn(sure, rivals)
         if mine is None:
             return Turn(rivals=rivals) if rivals else NO_TURN
+        held = self._held_by(ref, mine) if mine.trying else ""
         if mine.trying and (not mine.since or now.timestamp() - mine.since < self._timeout):
-            return Turn(rivals=rivals)
+            return Turn(rivals=rivals, held=held)
         found = self._decisions(now)
         if mine.trying or not waited or mine.key not in found.granted:
-            return Turn(None, rivals, self._why(mine), pressed=mine.trying and self._pressed(mine, now.timestamp()))
+            pressed = mine.trying and self._pressed(mine, now.timestamp())
+            return Turn(None, rivals, self._why(mine), held, pressed=pressed)
         self._granted[ref] = waited, found.granted[mine.key]
         return Turn(found.granted[mine.key], rivals)
 
@@ -271,6 +275,25 @@ class Gangs:
         besides = self._turns.waits.get(claim.key, "")
         return f"{self._texts[claim.needs]}{f'; {besides}' if besides else ''}"
 
+    def _held_by(self, ref: Ref, claim: Claim) -> str:
+        """Return which other services hold nodes that the pods of a claim could take, if some of these pods find no node.
+
+        Only the operator's own pods are known without a request, so pods of others are left out.
+        """
+        if all(pod.node or pod.reason != Reason.UNSCHEDULABLE for pod in self._cluster.pods_of(ref.namespace, ref.name)):
+            return ""
+        nodes, free = self._cluster.deps().nodes, self._capacity.nodes()
+        if self._capacity.version != self._held_at:
+            self._held_at, self._held_texts = self._capacity.version, {}
+        key = claim.key, claim.promise
+        if key not in self._held_texts:
+            self._held_texts[key] = held_by_services(claim.promise, nodes, free, partial(self._others, claim.key))
+        return self._held_texts[key]
+
+    def _others(self, mine: str, node: str) -> list[str]:
+        """Return the services with pods on a node, except `mine`."""
+        return [name for name in self._holders(mine, node) if name != _MINE]
+
     def _holders(self, mine: str, node: str) -> list[str]:
         """Return the services with pods on a node, those with the most pods first. `mine` is the service whose placement
         attempt is ending, or "".
@@ -283,12 +306,15 @@ class Gangs:
     def _called(self, namespace: str, name: str, mine: str) -> str:
         key = f"{namespace}/{name}"
         if key == mine:
-            return "this service, which is releasing them"
+            return _MINE
         return f"{key}, which is serving" if self._serves(namespace, name) else key
 
     def _serves(self, namespace: str, name: str) -> bool:
         resource = self._cluster.find(Ref(SERVICE, namespace, name))
         return resource is not None and cond.is_true(READY, resource.status)
+
+
+_MINE = "this service, which is releasing them"
 
 
 def _asks(claim: Claim) -> bool:

@@ -12,6 +12,8 @@ class Turn(NamedTuple):
     """Claims of other services to nodes."""
     waits: str = ""
     """Text that follows "waits for": what the gang waits for, now or after its attempt; "" if it does not wait."""
+    held: str = ""
+    """Which services hold nodes that pods of the gang could take, while some of them find no node; "" if unknown."""
     coming: bool = False
     """Whether an autoscaler reported that it creates nodes for the gang's pods."""
     pressed: bool = False

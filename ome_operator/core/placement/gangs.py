@@ -53,6 +53,8 @@ class Placing(NamedTuple):
     unknown."""
     refused: str = ""
     """Why pods could not be created in the last placement attempt; "" if they could be created."""
+    held: str = ""
+    """Which services hold nodes that pods without a node could take; "" if unknown."""
     placed: Groups = EMPTY
     """Numbers, by role, of the groups that have served or are placed. If groups have to be removed, other groups are
     removed first."""
@@ -94,7 +96,8 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
         placing = _placing(snapshot, intent, seen, served, Decision(before), {})
         return placing._replace(placed=placed, claim=None)
     decision = _advanced(snapshot, intent, share, found, before, seen, timeout=timeout, gives_way=gives_way)
-    placing = _placing(snapshot, intent, seen, served, decision, _room(snapshot, intent))._replace(placed=placed)
+    placing = _placing(snapshot, intent, seen, served, decision, _room(snapshot, intent))
+    placing = placing._replace(placed=placed, held=told.held)
     if placing.claim is not None and placing.claim.trying and not placing.claim.serves:
         placing = placing._replace(claim=placing.claim._replace(missing=unplaced(placing.claim.needs, found, placed)))
     return placing if lost is None or gives_way else _asking(placing, held_back, lost, told)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.placement.fit import Ground, Needs, Nodes, compared, fits, lacks, merged, title
@@ -47,10 +48,38 @@ def _needs(title: str) -> str:
     return f"{title} {'need' if ' and ' in title else 'needs'}"
 
 
-def _clause(need: Need, ground: Ground, free: Nodes, holders: Holders) -> str:
-    """Return the part of a message about pods with the same demand."""
-    places, lost, lacks = 0, Counter[str](), Counter[str]()
-    shared = False
+def held_by_services(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) -> str:
+    """Return which services hold nodes that these pods could take, such as "of the nodes that its pods could take, 4 are
+    held by gang/two, which is serving"; "" if no service is known to hold one.
+
+    Unlike `awaited`, the text does not state how much is free: it is for pods that exist, beside the message of the
+    scheduler, which also knows the pods of others.
+    """
+    ground, lost, shared = Ground(nodes), Counter[str](), False
+    for need in merged(needs):
+        if need.pods:
+            taken = _taken(need, ground, free, holders)
+            shared |= taken.shared
+            lost.update(taken.lost)
+    del lost[OTHERS]
+    return f"of the {'places' if shared else 'nodes'} that its pods could take, {', '.join(_held(lost))}" if lost else ""
+
+
+class _Taken(NamedTuple):
+    """What the nodes have for pods with the same demand."""
+
+    places: int
+    """Number of places that are free."""
+    lost: Counter[str]
+    """Holder of a node → number of its places that are not free."""
+    lacks: Counter[str]
+    """Resource → number of nodes that have too little of it."""
+    shared: bool
+    """Whether a node has several places."""
+
+
+def _taken(need: Need, ground: Ground, free: Nodes, holders: Holders) -> _Taken:
+    places, lost, lacks, shared = 0, Counter[str](), Counter[str](), False
     for node in ground.takes(need.demand):
         whole, here = _places(need, node), _places(need, free.get(node.name, node))
         shared |= whole > 1
@@ -58,6 +87,12 @@ def _clause(need: Need, ground: Ground, free: Nodes, holders: Holders) -> str:
         if whole > here:
             lost[next(iter(holders(node.name)), OTHERS)] += whole - here
             lacks.update(name for name, asked in need.demand.requests if not most(((name, asked),), free[node.name].room, 1))
+    return _Taken(places, lost, lacks, shared)
+
+
+def _clause(need: Need, ground: Ground, free: Nodes, holders: Holders) -> str:
+    """Return the part of a message about pods with the same demand."""
+    places, lost, lacks, shared = _taken(need, ground, free, holders)
     what = f"places for {need.pods} pods" if shared else f"{need.pods} node" if need.pods == 1 else f"{need.pods} nodes"
     found = [f"{places} {'is' if places == 1 else 'are'} free", *_held(lost)]
     return f"{what}{_with(need, lacks)}: {', '.join(found)}"

@@ -78,8 +78,9 @@ class PodReasons:
     UNSCHEDULABLE = ReasonRecord(
         "Unschedulable", of=COMPONENTS, kstatus=IN_PROGRESS, state=State.WAITING, gravity=4, pods="unschedulable",
         printed=True,
-        meaning="no node fits; the scheduler's message follows",
-        remedy="free GPUs, label nodes, or check taints and requests; the labels of nodes: kubectl get nodes{columns}",
+        meaning="no node fits; the scheduler's message follows, and the services that hold nodes which would fit",
+        remedy="free GPUs (who holds them: ome nodes), label nodes, or check taints and requests; the labels of nodes: "
+               "kubectl get nodes{columns}",
     )  # fmt: skip
     IMAGE_PULL_BACK_OFF = ReasonRecord(
         "ImagePullBackOff", of=COMPONENTS, kstatus=IN_PROGRESS, gravity=1, pods="cannot pull their image", printed=True,

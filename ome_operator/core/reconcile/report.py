@@ -70,6 +70,7 @@ def report(decided: Decided, work: Plan) -> Report:
         groups=preflight_status.beside(decided.recovery.groups, checked),
         preflight=preflight_status.condition(checked),
         placement=decided.placing.stored,
+        held=decided.placing.held,
         moves=decided.moving.stored,
         moved=decided.moving.condition,
         recovered=decided.recovery.condition,

@@ -70,6 +70,8 @@ class Report:
     component_urls: Mapping[str, str] = field(default_factory=dict)
     groups: tuple[dict[str, Any], ...] = ()
     placement: Mapping[str, Any] = field(default_factory=dict)
+    held: str = ""
+    """Which services hold nodes that pods without a node could take; "" if unknown."""
     """The service's position in the admission queue for nodes; empty once it is admitted."""
     moves: tuple[dict[str, Any], ...] = ()
     """The groups that leave their nodes, in the form of the status."""
@@ -194,7 +196,7 @@ def _conditions(report: Report) -> list[cond.Condition]:
         out[RUNTIME_READY] = cond.Condition(RUNTIME_READY, True, Reason.FOUND, f"runtime {report.runtime}")
     for progress in report.progress:
         name = CONDITION[progress.role.component]
-        out[name] = cond.Condition(name, progress.complete, progress.reason, progress.message)
+        out[name] = cond.Condition(name, progress.complete, progress.reason, f"{progress.message}{_held(progress, report)}")
     for name, problems in by_condition.items():
         if name != READY:
             message = "; ".join(dict.fromkeys(problem.message for problem in problems))
@@ -224,6 +226,12 @@ def _conditions(report: Report) -> list[cond.Condition]:
         out[report.follows.type] = report.follows
     out |= {condition.type: condition for condition in cond.advice(report.advice, report.advice_reason)}
     return [out[name] for name in ORDER if name in out]
+
+
+def _held(progress: RoleProgress, report: Report) -> str:
+    """Return who holds the nodes, if the scheduler says that pods of a role find too little free capacity."""
+    lacks = progress.reason == Reason.UNSCHEDULABLE and "Insufficient" in progress.message
+    return f"; {report.held}" if lacks and report.held else ""
 
 
 def _ready(report: Report, causes: list[cond.Condition], problems: list[Problem]) -> cond.Condition:

@@ -53,6 +53,20 @@ def test_two_services_that_want_the_same_nodes_do_not_hold_half_each(gangs: Rig,
     gangs.delete("ClusterServingRuntime", "", runtime)
 
 
+def test_who_holds_the_nodes_is_told_before_a_pod_has_a_node(gangs: Rig, namespace: str) -> None:
+    """No pod of the second service finds a node, so its pods stay, and nothing is given back."""
+    runtime = f"full-{namespace}"
+    gangs.create(yamls.runtime(runtime, size=16, gpus=8, router=False))
+    gangs.create(yamls.service(namespace, "one", runtime, "engine"))
+    gangs.ready(namespace, "one", 120)
+    gangs.create(yamls.service(namespace, "two", runtime, "engine"))
+    held = f"of the nodes that its pods could take, 16 are held by {namespace}/one, which is serving"
+    gangs.says(namespace, "two", "EngineReady", "Unschedulable", held, 60)
+    gangs.delete("InferenceService", namespace, "one")
+    gangs.ready(namespace, "two", 120)
+    gangs.delete("ClusterServingRuntime", "", runtime)
+
+
 def ready_groups(rig: Rig, namespace: str, name: str, size: int) -> dict[tuple[str, str], dict[str, Manifest]]:
     """Return, for each group of the service with all ranks ready, (role, number) -> UID -> pod."""
     found: dict[tuple[str, str], dict[str, Manifest]] = {}

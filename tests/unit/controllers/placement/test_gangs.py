@@ -1,7 +1,9 @@
 """Tests of what services that wait for nodes are told, and which services are woken."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
+
+import pytest
 
 from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cache.occupancy import Occupancy
@@ -14,6 +16,7 @@ from ome_operator.core.placement.demand import Demand, Expression
 from ome_operator.core.placement.need import Need
 from tests.support.fake_api import FakeApi
 from tests.support.parts import changed
+from tests.unit.core.rollout import makers
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 A, B = (Ref("InferenceService", "ns", name) for name in "ab")
@@ -131,6 +134,55 @@ async def test_after_a_try_that_failed_strangers_are_read_where_there_seemed_to_
     await made.read_foreign_pods(claim(A, 2)._replace(failed=True))
     assert len(api.calls) == 3
     assert made.admission_of(A, waiting("T9"), NOW).waits == "2 nodes with 8 free GPUs: 0 are free, 3 are held by others"
+
+
+@pytest.mark.parametrize("since", [NOW.timestamp(), 0.0], ids=["in an attempt", "after it"])
+def test_who_holds_the_nodes_is_known_as_soon_as_pods_find_none(since: float) -> None:
+    """It needs no request, because the pods of services are watched. The pods of the service itself are left out."""
+    known: Any = Full(3)
+    made = Gangs(known, ForeignPods(FakeApi({}), lambda: 0.0, lambda _: False), lambda _: None)
+    made.report_claim(A, claim(A, 2, trying=True)._replace(since=since), NOW)
+    tries = {"placement": {"trying": True, "since": "T0"}}
+    assert made.admission_of(A, tries, NOW).held == ""
+    known.reason = "Unschedulable"
+    assert made.admission_of(A, tries, NOW).held == "of the nodes that its pods could take, 2 are held by ns/b"
+    known.occupancy.pod(pod("b", "n1"), None)
+    assert made.admission_of(A, tries, NOW).held == "of the nodes that its pods could take, 1 is held by ns/b"
+    known.reason = "Starting"
+    assert made.admission_of(A, tries, NOW).held == ""
+
+
+class Full(Known):
+    """A cluster of three nodes: two are held by service b, and one by a rank of service a."""
+
+    reason = "Starting"
+
+    def __init__(self, nodes: int) -> None:
+        super().__init__(nodes)
+        for node, name in zip(self.found, "bba", strict=True):
+            self.occupancy.pod(None, pod(name, node))
+
+    def pods_of(self, *service: str) -> tuple[Pod, ...]:
+        return (pod(service[-1], "")._replace(reason=self.reason),)
+
+    def roles(self, *_: str) -> dict[str, Any]:
+        box = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
+        workload = {"spec": {"template": {"spec": {"containers": [box]}}}}
+        return {"engine": RoleOf(workload, workload)}
+
+    def find(self, _: Ref) -> None:
+        return None
+
+
+class RoleOf(NamedTuple):
+    """A stored role."""
+
+    leader: dict[str, Any]
+    worker: dict[str, Any]
+
+
+def pod(service: str, node: str) -> Pod:
+    return makers.pod(f"{service}-{node}", node=node)._replace(namespace="ns", service=service)
 
 
 def test_what_is_missing_is_said_from_the_moment_on_in_which_a_try_may_end() -> None:

@@ -3,7 +3,7 @@
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.placement.claims import less
 from ome_operator.core.placement.demand import Demand, Expression
-from ome_operator.core.placement.messages import awaited, without_room
+from ome_operator.core.placement.messages import awaited, held_by_services, without_room
 from ome_operator.core.placement.need import Need
 
 GPU = "nvidia.com/gpu"
@@ -49,6 +49,25 @@ def test_the_amount_that_is_missing_is_named() -> None:
 def test_pods_that_share_nodes() -> None:
     found = said(need(40, gpus=2), held=taken(0, 1), by={"n0": "ns/a", "n1": "ns/a"})
     assert found == "places for 40 pods with 2 free GPUs: 56 are free, 8 are held by ns/a"
+
+
+def holding(*needs: Need, held: dict[str, dict[str, int]], by: dict[str, str]) -> str:
+    free = {name: less(node, held.get(name, {})) for name, node in NODES.items()}
+    return held_by_services(needs, NODES, free, lambda node: [by[node]] if node in by else [])
+
+
+def test_only_services_that_hold_what_the_pods_could_take_are_named() -> None:
+    """A pod of others, a pod that leaves room, and pods on nodes that could not be taken are not the reason."""
+    by = {f"n{at}": f"ns/s{at // 2}" for at in range(6)}
+    assert holding(need(4), held=taken(*range(8)), by=by) == (
+        "of the nodes that its pods could take, 2 are held by ns/s0, 2 are held by ns/s1, 2 are held by ns/s2"
+    )
+    assert holding(need(4), held=taken(7), by=by) == ""
+    assert holding(need(4, gpus=2), held={"n0": {GPU: 4}}, by=by) == (
+        "of the places that its pods could take, 2 are held by ns/s0"
+    )
+    elsewhere = need(4)._replace(demand=Demand((Expression("pool", "In", ("a",)),), requests=((GPU, 8),)))
+    assert holding(elsewhere, held=taken(*range(8)), by=by) == ""
 
 
 def test_what_can_never_fit_is_said_as_such() -> None:

@@ -85,6 +85,23 @@ def test_ready_names_every_component_that_is_not() -> None:
     assert ready(progress=progress) == ("False", "Unschedulable", "engine 0/1; decoder 0/1")
 
 
+@pytest.mark.parametrize(
+    ("reason", "message", "held"),
+    [
+        ("Unschedulable", "1 pod unschedulable, 0/2 nodes are available: 2 Insufficient nvidia.com/gpu.", True),
+        ("Unschedulable", '1 pod unschedulable, persistentvolumeclaim "weights" not found', False),
+        ("Starting", "1 pod starts", False),
+    ],
+)
+def test_pods_without_a_node_say_who_holds_the_nodes_if_capacity_is_the_reason(
+    reason: str, message: str, held: bool
+) -> None:
+    progress = (far("engine", 0, reason=reason)._replace(message=message), far("router", 1))
+    who = "of the nodes that its pods could take, 2 are held by ns/b"
+    found = condition("EngineReady", progress=progress, held=who)
+    assert found == ("False", reason, f"{message}; {who}" if held else message)
+
+
 def test_ready_counts_no_groups_and_scaled_does() -> None:
     """The missing groups are not the reason why nothing serves, because something serves."""
     progress = (far("engine", 1, 2, reason="WaitingForRoom"), far("decoder", 1), far("router", 1))
