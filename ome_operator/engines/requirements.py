@@ -12,6 +12,10 @@ ONE_OF, NONE_OF, AT_LEAST, AT_MOST, ABOVE = "one of", "none of", "at least", "at
 EQUALS, OTHER_THAN = "equals", "other than"
 _WITH_WORDS = (ONE_OF, NONE_OF, AT_LEAST, AT_MOST, ABOVE, EQUALS, OTHER_THAN)
 _OR_ABSENT = "absent or "
+PREFILL, DECODE, LORA, ARCHITECTURE = "prefill attention", "decode attention", "LoRA", "architecture"
+"""Names of conditions that several flags, or the model, decide."""
+ATTENTION: Mapping[str, str] = {PREFILL: "--prefill-attention-backend", DECODE: "--decode-attention-backend"}
+"""Name of an attention back end → the flag that sets it alone; --attention-backend sets both."""
 VERSION = "0.5.23"
 """The version of SGLang whose checks the file lists."""
 

@@ -15,6 +15,7 @@ from ome_operator.cookbook.library import memory, published_config
 from ome_operator.core.observed.validation import RenderedComponent
 from ome_operator.core.selection.model_profile import facts_of, learned
 from ome_operator.modelinfo.extract import CONFIG, facts
+from ome_operator.modelinfo.json_fields import text_part
 from ome_operator.modelinfo.quantization import NONE, named, quantization
 from ome_operator.modelinfo.weight_sizes import weight_bytes
 from ome_operator.util.memoize import memoize_by_identity
@@ -47,7 +48,7 @@ def _config(model: Model) -> Mapping[str, Any] | None:
     contains the model. Return None if there is neither.
     """
     own = model.spec.model_configuration
-    if isinstance(own, Mapping) and own.get("num_hidden_layers"):
+    if isinstance(own, Mapping) and text_part(own).get("num_hidden_layers"):
         return own
     scheme, _, place = model.spec.storage.storage_uri.partition("://")
     return published_config(place.partition("@")[0]) if scheme == "hf" else None

@@ -89,6 +89,51 @@ def _number(text: str) -> float | None:
     return float(text) if re.fullmatch(r"\s*[+-]?\d{0,18}\.?\d{1,18}\s*", text) else None
 
 
+@rule(
+    "buckets-invalid",
+    Severity.ERROR,
+    "The buckets of a metric do not have the form that the engine reads",
+    ignored="The engine rejects its arguments and exits, so the group is recycled repeatedly.",
+    evidence="SGLang 0.5.23, arg_groups/validation_hook.py, validate_buckets_rule: an AssertionError.",
+)
+def buckets_invalid(subject: Subject) -> Iterator[Hit]:
+    for role, start in subject.launched("sglang"):
+        for name in _BUCKETS:
+            given = start.given(name)
+            if given is not None and given.values and not any("$" in word for word in given.values):
+                wrong = _bad_buckets(given.values[0], given.values[1:])
+                if wrong:
+                    said = f"{name} is {' '.join(given.values)}: {wrong}"
+                    yield Hit(
+                        locations.argument(role, given), said, "write default, tse MIDDLE BASE COUNT, or custom NUMBER ..."
+                    )
+
+
+_BUCKETS = ("--prompt-tokens-buckets", "--generation-tokens-buckets")
+
+
+def _bad_buckets(kind: str, rest: tuple[str, ...]) -> str:
+    """Return what is wrong with the values of a flag for buckets; "" if nothing is."""
+    numbers = [found for word in rest if (found := _number(word)) is not None]
+    if kind not in ("default", "tse", "custom"):
+        return f"{kind} is not one of default, tse and custom"
+    if kind == "default":
+        return "nothing may follow default" if rest else ""
+    if len(numbers) < len(rest):
+        return "what follows has to be numbers"
+    if kind == "tse":
+        if len(numbers) != 3:
+            return "tse needs three numbers: the middle, the base and the count"
+        middle, base, count = numbers
+        well = middle > 0 and base > 1 and count > 0 and count == int(count)
+        return "" if well else "the middle has to be above 0, the base above 1, and the count a whole number above 0"
+    if not numbers:
+        return "custom needs a number"
+    if min(numbers) < 0 or len(set(numbers)) < len(numbers):
+        return "the numbers have to be different, and at least 0"
+    return ""
+
+
 _PORTS = ("--port", "--nccl-port", "--disaggregation-bootstrap-port")
 
 
@@ -138,4 +183,4 @@ def _others(pod: Manifest) -> Iterator[Manifest]:
     yield from (box for box in items(pod["spec"], "initContainers") if box.get("restartPolicy") == "Always")
 
 
-RULES: tuple[Rule, ...] = (flag_range, port_twice)
+RULES: tuple[Rule, ...] = (flag_range, buckets_invalid, port_twice)

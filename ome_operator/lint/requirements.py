@@ -8,10 +8,10 @@ from ome_operator.engines.flags import is_json
 from ome_operator.engines.requirements import Condition, Requirement, requirements
 from ome_operator.lint import locations
 from ome_operator.lint.division import engines, locate
-from ome_operator.lint.finding import Hit, Location, Rule, Severity, rule
+from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.launch import Launch, number
 from ome_operator.lint.sglang import Sizes
-from ome_operator.lint.subject import Role, Subject
+from ome_operator.lint.subject import Subject
 
 _SIZES: Mapping[str, tuple[Callable[[Sizes], int | None], str]] = {
     "TP": (lambda found: found.tp, "--tp-size"),
@@ -23,6 +23,7 @@ _SIZES: Mapping[str, tuple[Callable[[Sizes], int | None], str]] = {
 """Name of a size → how it is computed, and the flag that sets it."""
 _ALL_TO_ALL = "all-to-all"
 _BACKEND = "--moe-a2a-backend"
+_ALGORITHM = "--speculative-algorithm"
 _JSON = ("--json-model-override-args", "--model-loader-extra-config", "--kv-events-config")
 """Flags whose value the parser accepts as text, and which the resolver reads as JSON."""
 
@@ -32,6 +33,19 @@ class _Server(NamedTuple):
 
     start: Launch
     found: Sizes
+    architecture: str | None
+    """The architecture of the model; None if it is not known."""
+
+    def flag(self, name: str) -> str:
+        """Return the flag that sets what a condition names; "" for what no flag sets."""
+        if name in _SIZES:
+            return _SIZES[name][1]
+        if name in data.ATTENTION:
+            own = data.ATTENTION[name]
+            return own if self.start.given(own) is not None else "--attention-backend"
+        if name == data.LORA:
+            return "--lora-paths" if self.start.given("--lora-paths") is not None else "--enable-lora"
+        return {_ALL_TO_ALL: _BACKEND, data.ARCHITECTURE: ""}.get(name, name)
 
     def value(self, name: str) -> str | None:
         """Return the value of a flag or size as text; "" if it is not given and has no default. Return None if it is
@@ -40,13 +54,18 @@ class _Server(NamedTuple):
         if name in _SIZES:
             size = _SIZES[name][0](self.found)
             return None if size is None else str(size)
-        text = (self.found.backend or "none") if name in (_ALL_TO_ALL, _BACKEND) else self.start.text(name)
-        return None if "$" in text else text
+        if name == data.ARCHITECTURE:
+            return self.architecture
+        flag = self.flag(name)
+        text = (self.found.backend or "none") if flag == _BACKEND else self.start.text(flag)
+        return None if "$" in text else text.upper() if name == _ALGORITHM else text  # SGLang ignores its case
 
     def holds(self, name: str, wanted: Condition) -> bool | None:
         """Return whether a condition holds; None if that is unknown."""
         if wanted.kind in (data.ON, data.OFF):
-            return self.start.on(name) == (wanted.kind == data.ON)
+            flag = self.flag(name)
+            on = self.start.on(flag) or (flag == "--lora-paths" and self.start.given(flag) is not None)
+            return on == (wanted.kind == data.ON)
         if wanted.kind in (data.GIVEN, data.ABSENT):
             given = name not in _SIZES and self.start.given(name) is not None
             return given == (wanted.kind == data.GIVEN)
@@ -83,9 +102,11 @@ class _Server(NamedTuple):
         """Return a flag as it is set, or a size with its value."""
         if name in _SIZES:
             return f"{name} {self.value(name)}"
-        value = self.value(name)
-        switch = self.start.on(name) and not self.start.text(name)
-        return name if switch or not value else f"{name}={value}"
+        if name == data.ARCHITECTURE:
+            return f"the architecture {self.architecture}"
+        value, flag = self.value(name), self.flag(name)
+        switch = self.start.on(flag) and not self.start.text(flag)
+        return flag if switch or not value else f"{flag}={value}"
 
 
 def _amount(text: str) -> float | None:
@@ -98,28 +119,38 @@ def _amount(text: str) -> float | None:
         return None
 
 
-def _wanted(name: str, wanted: Condition) -> str:
+def _wanted(server: _Server, name: str, wanted: Condition) -> str:
     """Return what a condition asks for, behind the word `requires`."""
     if wanted.kind == data.EQUALS:
         return f"{name} equal to {' '.join(wanted.words)}"
     if wanted.kind in (data.AT_LEAST, data.AT_MOST, data.ABOVE):
         return f"{name} {wanted.kind} {wanted.words[0]}"
-    if wanted.kind == data.ONE_OF and not name.startswith("--"):
-        return f"{'an' if name == _ALL_TO_ALL else ''} {name} of {' or '.join(wanted.words)}".strip()
-    return f"{name}={' or '.join(wanted.words)}" if wanted.words else name
+    if name == _ALL_TO_ALL:
+        return f"an {name} of {' or '.join(wanted.words)}"
+    return f"{server.flag(name)}={' or '.join(wanted.words)}" if wanted.words else server.flag(name)
+
+
+def _alone(name: str, actual: str | None, wanted: Condition) -> tuple[str, str]:
+    """Return what is wrong with the value of a flag, whatever the other flags are, and the remedy."""
+    if wanted.kind == data.NONE_OF:
+        return f"{name} is {actual}, which the engine rejects", "write another value, or remove the flag"
+    bound = " ".join((wanted.kind, *wanted.words))
+    return f"{name} is {actual}, but has to be {bound}", f"write a value {bound}, or remove the flag"
 
 
 def _told(server: _Server, row: Requirement, name: str, wanted: Condition) -> tuple[str, str]:
     """Return what is wrong with a need that is not met, and the remedy."""
-    actual = server.value(name)
-    flag = _BACKEND if name == _ALL_TO_ALL else name
+    actual, flag = server.value(name), server.flag(name)
     if not row.when:
-        bound = " ".join((wanted.kind, *wanted.words))
-        return f"{name} is {actual}, but has to be {bound}", f"write a value {bound}, or remove the flag"
+        return _alone(name, actual, wanted)
     # A need about a flag of `when` repeats it: `--a=x requires --a=y` says nothing that the value alone does not say.
     subjects = [server.written(each) for each in row.when if each not in (name, _ALL_TO_ALL)] or [server.written(name)]
-    subject = " with ".join(subjects)
-    first = next((each for each in row.when if each.startswith("--") and each != name), name)
+    subject = " with ".join(dict.fromkeys(subjects))
+    named = (server.flag(each) for each in row.when if each != name)
+    first = next((each for each in named if each.startswith("--") and each != flag), flag)
+    if name == data.ARCHITECTURE:
+        known = " or ".join(wanted.words)
+        return f"{subject} works only with the architecture {known}, and the model's is {actual}", f"remove {first}"
     if wanted.kind == data.OTHER_THAN:
         return f"{name} and {wanted.words[0]} are both {actual}", f"write another port for {name}"
     if wanted.kind in (data.OFF, data.ABSENT, data.NONE_OF):
@@ -127,7 +158,7 @@ def _told(server: _Server, row: Requirement, name: str, wanted: Condition) -> tu
             return f"{subject} works only with an all-to-all back end", f"add {_BACKEND}=deepep, or remove {first}"
         return f"{subject} and {server.written(name)} exclude each other", "remove one of the two"
     is_set = f"but it is {actual}" if actual else "which is not given"
-    said = f"{subject} requires {_wanted(name, wanted)}, {is_set}"
+    said = f"{subject} requires {_wanted(server, name, wanted)}, {is_set}"
     if name in _SIZES:
         return said, f"change {_SIZES[name][1]}, or remove {first}"
     value = f"={wanted.words[0]}" if wanted.kind == data.ONE_OF else " with a value" if wanted.words else ""
@@ -146,20 +177,23 @@ def requirement_missing(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if start.version and start.version != data.VERSION:
             continue
-        server = _Server(start, found)
+        server = _Server(start, found, _architecture(subject, start))
         for row in requirements():
             for name, wanted in row.needs.items() if server.applies(row) else ():
                 if server.holds(name, wanted) is False or (wanted.kind == data.ONE_OF and _unset(server, name, wanted)):
                     said, remedy = _told(server, row, name, wanted)
-                    yield Hit(_place(role, start, row, name), said, remedy)
+                    flags = (server.flag(each) for each in (name, *row.when))
+                    yield Hit(locate(role, start, *(flag for flag in flags if flag)), said, remedy)
 
 
 def _unset(server: _Server, name: str, wanted: Condition) -> bool:
     return server.value(name) == "" and not wanted.or_absent
 
 
-def _place(role: Role, start: Launch, row: Requirement, name: str) -> Location:
-    return locate(role, start, *(each for each in (name, *row.when) if each.startswith("--")))
+def _architecture(subject: Subject, start: Launch) -> str | None:
+    """Return the architecture that the engine reads; None if it is not known, or if an argument changes it."""
+    changed = start.given("--json-model-override-args") is not None
+    return None if subject.model is None or changed else subject.model.facts.architecture
 
 
 @rule(

@@ -10,7 +10,9 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -23,6 +25,20 @@ CHECKS = Path(__file__).parents[1] / "data/resolver_checks.yaml"
 """Kind of a check → file → function → number of places, for every function of the resolver that refuses something."""
 RECORD = Path(__file__).parents[1] / "data/resolver.yaml"
 MODEL = "moonshotai/Kimi-K2-Instruct"
+OTHER_MODELS = {
+    "GptOssForCausalLM": "openai/gpt-oss-120b",
+    "Llama4ForConditionalGeneration": "meta-llama/Llama-4-Scout-17B-16E-Instruct",
+    "Gemma4ForConditionalGeneration": "google/gemma-4-26B-A4B",
+    "Qwen3ForCausalLM": "Qwen/Qwen3-32B",
+    "Qwen3MoeForCausalLM": "Qwen/Qwen3-30B-A3B",
+}
+"""Architecture → the model for lines about it. A line that begins with the last part of a model's name is about this
+model, any other line is about MODEL."""
+ARCHITECTURE = "DeepseekV3ForCausalLM"
+"""The architecture of MODEL."""
+PUBLISHED = Path(__file__).parents[1] / "data/models/published.jsonl"
+DRAFT = "/draft"
+"""What lines name as the path of a draft model or adapter; the resolver reads the model's own config.json there."""
 BASE = ("--tp-size=8", "--trust-remote-code", "--device=cuda")
 """A server of 8 GPUs. The resolver asks for no GPU; what it would read from one has the values of no GPU."""
 FLAGS = {
@@ -32,19 +48,33 @@ FLAGS = {
     "attention DP": "--attn-dp-size",
     "attention CP": "--attn-cp-size",
     "all-to-all": "--moe-a2a-backend",
+    data.LORA: "--enable-lora",
+    **data.ATTENTION,
 }
 """Name of a size or back end in requirements.yaml → the flag that sets it."""
-OTHER = {
-    "--disaggregation-mode": "prefill",
-    "--moe-a2a-backend": "deepep",
-    "--eplb-algorithm": "deepseek",
-    "--moe-runner-backend": "triton",
-    "--speculative-algorithm": "NGRAM",
-    "--kv-canary": "none",
-    "--device": "cuda",
-    "--disaggregation-transfer-backend": "ascend",
-    "--load-publish-endpoint": "auto",
-    "--flashinfer-a2a-dispatch-type": "bf16",
+OTHER: Mapping[str, tuple[str, ...]] = {
+    "--disaggregation-mode": ("prefill", "decode"),
+    "--moe-a2a-backend": ("deepep", "mooncake"),
+    "--eplb-algorithm": ("deepseek",),
+    "--moe-runner-backend": ("triton", "deep_gemm"),
+    "--speculative-algorithm": ("NGRAM", "STANDALONE"),
+    "--kv-canary": ("none",),
+    "--device": ("cuda",),
+    "--disaggregation-transfer-backend": ("ascend",),
+    "--load-publish-endpoint": ("auto",),
+    "--flashinfer-a2a-dispatch-type": ("bf16",),
+    "--attention-backend": ("flashmla", "fa4", "flex_attention"),
+    "--prefill-attention-backend": ("flashmla", "fa4", "flex_attention"),
+    "--decode-attention-backend": ("flashmla", "fa4", "flex_attention"),
+    "--kv-cache-dtype": ("fp8_e5m2",),
+    "--quantization": ("fp8", "awq"),
+    "--lora-backend": ("csgmv",),
+    "--init-expert-location": ("random",),
+    "--speculative-num-steps": ("2",),
+    "--image-processor-backend": ("torchvision",),
+    "--mamba-backend": ("flashinfer",),
+    "--mamba-ssm-dtype": ("float32",),
+    "--cp-strategy": ("zigzag",),
 }
 """Flag → a value that is not among those of a condition `one of`, or that a condition `none of` accepts."""
 SAMPLES = {
@@ -70,6 +100,14 @@ SAMPLES = {
     "--max-ep-size": "8",
     "--export-metrics-to-file-dir": "/tmp",
     "--return-aux-hidden-state-layer-ids": "1",
+    "--radix-cache-backend": "x",
+    "--dllm-algorithm": "LowConfidence",
+    "--rl-on-policy-target": "fsdp",
+    "--speculative-moe-a2a-backend": "none",
+    "--speculative-num-draft-tokens": "4",
+    "--speculative-num-steps": "3",
+    "--uno-lora-path": "/draft",
+    "--shared-experts-tp-size": "1",
 }
 """Flag → a value for the conditions `given` and `absent`."""
 
@@ -119,6 +157,33 @@ def record() -> Mapping[str, str]:
     return yaml.safe_load(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
 
 
+def argv(line: str, folder: str) -> list[str]:
+    """Return the words of a line, behind those of BASE. `folder` contains what `write_models` writes."""
+    first, *rest = [word.replace(DRAFT, folder) for word in line.split()] or [""]
+    named = f"--model-path={folder}/{first}" if first and not first.startswith("-") else first
+    return [*BASE, *([named] if named else []), *rest]
+
+
+def write_models(folder: Path) -> None:
+    """Write the config.json of MODEL into a folder, and those of OTHER_MODELS into folders below it."""
+    for path, config in configs().items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(json.dumps(config), encoding="utf-8")
+
+
+def configs() -> Mapping[str, Mapping[str, Any]]:
+    """Return path below the folder → content, for each file that the lines need."""
+    others = {f"{name}/config.json": config for name, config in other_configs().items()}
+    return {"config.json": published_config(MODEL) or {}, **others}
+
+
+@cache
+def other_configs() -> Mapping[str, Mapping[str, Any]]:
+    """Return last part of the name of each of OTHER_MODELS → its config.json."""
+    published = map(json.loads, PUBLISHED.read_text(encoding="utf-8").splitlines())
+    return {row["model"].rpartition("/")[2]: row["config"] for row in published if row["model"] in OTHER_MODELS.values()}
+
+
 def broken(row: Requirement) -> Iterator[str]:
     """Yield one command line for each requirement (`needs`) of a row of requirements.yaml, which violates only that one."""
     for name in row.needs:
@@ -142,7 +207,7 @@ def _when(row: Requirement) -> Iterator[tuple[str, Condition]]:
 def _line(words: Sequence[str]) -> str:
     """Return the words as a line. If a flag is given twice, only its last word is kept, as argparse does."""
     last = {word.partition("=")[0]: word for word in words}
-    return " ".join(last.values())
+    return " ".join(sorted(last.values(), key=lambda word: word.startswith("-")))
 
 
 def _default(flag: str) -> str:
@@ -156,13 +221,16 @@ def holding(name: str, wanted: Condition) -> list[str]:
     if wanted.kind in (data.OFF, data.ABSENT) or wanted.or_absent:
         return []
     if wanted.kind == data.ON:
-        return [flag]
+        return [flag, *(LORA_SIZES if name == data.LORA else ())]
+    if name == data.ARCHITECTURE:
+        return [] if ARCHITECTURE in wanted.words else _other_model(wanted)
     if wanted.kind == data.GIVEN:
         return [f"{flag}={SAMPLES[flag]}"]
     if wanted.kind == data.ONE_OF:
         return [] if _default(flag) in wanted.words else [f"{flag}={wanted.words[0]}"]
     if wanted.kind == data.NONE_OF:
-        return [] if _default(flag) not in ("", *wanted.words) else [f"{flag}={OTHER[flag]}"] if flag in OTHER else []
+        other = _other(flag, wanted)
+        return [f"{flag}={other}"] if _default(flag) in ("", *wanted.words) and other else []
     if wanted.kind == data.EQUALS:
         return [f"{flag}={'8' if wanted.words == ('TP',) else '2'}"]
     if wanted.kind == data.OTHER_THAN:
@@ -175,12 +243,15 @@ def breaking(name: str, wanted: Condition) -> list[str]:
     flag = FLAGS.get(name, name)
     if wanted.kind in (data.ON, data.GIVEN):
         return []
+    if name == data.ARCHITECTURE:
+        return [] if ARCHITECTURE not in wanted.words else ["Qwen3-30B-A3B"]
     if wanted.kind == data.OFF:
-        return [flag]
+        return [flag, *(LORA_SIZES if name == data.LORA else ())]
     if wanted.kind == data.ABSENT:
         return [f"{flag}={SAMPLES[flag]}"]
     if wanted.kind == data.ONE_OF:
-        return [f"{flag}={OTHER[flag]}"] if OTHER.get(flag, "") not in ("", *wanted.words) else []
+        other = _other(flag, wanted)
+        return [f"{flag}={other}"] if other else []
     if wanted.kind == data.NONE_OF:
         return [f"{flag}={wanted.words[0]}"]
     if wanted.kind == data.EQUALS:
@@ -189,6 +260,17 @@ def breaking(name: str, wanted: Condition) -> list[str]:
         return [f"{flag}={_default(wanted.words[0])}"]
     step = {data.AT_LEAST: -1, data.AT_MOST: 1, data.ABOVE: 0}[wanted.kind]
     return [f"{flag}={int(wanted.words[0]) + step}"]
+
+
+LORA_SIZES = ("--max-lora-rank=16", "--lora-target-modules=q_proj")
+
+
+def _other(flag: str, wanted: Condition) -> str:
+    return next((value for value in OTHER.get(flag, ()) if value not in wanted.words), "")
+
+
+def _other_model(wanted: Condition) -> list[str]:
+    return [OTHER_MODELS[name].rpartition("/")[2] for name in wanted.words if name in OTHER_MODELS][:1]
 
 
 def checks(folder: Path) -> dict[str, dict[str, int]]:
@@ -205,8 +287,8 @@ def checks(folder: Path) -> dict[str, dict[str, int]]:
 
 
 def ask(python: Sequence[str], folder: str, asked: Sequence[str]) -> dict[str, str]:
-    """Return what the resolver of a Python says about each line. `folder` contains the model's config.json."""
-    given = json.dumps([[*BASE, *line.split()] for line in asked])
+    """Return what the resolver of a Python says about each line. `folder` contains what `write_models` writes."""
+    given = json.dumps([argv(line, folder) for line in asked])
     done = subprocess.run(
         [*python, "-W", "ignore", "-c", PROGRAM, folder], input=given, capture_output=True, text=True, check=True
     )
@@ -215,12 +297,12 @@ def ask(python: Sequence[str], folder: str, asked: Sequence[str]) -> dict[str, s
 
 def write(python: Sequence[str], folder: Path, seen: str) -> None:
     """Write the record. `folder` is this process's path of the model, and `seen` that of the Python that is asked."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(published_config(MODEL)), encoding="utf-8")
+    write_models(folder)
     said = ask(python, seen, lines())
     head = f"""\
 # What the resolver of SGLang {data.VERSION} says about command lines for {MODEL}
 # with {" ".join(BASE)}: "" if it accepts them, otherwise the exception and the file that raises it.
+# A line that begins with a name is about that model instead.
 # `python -m tests.support.resolver` writes this file. Lines that are added by hand keep their place, and those of
 # requirements.yaml follow.
 """

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from ome_local.realnode.spec import PLACED
-from ome_operator.cookbook.library import published_config
 from ome_operator.engines import extract
 from tests.node.serving.conftest import MINUTES
 from tests.support import resolver
@@ -138,8 +137,10 @@ def refused(words: str) -> bool:
 def test_the_record_of_the_resolver_is_what_the_image_says(serving: Rig) -> None:
     """`tests/unit/lint/test_resolver.py` compares `ome lint` with this record."""
     folder, lines = "/tmp/k2", list(resolver.record())
-    words = json.dumps([[*resolver.BASE, *line.split()] for line in lines])
-    script = f"mkdir {folder}; cat >{folder}/config.json <<'END'\n{json.dumps(published_config(resolver.MODEL))}\nEND\n"
+    words = json.dumps([resolver.argv(line, folder) for line in lines])
+    script = f"mkdir {folder}; cd {folder}; mkdir {' '.join(resolver.other_configs())}\n"
+    for path, config in resolver.configs().items():
+        script += f"cat >{path} <<'END'\n{json.dumps(config)}\nEND\n"
     script += f"exec python3 -W ignore -c \"$0\" {folder} <<'END'\n{words}\nEND\n"
     said = printed(serving, "record", "local/sglang-cpu:0.5.23", "sh", "-c", script, resolver.PROGRAM, wait_s=900)
     assert dict(zip(lines, json.loads(said), strict=True)) == resolver.record()

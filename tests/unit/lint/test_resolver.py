@@ -5,16 +5,15 @@ the resolver is asked again; `make e2e` asks the one of the image.
 """
 
 import importlib.util
-import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import yaml
 
-from ome_operator.cookbook.library import published_config
 from ome_operator.engines.flags import command_line
-from ome_operator.engines.requirements import VERSION, condition, requirements
+from ome_operator.engines.requirements import ARCHITECTURE, VERSION, condition, requirements
 from ome_operator.lint.finding import Severity
 from tests.support import parts, resolver
 from tests.support.linting import found
@@ -22,19 +21,61 @@ from tests.support.linting import found
 RECORD = resolver.record()
 CHECKS = yaml.safe_load(resolver.CHECKS.read_text(encoding="utf-8"))
 (KIMI,) = parts.read(parts.ROOT / "config/models/moonshotai/Kimi-K2-Instruct.yaml")
-UNSEEN = {
-    "--disaggregation-decode-host-receive-threshold=0": "it requires a decode server",
-    "--enable-quant-communications --device=npu": "another device than the image's",
-    "--page-size=1024 --attn-dp-size=8": "the default of the chunk size, which the memory of the GPU decides",
-    "--moe-a2a-backend=pplx --attn-dp-size=2": "the same, compared with SGLANG_PPLX_NUM_MAX_DISPATCH_TOKENS_PER_RANK",
-    "--speculative-algorithm=DFLASH --pp-size=1 --speculative-draft-model-path=/draft": "the draft model's files",
+UNSEEN: Mapping[str, tuple[str, ...]] = {
+    "it requires a decode server": ("--disaggregation-decode-host-receive-threshold=0",),
+    "another device than the image's": ("--enable-quant-communications --device=npu",),
+    "the default of the chunk size, which the memory of the GPU decides": ("--page-size=1024 --attn-dp-size=8",),
+    "the same, compared with SGLANG_PPLX_NUM_MAX_DISPATCH_TOKENS_PER_RANK": ("--moe-a2a-backend=pplx --attn-dp-size=2",),
+    "the attention back end that SGLang chooses for the GPU": (
+        "--enable-mis",
+        "--enable-kv-cache-sharding",
+        "--enable-kv-cache-sharding --enable-hierarchical-cache",
+        "--enable-kv-cache-sharding --pp-size=2",
+        "--enable-kv-cache-sharding --prefill-attention-backend=trtllm_mla --attn-cp-size=1",
+        "--enable-unified-memory --dcp-size=2",
+        "--prefill-only-disable-kv-cache --is-embedding --chunked-prefill-size=-1 --disable-radix-cache --attn-cp-size=1",
+        "--speculative-algorithm=UNO --uno-lora-path=/draft --speculative-num-draft-tokens=4 --tp-size=1 --pp-size=1 "
+        "--attn-dp-size=1 --attn-cp-size=1",
+    ),
+    "the GPU, which is a Blackwell": (
+        "--attention-backend=trtllm_mla",
+        "--decode-attention-backend=trtllm_mla",
+        "--decode-attention-backend=cutedsl_mla",
+        "--quantization=nvfp4_online",
+        "--enable-mamba-cache-stochastic-rounding --mamba-ssm-dtype=float16",
+    ),
+    "layers of the model: windows, Mamba, sparse attention, experts in NVFP4": (
+        "--enable-unified-memory --speculative-algorithm=EAGLE",
+        "--enable-unified-memory --disaggregation-mode=decode --disaggregation-decode-enable-offload-kvcache "
+        "--hicache-storage-backend=file",
+        "--enable-hisparse --disable-radix-cache",
+        "--enable-dsa-cache-layer-split --disaggregation-mode=prefill --enable-prefill-cp --cp-strategy=interleave "
+        "--pp-size=1",
+        "--moe-runner-backend=flashinfer_cutedsl",
+    ),
+    "whether the weights contain a draft model": (
+        "--enable-unified-memory --speculative-algorithm=DSPARK",
+        "--speculative-algorithm=DSPARK --attn-dp-size=2 --enable-dp-lm-head --attn-cp-size=1",
+        "--speculative-algorithm=DSPARK --speculative-dspark-block-size=1 --speculative-num-draft-tokens=2",
+        "--speculative-algorithm=DSPARK --pp-size=2 --disaggregation-mode=prefill",
+    ),
+    "SGLANG_DEEPEP_V2_NUM_MAX_DISPATCH_TOKENS_PER_RANK": (
+        "--moe-a2a-backend=deepep_v2 --speculative-algorithm=STANDALONE --speculative-moe-a2a-backend=none",
+    ),
+    "files of the model, which are in another format": (
+        "--load-format=expert_pack --tp-size=1 --ep-size=1 --attn-dp-size=1",
+    ),
+    "whether the model has an encoder": ("--enable-prefix-mm-cache --encoder-only", "--encoder-only"),
 }
-"""Lines that the resolver refuses and `ome lint` does not → what would have to be known."""
+"""What would have to be known → lines that the resolver refuses and `ome lint` does not."""
+WHY_UNSEEN = {line: why for why, lines in UNSEEN.items() for line in lines}
 
 
 def refused(line: str) -> list[str]:
     """Return the IDs of the errors that `ome lint` finds in a runtime with this command line."""
-    words = [*resolver.BASE, *line.split()]
+    configs = resolver.other_configs()
+    first = (line.split() or [""])[0]
+    words = [word for word in resolver.argv(line, resolver.DRAFT) if not word.startswith("--model-path=")]
     runner = {
         "name": "ome-container",
         "image": f"docker.io/lmsysorg/sglang:v{VERSION}",
@@ -54,12 +95,18 @@ def refused(line: str) -> list[str]:
         "kind": "InferenceService",
         "metadata": {"name": "s", "namespace": "n"},
         "spec": {
-            "model": {"name": "kimi-k2-instruct", "kind": "ClusterBaseModel"},
+            "model": {"name": "other" if first in configs else "kimi-k2-instruct", "kind": "ClusterBaseModel"},
             "runtime": {"name": "rt", "kind": "ClusterServingRuntime"},
             "engine": {"minReplicas": 1},
         },
     }
-    errors = [each for each in found([KIMI, runtime, service], whole=False) if each.rule.severity == Severity.ERROR]
+    other = {
+        "apiVersion": "ome.io/v1beta1",
+        "kind": "ClusterBaseModel",
+        "metadata": {"name": "other"},
+        "spec": {"storage": {"storageUri": "local:///mnt/other"}, "modelConfiguration": configs.get(first, {})},
+    }
+    errors = [each for each in found([KIMI, other, runtime, service], whole=False) if each.rule.severity == Severity.ERROR]
     return sorted({each.rule.id for each in errors} - OF_PODS)
 
 
@@ -75,8 +122,8 @@ def test_the_record_has_the_lines_of_every_requirement() -> None:
 @pytest.mark.parametrize("line", RECORD)
 def test_what_lint_refuses_the_resolver_refuses_and_the_reverse(line: str) -> None:
     ours, theirs = refused(line), RECORD[line]
-    if line in UNSEEN:
-        assert theirs and not ours, f"{UNSEEN[line]}: {ours}"
+    if line in WHY_UNSEEN:
+        assert theirs and not ours, f"{WHY_UNSEEN[line]}: {ours}"
     else:
         assert bool(ours) == bool(theirs), f"lint: {ours or 'nothing'}; SGLang: {theirs or 'accepts it'}"
 
@@ -85,7 +132,8 @@ def test_what_lint_refuses_the_resolver_refuses_and_the_reverse(line: str) -> No
 def test_each_need_counts_by_itself(row: resolver.Requirement) -> None:
     assert [line for line in resolver.broken(row) if not RECORD[line]] == []
     flags = command_line(f"sglang-{VERSION}").flags
-    assert [name for name in (*row.when, *row.needs) if resolver.FLAGS.get(name, name) not in flags] == []
+    named = [resolver.FLAGS.get(name, name) for name in (*row.when, *row.needs) if name != ARCHITECTURE]
+    assert [flag for flag in named if flag not in flags] == []
 
 
 def test_a_condition_that_is_none_is_an_error() -> None:
@@ -99,7 +147,7 @@ WITH_SGLANG = pytest.mark.skipif(importlib.util.find_spec("sglang") is None, rea
 @WITH_SGLANG
 @pytest.mark.timeout(1800)
 def test_the_record_is_what_the_resolver_says(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(published_config(resolver.MODEL)))
+    resolver.write_models(tmp_path)
     assert resolver.ask([sys.executable], str(tmp_path), list(RECORD)) == RECORD
 
 
@@ -109,12 +157,28 @@ def test_every_requirement_comes_from_a_function_that_is_counted_as_covered() ->
     assert [said for said in sources if not any(file in said and name in said for file, name in known)] == []
 
 
+def test_each_place_has_one_heading_and_the_page_states_the_sums() -> None:
+    sums = {kind: sum(sum(names.values()) for names in files.values()) for kind, files in CHECKS.items()}
+    page = " ".join((parts.ROOT / "docs/engines.md").read_text(encoding="utf-8").split())
+    assert set(sums) == {"rules", "model", "device", "sizes", "variables", "parser", "internal", "left"}
+    assert f"the {sum(sums.values())} places at which the resolver refuses something: rules cover {sums['rules']}" in page
+    said = (f"{sums['model']} ", f"{sums['device']} ", f"{sums['sizes']} ", f"{sums['internal']} ", f"{sums['left']} ")
+    assert [number for number in said if number not in page] == [] and sum(sums.values()) == 712
+
+
 @WITH_SGLANG
 def test_the_checks_are_those_of_the_package() -> None:
     package = importlib.util.find_spec("sglang")
     assert package is not None and package.submodule_search_locations
-    counted: dict[str, dict[str, int]] = {}
+    assert counted() == resolver.checks(Path(package.submodule_search_locations[0]) / "srt/arg_groups")
+
+
+def counted() -> dict[str, dict[str, int]]:
+    """Return file → function → number of places, over all headings."""
+    found: dict[str, dict[str, int]] = {}
     for files in CHECKS.values():
         for file, functions in files.items():
-            counted.setdefault(file, {}).update(functions)
-    assert counted == resolver.checks(Path(package.submodule_search_locations[0]) / "srt/arg_groups")
+            for name, places in functions.items():
+                here = found.setdefault(file, {})
+                here[name] = here.get(name, 0) + places
+    return found
