@@ -12,23 +12,25 @@ FAILURES = 3
 TIMES = 3
 """A node is to blame if it has this many times the failures of every other node."""
 LASTS = 300.0
-"""Seconds for which a node has to report a fault of its own: a restarting device plugin reports no GPUs for a moment."""
+"""Seconds for which a node has to report a fault of its own before it is to blame. (A device plugin that restarts reports no
+GPUs for a moment.)
+"""
 PART = 10
-"""At most one of this many nodes is avoided."""
+"""At most one in this many nodes is avoided: 10 stands for a tenth of the nodes."""
 
 
 class Avoided(NamedTuple):
-    """The nodes on which no new group is placed, each with the reason, and what is not acted on."""
+    """The nodes on which no new group is placed, and the nodes that are to blame and are used nevertheless."""
 
     everybody: Mapping[str, str]
-    """The nodes that nobody uses."""
+    """Node -> reason, for the nodes that all services avoid."""
     namespaces: Mapping[str, Mapping[str, str]]
-    """The nodes that only the services of a namespace do not use, by namespace."""
+    """Namespace -> node -> reason, for the nodes that only the services of this namespace avoid."""
     ignored: Mapping[str, str]
-    """The nodes that are to blame, and are used all the same, with the reason."""
+    """Node -> why it is used although it is to blame."""
 
     def of(self, namespace: str) -> dict[str, str]:
-        """Return the nodes that services of a namespace do not use."""
+        """Return node -> reason for all nodes that the services of a namespace avoid."""
         return {**self.everybody, **self.namespaces.get(namespace, {})}
 
 
@@ -42,8 +44,10 @@ class _Blame(NamedTuple):
 
 
 def blamed(memory: Memory) -> list[tuple[Role, str]]:
-    """Return each node that a role blames. Failures that are confirmed count by themselves; the others have to be
-    concentrated on a node, because a wrong configuration fails on every node.
+    """Return the nodes to blame for the failures of each role, as sorted pairs of role and node.
+
+    Confirmed failures are sufficient. Other failures blame a node only if it has at least FAILURES of the role, and TIMES as
+    many as any other node, because a wrong configuration fails on every node.
     """
     counts: dict[Role, Counter[str]] = {}
     sure = set[tuple[Role, str]]()
@@ -61,7 +65,7 @@ def blamed(memory: Memory) -> list[tuple[Role, str]]:
 
 
 def avoid(memory: Memory, nodes: Mapping[str, Node], now: float) -> Avoided:
-    """Return the nodes that are avoided, and by whom. At most one of PART nodes is, but at least one may be."""
+    """Return the nodes that are avoided, and by whom. At most one in PART nodes is avoided; with fewer nodes, one."""
     known = {name: each for name, each in memory.items() if name in nodes}
     limit = _limit(nodes, known)
     ignored: dict[str, str] = {}
@@ -87,14 +91,15 @@ def avoid(memory: Memory, nodes: Mapping[str, Node], now: float) -> Avoided:
 
 
 def _limit(nodes: Mapping[str, Node], memory: Memory) -> int:
-    """Return how many nodes may be avoided: a part of the nodes with GPUs or, without such nodes, of all nodes."""
+    """Return how many nodes may be avoided: one in PART nodes with GPUs or, if no node has GPUs, of all nodes."""
     with_gpus = sum(bool(node.gpus) or any(kind == "GPUMissing" for kind, _ in node.faults) for node in nodes.values())
     return max(1, (with_gpus or len(nodes)) // PART)
 
 
 def _own(memory: Memory, now: float, limit: int, ignored: dict[str, str]) -> Iterator[_Blame]:
-    """Yield the faults that nodes report themselves. A fault that too many nodes have at once blames none of them: whoever
-    reports it is wrong, or something that all nodes share is broken.
+    """Yield the nodes to blame for faults that they report themselves. A fault that more than `limit` nodes have at the same
+    time blames none of them, because the report is probably wrong, or something that all nodes share is broken. These nodes
+    are added to `ignored`.
     """
     kinds: dict[str, list[_Blame]] = {}
     for name, known in memory.items():
@@ -110,7 +115,7 @@ def _own(memory: Memory, now: float, limit: int, ignored: dict[str, str]) -> Ite
 
 
 def _first(blames: list[_Blame], limit: int, ignored: dict[str, str]) -> dict[str, str]:
-    """Return the nodes that were blamed first, up to the limit."""
+    """Return the `limit` nodes that were blamed first, with the reason. The others are added to `ignored`."""
     found: dict[str, str] = {}
     for blame in sorted(blames):
         if blame.node in found:

@@ -1,4 +1,6 @@
-"""Remember faults by node: add new ones, confirm them, and forget those that are too old, forgiven, or of another node."""
+"""Remember faults by node: add new faults, confirm blame, and forget faults that are too old, that were forgiven, or whose
+node was replaced by another node of the same name.
+"""
 
 from collections.abc import Iterable, Mapping
 from functools import reduce
@@ -11,17 +13,25 @@ from ome_operator.core.observed.objects import Node
 EXPIRES = 24 * 3600.0
 """Seconds after which a failure of a service is forgotten."""
 CLEARED = 600.0
-"""Seconds after which a node's own fault is forgotten that the node no longer reports."""
+"""Seconds after its last report until a fault that the node itself reported is forgotten."""
 REFRESH = 300.0
-"""How often the time of a fault that the node still reports is written, in seconds."""
+"""Seconds after which the time of the last report is updated while the node continues to report a fault. A shorter interval
+would write the object more often.
+"""
 PROVEN = 600.0
-"""Shortest time in seconds for which a group has to be ready on other nodes to confirm the blame of a node."""
+"""Minimum number of seconds for which a group of the same role has to be ready on other nodes to confirm that a node is to
+blame.
+"""
 
 
 def remember(
     memory: Memory, signs: Iterable[Sign], ready: Iterable[ReadyGroup], nodes: Mapping[str, Node], now: float
 ) -> dict[str, NodeMemory]:
-    """Return the next state of the memory. `nodes` contains all nodes of the cluster."""
+    """Return the memory after new failures (`signs`), with the groups that are `ready` now.
+
+    nodes       All nodes of the cluster: nodes that do not exist any more are forgotten.
+    now         Seconds since the epoch.
+    """
     kept = {name: _aged(each, now) for name, each in memory.items() if name in nodes and _same(each, nodes[name])}
     for name, node in nodes.items():
         if node.faults or (name in kept and any(fault.role is None for fault in kept[name].faults)):
@@ -37,7 +47,7 @@ def _same(known: NodeMemory, node: Node) -> bool:
 
 
 def _aged(known: NodeMemory, now: float) -> NodeMemory:
-    """Return the memory of a node without failures of services that are too old, or were forgiven."""
+    """Return the memory of a node without the failures of services that are older than EXPIRES or were forgiven."""
     stays = tuple(
         fault for fault in known.faults if fault.role is None or (now - fault.last < EXPIRES and fault.last > known.forgiven)
     )
@@ -45,18 +55,20 @@ def _aged(known: NodeMemory, now: float) -> NodeMemory:
 
 
 def _own(faults: Iterable[RememberedFault], node: Node, now: float) -> tuple[RememberedFault, ...]:
-    """Return the faults of a node with those that it reports now. A fault that comes back after it was forgotten is new."""
-    said = dict(node.faults)
+    """Return the remembered faults of a node together with the faults that it reports now. A fault that the node has not
+    reported for CLEARED seconds is dropped, so it counts as new if it comes back later.
+    """
+    reported = dict(node.faults)
     found = []
     for fault in faults:
         if fault.role is not None:
             found.append(fault)
-        elif fault.kind in said:
-            words, last = said.pop(fault.kind)[:WORDS], now if now - fault.last >= REFRESH else fault.last
+        elif fault.kind in reported:
+            words, last = reported.pop(fault.kind)[:WORDS], now if now - fault.last >= REFRESH else fault.last
             found.append(fault._replace(message=words, last=last))
         elif now - fault.last < CLEARED:
             found.append(fault)
-    return (*found, *(RememberedFault(kind, now, now, message=words[:WORDS]) for kind, words in said.items()))
+    return (*found, *(RememberedFault(kind, now, now, message=words[:WORDS]) for kind, words in reported.items()))
 
 
 def _added(memory: dict[str, NodeMemory], sign: Sign, nodes: Mapping[str, Node]) -> dict[str, NodeMemory]:
@@ -76,7 +88,9 @@ def _added(memory: dict[str, NodeMemory], sign: Sign, nodes: Mapping[str, Node])
 
 
 def _confirmed(memory: dict[str, NodeMemory], ready: Iterable[ReadyGroup], now: float) -> dict[str, NodeMemory]:
-    """Return the memory with the blame confirmed that a group of the same role proves, because it works on other nodes."""
+    """Return the memory in which the failures on a node are marked as confirmed if the node is to blame for them and a group
+    of the same role works on other nodes.
+    """
     groups = list(ready)
     found = dict(memory)
     for role, name in blamed(memory):

@@ -1,4 +1,4 @@
-"""What is remembered about a node: an entry for each fault, in the status of a NodeFaults object. Its size is bounded."""
+"""The memory about a node: an entry for each fault, in the status of a NodeFaults object. Its size is bounded."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ NODES = 200
 FAULTS = 16
 """Largest number of faults of a node that are remembered."""
 WORDS = 300
-"""Number of characters of a message that are kept."""
+"""Maximum number of characters of a message. The rest is cut off."""
 _MOST_COUNTED = 1000
 
 
@@ -35,10 +35,12 @@ class RememberedFault(NamedTuple):
     times: int = 1
     """Number of failures."""
     role: Role | None = None
-    """Whose failure it is; None for a fault that the node itself reports."""
+    """Role whose groups failed; None for a fault that the node itself reports."""
     message: str = ""
     confirmed: bool = False
-    """Whether the role has meanwhile worked on other nodes, so that its failures there do not excuse this node."""
+    """Whether the role has worked on other nodes since. Its failures on other nodes then no longer count in favour of this
+    node.
+    """
 
 
 class NodeMemory(NamedTuple):
@@ -48,7 +50,9 @@ class NodeMemory(NamedTuple):
     """UID of the Node object. Another node of the same name begins without faults."""
     faults: tuple[RememberedFault, ...] = ()
     forgiven: float = 0.0
-    """When a person forgave the node; 0 if nobody did. Faults that began before do not count."""
+    """Time at which somebody ran `ome nodes forgive`, in seconds since the epoch; 0 if nobody did. Earlier faults do not
+    count.
+    """
 
 
 Memory = Mapping[str, NodeMemory]
@@ -56,15 +60,15 @@ Memory = Mapping[str, NodeMemory]
 
 
 class Avoider(NamedTuple):
-    """Whose services do not use a node, and why."""
+    """The services that avoid a node, and the reason."""
 
     namespace: str
-    """Namespace of these services; "" if no service of any namespace uses the node."""
+    """Namespace of these services; "" if the services of all namespaces avoid the node."""
     why: str
 
 
-def said(avoiders: Iterable[Avoider]) -> str:
-    """Return by whom and why a node is avoided, as a text for people; "" if it is not."""
+def summary(avoiders: Iterable[Avoider]) -> str:
+    """Return a text for people that states which services avoid a node, and why; "" if none does."""
     return "; ".join(f"{_by(one.namespace)}{one.why}" for one in avoiders)[:WORDS]
 
 
@@ -73,15 +77,15 @@ def _by(namespace: str) -> str:
 
 
 def status(memory: NodeMemory, avoiders: Sequence[Avoider]) -> dict[str, Any]:
-    """Return the status of the object of a node."""
+    """Return the status of the NodeFaults object of a node."""
     by = [{**({"namespace": one.namespace} if one.namespace else {}), "reason": one.why[:WORDS]} for one in avoiders]
-    avoided = {"avoided": said(avoiders), "avoidedBy": by} if avoiders else {}
+    avoided = {"avoided": summary(avoiders), "avoidedBy": by} if avoiders else {}
     return {"nodeUID": memory.uid, **avoided, "faults": [_written(fault) for fault in memory.faults]}
 
 
 def avoided_by(found: Mapping[str, Any], namespace: str) -> bool:
-    """Return whether the services of a namespace do not use a node, according to a stored status. Earlier
-    operators stored only the text.
+    """Return whether the services of a namespace avoid a node, according to the status of its NodeFaults object. Earlier
+    versions of the operator stored only the text for people, which is parsed here.
     """
     if "avoidedBy" not in found:
         text = str(found.get("avoided") or "")
@@ -92,14 +96,18 @@ def avoided_by(found: Mapping[str, Any], namespace: str) -> bool:
 
 
 def read(found: Mapping[str, Any], forgiven: float) -> NodeMemory:
-    """Return what a status contains. Entries that cannot be read are left out: anything can be in a stored object."""
+    """Return the memory that the status of a NodeFaults object contains. Invalid entries are skipped, because users can edit
+    the object.
+    """
     entries = found.get("faults")
     known = (_read(entry) for entry in (entries if isinstance(entries, list) else ())[:FAULTS])
     return NodeMemory(str(found.get("nodeUID") or ""), tuple(one for one in known if one is not None), forgiven)
 
 
 def bounded(memory: Memory) -> dict[str, NodeMemory]:
-    """Return the memory within its bounds. The faults that happened last stay; a node's own faults come first."""
+    """Return the memory reduced to at most NODES nodes with FAULTS faults each. The latest faults are kept; faults that a
+    node itself reports take precedence over failures of services.
+    """
     kept = {name: each._replace(faults=_latest(each.faults)) for name, each in memory.items()}
     if len(kept) <= NODES:
         return kept
@@ -113,7 +121,7 @@ def _latest(faults: Iterable[RememberedFault]) -> tuple[RememberedFault, ...]:
 
 
 def time(stamp: object) -> float:
-    """Return a time in RFC 3339 as seconds since the epoch; 0 if it is no time."""
+    """Return a time in RFC 3339 as seconds since the epoch; 0 if the value is not such a time."""
     try:
         when = datetime.fromisoformat(str(stamp or ""))
     except ValueError:
@@ -122,7 +130,7 @@ def time(stamp: object) -> float:
 
 
 def stamp(seconds: float) -> str:
-    """Return a time as the API writes it, in whole seconds."""
+    """Return a time (seconds since the epoch) in RFC 3339, in whole seconds."""
     return quantity.rfc3339(datetime.fromtimestamp(int(seconds), UTC))
 
 

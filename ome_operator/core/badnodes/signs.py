@@ -1,4 +1,4 @@
-"""Find the failures of a service's groups that may be due to a node, from its pods and from `status.groups`."""
+"""Find failures of a service's groups for which a node may be to blame, in the service's pods and in `status.groups`."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -9,21 +9,24 @@ from ome_operator.core.observed.objects import Pod
 from ome_operator.core.termination import telling
 
 ROUND = 60.0
-"""Seconds after a failure of a group in which its further endings are consequences: when a rank ends, its group ends."""
+"""Seconds after a failure of a group during which further exits of its containers count as consequences of this failure: if
+one rank ends, the other ranks end, too.
+"""
 HANGS = frozenset({"NotReady", "Silent", "NotReadyInTime"})
-"""Reasons for which recovery recycles a group although the rank that is the cause is unknown."""
+"""Reasons for recycling a group of which it is unknown which rank caused the failure."""
 _OF_THE_KUBELET = frozenset({"UnexpectedAdmissionError"})
-"""Failures of pods without an exit code of a container that are due to the node. Other such endings are evictions,
-preemptions and shutdowns."""
+"""Reasons of failed pods that prove a fault of the node although no container has an exit code. All other reasons without an
+exit code are evictions, preemptions and shutdowns.
+"""
 
 GroupKey = tuple[str, str, int]
 """Component, revision and number of a group."""
 Counted = Mapping[GroupKey, float]
-"""Until when the endings of each group are counted, in seconds since the epoch."""
+"""For each group, the time up to which its failures have been counted already, in seconds since the epoch."""
 
 
 class Sign(NamedTuple):
-    """A failure of a group that may be due to a node."""
+    """A failure of a group for which a node may be to blame."""
 
     node: str
     role: Role
@@ -43,12 +46,13 @@ class ReadyGroup(NamedTuple):
 def signs(
     pods: Iterable[Pod], groups: Iterable[Mapping[str, Any]], counted: Counted, floor: float, now: float
 ) -> tuple[list[Sign], dict[GroupKey, float]]:
-    """Return the new failures of a service's groups, and the next value of `counted`.
+    """Return the failures of a service's groups that have not been counted yet, and the next value of `counted`.
 
-    At most one failure is counted for each group and ROUND: that of the container which ended first.
+    Of each group, at most one failure is counted within ROUND seconds: the failure of the container that ended first.
 
     groups      `status.groups` of the service.
-    floor       The value of `counted` for groups that it does not contain.
+    counted     The time up to which the failures of each group have been counted.
+    floor       This time for groups that `counted` does not contain.
     """
     records, found, then = {_key_of(each): each for each in groups}, list[Sign](), dict[GroupKey, float]()
     members = _groups(pods)
@@ -62,7 +66,7 @@ def signs(
 
 
 def ready(pods: Iterable[Pod]) -> Iterator[ReadyGroup]:
-    """Yield the groups of a service whose leader is ready and of which no pod is being deleted."""
+    """Yield the groups of a service whose leader is ready and none of whose pods is being deleted."""
     for members in _groups(pods).values():
         leader = next((pod for pod in members if pod.rank == 0), None)
         if leader is not None and leader.ready and not any(pod.deleting for pod in members):
@@ -86,7 +90,7 @@ def _role(pod: Pod) -> Role:
 
 
 def _hang(members: list[Pod], record: Mapping[str, Any], since: float) -> Iterator[Sign]:
-    """Yield a sign for each node of a group that is being recycled because it hangs."""
+    """Yield a failure for each node of a group that is being recycled because it hangs."""
     failure = record.get("lastFailure") or {}
     at = time(failure.get("time"))
     if record.get("phase") != "Recycling" or failure.get("reason") not in HANGS or at <= since:
@@ -96,10 +100,11 @@ def _hang(members: list[Pod], record: Mapping[str, Any], since: float) -> Iterat
 
 
 def _endings(members: list[Pod], since: float, now: float) -> Iterator[Sign]:
-    """Yield the failures of containers, the first that ended in each ROUND, and those of ranks that their preflight holds.
+    """Yield the failures of a group's containers since the time `since`, and the findings of preflight checks that keep an
+    engine from starting.
 
-    While a pod of the group is being deleted, and within ROUND after a pod was replaced, the endings of the other pods are
-    consequences of that.
+    Of containers that end within ROUND seconds of each other, only the first counts. Nothing is counted while a pod of the
+    group is being deleted, nor within ROUND seconds after a pod was replaced, because the other pods end as a consequence.
     """
     if any(pod.deleting for pod in members):
         return
@@ -116,7 +121,7 @@ def _endings(members: list[Pod], since: float, now: float) -> Iterator[Sign]:
 
 
 def _ended(pod: Pod) -> float:
-    """Return when a container of the pod failed; 0 if none did, or if the pod was disrupted."""
+    """Return when a container of the pod failed, in seconds since the epoch; 0 if none did, or if the pod was disrupted."""
     if pod.ending is None or (pod.ending.code is None and pod.ending.reason not in _OF_THE_KUBELET):
         return 0.0
     return time(pod.ending.time) or time(pod.times.created)
@@ -127,7 +132,7 @@ def _how(pod: Pod) -> str:
 
 
 def _held(members: list[Pod], now: float) -> Iterator[Sign]:
-    """Yield a sign for each node about which the preflight check of a rank, which holds its engine, found something."""
+    """Yield a failure for each node in which a preflight check found a fault and therefore keeps an engine from starting."""
     ranks, seen = {pod.rank: pod for pod in members}, set[str]()
     for pod in members:
         if pod.preflight is None or not pod.preflight.held:

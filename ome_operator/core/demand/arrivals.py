@@ -1,4 +1,6 @@
-"""How many requests arrive, how many will arrive when a new group serves, and how long the oldest request has waited."""
+"""Estimate how many requests arrive per second, how many will arrive when a new group serves, and how long the oldest
+waiting request has waited.
+"""
 
 import math
 from collections.abc import Sequence
@@ -7,21 +9,22 @@ from typing import NamedTuple
 from ome_operator.core.demand.facts import WINDOW, DemandSample
 
 POINTS = 5
-"""Number of windows that a trend is fitted to."""
+"""Number of windows to which a trend is fitted."""
 SIGNIFICANT = 4.0
-"""Standard errors from which a slope is a trend and no chance."""
+"""Number of standard errors from which a slope counts as a trend, and not as chance."""
 STEP = 4.5
-"""Standard errors from which the newest arrivals are a step. There are thousands of decisions a day, so a limit of 3 would
-see several steps a day in a constant load."""
+"""Number of standard errors from which the newest arrivals count as a step of the load. With thousands of decisions a day, a
+limit of 3 would report several steps a day for a constant load.
+"""
 UNLIKELY = 25.9
 """Sum of squared deviations from a line, in units of the variance, that a constant load or a line exceeds once in 100,000
 windows (chi-squared distribution with 3 degrees of freedom). A day has 1,440 windows."""
 RECENT = 20.0
-"""Seconds of the newest arrivals, in which a step is looked for."""
+"""Length in seconds of the period before now that is compared with the time before it to detect a step."""
 
 
 class ArrivalForecast(NamedTuple):
-    """The arrivals per second."""
+    """The present and the expected rate of arrivals, in requests per second."""
 
     now: float
     ahead: float
@@ -36,9 +39,9 @@ def forecast(samples: Sequence[DemandSample], horizon: float) -> ArrivalForecast
     """Return the present rate and the rate in `horizon` seconds; None if the newest rate is unknown.
 
     `samples` are in ascending order of time. Method: a line is fitted by least squares to the means of up to `POINTS`
-    windows that do not overlap. Arrivals that are independent of each other (Poisson) have a known deviation from a line.
-    The line is used if its slope is significant, otherwise the mean. The load has made a step, and the newest arrivals alone
-    are used, if the windows deviate from the line by far more, or if the arrivals of the last `RECENT` seconds do.
+    windows that do not overlap. The deviation from the line that is due to chance is known for independent arrivals
+    (Poisson). If the windows, or the arrivals of the last `RECENT` seconds, deviate by far more, the load has made a step,
+    and only the newest arrivals are used. Otherwise the line is used if its slope is significant, and the mean if it is not.
     """
     if not samples or samples[-1].arrivals is None:
         return None
@@ -74,7 +77,9 @@ def _line(rates: Sequence[float], horizon: float) -> ArrivalForecast:
 
 
 def _windows(samples: Sequence[DemandSample]) -> list[float]:
-    """Return the rates of consecutive windows without overlap, the newest first, up to the first that is missing."""
+    """Return the rates of consecutive windows without overlap, the newest first. A window whose rate is unknown ends the
+    list.
+    """
     found, left = list[float](), samples[-1].at
     for sample in reversed(samples):
         if abs(sample.at - left) <= 3.0 and sample.arrivals is not None:
@@ -104,7 +109,7 @@ def _recent(samples: Sequence[DemandSample]) -> float | None:
 
 
 def _at(samples: Sequence[DemandSample], at: float) -> float | None:
-    """Return the arrivals of the sample of this time, within 3 seconds."""
+    """Return the rate of arrivals in the sample nearest to this time; None if no sample is within 3 seconds of it."""
     near = min(samples, key=lambda sample: abs(sample.at - at))
     return near.arrivals if abs(near.at - at) <= 3.0 else None
 
@@ -112,8 +117,8 @@ def _at(samples: Sequence[DemandSample], at: float) -> float | None:
 def oldest_wait(samples: Sequence[DemandSample]) -> float | None:
     """Return the seconds for which the oldest waiting request has waited; None if it is unknown.
 
-    Requests are served in the order of their arrival, so the waiting requests are the last that arrived: the sum of the
-    arrivals since the oldest of them arrived is the number that waits.
+    Requests are served in the order of their arrival, so the waiting requests are the last ones that arrived. Arrivals are
+    therefore added up, from the newest backwards, until their sum is the number of waiting requests.
     """
     if not samples or samples[-1].waiting is None or samples[-1].arrivals is None:
         return None

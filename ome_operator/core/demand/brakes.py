@@ -1,4 +1,4 @@
-"""Reasons for which no group is removed, although fewer groups would be enough."""
+"""Reasons not to remove a group although fewer groups would be enough."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -10,11 +10,13 @@ LOWER_FOR = 90.0
 """Seconds for which fewer groups must have been enough before a group is removed."""
 HOUR = 3600.0
 FAILING, RISE = 0.01, 1.5
-"""Errors rise if they are more than this share of the requests, and more than `RISE` times the share before."""
+"""The error rate counts as rising if errors exceed the share `FAILING` of the requests, and `RISE` times their share of the
+windows before.
+"""
 
 
 def brake(samples: Sequence[DemandSample], fleet: Fleet, targets: Targets, state: ScalingState, now: float) -> str:
-    """Return the reason for which nothing may be removed now; "" if something may."""
+    """Return the reason (`HoldReason`) not to remove a group now; "" if a group may be removed."""
     since = min((at for at in state.lower_since if at is not None), default=now - LOWER_FOR)
     reasons = (
         (HoldReason.BUSY, bool(fleet.busy or fleet.prefill.draining or fleet.decode.draining)),
@@ -29,7 +31,7 @@ def brake(samples: Sequence[DemandSample], fleet: Fleet, targets: Targets, state
 
 
 def _hole(samples: Sequence[DemandSample], now: float) -> bool:
-    """Return whether numbers are missing within the last `KEPT` seconds."""
+    """Return whether the numbers of the last `KEPT` seconds have a gap of more than `STALE` seconds."""
     known = [one.at for one in samples if one.at >= now - KEPT and one.arrivals is not None and one.waiting is not None]
     return any(after - before > STALE for before, after in pairwise((now - KEPT, *known, now)))
 

@@ -1,4 +1,4 @@
-"""What a service cost and how many of its requests reached their target, for each of the last days (UTC)."""
+"""For each of the last days (UTC): the GPU-hours of a service, and how many of its requests met their target."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from ome_operator.core.demand.facts import GROUPS, DemandSample, Fleet, SizeDecision
 
 DAYS = 8
-"""Number of days that are kept: seven whole days and the present day."""
+"""Number of days that are kept: the present day and seven days before it."""
 
 
 class DaySums(NamedTuple):
@@ -18,13 +18,13 @@ class DaySums(NamedTuple):
     gpu_hours: float = 0.0
     """GPU-hours of the groups that existed."""
     gpu_hours_wanted: float = 0.0
-    """GPU-hours of the wanted size."""
+    """GPU-hours that the service would have used with the wanted size."""
     requests: float = 0.0
-    """Requests for which it is known whether they reached the target of the time to the first token."""
+    """Number of requests for which it is known whether they met the target of the time to the first token."""
     met: float = 0.0
-    """Those of them that reached it."""
+    """Number of these requests that met the target."""
     met_wanted: float = 0.0
-    """The same, if all requests had reached it while the service had fewer groups than wanted: an upper bound."""
+    """Upper bound of `met` for the wanted size: all requests count as met while fewer groups than wanted existed."""
 
 
 _FIELDS = {
@@ -39,7 +39,7 @@ _FIELDS = {
 def counted(
     days: Sequence[DaySums], sample: DemandSample, fleet: Fleet, made: SizeDecision, seconds: float
 ) -> tuple[DaySums, ...]:
-    """Return the days after `seconds` seconds in which the service was as the sample and the fleet say."""
+    """Return the days after another `seconds` seconds with the load `sample` and the groups `fleet`."""
     today = datetime.fromtimestamp(sample.at, UTC).strftime("%Y-%m-%d")
     last = days[-1] if days and days[-1].day == today else DaySums(today)
     before = [day for day in days if day.day != today]
@@ -65,7 +65,7 @@ def to_status(days: Sequence[DaySums]) -> list[dict[str, Any]]:
 
 
 def from_status(stored: Any) -> tuple[DaySums, ...]:
-    """Return the days in a part of a status. What cannot be read is left out, because people may edit it."""
+    """Return the days in a part of a status. Invalid entries are skipped, because users can edit the status."""
     found = []
     for one in stored if isinstance(stored, list) else ():
         if isinstance(one, Mapping) and isinstance(one.get("day"), str) and len(one["day"]) == 10:

@@ -1,4 +1,4 @@
-"""The decision about the size of a service (docs/scaling.md). It is pure: equal arguments give an equal decision."""
+"""Decide about the size of a service (docs/scaling.md). The function is pure: equal arguments give an equal decision."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ from ome_operator.core.demand.facts import (
 from ome_operator.core.demand.holds import HoldReason
 
 DECISIONS, CHANGES = 10, 100
-"""Numbers of decisions and of times of changes that are kept."""
+"""How many of the last decisions, and of the times of the last changes, are kept in the state."""
 LASTING = (
     HoldReason.INVALID,
     HoldReason.FROZEN,
@@ -32,7 +32,9 @@ LASTING = (
     HoldReason.BUDGET,
     HoldReason.NO_ROOM,
 )
-"""Reasons that are kept among the last decisions. The others only delay the removal of a group, and come and go."""
+"""Reasons whose beginning and end are recorded among the last decisions. The other reasons only delay the removal of a
+group, and would fill the list because they come and go often.
+"""
 
 Size = tuple[int, int, int]
 """The numbers of prefill groups, decode groups and routers."""
@@ -41,9 +43,10 @@ Size = tuple[int, int, int]
 def decide(
     samples: Sequence[DemandSample], fleet: Fleet, targets: Targets, state: ScalingState, now: float
 ) -> tuple[SizeDecision, ScalingState]:
-    """Return the size that the service should have at the time `now`, and what is to be kept until the next decision.
+    """Return the size that the service should have at the time `now`, and the state for the next decision.
 
-    `samples` are those of the last `KEPT` seconds in ascending order of time. Without usable numbers, the size stays.
+    `samples` are those of the last `KEPT` seconds in ascending order of time. The size does not change if the newest sample
+    is missing, incomplete or older than `STALE` seconds.
     """
     present = state.wanted or _present(fleet)
     if fleet.frozen:
@@ -93,7 +96,9 @@ def _groups_stay(
 def _lower_since(
     state: ScalingState, least: tuple[int, int], present: Size, now: float
 ) -> tuple[float | None, float | None]:
-    """Return since when fewer groups of each role have been enough."""
+    """Return, for prefill and decode, the time since which fewer groups have been enough; None for a role that needs all of
+    its groups.
+    """
     found = [
         (since if since is not None else now) if enough < have else None
         for since, enough, have in zip(state.lower_since, least, present, strict=False)
@@ -102,8 +107,8 @@ def _lower_since(
 
 
 def _smaller(state: ScalingState, present: Size, routers: int) -> Size:
-    """Return the size with a group less of the role for which fewer groups have been enough for the longest time; or with
-    a router less.
+    """Return the size with one group less: of the role for which fewer groups have been enough for the longest time. If both
+    roles need all of their groups, return the size with one router less if `routers` permits it.
     """
     prefill, decode, _ = present
     since = {role: at for role, at in zip(GROUPS, state.lower_since, strict=True) if at is not None}
@@ -137,7 +142,9 @@ def _changed(state: ScalingState, now: float, size: Size, hold: str, why: str) -
 
 
 def held(state: ScalingState, now: float, size: Size, hold: str, why: str) -> tuple[SizeDecision, ScalingState]:
-    """Return the decision that changes nothing. It is kept among the last decisions if a lasting reason begins or ends."""
+    """Return a decision that changes nothing. It is recorded among the last decisions if a reason of `LASTING` begins or
+    ends with it.
+    """
     made, state = SizeDecision(now, *size, hold, why), state._replace(wanted=size)
     lasting = hold if hold in LASTING else ""
     before = state.last[-1].hold if state.last else None

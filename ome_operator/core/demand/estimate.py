@@ -1,4 +1,4 @@
-"""The demand of a service, and the groups that it needs, from the samples and from what was learned."""
+"""Estimate the demand of a service, and the groups that the demand needs, from samples and from earlier measurements."""
 
 import math
 from collections.abc import Sequence
@@ -10,12 +10,13 @@ from ome_operator.core.demand.facts import KEPT, Curve, DemandSample, Fleet, Lea
 PERIOD = 10.0
 """Seconds between two decisions."""
 MARGIN = 0.08
-"""Part by which the demand may grow before a group that was removed is needed again."""
+"""Growth of the demand, as a fraction, for which the groups must still suffice after one of them was removed."""
 CERTAIN = 2.0
-"""Standard errors by which the demand is taken higher than estimated before a group is removed."""
+"""Number of standard errors that are added to the estimated demand before it is decided whether a group can be removed."""
 CLEARED = 0.5
-"""Part of a start's time in which new groups have to serve a backlog after they have started: the backlog is gone before
-two starts have passed since it began."""
+"""Time in which new groups have to work off a backlog once they have started, as a fraction of the time that a start takes.
+A backlog is thus gone within two start times after it began.
+"""
 PROMPTS = 120.0
 """Seconds over which prompt lengths are averaged in order to find a change."""
 LONGER, SURPRISE = 1.2, 3.0
@@ -26,30 +27,32 @@ BOUNDS = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 20.0, 40.0, 60
 
 def bound_below(target: float) -> float:
     """Return the largest bound of a bucket of SGLang's histogram of the time to the first token that does not exceed the
-    target, in seconds. Only at these bounds it is known which share of the requests was faster.
+    target, in seconds. The histogram states the share of faster requests only at these bounds.
     """
     return max((bound for bound in BOUNDS if bound <= target), default=target)
 
 
 class NeededGroups(NamedTuple):
-    """The numbers of groups that a demand needs; None if no number is enough."""
+    """The numbers of groups that a demand needs; None for a role of which no number is enough."""
 
     prefill: int | None
     decode: int | None
 
 
 class DemandEstimate(NamedTuple):
-    """The demand, and what a request takes."""
+    """The demand, and how much work a request is."""
 
     forecast: arrivals.ArrivalForecast
     age: float
     """Seconds for which the oldest waiting request has waited."""
     extra: float
-    """Requests per second by which a backlog has to be served faster than requests arrive."""
+    """Requests per second that have to be served in addition to those that arrive, so that the backlog is worked off in
+    time; 0 if there is no backlog.
+    """
     service: float
-    """Seconds that a request takes in a prefill group."""
+    """Mean time of a request in a prefill group, in seconds, from which the number of groups to have is computed."""
     longest: float
-    """The same if the newest prompts are longer than the mean."""
+    """The same, but at least that of the newest prompts. It decides whether fewer groups would be enough."""
     prompt: float
     """Prompt tokens of a request."""
     answer: float
@@ -62,11 +65,13 @@ class DemandEstimate(NamedTuple):
         return max(self.forecast.now, self.forecast.ahead)
 
     def more(self, targets: Targets) -> NeededGroups:
-        """Return the groups that serve the demand, and that serve a backlog in time."""
+        """Return the groups that serve the demand and work off the backlog in time."""
         return _need(self, targets, self.most, self.service, self.extra)
 
     def fewer(self, targets: Targets) -> NeededGroups:
-        """Return the groups that would serve a demand that is larger than estimated."""
+        """Return the groups that would be enough for the demand with a margin: an estimate that is too low by `CERTAIN`
+        standard errors, and growth by `MARGIN`.
+        """
         rate = (self.most + CERTAIN * self.forecast.error) * (1 + MARGIN)
         return _need(self, targets, rate, self.longest, 0.0)
 
@@ -82,7 +87,7 @@ def _need(demand: DemandEstimate, targets: Targets, rate: float, service: float,
 
 
 def estimate(samples: Sequence[DemandSample], fleet: Fleet, state: ScalingState, now: float) -> DemandEstimate | None:
-    """Return the demand; None if nothing is known yet about the lengths of requests or the speed of the groups."""
+    """Return the estimated demand; None while the lengths of requests or the speed of the groups are unknown."""
     known = state.learned
     cold = learn.cold_start(known)
     found, mean, age = (
@@ -108,18 +113,18 @@ class _MeanRequest(NamedTuple):
     """The mean lengths of a request, in tokens."""
 
     more: float
-    """Prompt for which groups are added."""
+    """Prompt length with which it is decided whether groups are added."""
     fewer: float
-    """Prompt that fewer groups must be able to serve."""
+    """Prompt length with which it is decided whether a group is removed; at least `more`."""
     answer: float
 
 
 def _mean_request(samples: Sequence[DemandSample], known: Learned) -> _MeanRequest | None:
     """Return the mean lengths of a request; None if they are unknown.
 
-    They are means over all samples. Prompts of the newest windows that are longer count at once against fewer groups, and
-    for more groups if the difference is significant: more than `SURPRISE` standard deviations of the windows before. If no
-    request was completed, the lengths are those of the last ones, so that a service without requests is not unknown.
+    Usually the lengths are means over all samples. If the prompts of the newest window are longer, their mean is `fewer` at
+    once, and also `more` if the difference is significant (`LONGER`, `SURPRISE`). If no request was completed in the
+    samples, the last known lengths are used, so that the demand of a service without requests is known.
     """
     read = [one for one in samples if one.requests and one.prompt_tokens]
     written = [one for one in samples if one.ended and one.output_tokens]

@@ -1,4 +1,4 @@
-"""The records from which the size of a service is decided, and the decision. None stands for an unknown number."""
+"""The records from which the size of a service is decided, and that of the decision. None stands for an unknown number."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -9,7 +9,7 @@ GROUPS = (PREFILL, DECODE)
 KEPT = 600.0
 """Seconds of samples that a decision uses."""
 STALE = 20.0
-"""Age in seconds from which a sample counts as unknown, and the longest pause between two samples that is no hole."""
+"""Age in seconds from which a sample is not used any more. A longer pause between two samples counts as a gap."""
 WINDOW = 60.0
 """Seconds over which the rates of a sample are averaged (docs/telemetry.md)."""
 
@@ -22,7 +22,7 @@ class DemandSample(NamedTuple):
     at: float
     """Time in seconds since the epoch."""
     arrivals: float | None = None
-    """Requests that arrived at the routers. Probes and retries of the router are none."""
+    """Requests that arrived at the routers, without probes and without retries of the router."""
     waiting: int | None = None
     """Requests that wait for prefill, over all groups."""
     running: float | None = None
@@ -40,7 +40,9 @@ class DemandSample(NamedTuple):
     errors: float | None = None
     """Responses with a status of 500 or more."""
     late: float | None = None
-    """Share of the requests in the window whose time to the first token exceeded the bound; None if there were too few."""
+    """Share of the requests in the window whose time to the first token exceeded the target; None if there were too few
+    requests.
+    """
     saturated: int = 0
     """Number of prefill groups that were busy during the whole window: at each reading at least as many requests waited as
     were completed until the next."""
@@ -71,15 +73,15 @@ class RoleFleet(NamedTuple):
 
 
 class Fleet(NamedTuple):
-    """What exists, and what else happens to it."""
+    """The groups and routers that exist, and circumstances that forbid changes of their numbers."""
 
     prefill: RoleFleet
     decode: RoleFleet
     routers: int = 1
     busy: str = ""
-    """Why nothing may be removed now: a rollout, a recycle, a move or a drain; "" if there is none."""
+    """Why no group may be removed now: a rollout, a recycle, a move or a drain; "" if there is no reason."""
     frozen: str = ""
-    """Why nothing may be changed now; "" if it may."""
+    """Why the size may not be changed now: a freeze or a pause; "" if there is no reason."""
 
     def role(self, name: str) -> RoleFleet:
         """Return the groups of the role `prefill` or `decode`."""
@@ -87,7 +89,7 @@ class Fleet(NamedTuple):
 
 
 class GroupBounds(NamedTuple):
-    """The numbers between which a role is scaled."""
+    """The minimum and maximum of a role, and its number of spare groups."""
 
     low: int
     high: int
@@ -100,10 +102,10 @@ class GroupBounds(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """What the users of the service are to experience, and what this may cost."""
+    """The latencies that users of the service are to get, and the limits of the cost."""
 
     ttft: float
-    """Seconds to the first token that at least the share `share` of the requests must reach."""
+    """Time to the first token in seconds. At least the fraction `share` of the requests must not exceed it."""
     tbt: float
     """Mean time between two tokens of a request, in seconds."""
     share: float = 0.95
@@ -111,21 +113,21 @@ class Targets(NamedTuple):
     gpus: int | None = None
     """Largest number of GPUs of all groups; None without a budget."""
     in_flight_of_a_router: int = 0
-    """Requests in flight for which a router is counted; with 0, routers are not scaled."""
+    """Number of requests in flight for each router; with 0, routers are not scaled."""
     changes_an_hour: int = 40
-    """Changes within an hour after which nothing more is removed."""
+    """Number of changes within an hour after which no further group is removed."""
     cool_down: float = 60.0
     """Seconds between a change and the removal of a group."""
 
 
 class PrefillWork(NamedTuple):
-    """The time of a prefill group that a request takes: `fixed` seconds, and `token` seconds for each prompt token."""
+    """The time for which a request occupies a prefill group: `fixed` seconds, and `token` seconds for each prompt token."""
 
     fixed: float
     token: float
 
     def seconds(self, requests: float, tokens: float) -> float:
-        """Return the seconds of a group that these requests with this number of tokens in all take."""
+        """Return the seconds for which these requests, with this total number of prompt tokens, occupy a group."""
         return requests * self.fixed + tokens * self.token
 
 
@@ -134,7 +136,7 @@ Curve = tuple[tuple[float, float], ...]
 
 
 class Learned(NamedTuple):
-    """What the service has shown about itself."""
+    """The properties of a service that were measured or estimated."""
 
     work: PrefillWork | None = None
     """Estimate of the time that prefill needs, from `ome plan` or a measurement; None if nothing is known yet."""
@@ -143,9 +145,9 @@ class Learned(NamedTuple):
     measured: int = 0
     """Number of measurements in `scale`; 0 if only the estimate is known."""
     curve: Curve = ()
-    """What decode groups need for a token, from `ome plan` and from measurements; empty if nothing is known yet."""
+    """Time between tokens in a decode group, from `ome plan` and from measurements; empty if nothing is known yet."""
     request: tuple[float, float] | None = None
-    """Mean prompt and output tokens of a request, when requests were completed last."""
+    """Mean numbers of prompt and output tokens in the last samples with completed requests."""
     starts: tuple[float, ...] = ()
     """Seconds from the creation of a group until it served, of the last starts of this service."""
 
@@ -158,9 +160,9 @@ class SizeDecision(NamedTuple):
     decode: int
     routers: int
     hold: str = ""
-    """The reason, from `holds.HOLDS`, for which the wanted size is not the size that the demand needs; "" if it is."""
+    """Why the size differs from the size that the demand needs: a key of `holds.HOLDS`; "" if they are equal."""
     why: str = ""
-    """A sentence with the numbers that decided."""
+    """A sentence with the numbers from which the decision follows."""
 
     @property
     def size(self) -> tuple[int, int, int]:
@@ -173,16 +175,16 @@ class SizeDecision(NamedTuple):
 
 
 class ScalingState(NamedTuple):
-    """What is kept between two decisions. It is stored in the status of the service."""
+    """The state that is kept from one decision to the next, in the status of the service."""
 
     learned: Learned = Learned()
     wanted: tuple[int, int, int] | None = None
-    """Prefill groups, decode groups and routers of the last decision; None before the first."""
+    """Prefill groups, decode groups and routers of the last decision; None before the first decision."""
     changed: float = 0.0
-    """Time of the last change of the number of groups."""
+    """Time of the last change of the size, in seconds since the epoch; 0 before the first change."""
     lower_since: tuple[float | None, float | None] = (None, None)
-    """Since when prefill and decode have needed fewer groups than wanted; None if they do not."""
+    """For prefill and decode: the time since which fewer groups have been enough; None if all groups are needed."""
     changes: tuple[float, ...] = ()
     """Times of the changes within the last hour."""
     last: tuple[SizeDecision, ...] = ()
-    """The last decisions that changed something, or changed the reason to hold; the newest last, at most ten."""
+    """The last decisions that changed the size, or its reason (`decide.LASTING`); the newest last, at most ten."""

@@ -1,4 +1,6 @@
-"""The decision about a service as it is written and as it exists: known peaks, numbers that somebody else sets, nodes."""
+"""Decide about the size of a service with everything that bounds it: peaks that are known in advance, roles whose number
+somebody else sets, and free capacity on nodes.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -8,7 +10,7 @@ from ome_operator.core.demand.holds import HOLDS, HoldReason
 from ome_operator.core.demand.task import DemandTask
 
 Granted = Callable[[Mapping[str, int]], Mapping[str, int]]
-"""Returns for how many of the additional groups of each role the nodes have free capacity now."""
+"""A function that takes a number of additional groups for each role, and returns how many of them fit on the nodes now."""
 
 
 def follow(
@@ -20,10 +22,11 @@ def follow(
     *,
     heard: bool = True,
 ) -> tuple[SizeDecision, ScalingState]:
-    """Return the size that a service should have, and what is to be kept until the next decision.
+    """Return the size that a service should have, and the state for the next decision.
 
-    The nodes are asked only if the size becomes larger than what exists. Groups that do not fit are not part of the size,
-    so they are not created, and the decision states this as its reason. `heard` is False if the operator asks no router.
+    `granted` is called only if the size grows and groups have to be created for it. Groups that do not fit on the nodes are
+    left out of the size, so they are not created, and the decision states this as its reason. `heard` is False if the
+    operator reads no routers, so that the load is unknown.
     """
     state = bounded(state, task)
     before = state.wanted or task.asked
@@ -49,9 +52,10 @@ def follow(
 
 
 def bounded(state: ScalingState, task: DemandTask) -> ScalingState:
-    """Return the state with the last size inside the present bounds, which apply at once when somebody changes them. Before
-    the first decision, it is the size that the service is to have: groups that fail or start meanwhile are part of it. This
-    also applies to a role that had no group, which the demand never decides: it comes back with the groups of the wake.
+    """Return the state with the last size limited to the present bounds, because a change of the bounds applies at once.
+
+    Before the first decision, the last size is the number of groups that the service is to have, whether or not they serve.
+    The same applies to a role with 0 groups: a demand never decides to start the first group; waking the service does.
     """
     bounds = [task.targets.bounds[role] for role in (PREFILL, DECODE, ROUTER)]
     last = state.wanted or task.asked

@@ -1,10 +1,10 @@
-"""The reasons for which a service does not get the size that its demand needs, or gets it later."""
+"""The reasons why a service does not get the size that its demand needs, or gets it later."""
 
 from enum import StrEnum
 
 
 class HoldReason(StrEnum):
-    """A reason to hold."""
+    """Why the size of a service is not, or not yet, the size that its demand needs."""
 
     INVALID = "Invalid"
     FROZEN = "Frozen"
@@ -27,11 +27,11 @@ class HoldReason(StrEnum):
 HOLDS: dict[str, str] = {
     HoldReason.INVALID: "The service cannot be scaled with its demand as it is written. Nothing changes.",
     HoldReason.FROZEN: "The service is frozen or paused. Nothing changes.",
-    HoldReason.UNHEARD: "The operator asks no router for numbers, because its option `router-watch` is 0: set it to 5, "
-    "inside the cluster. Nothing changes.",
+    HoldReason.UNHEARD: "The operator does not read the load from the routers, because its option `router-watch` is 0: set "
+    "it to 5 (only possible inside the cluster). Nothing changes.",
     HoldReason.UNKNOWN: "The newest numbers are missing or older than 20 s. Nothing changes.",
-    HoldReason.UNMEASURED: "Nothing is known yet about the lengths of requests or the speed of the groups: there is no "
-    "estimate, and requests have not waited in a group for a whole window. The numbers of groups stay.",
+    HoldReason.UNMEASURED: "The lengths of requests or the speed of the groups are not known yet: there is no estimate of "
+    "`ome plan`, and no group has been busy for a whole minute. The numbers of groups stay.",
     HoldReason.UNREACHABLE: "A request that does not wait is already slower than the target, so no number of groups meets "
     "it. The numbers of groups stay.",
     HoldReason.MAXIMUM: "The demand needs more groups than the maximum of a role.",
@@ -42,7 +42,7 @@ HOLDS: dict[str, str] = {
     HoldReason.HOLE: "Fewer groups would be enough, but numbers are missing within the last ten minutes.",
     HoldReason.LATE: "Fewer groups would be enough, but too many requests miss the target now.",
     HoldReason.ERRORS: "Fewer groups would be enough, but the share of errors rises.",
-    HoldReason.COOL_DOWN: "Fewer groups would be enough, but not long enough, or the last change is too recent.",
-    HoldReason.CAP: "Fewer groups would be enough, but the changes of this hour are used up.",
+    HoldReason.COOL_DOWN: "Fewer groups would be enough, but not for long enough yet, or the last change is too recent.",
+    HoldReason.CAP: "Fewer groups would be enough, but the number of changes within this hour has reached its limit.",
 }
 """Reason -> what it means."""

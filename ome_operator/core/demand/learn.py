@@ -1,4 +1,4 @@
-"""Learn the service rates of the groups and the time of a start from what the service shows."""
+"""Measure how fast the groups of a service serve requests, and how long a group takes to start."""
 
 import math
 
@@ -7,22 +7,27 @@ from ome_operator.core.demand.facts import DECODE, Curve, DemandSample, Fleet, L
 NEW = 0.2
 """Weight of a new measurement."""
 MOST = 1000
-"""Number up to which measurements are counted."""
+"""Largest value of the counter of measurements."""
 STEP = 1.4
-"""Ratio between the numbers of requests of two neighbouring points of the curve of decode."""
+"""Ratio of the numbers of requests at neighbouring points of the curve of decode."""
 STARTS = 5
 """Number of starts that are kept."""
 FIRST_START = 300.0
-"""Seconds of a start while this service has had none. It is long, so that the first decision looks far ahead."""
+"""Assumed seconds of a start until the first start was measured. The value is long, so that the first decision looks far
+ahead.
+"""
 STABLE = 0.1
-"""Largest relative change of the requests in decode at which Little's law is used."""
+"""Largest relative difference between the present and the mean number of requests in decode at which a window is used as a
+measurement, because Little's law holds only for a steady load.
+"""
 
 
 def learned(before: Learned, sample: DemandSample, fleet: Fleet) -> Learned:
-    """Return what is known after a new sample.
+    """Return the measurements, updated with a new sample.
 
-    A prefill group in which requests waited during the whole window was busy all the time, so the requests that it
-    completed took one second of a group for each second. Without an estimate, this is the estimate.
+    A prefill group in which requests waited during the whole window was busy all the time. The length of the window, divided
+    by the number of requests that it completed, is therefore the time that a request occupies a group. If there is no
+    estimate yet, this measurement becomes the estimate.
     """
     return _prefill(before, sample)._replace(curve=_decode(before.curve, sample, fleet))
 
@@ -56,8 +61,8 @@ def _decode(before: Curve, sample: DemandSample, fleet: Fleet) -> Curve:
 def observed(curve: Curve, batch: float, seconds: float) -> Curve:
     """Return the curve after an observation: with `batch` requests in a group, a token took `seconds` seconds.
 
-    The curve has a point for each interval of the batch between two powers of `STEP`, which moves towards the observations
-    in that interval. So a constant load does not let the other points be forgotten.
+    The batch sizes are divided into intervals whose bounds grow by the factor `STEP`. The curve has at most one point in
+    each interval, and only observations in this interval move it. The other points are therefore kept under a constant load.
     """
     place = round(math.log(max(batch, 1.0)) / math.log(STEP))
     points = {round(math.log(max(x, 1.0)) / math.log(STEP)): (x, y) for x, y in curve}
@@ -67,7 +72,9 @@ def observed(curve: Curve, batch: float, seconds: float) -> Curve:
 
 
 def rising(curve: Curve) -> Curve:
-    """Return the curve without the points that are faster than a point with fewer requests, which noise causes."""
+    """Return the curve in which no point is faster than a point with fewer requests: such a point is due to noise, and gets
+    the time of the slower point.
+    """
     found = list[tuple[float, float]]()
     for x, y in curve:
         found.append((x, max(y, found[-1][1] if found else 0.0)))
@@ -75,7 +82,7 @@ def rising(curve: Curve) -> Curve:
 
 
 def with_start(before: Learned, seconds: float) -> Learned:
-    """Return what is known after a group has served for the first time, `seconds` after it was created."""
+    """Return the measurements with another start, which took `seconds` seconds."""
     return before._replace(starts=(*before.starts, seconds)[-STARTS:])
 
 

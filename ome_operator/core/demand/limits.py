@@ -1,4 +1,4 @@
-"""The limits of a size: minimum and maximum of a role, the nodes that exist, and the budget of GPUs."""
+"""Limit a size by the minimum and maximum of each role, by the capacity of the nodes, and by the budget of GPUs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,9 @@ from ome_operator.core.demand.holds import HoldReason
 
 
 def limited(need: NeededGroups, fleet: Fleet, targets: Targets) -> tuple[tuple[int, int], str]:
-    """Return the numbers of prefill and decode groups for a need that can be met, and the reason if they are fewer."""
+    """Return the permitted numbers of prefill and decode groups, and the reason (`HoldReason`) if they are fewer than
+    needed; "" if they are not. `need` must contain numbers.
+    """
     hold = ""
     size = list[int]()
     for role, number in zip(GROUPS, need, strict=True):
@@ -25,8 +27,9 @@ def limited(need: NeededGroups, fleet: Fleet, targets: Targets) -> tuple[tuple[i
 
 
 def _affordable(wanted: tuple[int, int], fleet: Fleet, targets: Targets) -> tuple[int, int]:
-    """Return the groups that the budget permits. The role of which the larger part is left gives a group, so that both
-    roles can serve about the same part of the demand. No role gives more than its minimum, or its last group.
+    """Return the numbers of groups that the budget permits. Groups are taken away one by one, from the role of which the
+    larger fraction is left, so that both roles can serve about the same fraction of the demand. Each role keeps its minimum,
+    and at least one group.
     """
     size = dict(zip(GROUPS, wanted, strict=True))
     while _beyond_budget(size, fleet, targets):
@@ -39,8 +42,10 @@ def _affordable(wanted: tuple[int, int], fleet: Fleet, targets: Targets) -> tupl
 
 
 def grown(present: tuple[int, int], wanted: tuple[int, int], fleet: Fleet, targets: Targets) -> tuple[int, int]:
-    """Return the present groups and those that are added now. Groups that are no longer needed are removed one at a time,
-    so until then the budget may permit fewer new groups than are wanted. The role that lacks the larger part comes first.
+    """Return the present numbers of groups plus those that are added now.
+
+    Groups that are no longer needed are removed one at a time. Until they are gone, the budget may permit fewer new groups
+    than wanted. The role that lacks the larger fraction of its groups comes first.
     """
     size = dict(zip(GROUPS, present, strict=True))
     aim = dict(zip(GROUPS, wanted, strict=True))
@@ -58,7 +63,9 @@ def _beyond_budget(size: Mapping[str, int], fleet: Fleet, targets: Targets) -> b
 
 
 def routers(samples: Sequence[DemandSample], targets: Targets, present: int) -> int:
-    """Return the number of routers for the most requests that were in flight in the samples; `present`, if it is unknown."""
+    """Return the number of routers for the largest number of requests in flight in the samples, within the bounds; `present`
+    if it is unknown or routers are not scaled.
+    """
     bounds = targets.bounds.get(ROUTER, GroupBounds(present, present))
     flights = [one.in_flight for one in samples if one.in_flight is not None]
     asked = math.ceil(max(flights) / targets.in_flight_of_a_router) if targets.in_flight_of_a_router and flights else present

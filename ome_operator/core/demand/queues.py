@@ -1,4 +1,4 @@
-"""How many groups a role needs for a demand. The formulas are those of docs/scaling.md."""
+"""Compute how many groups a role needs for a demand (docs/scaling.md explains the formulas)."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ MOST = 512
 
 @cache
 def _blocked(servers: int, load: float) -> float:
-    """Return the share of requests that find all servers busy if none may wait (Erlang B), by its recurrence."""
+    """Return the share of requests that find all servers busy if requests cannot wait (Erlang B, computed by recurrence)."""
     share = 1.0
     for number in range(1, servers + 1):
         share = load * share / (number + load * share)
@@ -48,9 +48,10 @@ def decode_batch(curve: Sequence[tuple[float, float]], target: float) -> float:
     """Return the number of requests in a decode group at which the time between tokens reaches `target` seconds; 0 if it is
     longer even with the fewest requests.
 
-    `curve` has pairs of requests and seconds in ascending order, at least one. It is linear between the pairs; the last
-    piece continues, and before the first pair the time is that of the first. If there is only one pair, the time is taken to
-    be proportional to the requests, which is too steep: this asks for more groups than necessary, never for fewer.
+    `curve` contains at least one pair of requests and seconds, in ascending order. Between pairs the time is interpolated.
+    Below the first pair it is the time of this pair, and above the last pair the last line is extended. If there is only one
+    pair, the time is assumed to be proportional to the requests. This is too steep, so the result may be too small, but
+    never too large.
     """
     if curve[0][1] > target:
         return 0.0
@@ -65,11 +66,11 @@ def decode_batch(curve: Sequence[tuple[float, float]], target: float) -> float:
 
 
 def decode_groups(tokens: float, curve: Sequence[tuple[float, float]], target: float) -> int | None:
-    """Return the smallest number of decode groups that write `tokens` tokens per second within the target; None if no
-    number is enough.
+    """Return the smallest number of decode groups that generate `tokens` tokens per second while the time between tokens
+    stays within `target` seconds; None if no number is enough.
 
-    A group with B requests writes B / (time between tokens) tokens per second (Little's law). The number of requests in a
-    group varies like that of random arrivals, by its square root, so the mean is kept two square roots below the limit.
+    A group with B requests generates B / (time between tokens) tokens per second (Little's law). The number of requests in a
+    group fluctuates by about its square root, as with random arrivals, so the mean is kept two square roots below the limit.
     """
     limit = decode_batch(curve, target)
     if limit < 1:

@@ -11,7 +11,7 @@ Manifest = dict[str, Any]
 
 
 def to_status(state: ScalingState) -> Manifest:
-    """Return the state as a part of a status. Numbers are rounded, so that noise alone changes nothing."""
+    """Return the state as a part of a status. Numbers are rounded, so that noise alone does not change the status."""
     known = state.learned
     out: Manifest = {"decisions": [_decision(one) for one in state.last]}
     if state.wanted is not None:
@@ -40,7 +40,7 @@ def to_status(state: ScalingState) -> Manifest:
 
 
 def from_status(stored: Mapping[str, Any]) -> ScalingState:
-    """Return the state in a part of a status. A part that cannot be read counts as missing, because people may edit it."""
+    """Return the state in a part of a status. An invalid field counts as missing, because users can edit the status."""
     learned = _map(stored.get("learned"))
     work, scale, measured = _work(_map(learned.get("prefill")))
     curve = sorted(

@@ -1,4 +1,4 @@
-"""What a reconciliation tells the autoscaler of the class Demand about a service: what exists, and what its users want."""
+"""The description of a service that a reconciliation passes to the autoscaler of the class Demand."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -7,20 +7,20 @@ from typing import NamedTuple
 from ome_operator.core.demand.facts import GROUPS, Fleet, GroupBounds, Targets
 
 RECOMMEND, APPLY = "Recommend", "Apply"
-"""The modes: the status shows the wanted size and nothing changes, or the service gets it."""
+"""The modes: with `RECOMMEND` the status only shows the wanted size; with `APPLY` the service gets it."""
 
 
 class PeakTime(NamedTuple):
     """A time of high demand that is known in advance, in UTC."""
 
     days: frozenset[int]
-    """Days on which it begins; 0 is Monday."""
+    """Days of the week on which it begins; 0 is Monday."""
     start: int
-    """Begin, in minutes after midnight."""
+    """Beginning, in minutes after midnight."""
     end: int
     """End, in minutes after midnight. If it is not after `start`, the peak ends on the next day."""
     minimum: Mapping[str, int]
-    """Role -> smallest number of groups meanwhile."""
+    """Role -> minimum number of groups during the peak."""
 
     def covers(self, now: datetime) -> bool:
         """Return whether a time, in UTC, is within the peak."""
@@ -34,11 +34,11 @@ class MeasuredStart(NamedTuple):
     """A group that serves, and how long its start took."""
 
     leader: str
-    """UID of the pod of its leader."""
+    """UID of the leader's pod."""
     ready: str
-    """Time at which it served, in RFC 3339."""
+    """Time at which the group began to serve, in RFC 3339."""
     seconds: float
-    """Seconds from the time at which it got a node until it served."""
+    """Seconds from the assignment of the group to nodes until it served."""
 
 
 class DemandTask(NamedTuple):
@@ -48,23 +48,25 @@ class DemandTask(NamedTuple):
     """`RECOMMEND` or `APPLY`."""
     fleet: Fleet
     targets: Targets
-    """The targets. The bounds of a role whose number somebody or something else sets are this number."""
+    """The targets. For a role whose number a person or another autoscaler sets, both bounds are this number."""
     asked: tuple[int, int, int]
-    """Prefill groups, decode groups and routers that the service is to have now."""
+    """Prefill groups, decode groups and routers that the service is to have at present."""
     peaks: tuple[PeakTime, ...] = ()
     priority: int = 0
     revision: str = ""
-    """Name of the desired revision, of which new groups would be."""
+    """Name of the desired revision, to which new groups would belong."""
     fits: bool = False
-    """Whether new groups count as fitting on the nodes without a check."""
+    """Whether new groups are assumed to fit on the nodes, without a check."""
     starts: tuple[MeasuredStart, ...] = ()
     roles: Mapping[str, str] = {}
-    """Role -> the component whose number of groups is decided, for the roles that are scaled."""
+    """Role -> name of the component, for the roles that are scaled."""
     problem: str = ""
-    """Why the service cannot be scaled with its demand, and what to do; "" if it can. Then its size stays."""
+    """Why the service cannot be scaled with its demand, with a remedy; "" if it can. A service with a problem keeps its
+    size.
+    """
 
     def targets_at(self, now: float) -> Targets:
-        """Return the targets with the minimums that apply at a time in seconds since the epoch."""
+        """Return the targets with the minimums of the peaks that cover the time `now`, in seconds since the epoch."""
         moment = datetime.fromtimestamp(now, UTC)
         bounds = dict(self.targets.bounds)
         for peak in self.peaks:

@@ -21,15 +21,15 @@ class LeavingCause(NamedTuple):
     text: str
     """The cause as a text for people."""
     requested: bool = False
-    """Whether a person asked for the move, so that the cause cannot flap."""
+    """Whether a person asked for the move. Such a cause is acted on at once, because it does not come and go."""
     now: bool = False
     """Whether the group leaves without a replacement."""
     of_group: bool = False
-    """Whether the request names the group and not its node: the replacement is then placed on none of its nodes."""
+    """Whether the request names the group and not its node. The replacement is then placed on none of the group's nodes."""
 
 
 class MoveRequest(NamedTuple):
-    """A request of `ome move`: the pods that were created before its time are moved."""
+    """A request of `ome move`. It concerns the pods that were created before the time of the request."""
 
     at: datetime
     now: bool = False
@@ -59,8 +59,8 @@ def group_requests(text: str, now: datetime) -> Mapping[tuple[str, str], datetim
 
 
 def of_node(node: Node, tolerates: Callable[[Taint], bool], *, on_cordon: bool) -> LeavingCause | None:
-    """Return why pods leave a node because of its taints or its cordon; None if they stay. `tolerates` returns whether
-    the pods tolerate a taint.
+    """Return the taint or cordon because of which pods have to leave a node; None if they may stay. `tolerates` returns
+    whether the pods tolerate a taint.
     """
     for taint in node.taints:
         if not taint.key.startswith(NODE_STATES) and not tolerates(taint):

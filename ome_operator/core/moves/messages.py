@@ -12,7 +12,7 @@ from ome_operator.core.status.conditions import Condition
 
 
 class Told(NamedTuple):
-    """What the message about a move contains besides the move."""
+    """The facts about a move that its message needs in addition to the stored state."""
 
     title: str
     """Name of the role in messages: prefill, decode, engine or router."""
@@ -22,7 +22,7 @@ class Told(NamedTuple):
     """Number of GPUs of the whole replacement; 0 for a router."""
     unready: str
     more: int
-    """Number of other members of the role that have to leave their nodes."""
+    """Number of other members of the role that have to leave their nodes, too."""
 
 
 def condition(moves: Mapping[Move, Told], policy: MovePolicy, first: First, now: datetime) -> Condition | None:

@@ -42,21 +42,21 @@ class Moving(NamedTuple):
     """The decision about the moves of a service in this pass."""
 
     revision: str = ""
-    """The slice whose groups move; "" if nothing moves."""
+    """Revision whose groups move; "" if no group moves."""
     stored: tuple[dict[str, Any], ...] = ()
     """The new `status.moves`."""
     extra: Mapping[str, int] = MappingProxyType({})
-    """Number of groups, or routers, above the desired number, by component."""
+    """Number of groups, or routers, to run beyond the desired number, by component."""
     goes: Mapping[str, int] = MappingProxyType({})
-    """The number of the group that leaves now, by component."""
+    """The number of the group that is removed now, by component."""
     leaving: Mapping[str, frozenset[int]] = MappingProxyType({})
-    """The numbers of the groups on nodes that they have to leave, by component."""
+    """The numbers of the groups that have to leave their nodes, by component."""
     patch: tuple[Patch, ...] = ()
-    """Marks of the routers' pods that leave when their Deployment is reduced."""
+    """Patches that mark the routers' pods which are to be removed first when their Deployment is scaled down."""
     delete: tuple[Delete, ...] = ()
-    """Pods of routers that leave without a replacement."""
+    """Deletions of routers' pods that leave without a replacement."""
     excluded: Exclusion = ()
-    """Nodes that a person asked to leave."""
+    """The nodes that a person asked to empty."""
     condition: Condition | None = None
     asks: bool = False
     """Whether the decision depends on the nodes."""
@@ -67,12 +67,12 @@ NO_MOVES = Moving()
 
 
 def enabled(snapshot: Snapshot) -> bool:
-    """Return whether groups of the service move, so that its disruption budgets allow no eviction."""
+    """Return whether the service uses moves. Its disruption budgets then allow no eviction."""
     return snapshot.service.spec.moves is not None and snapshot.deps.policy.sees_cluster
 
 
 def advice(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return why `moves` of a service has no effect."""
+    """Return advice for a service whose field `moves` has no effect; () if it has one."""
     if snapshot.service.spec.moves is None or snapshot.deps.policy.sees_cluster:
         return ()
     return ("spec.moves has no effect, because this operator reads no nodes (clusterWideKinds is false)",)
@@ -98,7 +98,7 @@ def decide(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, frozen: boo
 
 
 def widened(step: RolloutStep, moving: Moving) -> RolloutStep:
-    """Return the step with one more group of each role whose replacement starts."""
+    """Return the step in which each role whose replacement starts has one more group."""
     if moving.revision not in step.groups or not any(moving.extra.get(role) for role in step.groups[moving.revision]):
         return step
     share = {role: count + moving.extra.get(role, 0) for role, count in step.groups[moving.revision].items()}
@@ -106,8 +106,8 @@ def widened(step: RolloutStep, moving: Moving) -> RolloutStep:
 
 
 def excluding(intent: Intent, moving: Moving) -> Intent:
-    """Return the intent. New groups also exclude the nodes that a person asked to leave and that may accept pods: a taint
-    or a cordon keeps them away from other nodes that are left.
+    """Return the intent in which new groups also exclude the nodes that a person asked to empty. These nodes may still
+    accept pods; a taint or a cordon keeps pods away from other nodes by itself.
     """
     if not moving.excluded:
         return intent
@@ -169,7 +169,9 @@ def _told(move: Move, role: MovingRole, found: Slice, intent: Intent, now: datet
 
 
 def _marks(pods: Iterable[Pod], leaves: str) -> Iterable[Patch]:
-    """Yield the patches that mark the router's pod which a ReplicaSet removes first, and that remove other marks."""
+    """Yield the patches that mark the pod `leaves` as the one that the ReplicaSet is to remove first, and remove this mark
+    from other pods.
+    """
     for pod in pods:
         if (pod.name == leaves) != pod.yields:
             value = None if pod.yields else YIELDS
@@ -177,7 +179,7 @@ def _marks(pods: Iterable[Pod], leaves: str) -> Iterable[Patch]:
 
 
 def _first(intent: Intent, step: RolloutStep, revision: str) -> First:
-    """Return what comes before a move of a group of the slice `revision`."""
+    """Return what a move of a group of this revision has to wait for."""
     if step.reason or step.rolls or revision != intent.target:
         return First(f"the rollout of revision {intent.target}", ends=True)
     return First("the end of the pause (spec.rollout.paused)") if intent.strategy.paused else NOTHING_FIRST
@@ -288,17 +290,19 @@ def _names(numbers: Iterable[int]) -> frozenset[str]:
 
 
 def _joined(pods: Iterable[Pod], ready: Iterable[int], now: datetime) -> set[int]:
-    """Return those of the ready groups whose leader has been ready for `JOIN` seconds."""
+    """Return the ready groups whose leaders have been ready for at least `JOIN` seconds."""
     return set(ready) - {pod.group for pod in pods if pod.rank == 0 and not _has_joined(pod, now)}
 
 
 def _has_joined(pod: Pod, now: datetime) -> bool:
-    """Return whether a pod that is ready has been ready for `JOIN` seconds, as far as that is known."""
+    """Return whether a ready pod has been ready for at least `JOIN` seconds; True if the time is unknown."""
     return not pod.times.ready or age(pod.times.ready, now) >= JOIN
 
 
 def _newest(existing: Iterable[str], created: Mapping[str, str]) -> str:
-    """Return the member that was created last; a member without a pod is the newest. Among equals it is the last one."""
+    """Return the member that was created last. A member without a pod counts as the newest; of equally new members, the last
+    in `existing` is returned.
+    """
     order = list(existing)
     return max(order, key=lambda name: (created.get(name) or "~", order.index(name)), default="")
 

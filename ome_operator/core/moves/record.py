@@ -45,27 +45,27 @@ class Move(NamedTuple):
     alone: bool = False
     """Whether the group leaves although no replacement serves."""
     gone: str = ""
-    """Since when the cause has been gone while the replacement starts, in RFC 3339; "" while there is a cause."""
+    """Time at which the cause disappeared while the replacement starts, in RFC 3339; "" while there is a cause."""
 
     def to(self, phase: Phase, now: datetime, **changes: Any) -> "Move":
         """Return the move in another phase, which begins now."""
         return self._replace(phase=phase, since=quantity.rfc3339(now), gone="", **changes)
 
     def believed(self, now: datetime) -> "Move":
-        """Return the move with `now` in place of times in the future, because a clock was set back."""
+        """Return the move with `now` in place of times in the future, which exist only if a clock was set back."""
         text = quantity.rfc3339(now)
         late: dict[str, Any] = {name: text for name in ("since", "gone") if getattr(self, name) > text}
         return self._replace(**late) if late else self
 
 
 def age(since: str, now: datetime) -> float:
-    """Return the seconds since a time. A time in the future, or a text that is no time, counts as now."""
+    """Return the seconds since a time in RFC 3339; 0 if it is in the future or invalid."""
     when = quantity.moment(since, now)
     return (now - when).total_seconds() if when is not None else 0.0
 
 
 def read(status: Mapping[str, Any]) -> Mapping[str, Move]:
-    """Return the moves of the stored status, by component. Entries that no operator writes are left out."""
+    """Return the moves of the stored status, by component. Invalid entries, which only users can write, are skipped."""
     found = {}
     for one in status.get("moves") or ():
         phase, component = str(one.get("phase")), str(one.get("component"))

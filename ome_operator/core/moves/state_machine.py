@@ -1,7 +1,7 @@
 """State machine of the move of a role: compute the next state of its move from the stored state and the observed groups.
 
-At most one group of a role moves at a time. The group is removed only when as many other groups as are wanted serve, unless
-the user asked for a move without a replacement.
+At most one group of a role moves at a time. It is removed only while the other groups of its role that serve are as many as
+the role is to have, unless the user permits a move without a replacement.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,7 +18,7 @@ JOIN = 15.0
 """Seconds for which a group has to be ready before another group leaves: the registry lists pods every 3 s, and the router
 has to add the leader to its list."""
 PAUSE = 300.0
-"""Seconds between the end of a move whose node came back, and the next move of the role."""
+"""Seconds in which no group of the role moves after a move ended because the node came back."""
 START = 7200.0
 """Seconds within which a replacement that is on nodes has to serve."""
 SCHEDULED = 10.0
@@ -33,7 +33,7 @@ class MovePolicy(NamedTuple):
     timeout: float = TIMEOUT
     """Seconds for which a replacement may wait for nodes."""
     goes: bool = False
-    """Whether the group then leaves without a replacement."""
+    """Whether the group leaves without a replacement after the timeout. Otherwise it stays on its node."""
 
 
 class MovingRole(NamedTuple):
@@ -45,7 +45,7 @@ class MovingRole(NamedTuple):
     existing: tuple[str, ...]
     """The members that exist and are not being removed, in the order of their numbers."""
     left: Collection[str]
-    """The members of which any object is left."""
+    """The members of which at least one object (a StatefulSet or a pod) still exists."""
     ready: Collection[str]
     joined: Collection[str]
     """The members that have been ready for `JOIN` seconds."""
@@ -59,16 +59,16 @@ class MovingRole(NamedTuple):
     """The existing member that was created last."""
     causes: Mapping[str, LeavingCause]
     excluded: Collection[str] = ()
-    """The nodes that a person asked to leave: a replacement is not placed there."""
+    """The nodes that a person asked to empty, on which no replacement is placed."""
 
 
 class First(NamedTuple):
-    """What comes before a move."""
+    """What a move has to wait for, such as a rollout."""
 
     text: str = ""
-    """Text that follows "waits for"; "" if nothing comes first."""
+    """What the move waits for, as a text to follow "waits for"; "" if it need not wait."""
     ends: bool = False
-    """Whether it also ends a move whose replacement starts."""
+    """Whether a move whose replacement is starting is abandoned, instead of waiting with its next step."""
 
 
 NOTHING_FIRST = First()
@@ -94,7 +94,7 @@ def advance(move: Move | None, role: MovingRole, policy: MovePolicy, first: Firs
 
 
 def _over(move: Move, role: MovingRole) -> bool:
-    """Return whether nothing of the group is left, or something else than this move removes it."""
+    """Return whether the move has ended: the group is gone, or something other than this move is removing it."""
     return move.member not in (role.left if move.phase is Phase.LEAVING else role.existing)
 
 
@@ -170,9 +170,7 @@ _STEPS = {
 
 
 def unready(move: Move, role: MovingRole) -> str:
-    """Return which groups of the role have to become ready before the group leaves, as a text that follows "waits for"; ""
-    if all of them are ready.
-    """
+    """Return how many groups of the role are ready, such as "2 of 3 ready"; "" if enough are, and the moving one is."""
     ready = sum(name in role.ready for name in role.existing)
     return "" if ready >= role.wanted and move.member in role.ready else f"{ready} of {role.wanted} ready"
 
@@ -191,7 +189,9 @@ def _others(names: Collection[str], move: Move) -> list[str]:
 
 
 def _replacement(move: Move, role: MovingRole) -> str:
-    """Return the member that takes the place of the moving one: the newest, while there are more members than wanted."""
+    """Return the member that replaces the moving one: the newest, if there are more members than the role is to have; "" if
+    there is no replacement yet.
+    """
     if move.phase not in (Phase.REPLACING, Phase.LEAVING) or move.alone:
         return ""
     more = len(role.existing) > role.wanted or move.member not in role.existing
