@@ -1,4 +1,4 @@
-"""The field `scaling` in the status of an InferenceService (docs/scaling.md)."""
+"""The field `scaling` in the status of an InferenceService (docs/demand.md)."""
 
 from typing import Annotated
 

@@ -35,7 +35,7 @@ def scale(
         str,
         typer.Option(
             metavar="TRACE",
-            help="Simulate a load: sinusoid, steps, constant, sizes, vanishing, or a CSV file (docs/scaling.md).",
+            help="Simulate a load: sinusoid, steps, constant, sizes, vanishing, or a CSV file (docs/demand.md).",
             show_default=False,
         ),
     ] = "",

@@ -1,4 +1,4 @@
-"""Decide the sizes of the services whose autoscaler has the class Demand, beside the reconciliations (docs/scaling.md).
+"""Decide the sizes of the services whose autoscaler has the class Demand, beside the reconciliations (docs/demand.md).
 
 A reconciliation reports what exists and what the users want (`core/reconcile/demand.py`). Every ten seconds the numbers of
 the routers are read, and the pure decision of `core/demand/` is made. A reconciliation writes the decision into the status,

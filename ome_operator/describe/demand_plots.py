@@ -1,4 +1,4 @@
-"""Plots of a service that is scaled with its demand: its last decisions and its last days (docs/scaling.md)."""
+"""Plots of a service that is scaled with its demand: its last decisions and its last days (docs/demand.md)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

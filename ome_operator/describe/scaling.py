@@ -67,7 +67,7 @@ def lines(found: ScalingView) -> Iterator[str]:
     """Yield the lines of text."""
     where = f"{found.namespace}/{found.service}"
     if not found.mode:
-        yield f"{where} is not scaled with its demand, or nothing was decided yet (docs/scaling.md, class Demand)."
+        yield f"{where} is not scaled with its demand, or nothing was decided yet (docs/demand.md, class Demand)."
         return
     yield f"{where}: mode {found.mode}"
     yield from columns.lines([("ROLE", "HAS", "WANTS"), *_sizes(found)])

@@ -12,7 +12,7 @@ from ome_operator.lint.subject import Subject
     Severity.WARNING,
     "The service cannot be scaled with its demand as it is written",
     ignored="The number of groups never changes, and the condition FollowsDemand has the reason DemandIgnored.",
-    evidence="docs/scaling.md: the decision needs prefill, decode, routers and targets that can be judged.",
+    evidence="docs/demand.md: the decision needs prefill, decode, routers and targets that can be judged.",
 )
 def demand_unusable(subject: Subject) -> Iterator[Hit]:
     """Yield the reason that the operator itself would state in the condition."""

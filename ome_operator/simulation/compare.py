@@ -1,4 +1,4 @@
-"""Run a trace with every controller, and compare the results with the aims (docs/scaling.md)."""
+"""Run a trace with every controller, and compare the results with the aims (docs/demand.md)."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Write the results of the simulator into docs/scaling.md, and the plots into docs/img.
+"""Write the results of the simulator into docs/demand.md, and the plots into docs/img.
 
 `python -m ome_operator.simulation.page [TRACE...]` runs the traces, by default all, in one process for each core (about ten
 minutes on two cores), and rewrites the parts between their markers.
@@ -50,14 +50,14 @@ def written(text: str, found: TraceOutcome) -> str:
     begin, end = f"<!-- simulation {found.trace.name} -->", f"<!-- end of simulation {found.trace.name} -->"
     pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.S)
     if not pattern.search(text):
-        raise SystemExit(f"docs/scaling.md has no markers for the trace {found.trace.name}")
+        raise SystemExit(f"docs/demand.md has no markers for the trace {found.trace.name}")
     return pattern.sub(lambda _match: f"{begin}\n{part(found)}\n{end}", text)
 
 
 def main(names: Sequence[str]) -> None:
     """Run the traces and write their results."""
     root = checkout()
-    page = root / "docs/scaling.md"
+    page = root / "docs/demand.md"
     page.write_text(with_holds(page.read_text()))
     with Pool(os.cpu_count()) as pool:
 

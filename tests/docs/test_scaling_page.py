@@ -1,4 +1,4 @@
-"""Tests that the examples in docs/scaling.md do what the page says."""
+"""Tests that the examples in docs/scaling.md and docs/demand.md do what the pages say."""
 
 import re
 import textwrap
@@ -11,17 +11,17 @@ from ome_operator.core.render import meta, scaled_object, scaling
 from ome_operator.core.resolve.scaling import ReplicaPolicy, replica_policy
 from tests.support import parts
 
-PAGE = Path(__file__).parents[2] / "docs/scaling.md"
+PAGES = [Path(__file__).parents[2] / "docs" / name for name in ("scaling.md", "demand.md")]
 
 
 def blocks() -> list[dict[str, Any]]:
-    """The YAML of the page."""
-    found = re.findall(r"^( *)```yaml\n(.*?)^ *```", PAGE.read_text(), re.M | re.S)
+    """The YAML of both pages."""
+    found = [match for page in PAGES for match in re.findall(r"^( *)```yaml\n(.*?)^ *```", page.read_text(), re.M | re.S)]
     return [yaml.safe_load(textwrap.dedent(text)) for _, text in found]
 
 
 def services() -> list[ReplicaPolicy]:
-    """Return the replica policies of the example services, in the order of the page: manual, zero, HPA, node autoscalers,
+    """Return the replica policies of the example services, in the order of the pages: manual, zero, HPA, node autoscalers,
     KEDA, Demand.
     """
     specs = [block["spec"] for block in blocks() if set(block) == {"spec"}]

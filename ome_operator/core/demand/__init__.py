@@ -1,1 +1,1 @@
-"""Decide how many prefill groups, decode groups and routers a service needs for its demand (docs/scaling.md)."""
+"""Decide how many prefill groups, decode groups and routers a service needs for its demand (docs/demand.md)."""

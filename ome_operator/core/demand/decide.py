@@ -1,4 +1,4 @@
-"""Decide about the size of a service (docs/scaling.md). The function is pure: equal arguments give an equal decision."""
+"""Decide about the size of a service (docs/demand.md). The function is pure: equal arguments give an equal decision."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Compute how many groups a role needs for a demand (docs/scaling.md explains the formulas)."""
+"""Compute how many groups a role needs for a demand (docs/demand.md explains the formulas)."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Reduce the reports of a service's routers (docs/telemetry.md) to a sample of its demand (docs/scaling.md).
+"""Reduce the reports of a service's routers (docs/telemetry.md) to a sample of its demand (docs/demand.md).
 
 What one router or engine does not report makes the number of the service unknown: a sum without it would be too small, and
 would look like less demand.

@@ -1,4 +1,4 @@
-"""Reasons of services that are scaled with their demand (docs/scaling.md)."""
+"""Reasons of services that are scaled with their demand (docs/demand.md)."""
 
 from ome_operator.core.reasons.conditions import FOLLOWS_DEMAND
 from ome_operator.core.reasons.record import Kstatus, ReasonRecord, State

@@ -1,5 +1,5 @@
 """What the autoscaler of the class Demand needs to know about a service, and what it adds to the service's status
-(docs/scaling.md).
+(docs/demand.md).
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What the fields of a service say wrongly about the class Demand (docs/scaling.md): a sentence each, with what to write."""
+"""What the fields of a service say wrongly about the class Demand (docs/demand.md): a sentence each, with what to write."""
 
 from collections.abc import Iterator, Mapping
 

@@ -57,7 +57,7 @@ def test_a_number_that_was_written_is_named_only_where_the_demand_decides() -> N
 def test_a_service_of_another_class_is_said_to_be_one() -> None:
     body = {"metadata": {"name": "svc", "namespace": "team"}}
     assert [*lines(view(body, {}))] == [
-        "team/svc is not scaled with its demand, or nothing was decided yet (docs/scaling.md, class Demand)."
+        "team/svc is not scaled with its demand, or nothing was decided yet (docs/demand.md, class Demand)."
     ]
 
 

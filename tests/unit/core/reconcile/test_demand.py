@@ -72,7 +72,7 @@ def test_numbers_that_vanish_change_nothing() -> None:
     [
         ("Unheard", "DemandUnknown", "its option `router-watch` is 0"),
         ("Unknown", "DemandUnknown", "older than 20 s"),
-        ("Unmeasured", "DemandUnmeasured", "Nothing is known yet"),
+        ("Unmeasured", "DemandUnmeasured", "are not known yet"),
     ],
 )
 def test_why_nothing_is_decided_is_said_in_the_condition(hold: str, reason: str, words: str) -> None:
