@@ -22,9 +22,10 @@ from ome_operator.util.wall_clock import WallClock
 logger = logging.getLogger(__name__)
 
 EVERY = 10.0
-"""Seconds between two looks at all pods and nodes."""
+"""Seconds between two evaluations of all pods and nodes."""
 WRITES = 20
-"""Largest number of objects that are written in each look, so that a fault of many nodes does not load the API server."""
+"""Largest number of objects that are written after each evaluation, so that a fault of many nodes causes no burst of writes.
+"""
 
 
 class BadNodes:
@@ -76,7 +77,7 @@ class BadNodes:
             logger.info("cannot read the faults of nodes: %s", error)
 
     async def run(self) -> NoReturn:
-        """Look at pods and nodes periodically, without end."""
+        """Evaluate pods and nodes periodically, without end."""
         await repeat("remembering failures of nodes", self.look, lambda: EVERY)
 
     async def look(self) -> None:
@@ -107,8 +108,8 @@ class BadNodes:
             await self._write()
 
     def _floors(self) -> dict[tuple[str, str], float]:
-        """Return until when the failures of each service are counted, as far as the memory tells. A restarted operator finds
-        the same endings in the pods again.
+        """Return, for each service, the time up to which its failures have been counted, according to the stored memory.
+        Without it, an operator that restarts would count the failures that it finds in the pods a second time.
         """
         found: dict[tuple[str, str], float] = {}
         for role, last in ((fault.role, fault.last) for known in self._memory.values() for fault in known.faults):
@@ -128,8 +129,8 @@ class BadNodes:
             self._call(ref)
 
     def _concerned(self, before: Avoided, after: Avoided) -> Iterator[Ref]:
-        """Yield the services that a change concerns: those with pods on these nodes, or with pods that are not
-        ready.
+        """Yield the services to reconcile after the avoided nodes have changed: those with pods on the nodes that were added
+        or removed, or with pods that are not ready.
         """
         changed = {
             space: before.of(space).keys() ^ after.of(space).keys() for space in {*before.namespaces, *after.namespaces}
@@ -143,9 +144,7 @@ class BadNodes:
     # --- the stored objects -------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        """Read the stored objects. They are few, and people forgive nodes in them: with an annotation, or by deleting the
-        object.
-        """
+        """Read the stored objects. People forgive a node by an annotation of its object, or by deleting the object."""
         bodies = {str(body["metadata"]["name"]): body for body in await self._client.list_objects(KIND)}
         now = self._wall().timestamp()
         for name in self._stored.keys() - bodies.keys():
@@ -159,7 +158,7 @@ class BadNodes:
         self._uids = {name: str(body["metadata"].get("uid") or "") for name, body in bodies.items()}
 
     async def _write(self) -> None:
-        """Write the objects that differ, and delete those of nodes about which nothing is remembered."""
+        """Write the objects that have changed, and delete those of nodes without remembered failures."""
         left = WRITES
         for name, known in sorted(self._memory.items()):
             wanted = record.status(known, self._avoiders(name))
@@ -178,8 +177,8 @@ class BadNodes:
             await self._remove(name)
 
     def _lasts(self, known: NodeMemory) -> bool:
-        """Return whether a node's faults are worth an object. A single failure of a service means nothing yet, and neither
-        does a fault that the node has just begun to report.
+        """Return whether the faults of a node are stored. A single failure of a service is not, and neither is a fault that
+        the node has just begun to report.
         """
         now = self._wall().timestamp()
         return any(now - fault.first >= LASTS if fault.role is None else fault.times > 1 for fault in known.faults)
@@ -208,7 +207,7 @@ class BadNodes:
         self._accepted.pop(name, None)
 
     def _avoiders(self, name: str) -> list[record.Avoider]:
-        """Return by whom and why a node is avoided."""
+        """Return which services avoid a node, and why."""
         if name in self.avoided.everybody:
             return [record.Avoider("", self.avoided.everybody[name])]
         spaces = self.avoided.namespaces.items()

@@ -1,9 +1,9 @@
 """Decide the sizes of the services whose autoscaler has the class Demand, beside the reconciliations (docs/demand.md).
 
-A reconciliation reports what exists and what the users want (`core/reconcile/demand.py`). Every ten seconds the numbers of
-the routers are read, and the pure decision of `core/demand/` is made. A reconciliation writes the decision into the status,
-and the next one uses the number, so that a number counts only once it is stored. Numbers that move cause no write: what is
-stored changes with a decision, and otherwise once an hour.
+A reconciliation describes the service and its targets (`core/reconcile/demand.py`). Every ten seconds the numbers of the
+routers are read, and the pure function of `core/demand/` decides. The next reconciliation writes the decision into the
+status, and the one after it uses the number, so that a number is used only once it is stored. A new measurement alone causes
+no write: the stored state changes with a decision, and otherwise once an hour.
 """
 
 import logging
@@ -37,20 +37,20 @@ from ome_operator.util.wall_clock import WallClock
 logger = logging.getLogger(__name__)
 
 FIRST = 20.0
-"""Seconds after the start until the first decision: every router has been asked by then."""
+"""Seconds from the start of the process until the first decision. By then every router has been read once."""
 PAUSE = 60.0
-"""Minimum seconds between two changes of what is stored, if only the reason to hold has changed."""
+"""Minimum seconds between two changes of the stored state if only the reason has changed."""
 REPEAT = 3600.0
-"""Seconds after which the days and what was learned are stored although nothing was decided."""
+"""Seconds after which the sums of the days and the measurements are stored although nothing was decided."""
 STATED = (HoldReason.INVALID, HoldReason.FROZEN)
-"""Reasons to hold whose sentences contain no number that moves, and change only when somebody edits something."""
+"""Reasons whose sentences contain no measured number, so that they change only if somebody edits something."""
 SILENT = RouterReport(float("-inf"), 0, 0.0, None, None, {})
 """The report of a router that has not answered."""
 
 
 @dataclass
 class _DemandMemory:
-    """What is kept of a service between two decisions."""
+    """The state of a service that is kept between two decisions."""
 
     state: ScalingState
     days: tuple[DaySums, ...]
@@ -61,7 +61,7 @@ class _DemandMemory:
     samples: list[DemandSample] = field(default_factory=list)
     queues: dict[str, LeaderQueue] = field(default_factory=dict)
     started: set[str] = field(default_factory=set)
-    """UIDs of the leaders whose starts are known."""
+    """UIDs of the leaders whose starts have been added to the measurements already."""
     broken: str = ""
     """The unexpected error of the last decision."""
 
@@ -89,11 +89,11 @@ class DemandScaler:
         self._begin = wall().timestamp() + FIRST
 
     async def run(self) -> None:
-        """Decide repeatedly. If no router is asked, the decisions state this."""
+        """Decide periodically, without end. If the operator reads no routers, the decisions state this."""
         await repeat("the autoscaler of the class Demand", self.decide_all, lambda: PERIOD)
 
     def report(self, ref: Ref, task: DemandTask | None) -> None:
-        """Store what a reconciliation says about a service; None if it is not, or cannot be, scaled with its demand."""
+        """Store the description of a service by its reconciliation; None if it is not scaled with its demand."""
         if task is None:
             self._tasks.pop(ref, None)
             return
@@ -105,7 +105,7 @@ class DemandScaler:
             followed.stored = {**followed.stored, "applied": _within(numbers, task)}
 
     def of(self, service: Resource) -> dict[str, Any] | None:
-        """Return the value of `status.scaling`. A service without a decision keeps what is stored, so that a restart of the
+        """Return the value of `status.scaling`. Before the first decision it is the stored value, so that a restart of the
         operator changes nothing.
         """
         known = self._followed.get(service.uid)
@@ -137,7 +137,9 @@ class DemandScaler:
         self._followed = {uid: each for uid, each in self._followed.items() if uid in known}
 
     def _restored(self, service: Resource, now: float) -> _DemandMemory:
-        """Return what is kept of a service at first: what is stored in its status. Services store at different times."""
+        """Return the initial state of a service, from its status. The times of the next writes of services differ, so that
+        they are not all written at once.
+        """
         scaling = service.status.get("scaling")
         stored = scaling if isinstance(scaling, dict) else None
         at = now - zlib.crc32(service.uid.encode()) % REPEAT
@@ -183,7 +185,7 @@ class DemandScaler:
         return state
 
     def _store(self, ref: Ref, task: DemandTask, followed: _DemandMemory, made: SizeDecision, now: float) -> None:
-        """Let reconciliations write the decision, if it differs from the one that is stored, or that one is old."""
+        """Let the next reconciliation write the decision, if it differs from the stored decision, or that one is old."""
         before, after = followed.stored or {}, _status(task, followed, made)
         moved = any(before.get(name) != after.get(name) for name in ("mode", "wanted", "applied"))
         stated = made.hold in STATED and before.get("why") != after.get("why")
@@ -201,8 +203,8 @@ class DemandScaler:
 
 
 def _within(applied: Mapping[str, int], task: DemandTask) -> dict[str, int]:
-    """Return the numbers within the present bounds, which apply at once: a number that somebody has set also counts if it is
-    resumed before the next decision.
+    """Return the applied numbers, limited to the present bounds, because a change of the bounds applies at once. A number
+    that somebody has set by hand is thereby kept even if `ome scale --resume` is run before the next decision.
     """
     role_of = {component: role for role, component in task.roles.items()}
     bounds = task.targets.bounds
@@ -213,14 +215,14 @@ def _within(applied: Mapping[str, int], task: DemandTask) -> dict[str, int]:
 
 
 class _Asks:
-    """The questions of a decision about the nodes. `taken` are the needs of services that come first."""
+    """Answers the questions of a decision about free nodes. `taken` are the needs of services that were decided before."""
 
     def __init__(self, scaler: DemandScaler, ref: Ref, task: DemandTask, taken: list[Needs], now: datetime) -> None:
         self._fits: Callable[[Mapping[str, int]], Needs | None] = lambda more: scaler.fits(ref, task, more, taken, now)
         self._taken = taken
 
     def granted(self, more: Mapping[str, int]) -> Mapping[str, int]:
-        """Return for how many of these groups the nodes have free capacity, the roles in turn."""
+        """Return how many of these groups fit on the nodes now. The roles take turns: one group of each, then another."""
         if self._fits(more) is not None:
             return more
         found = dict.fromkeys(GROUPS, 0)
@@ -236,7 +238,7 @@ class _Asks:
         return found
 
     def take(self, more: Mapping[str, int]) -> None:
-        """Keep the capacity of these groups from services that come later."""
+        """Reserve the capacity of these groups, so that services which are decided later do not count on it."""
         if any(more.values()) and (asked := self._fits(more)) is not None:
             self._taken.append(asked)
 

@@ -132,7 +132,7 @@ class Telemetry:
     async def run(self) -> None:
         """Ask all routers repeatedly. With the interval 0, do nothing."""
         if self._interval <= 0:
-            logger.info("router-watch is 0: no numbers are requested from routers, and groups are drained by time")
+            logger.info("router-watch is 0: no numbers are requested from routers, and groups are drained for a fixed time")
             return
         async with new_session() as session:
             try:

@@ -1,5 +1,5 @@
-"""Stories about nodes on which groups fail, for tests of pure code only: a simulated cluster without an API server, in which
-groups come back to their nodes until the memory of failures keeps them away (docs/bad-nodes.md).
+"""A simulated cluster without an API server for tests of pure code: groups fail on bad nodes and are placed there again,
+until the memory of failures keeps them away (docs/bad-nodes.md).
 """
 
 import random
@@ -85,7 +85,7 @@ class Town:
         self.look()
 
     def _place(self, group: LiveGroup) -> None:
-        """Create the pods of a group again, on the same nodes if it may: these are free, so the scheduler takes them."""
+        """Create the pods of a group again, on the same nodes unless these are excluded, because these nodes are free."""
         avoided, taken = self.avoided.of(group.namespace), {name for each in self.groups for name in each.nodes}
         kept = [name for name in group.nodes if name not in avoided and name in self.nodes]
         free = [name for name in self.nodes if name not in taken and name not in avoided]

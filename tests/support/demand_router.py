@@ -31,7 +31,7 @@ SERVICE = "svc"
 
 
 class Router(ThreadingHTTPServer):
-    """A registry beside a simulated router. `page` returns its summary; without one it answers 500."""
+    """A stand-in for the registry of a router. `page` returns its summary; without `page` it answers 500."""
 
     def __init__(self, address: str) -> None:
         super().__init__((address, keys.REGISTRY_PORT), _Handler)

@@ -47,11 +47,11 @@ class Demanded(World):
         self.settle()
 
     def observed(self) -> Observed:
-        """Return the facts, with the last decision."""
+        """Return what the operator observes, with the last decision of the autoscaler."""
         return replace(super().observed(), scaling=self.scaling)
 
     def edited(self, **spec: Any) -> None:
-        """Edit the spec, and let the passes follow."""
+        """Edit the spec, and run the reconciliations that follow."""
         self.edit(parts.service(**spec))
         self.settle()
         self.task = None
@@ -75,7 +75,7 @@ class Demanded(World):
             self.now = datetime.fromtimestamp(max(now + 10, self.now.timestamp()), UTC)
 
     def _decided(self, task: DemandTask, now: float) -> dict[str, Any]:
-        """Decide, and return `status.scaling`. The sentence of the numbers is left out, because it moves."""
+        """Decide, and return `status.scaling` without the sentence with the numbers, which changes with each sample."""
         before = self.state
         if (self.scaling or {}).get("mode") != task.mode:
             before = before._replace(wanted=None)

@@ -1,4 +1,6 @@
-"""Ways to disturb a life: each returns, for a step and a life, a context in which faults happen; see Field.live."""
+"""Kinds of faults. Each function returns a `Disturb`, a context manager in which the faults happen while a step of a
+scenario runs (`fault_bench.Field.live`).
+"""
 
 import random
 import signal
@@ -84,7 +86,7 @@ def kills(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
 
 
 def errors(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
-    """A share of the requests fails, in every way: 404, conflicts, 429, 5xx, or no response although the request was
+    """A share of the requests fails: with 404, a conflict, 429 or 5xx, or without a response although the request was
     carried out.
     """
 
@@ -169,7 +171,7 @@ def clocks(field: Field, chance: random.Random) -> Disturb:
 
 
 def crowded(field: Field) -> Disturb:
-    """A second operator is leader too, from the beginning of the step to its end."""
+    """A second operator leads at the same time, from the beginning of the step to its end."""
 
     @contextmanager
     def disturb(number: int, life: Life) -> Iterator[None]:
@@ -218,7 +220,9 @@ def frozen(field: Field, chance: random.Random) -> Disturb:
 
 
 def strangers(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
-    """A foreign user changes or deletes (without their pods) objects of services that have no other fault in the step."""
+    """A foreign user edits objects of services, or deletes them without their pods. Services that have another fault in the
+    same step are left out.
+    """
 
     def meddle(life: Life) -> None:
         kind = chance.choice(tuple(SPOILED))

@@ -1,5 +1,5 @@
-"""A cluster in memory whose tenants ask for nodes that some of them can never use: quotas refuse their pods, or volumes
-never come. The operator is made of its pure parts, as in its controllers.
+"""A simulated cluster in memory, some of whose tenants request nodes that they can never use, because quotas refuse their
+pods or volumes are never attached. The simulated operator consists of the pure functions that the controllers call.
 """
 
 import random
@@ -58,7 +58,7 @@ class Gang:
     fits_since: float | None = None
     half_since: float | None = None
     longest: float = 0.0
-    """Longest time in seconds for which the gang waited although it fitted."""
+    """Longest time in seconds for which the gang waited although it would have fitted on free nodes."""
 
     def __post_init__(self) -> None:
         self.ref = Ref("InferenceService", self.team, self.name)

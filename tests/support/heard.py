@@ -1,4 +1,4 @@
-"""Summaries of the registries beside simulated routers, computed by the registry's own code."""
+"""Summaries as registries beside simulated routers would serve them, computed by the registry's own code."""
 
 import json
 import math
@@ -16,7 +16,9 @@ from tests.support.bodies import Cluster
 
 WINDOW = 50.0
 Rates = Mapping[str, float]
-"""requests, promptTokens and outputTokens per second, and the running and waiting requests, of each leader."""
+"""Name -> number, the same for each leader: requests, promptTokens and outputTokens per second; running and waiting
+requests.
+"""
 BUSY: Rates = {"requests": 2.0, "promptTokens": 800.0, "outputTokens": 300.0, "running": 7.0, "waiting": 1.0}
 
 

@@ -196,7 +196,7 @@ def a_group_starts_beside_another_revision_only_within_the_surge(
     An autoscaler sets the number of replicas within the limits of the user.
 
     With `recreate` no pod starts while a pod of another revision exists (decisions 6). `labels` are those of the pod that
-    starts. The number of groups is counted if the reconciliation sees the `current` pods.
+    starts. The number of groups is checked only if `current` is true: the reconciliation has seen the pods as they are now.
     """
     role, revision = labels[keys.COMPONENT], labels[keys.REVISION]
     engines = [pod for pod in pods if pod.labels[keys.COMPONENT] != keys.ROUTER]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ome_operator.core.observed.telemetry import RouterReport, WorkRates
 
 APART = 10.0
-"""Requests that no engine can serve cause at most one reconciliation of their service for each router in these seconds."""
+"""Minimum seconds between two reconciliations that requests without an engine cause at the same router."""
 
 
 class Arrivals(NamedTuple):
@@ -36,8 +36,9 @@ def _has_tokens(work: WorkRates) -> bool:
 
 
 def apart(before: float | None, after: float | None) -> float | None:
-    """Return the time of the last request that no engine could serve, or the earlier value if both hardly differ: the time
-    is calculated from an age, so it varies by a second or two, and many requests must not cause many reconciliations.
+    """Return `after`, the time of the last request that no engine could serve, or `before`, the value that was used last, if
+    both are less than `APART` seconds apart. The times are calculated from ages, so they vary by a second or two, and many
+    requests must not cause many reconciliations.
     """
     if before is None or after is None:
         return before if after is None else after

@@ -1,7 +1,7 @@
 """Reduce the reports of a service's routers (docs/telemetry.md) to a sample of its demand (docs/demand.md).
 
-What one router or engine does not report makes the number of the service unknown: a sum without it would be too small, and
-would look like less demand.
+If a router or an engine does not report a number, this number of the service is unknown, because a sum without it would
+look like less demand.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,16 +11,16 @@ from ome_operator.core.demand.facts import WINDOW, DemandSample
 from ome_operator.core.observed.telemetry import LeaderReport, RouterReport, WorkRates, fresh
 
 FEW = 20
-"""Number of first tokens in a window from which the share of late requests is known."""
+"""Minimum number of requests in a window for which the share of late requests is calculated."""
 
 
 class LeaderQueue(NamedTuple):
-    """What is kept of a prefill leader between two samples."""
+    """The state of a prefill leader that is kept from one sample to the next."""
 
     at: float
     waiting: int
     busy_since: float
-    """Since when the leader has been busy all the time."""
+    """Time since which the leader has been busy without interruption."""
 
 
 def sample(
@@ -30,7 +30,7 @@ def sample(
     bound: float,
     now: float,
 ) -> tuple[DemandSample, dict[str, LeaderQueue]]:
-    """Return the sample at the time `now`, and what is to be kept until the next one.
+    """Return the sample at the time `now`, and the state of the prefill leaders for the next sample.
 
     `routers` are the reports of all routers of the service, `recent` the earlier samples, and `before` what the previous
     call returned. A request is late if its first token came after more than `bound` seconds.
@@ -83,9 +83,10 @@ def _leaders(routers: Iterable[RouterReport], now: float) -> dict[str, LeaderRep
 
 
 def _queue(leader: LeaderReport, before: LeaderQueue | None, now: float) -> LeaderQueue | None:
-    """Return what is kept of a prefill leader; None if its queue is unknown.
+    """Return the state of a prefill leader; None if its queue is unknown.
 
-    If at least as many requests waited at the last reading as have been completed since, the leader has never been idle.
+    If at least as many requests waited at the previous reading as were completed since, the leader was never idle in
+    between.
     """
     waiting, rate = _load(leader, "waiting", now), _rate(leader.work, "requests", now)
     if waiting is None or rate is None or leader.load is None:
@@ -124,9 +125,10 @@ def _whole(value: float | None) -> int | None:
 
 
 def _late(leaders: Iterable[LeaderReport], bound: float, now: float) -> float | None:
-    """Return the share of the first tokens that came after more than `bound` seconds; None if there are few, or none known.
+    """Return the share of requests whose first token came after more than `bound` seconds; None if fewer than `FEW` requests
+    are known.
 
-    Of a bucket with a larger bound, all observations count as late.
+    If the upper bound of a bucket is larger than `bound`, all observations in this bucket count as late.
     """
     late = total = 0.0
     for one in leaders:

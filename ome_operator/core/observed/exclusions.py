@@ -13,7 +13,7 @@ Exclusion = tuple[str, ...]
 def exclusion(text: object) -> Exclusion:
     """Return the nodes that the annotation `ome.io/excluded-nodes` names, at most MOST; () without the annotation.
 
-    Whatever is no name of a node is ignored: whoever may write StatefulSets can write anything into the annotation.
+    Invalid names are ignored, because anyone who may write StatefulSets can write any text into the annotation.
     """
     names = text.split(",", 4 * MOST) if isinstance(text, str) else ()
     return tuple(sorted({name for name in names if _NAME.fullmatch(name)})[:MOST])

@@ -23,7 +23,7 @@ STATES = ("serving", "adding", "waiting", "draining", "silent")
 ROLES = ("prefill", "decode", "regular")
 RATES = ("requests", "promptTokens", "outputTokens", "failedTransfers", "errors")
 START_PARTS = ("own", "weights", "cache", "graphs")
-"""Parts of its start that an engine reports: the whole as the engine measures it, and what is in it: the loading of the
+"""Parts of its start that an engine reports: the whole start as the engine measures it, and in it the loading of the
 weights, the allocation of the KV cache, and the capture of graphs."""
 HISTOGRAMS = ("firstToken", "betweenTokens")
 
@@ -92,9 +92,9 @@ class LeaderReport(NamedTuple):
     """The report about one leader."""
 
     role: str
-    """prefill, decode or regular; "" for another word."""
+    """Role that the registry reports: prefill, decode or regular; "" if the summary contains another value."""
     state: str
-    """State of the leader in this router: one of `STATES`; "" for another word."""
+    """State of the leader in this router: one of `STATES`; "" if the summary contains another value."""
     load: LeaderLoad | None = None
     work: WorkRates | None = None
     silence: LeaderSilence | None = None

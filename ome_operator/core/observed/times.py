@@ -1,4 +1,4 @@
-"""The times of a pod's start, and how a container ended."""
+"""The times of the stages of a pod's start."""
 
 from typing import NamedTuple
 

@@ -9,7 +9,7 @@ class Turn(NamedTuple):
     sure: bool | None = None
     """Whether the gang probably fits, if it is admitted to a placement attempt now; None if it is not admitted."""
     rivals: tuple[Any, ...] = ()
-    """Claims of other services to nodes."""
+    """The claims (`core/placement/claims.py:Claim`) of other services that compete for nodes."""
     waits: str = ""
     """Text that follows "waits for": what the gang waits for, now or after its attempt; "" if it does not wait."""
     held: str = ""

@@ -31,8 +31,8 @@ class Idle(NamedTuple):
     the pods that one group lacks or, if the service serves no requests at all, the pods that one group of every role
     lacks."""
     units: tuple[Needs, ...]
-    """The sets of `missing`, extended by the pods that are on nodes already, if several groups hold nodes: each of these
-    groups may keep the others from being complete. Empty if at most one group holds nodes."""
+    """The same sets, each with all pods of its groups, including those that are on nodes already. They are needed if several
+    groups hold nodes, because each of these groups may keep the others from being complete; otherwise ()."""
     since: float
     """When the first of these groups lost its rank, in seconds since the epoch."""
 

@@ -9,11 +9,12 @@ from ome_operator.core.reconcile.snapshot import Snapshot
 
 
 def leaving(snapshot: Snapshot, excluded: Exclusion, found: Slice, role: str) -> frozenset[int]:
-    """Return the number of a group of a role that is replaced under another number; at most one at a time.
+    """Return the number of the group of a role that is to be replaced by a group with another number; an empty set if there
+    is none. At most one group is replaced at a time.
 
-    It failed before, is not ready, and has a pod on a node that new groups exclude. A group that serves stays, and so does a
-    group that has not failed yet: its start may succeed. Recycled under the same number, it could come back to the node,
-    because its StatefulSets do not change.
+    The group has failed before, is not ready, and has a pod on a node that new groups exclude. A group that serves stays,
+    and so does a group that has not failed yet, because its start may succeed. If the group were recycled under the same
+    number, its StatefulSets would not change, so its pods could return to the node.
     """
     service = snapshot.service
     if not excluded or active_hold(snapshot.deps, service.namespace, service.name, service.annotations) is not None:

@@ -113,7 +113,7 @@ class Capacity:
         return bool(ground.nodes) and fits(asked, ground) and fits(beside(self._next, asked), ground)
 
     def _less(self) -> None:
-        """Forget which gangs fitted. What did not fit before does not fit with less capacity left."""
+        """Forget which gangs fitted, because less capacity is left. Gangs that did not fit still do not fit."""
         for known in (self._reserved, *(view.known for view in self._views.values())):
             for asked in [asked for asked, fit in known.items() if fit]:
                 del known[asked]

@@ -45,8 +45,10 @@ def advised(snapshot: Snapshot, intent: Intent, counts: ReplicaCounts) -> Intent
 def _interrupts(
     snapshot: Snapshot, intent: Intent, counts: ReplicaCounts, roles: Mapping[str, Stored], groups: Mapping[str, int]
 ) -> bool:
-    """Return whether another slice serves that would end before the target serves, and blueGreen would prevent it. With
-    other roles every strategy ends the old pods first. A queue or another scheduler places pods by its own rules.
+    """Return whether the rollout removes a serving slice before the target serves, and blueGreen would prevent this.
+
+    Blue-green does not help if the slices have different roles, because every strategy then removes the old pods first. Pods
+    that a queue or another scheduler places are left out, because it applies its own rules.
     """
     if not (snapshot.deps.policy.sees_cluster and snapshot.deps.nodes and counts.bounds.interrupts(groups)):
         return False

@@ -1,4 +1,4 @@
-"""Record how much promised capacity services and namespaces did not use. Whoever wastes promises is admitted after
+"""Record how much promised capacity services and namespaces did not use. Services that waste promises are admitted after
 others.
 """
 
@@ -6,7 +6,9 @@ from ome_operator.core.placement import timing
 from ome_operator.core.placement.claims import GOOD, Claim, Standing
 
 UNIT = 0.25
-"""Part of the time limit of an attempt in which standings are expressed. Half of it no longer counts."""
+"""Unit of standings, as a fraction of the time limit of a placement attempt. A wasted time below half of a unit is
+forgotten.
+"""
 
 
 class Shares:
@@ -41,8 +43,8 @@ class Shares:
 
 
 def _accounts(claim: Claim) -> tuple[str, str]:
-    """Return the names of the accounts of a gang's namespace and of the gang. Services that serve have an account of their
-    own in each namespace, so that a service that cannot start takes nothing from services of its namespace that serve.
+    """Return the names of two accounts, of the gang's namespace and of the gang. Services that serve have a separate account
+    in each namespace, so that they have no disadvantage from a service of the same namespace that cannot start.
     """
     namespace, _, _ = claim.key.partition("/")
     return f"{namespace}/ serves" if claim.serves else f"{namespace}/", claim.key

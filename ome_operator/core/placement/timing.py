@@ -1,6 +1,6 @@
 """Every duration that decides how long a gang is being placed, waits, or keeps nodes (docs/placement.md).
 
-`--gang-timeout`, the only duration that users set, is in `ome_operator/settings.py`. Plain numbers are seconds.
+`--gang-timeout`, the only duration that users set, is in `ome_operator/settings/`. Plain numbers are seconds.
 """
 
 from datetime import timedelta
@@ -9,8 +9,9 @@ TRY_ON_DEMAND = 1200.0
 """Time limit of a placement attempt if an autoscaler creates the nodes for it: a cloud needs minutes to provide a machine
 with GPUs."""
 IN_QUEUE = 10
-"""By how much a placement attempt in a queue of Kueue is longer than others: pods that Kueue preempts for the gang may use
-their whole grace period. A shorter attempt would end before, and would preempt them again after its pause."""
+"""Factor by which a placement attempt in a queue of Kueue is longer than others, because pods that Kueue preempts for the
+gang may use their whole grace period. A shorter attempt would end before, and would preempt them again after its pause.
+"""
 PAUSES = (timedelta(0), timedelta(minutes=1), timedelta(minutes=2), timedelta(minutes=5))
 """How long a gang waits after a failed placement attempt although it seems to fit, because the known capacity was wrong.
 The index is the number of consecutive failed attempts."""
@@ -25,8 +26,9 @@ RETRY_REGARDLESS = timedelta(minutes=5)
 """How long a gang waits before it is admitted regardless of the known capacity: an autoscaler has to see its pods from
 time to time."""
 SPECULATION = timedelta(seconds=45)
-"""How long, in each period, attempts may begin that will probably fail: longer than the interval between two passes over a
-gang that waits (`RECHECK`)."""
+"""Length of the part of each period in which gangs are admitted although they probably do not fit. It is longer than the
+interval between two passes over a waiting gang (`RECHECK`), so that each gang has a pass in it.
+"""
 MEMORY = timedelta(minutes=5)
 """Half-life of the time for which capacity was promised and not used. After a single failed attempt, the standing of a gang
 is good again after three times as long."""

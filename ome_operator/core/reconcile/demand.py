@@ -1,5 +1,5 @@
-"""What the autoscaler of the class Demand needs to know about a service, and what it adds to the service's status
-(docs/demand.md).
+"""Describe a service to the autoscaler of the class Demand, and write the autoscaler's decision into the status of the
+service (docs/demand.md).
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,11 +23,11 @@ DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 UNKNOWN = (HoldReason.UNHEARD, HoldReason.UNKNOWN)
 UNMET = (HoldReason.UNREACHABLE, HoldReason.MAXIMUM, HoldReason.BUDGET, HoldReason.NO_ROOM)
 DISTURBED = frozenset({"Silent", "NotReady", "NodeLost", "SystemicFault", "Restarting", "Recycling", "Failed"})
-"""Phases of groups in which no other group is removed."""
+"""Phases of a group during which no group of the service is removed."""
 
 
 def task(decided: Decided) -> DemandTask | None:
-    """Return what the autoscaler needs; None if no component has the class Demand."""
+    """Return the description of the service for the autoscaler; None if no component has the class Demand."""
     intent, snapshot = decided.intent, decided.snapshot
     scaled = {role: name for role, name in COMPONENT_OF.items() if name in intent.policies and intent.policies[name].demand}
     if not scaled:
@@ -85,7 +85,7 @@ def _targets(policy: DemandPolicy | None, bounds: Mapping[str, GroupBounds]) -> 
 
 
 def _bounds(decided: Decided, role: str, policy: DemandPolicy | None) -> GroupBounds:
-    """Return the bounds of a role. A number that the RoleScale or the spec sets is the only one possible."""
+    """Return the bounds of a role. If the RoleScale or the spec sets the number, both bounds are this number."""
     component = COMPONENT_OF[role]
     counts, present = decided.intent.policies.get(component), decided.intent.groups.get(component, 0)
     if counts is None or not (counts.demand and counts.scaled) or overridden(decided.snapshot, component, counts):
@@ -106,7 +106,7 @@ def _fleet(decided: Decided, role: str, sizes: Mapping[str, int]) -> RoleFleet:
 
 
 def _busy(decided: Decided) -> str:
-    """Return what else happens to the groups of the service; "" if nothing does."""
+    """Return the rollout, recycle, move or drain because of which no group may be removed now; "" if there is none."""
     if decided.step.rolls or len(decided.snapshot.slices) > 1:
         return "a rollout is in progress"
     if decided.recovery.recycle or any(group.get("phase") in DISTURBED for group in decided.recovery.groups):
@@ -150,9 +150,10 @@ def _time(text: str) -> float | None:
 
 
 def scaling(decided: Decided) -> Manifest | None:
-    """Return `status.scaling`: the last decision, if the service is scaled with its demand. If it no longer is, return only
-    the numbers that its RoleScales do not have yet. A number that somebody has set is stored at once instead of the decided
-    one, so that it is also the number from which the demand goes on.
+    """Return `status.scaling`: the last decision, if the service is scaled with its demand.
+
+    If the service is no longer scaled with its demand, only the numbers that its RoleScales do not have yet are returned. A
+    number that somebody has set by hand replaces the decided number at once, so that later decisions start from it.
     """
     intent, service = decided.intent, decided.snapshot.service
     numbers = kept_groups(decided.snapshot, intent.policies, intent.groups)

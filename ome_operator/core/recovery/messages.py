@@ -32,8 +32,8 @@ def condition(
 ) -> cond.Condition | None:
     """Return the condition Recovered: whether every group that failed is ready again. None if no group has ever failed.
 
-    `more` contains further messages for the condition, and `notes` what is said about groups that are silent or paused. If
-    `frozen` is true, no group is recycled now.
+    `more` contains further messages for the condition, and `notes` the ends of the sentences about groups that are silent or
+    paused. If `frozen` is true, no group is recycled now.
     """
     failed = [one for _, one in sorted(records.items()) if one.failure and _went_down(one)]
     troubled = [one for _, one in sorted(records.items()) if one.phase not in (READY, SYSTEMIC) and _went_down(one)]

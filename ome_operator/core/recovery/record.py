@@ -59,7 +59,9 @@ class GroupRecord:
     """When the present start was recorded, or when the group became ready again; "" if the start in `members` was never
     ready."""
     members: dict[str, str] = field(default_factory=dict)
-    """The mark of the recorded start of each rank. In the phase RECYCLING, the mark of the start that is being deleted."""
+    """Rank -> the pod and restart (`mark`) with which the group was last seen ready. In the phase RECYCLING: those that are
+    being deleted.
+    """
     node: str = ""
     """Name of the node of the leader."""
     recycles: int = 0

@@ -197,8 +197,8 @@ def _groups(snapshot: Snapshot, role: RoleGroups) -> list[Group]:
 
 
 def _recycling(service: str, group: Group, role: RoleGroups, record: GroupRecord) -> Recycle:
-    """Return the recycle of a group: the deletions of the pods whose start is the recorded one, and the state of the
-    group on which the deletions depend.
+    """Return the recycle of a group: the deletions of its recorded pods, and the condition under which they may be carried
+    out, which is that the group still has the state that this pass has seen.
     """
     labels = {**meta.labels(service, group.component, group.revision), keys.GROUP_INDEX: str(group.number)}
     return Recycle(

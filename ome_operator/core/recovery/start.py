@@ -72,8 +72,8 @@ def is_recent(leader: Pod, now: datetime) -> bool:
 
 
 def _of_pods(group: Group, leader: Pod) -> dict[str, Any] | None:
-    """Return the parts of a start that pods show; None if its begin is unknown. Containers that were restarted have their
-    volumes and their image already.
+    """Return the parts of a start that are known from the pods; None if the beginning of the start is unknown. Containers
+    that were restarted have their volumes and their image already.
     """
     pods = [pod for pod in group.pods.values() if not pod.restarts]
     begins = [_seconds(pod.times.created) for pod in pods] if leader in pods else [_seconds(leader.times.began)]
@@ -109,7 +109,7 @@ def _slowest(name: str, found: Iterable[tuple[float | None, int]], size: int) ->
 
 
 def _completed(start: Mapping[str, Any], leader: Pod, seen: LeaderStart | None) -> dict[str, Any]:
-    """Return the start with the parts that are known by now, and were not before."""
+    """Return the start together with the parts that have become known since it was stored."""
     parts = {part["name"]: part for part in start["parts"]}
     for name, seconds in _of_engine(leader, seen).items() if seen is not None else ():
         if name not in parts and seconds is not None:
@@ -132,8 +132,8 @@ def _of_engine(leader: Pod, seen: LeaderStart) -> dict[str, float | None]:
 
 
 def total(start: Mapping[str, Any]) -> float:
-    """Return the seconds from the begin of a start until a router may send requests to the leader, or until the leader was
-    ready if that is unknown.
+    """Return the seconds from the beginning of a start until a router may send requests to the leader, or until the leader
+    was ready if that is unknown.
     """
     listed = next((part["seconds"] for part in start.get("parts") or () if part.get("name") == "listed"), 0.0)
     return float(start.get("seconds") or 0.0) + float(listed)

@@ -51,7 +51,7 @@ class Transition(NamedTuple):
     again: float | None = None
     """Seconds until the next pass if no event triggers a pass before; None if no pass is due."""
     note: str = ""
-    """What is said about a group that is silent or paused: the end of a sentence about the group."""
+    """End of the sentence about a group that is silent or paused, which states when it is recycled, or why it is not."""
 
 
 class Circumstances(NamedTuple):

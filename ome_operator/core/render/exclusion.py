@@ -1,5 +1,5 @@
-"""Add the nodes that a group excludes to its pods. Only the stamp of a group has them: neither the revision nor its stored
-templates do (docs/bad-nodes.md).
+"""Exclude nodes from the placement of a group's pods. The exclusion is added when the StatefulSets of the group are made.
+The revision and its stored templates do not contain it (docs/bad-nodes.md).
 """
 
 from collections.abc import Mapping

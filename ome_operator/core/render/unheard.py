@@ -1,4 +1,5 @@
-"""Compute advice about what keeps the operator and Prometheus from knowing the requests of a service (docs/telemetry.md).
+"""Give advice about settings because of which the operator or Prometheus cannot read the load of a service
+(docs/telemetry.md).
 
 The operator adds no argument to a revision, because a changed revision restarts its engines.
 """
@@ -22,7 +23,7 @@ def advice(
     Deployment of the router, and `annotations` are those of the service. `hears` states whether routers have registries,
     and `scrapes` whether Prometheus scrapes engines.
 
-    A router of another program was chosen for a reason, and gets no sentence.
+    There is no advice about routers of other programs, because users have chosen them on purpose.
     """
     has_registry = hears and router is not None and _has_registry(router)
     if hears and router is not None and not has_registry and _may_have_one(router):
@@ -41,7 +42,7 @@ def advice(
             known = " and ".join(sorted(engine_series()))
             yield (
                 f"{component}: {SHOWN} do not contain the requests of {engine.name} engines, because the registry reads "
-                f"only those of {known}, and groups are drained by time (docs/telemetry.md)"
+                f"only those of {known}, and groups are drained for a fixed time (docs/telemetry.md)"
             )
 
 
@@ -51,15 +52,15 @@ def _has_registry(router: Manifest) -> bool:
 
 
 def _may_have_one(router: Manifest) -> bool:
-    """Return whether a Deployment runs a program that gets a registry with the right arguments."""
+    """Return whether a Deployment runs a router program that would get a registry if its arguments were right."""
     container = router["spec"]["template"]["spec"]["containers"][0]
     return bool(routers.of_image(container)) or any(map(routers.is_program, routers.parts(container)))
 
 
 def _without_registry(is_off: bool) -> str:
-    lacks = f"so {SHOWN} have no numbers of this service, and its groups are drained by time"
+    lacks = f"so {SHOWN} have no numbers of this service, and its groups are drained for a fixed time"
     if is_off:
-        return f'the annotation {keys.REGISTRY}: "{registry_sidecar.OFF}" leaves out the registry, {lacks}: remove it'
+        return f'the annotation {keys.REGISTRY}: "{registry_sidecar.OFF}" disables the registry, {lacks}: remove it'
     return (
         f"the router has no registry, {lacks}: only a router that discovers its workers (--service-discovery or "
         "--pd-disaggregation, without --worker-urls, --prefill and --decode) gets one (docs/telemetry.md)"

@@ -1,4 +1,4 @@
-"""What the fields of a service say wrongly about the class Demand (docs/demand.md): a sentence each, with what to write."""
+"""Find invalid fields of the class Demand (docs/demand.md), each with a sentence that states what to write instead."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,7 +1,7 @@
-"""A service without groups of a role serves nothing: its state, what brings it back, and for how long (docs/scaling.md,
-"Zero and back").
+"""Compute the state of a service that has no groups of a role and therefore cannot serve: when it is woken, and how long it
+then keeps its groups (docs/scaling.md, "Zero and back").
 
-The state is the field `zero` of the status. Pure functions; a time that cannot be read counts as none.
+The state is the field `zero` of the status. The functions are pure. An invalid time in the state counts as missing.
 """
 
 from collections.abc import Mapping
@@ -29,14 +29,14 @@ ROLES = (keys.ENGINE, keys.DECODER)
 
 
 class ZeroFacts(NamedTuple):
-    """What the state of a pass is computed from."""
+    """The facts from which the state is computed in a pass."""
 
     before: Mapping[str, Any]
     """The stored state; {} if the service never had a role without groups."""
     groups: Mapping[str, int]
     """Desired number of groups by component, without routers."""
     former: Mapping[str, int]
-    """The same in the previous pass, from the stored status."""
+    """Desired number of groups by component in the previous pass, from the stored status."""
     now: datetime
     serves: bool
     """Whether requests are answered by engines now."""
@@ -58,7 +58,7 @@ def asks_to_wake(service: InferenceService) -> bool:
 
 
 def facts(snapshot: Snapshot, groups: Mapping[str, int], *, serves: bool) -> ZeroFacts:
-    """Return what the state of this pass is computed from. A role whose number no RoleScale sets cannot be woken."""
+    """Return the facts from which the state is computed in this pass. Only roles that have a RoleScale can be woken."""
     service, components = snapshot.service, snapshot.service.status.get("components") or {}
     former = {role: int((components.get(role) or {}).get("replicas") or 0) for role in ROLES}
     scaled = all(role_scale(snapshot, role) is not None for role in ROLES if groups.get(role) == 0)
