@@ -1,4 +1,4 @@
-"""Which leaders are to blame if prefill and decode engines cannot transfer KV caches to each other. Pure functions.
+"""Decide which leaders are to blame if prefill and decode engines cannot transfer KV caches to each other. Pure functions.
 
 While transfers fail, the registry sends requests for one token through chosen pairs of a prefill and a decode leader
 (docs/telemetry.md, "Pairs"). All times are seconds of a monotonic clock.
@@ -12,20 +12,22 @@ from typing import NamedTuple
 FAILURES = 3
 """Minimum number of consecutive failed probes of a pair that fails. It works again with the first probe that works."""
 RETRY, REPEAT, RETRY_FAILING = 2.0, 10.0, 30.0
-"""Minimum seconds between two probes of a pair whose last probe failed, of another pair, and of a pair whose last `CERTAIN`
-probes failed. A decode engine of SGLang that cannot reach a prefill engine at all stops for 5 s for each request."""
+"""Minimum seconds between two probes of the same pair: `RETRY` after a failed probe, `RETRY_FAILING` after `CERTAIN` failed
+probes in a row, and `REPEAT` otherwise. Failing pairs are probed less often because a decode engine of SGLang that cannot
+reach a prefill engine at all stops for 5 s for each request.
+"""
 CERTAIN = 12
-"""Number of consecutive failed probes after which another one proves nothing more."""
+"""Number of consecutive failed probes after which a further failed probe proves nothing more."""
 FORGET = 120.0
-"""Seconds without a probe after which nothing is known about a pair."""
+"""Seconds without a probe after which the results of a pair are discarded."""
 NEAR = 15.0
-"""Seconds before and after a failed probe within which another probe has to work, so that the failure proves something."""
+"""A failed probe counts as evidence only if other probes work within this many seconds before it and after it."""
 CHANCE = 1e-7
 """Probability below which a row of failed probes is not taken for chance."""
 USUAL = 50
 """Number of probes of which one is assumed to fail for no reason, as long as the probes of other pairs show nothing else."""
 SHOWN = 20
-"""Number of the last probes of a pair that are counted for users."""
+"""Number of the last probes of a pair from which users see how many failed."""
 
 Pair = tuple[str, str]
 """UIDs of a prefill and a decode leader."""
@@ -44,7 +46,7 @@ class PairResult(Enum):
 
 
 class PairState(NamedTuple):
-    """What is known about one pair."""
+    """The results of the probes of one pair."""
 
     probed_at: float
     """Time at which the last probe began."""
@@ -53,7 +55,7 @@ class PairState(NamedTuple):
     explained: frozenset[str] = frozenset()
     """UIDs of the leaders that were computing requests while one of these probes was late."""
     failed: tuple[float, ...] = ()
-    """Times at which the last of them began."""
+    """Times at which the last failed probes began."""
     worked: tuple[float, ...] = ()
     """Times at which the last probes that worked began."""
     is_failing: bool = False

@@ -1,4 +1,4 @@
-"""Whether an engine has fallen silent: it answers no probe, and nothing that it reports moves. Pure functions.
+"""Decide whether an engine is silent: it answers no probe, and no number that it reports changes. Pure functions.
 
 A probe is a request to the engine's `/health_generate`, which its scheduler has to answer. An engine is probed only while
 there is a reason for it. SGLang renews the times in `/v1/loads` between two steps of its scheduler, so times that stand
