@@ -209,8 +209,8 @@ class Stand(NamedTuple):
     """True if the pending edit of a runtime concerns only the accelerator class of this service. In this case, services
     that the edit does not change are no evidence that it works."""
     lacks: datetime | None = None
-    """Since when the pods of the pending edit have lacked something of the service's own that the edit does not name: a
-    claim, a quota or a node. None if they lack nothing, or if a container has failed."""
+    """Time since which the pods of the pending edit have waited for something that the edit does not concern: a claim, a
+    quota or a node. None if they do not wait, or if a container has failed."""
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,7 @@ class Plan:
     claim: Claim | None = None
     """The request of the service for nodes; None if it needs no further nodes."""
     demand: DemandTask | None = None
-    """What the autoscaler of the class Demand needs to know; None if the service does not use it."""
+    """The description of the service for the autoscaler of the class Demand; None if the service does not use it."""
     watch_failures: tuple[tuple[str, str], ...] = ()
     """Kind and name of each workload that has fewer pods than desired. The controller searches for their FailedCreate
     events."""

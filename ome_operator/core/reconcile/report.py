@@ -19,7 +19,7 @@ from ome_operator.core.reconcile.desired import Desired
 from ome_operator.core.reconcile.plan import NEEDED, Plan
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.recovery.recover import Recovery
-from ome_operator.core.render import router_key, services, unheard
+from ome_operator.core.render import router_key, services, telemetry_advice
 from ome_operator.core.resolve import new_scaling
 from ome_operator.core.resolve.inputs import runtime_refs
 from ome_operator.core.resolve.pinned import sync_tokens
@@ -85,9 +85,9 @@ def report(decided: Decided, work: Plan) -> Report:
 
 
 def _further_advice(decided: Decided) -> Iterator[str]:
-    """Yield advice about what exists in the cluster and what the operator cannot do."""
+    """Yield advice about objects in the cluster, and about what the operator cannot do."""
     snapshot, want = decided.snapshot, decided.want
-    yield from _unheard(snapshot, decided.intent, want)
+    yield from _telemetry_advice(snapshot, decided.intent, want)
     yield from second_budgets(snapshot.observed.budgets, want.manifests, snapshot.service.namespace)
     yield from _left_out(decided.recovery)
     yield from snapshot.observed.warnings
@@ -128,14 +128,14 @@ def _intact(snapshot: Snapshot, intent: Intent, want: Desired) -> cond.Condition
     return foreign_workers_condition(found, names.router_key(intent.owner.name) if keyed else "", snapshot.now)
 
 
-def _unheard(snapshot: Snapshot, intent: Intent, want: Desired) -> Iterator[str]:
-    """Yield the advice about what keeps the requests of the target revision unknown."""
+def _telemetry_advice(snapshot: Snapshot, intent: Intent, want: Desired) -> Iterator[str]:
+    """Yield the advice about settings because of which the load of the target revision cannot be read."""
     stored: Mapping[str, Any] = (intent.data.get(intent.target) or {}).get("workloads") or {}
     engines = {name: role["leader"]["spec"]["template"]["spec"]["containers"][0] for name, role in stored.items()}
     routers = (one for one in want.manifests if one["kind"] == "Deployment")
     router = next((one for one in routers if one["metadata"]["labels"].get(keys.REVISION) == intent.target), None)
     policy = snapshot.deps.policy
-    yield from unheard.advice(
+    yield from telemetry_advice.advice(
         engines, router, snapshot.service.annotations, hears=bool(policy.registry_image), scrapes=policy.scrapes_engines
     )
 

@@ -55,7 +55,7 @@ class TargetRevision(NamedTuple):
 
     def reject(self, reason: str, message: str, now: datetime, lacks: datetime | None = None) -> dict[str, Any]:
         """Return a rejection of the target revision in the format of the status. It applies until the next edit, or until
-        the user asks for another attempt. `lacks` is the time of `Stand.lacks`.
+        the user asks for another attempt. `lacks` is as in `Stand`.
         """
         said = {"revision": self.revision, "edit": self.edit, "reason": str(reason), "message": message}
         if lacks is not None:

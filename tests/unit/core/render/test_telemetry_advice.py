@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ome_operator import keys
-from ome_operator.core.render.unheard import advice
+from ome_operator.core.render.telemetry_advice import advice
 from tests.support import parts
 
 SGLANG = parts.container(command=["python3", "-m", "sglang.launch_server"])
