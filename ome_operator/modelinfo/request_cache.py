@@ -1,4 +1,6 @@
-"""Calculate what an engine keeps for a request of a model, and the operations of attention on it, from config.json."""
+"""Calculate from config.json the memory that an engine needs for each request of a model (KV cache, windows, states), and
+the number of operations of attention.
+"""
 
 import math
 from collections.abc import Sequence
@@ -18,30 +20,30 @@ keeps every token in all layers of the other `FAMILIES`."""
 
 @dataclass(frozen=True)
 class RequestCache:
-    """What an engine keeps for a request, over all layers, as SGLang 0.5.23 stores it."""
+    """The memory that SGLang 0.5.23 needs for a request, over all layers."""
 
     numbers: int
-    """Numbers for each token, in the data type of the cache."""
+    """Number of stored values for each token, each in the data type of the cache."""
     fixed: Fraction = Fraction(0)
-    """Bytes for each token in addition, whatever the data type of the cache."""
+    """Additional bytes for each token, which do not depend on the data type of the cache."""
     window: int = 0
     """Largest window of tokens of the layers that keep only a window; 0 without such layers."""
     windowed: int = 0
-    """Numbers for each token of the window, in the data type of the cache."""
+    """Number of stored values for each token of the window, each in the data type of the cache."""
     state: int = 0
-    """Bytes whatever the length of the request: the states of linear attention."""
+    """Bytes that do not depend on the length of the request: the states of linear attention."""
 
     def token_bytes(self, number: int) -> int:
-        """Return the bytes for each token, without windows. `number` is the bytes of a number of the cache."""
+        """Return the bytes for each token, without windows. `number` is the size of a stored value in bytes."""
         return math.ceil(self.numbers * number + self.fixed)
 
     def request_bytes(self, number: int) -> int:
-        """Return the largest number of bytes of a request beside those for each token: full windows, and states."""
+        """Return the maximum bytes of a request in addition to those for each token: full windows, and states."""
         return self.window * self.windowed * number + self.state
 
 
 def request_cache(text: Config, attention_shape: Attention | None) -> RequestCache | None:
-    """Return what an engine keeps for a request of a model; None if unknown."""
+    """Return the memory that an engine needs for a request of a model; None if it is unknown."""
     layers, kind = layer_count(text), string(text, "model_type")
     if attention_shape is None or layers is None or kind not in FAMILIES:
         return None

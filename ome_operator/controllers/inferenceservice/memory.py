@@ -153,8 +153,9 @@ class ServiceMemory:
     """Workload -> how often its Events were read, and when (monotonic) they may be read again."""
     starting: Starting = field(default_factory=Starting)
     coming: str = ""
-    """Start of the placement attempt, or time of the loss of a rank, for which an autoscaler has reported that it creates
-    nodes, in the form of the status; "" if there is none."""
+    """If an autoscaler has reported that it creates nodes for pods of the service: the start of the placement attempt of
+    these pods, or the time at which their rank was lost, in RFC 3339 as in the status. Otherwise "".
+    """
     secrets: dict[str, float] = field(default_factory=dict)
     """Name of a Secret -> monotonic time after which its creation is attempted again in case it was deleted. The operator
     cannot read Secrets."""

@@ -28,22 +28,24 @@ from ome_operator.settings import Settings
 
 
 class Reports(NamedTuple):
-    """Functions that return what the registries of a service's routers report, and which nodes are avoided."""
+    """Functions that return reports of the registries of a service's routers, decisions about the service's size, and the
+    nodes that it avoids. Most of them take the pods of the service, and leave out reports about other pods.
+    """
 
     strangers: Callable[[Iterable[Pod]], Mapping[str, Strangers]] = lambda _: {}
-    """Returns the foreign workers in the lists of routers among the given pods, by the UID of the router's pod."""
+    """Returns the foreign workers in the worker lists of routers, by the UID of the router's pod."""
     drains: Callable[[Iterable[Pod]], Mapping[str, tuple[DrainReport, ...]]] = lambda _: {}
-    """Returns the requests in leaders among the given pods that are being drained, by the UID of the leader."""
+    """Returns the requests that are left in leaders which are being drained, by the UID of the leader's pod."""
     traffic: Callable[[Resource], Manifest | None] = lambda _: None
     """Returns the value of the service's `status.traffic`; None if nothing is known."""
     starts: Callable[[Iterable[Pod]], Mapping[str, LeaderStart]] = lambda _: {}
-    """Returns what the registries of routers have seen of the recent starts of leaders among the given pods, by UID."""
+    """Returns the times of the stages of recent starts of leaders, by the UID of the leader's pod."""
     silences: Callable[[Iterable[Pod]], Mapping[str, Silence]] = lambda _: {}
-    """Returns what is known about leaders among the given pods that have stopped, by the UID of the leader."""
+    """Returns since when leaders that have stopped have not answered, by the UID of the leader's pod."""
     transfers: Callable[[Iterable[Pod]], Transfers] = lambda _: {}
-    """Returns the pairs of leaders whose transfers fail, as each router among the given pods reports them, by its UID."""
+    """Returns the pairs of leaders whose transfers fail, by the UID of the pod of the router that reports them."""
     arrivals: Callable[[Iterable[Pod]], Arrivals] = lambda _: NO_ARRIVALS
-    """Returns what the routers among the given pods report about requests that no engine could serve."""
+    """Returns the time of the last request that no engine could serve, and that of the last generated token."""
     scaling: Callable[[Resource], Manifest | None] = lambda _: None
     """Returns the value of the service's `status.scaling`; None if nothing was decided."""
     avoided: Callable[[str], Mapping[str, str]] = lambda _: {}
@@ -68,7 +70,8 @@ class SharedState(NamedTuple):
     reports: Reports
     pods: PodDryRuns
     report_demand: Callable[[Ref, DemandTask | None], None] = lambda *_: None
-    """Called after each decision about a service, with what its autoscaler of the class Demand needs."""
+    """Called after each pass over a service, with its description for the autoscaler of the class Demand; None without it.
+    """
 
     @classmethod
     def empty(

@@ -68,8 +68,8 @@ def advice(
 def _overridden(snapshot: Snapshot, component: str) -> str:
     name, namespace = snapshot.service.name, snapshot.service.namespace
     return (
-        f"RoleScale {names.component(name, component)} was written, so its number counts for {component} and not the "
-        f"demand: `ome scale {name} -n {namespace} --resume` ends this"
+        f"RoleScale {names.component(name, component)} was set by hand, so {component} has this number and does not follow "
+        f"the demand: `ome scale {name} -n {namespace} --resume` lets it follow the demand again"
     )
 
 

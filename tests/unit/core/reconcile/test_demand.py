@@ -136,7 +136,7 @@ def test_a_role_scale_that_somebody_writes_wins_until_it_is_made_again() -> None
     assert world.service.status["scaling"]["applied"] == {"decoder": 4}, "before the next decision"
     world.decide(30)
     assert world.decoders() == 4 and told(world) == ("False", "ScaledByHand")
-    assert "`ome scale svc -n team --resume` ends this" in world.condition("Advice")["message"]
+    assert "`ome scale svc -n team --resume` lets it follow the demand again" in world.condition("Advice")["message"]
     world.rate = QUIET
     world.decide(1800)
     assert world.decoders() == 4
