@@ -248,13 +248,19 @@ def _all_attention(text: Config, kind: str, hidden: int, seen: Attention, layers
 
 
 def _indexers(text: Config, hidden: int, seen: Attention, layers: int) -> int:
-    """Return the number of parameters of the indexers, which choose the tokens that sparse attention reads. Layers of the
-    type `shared` use the choice of an earlier layer.
-    """
+    """Return the number of parameters of the indexers, which choose the tokens that sparse attention reads."""
     heads, width = whole_number(text, "index_n_heads") or 0, whole_number(text, "index_head_dim") or 0
+    return indexing_layers(text, layers) * (
+        (seen.q_lora_rank or 0) * heads * width + hidden * width + 2 * width + hidden * heads
+    )
+
+
+def indexing_layers(text: Config, layers: int) -> int:
+    """Return how many of the layers have an indexer of their own. Layers of the type `shared` use the choice of an earlier
+    layer.
+    """
     kinds = text.get("indexer_types")
-    own = layers - (kinds[:layers].count("shared") if isinstance(kinds, list) else 0)
-    return own * ((seen.q_lora_rank or 0) * heads * width + hidden * width + 2 * width + hidden * heads)
+    return layers - (kinds[:layers].count("shared") if isinstance(kinds, list) else 0)
 
 
 def _attention(text: Config, kind: str, hidden: int, seen: Attention) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from ome_operator.api.learned import Attention
 from ome_operator.modelinfo import layers as layer_groups
-from ome_operator.modelinfo.architecture import FAMILIES, SPARSE, sliding_layers
+from ome_operator.modelinfo.architecture import FAMILIES, SPARSE, indexing_layers, sliding_layers
 from ome_operator.modelinfo.experts import layer_count
 from ome_operator.modelinfo.json_fields import Config, string, whole_number
 
@@ -40,6 +40,20 @@ class RequestCache:
     def request_bytes(self, number: int) -> int:
         """Return the maximum bytes of a request in addition to those for each token: full windows, and states."""
         return self.window * self.windowed * number + self.state
+
+
+@dataclass(frozen=True)
+class SparseAttention:
+    """DeepSeek sparse attention over all layers: an indexer compares a token with all earlier tokens, and attention reads
+    only those that the indexer has chosen (DeepSeek-V3.2 technical report, section 2).
+    """
+
+    tokens: int
+    """Largest number of earlier tokens that are chosen for a token."""
+    index_bytes: int
+    """Bytes that the indexers of all layers read for each earlier token."""
+    index_operations: int
+    """Operations of the indexers of all layers for each pair of a token and an earlier token."""
 
 
 def request_cache(text: Config, attention_shape: Attention | None) -> RequestCache | None:
@@ -81,6 +95,18 @@ def _index_bytes(text: Config) -> int:
     return (whole_number(text, "index_head_dim") or 0) + 4
 
 
+def sparse_attention(text: Config) -> SparseAttention | None:
+    """Return the sizes of the sparse attention of a model of the families `SPARSE`; None for other models, and if a size is
+    missing. In layers of the type `shared`, no indexer computes.
+    """
+    layers, chosen = layer_count(text), whole_number(text, "index_topk")
+    heads, width = whole_number(text, "index_n_heads"), whole_number(text, "index_head_dim")
+    if string(text, "model_type") not in SPARSE or not (layers and chosen and heads and width):
+        return None
+    own = indexing_layers(text, layers)
+    return SparseAttention(chosen, own * _index_bytes(text), own * 2 * heads * width)
+
+
 def complete_layers(text: Config) -> int:
     """Return the number of layers whose attention grows with the number of tokens; 0 if the number of layers is unknown."""
     layers, kind = layer_count(text) or 0, string(text, "model_type") or ""
@@ -91,7 +117,7 @@ def complete_layers(text: Config) -> int:
 
 def pair_operations(text: Config, attention_shape: Attention) -> tuple[int, int]:
     """Return the operations of attention of all layers for each pair of a token and an earlier token: in prefill, and in
-    decode. Sparse attention counts as if it read every token.
+    decode. With sparse attention, only the tokens that are chosen (`SparseAttention`) are earlier tokens in this sense.
 
     With latent attention (MLA), decode computes on the latent vectors, which needs more operations than prefill.
     """

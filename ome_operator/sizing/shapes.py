@@ -13,7 +13,13 @@ from ome_operator.modelinfo.experts import layer_count
 from ome_operator.modelinfo.extract import CONFIG, facts
 from ome_operator.modelinfo.json_fields import text_part, whole_number
 from ome_operator.modelinfo.quantization import quantization
-from ome_operator.modelinfo.request_cache import RequestCache, pair_operations, request_cache
+from ome_operator.modelinfo.request_cache import (
+    RequestCache,
+    SparseAttention,
+    pair_operations,
+    request_cache,
+    sparse_attention,
+)
 from ome_operator.modelinfo.weight_sizes import weight_bytes
 from ome_operator.sizing.errors import PlanRefused, nearest
 from ome_operator.util import package_data
@@ -64,7 +70,8 @@ class Shape:
     rest_flops: float
     """Number of operations for one token outside routed experts, without attention to other tokens."""
     pair_flops: float
-    """Number of operations of attention in prefill, for each pair of a token and an earlier token to which it attends."""
+    """Number of operations of attention in prefill, for each pair of a token and an earlier token to which it attends. With
+    `sparse`, this holds for prompts of at most `sparse.tokens` tokens."""
     folded_flops: float
     """Number of operations of attention in decode, for each pair of a token and an earlier token. With latent attention
     (MLA), decode computes on the latent vectors, which needs more operations than prefill."""
@@ -78,6 +85,8 @@ class Shape:
     """What an engine keeps for a request."""
     state_heads: int = 1
     """Largest number of GPUs among which the states of a request can be divided: the heads of linear attention, or 1."""
+    sparse: SparseAttention | None = None
+    """The indexers that choose the tokens to which attention attends; None if it attends to all tokens."""
     estimated: bool = False
     """Whether the family is unknown, so that the sizes are an estimate and every prediction is a bound."""
 
@@ -197,5 +206,6 @@ def of(name: str, config: Mapping[str, Any], precision: str) -> Shape:
         cache_heads=1 if seen.kv_lora_rank else seen.kv_heads,
         kept=kept,
         state_heads=seen.linear_heads or 1,
+        sparse=sparse_attention(config),
         longest=read.context_length or 0,
     )

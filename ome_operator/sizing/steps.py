@@ -118,7 +118,7 @@ def decode_terms(place: ServingStack, worker: Worker, batch: float, context: flo
     """
     shape, gpu, kind = place.shape, place.gpu, worker.kind
     rank, gpus = batch / worker.dp, worker.gpus
-    cache = shape.cache_numbers / min(worker.tp, shape.cache_heads)
+    read, computed = _attended(place, worker, context)
     state = shape.kept.state / min(worker.tp, shape.state_heads)  # each step reads and writes the states
     rate, wire = gpu.rate(shape.precision), gpu.wire(gpus)
     hop = HOP if gpus <= gpu.domain else FAR
@@ -126,8 +126,8 @@ def decode_terms(place: ServingStack, worker: Worker, batch: float, context: flo
         "layer": shape.layers * LAYER,
         "weights": expert_reads(place, worker) * touched(shape, batch, spread_slots(shape, worker))
         + shape.rest_bytes / worker.tp / gpu.bandwidth,
-        "cache": rank * (context * cache + 2 * state) / gpu.bandwidth,
-        "attention": rank * context * shape.folded_flops / worker.tp / gpu.rate("bf16"),
+        "cache": rank * (read + 2 * state) / gpu.bandwidth,
+        "attention": rank * computed,
         "matrices": (
             (batch + busiest(shape, worker, batch)) * shape.routed_flops / gpus + rank * shape.rest_flops / worker.tp
         )
@@ -141,6 +141,38 @@ def decode_terms(place: ServingStack, worker: Worker, batch: float, context: flo
         sent = rank * _destinations(shape, gpus) * shape.hidden * (SENT + RETURNED)
         out |= {"hop.dep": 2 * shape.expert_layers * hop, f"{_wire(place, gpus)}.dep": shape.expert_layers * sent / wire}
     return out
+
+
+def _attended(place: ServingStack, worker: Worker, context: float) -> tuple[float, float]:
+    """Return the bytes of the cache that a GPU reads for a token of a decode step, and the seconds of attention at the peak
+    rate. `context` is the number of earlier tokens.
+
+    With sparse attention, the indexers read their keys of all earlier tokens, and compute in FP8. In SGLang 0.5.23
+    (layers/attention/dsa/dsa_indexer.py), each rank has all heads of an indexer, so tensor parallelism does not divide them.
+    """
+    shape, gpu = place.shape, place.gpu
+    heads, latent = min(worker.tp, shape.cache_heads), shape.folded_flops / worker.tp / gpu.rate("bf16")
+    if shape.sparse is None:
+        return context * shape.cache_numbers / heads, context * latent
+    chosen = min(context, shape.sparse.tokens)
+    read = chosen * (shape.cache_numbers - shape.kept.fixed) / heads + context * shape.sparse.index_bytes
+    return float(read), chosen * latent + context * shape.sparse.index_operations / gpu.rate("fp8")
+
+
+def _prompt_attention(place: ServingStack, worker: Worker, length: float, prompt: float) -> float:
+    """Return the seconds of attention of prefill at the peak rate; the arguments are those of `prefill_terms`.
+
+    SGLang 0.5.23 (layers/attention/dsa_backend.py) attends to all tokens of a prompt that is not longer than the number of
+    tokens that sparse attention chooses. For longer prompts, it computes on the latent vectors of the chosen tokens.
+    """
+    shape, gpu, pairs = place.shape, place.gpu, length * (prompt - length / 2)
+    if shape.sparse is None or prompt <= shape.sparse.tokens:
+        return pairs * shape.pair_flops / worker.gpus / gpu.rate("bf16")
+    most = shape.sparse.tokens
+    short = max(0.0, most - (prompt - length))  # tokens of the part that have fewer earlier tokens than are chosen
+    chosen = short * (most - short / 2) + (length - short) * most
+    indexed = pairs * shape.sparse.index_operations / gpu.rate("fp8")
+    return (chosen * shape.folded_flops / gpu.rate("bf16") + indexed) / worker.gpus
 
 
 def _wire(place: ServingStack, gpus: int) -> str:
@@ -220,7 +252,7 @@ def prefill_terms(place: ServingStack, worker: Worker, length: float, prompt: fl
     sent = {"tp": exchanged, "dtp": exchanged, "dep": experts, "alone": 0.0}[kind]
     return {
         "matrices": length * (shape.routed_flops + shape.rest_flops) / gpus / gpu.rate(shape.precision),
-        "attention": length * (prompt - length / 2) * shape.pair_flops / gpus / gpu.rate("bf16"),
+        "attention": _prompt_attention(place, worker, length, prompt),
         f"{_wire(place, gpus)}.{kind}": length * shape.hidden * sent / wire,
         "request": shape.layers * LAYER,
     }

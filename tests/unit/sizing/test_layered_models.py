@@ -1,14 +1,16 @@
 """Plans for models whose layers are not all alike, from their config.json."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from ome_operator.modelinfo.architecture import SPARSE
 from ome_operator.sizing.gpus import gpu
 from ome_operator.sizing.memory import fit
 from ome_operator.sizing.shapes import Shape, from_config
-from ome_operator.sizing.steps import ServingStack, decode_terms
+from ome_operator.sizing.steps import ServingStack, decode_terms, prefill_terms
 from ome_operator.sizing.workers import Worker
 from tests.support.parts import ROOT
 
@@ -48,3 +50,37 @@ def test_windows_and_states_leave_space_for_fewer_requests() -> None:
     room = fit(gemma, h200, TP8, "null")
     lengths = [room.tokens / room.requests(gemma, TP8, length) - length for length in (500, 1024, 4096)]
     assert lengths[0] < lengths[1] == pytest.approx(lengths[2]), "a window is full after 1,024 tokens"
+
+
+@pytest.mark.parametrize("model", [name for name, config in MODELS.items() if config.get("model_type") in SPARSE])
+def test_sparse_attention_reads_the_chosen_tokens_and_the_keys_of_all(model: str) -> None:
+    """Beyond the number of chosen tokens, only the indexers' keys grow with the context."""
+    shape, b200 = named(model), gpu("b200")
+    sparse, config = shape.sparse, MODELS[model]
+    assert sparse is not None and sparse.tokens == config["index_topk"]
+    place = ServingStack(shape, b200, "sglang")
+    read = [decode_terms(place, TP8, 1, context) for context in (1000, 2000, 20_000, 40_000)]
+    below, beyond = (after["cache"] - before["cache"] for before, after in (read[:2], read[2:]))
+    assert below * b200.bandwidth == pytest.approx(1000 * (shape.cache_numbers - shape.kept.fixed + sparse.index_bytes))
+    assert beyond * b200.bandwidth == pytest.approx(20_000 * sparse.index_bytes)
+    own = shape.layers - (config.get("indexer_types") or []).count("shared")
+    work = 2 * config["index_n_heads"] * config["index_head_dim"] * own
+    assert (read[3]["attention"] - read[2]["attention"]) * b200.rate("fp8") == pytest.approx(20_000 * work)
+
+
+def test_prefill_attends_to_all_tokens_of_a_short_prompt_and_to_chosen_tokens_of_a_long_one() -> None:
+    shape, b200 = named("deepseek-ai/DeepSeek-V3.2"), gpu("b200")
+    sparse, place = shape.sparse, ServingStack(shape, b200, "sglang")
+    assert sparse is not None
+    dense = ServingStack(replace(shape, sparse=None), b200, "sglang")
+
+    def seconds(place: ServingStack, length: int, prompt: int) -> float:
+        return prefill_terms(place, TP8, length, prompt)["attention"] * TP8.gpus
+
+    assert seconds(place, 2048, 2048) == seconds(dense, 2048, 2048)
+    index = sparse.index_operations / b200.rate("fp8")
+    latent = shape.folded_flops / b200.rate("bf16")
+    assert seconds(place, 1000, 9000) == pytest.approx(1000 * (2048 * latent + 8500 * index)), "the end of a long prompt"
+    chosen = 2048 * 1024 + (9000 - 2048) * 2048
+    assert seconds(place, 9000, 9000) == pytest.approx(chosen * latent + 9000 * 4500 * index)
+    assert seconds(place, 128_000, 128_000) < seconds(dense, 128_000, 128_000) / 4
