@@ -87,7 +87,7 @@ class Cluster:
         at = layout(name)
         kept = spec.load(at)
         if kept is None:
-            there = f" (there is {', '.join(known())})" if known() else ""
+            there = f" (existing clusters: {', '.join(known())})" if known() else ""
             raise UserError(f"There is no cluster {name!r}{there}: create it with `ome local up --name {name}`.")
         return cls(at, kept)
 

@@ -11,8 +11,14 @@ from functools import cache
 from ome_operator.util import package_data
 
 POD, CONTAINER, METADATA = "PodSpec", "Container", "ObjectMeta"
-MEANT = {"replicas": "minReplicas and maxReplicas"}
-"""Field of other kinds -> the fields of a component that do the same."""
+MEANT = {
+    "replicas": "minReplicas and maxReplicas",
+    "prefill": "engine",
+    "decode": "decoder",
+    "modelName": "name",
+    "runtimeName": "name",
+}
+"""Field of other kinds, or word for a component or a name -> the fields that do the same."""
 
 
 @cache
@@ -53,9 +59,13 @@ def type_of(name: str) -> str:
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """Return the field among `known` that the user of a field `name` probably meant; "" if none is similar."""
+    """Return the field among `known` that the user of a field `name` probably meant; "" if none is similar. A field of a
+    container that is written beside `runner` belongs below it.
+    """
     names = sorted(known)
-    if name in MEANT and "minReplicas" in names:
+    if name in MEANT and MEANT[name].partition(" ")[0] in names:
         return MEANT[name]
+    if "runner" in names and name in fields(CONTAINER):
+        return f"runner.{name}"
     same = [field for field in names if field.lower() == name.lower()]
     return next(iter(same or get_close_matches(name, names, 1, cutoff=0.8)), "")

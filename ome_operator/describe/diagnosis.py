@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from ome_operator import keys
+from ome_operator.core.placement.messages import HELD
 from ome_operator.core.reasons import ANOTHER, CONDITION, ORDER, READY, SCALED, Reason, record_of
 from ome_operator.describe.text import count
 from ome_operator.describe.tree import MISSING, WHEN_TRUE, GroupView, Rank, RoleView, Tree
@@ -54,7 +55,8 @@ class Stuck:
     pods: tuple[str, ...]
     """Names of the pods. A pod that does not exist has the name ""."""
     lacks: tuple[str, ...]
-    """The reasons why the scheduler rejected nodes, in the scheduler's words, the most frequent reason first."""
+    """The reasons why the scheduler rejected nodes, in the scheduler's words, the most frequent reason first, and then who
+    holds the nodes."""
     next: str
 
 
@@ -83,7 +85,7 @@ def trouble(tree: Tree, conditions: Sequence[Mapping[str, Any]], events: Iterabl
     For a service whose groups are all ready, only events after they became ready are returned, because earlier problems
     are over.
     """
-    pods = tuple(_stuck(tree))
+    pods = tuple(_stuck(tree, conditions))
     told = [stuck.message for stuck in pods if stuck.message]
     since = _complete_since(conditions) if tree.ready and tree.missing is None else None
     late = (event for event in events if since is None or event.when > since)
@@ -139,10 +141,12 @@ def _findings(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> Iterable[S
         )
 
 
-def _stuck(tree: Tree) -> Iterable[Stuck]:
+def _stuck(tree: Tree, conditions: Sequence[Mapping[str, Any]]) -> Iterable[Stuck]:
     alike: dict[tuple[str, str, str], list[Rank]] = {}
     groups: dict[tuple[str, str, str], set[int]] = {}
+    components: dict[str, str] = {}
     for role, group, rank in _unready(tree):
+        components[role.role] = role.component
         key = role.role, rank.reason, rank.message
         alike.setdefault(key, []).append(rank)
         groups.setdefault(key, set()).add(group.group)
@@ -150,7 +154,16 @@ def _stuck(tree: Tree) -> Iterable[Stuck]:
         name, reason, message = key
         which = f"--role {name}" + (f" --group {min(groups[key])}" if name != keys.ROUTER else "")
         pods = tuple(rank.pod for rank in ranks)
-        yield Stuck(name, reason, message, pods, tuple(lacks(message)), next_step(reason, message, tree, which, name))
+        why = (*lacks(message), *(_held(conditions, components[name]) if reason == Reason.UNSCHEDULABLE else ()))
+        yield Stuck(name, reason, message, pods, why, next_step(reason, message, tree, which, name))
+
+
+def _held(conditions: Iterable[Mapping[str, Any]], component: str) -> Iterator[str]:
+    """Yield who holds the nodes for the pods of a component, from its condition."""
+    for found in conditions:
+        if found.get("type") == CONDITION[component]:
+            parts = (found.get("message") or "").split("; ")
+            yield from (part for part in parts if HELD in part)
 
 
 def _unready(tree: Tree) -> Iterator[tuple[RoleView, GroupView, Rank]]:

@@ -192,11 +192,12 @@ def flag_joined(subject: Subject) -> Iterator[Hit]:
             yield Hit(locations.argument(role, given), said, "write each argument as its own item of the list")
         if given.joined:
             new = f"{given.word}={' '.join(given.values)}"
+            several = any(word.startswith("--") for value in given.values for word in value.split())
             yield Hit(
                 locations.argument(role, given),
                 f'"{given.written}" is written as a single argument',
-                f"write {new}",
-                Fix(given.written, new),
+                "write each argument as its own item of the list" if several else f"write {new}",
+                None if several else Fix(given.written, new),
             )
 
 

@@ -139,7 +139,7 @@ def tp_divides_nodes(subject: Subject) -> Iterator[Hit]:
 def gpus_too_few(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if found.gpus is not None and role.gpus and found.gpus > role.gpus and start.text("--device") != "cpu":
-            said = f"{_layout(found)} needs {found.gpus} GPUs, but a group has {role.gpus} ({role.sum_of_gpus})"
+            said = f"{_layout(found)} needs {_gpus(found.gpus)}, but a group has {role.gpus} ({role.sum_of_gpus})"
             yield Hit(
                 locate(role, start, "--tp-size", "--pp-size"), said, f"write sizes whose product is {role.gpus}, or add pods"
             )
@@ -155,12 +155,16 @@ def gpus_too_few(subject: Subject) -> Iterator[Hit]:
 def gpus_idle(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if found.gpus is not None and role.gpus > found.gpus and start.text("--device") != "cpu":
-            said = f"{_layout(found)} uses {found.gpus} GPUs, but a group has {role.gpus} ({role.sum_of_gpus})"
+            said = f"{_layout(found)} uses {_gpus(found.gpus)}, but a group has {role.gpus} ({role.sum_of_gpus})"
             yield Hit(
                 locate(role, start, "--tp-size", "--pp-size"),
                 said,
-                f"request {found.gpus} GPUs, or write sizes whose product is {role.gpus}",
+                f"request {_gpus(found.gpus)}, or write sizes whose product is {role.gpus}",
             )
+
+
+def _gpus(number: int) -> str:
+    return "1 GPU" if number == 1 else f"{number} GPUs"
 
 
 def _layout(found: Sizes) -> str:

@@ -12,6 +12,8 @@ from ome_operator.core.placement.packing import most
 NAMED = 3
 """Number of services that a message names as holders of nodes. Further services are only counted."""
 OTHERS = "others"
+HELD = "that its pods could take"
+"""Part of the text that `held_by_services` returns, by which it is recognized in a condition."""
 Holders = Callable[[str], Sequence[str]]
 """A function that returns, for the name of a node, the services that hold its capacity, each with a remark, the largest
 holder first."""
@@ -62,7 +64,7 @@ def held_by_services(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) 
             shared |= taken.shared
             lost.update(taken.lost)
     del lost[OTHERS]
-    return f"of the {'places' if shared else 'nodes'} that its pods could take, {', '.join(_held(lost))}" if lost else ""
+    return f"of the {'places' if shared else 'nodes'} {HELD}, {', '.join(_held(lost))}" if lost else ""
 
 
 class _Taken(NamedTuple):

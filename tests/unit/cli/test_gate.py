@@ -40,6 +40,10 @@ def edited(**spec: Any) -> dict[str, Any]:
 CASES: dict[str, tuple[tuple[dict[str, Any], ...], str, str]] = {
     "replicas": ((edited(engine={"replicas": 2}),), "pod-field-unknown", "write minReplicas and maxReplicas"),
     "case": ((edited(engine={"minreplicas": 3}),), "pod-field-unknown", "write minReplicas"),
+    "a container's field": ((edited(engine={"args": ["--tp-size=8"]}),), "pod-field-unknown", "write runner.args"),
+    "in a worker": ((edited(engine={"worker": {"size": 1, "image": "x"}}),), "pod-field-unknown", "write runner.image"),
+    "a role": ((edited(prefill={}),), "object-refused", "write engine"),
+    "a short role": ((edited(decode={}),), "object-refused", "write decoder"),
     "deep": ((edited(engine={"runner": {"env": [{"nam": "A"}]}}),), "pod-field-unknown", "write name"),
     "leader": ((edited(engine={"leader": {"runner": {"imag": "x"}}}),), "pod-field-unknown", "write image"),
     "runtime in model": (

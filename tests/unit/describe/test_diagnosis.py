@@ -46,6 +46,17 @@ def test_pods_that_no_node_takes_are_one_paragraph() -> None:
     assert "decode  12 pods Unschedulable\n  12 nodes: Insufficient nvidia.com/gpu\n" in text(found)
 
 
+def test_who_holds_the_nodes_follows_the_words_of_the_scheduler() -> None:
+    """The condition of the component names them, and no pod does."""
+    world = grown(World(*parts.kimi(), seed=1))
+    observed, one = world.observed(), body(world)
+    pods = tuple(pod._replace(ready=False, reason="Unschedulable", message=FULL) for pod in observed.pods)
+    held = "of the nodes that its pods could take, 16 are held by team/other, which is serving"
+    told = [{"type": "DecoderReady", "status": "False", "reason": "Unschedulable", "message": f"decode 0/12: x; {held}"}]
+    found = {stuck.role: stuck.lacks for stuck in trouble(tree(one, replace(observed, pods=pods)), told, ()).pods}
+    assert found["decode"][-1] == held and held not in found["prefill"]
+
+
 def test_a_crash_names_the_logs_of_its_group() -> None:
     found = asked(grown(World(*parts.kimi(), seed=1)), ready=False, reason="CrashLoopBackOff", message="out of memory")
     step = "ome logs kimi-k2-instruct -n kimi-k2-instruct --role decode --group 0 --previous"

@@ -12,3 +12,18 @@ def test_no_sentence_has_a_name_in_braces() -> None:
     texts = {text for found in findings for text in (found.hit.says, found.hit.remedy)}
     assert len(texts) > 60
     assert [text for text in texts if re.search(r"(?<![$({])\{[A-Za-z_.]+\}(?!\})", text)] == []
+
+
+def test_several_flags_in_one_argument_are_not_joined_again() -> None:
+    """Only a flag with its value has a form in one word."""
+    joined = {
+        path.stem: found.hit
+        for path in LINT.glob("corpus/flag-joined/*")
+        for found in in_file(path)
+        if found.rule.id == JOINED
+    }
+    assert joined["several"].remedy == "write each argument as its own item of the list" and joined["several"].fix is None
+    assert joined["space"].remedy.startswith("write --") and joined["space"].fix is not None
+
+
+JOINED = "flag-joined"
