@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ome_operator.api.learned import Experts
-from ome_operator.modelinfo.json_fields import Config, is_whole, string, whole_number
+from ome_operator.modelinfo.json_fields import Config, is_whole, section, string, whole_number
 
 MOST_LAYERS = 10_000
 """Maximum number of layers whose experts are counted, because they are counted one by one."""
@@ -59,6 +59,7 @@ _FAMILIES: Mapping[str, _Family] = MappingProxyType(
 
 def experts(text: Config) -> Experts | None:
     """Return the experts of a text model; None for a dense model, and if one of the numbers is not known."""
+    text = _with_nested(text)
     routed, per_token = _number(text, *_ROUTED), _number(text, *_PER_TOKEN)
     shared, layers = _shared(text), _layers_with_experts(text)
     if is_dense(text) or not routed or not per_token or shared is None or layers is None:
@@ -68,6 +69,7 @@ def experts(text: Config) -> Experts | None:
 
 def unread_experts(text: Config) -> str:
     """Return a clause that states why the experts of a text model are not known; "" if they are, and for a dense model."""
+    text = _with_nested(text)
     if is_dense(text) or experts(text) is not None:
         return ""
     kind = string(text, "model_type") or "(none)"
@@ -85,10 +87,16 @@ def is_dense(text: Config) -> bool:
     """Return whether a config states no experts: none of its fields about experts has a value, or a field switches them
     off.
     """
+    text = _with_nested(text)
     counts = [text[name] for name in _ROUTED if name in text]
     if any(text.get(name) is False for name in _SWITCHES) or (counts and all(count in (None, 0) for count in counts)):
         return True
     return not any(_stated(value) for name, value in text.items() if "expert" in name or "moe" in name)
+
+
+def _with_nested(text: Config) -> Config:
+    """Return the config with the fields of its feed-forward part, where DBRX states its experts."""
+    return {**text, **section(text, "ffn_config")}
 
 
 def _stated(value: object) -> bool:
