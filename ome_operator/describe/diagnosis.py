@@ -11,6 +11,7 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.core.placement.messages import HELD
 from ome_operator.core.reasons import ANOTHER, CONDITION, ORDER, READY, SCALED, Reason, record_of
+from ome_operator.core.reasons.pods import FREE_GPUS
 from ome_operator.describe.text import count
 from ome_operator.describe.tree import MISSING, WHEN_TRUE, GroupView, Rank, RoleView, Tree
 
@@ -221,11 +222,13 @@ ROUTINE = frozenset(
 
 def next_step(reason: str, message: str, tree: Tree, which: str = "", role: str = "") -> str:
     """Return the next step for a reason, as `step` does, unless the message shows that GPUs and nodes are not the cause: a
-    pod whose PersistentVolumeClaim is missing or not bound is unschedulable, too.
+    pod whose PersistentVolumeClaim is missing or not bound is unschedulable, too, and so is a pod for which no node has the
+    label.
     """
     if "persistentvolumeclaim" in message.lower():
         return f"create the claim that the message names, or wait until it is bound: kubectl get pvc -n {tree.namespace}"
-    return step(reason, tree, which, role)
+    said = step(reason, tree, which, role)
+    return said if "Insufficient" in message or not lacks(message) else said.removeprefix(FREE_GPUS)
 
 
 def step(reason: str, tree: Tree, which: str = "", role: str = "") -> str:

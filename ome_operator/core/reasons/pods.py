@@ -15,6 +15,8 @@ from ome_operator.core.reasons.conditions import (
 from ome_operator.core.reasons.record import POD, Kstatus, ReasonRecord, RolloutStage, State
 
 CURRENT, IN_PROGRESS = Kstatus.CURRENT, Kstatus.IN_PROGRESS
+FREE_GPUS = "free GPUs (who holds them: ome nodes), "
+"""The part of the remedy for pods without a node that helps only if nodes have too little free capacity."""
 _PULL = "check the image's name and tag, and the pull secret of the pods' ServiceAccount"
 
 
@@ -79,7 +81,7 @@ class PodReasons:
         "Unschedulable", of=COMPONENTS, kstatus=IN_PROGRESS, state=State.WAITING, gravity=4, pods="unschedulable",
         printed=True,
         meaning="no node fits; the scheduler's message follows, and the services that hold nodes which would fit",
-        remedy="free GPUs (who holds them: ome nodes), label nodes, or check taints and requests; the labels of nodes: "
+        remedy=f"{FREE_GPUS}label nodes, or check taints and requests; the labels of nodes: "
                "kubectl get nodes{columns}",
     )  # fmt: skip
     IMAGE_PULL_BACK_OFF = ReasonRecord(

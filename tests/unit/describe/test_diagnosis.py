@@ -57,6 +57,20 @@ def test_who_holds_the_nodes_follows_the_words_of_the_scheduler() -> None:
     assert found["decode"][-1] == held and held not in found["prefill"]
 
 
+@pytest.mark.parametrize(
+    ("message", "free"),
+    [
+        ("0/16 nodes are available: 16 node(s) didn't match Pod's node affinity/selector.", False),
+        ("0/16 nodes are available: 4 Insufficient nvidia.com/gpu, 12 node(s) had untolerated taint {a: b}.", True),
+        ("no nodes", True),
+    ],
+)
+def test_gpus_need_to_be_freed_only_if_nodes_have_too_few(message: str, free: bool) -> None:
+    found = asked(grown(World(*parts.kimi(), seed=1)), ready=False, reason="Unschedulable", message=message)
+    assert [one.next.startswith("free GPUs (who holds them: ome nodes), label nodes") for one in found.pods] == [free]
+    assert free or found.pods[0].next.startswith("label nodes, or check taints and requests")
+
+
 def test_a_crash_names_the_logs_of_its_group() -> None:
     found = asked(grown(World(*parts.kimi(), seed=1)), ready=False, reason="CrashLoopBackOff", message="out of memory")
     step = "ome logs kimi-k2-instruct -n kimi-k2-instruct --role decode --group 0 --previous"
