@@ -19,6 +19,7 @@ from tests.support import drains
 from tests.support.drains import BIG, NAME, Drain, Eviction, GroupWatch
 from tests.support.rig import PATIENCE, Manifest, Rig
 
+pytestmark = pytest.mark.timeout(900)  # the first test of the rows waits for all drains
 SHORT = "20s"
 """A time-out after which a move without free nodes ends in these tests."""
 LIMIT = 200.0

@@ -18,6 +18,7 @@ from tests.support import drains
 from tests.support.drains import NAME
 from tests.support.rig import Manifest, Rig
 
+pytestmark = pytest.mark.timeout(900)  # the first test waits for all stories
 LASTS = 25.0
 """Seconds for which nothing may happen: longer than a cause has to last before a move begins."""
 SHORT = {"timeout": "20s"}
