@@ -26,10 +26,16 @@ def model_facts(model: Model, well_known: WellKnown) -> ModelFacts:
     """Return everything that is known of a model. The result is cached by identity of the arguments."""
     config = _config(model)
     if config is None:
-        return ModelFacts(model.name, facts_of(model, well_known)[0], None, ())
+        return ModelFacts(model.name, _stated(model, facts_of(model, well_known)[0]), None, ())
     seen = learned(model)
-    read = seen if seen.experts or seen.attention else facts({CONFIG: json.dumps(config)})
+    read = _stated(model, seen if seen.experts or seen.attention else facts({CONFIG: json.dumps(config)}))
     return ModelFacts(model.name, read, weight_bytes(config, quantized=_stored(model, seen)), matrix_widths(config))
+
+
+def _stated(model: Model, read: Facts) -> Facts:
+    """Return the facts, with the architecture that the spec names if the files do not state it."""
+    written = model.spec.model_architecture
+    return read if read.architecture or not written else read.model_copy(update={"architecture": written})
 
 
 def _stored(model: Model, seen: Facts) -> Quantization | None:

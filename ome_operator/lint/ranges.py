@@ -105,7 +105,9 @@ def buckets_invalid(subject: Subject) -> Iterator[Hit]:
                 if wrong:
                     said = f"{name} is {' '.join(given.values)}: {wrong}"
                     yield Hit(
-                        locations.argument(role, given), said, "write default, tse MIDDLE BASE COUNT, or custom NUMBER ..."
+                        locations.argument(role, given),
+                        said,
+                        "write default, tse with three numbers, or custom with numbers",
                     )
 
 

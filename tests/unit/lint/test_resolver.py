@@ -8,6 +8,7 @@ import importlib.util
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -71,8 +72,10 @@ UNSEEN: Mapping[str, tuple[str, ...]] = {
 WHY_UNSEEN = {line: why for why, lines in UNSEEN.items() for line in lines}
 
 
-def refused(line: str) -> list[str]:
-    """Return the IDs of the errors that `ome lint` finds in a runtime with this command line."""
+def refused(line: str, **spec: Any) -> list[str]:
+    """Return the IDs of the errors that `ome lint` finds in a runtime with this command line. `spec` replaces the spec of
+    the other model, without its config.json.
+    """
     configs = resolver.other_configs()
     first = (line.split() or [""])[0]
     words = [word for word in resolver.argv(line, resolver.DRAFT) if not word.startswith("--model-path=")]
@@ -104,7 +107,10 @@ def refused(line: str) -> list[str]:
         "apiVersion": "ome.io/v1beta1",
         "kind": "ClusterBaseModel",
         "metadata": {"name": "other"},
-        "spec": {"storage": {"storageUri": "local:///mnt/other"}, "modelConfiguration": configs.get(first, {})},
+        "spec": {
+            "storage": {"storageUri": "local:///mnt/other"},
+            **(spec or {"modelConfiguration": configs.get(first, {})}),
+        },
     }
     errors = [each for each in found([KIMI, other, runtime, service], whole=False) if each.rule.severity == Severity.ERROR]
     return sorted({each.rule.id for each in errors} - OF_PODS)
@@ -134,6 +140,12 @@ def test_each_need_counts_by_itself(row: resolver.Requirement) -> None:
     flags = command_line(f"sglang-{VERSION}").flags
     named = [resolver.FLAGS.get(name, name) for name in (*row.when, *row.needs) if name != ARCHITECTURE]
     assert [flag for flag in named if flag not in flags] == []
+
+
+def test_an_architecture_that_only_the_spec_states_counts() -> None:
+    line = "gpt-oss-120b --attention-backend=flashinfer"
+    assert refused(line, modelArchitecture="GptOssForCausalLM") == refused(line) == ["requirement-missing"]
+    assert refused(line, modelArchitecture="Qwen3MoeForCausalLM") == []
 
 
 def test_a_condition_that_is_none_is_an_error() -> None:
