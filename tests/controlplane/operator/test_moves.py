@@ -41,8 +41,8 @@ class Row(NamedTuple):
     """Number of groups that leave."""
     whole: bool = True
     """Whether every role has to serve completely at every moment."""
-    edited: bool = False
-    """Whether a rollout begins immediately before."""
+    rollout: Mapping[str, object] = MappingProxyType({})
+    """The strategy of a rollout that begins immediately before; {} if none does."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -51,6 +51,7 @@ class Row(NamedTuple):
 
 
 CORDON = {"onCordon": True}
+SURGE = {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
 ROWS = {
     "decode-node": Row("decoder", "cordon", moves=CORDON),
     "prefill-node": Row("engine", "taint"),
@@ -58,7 +59,8 @@ ROWS = {
     "two-nodes-at-once": Row("engine", "cordon", engines=2, spare=4, groups=2, moves=CORDON),
     "no-spare-stays": Row("decoder", "taint", spare=1, moves={"timeout": SHORT}),
     "no-spare-goes": Row("decoder", "taint", spare=1, moves={"timeout": SHORT, "withoutReplacement": "Go"}, whole=False),
-    "rollout-under-way": Row("engine", "cordon", size=1, moves=CORDON, edited=True),
+    "blue-green-under-way": Row("engine", "cordon", size=1, moves=CORDON, rollout={"blueGreen": {}}),
+    "surge-under-way": Row("engine", "cordon", size=1, moves=CORDON, rollout=SURGE),
     "group-of-twelve": Row("engine", "taint", size=BIG, decoders=0, spare=BIG),
 }
 
@@ -112,8 +114,8 @@ def serving(rig: Rig, name: str, row: Row) -> None:
     drains.pool(rig, name, count)
     rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": where}})
     body = drains.movable(where, name, row.size, row.moves, **row.counts)
-    if row.edited:
-        body["spec"]["rollout"] = {"blueGreen": {}}
+    if row.rollout:
+        body["spec"]["rollout"] = {**row.rollout}
     rig.create(body)
     rig.ready(where, NAME, 90)
 
@@ -128,7 +130,7 @@ def drained(rig: Rig, name: str, row: Row, watch: GroupWatch) -> Outcome:
     else:
         names = [drains.nodes_of(rig, where, row.role, number)[-1] for number in range(row.groups)]
     since, mark, said = monotonic(), rig.cluster.audit_mark(), list[str]()
-    if row.edited:
+    if row.rollout:
         slow = {"annotations": {START_DELAY: "20s"}}
         rig.patch("InferenceService", where, NAME, {"spec": {"engine": slow, "decoder": slow}})
         rig.wait("the rollout begins", lambda: len(drains.pods_of(rig, where, "engine")) == 2)
@@ -195,7 +197,7 @@ def test_every_role_serves_completely_while_a_node_is_drained(outcome: Outcome, 
     assert outcome.refused == [], "the operator runs with the rights of the chart"
 
 
-@each(*(name for name, row in ROWS.items() if not row.edited))
+@each(*(name for name, row in ROWS.items() if not row.rollout))
 def test_evictions_are_denied_until_the_operator_has_removed_the_group(outcome: Outcome, row: Row) -> None:
     """A pod that is being deleted may be evicted, whatever its budget says, and one that is gone is answered with 404."""
     codes: dict[str, list[int]] = {}
