@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ome_operator.registry.answers import PROBE, READ_EVERY, AnswerSigns, is_due, judged, probed
+from ome_operator.registry.answers import PROBE, READ_EVERY, READ_UNTIL, AnswerSigns, is_due, judged, probed
 from ome_operator.registry.engine_client import AFTER_PROBE, HEALTHY_PATH, READY_PATH, EngineClient
 from ome_operator.registry.engine_load import EngineLoad, for_role
 from ome_operator.registry.records import LeaderState
@@ -57,6 +57,8 @@ class AnswerProber:
         answer = asyncio.create_task(self._client.post(leader.url + PATH, _body(leader.role), PROBE))
         try:
             while not (await asyncio.wait({answer}, timeout=READ_EVERY))[0]:
+                if self._clock() - began > READ_UNTIL:
+                    continue
                 load = await self._client.load(leader.url, AFTER_PROBE)
                 loads.append(None if load is None else for_role(load, leader.role))
             status = await answer

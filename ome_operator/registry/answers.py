@@ -17,15 +17,23 @@ from ome_operator.registry.silence import FAILURES, LATE, RETRY, RETRY_SILENT, P
 
 QUIET = 5.0
 """Seconds without an answer to the router after which an engine with requests is probed. The router is read every 2 s."""
-PROBE = 3.0
+PROBE = 4.5
 """Maximum seconds of a probe."""
-READ_EVERY = 0.5
-"""Seconds between two readings of the load during a probe. The first of them begins after this time, when the request has
-arrived in the scheduler."""
+READ_EVERY, READ_UNTIL = 0.5, 3.3
+"""Seconds between two readings of the load during a probe, and seconds after which no further one begins. The first begins
+after `READ_EVERY`, when the request has arrived in the scheduler. After the last one, the other processes of the engine have
+a second to return the token."""
 RENEWALS = 3
 """Number of times that the scheduler has to report, after the first of these readings, that no request waits: at the end of
 the step during which the request arrived, of the step that computed it, and of the next one, because SGLang processes the
 result of a step while it computes the next step."""
+RENEWALS_EMPTY = 2
+"""The same if it reports at last that no request is in it: at the end of the step during which the request arrived, and of
+a later one. An idle engine may renew its numbers only once a second."""
+STALE = 20.0
+"""Seconds after a probe that proved the silence of an engine in which the next such probe continues its silence."""
+RETRY_UNCLEAR = 2.0
+"""Seconds from a probe that was not answered, but proves nothing, to the next one."""
 
 
 class RouterCounts(NamedTuple):
@@ -50,10 +58,11 @@ class AnswerSigns(NamedTuple):
     failures: int = 0
     """Number of failed probes since the last answer."""
     proven_since: float | None = None
-    """Time at which the first of the newest of these probes began that prove that the engine is silent; None if the last
-    one does not (`proves_silence`)."""
-    failed_at: float = 0.0
-    """Time at which the last failed probe ended."""
+    """Time at which the first of these probes began that proves that the engine is silent (`proves_silence`)."""
+    proven_at: float = 0.0
+    """Time at which the last of them ended."""
+    is_proven: bool = False
+    """Whether the last probe was one of them."""
     probed_at: float | None = None
     """Time at which the last probe ended."""
     retry: float = RETRY
@@ -98,7 +107,8 @@ def judged(
     if (ready, healthy) == (503, 200):
         return ProbeResult.PAUSED
     was_ready = ready == 200 or (signs.failures > 0 and (ready, healthy) == (503, 503))
-    return ProbeResult.FAILED if was_ready and _renewals(loads) >= RENEWALS else ProbeResult.UNCLEAR
+    is_computed = _renewals(_without_queue(loads)) >= RENEWALS or _is_emptied(loads)
+    return ProbeResult.FAILED if was_ready and is_computed else ProbeResult.UNCLEAR
 
 
 def probed(
@@ -111,13 +121,15 @@ def probed(
     if result is ProbeResult.PAUSED:
         return _answered(after, now)
     if result is ProbeResult.UNCLEAR or not 0 <= now - began <= PROBE + LATE:
-        return after._replace(failures=signs.failures if signs.is_mute else 0, proven_since=None)
+        return after._replace(is_proven=False, retry=RETRY_UNCLEAR if loads else RETRY_SILENT)
     failures = signs.failures + 1
-    since = began if signs.proven_since is None else signs.proven_since
+    is_proven = proves_silence(loads)
+    goes_on = not is_proven or (signs.proven_since is not None and began - signs.proven_at <= STALE)
     return after._replace(
         failures=failures,
-        proven_since=since if proves_silence(loads) else None,
-        failed_at=now,
+        proven_since=signs.proven_since if goes_on else began,
+        proven_at=now if is_proven else signs.proven_at,
+        is_proven=is_proven,
         retry=RETRY_SILENT if failures >= FAILURES else RETRY,
     )
 
@@ -127,18 +139,26 @@ def proves_silence(loads: Sequence[EngineLoad | None]) -> bool:
     scheduler.
 
     SGLang keeps new requests out of its scheduler if its weights are to be replaced, until the requests that run have
-    ended. So either no request has run during the probe, or more ran in a reading than in the one before, because a new
-    request has arrived.
+    ended. So either no request was in it at the first reading and at a later one, or more ran than at the reading before,
+    because a new one has arrived, and none has waited since.
     """
-    last = _without_queue(loads)
-    running = [load.running or 0.0 for load in last]
+    known = [load for load in loads if load is not None]
+    running = [load.running or 0.0 for load in _without_queue(loads)]
     has_arrived = any(new > old for old, new in pairwise(running))
-    return has_arrived or (all(load.is_empty for load in last) and _renewals(last) >= RENEWALS)
+    return has_arrived or (bool(known) and known[0].is_empty and _is_emptied(known))
 
 
-def _renewals(loads: Sequence[EngineLoad | None]) -> int:
-    """Return how often every rank has renewed its numbers since the last reading in which a request waited."""
-    ranks = [*zip(*(load.taken for load in _without_queue(loads)), strict=True)]
+def _is_emptied(loads: Sequence[EngineLoad | None]) -> bool:
+    """Return whether no request is in the engine after its numbers have been renewed `RENEWALS_EMPTY` times."""
+    known = [load for load in loads if load is not None]
+    return any(load.is_empty and _renewals(known[: end + 1]) >= RENEWALS_EMPTY for end, load in enumerate(known))
+
+
+def _renewals(loads: Sequence[EngineLoad]) -> int:
+    """Return how often every rank has renewed its numbers."""
+    if len({len(load.taken) for load in loads}) != 1:
+        return 0
+    ranks = zip(*(load.taken for load in loads), strict=True)
     return min((sum(int(new != old) for old, new in pairwise(times)) for times in ranks), default=0)
 
 
@@ -152,4 +172,4 @@ def _without_queue(loads: Sequence[EngineLoad | None]) -> list[EngineLoad]:
 def _answered(signs: AnswerSigns, at: float) -> AnswerSigns:
     """Return the state of an engine that has answered at the time `at` or later."""
     waits = None if signs.waits_since is None else max(at, signs.waits_since)
-    return signs._replace(waits_since=waits, failures=0, proven_since=None)
+    return signs._replace(waits_since=waits, failures=0, proven_since=None, is_proven=False)

@@ -213,8 +213,8 @@ def _silence(memory: LeaderMemory, now: float) -> dict[str, float] | None:
     life, answers = memory.silence, memory.answers
     if life.is_silent and life.probed_at is not None:
         ended, began = life.probed_at, life.failed_since
-    elif answers.is_mute and answers.proven_since is not None:
-        ended, began = answers.failed_at, answers.proven_since
+    elif answers.is_mute and answers.is_proven and answers.proven_since is not None:
+        ended, began = answers.proven_at, answers.proven_since
     else:
         return None
     return {"age": _round(now - ended), "seconds": _round(now - began)}

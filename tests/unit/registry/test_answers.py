@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ome_operator.registry.answers import PROBE, QUIET, AnswerSigns, RouterCounts, counted, is_due, judged, probed
+from ome_operator.registry.answers import PROBE, QUIET, STALE, AnswerSigns, RouterCounts, counted, is_due, judged, probed
 from ome_operator.registry.engine_load import EngineLoad
 from ome_operator.registry.pages import worker_counts
 from ome_operator.registry.silence import LATE, RETRY, RETRY_SILENT, ProbeResult
@@ -58,7 +58,7 @@ def test_two_failed_probes_make_a_leader_mute_until_it_answers() -> None:
     signs = probed(read(NEW, (10, 2, 7)), FAILED, IDLE, 15, 18)
     assert not signs.is_mute and not is_due(signs, 18 + RETRY - 0.1) and is_due(signs, 18 + RETRY)
     signs = probed(signs, FAILED, IDLE, 19, 22)
-    assert signs.is_mute and (signs.proven_since, signs.failed_at) == (15, 22)
+    assert signs.is_mute and signs.is_proven and (signs.proven_since, signs.proven_at) == (15, 22)
     signs = read(signs, (24, 0, 7))
     assert signs.is_mute and not is_due(signs, 22 + RETRY_SILENT - 0.1) and is_due(signs, 22 + RETRY_SILENT)
     assert not probed(signs, ANSWERED, (), 27, 28).is_mute
@@ -70,28 +70,29 @@ def test_an_engine_that_is_never_empty_is_taken_out_and_not_reported() -> None:
     signs = read(NEW, (10, 2, 7))
     for began in (15, 19):
         signs = probed(signs, FAILED, BUSY, began, began + 3)
-    assert signs.is_mute and signs.proven_since is None
+    assert signs.is_mute and not signs.is_proven
     ended = [*BUSY, reading(9.0)]
-    assert probed(signs, FAILED, ended, 27, 30).proven_since is None, "it may load new weights now"
+    assert not probed(signs, FAILED, ended, 27, 30).is_proven, "it may load new weights now"
     arrived = [*BUSY, reading(9.0, running=4)]
     assert probed(signs, FAILED, arrived, 27, 30).proven_since == 27, "a request came after the probe"
     assert probed(signs, FAILED, IDLE, 27, 30).proven_since == 27
 
 
-def test_a_probe_that_proves_nothing_begins_the_time_of_the_silence_again() -> None:
+def test_a_probe_that_proves_nothing_ends_the_report_and_soon_not_the_silence() -> None:
     first = probed(read(NEW, (10, 2, 7)), FAILED, IDLE, 15, 18)
-    assert probed(first, UNCLEAR, IDLE, 19, 22).failures == 0
+    assert probed(first, UNCLEAR, IDLE, 19, 22).failures == 1
     mute = probed(first, FAILED, IDLE, 19, 22)
     unclear = probed(mute, UNCLEAR, IDLE, 27, 30)
-    assert unclear.is_mute and unclear.proven_since is None
-    assert probed(unclear, FAILED, IDLE, 35, 38).proven_since == 35
+    assert unclear.is_mute and not unclear.is_proven
+    assert probed(unclear, FAILED, IDLE, 35, 38).proven_since == 15
+    assert probed(unclear, FAILED, IDLE, 22 + STALE + 1, 22 + STALE + 4).proven_since == 22 + STALE + 1
 
 
 def test_a_probe_during_which_this_process_did_not_run_proves_nothing() -> None:
     assert probed(read(NEW, (10, 2, 7)), FAILED, IDLE, 15, 15 + PROBE + LATE + 0.1).failures == 0
 
 
-WAITING = [*IDLE[:2], reading(2.0, waiting=1), reading(2.5)]
+WAITING = [*BUSY[:2], reading(2.0, waiting=1), reading(2.5, running=1)]
 RANKS = [reading(at, 1.0) for at in (1.0, 1.5, 2.0, 2.5)]
 
 
@@ -104,13 +105,16 @@ RANKS = [reading(at, 1.0) for at in (1.0, 1.5, 2.0, 2.5)]
         (None, IDLE, 200, UNCLEAR),
         (0, IDLE, 200, FAILED),
         (0, BUSY, 200, FAILED),
-        (0, IDLE[:3], 200, UNCLEAR),
+        (0, IDLE[:3], 200, FAILED),
+        (0, IDLE[:2], 200, UNCLEAR),
+        (0, BUSY[:3], 200, UNCLEAR),
+        (0, [*BUSY[:2], reading(2.0)], 200, FAILED),
         (0, WAITING, 200, UNCLEAR),
         (0, RANKS, 200, UNCLEAR),
         (0, [*IDLE[:2], None, *IDLE[2:]], 200, FAILED),
-        (0, [*WAITING, *(reading(at) for at in (3.0, 3.5, 4.0))], 200, FAILED),
-        (0, [*IDLE, reading(3.0, waiting=2)], 200, UNCLEAR),
-        (0, [*IDLE, reading(3.0, 3.0)], 200, UNCLEAR),
+        (0, [*WAITING, *(reading(at, running=1) for at in (3.0, 3.5, 4.0))], 200, FAILED),
+        (0, [*BUSY, reading(3.0, waiting=2)], 200, UNCLEAR),
+        (0, [*BUSY, reading(3.0, 3.0, running=1)], 200, UNCLEAR),
         (0, [reading(waiting=0) for _ in range(4)], 200, UNCLEAR),
         (0, [reading(at, waiting=None) for at in (1.0, 1.5, 2.0, 2.5)], 200, UNCLEAR),
         (0, [], 200, UNCLEAR),
