@@ -24,6 +24,12 @@ counts = st.none() | st.integers(0, 10**6)
 shares = st.none() | st.floats(0, 1)
 
 
+def busy_groups(draw: st.DrawFn) -> tuple[int, float, float]:
+    """Return a number of groups, the requests that they completed each second, at least one a minute, and their tokens."""
+    requests = draw(st.just(0.0) | st.floats(1 / 60, 1e3))
+    return draw(st.integers(0, 3)), requests, requests * draw(st.floats(1, 1e6))
+
+
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[DemandSample, ...]:
     """Up to ten minutes of samples with any numbers and holes."""
@@ -31,8 +37,7 @@ def histories(draw: st.DrawFn) -> tuple[DemandSample, ...]:
     return tuple(
         DemandSample(
             NOW - KEPT + 10 * at, draw(rates), draw(counts), draw(rates), draw(counts), draw(rates), draw(rates),
-            draw(rates), draw(rates), draw(rates), draw(shares), draw(st.integers(0, 3)), draw(st.floats(0, 1e3)),
-            draw(st.floats(0, 1e6)), draw(counts),
+            draw(rates), draw(rates), draw(rates), draw(shares), *busy_groups(draw), *busy_groups(draw), draw(counts),
         )
         for at in times
     )  # fmt: skip

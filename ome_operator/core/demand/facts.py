@@ -50,6 +50,13 @@ class DemandSample(NamedTuple):
     """Requests that these groups completed."""
     saturated_tokens: float = 0.0
     """Prompt tokens of these requests."""
+    queued: int = 0
+    """Number of prefill groups in which requests waited at each reading of the window. They may have been idle between two
+    readings."""
+    queued_requests: float = 0.0
+    """Requests that these groups completed."""
+    queued_tokens: float = 0.0
+    """Prompt tokens of these requests."""
     in_flight: int | None = None
     """Requests in flight, over all routers."""
 

@@ -31,7 +31,7 @@ HOLDS: dict[str, str] = {
     "it to 5 (only possible inside the cluster). Nothing changes.",
     HoldReason.UNKNOWN: "The newest numbers are missing or older than 20 s. Nothing changes.",
     HoldReason.UNMEASURED: "The lengths of requests or the speed of the groups are not known yet: there is no estimate of "
-    "`ome plan`, and no group has been busy for a whole minute. The numbers of groups stay.",
+    "`ome plan`, and requests have not waited in any group for a whole minute. The numbers of groups stay.",
     HoldReason.UNREACHABLE: "A request that does not wait is already slower than the target, so no number of groups meets "
     "it. The numbers of groups stay.",
     HoldReason.MAXIMUM: "The demand needs more groups than the maximum of a role.",

@@ -16,9 +16,9 @@ FIRST_START = 300.0
 """Assumed seconds of a start until the first start was measured. The value is long, so that the first decision looks far
 ahead.
 """
-STABLE = 0.1
+STABLE, FIRST_STABLE = 0.1, 0.5
 """Largest relative difference between the present and the mean number of requests in decode at which a window is used as a
-measurement, because Little's law holds only for a steady load.
+measurement, because Little's law holds only for a steady load: usually, and for the first measurement of a service.
 """
 
 
@@ -27,19 +27,18 @@ def learned(before: Learned, sample: DemandSample, fleet: Fleet) -> Learned:
 
     A prefill group in which requests waited during the whole window was busy all the time. The length of the window, divided
     by the number of requests that it completed, is therefore the time that a request occupies a group. If there is no
-    estimate yet, this measurement becomes the estimate.
+    estimate yet, this measurement becomes the estimate. Before the first such measurement, a group in which requests waited
+    at each reading of the window gives a provisional estimate. The group may have been idle between two readings, so this
+    estimate is at most too slow, and only a faster one replaces it.
     """
     return _prefill(before, sample)._replace(curve=_decode(before.curve, sample, fleet))
 
 
 def _prefill(before: Learned, sample: DemandSample) -> Learned:
     if not sample.saturated or sample.saturated_requests <= 0:
-        return before
+        return _queued(before, sample)
     if before.work is None:
-        each = sample.saturated / sample.saturated_requests
-        prompt = sample.saturated_tokens / sample.saturated_requests
-        # Without an estimate, the time is assumed to be proportional to the tokens.
-        work = PrefillWork(0.0, each / prompt) if prompt > 0 else PrefillWork(each, 0.0)
+        work = _proportional(sample.saturated, sample.saturated_requests, sample.saturated_tokens)
         return before._replace(work=work, scale=1.0, measured=1)
     planned = before.work.seconds(sample.saturated_requests, sample.saturated_tokens)
     if planned <= 0:
@@ -49,11 +48,30 @@ def _prefill(before: Learned, sample: DemandSample) -> Learned:
     return before._replace(scale=scale, measured=min(before.measured + 1, MOST))
 
 
+def _queued(before: Learned, sample: DemandSample) -> Learned:
+    """Return what is known after a sample without a saturated group."""
+    if before.measured or not sample.queued or sample.queued_requests <= 0:
+        return before
+    if before.work is None:
+        work = _proportional(sample.queued, sample.queued_requests, sample.queued_tokens)
+        return before._replace(work=work, scale=1.0)
+    planned = before.work.seconds(sample.queued_requests, sample.queued_tokens)
+    return before._replace(scale=min(before.scale, sample.queued / planned)) if planned > 0 else before
+
+
+def _proportional(groups: float, requests: float, tokens: float) -> PrefillWork:
+    """Return the time of a prefill group for a request, proportional to the tokens of its prompt, if so many groups complete
+    these requests and prompt tokens a second.
+    """
+    return PrefillWork(0.0, groups / tokens) if tokens > 0 else PrefillWork(groups / requests, 0.0)
+
+
 def _decode(before: Curve, sample: DemandSample, fleet: Fleet) -> Curve:
     groups = fleet.role(DECODE).ready
     if not groups or not sample.running or not sample.output_tokens or sample.running_now is None:
         return before
-    if abs(sample.running_now - sample.running) > STABLE * sample.running or sample.running < groups:
+    stable = STABLE if before else FIRST_STABLE
+    if abs(sample.running_now - sample.running) > stable * sample.running or sample.running < groups:
         return before
     return observed(before, sample.running / groups, sample.running / sample.output_tokens)
 

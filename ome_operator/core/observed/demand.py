@@ -21,6 +21,8 @@ class LeaderQueue(NamedTuple):
     waiting: int
     busy_since: float
     """Time since which the leader has been busy without interruption."""
+    queue_since: float
+    """Time since which requests waited at each reading."""
 
 
 def sample(
@@ -45,7 +47,8 @@ def sample(
     running = _total(_load(one, "running", now) for one in decode.values()) if whole and decode else None
     earlier = [one.running_now for one in recent if now - WINDOW < one.at < now and one.running_now is not None]
     queues = {mark: queue for mark, one in prefill.items() if (queue := _queue(one, before.get(mark), now)) is not None}
-    full = [mark for mark, queue in queues.items() if now - queue.busy_since >= WINDOW]
+    full = [prefill[mark].work for mark, queue in queues.items() if now - queue.busy_since >= WINDOW]
+    queued = [prefill[mark].work for mark, queue in queues.items() if now - queue.queue_since >= WINDOW]
     found = DemandSample(
         at=now,
         arrivals=_total(_rate(one, "requests", now) for one in work) if whole else None,
@@ -59,8 +62,11 @@ def sample(
         errors=_total(_rate(one, "errors", now) for one in work) if whole else None,
         late=_late(decode.values(), bound, now) if decode else None,
         saturated=len(full),
-        saturated_requests=sum(_rate(prefill[mark].work, "requests", now) or 0.0 for mark in full),
-        saturated_tokens=sum(_rate(prefill[mark].work, "promptTokens", now) or 0.0 for mark in full),
+        saturated_requests=sum(_rate(work, "requests", now) or 0.0 for work in full),
+        saturated_tokens=sum(_rate(work, "promptTokens", now) or 0.0 for work in full),
+        queued=len(queued),
+        queued_requests=sum(_rate(work, "requests", now) or 0.0 for work in queued),
+        queued_tokens=sum(_rate(work, "promptTokens", now) or 0.0 for work in queued),
         in_flight=_whole(_total(None if one.in_flight is None else float(one.in_flight) for one in known))
         if whole
         else None,
@@ -93,11 +99,12 @@ def _queue(leader: LeaderReport, before: LeaderQueue | None, now: float) -> Lead
         return None
     at = leader.load.at
     if before is None or at < before.at:
-        return LeaderQueue(at, int(waiting), now)
+        return LeaderQueue(at, int(waiting), now, now)
     if at == before.at:
         return before
     busy = 0 < rate * (at - before.at) <= before.waiting
-    return LeaderQueue(at, int(waiting), before.busy_since if busy else now)
+    queued = rate > 0 and waiting > 0 and before.waiting > 0
+    return LeaderQueue(at, int(waiting), before.busy_since if busy else now, before.queue_since if queued else now)
 
 
 def _load(leader: LeaderReport, name: str, now: float) -> float | None:

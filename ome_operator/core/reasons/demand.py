@@ -32,7 +32,7 @@ class DemandReasons:
     )  # fmt: skip
     DEMAND_UNMEASURED = ReasonRecord(
         "DemandUnmeasured", of=_OF, kstatus=_CURRENT, state=State.WAITING,
-        meaning="no group has been busy for a whole minute yet, so its speed is unknown, and the numbers of groups stay",
+        meaning="no requests have waited for a whole minute yet, so the speed of a group is unknown, and no number changes",
         remedy="nothing: the first load at which requests wait is the measurement. Until then, `minReplicas` must suffice",
     )  # fmt: skip
     SCALED_BY_HAND = ReasonRecord(

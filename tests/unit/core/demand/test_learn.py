@@ -24,6 +24,25 @@ def test_the_first_measurement_is_the_estimate_if_there_is_none() -> None:
     assert learn.learned(Learned(), sample(**FULL), fleet()).work == PrefillWork(0.0, 2 / 4000)
 
 
+def test_a_queue_gives_an_estimate_until_the_first_measurement() -> None:
+    """A group with a queue at each reading may have been idle in between, so only a faster estimate replaces the first."""
+    queued = {"queued": 2, "queued_requests": 2.0, "queued_tokens": 2000.0}
+    first = learn.learned(Learned(), sample(**queued), fleet())
+    assert (first.work, first.scale, first.measured) == (PrefillWork(0.0, 2 / 2000), 1.0, 0)
+    slower = learn.learned(first, sample(queued=2, queued_requests=1.0, queued_tokens=1000.0), fleet())
+    assert slower == first
+    faster = learn.learned(first, sample(queued=2, queued_requests=4.0, queued_tokens=4000.0), fleet())
+    assert faster.scale == pytest.approx(0.5) and faster.measured == 0
+    measured = learn.learned(first, sample(**FULL), fleet())
+    assert measured.scale == pytest.approx(0.5) and measured.measured == 1
+    assert learn.learned(measured, sample(**queued), fleet()) == measured
+
+
+def test_the_first_point_of_decode_needs_a_less_steady_load() -> None:
+    moved = sample(rate=4.0, running_now=11)
+    assert learn.learned(Learned(), moved, fleet()).curve and learn.learned(KNOWN, moved, fleet()).curve == KNOWN.curve
+
+
 def test_decode_is_learned_where_it_is_observed_and_nowhere_else() -> None:
     found = learn.learned(KNOWN, sample(rate=32.0, output_tokens=1600.0), fleet())
     assert found.curve == ((10.0, 0.02), (64.0, 64 / 1600), (210.0, 0.06))

@@ -96,4 +96,13 @@ def test_a_queue_shorter_than_what_was_completed_proves_nothing() -> None:
         at = NOW + 10 * step
         busy = LeaderReport("prefill", "serving", LeaderLoad(at, 1, 19), work(-10 * step, requests=2.0))
         found, kept = sample([RouterReport(at, 0, 0.0, None, 5, {"p": busy})], (), kept, 2.0, at)
-        assert found.saturated == 0
+        assert found.saturated == 0 and found.queued == (step >= 6)
+
+
+def test_a_queue_that_was_empty_at_a_reading_is_not_a_queue_for_a_window() -> None:
+    kept: Any = {}
+    for step in range(12):
+        at = NOW + 10 * step
+        busy = LeaderReport("prefill", "serving", LeaderLoad(at, 1, 0 if step == 5 else 3), work(-10 * step, requests=2.0))
+        found, kept = sample([RouterReport(at, 0, 0.0, None, 5, {"p": busy})], (), kept, 2.0, at)
+        assert found.queued == 0
