@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 
 from ome_operator import keys
 from ome_operator.cli.app import app
+from ome_operator.core.demand import arrivals
 from ome_operator.core.observed import from_api
-from tests.support import heard, yamls
+from tests.support import hasty_operator, heard, yamls
 from tests.support.bodies import Cluster as Bodies
 from tests.support.kubelet import write_status
 from tests.support.rig import Manifest, Rig
@@ -23,8 +24,13 @@ ADDRESS = "127.29.0.1"
 """Address of the simulated router, on which nothing else listens."""
 CAPACITY = 4.0
 """Requests per second that a simulated prefill group completes while requests wait."""
-PROMPT, ANSWER, TOKEN = 1000.0, 75.0, 0.0233
-"""Tokens of a prompt and of an answer, and seconds between two tokens."""
+PROMPT, ANSWER = 1000.0, 75.0
+"""Tokens of a prompt and of an answer."""
+FIRST_REQUEST, MORE_REQUESTS, MOST_REQUESTS = 0.01, 0.002, 40.0
+"""Seconds between two tokens of a decode group without requests, seconds that each request adds, and the largest number of
+requests of a group."""
+WINDOW = arrivals.WINDOW / hasty_operator.FASTER
+"""Seconds over which the operator of these tests takes rates to be averaged."""
 CALM, BURST = 0.5, 8.0
 """Requests per second for which one group of each role is enough, and for which more are necessary."""
 SERVICE = "svc"
@@ -64,16 +70,66 @@ def listening(address: str = ADDRESS) -> Iterator[Router]:
         server.shutdown()
 
 
+class Load:
+    """The requests of a service. Rates are means over the last `WINDOW` seconds, as registries report them."""
+
+    def __init__(self, now: float) -> None:
+        self._at, self._waiting = now, 0.0
+        self._counted: dict[str, list[tuple[float, float]]] = {}
+        """Name, or UID of a leader -> times, and the requests until then."""
+
+    def advance(self, now: float, arrivals: float, prefill: Sequence[str], decode: Sequence[str]) -> None:
+        """Count the requests that have arrived, and those that the leaders with these UIDs have completed, since the last
+        call. Requests wait while more arrive than the prefill groups complete.
+        """
+        seconds, self._at = now - self._at, now
+        present = self._waiting + arrivals * seconds
+        done = min(present, CAPACITY * len(prefill) * seconds)
+        self._waiting = present - done
+        self._count("arrivals", now, arrivals * seconds)
+        for role in (prefill, decode):
+            for uid in role:
+                self._count(uid, now, done / len(role))
+
+    def _count(self, name: str, now: float, requests: float) -> None:
+        marks = self._counted.setdefault(name, [(now, 0.0)])
+        marks.append((now, marks[-1][1] + requests))
+        while len(marks) > 2 and marks[1][0] <= now - WINDOW:
+            del marks[0]
+
+    def rate(self, name: str) -> float:
+        """Return the requests per second."""
+        (begin, first), (end, last) = self._counted[name][0], self._counted[name][-1]
+        return (last - first) / (end - begin) if end > begin else 0.0
+
+    def rates(self, prefill: Sequence[str], decode: Sequence[str]) -> dict[str, heard.Rates]:
+        """Return the rates and numbers of each leader, by its UID."""
+        found = dict[str, heard.Rates]()
+        for uid in (*prefill, *decode):
+            each = self.rate(uid)
+            waiting = round(self._waiting / len(prefill)) if uid in prefill else 0
+            running = 0.0 if uid in prefill else _running(each)
+            found[uid] = {
+                "requests": each, "promptTokens": PROMPT * each, "outputTokens": ANSWER * each, "running": running,
+                "waiting": float(waiting),
+            }  # fmt: skip
+        return found
+
+
+def _running(each: float) -> float:
+    """Return the requests in a decode group that completes `each` requests per second (Little's law)."""
+    left = 1 - each * ANSWER * MORE_REQUESTS
+    return min(MOST_REQUESTS, each * ANSWER * FIRST_REQUEST / left) if left > 0 else MOST_REQUESTS
+
+
 class Followed:
-    """A service with the class Demand whose router reports the arrivals that a test sets. Requests wait while more arrive
-    than the prefill groups complete.
-    """
+    """A service with the class Demand whose router reports the arrivals that a test sets."""
 
     def __init__(self, rig: Rig, namespace: str, router: Router, /, **spec: Any) -> None:
         self.rig, self.namespace, self.router = rig, namespace, router
         self._seen = Rig(rig.cluster)  # the router reads in threads of its own
         self._one = threading.Lock()
-        self.arrivals, self._waiting, self._at = CALM, 0.0, time.monotonic()
+        self.arrivals, self._load = CALM, Load(time.monotonic())
         self.in_flight = 3
         """Requests in flight of each router."""
         rig.create(yamls.service(namespace, SERVICE, namespace, "engine", "decoder", "router", **spec))
@@ -96,18 +152,16 @@ class Followed:
         """Return the summary of the router, about the leaders that exist."""
         with self._one:
             pods = self._seen.all("Pod", self.namespace, f"{keys.MANAGED_BY}={keys.MANAGER}")
-            found = [one for one in pods if one["metadata"]["labels"].get(keys.COMPONENT) == keys.ENGINE]
-            prefill = max(1, sum(one["metadata"]["labels"].get(keys.WORKER_INDEX) == "0" for one in found))
-            now, full = time.monotonic(), CAPACITY * prefill
-            self._waiting, self._at = max(0.0, self._waiting + (self.arrivals - full) * (now - self._at)), now
-            each = CAPACITY if self._waiting else self.arrivals / prefill
-            rates = {
-                "requests": each, "promptTokens": PROMPT * each, "outputTokens": ANSWER * each,
-                "running": ANSWER * each * TOKEN, "waiting": float(round(self._waiting / prefill)),
-            }  # fmt: skip
+            leaders = [one["metadata"] for one in pods if one["metadata"]["labels"].get(keys.WORKER_INDEX) == "0"]
+            prefill, decode = (
+                [one["uid"] for one in leaders if one["labels"].get(keys.COMPONENT) == component]
+                for component in (keys.ENGINE, keys.DECODER)
+            )
+            self._load.advance(time.monotonic(), self.arrivals, prefill, decode)
             return heard.summary(
-                cast(Bodies, SimpleNamespace(objects={"Pod": pods})), self.pod, rates,
-                arrivals=self.arrivals, in_flight=self.in_flight,
+                cast(Bodies, SimpleNamespace(objects={"Pod": pods})), self.pod,
+                arrivals=self._load.rate("arrivals"), in_flight=self.in_flight,
+                leaders_rates=self._load.rates(prefill, decode),
             )  # fmt: skip
 
     def groups(self, component: str) -> int:

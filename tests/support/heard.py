@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from ome_operator import keys
@@ -22,8 +23,18 @@ requests.
 BUSY: Rates = {"requests": 2.0, "promptTokens": 800.0, "outputTokens": 300.0, "running": 7.0, "waiting": 1.0}
 
 
-def summary(cluster: Cluster, router: Pod, rates: Rates = BUSY, *, arrivals: float = 4.0, in_flight: int = 3) -> str:
-    """Return the summary of a router whose leaders have these numbers."""
+def summary(
+    cluster: Cluster,
+    router: Pod,
+    rates: Rates = BUSY,
+    *,
+    arrivals: float = 4.0,
+    in_flight: int = 3,
+    leaders_rates: Mapping[str, Rates] = MappingProxyType({}),
+) -> str:
+    """Return the summary of a router whose leaders have these numbers. `leaders_rates` are those of single leaders, by their
+    UID.
+    """
     pods = [from_api.pod(body) for body in cluster.objects["Pod"]]
     mine = (router.namespace, router.service, router.revision)
     leaders = [pod for pod in pods if (pod.namespace, pod.service, pod.revision) == mine and pod.rank == 0]
@@ -34,7 +45,7 @@ def summary(cluster: Cluster, router: Pod, rates: Rates = BUSY, *, arrivals: flo
         for pod in leaders
         if pod.component != keys.ROUTER
     ]
-    memories = {state.uid: _memory(rates) for state in states}
+    memories = {state.uid: _memory(leaders_rates.get(state.uid, rates)) for state in states}
     readings = registry.RouterReading(_readings({"requests": arrivals}), in_flight, WINDOW)
     mark = meta.slice_mark(router)
     return json.dumps(registry.summary(mark, states, memories, readings, registry.Foreign(0, None), WINDOW + 2))

@@ -1,0 +1,134 @@
+"""Prefill engines of the class Demand on the real node: a burst of real requests brings a second one, and its end takes it
+back, without a request that fails (docs/demand.md).
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+
+from ome_local.images.build import REFERENCES
+from tests.conftest import Tables
+from tests.node.conftest import Steps
+from tests.node.serving.conftest import MINUTES, remove
+from tests.node.serving.decoders import Decoders, after, derived, replace_arg
+from tests.support import hasty_operator
+from tests.support.rig import Rig
+from tests.support.traffic import Report, generate, stream_of
+
+pytestmark = [MINUTES, pytest.mark.usefixtures("ours")]
+NAME = "kimi-k2-tiny-demand"
+CLIENTS = 30
+"""Clients of the burst, each of which sends its next request when it has an answer."""
+PATIENT_S = 300
+"""SGLang's default of the seconds for which a request waits for its partner; the runtime has 10 s."""
+CALM_PER_S = 0.5
+WITHIN_S = 60.0
+DECIDED_WITHIN_S, SERVED_WITHIN_S, BACK_WITHIN_S = 200.0, 300.0, 240.0
+DEMAND = {"timeToFirstToken": "2s", "timeBetweenTokens": "10s", "coolDown": "10s", "mode": "Apply"}
+HASTY = hasty_operator.__name__
+HEADING = "class Demand with real prefill engines"
+
+
+def narrow(runtime: dict[str, Any]) -> None:
+    """Let prefill engines compute one request at a time, so that few clients saturate them, and let requests wait."""
+    replace_arg(runtime["spec"]["engineConfig"], "--max-running-requests=1")
+    for role in ("engineConfig", "decoderConfig"):
+        for variable in runtime["spec"][role]["runner"]["env"]:
+            if variable["name"].endswith("_TIMEOUT"):
+                variable["value"] = str(PATIENT_S)
+
+
+@pytest.fixture(scope="module")
+def service(serving: Rig, steps: Steps) -> Iterator[Decoders]:
+    """Yield a service whose prefill groups follow the demand between one and two."""
+    found = derived(serving, NAME, steps, narrow)
+    engine = {"minReplicas": 1, "maxReplicas": 2, "autoscaler": {"class": "Demand"}}
+    serving.patch("InferenceService", NAME, NAME, {"spec": {"engine": engine, "scalingPolicy": {"demand": DEMAND}}})
+    serving.wait("the demand decides", lambda: scaling(found).get("applied") == {"engine": 1}, 90)
+    yield found
+    remove(serving, NAME)
+
+
+def scaling(service: Decoders) -> dict[str, Any]:
+    """Return `status.scaling`."""
+    status = (service.rig.get("InferenceService", NAME, NAME) or {}).get("status") or {}
+    return dict(status.get("scaling") or {})
+
+
+def wanted(service: Decoders) -> int:
+    """Return the wanted number of prefill groups."""
+    return int((scaling(service).get("applied") or {}).get("engine", 0))
+
+
+def listed(service: Decoders) -> int:
+    """Return the number of prefill leaders that the router lists."""
+    return sum(one["role"] == "prefill" and one["listed"] for one in service.summary()["leaders"])
+
+
+@asynccontextmanager
+async def busy(url: str) -> AsyncIterator[Report]:
+    """Keep `CLIENTS` requests running inside the `with` block."""
+    report, over = Report(), asyncio.Event()
+
+    async def client(session: aiohttp.ClientSession, number: int) -> None:
+        while not over.is_set():
+            report.answers.append(await generate(session, url, f"client {number}", WITHIN_S))
+
+    connector = aiohttp.TCPConnector(limit=0, force_close=True)
+    async with aiohttp.ClientSession(connector=connector) as session, asyncio.TaskGroup() as running:
+        for number in range(CLIENTS):
+            running.create_task(client(session, number))
+        try:
+            yield report
+        finally:
+            over.set()
+
+
+@pytest.fixture
+def hasty(serving: Rig) -> Iterator[Rig]:
+    """Yield the cluster with an operator on this machine that removes groups sooner, in place of the operator inside."""
+    serving.cluster.kubectl("scale", "-n", "ome", "deployment/ome-operator", "--replicas=0")
+    serving.wait("no operator inside", lambda: not serving.all("Pod", "ome"), 60)
+    config = serving.cluster.keep_token("ome", "ome-operator")
+    words = (f"--sidecar-image={REFERENCES['operator']}", f"--tools-image={REFERENCES['agent']}", "--router-watch=5")
+    serving.start("operator", *words, program=HASTY, kubeconfig=config)
+    serving.leads()
+    yield serving
+    serving.stop()
+    serving.cluster.kubectl("scale", "-n", "ome", "deployment/ome-operator", "--replicas=1")
+
+
+@pytest.mark.timeout(800, func_only=True)
+async def test_a_burst_brings_a_second_prefill_group(service: Decoders, tables: Tables) -> None:
+    """These are the times of the operator as the chart installs it."""
+    async with busy(service.url) as report:
+        began = time.monotonic()
+        decided = await after(began, "a second group is wanted", DECIDED_WITHIN_S, lambda: wanted(service) == 2)
+        served = await after(began, "the router lists both", SERVED_WITHIN_S, lambda: listed(service) == 2)
+        await asyncio.sleep(5)
+    learned = scaling(service)
+    tables.setdefault(HEADING, []).extend([
+        f"from the first burst, which is also the measurement, until the decision  {decided:>6.1f} s",
+        f"from the same burst until the router sends requests to the second group  {served:>6.1f} s",
+        f"{len(report.failed)} of {len(report.answers)} requests failed; {learned.get('why')}",
+    ])  # fmt: skip
+    assert not report.failed, report.failed[0].error
+
+
+@pytest.mark.timeout(600, func_only=True)
+async def test_the_end_of_the_burst_takes_it_back(service: Decoders, hasty: Rig, tables: Tables) -> None:
+    async with stream_of(service.url, CALM_PER_S, WITHIN_S) as report:
+        began = time.monotonic()
+        decided = await after(began, "one group is enough", BACK_WITHIN_S, lambda: wanted(service) == 1)
+        gone = await after(began, "one group is left", BACK_WITHIN_S, lambda: len(service.leaders("engine")) == 1)
+        await asyncio.sleep(5)
+    tables.setdefault(HEADING, []).extend([
+        f"from the end of the burst until a group less is wanted, with the times of {HASTY}  {decided:.1f} s",
+        f"until it is gone  {gone:.1f} s; {len(report.failed)} of {len(report.answers)} requests failed",
+    ])  # fmt: skip
+    assert not report.failed, report.failed[0].error
