@@ -19,7 +19,7 @@ from ome_operator.core.demand.facts import (
 from ome_operator.core.demand.stored import from_status, to_status
 from tests.unit.core.demand.loads import KNOWN, NOW
 
-rates = st.none() | st.floats(0, 1e4)
+rates = st.none() | st.just(0.0) | st.floats(1 / 60, 1e4)  # a request a minute is the smallest rate that can be counted
 counts = st.none() | st.integers(0, 10**6)
 shares = st.none() | st.floats(0, 1)
 

@@ -16,9 +16,9 @@ FIRST_START = 300.0
 """Assumed seconds of a start until the first start was measured. The value is long, so that the first decision looks far
 ahead.
 """
-STABLE, FIRST_STABLE = 0.1, 0.5
+STABLE = 0.1
 """Largest relative difference between the present and the mean number of requests in decode at which a window is used as a
-measurement, because Little's law holds only for a steady load: usually, and for the first measurement of a service.
+measurement, because Little's law holds only for a steady load.
 """
 
 
@@ -70,8 +70,7 @@ def _decode(before: Curve, sample: DemandSample, fleet: Fleet) -> Curve:
     groups = fleet.role(DECODE).ready
     if not groups or not sample.running or not sample.output_tokens or sample.running_now is None:
         return before
-    stable = STABLE if before else FIRST_STABLE
-    if abs(sample.running_now - sample.running) > stable * sample.running or sample.running < groups:
+    if abs(sample.running_now - sample.running) > STABLE * sample.running or sample.running < groups:
         return before
     return observed(before, sample.running / groups, sample.running / sample.output_tokens)
 

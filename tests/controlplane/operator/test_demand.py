@@ -89,6 +89,7 @@ def test_a_burst_is_followed_as_far_as_the_mode_permits(follow: Callable[..., Fo
     here.arrivals, began = BURST, time.monotonic()
     rig.wait("more groups are wanted", lambda: here.wanted() == (3, 2), 150)
     row("from the first burst, which is also the first measurement, until the decision", began)
+    rig.wait("decode is measured under this load", lambda: here.largest_batch() > 5, 60)
     time.sleep(DECISION)  # nothing has changed either
     assert here.size() == (1, 1) and "applied" not in here.scaling()
     assert "mode Recommend" in (said := here.shown()) and "requests/s arrive" in said

@@ -38,11 +38,6 @@ def test_a_queue_gives_an_estimate_until_the_first_measurement() -> None:
     assert learn.learned(measured, sample(**queued), fleet()) == measured
 
 
-def test_the_first_point_of_decode_needs_a_less_steady_load() -> None:
-    moved = sample(rate=4.0, running_now=11)
-    assert learn.learned(Learned(), moved, fleet()).curve and learn.learned(KNOWN, moved, fleet()).curve == KNOWN.curve
-
-
 def test_decode_is_learned_where_it_is_observed_and_nowhere_else() -> None:
     found = learn.learned(KNOWN, sample(rate=32.0, output_tokens=1600.0), fleet())
     assert found.curve == ((10.0, 0.02), (64.0, 64 / 1600), (210.0, 0.06))
