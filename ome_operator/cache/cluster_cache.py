@@ -4,7 +4,7 @@ The cache keeps facts and parsed specs, never the objects' JSON.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -189,9 +189,9 @@ class ClusterCache:
         """
         return max(self.resources[ref.kind].group(ref), key=lambda item: item.version, default=None)
 
-    def services(self) -> Iterator[Resource]:
-        """Return all services."""
-        return iter(self.resources[SERVICE])
+    def services(self) -> list[Resource]:
+        """Return all services that exist now. Events that arrive while a caller goes through the list do not change it."""
+        return list(self.resources[SERVICE])
 
     def children_of(self, namespace: str, service: str) -> dict[tuple[str, str], Child]:
         """Return all children with the label of a service, by kind and name."""

@@ -61,7 +61,7 @@ class TrafficSampler:
     async def sample_due(self) -> None:
         """Sample the services that are due. A service that is frozen or observed keeps its sample."""
         now, due = self._wall().timestamp(), dict[str, float]()
-        for service in [*self._cluster.services()]:
+        for service in self._cluster.services():
             due[service.uid] = self._due.get(service.uid, now + FIRST + zlib.crc32(service.uid.encode()) % int(PAUSE))
             if due[service.uid] - PAUSE - FIRST > now:  # the clock was set back
                 due[service.uid] = now

@@ -191,11 +191,6 @@ class Followed:
         """Return the reason to hold."""
         return str(self.scaling().get("hold") or "")
 
-    def largest_batch(self) -> float:
-        """Return the largest number of requests of a decode group for which the time between tokens was measured."""
-        points = (self.scaling().get("learned") or {}).get("decode") or ()
-        return max((float(point["requests"]) for point in points), default=0.0)
-
     def edit(self, **spec: Any) -> None:
         """Edit the spec of the service by a merge patch."""
         self.rig.patch("InferenceService", self.namespace, SERVICE, {"spec": spec})

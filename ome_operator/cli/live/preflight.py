@@ -55,7 +55,7 @@ async def of_files(client: Client, given: Sequence[Manifest], roles: Collection[
     """
     spaces = {body["metadata"].get("namespace", "") for body in given if body["kind"] in (SERVICE, *SHORT)} - {""}
     cluster = await _cluster(client, spaces, given)
-    kept = list(cluster.services())
+    kept = cluster.services()
     if not kept:
         raise Unanswered("no InferenceService in these files: name a file that has one.")
     made = []

@@ -8,6 +8,7 @@ import pytest
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.event_handler import EventHandler
+from ome_operator.controllers import bad_nodes
 from ome_operator.controllers.bad_nodes import WRITES, BadNodes
 from ome_operator.core.badnodes.record import stamp
 from ome_operator.core.observed.objects import Deps, Ref
@@ -236,3 +237,16 @@ async def test_a_memory_that_cannot_be_read_stops_nothing() -> None:
     case.stored.api.answers["list_objects NodeFaults"] = works
     await case.fail(3)
     assert case.nodes.of("team").keys() == {"n0"}
+
+
+async def test_a_service_that_is_created_during_a_look_does_not_stop_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case()
+
+    async def create() -> None:
+        name = f"new-{len(case.cache.services())}"
+        metadata = {"name": name, "namespace": "team", "uid": name, "resourceVersion": "1"}
+        case.handler.seen("InferenceService", {"metadata": metadata, "spec": {"engine": {}}})
+
+    monkeypatch.setattr(bad_nodes.PACER, "yield_if_due", create)
+    await case.nodes.look()
+    assert len(case.cache.services()) == 2

@@ -41,7 +41,7 @@ def test_uids_that_nobody_gave_are_always_the_same() -> None:
 def test_other_kinds_are_passed_over() -> None:
     cluster = gather([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}, LIVE])
     assert [one.ref for one in cluster.services()] == [Ref("InferenceService", "team", "svc")] == [ref(LIVE)]
-    assert isinstance(next(cluster.services()).parsed, InferenceService)
+    assert isinstance(cluster.services()[0].parsed, InferenceService)
 
 
 def test_nodes_hold_the_models_that_their_labels_name() -> None:
