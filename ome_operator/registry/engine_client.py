@@ -3,6 +3,7 @@ no redirect is followed, and a response in an unexpected form is a failed readin
 """
 
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import aiohttp
@@ -59,9 +60,7 @@ class EngineClient:
     async def status(self, url: str, within: aiohttp.ClientTimeout) -> int | None:
         """Return the status of a page, and None if the server does not answer."""
         try:
-            async with self._session.get(
-                url, headers=self.headers, timeout=within, allow_redirects=False, auto_decompress=False, ssl=False
-            ) as answer:
+            async with self._request("GET", url, within) as answer:
                 return answer.status
         except (*NO_ANSWER, ValueError):
             return None
@@ -71,15 +70,7 @@ class EngineClient:
         server does not answer.
         """
         try:
-            async with self._session.post(
-                url,
-                json=body,
-                headers=self.headers,
-                timeout=aiohttp.ClientTimeout(total=seconds),
-                allow_redirects=False,
-                auto_decompress=False,
-                ssl=False,
-            ) as answer:
+            async with self._request("POST", url, aiohttp.ClientTimeout(total=seconds), body) as answer:
                 return answer.status
         except TimeoutError:
             return 0
@@ -91,14 +82,7 @@ class EngineClient:
         another error or a longer text.
         """
         try:
-            async with self._session.get(
-                url,
-                headers=self.headers,
-                timeout=within,
-                allow_redirects=False,
-                auto_decompress=False,
-                ssl=False,
-            ) as answer:
+            async with self._request("GET", url, within) as answer:
                 if answer.status in (400, 404):
                     return ""
                 if answer.status != 200:
@@ -107,3 +91,18 @@ class EngineClient:
                 return None if data is None else data.decode(errors="replace")
         except (*NO_ANSWER, ValueError):
             return None
+
+    def _request(
+        self, method: str, url: str, within: aiohttp.ClientTimeout, body: Mapping[str, Any] | None = None
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Return a context manager of the response. No redirect is followed, and nothing is decompressed."""
+        return self._session.request(
+            method,
+            url,
+            json=body,
+            headers=self.headers,
+            timeout=within,
+            allow_redirects=False,
+            auto_decompress=False,
+            ssl=False,
+        )
