@@ -115,7 +115,9 @@ def _own(memory: Memory, now: float, limit: int, ignored: dict[str, str]) -> Ite
 
 
 def _first(blames: list[_Blame], limit: int, ignored: dict[str, str]) -> dict[str, str]:
-    """Return the `limit` nodes that were blamed first, with the reason. The others are added to `ignored`."""
+    """Return the nodes to avoid, and the reason for each: the `limit` nodes that were blamed first. Add the other nodes to
+    `ignored`.
+    """
     found: dict[str, str] = {}
     for blame in sorted(blames):
         if blame.node in found:

@@ -10,7 +10,7 @@ from ome_operator.core.demand.facts import KEPT, Curve, DemandSample, Fleet, Lea
 PERIOD = 10.0
 """Seconds between two decisions."""
 MARGIN = 0.08
-"""Growth of the demand, as a fraction, for which the groups must still suffice after one of them was removed."""
+"""Fraction by which the demand may grow after a group was removed without making that group necessary again."""
 CERTAIN = 2.0
 """Number of standard errors that are added to the estimated demand before it is decided whether a group can be removed."""
 CLEARED = 0.5
@@ -113,9 +113,9 @@ class _MeanRequest(NamedTuple):
     """The mean lengths of a request, in tokens."""
 
     more: float
-    """Prompt length with which it is decided whether groups are added."""
+    """Tokens of a prompt from which the number of groups to add is computed."""
     fewer: float
-    """Prompt length with which it is decided whether a group is removed; at least `more`."""
+    """Tokens of a prompt from which it is computed whether fewer groups would be enough; at least `more`."""
     answer: float
 
 

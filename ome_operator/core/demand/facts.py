@@ -190,7 +190,8 @@ class ScalingState(NamedTuple):
     changed: float = 0.0
     """Time of the last change of the size, in seconds since the epoch; 0 before the first change."""
     lower_since: tuple[float | None, float | None] = (None, None)
-    """For prefill and decode: the time since which fewer groups have been enough; None if all groups are needed."""
+    """Times, in seconds since the epoch, from which on fewer prefill groups and fewer decode groups have been enough. A role
+    that needs all of its groups has None instead."""
     changes: tuple[float, ...] = ()
     """Times of the changes within the last hour."""
     last: tuple[SizeDecision, ...] = ()

@@ -48,7 +48,7 @@ def sample(
     earlier = [one.running_now for one in recent if now - WINDOW < one.at < now and one.running_now is not None]
     queues = {mark: queue for mark, one in prefill.items() if (queue := _queue(one, before.get(mark), now)) is not None}
     full = [prefill[mark].work for mark, queue in queues.items() if now - queue.busy_since >= WINDOW]
-    queued = [prefill[mark].work for mark, queue in queues.items() if now - queue.queue_since >= WINDOW]
+    waited = [prefill[mark].work for mark, queue in queues.items() if now - queue.queue_since >= WINDOW]
     found = DemandSample(
         at=now,
         arrivals=_total(_rate(one, "requests", now) for one in work) if whole else None,
@@ -62,11 +62,11 @@ def sample(
         errors=_total(_rate(one, "errors", now) for one in work) if whole else None,
         late=_late(decode.values(), bound, now) if decode else None,
         saturated=len(full),
-        saturated_requests=sum(_rate(work, "requests", now) or 0.0 for work in full),
-        saturated_tokens=sum(_rate(work, "promptTokens", now) or 0.0 for work in full),
-        queued=len(queued),
-        queued_requests=sum(_rate(work, "requests", now) or 0.0 for work in queued),
-        queued_tokens=sum(_rate(work, "promptTokens", now) or 0.0 for work in queued),
+        saturated_requests=_completed(full, "requests", now),
+        saturated_tokens=_completed(full, "promptTokens", now),
+        queued=len(waited),
+        queued_requests=_completed(waited, "requests", now),
+        queued_tokens=_completed(waited, "promptTokens", now),
         in_flight=_whole(_total(None if one.in_flight is None else float(one.in_flight) for one in known))
         if whole
         else None,
@@ -111,6 +111,11 @@ def _load(leader: LeaderReport, name: str, now: float) -> float | None:
     load = leader.load
     value = getattr(load, name) if load is not None and fresh(load.at, now) else None
     return None if value is None else float(value)
+
+
+def _completed(works: Iterable[WorkRates | None], name: str, now: float) -> float:
+    """Return the sum of a rate of several groups; a group without it counts as 0."""
+    return sum(_rate(work, name, now) or 0.0 for work in works)
 
 
 def _rate(work: WorkRates | None, name: str, now: float) -> float | None:

@@ -73,7 +73,7 @@ class _Taken(NamedTuple):
     places: int
     """Number of places that are free."""
     lost: Counter[str]
-    """Holder of a node → number of its places that are not free."""
+    """Maps the name of a service that holds nodes to the number of places for these pods that it takes."""
     lacks: Counter[str]
     """Resource → number of nodes that have too little of it."""
     shared: bool
