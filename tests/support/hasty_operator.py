@@ -15,6 +15,8 @@ FASTER = 1.0 if os.environ.get("OME_SOAK") else 3.0
 """How many times faster it decides."""
 PERIOD = scaler.PERIOD / FASTER
 """Seconds between two decisions."""
+DECISION = 1.2 * PERIOD
+"""Seconds in which there is at least one decision."""
 SPAN = 40.0
 """Seconds for which the numbers must be known before a group is removed."""
 

@@ -1,6 +1,6 @@
 """A service with the class Demand on a real control plane. A test plays its router, which serves /summary over HTTP.
 
-Nothing of the operator is replaced, except that it removes groups sooner (`tests/support/hasty_operator.py`).
+Nothing of the operator is replaced, except that it decides sooner (`tests/support/hasty_operator.py`).
 """
 
 import time
@@ -13,14 +13,11 @@ from ome_operator import keys
 from tests.conftest import Tables
 from tests.controlplane.operator.test_life import writers
 from tests.support import hasty_operator, yamls
-from tests.support.demand_router import BURST, CALM, SERVICE, WINDOW, Followed, Router, listening
+from tests.support.demand_router import BURST, CALM, SERVICE, WINDOW, Followed, Router, listening, restart_hasty
 from tests.support.rig import Manifest, Rig
 
 TARGETS = {"timeToFirstToken": "3s", "timeBetweenTokens": "40ms", "coolDown": "10s"}
-HASTY = hasty_operator.__name__
-DECISION = 1.2 * hasty_operator.PERIOD
-"""Seconds in which there is at least one decision."""
-LASTS = 3 * DECISION
+LASTS = 3 * hasty_operator.DECISION
 """Seconds after which a number that has not changed stays."""
 DEMAND: Manifest = {"minReplicas": 1, "autoscaler": {"class": "Demand"}}
 
@@ -41,7 +38,7 @@ def router() -> Iterator[Router]:
 @pytest.fixture
 def hasty(rig: Rig) -> Iterator[Rig]:
     """Yield the cluster with an operator that removes groups sooner."""
-    again(rig)
+    restart_hasty(rig)
     yield rig
     rig.restart()
 
@@ -56,13 +53,6 @@ def follow(hasty: Rig, namespace: str, router: Router) -> Iterator[Callable[...,
 
     yield made
     hasty.delete("ClusterServingRuntime", "", namespace)
-
-
-def again(rig: Rig) -> None:
-    """Restart the operator. It asks routers as the chart lets it do inside a cluster, but more often."""
-    rig.stop()
-    rig.start("operator", "--router-watch=2", program=HASTY)
-    rig.leads()
 
 
 def numbers_have_one_writer(here: Followed) -> None:
@@ -90,7 +80,7 @@ def test_a_burst_is_followed_as_far_as_the_mode_permits(follow: Callable[..., Fo
     rig.wait("more groups are wanted", lambda: here.wanted() == (3, 2), 150)
     row("from the first burst, which is also the first measurement, until the decision", began)
     time.sleep(WINDOW)  # decode is measured under this load, too
-    time.sleep(DECISION)  # nothing has changed either
+    time.sleep(hasty_operator.DECISION)  # nothing has changed either
     assert here.size() == (1, 1) and "applied" not in here.scaling()
     assert "mode Recommend" in (said := here.shown()) and "requests/s arrive" in said
     assert here.json()["wanted"] == {"prefill": 3, "decode": 2, "routers": 1}
@@ -113,7 +103,7 @@ def test_a_burst_is_followed_as_far_as_the_mode_permits(follow: Callable[..., Fo
     numbers_have_one_writer(here)
     # A restart, of the same or of another version, keeps the number and what was learned.
     learned, made = here.scaling()["learned"], {one["metadata"]["uid"] for one in rig.all("StatefulSet", namespace)}
-    again(rig)
+    restart_hasty(rig)
     time.sleep(LASTS)
     assert {one["metadata"]["uid"] for one in rig.all("StatefulSet", namespace)} == made
     assert here.size() == (3, 2) and here.scaling()["learned"]["prefill"] == learned["prefill"]
@@ -131,7 +121,7 @@ def test_a_burst_is_followed_as_far_as_the_mode_permits(follow: Callable[..., Fo
     row("from the return of the numbers until two groups are removed", began)
     rig.ready(namespace, SERVICE, 60)
     numbers_have_one_writer(here)
-    tables[f"class Demand on the control plane, with the times of {HASTY}"] = seconds
+    tables[f"class Demand on the control plane, with the times of {hasty_operator.__name__}"] = seconds
 
 
 @pytest.mark.timeout(900)
@@ -148,7 +138,7 @@ def test_a_number_that_somebody_sets_wins_until_it_is_resumed_or_a_wake(follow: 
     assert "is created again" in here.shown("--resume")
     rig.wait("it is new", lambda: (here.scale().get("metadata") or {}).get("generation") == 1, 30)
     assert writers(here.scale()) == {keys.SCALE_MANAGER} and here.scale()["spec"] == {"replicas": 2}
-    time.sleep(DECISION)
+    time.sleep(hasty_operator.DECISION)
     assert here.size() == (1, 2), "the demand decides from the present size on"
     # A wake brings back the groups, and leaves no number that is set by hand.
     for component in ("engine", "decoder"):
@@ -219,7 +209,7 @@ def test_a_service_that_an_upgrade_finds_is_not_scaled(rig: Rig, namespace: str)
     policy = {"demand": {**TARGETS, "mode": "Apply"}}
     rig.create({**body, "spec": {**body["spec"], "decoder": bounds, "scalingPolicy": policy}})
     rig.ready(namespace, SERVICE, 60)
-    again(rig)
+    restart_hasty(rig)
     try:
         time.sleep(LASTS)
         status = (rig.get("InferenceService", namespace, SERVICE) or {})["status"]

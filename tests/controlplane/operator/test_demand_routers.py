@@ -12,14 +12,12 @@ from ome_operator import keys
 from tests.conftest import Tables
 from tests.controlplane.operator.test_life import writers
 from tests.support import hasty_operator, yamls
-from tests.support.demand_router import SERVICE, Followed, Router, listening
+from tests.support.demand_router import SERVICE, Followed, Router, listening, restart_hasty
 from tests.support.rig import Manifest, Rig, is_ready
 
 ADDRESSES = ("127.29.0.1", "127.29.0.2", "127.29.0.3")
 EACH = 10
 """Requests in flight for which a router is counted."""
-DECISION = 1.2 * hasty_operator.PERIOD
-"""Seconds in which there is at least one decision."""
 
 
 def spec(mode: str) -> Manifest:
@@ -38,9 +36,7 @@ def routers() -> Iterator[list[Router]]:
 @pytest.fixture
 def here(rig: Rig, namespace: str, routers: list[Router]) -> Iterator[Followed]:
     """Yield a service whose routers follow the demand with the mode Recommend."""
-    rig.stop()
-    rig.start("operator", "--router-watch=2", program=hasty_operator.__name__)
-    rig.leads()
+    restart_hasty(rig)
     rig.create(yamls.runtime(namespace, decoder=True))
     yield Followed(rig, namespace, routers[0], **spec("Recommend"))
     rig.restart()
@@ -76,7 +72,7 @@ def test_routers_are_added_for_requests_in_flight_before_any_group_is_measured(
     here.in_flight, began = 2 * EACH, time.monotonic()
     rig.wait("two routers are wanted", lambda: wanted(here) == 2, 30, often=True)
     seconds.append(f"{time.monotonic() - began:>6.0f} s  from more requests in flight until the decision")
-    time.sleep(DECISION)
+    time.sleep(hasty_operator.DECISION)
     assert deployment(here)["spec"]["replicas"] == 1 and "applied" not in here.scaling()
     # Apply: the Deployment follows, no group is added, and nobody writes the RoleScale.
     here.policy(mode="Apply")
@@ -88,7 +84,7 @@ def test_routers_are_added_for_requests_in_flight_before_any_group_is_measured(
         f"{time.monotonic() - began:>6.0f} s  from more requests in flight until the Deployment has more replicas"
     )
     connected(here, routers)
-    time.sleep(2 * DECISION)
+    time.sleep(2 * hasty_operator.DECISION)
     assert (deployment(here)["spec"]["replicas"], wanted(here), here.size()) == (3, 3, (1, 1))
     assert here.scaling()["applied"] == {"router": 3} and here.hold() == "Unmeasured"
     after = here.scale("router")

@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,6 +69,16 @@ class Decoders(NamedTuple):
         found = self.rig.get("InferenceService", self.name, self.name) or {}
         groups: list[dict[str, Any]] = found.get("status", {}).get("groups", [])
         return groups
+
+
+@contextlib.contextmanager
+def two_groups(rig: Rig, name: str, url: str, steps: Steps) -> Iterator[Decoders]:
+    """Yield a service that exists, with two decode groups; afterwards it has one."""
+    found = Decoders(rig, name, url)
+    with steps.measure("one more decode group"):
+        found.scale(2)
+    yield found
+    found.scale(1)
 
 
 def derived(rig: Rig, name: str, steps: Steps, change: Callable[[dict[str, Any]], None]) -> Decoders:

@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import Tables
 from tests.node.conftest import Steps
 from tests.node.serving.conftest import MINUTES
-from tests.node.serving.decoders import Decoders, name_of
+from tests.node.serving.decoders import Decoders, name_of, two_groups
 from tests.support.rig import Rig
 from tests.support.traffic import generate
 
@@ -29,11 +29,8 @@ LONG_PROMPT = "one two three four five six seven eight nine ten " * 150
 @pytest.fixture(scope="module")
 def two(serving: Rig, tiny: str, ours: None, steps: Steps) -> Iterator[Decoders]:
     """Yield the service with two decode groups."""
-    found = Decoders(serving, NAME, tiny)
-    with steps.measure("one more decode group"):
-        found.scale(2)
-    yield found
-    found.scale(1)
+    with two_groups(serving, NAME, tiny, steps) as found:
+        yield found
 
 
 async def every(seconds: float, url: str, counts: Counter[str], what: str, text: str, tokens: int, patience: float) -> None:

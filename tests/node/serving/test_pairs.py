@@ -13,7 +13,7 @@ from tests.conftest import SOAK, Tables
 from tests.node.conftest import Steps
 from tests.node.serving import decoders
 from tests.node.serving.conftest import MINUTES
-from tests.node.serving.decoders import Decoders, Pod, after, name_of
+from tests.node.serving.decoders import Decoders, Pod, after, name_of, two_groups
 from tests.node.serving.test_recovery import first_good
 from tests.support.rig import Rig
 from tests.support.traffic import stream_of
@@ -45,11 +45,8 @@ def number_of(leader: Pod) -> str:
 @pytest.fixture(scope="module")
 def pair(serving: Rig, tiny: str, ours: None, steps: Steps) -> Iterator[Decoders]:
     """Yield the service with two decode groups."""
-    found = Decoders(serving, NAME, tiny)
-    with steps.measure("one more decode group"):
-        found.scale(2)
-    yield found
-    found.scale(1)
+    with two_groups(serving, NAME, tiny, steps) as found:
+        yield found
 
 
 @pytest.mark.timeout(700, func_only=True)
