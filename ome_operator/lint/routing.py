@@ -129,10 +129,34 @@ def _start(engine: Role) -> int:
     return whole[0] * whole[1] if probe and len(whole) == 2 else 0
 
 
+_OPEN_AT_MOST_S = 10
+"""Longest time in seconds for which a circuit may stay open without a warning."""
+
+
+@rule(
+    "circuits-open",
+    Severity.WARNING,
+    "The router sends an engine nothing for a long time after ten failed requests in a row",
+    ignored="If the requests of all engines fail for a second, the router answers every request with 503 for a minute. "
+    "With prefill and decode apart, it counts a failure of one of them against both.",
+    evidence="Our own measurement with sglang-router 0.3.2 and smg 1.13.0 and simulated engines (docs/engines.md); "
+    "https://github.com/sgl-project/sglang/issues/12355 and /issues/13894.",
+)
+def circuits_open(subject: Subject) -> Iterator[Hit]:
+    flag = "--cb-timeout-duration-secs"
+    for role, start in subject.launched(*ROUTERS):
+        seconds = number(start.text(flag))
+        off = any(start.on(word) for word in ("--disable-circuit-breaker", "--mini-lb"))
+        if start.line is not None and seconds and seconds > _OPEN_AT_MOST_S and not off:
+            said = f"{flag} is {seconds}, so that a second of failures of all engines ends all service for {seconds} s"
+            yield Hit(locate(role, start, flag), said, f"write {flag}=1 and --cb-success-threshold=1")
+
+
 RULES: tuple[Rule, ...] = (
     mode_alone,
     selector_misses,
     router_everywhere,
     router_whole,
     router_hurried,
+    circuits_open,
 )
