@@ -93,15 +93,16 @@ class CatalogReconciler(StatusReconciler):
         deps = self._cluster.deps()
         if ref.kind in HELD:
             ready = deps.holders.get(names.model_label(*ref), frozenset()) if deps.policy.sees_cluster else None
-            speakers = agreement.witnesses(resource.parsed, deps.nodes, self._has_agent, deps.policy.pin_from)
+            speakers = agreement.witnesses(resource.parsed, deps.nodes, self._agent_since, deps.policy.pin_from, now)
             holdings, agent = self._cluster.holdings(ref), deps.policy.model_agent
             return core.model_status(resource.parsed, users, ready, now, holdings, deps.well_known, speakers, agent=agent)
         if ref.kind in RUNTIMES:
             return core.runtime_status(resource.parsed, users, now)
         return core.accelerator_status(resource.parsed, deps.nodes.values(), now)
 
-    def _has_agent(self, node: str) -> bool:
-        return self._cluster.record(node) is not None
+    def _agent_since(self, node: str) -> str | None:
+        record = self._cluster.record(node)
+        return None if record is None else record.created
 
     def _refused(self, resource: Resource, reason: str, why: str) -> Status:
         return self._core.refuse(dict(resource.status), resource.generation, reason, why, self._wall()).status

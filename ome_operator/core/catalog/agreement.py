@@ -22,7 +22,8 @@ from ome_operator.core.weights.node_selection import UnreadableSelection, select
 
 LONE_WAIT = timedelta(minutes=5)
 """Time after which the report of a single node counts although no other node has confirmed it, if no other node reports
-anything else. Agents look up the revision of a new model within a minute, so other nodes have spoken by then."""
+anything else. Agents look up the revision of a new model within a minute, so other nodes have spoken by then. It is also
+the age from which the record of the only agent shows that no other agent is about to start."""
 NAMED = 5
 """Maximum number of nodes that a message names."""
 _COMMIT = re.compile(r"hf://[^@]+@([0-9a-f]{40})|oci://.+@(sha256:[0-9a-f]{64})|(local)://.*")
@@ -43,13 +44,16 @@ class Witnesses(NamedTuple):
     """Nodes with an agent that the model selects, and whose kubelets report."""
     trusted: frozenset[str] = frozenset()
     """Nodes that an administrator named (`agent.pinFrom`)."""
+    others: bool = False
+    """Whether the model selects other nodes whose agents may speak later: nodes that have a record but do not report now,
+    or nodes without a record while the record of the only agent is younger than `LONE_WAIT`, as in a new cluster."""
 
     def decide(self, words: Mapping[str, str], waited: timedelta) -> str | None:
         """Return the word that counts, or None if none is confirmed yet. `words` maps nodes to what they report.
 
         If the model selects nodes that an administrator named, one of these nodes suffices, and the others do not count.
-        Otherwise two nodes have to agree; the most frequent word counts. The word of a single node counts if the model
-        selects only that node, or if no other node has reported anything else for `LONE_WAIT`.
+        Otherwise two nodes have to agree; the most frequent word counts. The word of a single node counts if no other node
+        can confirm it, or if no other node has reported anything else for `LONE_WAIT`.
         """
         named = self.trusted & self.nodes
         speakers = named or self.nodes
@@ -57,7 +61,7 @@ class Witnesses(NamedTuple):
         if not votes:
             return None
         best = min(votes, key=lambda word: (-votes[word], word))
-        enough = bool(named) or votes[best] > 1 or len(speakers) == 1
+        enough = bool(named) or votes[best] > 1 or (len(speakers) == 1 and not self.others)
         return best if enough or (len(votes) == 1 and waited >= LONE_WAIT) else None
 
 
@@ -76,17 +80,35 @@ class Verdict(NamedTuple):
 
 
 def witnesses(
-    model: AnyModel, nodes: Mapping[str, Node], has_agent: Callable[[str], bool], trusted: AbstractSet[str]
+    model: AnyModel,
+    nodes: Mapping[str, Node],
+    agent_since: Callable[[str], str | None],
+    trusted: AbstractSet[str],
+    now: datetime,
 ) -> Witnesses:
-    """Return the nodes whose reports about a model count. `has_agent` returns whether a node has a NodeModels object."""
+    """Return the nodes whose reports about a model count. `agent_since` returns the time at which the agent of a node made
+    its record (NodeModels), as the API server wrote it; None if the node has no record.
+    """
 
     def selected(node: Node) -> bool:
         try:
-            return node.alive and has_agent(node.name) and selects_node(model, node.name, node.labels)
+            return selects_node(model, node.name, node.labels)
         except UnreadableSelection:
             return False
 
-    return Witnesses(frozenset(name for name, node in nodes.items() if selected(node)), frozenset(trusted))
+    chosen = [node for node in nodes.values() if selected(node)]
+    since = {node.name: made for node in chosen if (made := agent_since(node.name)) is not None}
+    speakers = frozenset(node.name for node in chosen if node.alive and node.name in since)
+    young = any(_young(since[name], now) for name in speakers)
+    others = len(since) > len(speakers) or (young and any(node.alive and node.name not in since for node in chosen))
+    return Witnesses(speakers, frozenset(trusted), others)
+
+
+def _young(made: str, now: datetime) -> bool:
+    try:
+        return now - datetime.fromisoformat(made) < LONE_WAIT
+    except ValueError:
+        return True
 
 
 def judge(

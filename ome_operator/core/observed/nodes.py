@@ -57,6 +57,7 @@ def node_record(body: Body) -> NodeRecord:
         holdings=tuple(map(_holding, status.get("models") or ())),
         unused=tuple(map(_unused, status.get("unused") or ())),
         remove=frozenset((item.get("directory") or "", item.get("offer") or "") for item in spec.get("remove") or ()),
+        created=(body.get("metadata") or {}).get("creationTimestamp") or "",
     )
 
 

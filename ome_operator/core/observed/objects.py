@@ -56,6 +56,7 @@ class Child(NamedTuple):
     owner: str
     """UID of the controller owner; "" if the object has none."""
     labels: Mapping[str, str]
+    """The labels that the operator reads. Others are not kept."""
     hash: str
     """The operator's hash annotation: the digest of the manifest that was applied last; "" without the annotation."""
     owned: str
@@ -241,6 +242,8 @@ class NodeRecord(NamedTuple):
     unused: tuple[Unused, ...] = ()
     remove: frozenset[tuple[str, str]] = frozenset()
     """(directory, offer) of each directory that the operator permits the agent to remove."""
+    created: str = ""
+    """Time at which the API server stored the record, in RFC 3339."""
 
 
 class Refusal(NamedTuple):

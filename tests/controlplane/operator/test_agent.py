@@ -107,17 +107,19 @@ def test_a_model_goes_from_the_hub_to_a_label(agents: Rig, rig: Rig, namespace: 
 
 
 def test_one_agent_decides_nothing_for_the_nodes_of_others(agents: Rig, rig: Rig, tmp_path: Path) -> None:
-    """The attack of finding T5 with the token of one agent: another commit, and facts of another model. A node counts from
-    the moment when its agent has made its record.
+    """The attack of finding T5 with the token of one agent, before any other agent has made its record: another commit, and
+    facts of another model.
     """
     evil, *honest = (one["metadata"]["name"] for one in rig.all("Node", "")[:3])
     false, commit = "bad" * 13 + "b", "c0ffee" + "0" * 34
     rig.create(yamls.model("judged", URI))
+    agents_of: dict[str, Token] = {}
 
-    agents_of = {node: Token(agent(rig, node, tmp_path)) for node in (evil, *honest)}
-    for node, who in agents_of.items():
+    def starts(node: str) -> None:
+        """Make the record of a node, as its agent does when it starts."""
+        agents_of[node] = Token(agent(rig, node, tmp_path))
         record = {"apiVersion": "ome.io/v1beta1", "kind": "NodeModels", "metadata": {"name": node}}
-        assert who.send("POST", RECORDS, record)[0] == 201
+        assert agents_of[node].send("POST", RECORDS, record)[0] == 201
 
     def told(node: str, revision: str, architecture: str) -> None:
         """Write the record of a node with the token of its agent."""
@@ -133,10 +135,17 @@ def test_one_agent_decides_nothing_for_the_nodes_of_others(agents: Rig, rig: Rig
     def agreement() -> dict[str, Any]:
         return next((one for one in status().get("conditions") or () if one["type"] == "NodesAgree"), {})
 
-    try:
-        told(evil, false, "Evil")
+    def nothing_counts() -> None:
         rig.wait("it is named", lambda: agreement().get("reason") == "Unconfirmed" and evil in agreement()["message"])
         assert false not in json.dumps(status().get("weights") or {}) and "Evil" not in json.dumps(status().get("facts"))
+
+    try:
+        starts(evil)
+        told(evil, false, "Evil")
+        nothing_counts()
+        for node in honest:
+            starts(node)
+        nothing_counts()
         for node in honest:
             told(node, commit, "DeepseekV3ForCausalLM")
         rig.wait("two nodes agree", lambda: (status().get("weights") or {}).get("revision") == commit)
@@ -145,7 +154,7 @@ def test_one_agent_decides_nothing_for_the_nodes_of_others(agents: Rig, rig: Rig
         assert "Evil" not in json.dumps(status().get("facts"))
     finally:
         rig.delete("ClusterBaseModel", "", "judged")
-        for node in (evil, *honest):
+        for node in agents_of:
             rig.api.request("DELETE", f"{RECORDS}/{node}")
 
 

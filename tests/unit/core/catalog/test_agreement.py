@@ -14,6 +14,8 @@ from tests.support import parts
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 URI, COMMIT, EVIL = "hf://a/b", "c0ffee" + "0" * 34, "bad" * 13 + "b"
 FACTS, FALSE = {"architecture": "DeepseekV3ForCausalLM"}, {"architecture": "Evil"}
+OLD, YOUNG = "2025-12-31T23:55:00Z", "2025-12-31T23:55:01Z"
+"""Times at which a record was made: `LONE_WAIT` before now, and a second later."""
 TWO = Witnesses(frozenset({"a", "b"}))
 MANY = Witnesses(frozenset({"a", "b", "c", "d", "evil"}))
 
@@ -68,6 +70,37 @@ def test_a_cluster_of_one_node_needs_no_second() -> None:
     only = Witnesses(frozenset({"a"}))
     found = judged({"a": held(state="Ready", facts=FACTS)}, only)
     assert (found.pin, found.facts, found.condition) == (Pin(URI, COMMIT), FACTS, None)
+
+
+@pytest.mark.parametrize(
+    ("records", "dead", "counts"),
+    [
+        ({"evil": YOUNG}, (), False),  # a new cluster: the agents of the other nodes are about to start
+        ({"evil": OLD}, (), True),  # a cluster in which a single node has an agent
+        ({"evil": OLD, "a": OLD}, (), False),
+        ({"evil": OLD, "a": OLD}, ("a",), False),  # the other node will come back
+        ({"evil": YOUNG}, ("a", "b"), True),  # no other node has an agent or can have one soon
+    ],
+)
+def test_the_first_agent_of_a_new_cluster_does_not_decide_alone(
+    records: dict[str, str], dead: tuple[str, ...], counts: bool
+) -> None:
+    """The attack with the token of one agent before any other agent has made its record."""
+    nodes = {name: Node(name, 1, {}, True, 8, alive=name not in dead) for name in ("evil", "a", "b")}
+    speakers = witnesses(parts.model(URI), nodes, records.get, frozenset(), NOW)
+    evil = {"evil": held(EVIL, "Ready", FALSE)}
+    found = judged(evil, speakers)
+    assert (found.pin, found.facts) == ((Pin(URI, EVIL), FALSE) if counts else (None, None))
+    if not counts:
+        assert found.condition is not None and found.condition.reason == "Unconfirmed"
+        assert judged(evil, speakers, alone(4.9)).pin is None and judged(evil, speakers, alone(5)).pin == Pin(URI, EVIL)
+
+
+def test_a_model_that_selects_one_node_waits_for_no_other() -> None:
+    nodes = {name: Node(name, 1, {"kubernetes.io/hostname": name}, True, 8) for name in ("a", "b")}
+    model = parts.model(storage={"storageUri": URI, "nodeSelector": {"kubernetes.io/hostname": "a"}})
+    speakers = witnesses(model, nodes, {"a": YOUNG}.get, frozenset(), NOW)
+    assert judged({"a": held()}, speakers).pin == Pin(URI, COMMIT)
 
 
 def test_a_node_whose_others_are_silent_is_believed_after_a_while() -> None:
@@ -142,10 +175,10 @@ def test_who_may_speak_is_who_the_model_selects() -> None:
         name: Node(name, 1, {"pool": pool}, True, 8, alive=alive)
         for name, pool, alive in (("a", "big", True), ("b", "small", True), ("c", "big", False), ("d", "big", True))
     }
-    found = witnesses(model, nodes, lambda name: name != "d", frozenset({"x"}))
-    assert found == Witnesses(frozenset({"a"}), frozenset({"x"})), "d has no agent, and c does not report"
+    found = witnesses(model, nodes, {"a": OLD, "b": OLD, "c": OLD}.get, frozenset({"x"}), NOW)
+    assert found == Witnesses(frozenset({"a"}), frozenset({"x"}), others=True), "d has no agent, and c does not report now"
     broken = parts.model(storage={"storageUri": URI, "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}})
-    assert witnesses(broken, nodes, lambda _: True, frozenset()).nodes in (frozenset({"a", "b", "d"}), frozenset())
+    assert witnesses(broken, nodes, lambda _: OLD, frozenset(), NOW).nodes in (frozenset({"a", "b", "d"}), frozenset())
 
 
 def test_the_status_says_why_a_whole_model_is_not_ready() -> None:
