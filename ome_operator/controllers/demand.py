@@ -8,6 +8,8 @@ no write: the stored state changes with a decision, and otherwise once an hour.
 
 import logging
 import zlib
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -42,6 +44,11 @@ PAUSE = 60.0
 """Minimum seconds between two changes of the stored state if only the reason has changed."""
 REPEAT = 3600.0
 """Seconds after which the sums of the days and the measurements are stored although nothing was decided."""
+UNUSED = 60.0
+"""Seconds for which free nodes are reserved for groups that a namespace does not create, for example because of its quota.
+After that, nothing is reserved for the namespace until enough of these seconds are forgotten."""
+HALF_LIFE = 300.0
+"""Seconds after which half of these seconds are forgotten."""
 STATED = (HoldReason.INVALID, HoldReason.FROZEN)
 """Reasons whose sentences contain no measured number, so that they change only if somebody edits something."""
 SILENT = RouterReport(float("-inf"), 0, 0.0, None, None, {})
@@ -64,6 +71,8 @@ class _DemandMemory:
     """UIDs of the leaders whose starts have been added to the measurements already."""
     broken: str = ""
     """The unexpected error of the last decision."""
+    reserved: Mapping[str, int] = field(default_factory=dict)
+    """Role -> groups that existed when free nodes were reserved for more of them; {} if the last decision reserved none."""
 
 
 class DemandScaler:
@@ -87,6 +96,8 @@ class DemandScaler:
         self._followed: dict[str, _DemandMemory] = {}
         """UID of a service -> what is kept."""
         self._begin = wall().timestamp() + FIRST
+        self._unused: dict[str, tuple[float, float]] = {}
+        """Namespace -> seconds for which it did not use the nodes that were reserved for it, and the time of this number."""
 
     async def run(self) -> None:
         """Decide periodically, without end. If the operator reads no routers, the decisions state this."""
@@ -158,8 +169,26 @@ class DemandScaler:
         made, followed.state = follow(followed.samples, task, before, second, asks.granted, heard=self._heard)
         followed.days = scaling_days.counted(followed.days, newest, task.fleet, made, PERIOD)
         if task.mode == APPLY:
-            asks.take({role: max(0, made.of(role) - task.fleet.role(role).exist) for role in GROUPS})
+            self._reserve(service.ref.namespace, task, followed, made, asks, second)
         self._store(service.ref, task, followed, made, second)
+
+    def _reserve(
+        self, namespace: str, task: DemandTask, followed: _DemandMemory, made: SizeDecision, asks: "_Asks", now: float
+    ) -> None:
+        """Reserve free nodes for the groups that a decision adds, so that services which are decided later do not count on
+        them. Nothing is reserved for a namespace that has not created such groups for a while.
+        """
+        have = {role: task.fleet.role(role).exist for role in GROUPS}
+        before, at = self._unused.get(namespace, (0.0, now))
+        unused = before * 0.5 ** (max(0.0, now - at) / HALF_LIFE)
+        if followed.reserved and not any(have[role] > followed.reserved[role] for role in GROUPS):
+            unused += PERIOD
+        if unused:
+            self._unused[namespace] = unused, now
+        more = {role: max(0, made.of(role) - have[role]) for role in GROUPS}
+        followed.reserved = have if any(more.values()) and unused < UNUSED else {}
+        if followed.reserved:
+            asks.take(more)
 
     def _sample(self, ref: Ref, task: DemandTask, followed: _DemandMemory, now: float) -> DemandSample:
         routers = [
@@ -225,21 +254,25 @@ class _Asks:
         """Return how many of these groups fit on the nodes now. The roles take turns: one group of each, then another."""
         if self._fits(more) is not None:
             return more
-        found = dict.fromkeys(GROUPS, 0)
-        left = set(GROUPS)
-        while left:
-            for role in (PREFILL, DECODE):
-                if role in left:
-                    next_ = {**found, role: found[role] + 1}
-                    if next_[role] > more[role] or self._fits(next_) is None:
-                        left.remove(role)
-                    else:
-                        found = next_
-        return found
+        both = min(more[PREFILL], more[DECODE])
+        longer = PREFILL if more[PREFILL] > more[DECODE] else DECODE
+        order = [*(PREFILL, DECODE) * both, *[longer] * (max(more.values()) - both)]
+        fitting = self._most(len(order), lambda count: Counter(order[:count]))
+        found = {role: order[:fitting].count(role) for role in GROUPS}
+        # The role whose turn is next does not fit any more; the other one may.
+        role = DECODE if fitting < len(order) and order[fitting] == PREFILL else PREFILL
+        return {
+            **found,
+            role: found[role] + self._most(more[role] - found[role], lambda count: {**found, role: found[role] + count}),
+        }
+
+    def _most(self, most: int, groups: Callable[[int], Mapping[str, int]]) -> int:
+        """Return the largest number up to `most` for which the groups fit. More groups never fit better."""
+        return bisect_left(range(1, most + 1), True, key=lambda count: self._fits(groups(count)) is None)
 
     def take(self, more: Mapping[str, int]) -> None:
         """Reserve the capacity of these groups, so that services which are decided later do not count on it."""
-        if any(more.values()) and (asked := self._fits(more)) is not None:
+        if (asked := self._fits(more)) is not None:
             self._taken.append(asked)
 
 

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from ome_operator.cache.resources import SERVICE
-from ome_operator.controllers.demand import FIRST, PAUSE, REPEAT, DemandScaler
+from ome_operator.controllers.demand import FIRST, PAUSE, REPEAT, DemandScaler, _Asks
 from ome_operator.core.demand.estimate import PERIOD
 from ome_operator.core.demand.facts import KEPT, GroupBounds
 from ome_operator.core.demand.stored import to_status
 from ome_operator.core.demand.task import APPLY, RECOMMEND, DemandTask, MeasuredStart
 from ome_operator.core.observed.objects import Pod, Ref
 from ome_operator.core.observed.telemetry import LeaderLoad, LeaderReport, RouterReport, WorkRates
-from ome_operator.core.placement.fit import Needs
+from ome_operator.core.placement.demand import Demand
+from ome_operator.core.placement.fit import Need, Needs
 from tests.support.simulator import START
 from tests.unit.controllers.makers import cluster
 from tests.unit.core.demand.loads import TARGETS, fleet, state
@@ -39,12 +40,18 @@ class Follower:
         """Return the autoscaler of a new process, which asks routers at this interval."""
         return DemandScaler(self.handler.cache, self.reports, self.has_room, self.news.append, lambda: self.now, interval)
 
-    def see(self, name: str, status: Mapping[str, Any]) -> None:
+    def see(self, name: str, status: Mapping[str, Any], namespace: str = "ns") -> None:
         """Deliver a service with a router."""
-        metadata = {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"}
+        metadata = {
+            "name": name,
+            "namespace": namespace,
+            "uid": name if namespace == "ns" else f"{namespace}-{name}",
+            "resourceVersion": "1",
+        }
         self.handler.seen(SERVICE, {"metadata": metadata, "spec": {"engine": {}}, "status": status})
         labels = {"ome.io/inferenceservice": name, "component": "router", "ome.io/revision": "r1"}
-        metadata = {"namespace": "ns", "name": f"{name}-r", "uid": f"{name}-r", "labels": labels, "resourceVersion": "1"}
+        metadata = {"namespace": namespace, "name": f"{name}-r", "labels": labels, "resourceVersion": "1"}
+        metadata["uid"] = f"{name}-r" if namespace == "ns" else f"{namespace}-{name}-r"
         self.handler.seen("Pod", {"metadata": metadata, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
 
     def has_room(self, ref: Ref, needs: Needs, now: datetime) -> bool:
@@ -250,6 +257,63 @@ async def test_another_mistake_is_stated_at_once() -> None:
     here.news.clear()
     await here.wait(300, problem="b")
     assert not here.news
+
+
+class Counted(DemandScaler):
+    """An autoscaler that knows a number of free places, each for one group, and counts how often it looks for them."""
+
+    free, looks = 40, 0
+
+    def fits(self, ref: Ref, task: DemandTask, more: Mapping[str, int], taken: list[Needs], now: datetime) -> Needs | None:
+        """Return the needs of these groups if there are places for them."""
+        self.looks += 1
+        asked = sum(more.values()) + sum(need.pods for needs in taken for need in needs)
+        return (Need(("engine",), "engine", Demand(), sum(more.values())),) if asked <= self.free else None
+
+
+def counted(here: Follower) -> Counted:
+    return Counted(here.handler.cache, here.reports, here.has_room, here.news.append, lambda: here.now, 5.0)
+
+
+async def test_groups_that_a_namespace_never_creates_keep_no_nodes_from_others() -> None:
+    """A tenant with a quota asks for all free nodes, before everybody else, and gets none. Before, the other one waited for
+    ever (finding U14).
+    """
+    here = Follower((), scaling=STORED)
+    victim = Ref(SERVICE, "other", "svc")
+    for at in range(5):
+        here.see(f"a{at}", {"scaling": STORED})
+    here.see("svc", {"scaling": STORED}, "other")
+    here.scaler, here.rate, waited = counted(here), 40.0, 0.0
+    while waited < 3600:
+        for at in range(5):
+            here.scaler.report(Ref(SERVICE, "ns", f"a{at}"), here.task._replace(priority=1000))
+        here.scaler.report(victim, here.task)
+        here.now += timedelta(seconds=PERIOD)
+        await here.scaler.decide_all()
+        found = here.handler.cache.find(victim)
+        assert found is not None
+        if (here.scaler.of(found) or {}).get("applied", {}).get("engine", 0) > 5:
+            break
+        waited += PERIOD
+    assert waited <= 180
+
+
+async def test_groups_that_fit_are_counted_with_few_looks() -> None:
+    """A tenant may ask for 1,000 groups of each role, and each look for nodes takes a millisecond with 1,000 nodes."""
+    here = Follower()
+    scaler = counted(here)
+    for free, more, granted in (
+        (40, {"prefill": 1000, "decode": 1000}, (20, 20)),
+        (41, {"prefill": 1000, "decode": 1000}, (21, 20)),
+        (40, {"prefill": 1000, "decode": 5}, (35, 5)),
+        (40, {"prefill": 0, "decode": 1000}, (0, 40)),
+        (0, {"prefill": 3, "decode": 3}, (0, 0)),
+        (40, {"prefill": 20, "decode": 20}, (20, 20)),
+    ):
+        scaler.free, scaler.looks = free, 0
+        found = _Asks(scaler, REF, here.task, [], START).granted(more)
+        assert (found["prefill"], found["decode"]) == granted and scaler.looks < 30
 
 
 async def test_services_of_higher_priority_get_free_nodes_first() -> None:
