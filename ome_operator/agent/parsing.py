@@ -8,6 +8,7 @@ from ome_operator.api import FineTunedWeight, Invalid, Model
 from ome_operator.core.observed import from_api
 from ome_operator.core.weights.mount import AnyModel
 from ome_operator.machinery.quota import Entry
+from ome_operator.util import large_objects
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +25,9 @@ def parse_model(kind: str, body: Mapping[str, Any]) -> tuple[str, AnyModel | Inv
     exception, so that the watch continues.
     """
     try:
-        return uid_of(body), PARSE[kind]({**body, "kind": kind})
+        small = large_objects.reduce(body)
+        why = large_objects.refusal(small)
+        return uid_of(body), Invalid(why) if why else PARSE[kind]({**body, "kind": kind})
     except Exception as error:
         logger.exception("cannot parse a %s", kind)
         return uid_of(body), Invalid(repr(error))

@@ -10,14 +10,14 @@ _STAMPED = ("generation", "labels", "annotations", "ownerReferences")
 
 
 class OwnedFields:
-    """The metadata of each child object at the time when its owned fields were read.
+    """A digest of the metadata of each child object at the time when its owned fields were read.
 
     Reading owned fields from managedFields is the most expensive part of a child's facts. The owned fields stay the same
     while only the status of the object changes.
     """
 
     def __init__(self) -> None:
-        self._stamps: dict[str, list[Any]] = {}
+        self._stamps: dict[str, int] = {}
 
     def child(self, kind: str, body: Mapping[str, Any], known: Child | None) -> Child:
         """Return the facts of a child object from its JSON. `known` is the stored fact, or None."""
@@ -25,9 +25,10 @@ class OwnedFields:
         uid = from_api.uid(body)
         if known is not None and from_api.version(body) < known.version:
             return from_api.child(kind, body)  # a late answer: the stored fact is newer than this body
-        stamp = [metadata.get(part) for part in _STAMPED]
+        # A digest, because anybody may give such an object labels of 1 MB.
+        stamp = hash(repr([metadata.get(part) for part in _STAMPED]))
         # Kinds without a generation (Services, Roles, …) may change without any trace except in managedFields.
-        if known is not None and stamp[0] and self._stamps.get(uid) == stamp:
+        if known is not None and metadata.get("generation") and self._stamps.get(uid) == stamp:
             return from_api.child(kind, body, known.owned)
         self._stamps[uid] = stamp
         return from_api.child(kind, body)

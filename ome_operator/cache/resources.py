@@ -18,6 +18,7 @@ from ome_operator.api import (
 )
 from ome_operator.core.observed import from_api, managed_fields
 from ome_operator.core.observed.objects import Ref
+from ome_operator.util import large_objects
 
 SERVICE = "InferenceService"
 MODELS = ("ClusterBaseModel", "BaseModel")
@@ -71,10 +72,22 @@ _PARSE: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 
 def keep(kind: str, body: Mapping[str, Any], known: Resource | None) -> Resource:
     """Return the resource for an object's JSON. If the spec is the same as in `known`, the stored resource, it is not
-    parsed again.
+    parsed again. The resource of a large object of a namespace has no spec, and its `parsed` is Invalid.
     """
+    resource = _unparsed(kind, body)
+    if known is not None and edited(known) == edited(resource):
+        # Only the status has changed, which happens often; parsing a large spec again would be the most expensive part.
+        parsed = known.parsed
+        return resource._replace(parsed=parsed if isinstance(parsed, Invalid) else replace(parsed, status=resource.status))
+    small = large_objects.reduce(body)
+    if why := large_objects.refusal(small):
+        return _unparsed(kind, small)._replace(parsed=Invalid(why))
+    return resource._replace(parsed=_PARSE[kind](body))
+
+
+def _unparsed(kind: str, body: Mapping[str, Any]) -> Resource:
     metadata, status = body.get("metadata") or {}, body.get("status") or {}
-    resource = Resource(
+    return Resource(
         ref=Ref(kind, metadata.get("namespace") or "", metadata.get("name") or ""),
         uid=from_api.uid(body),
         version=from_api.version(body),
@@ -89,11 +102,6 @@ def keep(kind: str, body: Mapping[str, Any], known: Resource | None) -> Resource
         owner=(from_api.controller(metadata) or {}).get("uid") or "",
         created=metadata.get("creationTimestamp") or "",
     )
-    if known is None or edited(known) != edited(resource):
-        return resource._replace(parsed=_PARSE[kind](body))
-    # Only the status has changed, which happens often; parsing a large spec again would be the most expensive part.
-    parsed = known.parsed
-    return resource._replace(parsed=parsed if isinstance(parsed, Invalid) else replace(parsed, status=status))
 
 
 def edited(resource: Resource) -> tuple[Any, ...]:

@@ -125,9 +125,16 @@ class Client:
         self, kind: str, namespace: str, label_selector: str, field_selector: str, size: int, accept: str
     ) -> AsyncIterator[list[Manifest]]:
         """Yield the items of each page of a list."""
-        query = _list_query(size, label_selector, field_selector)
+        query, where = _list_query(size, label_selector, field_selector), path(kind, namespace)
         while True:
-            page, _ = await self._send("list", kind, path(kind, namespace), query=query, accept=accept)
+            try:
+                page, _ = await self._send("list", kind, where, query=query, accept=accept, longest=bounded.PAGE_BYTES)
+            except errors.TooLong:
+                if size == 1:
+                    raise
+                size = bounded.fewer(size)
+                query["limit"] = str(size)
+                continue
             query["continue"] = (page.get("metadata") or {}).get("continue") or ""
             yield page.get("items") or []
             if not query["continue"]:
@@ -222,16 +229,17 @@ class Client:
         body: Manifest | None = None,
         content: str = "application/json",
         accept: str = "application/json",
+        longest: int | None = None,
     ) -> tuple[Manifest, Any]:
         """Send a request, and return the answer and its headers. `name` is the name of the requested object, "" without
-        one.
+        one. `longest` is the maximum number of bytes of the answer.
         """
         method = METHODS[verb]
         if self._only_statuses and method != "GET" and not where.endswith("/status"):
             raise errors.Forbidden(f"{method} {where}: {ONLY_OBSERVED}")
         data = None if body is None else encoded(body)
         headers = {"Accept": accept} if data is None else {"Accept": accept, "Content-Type": content}
-        code, raw, received = await self._exchange(verb, kind, where, query, data, headers)
+        code, raw, received = await self._exchange(verb, kind, where, query, data, headers, longest)
         asked = (RESOURCES[kind].plural, name) if name else ("", "")
         return _decoded(f"{method} {where}", code, raw, received, asked), received
 
@@ -246,7 +254,7 @@ class Client:
         longest: int | None = None,
     ) -> tuple[int, bytes, Any]:
         """Send a request, count it, and return the status code, body and headers of the answer, whatever the status code
-        is. Raises Transient if there is no answer, and KubeError if it is longer than `longest` bytes.
+        is. Raises Transient if there is no answer, and TooLong if it is longer than `longest` bytes.
         """
         method, url = METHODS[verb], self.connection.server + where
         async with self._slots:
@@ -261,7 +269,7 @@ class Client:
                     if longest is None:
                         return code, await response.read(), response.headers
                     if (read := await bounded.content(response.content.iter_any(), longest)) is None:
-                        raise errors.KubeError(f"{method} {where}: the answer is longer than {longest // 2**20} MiB")
+                        raise errors.TooLong(f"{method} {where}: the answer is longer than {longest // 2**20} MiB")
                     return code, read, response.headers
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 if isinstance(error.__cause__, errors.Transient):

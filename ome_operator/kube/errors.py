@@ -8,6 +8,7 @@ KubeError
 ├── Invalid        400, 422, and 500 for an applied object that does not match its schema: trying again does not help
 ├── Unauthorized   401: the API server does not accept the credentials
 ├── TooMany        429: `retry_after` is the number of seconds to wait
+├── TooLong        an answer of more bytes than its reader permits
 └── Transient      whatever may succeed soon: timeouts, connections
     ├── ServerError  5xx: the API server, or a webhook that it calls, cannot answer
     └── NotServed  any other 404: the kind is not installed, the namespace is missing, or a proxy answered
@@ -54,6 +55,10 @@ class Unauthorized(KubeError):
 
 class TooMany(KubeError):
     """The API server asks to wait `retry_after` seconds."""
+
+
+class TooLong(KubeError):
+    """The answer is longer than its reader permits."""
 
 
 class Transient(KubeError):

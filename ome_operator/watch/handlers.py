@@ -14,6 +14,7 @@ import aiohttp
 import kopf
 
 from ome_operator.util.json_limits import shallow
+from ome_operator.util.large_objects import reduced
 from ome_operator.watch import tuning
 from ome_operator.watch.coverage import Coverage
 from ome_operator.watch.informer import lines
@@ -148,9 +149,9 @@ class DepthLimitedContent:
 
     async def read(self, n: int = -1) -> bytes:
         """Return the content of a list response."""
-        return shallow(await self._content.read(n))
+        return shallow(reduced(await self._content.read(n)))
 
     async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
         """Yield the lines of a watch."""
         async for line in lines(self._content):
-            yield shallow(line) + b"\n"
+            yield shallow(reduced(line)) + b"\n"

@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import json
 import logging
+import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -20,6 +21,7 @@ import aiohttp
 from ome_operator.errors import OmeError
 from ome_operator.kube import errors
 from ome_operator.machinery.background import PACER
+from ome_operator.util import bounded
 from ome_operator.util.json_limits import decoded
 from ome_operator.util.json_pages import ITEM, members
 from ome_operator.watch.sink import CannotWatch, Sink, Watched
@@ -115,12 +117,18 @@ class Informer:
 
     async def _list(self, watched: Watched) -> str:
         """Deliver all pages of a list, and return the resourceVersion of the list."""
-        query = {"limit": str(self._page)}
+        size = self._page
+        query = {"limit": str(size)}
         while True:
             response = await self._open(watched, query, self._list_timeout)
+            longest = bounded.PAGE_BYTES if size > 1 else sys.maxsize
             try:
                 async with response:
-                    page = await response.read()
+                    page = await bounded.content(response.content.iter_any(), longest)
+                if page is None:
+                    size = bounded.fewer(size)
+                    query["limit"] = str(size)
+                    continue
                 metadata = await self._deliver_page(watched, page)
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError, TypeError, KeyError) as error:
                 raise _Again(f"a page of the list is incomplete or unreadable ({_message(error)})") from error

@@ -26,6 +26,12 @@ Body = Mapping[str, Any]
 NO_NUMBER = -1
 """Group or rank of a pod whose labels contain no number. Such a pod belongs to no group of the operator."""
 
+_LABELS = (
+    keys.ANSWERED_BY, keys.COMPONENT, keys.GROUP_INDEX, keys.MANAGED_BY, keys.REVISION, keys.SERVICE, keys.WORKER_INDEX,
+)  # fmt: skip
+"""Labels of children that are kept. Anybody may add others, of 1 MB, to an object with the operator's label."""
+_ANNOTATION = 1000
+"""Maximum number of characters that are kept of an annotation. An annotation may have 256 KiB."""
 _STARTING = frozenset({"ContainerCreating", "PodInitializing", ""})
 
 
@@ -44,7 +50,7 @@ def child(kind: str, body: Body, owned: str | None = None) -> Child:
     computed it already.
     """
     metadata = body.get("metadata") or {}
-    spec = body.get("spec") or {}
+    spec, labels = body.get("spec") or {}, metadata.get("labels") or {}
     content = None
     if kind == "ControllerRevision":
         content = {"revision": body.get("revision") or 0, "data": body.get("data") or {}}
@@ -62,8 +68,8 @@ def child(kind: str, body: Body, owned: str | None = None) -> Child:
         uid=metadata.get("uid") or "",
         version=version(body),
         owner=(controller(metadata) or {}).get("uid") or "",
-        labels=metadata.get("labels") or {},
-        hash=(metadata.get("annotations") or {}).get(keys.HASH) or "",
+        labels={key: labels[key] for key in _LABELS if key in labels},
+        hash=_annotation(metadata.get("annotations") or {}, keys.HASH),
         owned=managed_fields.owned(body) if owned is None else owned,
         deleting=bool(metadata.get("deletionTimestamp")),
         replicas=_number(spec.get("replicas"), 0),
@@ -74,6 +80,10 @@ def child(kind: str, body: Body, owned: str | None = None) -> Child:
         woken=_woken(metadata) if kind == "RoleScale" else 0,
         excluded=exclusion((metadata.get("annotations") or {}).get(keys.EXCLUDED_NODES)) if kind == "StatefulSet" else (),
     )
+
+
+def _annotation(notes: Body, key: str) -> str:
+    return (notes.get(key) or "")[:_ANNOTATION]
 
 
 def _woken(metadata: Body) -> int:
@@ -128,7 +138,7 @@ def pod(body: Body) -> Pod:
         restarts=_number(main.get("restartCount"), 0),
         reason=reason,
         message=message,
-        draining=notes.get(keys.DRAINING) or "",
+        draining=_annotation(notes, keys.DRAINING),
         running=bool((main.get("state") or {}).get("running")) if main else ready,
         probed=bool(boxes and (boxes[0].get("readinessProbe") or boxes[0].get("startupProbe"))),
         over=status.get("phase") in ("Failed", "Succeeded"),
@@ -141,7 +151,7 @@ def pod(body: Body) -> Pod:
         gpus=sum(map(gpus, boxes)),
         times=_times(body, main, conditions),
         scale_down=tuple(key for key in (keys.KARPENTER_KEEP, keys.AUTOSCALER_EVICT) if key in notes),
-        scale_down_mark=notes.get(keys.SCALE_DOWN_MARK) or "",
+        scale_down_mark=_annotation(notes, keys.SCALE_DOWN_MARK),
         yields=notes.get(keys.DELETION_COST) == YIELDS,
         contacts=contacted(boxes, labels, metadata.get("namespace") or ""),
     )

@@ -7,16 +7,26 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import SOAK, Tables
 from tests.support import yamls
 from tests.support.rig import USER, Manifest, Rig
 
-EVENTS, BUDGETS = (100_000, 100_000) if SOAK else (3000, 2000)
+EVENTS, BUDGETS = (50_000, 50_000) if SOAK else (3000, 2000)
+LARGE_SERVICES = 60 if SOAK else 20
+WORDS = 140_000
+"""Arguments of each large service: 1 MB of text."""
+WORKERS_MIB = 150.0
+"""Largest growth beside large services: each of ten workers receives one of them as the answer to its write of a status."""
 LARGE = 30_000
 """Bytes of the annotation of each large Event. They are a part of all Events, so that the store stays small."""
 SHARE_LARGE = 10
 GROWTH_MIB = 60.0
 """Largest growth of the operator's memory. It reads at most 8 MiB of text at a time."""
+
+
+pytestmark = pytest.mark.timeout(1200 if SOAK else 300)
 
 
 def event(namespace: str, number: int) -> Manifest:
@@ -115,3 +125,38 @@ def test_a_flood_in_one_namespace_delays_no_other(rig: Rig, namespace: str, tabl
     rig.delete("ClusterServingRuntime", "", "flooded")
     rig.delete("Namespace", "", other)
     assert grown < GROWTH_MIB
+
+
+def test_large_services_of_one_namespace_delay_no_other(rig: Rig, namespace: str, tables: Tables) -> None:
+    """The attack of finding U13. Before, 40 such services took 500 MiB, and the edit did not end within a minute."""
+    other = f"{namespace}-b"
+    rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
+    rig.create(yamls.runtime("flooded", gpus=1, router=False))
+    rig.create(yamls.service(other, "s", "flooded", "engine"))
+    rig.ready(other, "s", 60)
+    before = memory(rig)
+    words = [f"{number % 9000 + 1000}" for number in range(WORDS)]
+    try:
+        for number in range(LARGE_SERVICES):
+            body = yamls.service(namespace, f"large{number}", "flooded", "engine")
+            body["spec"]["engine"] = {"runner": {"name": "main", "image": "i", "args": words}}
+            rig.create(body)
+        for number in range(LARGE_SERVICES):
+            rig.says(namespace, f"large{number}", "Ready", "InvalidSpec", "move large values", 60)
+        peak = memory(rig)
+        rig.restart()
+        slow = edit(rig, other, "engine:large")
+        grown = max(peak, memory(rig)) - before
+        tables["large services of one namespace"] = [
+            f"{LARGE_SERVICES} services of 1 MB: an edit of a neighbour after a restart {slow:.1f} s, "
+            f"the operator's peak memory {grown:+.0f} MiB"
+        ]
+        rig.patch("InferenceService", namespace, "large0", {"spec": {"engine": {"runner": {"args": []}}}})
+        rig.ready(namespace, "large0", 60)
+        assert grown < WORKERS_MIB
+    finally:
+        for number in range(LARGE_SERVICES):
+            rig.delete("InferenceService", namespace, f"large{number}")
+        rig.delete("InferenceService", other, "s")
+        rig.delete("ClusterServingRuntime", "", "flooded")
+        rig.delete("Namespace", "", other)

@@ -145,3 +145,24 @@ async def test_of_what_tenants_create_a_part_is_read_and_never_more_than_fits() 
                 await client.list_some("Event", "ns")
         finally:
             await client.close()
+
+
+async def test_a_page_of_large_objects_is_requested_again_with_fewer() -> None:
+    """A page is decoded as a whole, and 200 objects may have 300 MB."""
+    limits: list[str] = []
+    names = [f"n{number}" for number in range(30)]
+
+    async def answer(request: web.Request) -> web.Response:
+        limits.append(request.query["limit"])
+        first = int(request.query.get("continue") or 0)
+        last = first + int(request.query["limit"])
+        items = [{"metadata": {"uid": name, "labels": {"x": "y" * 1_500_000}}} for name in names[first:last]]
+        return web.json_response({"items": items, "metadata": {"continue": str(last) if last < len(names) else ""}})
+
+    async with answers(answer) as connection:
+        client = Client(connection)
+        try:
+            assert await client.list_uids("ServiceAccount") == set(names)
+            assert limits == ["200", "20", "2", *["2"] * 14], "and then no larger page"
+        finally:
+            await client.close()

@@ -22,7 +22,10 @@ UNTRUSTED = {
     "storage/oci_registry.py:listing": "a manifest of a registry",
 }
 """File and function -> what it decodes by `parsed`."""
-SERVER = "text of the API server; etcd accepts objects of at most 1.5 MiB"
+SERVER = (
+    "text of the API server: objects of at most 1.5 MiB, and pages that are decoded object by object, have at most 25 "
+    "objects, or are requested again with fewer if they have more than 16 MiB (util/bounded.py)"
+)
 OBJECT = "a part of an object of the API server, of at most 1.5 MiB"
 MESSAGE = f"{OBJECT}: a termination message, which the kubelet cuts to 12 KiB"
 OWN_POD = "runs in a pod of the tenant whose files or results it decodes; at worst this pod ends"
@@ -64,6 +67,7 @@ TRUSTED = {
     "util/json_limits.py:parsed": "counts before it decodes",
     "util/json_limits.py:shallow": SERVER,
     "util/json_pages.py:": SERVER,
+    "util/large_objects.py:reduced": SERVER,
     "watch/handlers.py:iter_chunked": SERVER,
     "watch/handlers.py:read": SERVER,
     "watch/informer.py:_deliver_event": SERVER,

@@ -77,6 +77,20 @@ async def test_the_operator_refuses_it_and_goes_on(kind: str, levels: int) -> No
     assert other is not None, "everything else goes on"
 
 
+async def test_kopf_decodes_no_large_object_of_a_tenant() -> None:
+    """The objects of a list stay in kopf for some seconds, so a hundred of 1 MB would take 1 GiB (finding U13)."""
+    large = {"engine": {"runner": {"args": ["word"] * 100_000}}}
+    text = json.dumps(body("InferenceService", "large", large)).encode()
+    page = DepthLimitedContent(cast(aiohttp.StreamReader, Content(b'{"items": [' + text + b"]}")))
+    watch = DepthLimitedContent(cast(aiohttp.StreamReader, Content(b'{"type": "ADDED", "object": ' + text + b"}\n")))
+    told = [await page.read(), *[line async for line in watch.iter_chunked(1024)]]
+    assert all(len(each) < 1000 and b'"large"' in each for each in told)
+    cluster = ClusterCache(Deps())
+    cluster.seen("InferenceService", json.loads(told[1])["object"])
+    found = cluster.find(Ref("InferenceService", "team-a", "large"))
+    assert found is not None and isinstance(found.parsed, Invalid) and "move large values" in found.parsed.why
+
+
 @pytest.mark.parametrize("levels", LEVELS)
 async def test_an_agent_goes_on_with_the_others(levels: int) -> None:
     """The object arrives by the agent's own watch. The directories that such a model refers to are unknown, so none is

@@ -124,6 +124,18 @@ async def test_a_whole_list_of_several_pages_misses_nothing() -> None:
     assert (watch["resourceVersion"], watch["labelSelector"], watch["allowWatchBookmarks"]) == ("9", "a=b", "true")
 
 
+async def test_a_page_of_large_objects_is_requested_again_with_fewer() -> None:
+    async def large(_: web.Request) -> web.StreamResponse:
+        items = [{**thing("a"), "spec": "x" * 1_500_000}] * 12
+        return web.json_response({"metadata": {"resourceVersion": "9"}, "items": items})
+
+    run = Told(page("a", more="next"), large, large, page("b", more="last"), page("c"))
+    assert await run.until(lambda run: listed(run) and len(run.queries) == 6) == ["seen a", "seen b", "seen c"]
+    assert [(query.get("limit"), query.get("continue")) for query in run.queries[:5]] == [
+        ("500", None), ("500", "next"), ("50", "next"), ("5", "next"), ("5", "last"),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("fault", [cut, refused(401), refused(410)], ids=["cut", "401", "410"])
 async def test_a_first_list_that_began_again_may_have_shown_what_is_gone(fault: Handler) -> None:
     said = await Told(page("a", "b", more="next"), fault, page("b", more="next"), page("c")).until(listed)

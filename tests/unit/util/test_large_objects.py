@@ -1,0 +1,109 @@
+"""Large objects of tenants are reduced to their identity before they fill the memory (finding U13)."""
+
+import json
+import sys
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator import keys
+from ome_operator.util.json_limits import memory_of
+from ome_operator.util.large_objects import LARGEST, NEEDS, memory, reduce, reduced, refusal
+from tests.support import yamls
+
+SHAPES: dict[str, Any] = {
+    "short words": [f"{number % 9000 + 1000}" for number in range(35_000)],
+    "variables": [{"name": f"A{number}", "value": "b"} for number in range(8_000)],
+    "volumes": [{"name": f"a{number}", "emptyDir": {}} for number in range(7_000)],
+    "empty lists": [[] for _ in range(75_000)],
+    "empty maps": [{} for _ in range(75_000)],
+    "labels": {f"k{number}": "v" for number in range(20_000)},
+    "numbers": [number + 1000 for number in range(40_000)],
+    "a long word": "x" * 600_000,
+    "letters beyond ASCII": ["é" * 50_000, "中" * 50_000, "😀" * 50_000],
+}
+"""Values of about 250 kB of text. An object may have six times as much."""
+
+
+def large(kind: str = "InferenceService", namespace: str = "a", **more: Any) -> dict[str, Any]:
+    """An object of 245 kB whose values need 2 MB."""
+    metadata = {"name": "s", "namespace": namespace, "uid": "u", "resourceVersion": "7", "generation": 2, **more}
+    body = {"apiVersion": keys.API_VERSION, "kind": kind, "metadata": metadata, "status": {"state": "Ready"}}
+    return {**body, "spec": {"engine": {"runner": {"args": SHAPES["short words"]}}}}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_value_needs_more_memory_than_estimated(shape: str) -> None:
+    text = json.dumps(SHAPES[shape])
+    tracemalloc.start()
+    try:
+        value = json.loads(text)
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used <= memory(value) * 1.05 <= 5 * used
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_a_text_is_examined_if_one_of_its_objects_is_large(value: Any) -> None:
+    """`memory_of` of a text is not smaller than `memory` of its value, apart from a value that is no list and no map."""
+    for ascii_only in (True, False):
+        text = json.dumps({"object": value}, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+        assert memory_of(text) + 200 >= memory(value)
+
+
+def test_a_large_object_is_reduced_to_its_identity() -> None:
+    owned = [{"manager": keys.MANAGER, "subresource": "status", "fieldsV1": {}}, {"manager": "kubectl", "fieldsV1": {}}]
+    labels = {keys.OPERATOR_CLASS: "b", "team": "x"}
+    owner = {"uid": "o", "controller": True}
+    body = large(labels=labels, annotations={"note": "y"}, managedFields=owned, ownerReferences=[{"uid": "p"}, owner])
+    small = reduce(body)
+    assert small["metadata"] == {
+        "name": "s", "namespace": "a", "uid": "u", "resourceVersion": "7", "generation": 2,
+        "labels": {keys.OPERATOR_CLASS: "b"}, "ownerReferences": [owner], "managedFields": owned[:1],
+    }  # fmt: skip
+    assert (small["status"], small["spec"]) == ({"state": "Ready"}, {}) and small[NEEDS] > 2 * 10**6
+    assert refusal(small).startswith(f"spec, labels and annotations need {small[NEEDS] // 1024:,} KiB of the operator's")
+    assert reduce(small) is small and memory(small) < 5000
+
+
+def test_other_objects_are_left_as_they_are() -> None:
+    service = yamls.service("a", "s", "r", "engine")
+    cluster_wide = large("ClusterServingRuntime", "")
+    for body in (service, cluster_wide, {}, {"metadata": None}):
+        assert reduce(body) is body and refusal(body) == ""
+
+
+@pytest.mark.parametrize("where", ["labels", "annotations"])
+def test_metadata_counts_like_a_spec(where: str) -> None:
+    body = {"metadata": {"name": "s", "namespace": "a", where: SHAPES["labels"]}}
+    assert refusal(reduce(body)) and len(str(reduce(body))) < 300
+
+
+def test_large_objects_of_a_list_and_of_an_event_are_reduced() -> None:
+    small = yamls.service("a", "t", "r", "engine")
+    page = {"kind": "InferenceServiceList", "metadata": {"continue": "c"}, "items": [small, large(), "no object"]}
+    found = json.loads(reduced(json.dumps(page).encode()))
+    assert (found["kind"], found["metadata"], found["items"][0], found["items"][2]) == (
+        page["kind"], page["metadata"], small, "no object",
+    )  # fmt: skip
+    assert found["items"][1]["metadata"]["name"] == "s" and found["items"][1][NEEDS] > LARGEST
+    event = json.loads(reduced(json.dumps({"type": "ADDED", "object": large()}).encode()))
+    assert event["type"] == "ADDED" and event["object"][NEEDS] > LARGEST
+
+
+@pytest.mark.parametrize("text", [b"", b"[", b"{}" * 300_000, b"[" * 300_000, json.dumps(large(namespace="")).encode()])
+def test_other_texts_are_left_as_they_are(text: bytes) -> None:
+    assert reduced(text) is text
+
+
+def test_the_limit_leaves_room_for_the_largest_object_of_the_samples() -> None:
+    assert LARGEST > 8 * 59_000 and sys.getsizeof("x" * 200_000) < LARGEST // 2
