@@ -65,11 +65,14 @@ def blamed(memory: Memory) -> list[tuple[Role, str]]:
 
 
 def avoid(memory: Memory, nodes: Mapping[str, Node], now: float) -> Avoided:
-    """Return the nodes that are avoided, and by whom. At most one in PART nodes is avoided; with fewer nodes, one."""
+    """Return the nodes that are avoided, and by whom. At most one in PART nodes is avoided; with fewer nodes, one. Nodes
+    that report a fault themselves come first, because tenants can make their own containers fail.
+    """
     known = {name: each for name, each in memory.items() if name in nodes}
     limit = _limit(nodes, known)
     ignored: dict[str, str] = {}
-    common = list(_own(known, now, limit, ignored))
+    everybody = _first(list(_own(known, now, limit, ignored)), limit, ignored)
+    common: list[_Blame] = []
     by_node: dict[str, dict[str, _Blame]] = {}
     for role, name in blamed(known):
         blame = _Blame(_since(known, role, name), name, _why(known, role, name))
@@ -80,7 +83,7 @@ def avoid(memory: Memory, nodes: Mapping[str, Node], now: float) -> Avoided:
             since = sorted(blame.since for blame in blames.values())[1]
             # Everybody reads this sentence, so it names no namespace.
             common.append(_Blame(since, name, f"services of {len(blames)} namespaces failed there"))
-    everybody = _first(common, limit, ignored)
+    everybody |= _first([blame for blame in common if blame.node not in everybody], limit - len(everybody), ignored)
     namespaces: dict[str, dict[str, str]] = {}
     for space in sorted({space for blames in by_node.values() for space in blames}):
         own = [blames[space] for name, blames in by_node.items() if space in blames and name not in everybody]

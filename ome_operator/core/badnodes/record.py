@@ -106,13 +106,18 @@ def read(found: Mapping[str, Any], forgiven: float) -> NodeMemory:
 
 def bounded(memory: Memory) -> dict[str, NodeMemory]:
     """Return the memory reduced to at most NODES nodes with FAULTS faults each. The latest faults are kept; faults that a
-    node itself reports take precedence over failures of services.
+    node itself reports, and nodes with such faults, take precedence over failures of services.
     """
     kept = {name: each._replace(faults=_latest(each.faults)) for name, each in memory.items()}
     if len(kept) <= NODES:
         return kept
-    order = sorted(kept, key=lambda name: (-max((each.last for each in kept[name].faults), default=0.0), name))
+    order = sorted(kept, key=lambda name: _rank(name, kept[name].faults))
     return {name: kept[name] for name in sorted(order[:NODES])}
+
+
+def _rank(name: str, faults: Sequence[RememberedFault]) -> tuple[bool, float, str]:
+    own = any(each.role is None for each in faults)
+    return not own, -max((each.last for each in faults), default=0.0), name
 
 
 def _latest(faults: Iterable[RememberedFault]) -> tuple[RememberedFault, ...]:

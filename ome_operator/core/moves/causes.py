@@ -10,6 +10,8 @@ from ome_operator.core.observed.objects import Node, Pod, Taint
 NODE_STATES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 """Prefixes of the taints with which Kubernetes describes the state of a node. They announce no removal: the recovery of
 failed groups handles nodes that do not report, and a cordon is handled separately."""
+REQUESTS = 2000
+"""Maximum number of entries of the annotation of a service that are read: one for each group that a service may have."""
 NOW = "now"
 """Word in the annotation of a node that asks for moves without replacements."""
 
@@ -49,7 +51,7 @@ def group_requests(text: str, now: datetime) -> Mapping[tuple[str, str], datetim
     time of the request by component and number of the group.
     """
     found = {}
-    for entry in text.split(","):
+    for entry in text.split(",", REQUESTS)[:REQUESTS]:
         group, _, time = entry.strip().partition(" ")
         component, _, number = group.partition("/")
         at = quantity.moment(time, now)

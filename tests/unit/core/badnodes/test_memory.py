@@ -126,6 +126,24 @@ def test_what_everybody_avoids_counts_for_a_namespace_too() -> None:
     assert "n1" in found.ignored
 
 
+def test_failures_of_a_tenant_hide_no_fault_that_a_node_reports() -> None:
+    """A tenant with two namespaces makes its containers fail on 250 nodes, also while a node reports a fault (finding U15).
+    Before, they filled the memory and the tenth of nodes that may be avoided.
+    """
+    there = {**nodes(300), "n299": node("n299", ("GPUMissing", "7 of 8 are allocatable"))}
+    memory: Memory = {}
+    for now in (T, T + 100, T + 200, T + LASTS):
+        signs = [Sign(f"n{at}", role, "Error", now, "it died") for at in range(250) for role in (ROLE, OTHER)]
+        memory = remember(memory, signs, (), there, now)
+    assert len(memory) == NODES and avoid(memory, there, T + LASTS).everybody == {
+        "n299": "GPUMissing: 7 of 8 are allocatable"
+    }
+    few = {**nodes(9), "n9": node("n9", ("GPUMissing", "7 of 8 are allocatable"))}
+    memory = after(*failures("n1", 3), *failures("n1", 3, OTHER), nodes=few, now=T + 200)
+    assert avoid(memory, few, T + 200).everybody.keys() == {"n1"}
+    assert avoid(memory, few, T + 200 + LASTS).everybody.keys() == {"n9"}, "a single node may be avoided here"
+
+
 def test_failures_expire() -> None:
     memory = after(*failures("n1", 3))
     assert after(memory=memory, now=T + 200 + EXPIRES - 1) == memory

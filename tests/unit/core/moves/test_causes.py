@@ -1,10 +1,11 @@
 """Why pods leave a node, and what people ask for with annotations."""
 
+import time
 from datetime import UTC, datetime
 
 import pytest
 
-from ome_operator.core.moves.causes import LeavingCause, MoveRequest, group_requests, node_request, of_node
+from ome_operator.core.moves.causes import REQUESTS, LeavingCause, MoveRequest, group_requests, node_request, of_node
 from ome_operator.core.observed.objects import Node, Taint
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -85,3 +86,12 @@ def test_what_is_asked_for_a_node(text: str, request_: MoveRequest | None) -> No
 )
 def test_what_is_asked_for_groups(text: str, requests: dict[tuple[str, str], datetime]) -> None:
     assert group_requests(text, NOW) == requests
+
+
+def test_an_annotation_of_any_length_is_read_soon() -> None:
+    """Anyone who may edit a service may write 256 KiB, which are 128,000 entries."""
+    text = "decoder/7 2026-01-01T11:00:00Z" + ",x" * 128_000
+    began = time.process_time()
+    assert group_requests(text, NOW) == {("decoder", "7"): EARLIER}
+    assert time.process_time() - began < 0.1
+    assert len(group_requests(",".join(f"engine/{at} 2026-01-01T11:00:00Z" for at in range(3000)), NOW)) == REQUESTS
