@@ -26,7 +26,7 @@ GROWTH_MIB = 60.0
 """Largest growth of the operator's memory. It reads at most 8 MiB of text at a time."""
 
 
-pytestmark = pytest.mark.timeout(1200 if SOAK else 300)
+pytestmark = pytest.mark.timeout(2400 if SOAK else 300)
 
 
 def event(namespace: str, number: int) -> Manifest:
