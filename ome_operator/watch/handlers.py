@@ -148,8 +148,10 @@ class DepthLimitedContent:
         return getattr(self._content, name)
 
     async def read(self, n: int = -1) -> bytes:
-        """Return the content of a list response."""
-        return shallow(reduced(await self._content.read(n)))
+        """Return the content of a list response. Its large objects are reduced in a thread, because a page of them takes
+        seconds.
+        """
+        return shallow(await asyncio.to_thread(reduced, await self._content.read(n)))
 
     async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
         """Yield the lines of a watch."""
