@@ -11,6 +11,7 @@ from ome_operator.core.observed.arrivals import Arrivals
 from ome_operator.core.observed.objects import Deps, Observed
 from ome_operator.core.reconcile.plan import Plan
 from ome_operator.core.reconcile.sync import sync
+from tests.conftest import SOAK
 from tests.support import parts
 from tests.support.simulator import World
 
@@ -97,7 +98,7 @@ def at_zero(one: ZeroWorld) -> ZeroWorld:
 
 
 @pytest.mark.parametrize("decoder", [True, False])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(12 if SOAK else 1))
 def test_the_service_leads_to_registries_only_while_no_engine_gets_requests(decoder: bool, seed: int) -> None:
     one = world(decoder=decoder, seed=seed)
     assert not answered(one)

@@ -18,6 +18,7 @@ from ome_operator.core.recovery.record import GroupRecord
 from ome_operator.core.recovery.state_machine import RARE_TURN, Transition
 from ome_operator.core.recovery.systemic import together
 from ome_operator.quantity import rfc3339
+from tests.conftest import SOAK
 from tests.support.shapes import Shape
 from tests.unit.core.recovery.test_recover import go as settle
 from tests.unit.core.recovery.test_recover import recovered, settled
@@ -151,7 +152,7 @@ def test_a_paused_engine_is_not_recycled(ready: bool) -> None:
     assert ready or later.note.endswith("because its generation is paused, so it is not recycled")
 
 
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", range(10 if SOAK else 2))
 def test_no_leader_that_a_registry_hears_is_ever_recycled(block: int) -> None:
     """Two registries lose each leader for a while, start again and do not answer; at every moment one of them hears it or
     says nothing.

@@ -14,6 +14,7 @@ from ome_operator.lint import rules
 from ome_operator.lint.validator import Validator
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.settings import Settings
+from tests.conftest import SOAK
 from tests.support.fake_api import FakeApi
 from tests.support.simulator import START, World
 from tests.unit.core.rollout.judged import BAD, GOOD, OFFICIAL, deps, edited, refused, revisions, service, world
@@ -172,7 +173,7 @@ def test_an_annotation_says_the_version_of_a_digest() -> None:
     assert refused(edited(found, BAD, image=image))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(12 if SOAK else 4))
 def test_whatever_comes_no_pod_ever_starts_with_what_was_refused(seed: int) -> None:
     """Edits good and bad, scaling, lost pods and restarts of the operator, in any order."""
     chance, found = random.Random(seed), world(GOOD)
