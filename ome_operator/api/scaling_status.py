@@ -40,6 +40,10 @@ class PrefillSpeed(Spec):
     """Measured time, divided by the time according to the other fields."""
     measurements: int | None = None
     """Number of measurements."""
+    shown_prompt: float | None = None
+    """Mean prompt tokens of the requests with which groups have shown how fast they are at least."""
+    shown_milliseconds: float | None = None
+    """Longest time of such a request that agrees with the number of requests that the groups served in time."""
 
 
 class DecodeSpeed(Spec):
@@ -102,6 +106,9 @@ class ScalingSummary(Spec):
     none."""
     why: str | None = None
     """The numbers that decided, in a sentence."""
+    speeds: Annotated[dict[str, str] | None, ATOMIC_MAP] = None
+    """How the speed of the groups of a role (prefill, decode) is known: Measured; FirstEstimate, from a single load or from
+    a queue; or Planned, from `ome plan`."""
     changed_at: str | None = None
     """Time of the last change of the wanted size."""
     changes: Annotated[list[str] | None, ATOMIC] = None

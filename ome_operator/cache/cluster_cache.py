@@ -204,14 +204,16 @@ class ClusterCache:
         return found
 
     def roles(self, namespace: str, service: str, revision: str) -> Mapping[str, Stored]:
-        """Return the roles of a stored revision; {} if the revision does not exist.
-
-        Anybody may write a ControllerRevision with the operator's labels, so parsing its content may raise AttributeError,
-        KeyError, TypeError or ValueError.
+        """Return the roles of a stored revision; {} if it does not exist. Anybody may write a ControllerRevision with the
+        operator's labels, so parsing its content may raise AttributeError, KeyError, TypeError or ValueError.
         """
+        return stored(self.revision(namespace, service, revision))
+
+    def revision(self, namespace: str, service: str, name: str) -> Mapping[str, Any]:
+        """Return the data of a stored revision; {} if the revision does not exist. Its content may be anybody's."""
         kept = self.children["ControllerRevision"].group((namespace, service))
-        content = next((child.content for child in kept if child.labels.get(keys.REVISION) == revision), None)
-        return stored((content or {}).get("data") or {})
+        contents = (child.content for child in kept if child.labels.get(keys.REVISION) == name)
+        return (next(contents, None) or {}).get("data") or {}
 
     def job_of(self, benchmark: Resource) -> Child | None:
         """Return the Job of a BenchmarkJob, or None."""

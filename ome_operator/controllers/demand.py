@@ -18,10 +18,21 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.resources import Resource
+from ome_operator.controllers.planned_speeds import SpeedPlanner
 from ome_operator.core.demand import days as scaling_days
 from ome_operator.core.demand.days import DaySums
 from ome_operator.core.demand.estimate import PERIOD, bound_below
-from ome_operator.core.demand.facts import DECODE, GROUPS, KEPT, PREFILL, WINDOW, DemandSample, ScalingState, SizeDecision
+from ome_operator.core.demand.facts import (
+    DECODE,
+    GROUPS,
+    KEPT,
+    PREFILL,
+    WINDOW,
+    DemandSample,
+    PlannedSpeeds,
+    ScalingState,
+    SizeDecision,
+)
 from ome_operator.core.demand.follow import follow
 from ome_operator.core.demand.holds import HoldReason
 from ome_operator.core.demand.learn import with_start
@@ -49,7 +60,7 @@ UNUSED = 60.0
 After that, nothing is reserved for the namespace until enough of these seconds are forgotten."""
 HALF_LIFE = 300.0
 """Seconds after which half of these seconds are forgotten."""
-STATED = (HoldReason.INVALID, HoldReason.FROZEN)
+STATED = (HoldReason.INVALID, HoldReason.FROZEN, HoldReason.UNMEASURED)
 """Reasons whose sentences contain no measured number, so that they change only if somebody edits something."""
 SILENT = RouterReport(float("-inf"), 0, 0.0, None, None, {})
 """The report of a router that has not answered."""
@@ -98,6 +109,7 @@ class DemandScaler:
         self._begin = wall().timestamp() + FIRST
         self._unused: dict[str, tuple[float, float]] = {}
         """Namespace -> seconds for which it did not use the nodes that were reserved for it, and the time of this number."""
+        self._planner = SpeedPlanner(cluster)
 
     async def run(self) -> None:
         """Decide periodically, without end. If the operator reads no routers, the decisions state this."""
@@ -136,8 +148,9 @@ class DemandScaler:
             present.add(service.uid)
             followed = self._followed.get(service.uid) or self._restored(service, now.timestamp())
             self._followed[service.uid] = followed
+            planned = await self._planner.of(ref, task, followed.state.learned.request)
             try:
-                self._decide(service, task, followed, taken, now)
+                self._decide(service, task, followed, taken, now, planned)
                 followed.broken = ""
             except Exception as error:  # a failure affects only this service
                 if repr(error) != followed.broken:
@@ -158,7 +171,13 @@ class DemandScaler:
         return _DemandMemory(state, scaling_days.from_status((stored or {}).get("days")), stored, at)
 
     def _decide(
-        self, service: Resource, task: DemandTask, followed: _DemandMemory, taken: list[Needs], now: datetime
+        self,
+        service: Resource,
+        task: DemandTask,
+        followed: _DemandMemory,
+        taken: list[Needs],
+        now: datetime,
+        planned: PlannedSpeeds,
     ) -> None:
         second, before = now.timestamp(), followed.state
         if (followed.stored or {}).get("mode") != task.mode:  # begin with the size that the service has
@@ -166,7 +185,8 @@ class DemandScaler:
         before = self._with_starts(before, task, followed)
         newest = self._sample(service.ref, task, followed, second)
         asks = _Asks(self, service.ref, task, taken, now)
-        made, followed.state = follow(followed.samples, task, before, second, asks.granted, heard=self._heard)
+        heard = self._heard
+        made, followed.state = follow(followed.samples, task, before, second, asks.granted, heard=heard, planned=planned)
         followed.days = scaling_days.counted(followed.days, newest, task.fleet, made, PERIOD)
         if task.mode == APPLY:
             self._reserve(service.ref.namespace, task, followed, made, asks, second)
@@ -218,7 +238,8 @@ class DemandScaler:
         before, after = followed.stored or {}, _status(task, followed, made)
         moved = any(before.get(name) != after.get(name) for name in ("mode", "wanted", "applied"))
         stated = made.hold in STATED and before.get("why") != after.get("why")
-        held = before.get("hold") != after.get("hold") and not 0 <= now - followed.at < PAUSE
+        other = any(before.get(name) != after.get(name) for name in ("hold", "speeds"))
+        held = other and not 0 <= now - followed.at < PAUSE
         if moved or stated or held or not 0 <= now - followed.at < REPEAT:
             followed.stored, followed.at = after, now
             self._changed(ref)
@@ -283,9 +304,10 @@ def _status(task: DemandTask, followed: _DemandMemory, made: SizeDecision) -> di
         "mode": task.mode,
         "hold": str(made.hold),
         "why": made.why,
+        "speeds": {role: str(basis) for role, basis in made.basis.items()},
         **to_status(followed.state),
         "days": scaling_days.to_status(followed.days),
     }
     if task.mode == APPLY:
         out["applied"] = {component: sizes[role] for role, component in task.roles.items()}
-    return {name: value for name, value in out.items() if value not in ("", [], None)}
+    return {name: value for name, value in out.items() if value not in ("", [], {}, None)}

@@ -28,6 +28,8 @@ class ScalingView(NamedTuple):
     meaning: str
     """What the reason means."""
     why: str
+    speeds: Mapping[str, str]
+    """Role -> how the speed of its groups is known."""
     by_hand: tuple[str, ...]
     """RoleScales that were written, so that their numbers count instead of the decided ones."""
     traffic: Mapping[str, Any]
@@ -55,6 +57,7 @@ def view(body: Mapping[str, Any], scales: Mapping[str, Mapping[str, Any]]) -> Sc
         hold=hold,
         meaning=HOLDS.get(hold, ""),
         why=str(scaling.get("why") or ""),
+        speeds=scaling.get("speeds") or {},
         by_hand=tuple(sorted(written)),
         traffic=status.get("traffic") or {},
         decisions=tuple(scaling.get("decisions") or ()),
@@ -70,7 +73,7 @@ def lines(found: ScalingView) -> Iterator[str]:
         yield f"{where} is not scaled with its demand, or nothing was decided yet (docs/demand.md, class Demand)."
         return
     yield f"{where}: mode {found.mode}"
-    yield from columns.lines([("ROLE", "HAS", "WANTS"), *_sizes(found)])
+    yield from columns.lines([("ROLE", "HAS", "WANTS", "SPEED"), *_sizes(found)])
     if found.traffic:
         yield f"Seen at {found.traffic.get('time')}: {_seen(found.traffic)}"
     if found.why:
@@ -89,9 +92,9 @@ def lines(found: ScalingView) -> Iterator[str]:
         yield from columns.lines([("DAY", "GPU-HOURS", "AS WANTED", "WITHIN TARGET", "AS WANTED"), *_days(found)])
 
 
-def _sizes(found: ScalingView) -> Iterator[tuple[str, str, str]]:
+def _sizes(found: ScalingView) -> Iterator[tuple[str, str, str, str]]:
     for role in _ROLE.values():
-        yield role, str(found.groups.get(role, 0)), str(found.wanted.get(role, "-"))
+        yield role, str(found.groups.get(role, 0)), str(found.wanted.get(role, "-")), str(found.speeds.get(role, "-"))
 
 
 def _seen(traffic: Mapping[str, Any]) -> str:

@@ -24,7 +24,7 @@ from ome_operator.util.memoize import memoize_by_identity
 @memoize_by_identity(512)
 def model_facts(model: Model, well_known: WellKnown) -> ModelFacts:
     """Return everything that is known of a model. The result is cached by identity of the arguments."""
-    config = _config(model)
+    config = config_of(model)
     if config is None:
         return ModelFacts(model.name, _stated(model, facts_of(model, well_known)[0]), None, ())
     seen = learned(model)
@@ -49,7 +49,7 @@ def _stored(model: Model, seen: Facts) -> Quantization | None:
     return named(written) if written and stated is not None and stated.name == NONE else None
 
 
-def _config(model: Model) -> Mapping[str, Any] | None:
+def config_of(model: Model) -> Mapping[str, Any] | None:
     """Return the config.json of a model. It is the configuration in the model's spec, or the published one if a recipe
     contains the model. Return None if there is neither.
     """
@@ -88,10 +88,16 @@ def memories(classes: Mapping[str, AcceleratorClass], named: frozenset[str], res
     """Return the memory in bytes of one GPU, by name of the accelerator class. The classes are those in `named`, or, if
     it is empty, all that provide a resource in `resources`. Classes with an unknown memory are left out.
     """
-    fitting = {
+    sizes = {name: memory(accelerator) for name, accelerator in fitting(classes, named, resources).items()}
+    return {name: size for name, size in sizes.items() if size}
+
+
+def fitting(
+    classes: Mapping[str, AcceleratorClass], named: frozenset[str], resources: frozenset[str]
+) -> dict[str, AcceleratorClass]:
+    """Return the accelerator classes in `named`, or, if it is empty, all that provide a resource in `resources`."""
+    return {
         name: accelerator
         for name, accelerator in classes.items()
         if (name in named if named else resources & {each.name for each in accelerator.spec.resources or ()})
     }
-    sizes = {name: memory(accelerator) for name, accelerator in fitting.items()}
-    return {name: size for name, size in sizes.items() if size}

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from ome_operator.core.demand.facts import Learned
 from ome_operator.simulation.controllers import Fixed, Oracle, Ours, Queue, grid, needed, peak
 from ome_operator.simulation.engines import START
 from ome_operator.simulation.run import SimulationResult, simulate
@@ -11,7 +12,8 @@ from ome_operator.simulation.traces import Trace, named
 
 GOOD = 0.95
 COST = 1.15
-OURS, FIXED, CPU, KEDA, ORACLE = "ours", "fixed at the peak", "HPA on CPU", "KEDA on queue length", "oracle"
+OURS, NEW, ORACLE = "ours", "ours, nothing measured before", "oracle"
+FIXED, CPU, KEDA = "fixed at the peak", "HPA on CPU", "KEDA on queue length"
 
 Task = tuple[str, str, tuple[float, ...]]
 """(trace, controller, point of the oracle's grid or nothing)."""
@@ -29,7 +31,7 @@ class TraceOutcome(NamedTuple):
 def tasks(name: str) -> tuple[Task, ...]:
     """Return the runs that a comparison of a trace needs."""
     return (
-        *((name, controller, ()) for controller in (OURS, FIXED, CPU, KEDA)),
+        *((name, controller, ()) for controller in (OURS, NEW, FIXED, CPU, KEDA)),
         *((name, ORACLE, point) for point in grid(named(name))),
     )
 
@@ -43,6 +45,8 @@ def perform(task: Task) -> SimulationResult:
         return simulate(trace, Fixed(peak(trace)), peak(trace))
     if controller == OURS:
         return simulate(trace, Ours(trace), first)
+    if controller == NEW:
+        return simulate(trace, Ours(trace, Learned(starts=(START,))), first)
     if controller == KEDA:
         return simulate(trace, Queue(first), first)
     if controller == ORACLE:
@@ -111,7 +115,7 @@ def table(found: TraceOutcome) -> list[str]:
     """Return the lines of a table with the results of all controllers."""
     peak_hours = found.results[FIXED].gpu_hours
     out = ["| controller | goodput | GPU-hours | of the fixed size | changes |", "|---|---|---|---|---|"]
-    for name in (OURS, ORACLE, FIXED, CPU, KEDA):
+    for name in (OURS, NEW, ORACLE, FIXED, CPU, KEDA):
         one = found.results[name]
         part = one.gpu_hours / peak_hours
         out.append(f"| {name} | {one.good:.1%} | {one.gpu_hours:,.0f} | {part:.0%} | {len(one.changes) - 1} |")

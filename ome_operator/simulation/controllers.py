@@ -12,6 +12,7 @@ from ome_operator.core.demand.facts import (
     DemandSample,
     Fleet,
     GroupBounds,
+    Learned,
     ScalingState,
     SizeDecision,
     Targets,
@@ -54,15 +55,15 @@ def peak(trace: Trace) -> Size:
 
 
 class Ours:
-    """The decision of the operator, in the mode Apply."""
+    """The decision of the operator, in the mode Apply. `learned` is what the service has measured before the trace."""
 
-    def __init__(self, trace: Trace) -> None:
-        self._targets, self.state = targets(trace), ScalingState(learned=engines.planned())
+    def __init__(self, trace: Trace, learned: Learned = engines.MEASURED) -> None:
+        self._targets, self.state = targets(trace), ScalingState(learned=learned)
         self.decisions = list[SizeDecision]()
 
     def __call__(self, now: float, samples: Sequence[DemandSample], fleet: Fleet) -> Size:
         """Return the wanted size."""
-        made, self.state = decide(samples, fleet, self._targets, self.state, now)
+        made, self.state = decide(samples, fleet, self._targets, self.state, now, engines.PLANNED)
         if not self.decisions or (self.decisions[-1].size, self.decisions[-1].hold) != (made.size, made.hold):
             self.decisions.append(made)
         return made.prefill, made.decode

@@ -7,7 +7,7 @@ nodes of 8 GPUs (`ome_operator/sizing/data/calibration.csv`; the ids of the rows
 
 from bisect import bisect_left
 
-from ome_operator.core.demand.facts import Learned, PrefillWork
+from ome_operator.core.demand.facts import Learned, PlannedSpeeds, PrefillWork
 
 GPUS = 8
 """GPUs of a group of either role."""
@@ -26,10 +26,16 @@ rows `c288_cfg649`, `c160_cfg641`, `c288_cfg641`, `c512_cfg654` and `c1024_cfg65
 beyond them, the curve is linear."""
 SLOTS = 1024
 """Largest number of requests in a decode group: that of row `c1024_cfg655`."""
-PLANNED = PrefillWork(0.0541, 3.378e-05)
-"""The planner's seconds of a prefill group for each request and token: a line through its times for 100 and 7,373 tokens."""
-PLANNED_DECODE = ((71.2, 0.02806), (834.1, 0.05084))
-"""The planner's time between tokens."""
+_WORK = PrefillWork(0.0663, 4.141e-05)
+PLANNED = PlannedSpeeds(_WORK, ((71.2, 0.03152), (834.1, 0.05711)))
+"""The planner's prediction less its error (`sizing/speeds.py`): for prefill a line through the times for 100 and 7,373
+tokens."""
+
+
+MEASURED = Learned(
+    _WORK, PREFILL[2][1] / _WORK.seconds(1.0, PREFILL[2][0]), measured=1, curve=(DECODE[1], DECODE[3]), starts=(START,)
+)
+"""What a service knows whose prefill was saturated once, with prompts of 7,373 tokens, and whose decode served two loads."""
 
 
 def interpolated(points: tuple[tuple[float, float], ...], x: float) -> float:
@@ -50,8 +56,3 @@ _STEPS = tuple(interpolated(DECODE, number) for number in range(SLOTS + 1))
 def step_seconds(batch: int) -> float:
     """Return the seconds between two tokens of a request if `batch` requests are in the decode group."""
     return _STEPS[min(batch, SLOTS)]
-
-
-def planned(start: float = START) -> Learned:
-    """Return what a service knows before it has served anything: the plan, and the time of one start."""
-    return Learned(work=PLANNED, curve=PLANNED_DECODE, starts=(start,))

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ome_operator.core.demand.estimate import bound_below
-from ome_operator.core.demand.facts import KEPT, WINDOW, DemandSample, Fleet, RoleFleet
+from ome_operator.core.demand.facts import KEPT, WINDOW, CompletedWork, DemandSample, Fleet, RoleFleet
 from ome_operator.simulation.engines import GPUS, OVERHEAD, SLOTS, START, prefill_seconds, step_seconds
 from ome_operator.simulation.traces import Trace, requests
 
@@ -291,9 +291,9 @@ class Simulation:
             output_tokens=(counts[-1][2] - counts[0][2]) / seconds,
             errors=0.0,
             late=sum(late for _, late in self._seen) / len(self._seen) if len(self._seen) >= FEW else None,
-            saturated=len(full),
-            saturated_requests=sum(each for each, _ in full) / WINDOW,
-            saturated_tokens=sum(each for _, each in full) / WINDOW,
+            saturated=CompletedWork(
+                len(full), sum(each for each, _ in full) / WINDOW, sum(each for _, each in full) / WINDOW
+            ),
             in_flight=self._arrived - self._left,
         )
         for begin, end, field in self._trace.missing:

@@ -3,15 +3,20 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ome_operator.core.demand.curves import FLATTEST, batch_within, completed, rising, seconds_at
 from ome_operator.core.demand.decide import DECISIONS, decide
 from ome_operator.core.demand.facts import (
     DECODE,
     KEPT,
     PREFILL,
     ROUTER,
+    CompletedWork,
+    Curve,
     DemandSample,
     Fleet,
     GroupBounds,
+    Learned,
+    PlannedSpeeds,
     RoleFleet,
     ScalingState,
     Targets,
@@ -24,10 +29,10 @@ counts = st.none() | st.integers(0, 10**6)
 shares = st.none() | st.floats(0, 1)
 
 
-def busy_groups(draw: st.DrawFn) -> tuple[int, float, float]:
+def busy_groups(draw: st.DrawFn) -> CompletedWork:
     """Return a number of groups, the requests that they completed each second, at least one a minute, and their tokens."""
     requests = draw(st.just(0.0) | st.floats(1 / 60, 1e3))
-    return draw(st.integers(0, 3)), requests, requests * draw(st.floats(1, 1e6))
+    return CompletedWork(draw(st.integers(0, 3)), requests, requests * draw(st.floats(1, 1e6)))
 
 
 @st.composite
@@ -37,7 +42,7 @@ def histories(draw: st.DrawFn) -> tuple[DemandSample, ...]:
     return tuple(
         DemandSample(
             NOW - KEPT + 10 * at, draw(rates), draw(counts), draw(rates), draw(counts), draw(rates), draw(rates),
-            draw(rates), draw(rates), draw(rates), draw(shares), *busy_groups(draw), *busy_groups(draw), draw(counts),
+            draw(rates), draw(rates), draw(rates), draw(shares), busy_groups(draw), busy_groups(draw), draw(counts),
         )
         for at in times
     )  # fmt: skip
@@ -71,7 +76,7 @@ def situations(draw: st.DrawFn) -> tuple[Fleet, Targets, ScalingState]:
     return Fleet(roles[0], roles[1], draw(sizes), busy=draw(st.sampled_from(["", "a rollout"]))), targets, state
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(histories(), situations())
 def test_a_decision_keeps_its_limits(seen: tuple[DemandSample, ...], situation: tuple[Fleet, Targets, ScalingState]) -> None:
     fleet, targets, state = situation
@@ -91,6 +96,69 @@ def test_a_decision_keeps_its_limits(seen: tuple[DemandSample, ...], situation: 
     if newest is None or newest.arrivals is None or newest.waiting is None or newest.at < NOW - 20:
         assert made.size == before
     assert len(after.last) <= DECISIONS and made.why
+
+
+points = st.tuples(st.floats(1, 1e4), st.floats(1e-4, 10))
+curves = st.lists(points, min_size=1, max_size=6, unique_by=lambda one: one[0]).map(
+    lambda found: rising(tuple(sorted(found)))
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories(), situations(), points)
+def test_what_one_load_shows_never_more_than_doubles_the_groups_that_serve(
+    seen: tuple[DemandSample, ...], situation: tuple[Fleet, Targets, ScalingState], point: tuple[float, float]
+) -> None:
+    """Neither one load of decode nor a queue of prefill, with as many groups as anybody may ask for."""
+    fleet, targets, state = situation
+    bounds = {role: GroupBounds(1, 10**6) for role in (PREFILL, DECODE, ROUTER)}
+    first = Learned(work=KNOWN.work, curve=(point,), starts=KNOWN.starts)
+    quiet = tuple(one._replace(running=None, saturated=CompletedWork()) for one in seen)
+    made, _ = decide(quiet, fleet, targets._replace(bounds=bounds, gpus=None), state._replace(learned=first), NOW)
+    before = state.wanted
+    assert before is not None
+    for now, then, role in zip(made.size[:2], before[:2], (fleet.prefill, fleet.decode), strict=True):
+        assert now <= max(then, 2 * role.ready)
+
+
+@settings(max_examples=300, deadline=None)
+@given(curves, st.floats(1e-3, 1))
+def test_a_curve_is_continued_within_what_its_points_permit(curve: Curve, target: float) -> None:
+    """A time in proportion to the requests is the steepest line that a point permits above it, and the flattest below."""
+    batch = batch_within(curve, target)
+    (x0, y0), (x1, y1) = curve[0], curve[-1]
+    if y0 > target:
+        assert 0 <= batch <= x0 * target / y0 * (1 + 1e-9)
+    elif y1 <= target:
+        assert x1 * target / y1 * (1 - 1e-9) <= batch <= (x1 + (target - y1) * x1 / y1 / FLATTEST) * (1 + 1e-9)
+    else:
+        assert x0 <= batch <= x1
+    more = batch_within(curve, 1.1 * target)
+    assert more >= batch * (1 - 1e-9), "a longer target permits no fewer requests"
+
+
+@settings(max_examples=200, deadline=None)
+@given(curves, curves, st.floats(1, 1e4))
+def test_a_plan_changes_no_measured_point(measured: Curve, planned: Curve, batch: float) -> None:
+    found = completed(measured, planned)
+    assert {*measured} <= {*found} and [x for x, _ in found] == sorted({x for x, _ in found})
+    if measured[0][0] <= batch <= measured[-1][0]:
+        assert seconds_at(rising(found), batch) >= 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(histories(), situations())
+def test_a_prediction_alone_removes_no_group_and_is_not_stored(
+    seen: tuple[DemandSample, ...], situation: tuple[Fleet, Targets, ScalingState]
+) -> None:
+    fleet, targets, state = situation
+    nothing = CompletedWork()
+    quiet = tuple(one._replace(running=None, saturated=nothing, queued=nothing, late=None) for one in seen)
+    planned = PlannedSpeeds(KNOWN.work, KNOWN.curve)
+    before = state._replace(learned=Learned(starts=KNOWN.starts))
+    made, after = decide(quiet, fleet, targets, before, NOW, planned)
+    assert state.wanted is not None and made.prefill >= state.wanted[0] and made.decode >= state.wanted[1]
+    assert after.learned._replace(request=None) == before.learned
 
 
 @settings(max_examples=100, deadline=None)

@@ -17,8 +17,10 @@ from tests.support.simulator import World
 from tests.unit.core.demand.loads import sample
 
 DEMAND: Mapping[str, Any] = {"timeToFirstToken": "3s", "timeBetweenTokens": "40ms"}
-KNOWN = Learned(work=PrefillWork(0.0, 0.01 / 1000), curve=((10.0, 0.02), (210.0, 0.06)), starts=(20.0,))
+KNOWN = Learned(work=PrefillWork(0.0, 0.01 / 1000), measured=1, curve=((10.0, 0.02), (210.0, 0.06)), starts=(20.0,))
 """A prefill group serves 100 prompts of 1,000 tokens per second; a decode group reaches 40 ms with 110 requests."""
+UNSTEADY = {"running_now": 0}
+"""Fields of a sample that shows nothing about the speed of decode, because its load changes."""
 QUIET, BUSY = 1.0, 28.0
 """Requests per second for which one group of each role is enough, and for which two decode groups are needed."""
 
@@ -60,9 +62,10 @@ class Demanded(World):
         """Decide every ten seconds for some time, with the numbers of `rate`; None stands for unknown numbers."""
         for _ in range(round(seconds / 10)):
             now = round(self.now.timestamp())
-            newest = DemandSample(now) if self.rate is None else sample(now, self.rate)
+            newest = DemandSample(now) if self.rate is None else sample(now, self.rate, **UNSTEADY)
             if not self.samples:
-                self.samples = [sample(now - KEPT + 10 * number, self.rate or 0.0) for number in range(60)]
+                times = [now - KEPT + 10 * number for number in range(60)]
+                self.samples = [sample(at, self.rate or 0.0, **UNSTEADY) for at in times]
             self.samples = [*self.samples[-66:], newest]
             if self.task is None or self.task_of != self.service.generation:
                 self.task, self.task_of = self.sync().demand, self.service.generation

@@ -21,6 +21,8 @@ UNLIKELY = 25.9
 windows (chi-squared distribution with 3 degrees of freedom). A day has 1,440 windows."""
 RECENT = 20.0
 """Length in seconds of the period before now that is compared with the time before it to detect a step."""
+FASTEST = 10.0
+"""The same for steps upwards, which are so large that they are significant in a shorter time."""
 
 
 class ArrivalForecast(NamedTuple):
@@ -40,18 +42,20 @@ def forecast(samples: Sequence[DemandSample], horizon: float) -> ArrivalForecast
 
     `samples` are in ascending order of time. Method: a line is fitted by least squares to the means of up to `POINTS`
     windows that do not overlap. The deviation from the line that is due to chance is known for independent arrivals
-    (Poisson). If the windows, or the arrivals of the last `RECENT` seconds, deviate by far more, the load has made a step,
-    and only the newest arrivals are used. Otherwise the line is used if its slope is significant, and the mean if it is not.
+    (Poisson). If the windows, or the arrivals of the last `RECENT` or `FASTEST` seconds, deviate by far more, the load has
+    made a step, and only the newest arrivals are used. Otherwise the line is used if its slope is significant, and the mean
+    if it is not. The line is continued for at most the time over which it was observed.
     """
     if not samples or samples[-1].arrivals is None:
         return None
     rates = _windows(samples)
     found = _line(rates, horizon)
-    recent = _recent(samples)
-    if recent is not None:
-        noise = math.sqrt(2 * max(recent, found.now, 1 / RECENT) / RECENT)
-        if abs(recent - found.now) > STEP * noise:
-            return ArrivalForecast(recent, recent, noise / math.sqrt(2), "step")
+    for length in (RECENT, FASTEST):
+        recent = _recent(samples, length)
+        if recent is not None and (length == RECENT or recent > found.now):
+            noise = math.sqrt(2 * max(recent, found.now, 1 / length) / length)
+            if abs(recent - found.now) > STEP * noise:
+                return ArrivalForecast(recent, recent, noise / math.sqrt(2), "step")
     return found
 
 
@@ -73,7 +77,8 @@ def _line(rates: Sequence[float], horizon: float) -> ArrivalForecast:
     end = WINDOW / 2 - middle
     now = max(0.0, mean + tilt * end)
     error = math.sqrt(variance * (1 / count + end * end / spread))
-    return ArrivalForecast(now, max(0.0, now + tilt * horizon), error, "trend")
+    ahead = now + tilt * min(horizon, count * WINDOW)
+    return ArrivalForecast(now, max(0.0, ahead), error, "trend")
 
 
 def _windows(samples: Sequence[DemandSample]) -> list[float]:
@@ -92,20 +97,20 @@ def _windows(samples: Sequence[DemandSample]) -> list[float]:
     return found
 
 
-def _recent(samples: Sequence[DemandSample]) -> float | None:
-    """Return the rate of the last `RECENT` seconds; None if it is unknown.
+def _recent(samples: Sequence[DemandSample], length: float) -> float | None:
+    """Return the rate of the last `length` seconds; None if it is unknown.
 
-    The mean over a window moves by (newest − oldest part) · RECENT / WINDOW; the oldest part is known from the window that
+    The mean over a window moves by (newest − oldest part) · length / WINDOW; the oldest part is known from the window that
     ended at the beginning of the newest one.
     """
     newest = samples[-1]
-    before = _at(samples, newest.at - RECENT)
+    before = _at(samples, newest.at - length)
     oldest = _at(samples, newest.at - WINDOW)
     if oldest is None:
-        oldest = _at(samples, newest.at - WINDOW - RECENT)
+        oldest = _at(samples, newest.at - WINDOW - length)
     if newest.arrivals is None or before is None or oldest is None:
         return None
-    return max(0.0, (newest.arrivals - before) * WINDOW / RECENT + oldest)
+    return max(0.0, (newest.arrivals - before) * WINDOW / length + oldest)
 
 
 def _at(samples: Sequence[DemandSample], at: float) -> float | None:

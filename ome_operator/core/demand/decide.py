@@ -2,17 +2,20 @@
 
 from collections.abc import Sequence
 
-from ome_operator.core.demand import learn, limits, queues
+from ome_operator.core.demand import explain, learn, limits, queues
 from ome_operator.core.demand.brakes import HOUR, brake
-from ome_operator.core.demand.estimate import DemandEstimate, NeededGroups, estimate
+from ome_operator.core.demand.estimate import DemandEstimate, bound_below, estimate, mean_request, patience
 from ome_operator.core.demand.facts import (
     DECODE,
     GROUPS,
+    NO_PLAN,
     PREFILL,
     STALE,
+    WINDOW,
     DemandSample,
     Fleet,
-    GroupBounds,
+    Learned,
+    PlannedSpeeds,
     ScalingState,
     SizeDecision,
     Targets,
@@ -31,6 +34,7 @@ LASTING = (
     HoldReason.MAXIMUM,
     HoldReason.BUDGET,
     HoldReason.NO_ROOM,
+    HoldReason.FIRST_STEP,
 )
 """Reasons whose beginning and end are recorded among the last decisions. The other reasons only delay the removal of a
 group, and would fill the list because they come and go often.
@@ -41,12 +45,17 @@ Size = tuple[int, int, int]
 
 
 def decide(
-    samples: Sequence[DemandSample], fleet: Fleet, targets: Targets, state: ScalingState, now: float
+    samples: Sequence[DemandSample],
+    fleet: Fleet,
+    targets: Targets,
+    state: ScalingState,
+    now: float,
+    planned: PlannedSpeeds = NO_PLAN,
 ) -> tuple[SizeDecision, ScalingState]:
     """Return the size that the service should have at the time `now`, and the state for the next decision.
 
     `samples` are those of the last `KEPT` seconds in ascending order of time. The size does not change if the newest sample
-    is missing, incomplete or older than `STALE` seconds.
+    is missing, incomplete or older than `STALE` seconds. `planned` is used as far as nothing was measured.
     """
     present = state.wanted or _present(fleet)
     if fleet.frozen:
@@ -54,33 +63,86 @@ def decide(
     newest = samples[-1] if samples else None
     if newest is None or not 0 <= now - newest.at <= STALE or newest.arrivals is None or newest.waiting is None:
         return held(state, now, present, HoldReason.UNKNOWN, "the arrivals or the waiting requests are unknown")
-    state = state._replace(learned=learn.learned(state.learned, newest, fleet))
-    demand, routers = estimate(samples, fleet, state, now), limits.routers(samples, targets, present[2])
+    state = state._replace(learned=_learned(samples, fleet, targets, state, now, planned))
+    demand, routers = estimate(samples, fleet, state, now, planned), limits.routers(samples, targets, present[2])
     if demand is None:
-        why = "the lengths of requests or the speed of the groups are unknown"
+        known = state.learned.request is not None and planned.missing
+        why = f"the lengths of requests or the speed of the groups are unknown{f': {planned.missing}' if known else ''}"
         return _groups_stay(state, now, present, routers, HoldReason.UNMEASURED, why)
-    state = state._replace(learned=state.learned._replace(request=(demand.prompt, demand.answer)))
-    more, fewer = demand.more(targets), demand.fewer(targets)
-    if None in more or None in fewer:
-        what = "the time to the first token" if more.prefill is None or fewer.prefill is None else "the time between tokens"
-        why = f"no number of groups meets the target of {what}"
-        return _groups_stay(state, now, present, routers, HoldReason.UNREACHABLE, why)
-    wanted, hold = limits.limited(more, fleet, targets)
-    why = _why(demand, targets, more)
+    needs = demand.more(targets)
+    if None in needs:
+        made, state = _groups_stay(state, now, present, routers, *explain.unmet(demand, targets, needs))
+    else:
+        made, state = _sized(samples, fleet, targets, state, now, demand, routers)
+    return made._replace(basis=demand.basis), state
+
+
+def _learned(
+    samples: Sequence[DemandSample],
+    fleet: Fleet,
+    targets: Targets,
+    state: ScalingState,
+    now: float,
+    planned: PlannedSpeeds,
+) -> Learned:
+    """Return the measurements with those of the newest sample."""
+    mean = mean_request(samples, state.learned)
+    factor = patience(mean, state.learned.work or planned.work) if mean is not None else 1.0
+
+    def on_time(groups: int, rate: float) -> float | None:
+        return queues.slowest_prefill(groups, rate, bound_below(targets.ttft), targets.share, factor)
+
+    changing = any(role.starting or role.draining for role in (fleet.prefill, fleet.decode))
+    late = samples[-1].late
+    steady = not changing and not fleet.busy and now - state.changed > 2 * WINDOW
+    proves = steady and late is not None and late <= 1 - targets.share
+    found = learn.learned(state.learned, samples[-1], fleet, planned, on_time if proves else None)
+    return found if mean is None else found._replace(request=(mean.more, mean.answer))
+
+
+def _sized(
+    samples: Sequence[DemandSample],
+    fleet: Fleet,
+    targets: Targets,
+    state: ScalingState,
+    now: float,
+    demand: DemandEstimate,
+    routers: int,
+) -> tuple[SizeDecision, ScalingState]:
+    """Return the decision about a service whose targets can be met."""
+    present, needs = state.wanted or _present(fleet), demand.more(targets)
+    need = limits.first_steps(needs, fleet, demand.stepwise)
+    wanted, hold = limits.limited(need, fleet, targets)
+    if not hold and need != needs:
+        hold = HoldReason.FIRST_STEP
+    why = explain.why(demand, targets, need)
     more_groups = limits.grown(present[:2], wanted, fleet, targets)
     if more_groups != (max(wanted[0], present[0]), max(wanted[1], present[1])):
         hold = HoldReason.BUDGET
     grown = (*more_groups, max(routers, present[2]))
     if grown != present:
         return _changed(state._replace(lower_since=(None, None)), now, grown, hold, why)
-    least, _ = limits.limited(fewer, fleet, targets)
-    state = state._replace(lower_since=_lower_since(state, least, present, now))
+    least = _least(demand, fleet, targets, present)
+    kept = [have if role in demand.unproven else enough for role, enough, have in zip(GROUPS, least, present, strict=False)]
+    state = state._replace(lower_since=_lower_since(state, (kept[0], kept[1]), present, now))
     smaller = _smaller(state, present, routers)
     if smaller == present:
+        if not hold and any(enough < stays for enough, stays in zip(least, kept, strict=True)):
+            hold = HoldReason.PLANNED
         return held(state, now, present, hold, why)
     if stop := brake(samples, fleet, targets, state, now):
         return held(state, now, present, stop, why)
     return _changed(state, now, smaller, hold, why)
+
+
+def _least(demand: DemandEstimate, fleet: Fleet, targets: Targets, present: Size) -> tuple[int, int]:
+    """Return the numbers of groups that would be enough with a margin. A role of which no number is known to be enough has
+    its present number.
+    """
+    fewer = demand.fewer(targets)
+    enough, _ = limits.limited(fewer, fleet, targets)
+    found = [have if need is None else number for need, number, have in zip(fewer, enough, present, strict=False)]
+    return found[0], found[1]
 
 
 def _groups_stay(
@@ -120,19 +182,6 @@ def _smaller(state: ScalingState, present: Size, routers: int) -> Size:
 
 def _present(fleet: Fleet) -> Size:
     return fleet.prefill.exist, fleet.decode.exist, fleet.routers
-
-
-def _why(demand: DemandEstimate, targets: Targets, need: NeededGroups) -> str:
-    ahead = "" if demand.forecast.kind == "steady" else f", {demand.most:.1f} expected when a new group serves"
-    behind = f"; the oldest request has waited {demand.age:.0f} s" if demand.extra else ""
-    batch = min(queues.decode_batch(demand.curve, targets.tbt), 1e6)
-    spare = sum(targets.bounds.get(role, GroupBounds(1, 1)).spare for role in GROUPS)
-    kept = f", and {spare} spare" if spare else ""
-    return (
-        f"{demand.forecast.now:.1f} requests/s arrive{ahead}{behind}; a prefill group serves {1 / demand.service:.2f} "
-        f"requests/s, a decode group holds {batch:.0f} requests of {demand.answer:.0f} tokens within the target: this needs "
-        f"{need.prefill} prefill and {need.decode} decode groups{kept}"
-    )
 
 
 def _changed(state: ScalingState, now: float, size: Size, hold: str, why: str) -> tuple[SizeDecision, ScalingState]:

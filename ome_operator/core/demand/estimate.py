@@ -1,11 +1,27 @@
 """Estimate the demand of a service, and the groups that the demand needs, from samples and from earlier measurements."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from statistics import fmean, median
 from typing import NamedTuple
 
-from ome_operator.core.demand import arrivals, learn, queues
-from ome_operator.core.demand.facts import KEPT, Curve, DemandSample, Fleet, Learned, ScalingState, Targets
+from ome_operator.core.demand import arrivals, curves, learn, queues
+from ome_operator.core.demand.facts import (
+    DECODE,
+    NO_PLAN,
+    PREFILL,
+    WINDOW,
+    Basis,
+    Curve,
+    DemandSample,
+    Fleet,
+    Learned,
+    PlannedSpeeds,
+    PrefillWork,
+    ScalingState,
+    Targets,
+)
 
 PERIOD = 10.0
 """Seconds between two decisions."""
@@ -17,10 +33,14 @@ CLEARED = 0.5
 """Time in which new groups have to work off a backlog once they have started, as a fraction of the time that a start takes.
 A backlog is thus gone within two start times after it began.
 """
-PROMPTS = 120.0
-"""Seconds over which prompt lengths are averaged in order to find a change."""
-LONGER, SURPRISE = 1.2, 3.0
-"""Prompts are longer than before if their mean exceeds `LONGER` times the former mean by `SURPRISE` standard deviations."""
+ENOUGH = 4
+"""Number of windows from which the variation of prompt lengths is estimated."""
+MEDIAN = 0.455
+"""Median of the square of a normal variable with the variance 1 (chi-squared distribution with 1 degree of freedom)."""
+OTHER, SURPRISE = 1.2, 6.0
+"""Prompts have another length than before if the means differ by the factor `OTHER` and by `SURPRISE` standard errors."""
+SHORTER_FOR = 2
+"""Number of windows for which prompts must have been shorter."""
 BOUNDS = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 20.0, 40.0, 60.0, 80.0, 100.0, 200.0, 400.0)
 """Upper bounds in seconds of the buckets of `sglang:time_to_first_token_seconds` in SGLang 0.5.x."""
 
@@ -52,12 +72,24 @@ class DemandEstimate(NamedTuple):
     service: float
     """Mean time of a request in a prefill group, in seconds, from which the number of groups to have is computed."""
     longest: float
-    """The same, but at least that of the newest prompts. It decides whether fewer groups would be enough."""
+    """The same, but at least that of the newest prompts, and never shorter than the groups have shown to be. It decides
+    whether fewer groups would be enough."""
     prompt: float
     """Prompt tokens of a request."""
     answer: float
     """Output tokens of a request."""
+    patience: float
+    """Factor by which a wait is as short as for exponential service times (`queues.patience_factor`)."""
     curve: Curve
+    """Time between tokens in a decode group, from measurements and the plan."""
+    measured: Curve
+    """The same, from measurements alone; empty if there is none."""
+    basis: Mapping[str, Basis]
+    """Role -> how the speed of its groups is known."""
+    unproven: frozenset[str]
+    """Roles whose groups have shown nothing about their speed, so that none of them may be removed."""
+    stepwise: frozenset[str]
+    """Roles whose groups may be much faster than the estimate, because neither several measurements nor a plan limits it."""
 
     @property
     def most(self) -> float:
@@ -66,50 +98,107 @@ class DemandEstimate(NamedTuple):
 
     def more(self, targets: Targets) -> NeededGroups:
         """Return the groups that serve the demand and work off the backlog in time."""
-        return _need(self, targets, self.most, self.service, self.extra)
+        return self._need(targets, self.most, self.service, self.extra, (self.curve,))
 
     def fewer(self, targets: Targets) -> NeededGroups:
         """Return the groups that would be enough for the demand with a margin: an estimate that is too low by `CERTAIN`
         standard errors, and growth by `MARGIN`.
         """
         rate = (self.most + CERTAIN * self.forecast.error) * (1 + MARGIN)
-        return _need(self, targets, rate, self.longest, 0.0)
+        return self._need(targets, rate, self.longest, 0.0, (self.measured or self.curve, self.curve))
+
+    def _need(self, targets: Targets, rate: float, service: float, extra: float, curves_: Sequence[Curve]) -> NeededGroups:
+        """Return the groups for a rate. Of several curves, the one that needs the most decode groups counts."""
+        patience = self.patience * (bound_below(targets.ttft) - service)
+        prefill = queues.prefill_groups(rate, service, patience, targets.share)
+        if prefill is not None and extra > 0:
+            prefill = max(prefill, math.ceil((rate + extra) * service))
+        through = rate + extra if prefill is None else min(rate + extra, prefill / service)
+        shown = curves.shown_rate(self.measured, targets.tbt)
+        decode = [queues.decode_groups(through * self.answer, curve, targets.tbt, shown) for curve in curves_]
+        return NeededGroups(prefill, None if None in decode else max(number or 0 for number in decode))
 
 
-def _need(demand: DemandEstimate, targets: Targets, rate: float, service: float, extra: float) -> NeededGroups:
-    prefill = queues.prefill_groups(rate, service, bound_below(targets.ttft) - service, targets.share)
-    if prefill is None:
-        return NeededGroups(None, None)
-    if extra > 0:
-        prefill = max(prefill, math.ceil((rate + extra) * service))
-    through = min(rate + extra, prefill / service)
-    return NeededGroups(prefill, queues.decode_groups(through * demand.answer, demand.curve, targets.tbt))
-
-
-def estimate(samples: Sequence[DemandSample], fleet: Fleet, state: ScalingState, now: float) -> DemandEstimate | None:
+def estimate(
+    samples: Sequence[DemandSample], fleet: Fleet, state: ScalingState, now: float, planned: PlannedSpeeds = NO_PLAN
+) -> DemandEstimate | None:
     """Return the estimated demand; None while the lengths of requests or the speed of the groups are unknown."""
     known = state.learned
     cold = learn.cold_start(known)
     found, mean, age = (
         arrivals.forecast(samples, cold + PERIOD),
-        _mean_request(samples, known),
+        mean_request(samples, known),
         arrivals.oldest_wait(samples),
     )
-    if found is None or mean is None or age is None or known.work is None or not known.curve:
+    if found is None or mean is None or age is None:
         return None
-    service, longest = (known.scale * known.work.seconds(1.0, tokens) for tokens in (mean.more, mean.fewer))
+    prefill, least = _prefill(known, planned, mean.more), _prefill(known, planned, mean.fewer)
+    curve = curves.rising(curves.completed(known.curve, planned.curve))
+    if prefill is None or least is None or not curve:
+        return None
+    service, shown = prefill[0], _shown(known, mean.fewer)
     waiting = samples[-1].waiting or 0
     left = min(cold, max(0.0, state.changed + cold - now))
     served = (fleet.prefill.ready * cold + fleet.prefill.starting * (cold - left)) / service
     backlog = max(0.0, waiting + found.now * cold - served)
     usual = found.now * service + fleet.prefill.ready
     extra = backlog / (CLEARED * cold) if waiting > usual else 0.0
+    basis = {PREFILL: prefill[1], DECODE: _decode_basis(known, planned)}
     return DemandEstimate(
-        found, age, extra, service, max(service, longest), mean.more, mean.answer, learn.rising(known.curve)
+        forecast=found,
+        age=age,
+        extra=extra,
+        service=service,
+        longest=max(service, least[0] if shown is None else shown),
+        prompt=mean.more,
+        answer=mean.answer,
+        patience=patience(mean, known.work or planned.work),
+        curve=curve,
+        measured=curves.rising(known.curve),
+        basis=basis,
+        unproven=frozenset(({PREFILL} if shown is None else set()) | (set() if known.curve else {DECODE})),
+        stepwise=frozenset(
+            role
+            for role, plan in ((PREFILL, planned.work), (DECODE, planned.curve))
+            if basis[role] == Basis.FIRST and not plan
+        ),
     )
 
 
-class _MeanRequest(NamedTuple):
+def _prefill(known: Learned, planned: PlannedSpeeds, tokens: float) -> tuple[float, Basis] | None:
+    """Return the seconds of a prefill group for a prompt of `tokens` tokens, and how they are known; None if they are not.
+
+    Until groups were busy for a whole window, every number is an upper bound, so the smallest counts. What groups have shown
+    without a queue is no estimate by itself, because it is far too slow under a low load.
+    """
+    own = known.scale * known.work.seconds(1.0, tokens) if known.work is not None else None
+    if own is not None and known.measured:
+        return own, Basis.MEASURED
+    plan = planned.work.seconds(1.0, tokens) if planned.work is not None else None
+    if own is None and plan is None:
+        return None
+    seen = min((one for one in (own, _shown(known, tokens)) if one is not None), default=math.inf)
+    return (plan, Basis.PLANNED) if plan is not None and plan < seen else (seen, Basis.FIRST)
+
+
+def _shown(known: Learned, tokens: float) -> float | None:
+    """Return the seconds of a prefill group for a prompt that were measured, or of which measurements show that they are not
+    exceeded; None if nothing was measured.
+    """
+    own = known.scale * known.work.seconds(1.0, tokens) if known.work is not None else None
+    if own is not None and known.measured:
+        return own
+    bounds = [own, learn.shown_seconds(known.shown, tokens) if known.shown is not None else None]
+    return min((one for one in bounds if one is not None), default=None)
+
+
+def _decode_basis(known: Learned, planned: PlannedSpeeds) -> Basis:
+    if not known.curve:
+        return Basis.PLANNED
+    return Basis.FIRST if len(known.curve) == 1 and not planned.curve else Basis.MEASURED
+
+
+class MeanRequest(NamedTuple):
     """The mean lengths of a request, in tokens."""
 
     more: float
@@ -117,30 +206,77 @@ class _MeanRequest(NamedTuple):
     fewer: float
     """Tokens of a prompt from which it is computed whether fewer groups would be enough; at least `more`."""
     answer: float
+    variation: float = 1.0
+    """Squared coefficient of variation of the prompt tokens of single requests; 1 as long as it is not known."""
 
 
-def _mean_request(samples: Sequence[DemandSample], known: Learned) -> _MeanRequest | None:
+def mean_request(samples: Sequence[DemandSample], known: Learned) -> MeanRequest | None:
     """Return the mean lengths of a request; None if they are unknown.
 
-    Usually the lengths are means over all samples. If the prompts of the newest window are longer, their mean is `fewer` at
-    once, and also `more` if the difference is significant (`LONGER`, `SURPRISE`). If no request was completed in the
-    samples, the last known lengths are used, so that the demand of a service without requests is known.
+    Usually the lengths are means over all samples. After a significant change of the length of prompts (`_changed_prompts`),
+    they are means since the change. If the prompts of the newest window are longer, their mean is `fewer` at once. If no
+    request was completed in the samples, the last known lengths are used, so that the demand of a service without requests
+    is known.
     """
     read = [one for one in samples if one.requests and one.prompt_tokens]
     written = [one for one in samples if one.ended and one.output_tokens]
     if not read or not written:
-        return None if known.request is None else _MeanRequest(known.request[0], *known.request)
-    mean = _prompt(read)
+        return None if known.request is None else MeanRequest(known.request[0], *known.request)
+    windows = _windows(read)
     answer = sum(one.output_tokens or 0.0 for one in written) / sum(one.ended or 0.0 for one in written)
-    ends = [read[-1].at - PROMPTS * number for number in range(int(KEPT / PROMPTS))]
-    windows = [[one for one in read if end - PROMPTS < one.at <= end] for end in ends]
-    latest, *older = [_prompt(window) for window in windows if window]
-    if not older or latest <= mean:
-        return _MeanRequest(mean, max(mean, latest), answer)
-    before = sum(older) / len(older)
-    deviation = math.sqrt(sum((one - before) ** 2 for one in older) / len(older))
-    return _MeanRequest(latest if latest > LONGER * before + SURPRISE * deviation else mean, latest, answer)
+    mean = _changed_prompts([_prompt([one]) for one in windows]) or _prompt(read)
+    return MeanRequest(mean, max(mean, _prompt(windows[:1])), answer, _variation(windows))
+
+
+def _changed_prompts(means: Sequence[float]) -> float | None:
+    """Return the mean length of prompts since they are significantly longer or shorter; None if they are not.
+
+    `means` are those of windows without overlap, the newest first. Method: the windows are divided into newer and older ones
+    where the two means differ most, in units of the standard error from the variance within both parts (Student's t).
+    """
+    found = list[tuple[float, float]]()
+    for number in range(1, len(means)) if len(means) > ENOUGH else ():
+        newer, older = means[:number], means[number:]
+        new, old = fmean(newer), fmean(older)
+        squares = sum((one - new) ** 2 for one in newer) + sum((one - old) ** 2 for one in older)
+        error = math.sqrt(squares / (len(means) - 2) * (1 / len(newer) + 1 / len(older)))
+        differs = new > OTHER * old or (OTHER * new < old and number >= SHORTER_FOR)
+        if differs and abs(new - old) > SURPRISE * error:
+            found.append((abs(new - old) / max(error, 1e-9), new))
+    return max(found)[1] if found else None
+
+
+def _windows(read: Sequence[DemandSample]) -> list[DemandSample]:
+    """Return the samples of consecutive windows without overlap, the newest first."""
+    chosen, end = list[DemandSample](), math.inf
+    for one in reversed(read):
+        if one.at <= end:
+            chosen.append(one)
+            end = one.at - WINDOW
+    return chosen
 
 
 def _prompt(samples: Sequence[DemandSample]) -> float:
     return sum(one.prompt_tokens or 0.0 for one in samples) / sum(one.requests or 0.0 for one in samples)
+
+
+def patience(mean: MeanRequest, work: PrefillWork | None) -> float:
+    """Return the factor by which a wait is as short as for exponential service times (`queues.patience_factor`). `work`
+    tells which part of the time depends on the length of the prompt.
+    """
+    part = work.seconds(0.0, mean.more) / work.seconds(1.0, mean.more) if work is not None else 1.0
+    return queues.patience_factor(mean.variation * part**2)
+
+
+def _variation(windows: Sequence[DemandSample]) -> float:
+    """Return the squared coefficient of variation of the prompt tokens of single requests; 1 with too few windows.
+
+    The means of windows without overlap vary by the variance of a request divided by the number of requests in a window. It
+    is estimated from the median of the squared differences between neighbouring windows, which a single change of the mean
+    length does not move.
+    """
+    if len(windows) < ENOUGH:
+        return 1.0
+    requests = sum((one.requests or 0.0) * WINDOW for one in windows) / len(windows)
+    differences = ((_prompt([two]) - _prompt([one])) ** 2 / 2 for one, two in pairwise(windows))
+    return requests * median(differences) / MEDIAN / _prompt(windows) ** 2

@@ -1,6 +1,7 @@
 """The records from which the size of a service is decided, and that of the decision. None stands for an unknown number."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import NamedTuple
 
 PREFILL, DECODE, ROUTER = "prefill", "decode", "router"
@@ -12,6 +13,15 @@ STALE = 20.0
 """Age in seconds from which a sample is not used any more. A longer pause between two samples counts as a gap."""
 WINDOW = 60.0
 """Seconds over which the rates of a sample are averaged (docs/telemetry.md)."""
+
+
+class CompletedWork(NamedTuple):
+    """What some prefill groups completed each second, on average over the last `WINDOW` seconds."""
+
+    groups: int = 0
+    requests: float = 0.0
+    tokens: float = 0.0
+    """Prompt tokens of these requests."""
 
 
 class DemandSample(NamedTuple):
@@ -43,20 +53,12 @@ class DemandSample(NamedTuple):
     """Share of the requests in the window whose time to the first token exceeded the target; None if there were too few
     requests.
     """
-    saturated: int = 0
-    """Number of prefill groups that were busy during the whole window: at each reading at least as many requests waited as
-    were completed until the next."""
-    saturated_requests: float = 0.0
-    """Requests that these groups completed."""
-    saturated_tokens: float = 0.0
-    """Prompt tokens of these requests."""
-    queued: int = 0
-    """Number of prefill groups in which requests waited at each reading of the window. They may have been idle between two
+    saturated: CompletedWork = CompletedWork()
+    """The prefill groups that were busy during the whole window: at each reading at least as many requests waited as were
+    completed until the next."""
+    queued: CompletedWork = CompletedWork()
+    """The prefill groups in which requests waited at each reading of the window. They may have been idle between two
     readings."""
-    queued_requests: float = 0.0
-    """Requests that these groups completed."""
-    queued_tokens: float = 0.0
-    """Prompt tokens of these requests."""
     in_flight: int | None = None
     """Requests in flight, over all routers."""
 
@@ -142,17 +144,47 @@ Curve = tuple[tuple[float, float], ...]
 """(requests in a decode group, seconds between two tokens of a request), in ascending order of the requests."""
 
 
-class Learned(NamedTuple):
-    """The properties of a service that were measured or estimated."""
+class PlannedSpeeds(NamedTuple):
+    """The speed of a group of each role as `ome plan` predicts it, less the error of the prediction."""
 
     work: PrefillWork | None = None
-    """Estimate of the time that prefill needs, from `ome plan` or a measurement; None if nothing is known yet."""
-    scale: float = 1.0
-    """Measured time of saturated prefill groups, divided by the time according to `work`."""
-    measured: int = 0
-    """Number of measurements in `scale`; 0 if only the estimate is known."""
+    """None if there is no prediction."""
     curve: Curve = ()
-    """Time between tokens in a decode group, from `ome plan` and from measurements; empty if nothing is known yet."""
+    """Empty if there is no prediction."""
+    missing: str = ""
+    """Why there is no prediction, in a sentence without a full stop; "" if there is one."""
+
+
+NO_PLAN = PlannedSpeeds()
+
+
+class Basis(StrEnum):
+    """How the speed of the groups of a role is known."""
+
+    MEASURED = "Measured"
+    """Prefill: groups were busy for a whole window. Decode: several loads were measured, or one load and the shape of the
+    curve is that of `ome plan`."""
+    FIRST = "FirstEstimate"
+    """Prefill: requests waited at each reading of a window. Decode: a single load was measured. The groups are at least this
+    fast."""
+    PLANNED = "Planned"
+    """Nothing was measured: the prediction of `ome plan`, less its error."""
+
+
+class Learned(NamedTuple):
+    """The properties of a service that were measured."""
+
+    work: PrefillWork | None = None
+    """The time that prefill needs, up to the factor `scale`; None if nothing was measured yet."""
+    scale: float = 1.0
+    """Measured time of prefill groups, divided by the time according to `work`."""
+    measured: int = 0
+    """Number of measurements of saturated groups in `scale`; 0 if only the first estimate is known, from a queue."""
+    shown: tuple[float, float] | None = None
+    """(prompt tokens, seconds): from the number of requests of this mean length that prefill groups served in time follows
+    that a request occupies a group for at most these seconds; None if this is not known. Only the shortest time is kept."""
+    curve: Curve = ()
+    """Measured time between tokens in a decode group; empty if nothing was measured yet."""
     request: tuple[float, float] | None = None
     """Mean numbers of prompt and output tokens in the last samples with completed requests."""
     starts: tuple[float, ...] = ()
@@ -170,6 +202,8 @@ class SizeDecision(NamedTuple):
     """Why the size differs from the size that the demand needs: a key of `holds.HOLDS`; "" if they are equal."""
     why: str = ""
     """A sentence with the numbers from which the decision follows."""
+    basis: Mapping[str, Basis] = {}
+    """Role -> how the speed of its groups is known; empty if there was no estimate."""
 
     @property
     def size(self) -> tuple[int, int, int]:

@@ -5,7 +5,17 @@ somebody else sets, and free capacity on nodes.
 from collections.abc import Callable, Mapping, Sequence
 
 from ome_operator.core.demand.decide import decide, held
-from ome_operator.core.demand.facts import DECODE, GROUPS, PREFILL, ROUTER, DemandSample, ScalingState, SizeDecision
+from ome_operator.core.demand.facts import (
+    DECODE,
+    GROUPS,
+    NO_PLAN,
+    PREFILL,
+    ROUTER,
+    DemandSample,
+    PlannedSpeeds,
+    ScalingState,
+    SizeDecision,
+)
 from ome_operator.core.demand.holds import HOLDS, HoldReason
 from ome_operator.core.demand.task import DemandTask
 
@@ -21,12 +31,13 @@ def follow(
     granted: Granted,
     *,
     heard: bool = True,
+    planned: PlannedSpeeds = NO_PLAN,
 ) -> tuple[SizeDecision, ScalingState]:
     """Return the size that a service should have, and the state for the next decision.
 
     `granted` is called only if the size grows and groups have to be created for it. Groups that do not fit on the nodes are
     left out of the size, so they are not created, and the decision states this as its reason. `heard` is False if the
-    operator reads no routers, so that the load is unknown.
+    operator reads no routers, so that the load is unknown. `planned` is the prediction of `ome plan`.
     """
     state = bounded(state, task)
     before = state.wanted or task.asked
@@ -35,7 +46,7 @@ def follow(
     if not heard:
         return held(state, now, before, HoldReason.UNHEARD, HOLDS[HoldReason.UNHEARD])
     targets = task.targets_at(now)
-    made, after = decide(samples, task.fleet, targets, state, now)
+    made, after = decide(samples, task.fleet, targets, state, now, planned)
     have = {role: task.fleet.role(role).exist for role in GROUPS}
     more = {role: max(0, made.of(role) - have[role]) for role in GROUPS}
     grows = made.prefill > before[0] or made.decode > before[1]
@@ -48,7 +59,7 @@ def follow(
     fleet = task.fleet._replace(
         prefill=task.fleet.prefill._replace(room=room[PREFILL]), decode=task.fleet.decode._replace(room=room[DECODE])
     )
-    return decide(samples, fleet, targets, state, now)
+    return decide(samples, fleet, targets, state, now, planned)
 
 
 def bounded(state: ScalingState, task: DemandTask) -> ScalingState:

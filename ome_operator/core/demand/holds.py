@@ -15,6 +15,7 @@ class HoldReason(StrEnum):
     MAXIMUM = "Maximum"
     BUDGET = "Budget"
     NO_ROOM = "NoRoom"
+    FIRST_STEP = "FirstStep"
     STARTING = "Starting"
     BUSY = "Busy"
     HOLE = "Hole"
@@ -22,6 +23,7 @@ class HoldReason(StrEnum):
     ERRORS = "Errors"
     COOL_DOWN = "CoolDown"
     CAP = "Cap"
+    PLANNED = "Planned"
 
 
 HOLDS: dict[str, str] = {
@@ -30,13 +32,16 @@ HOLDS: dict[str, str] = {
     HoldReason.UNHEARD: "The operator does not read the load from the routers, because its option `router-watch` is 0: set "
     "it to 5 (only possible inside the cluster). Nothing changes.",
     HoldReason.UNKNOWN: "The newest numbers are missing or older than 20 s. Nothing changes.",
-    HoldReason.UNMEASURED: "The lengths of requests or the speed of the groups are not known yet: there is no estimate of "
-    "`ome plan`, and requests have not waited in any group for a whole minute. The numbers of groups stay.",
+    HoldReason.UNMEASURED: "The lengths of requests or the speed of the groups are not known yet: `ome plan` has no "
+    "prediction with which a group meets the targets, and requests have not waited in any group for a whole minute. The "
+    "numbers of groups stay.",
     HoldReason.UNREACHABLE: "A request that does not wait is already slower than the target, so no number of groups meets "
     "it. The numbers of groups stay.",
     HoldReason.MAXIMUM: "The demand needs more groups than the maximum of a role.",
     HoldReason.BUDGET: "The demand needs more GPUs than the budget.",
     HoldReason.NO_ROOM: "The cluster has no nodes for the groups that the demand needs.",
+    HoldReason.FIRST_STEP: "The demand may need more groups, but the speed of a group is known from a single measurement. "
+    "The number of groups that serve is at most doubled; the new groups show whether more are needed.",
     HoldReason.STARTING: "Fewer groups would be enough, but a group is still starting.",
     HoldReason.BUSY: "Fewer groups would be enough, but a rollout, a recycle, a move or a drain is in progress.",
     HoldReason.HOLE: "Fewer groups would be enough, but numbers are missing within the last ten minutes.",
@@ -44,5 +49,6 @@ HOLDS: dict[str, str] = {
     HoldReason.ERRORS: "Fewer groups would be enough, but the share of errors rises.",
     HoldReason.COOL_DOWN: "Fewer groups would be enough, but not for long enough yet, or the last change is too recent.",
     HoldReason.CAP: "Fewer groups would be enough, but the number of changes within this hour has reached its limit.",
+    HoldReason.PLANNED: "Fewer groups would be enough according to `ome plan`, but the speed of a group was not measured.",
 }
 """Reason -> what it means."""

@@ -1,15 +1,26 @@
 """Measure how fast the groups of a service serve requests, and how long a group takes to start."""
 
 import math
+from collections.abc import Callable
 
-from ome_operator.core.demand.facts import DECODE, Curve, DemandSample, Fleet, Learned, PrefillWork
+from ome_operator.core.demand.curves import STEP
+from ome_operator.core.demand.facts import (
+    DECODE,
+    NO_PLAN,
+    PREFILL,
+    CompletedWork,
+    Curve,
+    DemandSample,
+    Fleet,
+    Learned,
+    PlannedSpeeds,
+    PrefillWork,
+)
 
 NEW = 0.2
 """Weight of a new measurement."""
 MOST = 1000
 """Largest value of the counter of measurements."""
-STEP = 1.4
-"""Ratio of the numbers of requests at neighbouring points of the curve of decode."""
 STARTS = 5
 """Number of starts that are kept."""
 FIRST_START = 300.0
@@ -22,48 +33,75 @@ measurement, because Little's law holds only for a steady load.
 """
 
 
-def learned(before: Learned, sample: DemandSample, fleet: Fleet) -> Learned:
+def learned(
+    before: Learned,
+    sample: DemandSample,
+    fleet: Fleet,
+    planned: PlannedSpeeds = NO_PLAN,
+    on_time: Callable[[int, float], float | None] | None = None,
+) -> Learned:
     """Return the measurements, updated with a new sample.
 
     A prefill group in which requests waited during the whole window was busy all the time. The length of the window, divided
-    by the number of requests that it completed, is therefore the time that a request occupies a group. If there is no
-    estimate yet, this measurement becomes the estimate. Before the first such measurement, a group in which requests waited
-    at each reading of the window gives a provisional estimate. The group may have been idle between two readings, so this
-    estimate is at most too slow, and only a faster one replaces it.
+    by the number of requests that it completed, is therefore the time that a request occupies a group. Before the first such
+    measurement, a group in which requests waited at each reading of the window gives a first estimate. The group may have
+    been idle between two readings, so this estimate is at most too slow, and only a faster one replaces it. How the time
+    depends on the length of the prompt is taken from `planned`; without it the time is proportional to the prompt.
+
+    `on_time` is set if the fleet has been the same for longer than the window, and requests were in time. It returns the
+    longest time of a request with which a number of groups serves a rate in time. Then what the groups complete shows how
+    fast they are at least, whether or not requests wait.
     """
-    return _prefill(before, sample)._replace(curve=_decode(before.curve, sample, fleet))
+    after = _prefill(before, sample, planned)
+    if on_time is not None:
+        after = after._replace(shown=_shown(before.shown, sample, fleet, on_time))
+    return after._replace(curve=_decode(before.curve, sample, fleet))
 
 
-def _prefill(before: Learned, sample: DemandSample) -> Learned:
-    if not sample.saturated or sample.saturated_requests <= 0:
-        return _queued(before, sample)
-    if before.work is None:
-        work = _proportional(sample.saturated, sample.saturated_requests, sample.saturated_tokens)
-        return before._replace(work=work, scale=1.0, measured=1)
-    planned = before.work.seconds(sample.saturated_requests, sample.saturated_tokens)
-    if planned <= 0:
+def _prefill(before: Learned, sample: DemandSample, planned: PlannedSpeeds) -> Learned:
+    certain = sample.saturated.groups > 0 and sample.saturated.requests > 0
+    seen = sample.saturated if certain else sample.queued
+    if not seen.groups or seen.requests <= 0 or (before.measured and not certain):
         return before
-    weight = NEW if before.measured else 1.0
-    scale = before.scale + weight * (sample.saturated / planned - before.scale)
-    return before._replace(scale=scale, measured=min(before.measured + 1, MOST))
-
-
-def _queued(before: Learned, sample: DemandSample) -> Learned:
-    """Return what is known after a sample without a saturated group."""
-    if before.measured or not sample.queued or sample.queued_requests <= 0:
+    work = before.work or planned.work or _proportional(seen)
+    expected = work.seconds(seen.requests, seen.tokens)
+    if expected <= 0:
         return before
-    if before.work is None:
-        work = _proportional(sample.queued, sample.queued_requests, sample.queued_tokens)
-        return before._replace(work=work, scale=1.0)
-    planned = before.work.seconds(sample.queued_requests, sample.queued_tokens)
-    return before._replace(scale=min(before.scale, sample.queued / planned)) if planned > 0 else before
+    scale = seen.groups / expected
+    if before.work is not None and before.measured:
+        scale = before.scale + NEW * (scale - before.scale)
+    elif before.work is not None and not certain:
+        scale = min(before.scale, scale)
+    return before._replace(work=work, scale=scale, measured=min(before.measured + certain, MOST))
 
 
-def _proportional(groups: float, requests: float, tokens: float) -> PrefillWork:
-    """Return the time of a prefill group for a request, proportional to the tokens of its prompt, if so many groups complete
-    these requests and prompt tokens a second.
+def _proportional(seen: CompletedWork) -> PrefillWork:
+    """Return the time of a prefill group for a request, proportional to the tokens of its prompt."""
+    if seen.tokens > 0:
+        return PrefillWork(0.0, seen.groups / seen.tokens)
+    return PrefillWork(seen.groups / seen.requests, 0.0)
+
+
+def _shown(
+    before: tuple[float, float] | None,
+    sample: DemandSample,
+    fleet: Fleet,
+    on_time: Callable[[int, float], float | None],
+) -> tuple[float, float] | None:
+    groups = fleet.role(PREFILL).exist
+    if not groups or not sample.requests or not sample.prompt_tokens:
+        return before
+    tokens, seconds = sample.prompt_tokens / sample.requests, on_time(groups, sample.requests)
+    if seconds is None or (before is not None and shown_seconds(before, tokens) <= seconds):
+        return before
+    return tokens, seconds
+
+
+def shown_seconds(shown: tuple[float, float], tokens: float) -> float:
+    """Return the largest possible time of a prefill group for a prompt of `tokens` tokens, from what groups have shown
+    (`Learned.shown`): a shorter prompt does not take longer, and a longer one longer in proportion.
     """
-    return PrefillWork(0.0, groups / tokens) if tokens > 0 else PrefillWork(groups / requests, 0.0)
+    return shown[1] * max(1.0, tokens / shown[0])
 
 
 def _decode(before: Curve, sample: DemandSample, fleet: Fleet) -> Curve:
@@ -86,16 +124,6 @@ def observed(curve: Curve, batch: float, seconds: float) -> Curve:
     x, y = points.get(place, (batch, seconds))
     points[place] = x + NEW * (batch - x), y + NEW * (seconds - y)
     return tuple(points[each] for each in sorted(points))
-
-
-def rising(curve: Curve) -> Curve:
-    """Return the curve in which no point is faster than a point with fewer requests: such a point is due to noise, and gets
-    the time of the slower point.
-    """
-    found = list[tuple[float, float]]()
-    for x, y in curve:
-        found.append((x, max(y, found[-1][1] if found else 0.0)))
-    return tuple(found)
 
 
 def with_start(before: Learned, seconds: float) -> Learned:

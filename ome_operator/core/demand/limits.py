@@ -1,11 +1,22 @@
 """Limit a size by the minimum and maximum of each role, by the capacity of the nodes, and by the budget of GPUs."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ome_operator.core.demand.estimate import NeededGroups
 from ome_operator.core.demand.facts import DECODE, GROUPS, PREFILL, ROUTER, DemandSample, Fleet, GroupBounds, Targets
 from ome_operator.core.demand.holds import HoldReason
+
+
+def first_steps(need: NeededGroups, fleet: Fleet, roles: Collection[str]) -> NeededGroups:
+    """Return the needed groups with, for each of `roles`, at most double the groups that serve. Their need is estimated from
+    so little that it may be far too large; the groups that are added show more.
+    """
+    prefill, decode = (
+        min(number, 2 * max(1, fleet.role(role).ready)) if number is not None and role in roles else number
+        for role, number in zip(GROUPS, need, strict=True)
+    )
+    return NeededGroups(prefill, decode)
 
 
 def limited(need: NeededGroups, fleet: Fleet, targets: Targets) -> tuple[tuple[int, int], str]:

@@ -1,15 +1,20 @@
 """Compute how many groups a role needs for a demand (docs/demand.md explains the formulas)."""
 
 import math
-from collections.abc import Sequence
-from functools import cache
-from itertools import pairwise
+from functools import lru_cache
+
+from ome_operator.core.demand import curves
+from ome_operator.core.demand.facts import Curve
 
 MOST = 512
-"""Largest number of groups that is tried."""
+"""Largest number of groups for which the queue is computed. A load of more groups counts as that of so many single queues
+without a wait, because in a queue of so many servers hardly any request waits."""
+
+HALVINGS = 12
+"""Steps of a search by bisection, whose result is then exact to 0.03 %."""
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _blocked(servers: int, load: float) -> float:
     """Return the share of requests that find all servers busy if requests cannot wait (Erlang B, computed by recurrence)."""
     share = 1.0
@@ -31,49 +36,55 @@ def late_share(servers: int, load: float, service: float, patience: float) -> fl
     return waits * math.exp(-(servers - load) * patience / service)
 
 
+def patience_factor(variation: float) -> float:
+    """Return the factor by which requests wait shorter than with exponential service times, if the squared coefficient of
+    variation of the service times is `variation`: 2 for equal times, less than 1 for a few long times among short ones.
+
+    Method: the mean wait in a queue with random arrivals is about proportional to 1 + variation (Kingman; Allen and Cunneen
+    for several servers), and the wait of those who wait is taken to be exponential with this mean.
+    """
+    return 2 / (1 + variation)
+
+
 def prefill_groups(rate: float, service: float, patience: float, share: float) -> int | None:
     """Return the smallest number of prefill groups in which at most a share of `1 - share` of the requests waits longer
     than `patience` seconds; None if no number is enough.
 
-    `rate` is the arrivals per second, and `service` the mean seconds of a request in a group.
+    `rate` is the arrivals per second, and `service` the mean seconds of a request in a group. `patience` is in units of
+    exponential service times: the seconds times `patience_factor`.
     """
     if patience < 0:
         return None
     load = rate * service
     first = max(1, math.floor(load))
-    return next((n for n in range(first, MOST) if late_share(n, load, service, patience) <= 1 - share), None)
+    enough = (n for n in range(first, MOST) if late_share(n, load, service, patience) <= 1 - share)
+    return next(enough, max(MOST, first + 1))
 
 
-def decode_batch(curve: Sequence[tuple[float, float]], target: float) -> float:
-    """Return the number of requests in a decode group at which the time between tokens reaches `target` seconds; 0 if it is
-    longer even with the fewest requests.
-
-    `curve` contains at least one pair of requests and seconds, in ascending order. Between pairs the time is interpolated.
-    Below the first pair it is the time of this pair, and above the last pair the last line is extended. If there is only one
-    pair, the time is assumed to be proportional to the requests. This is too steep, so the result may be too small, but
-    never too large.
+def slowest_prefill(groups: int, rate: float, bound: float, share: float, factor: float) -> float | None:
+    """Return the longest mean time in seconds of a request in a prefill group with which `groups` groups let at least the
+    fraction `share` of `rate` requests per second wait no longer than the rest of `bound` seconds; None if there is none.
+    `factor` is the `patience_factor` of the service times.
     """
-    if curve[0][1] > target:
-        return 0.0
-    if len(curve) == 1:
-        return curve[0][0] * target / curve[0][1]
-    for (x0, y0), (x1, y1) in pairwise(curve):
-        if y1 > target:
-            return x0 + (x1 - x0) * (target - y0) / (y1 - y0)
-    (x0, y0), (x1, y1) = curve[-2:]
-    slope = max((y1 - y0) / (x1 - x0), y1 / x1 / 4)
-    return x1 + (target - y1) / slope
+    low, high = 0.0, min(bound, groups / rate)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        late = late_share(groups, rate * middle, middle, factor * (bound - middle)) > 1 - share
+        low, high = (low, middle) if late else (middle, high)
+    return low or None
 
 
-def decode_groups(tokens: float, curve: Sequence[tuple[float, float]], target: float) -> int | None:
+def decode_groups(tokens: float, curve: Curve, target: float, shown: float = 0.0) -> int | None:
     """Return the smallest number of decode groups that generate `tokens` tokens per second while the time between tokens
     stays within `target` seconds; None if no number is enough.
 
     A group with B requests generates B / (time between tokens) tokens per second (Little's law). The number of requests in a
     group fluctuates by about its square root, as with random arrivals, so the mean is kept two square roots below the limit.
+    `shown` is the number of tokens per second that a group was measured to generate within the target: a group is never
+    assumed to generate less.
     """
-    limit = decode_batch(curve, target)
+    limit = curves.batch_within(curve, target)
     if limit < 1:
         return None
     usual = (math.sqrt(limit + 1) - 1) ** 2
-    return max(1, math.ceil(tokens * target / max(usual, 0.1) - 1e-9))
+    return max(1, math.ceil(tokens / max(usual / target, shown) - 1e-9))

@@ -28,6 +28,9 @@ def to_status(state: ScalingState) -> Manifest:
             "scale": _round(known.scale),
             "measurements": known.measured,
         }
+    if known.shown is not None:
+        shown = {"shownPrompt": _round(known.shown[0]), "shownMilliseconds": _round(1000 * known.shown[1])}
+        learned["prefill"] = {**learned.get("prefill", {}), **shown}
     if known.curve:
         learned["decode"] = [{"requests": _round(x), "milliseconds": _round(1000 * y)} for x, y in known.curve]
     if known.request is not None:
@@ -43,26 +46,27 @@ def from_status(stored: Mapping[str, Any]) -> ScalingState:
     """Return the state in a part of a status. An invalid field counts as missing, because users can edit the status."""
     learned = _map(stored.get("learned"))
     work, scale, measured = _work(_map(learned.get("prefill")))
-    curve = sorted(
-        (x, y / 1000)
-        for x, y in (
-            (_number(_map(one).get("requests")), _number(_map(one).get("milliseconds")))
-            for one in _list(learned.get("decode"))
-        )
-        if x and y
+    points = (
+        (_number(_map(one).get("requests")), _number(_map(one).get("milliseconds"))) for one in _list(learned.get("decode"))
     )
+    curve = sorted({x: y / 1000 for x, y in points if x and y}.items())
     wanted = _map(stored.get("wanted"))
     size = [_count(wanted.get(name)) for name in ("prefill", "decode", "routers")]
     return ScalingState(
         learned=Learned(
-            work=work, scale=scale, measured=measured, curve=tuple(curve), request=_request(_map(learned.get("request"))),
+            work=work,
+            scale=scale,
+            measured=measured,
+            shown=_pair(_map(learned.get("prefill")), "shownPrompt", "shownMilliseconds", 1000),
+            curve=tuple(curve),
+            request=_pair(_map(learned.get("request")), "prompt", "answer"),
             starts=tuple(seconds for one in _list(learned.get("startSeconds")) if (seconds := _number(one))),
         ),
         wanted=None if None in size else (size[0] or 0, size[1] or 0, size[2] or 0),
         changed=_seconds(stored.get("changedAt")) or 0.0,
         changes=tuple(at for one in _list(stored.get("changes")) if (at := _seconds(one))),
         last=tuple(made for one in _list(stored.get("decisions")) if (made := _stored_decision(_map(one))) is not None),
-    )  # fmt: skip
+    )
 
 
 def _work(stored: Mapping[str, Any]) -> tuple[PrefillWork | None, float, int]:
@@ -76,9 +80,10 @@ def _work(stored: Mapping[str, Any]) -> tuple[PrefillWork | None, float, int]:
     )
 
 
-def _request(stored: Mapping[str, Any]) -> tuple[float, float] | None:
-    prompt, answer = _number(stored.get("prompt")), _number(stored.get("answer"))
-    return (prompt, answer) if prompt and answer else None
+def _pair(stored: Mapping[str, Any], one: str, two: str, divisor: float = 1) -> tuple[float, float] | None:
+    """Return two numbers, the second divided by `divisor`; None if one is missing or 0."""
+    first, second = _number(stored.get(one)), _number(stored.get(two))
+    return (first, second / divisor) if first and second else None
 
 
 def _decision(made: SizeDecision) -> Manifest:

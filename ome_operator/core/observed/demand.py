@@ -7,7 +7,7 @@ look like less demand.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ome_operator.core.demand.facts import WINDOW, DemandSample
+from ome_operator.core.demand.facts import WINDOW, CompletedWork, DemandSample
 from ome_operator.core.observed.telemetry import LeaderReport, RouterReport, WorkRates, fresh
 
 FEW = 20
@@ -61,12 +61,8 @@ def sample(
         output_tokens=_sum_of(decode, "outputTokens", now),
         errors=_total(_rate(one, "errors", now) for one in work) if whole else None,
         late=_late(decode.values(), bound, now) if decode else None,
-        saturated=len(full),
-        saturated_requests=_completed(full, "requests", now),
-        saturated_tokens=_completed(full, "promptTokens", now),
-        queued=len(waited),
-        queued_requests=_completed(waited, "requests", now),
-        queued_tokens=_completed(waited, "promptTokens", now),
+        saturated=_completed(full, now),
+        queued=_completed(waited, now),
         in_flight=_whole(_total(None if one.in_flight is None else float(one.in_flight) for one in known))
         if whole
         else None,
@@ -113,9 +109,10 @@ def _load(leader: LeaderReport, name: str, now: float) -> float | None:
     return None if value is None else float(value)
 
 
-def _completed(works: Iterable[WorkRates | None], name: str, now: float) -> float:
-    """Return the sum of a rate of several groups; a group without it counts as 0."""
-    return sum(_rate(work, name, now) or 0.0 for work in works)
+def _completed(works: Sequence[WorkRates | None], now: float) -> CompletedWork:
+    """Return what these groups completed; an unknown rate of a group counts as 0."""
+    requests, tokens = (sum(_rate(work, name, now) or 0.0 for work in works) for name in ("requests", "promptTokens"))
+    return CompletedWork(len(works), requests, tokens)
 
 
 def _rate(work: WorkRates | None, name: str, now: float) -> float | None:

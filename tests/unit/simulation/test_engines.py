@@ -6,6 +6,8 @@ from ome_operator.simulation import engines
 from ome_operator.sizing import steps
 from ome_operator.sizing.calibration import Row, shipped
 from ome_operator.sizing.constants import fitted
+from ome_operator.sizing.error_bars import trust
+from ome_operator.sizing.queueing import Load
 
 PREFIX = "dsr1_b200_sglang_fp8_disagg_8192x1024_"
 ROWS = {row.id.removeprefix(PREFIX): row for row in shipped() if row.id.startswith(PREFIX)}
@@ -43,13 +45,26 @@ def test_other_lengths_have_the_ratio_of_the_planner() -> None:
     for length, seconds in engines.PREFILL:
         ratio = planned(length) / planned(LENGTH)
         assert seconds == pytest.approx(engines.prefill_seconds(LENGTH) * ratio, rel=0.01), length
+    assert engines.PLANNED.work is not None
     for tokens in (100.0, LENGTH):
-        assert engines.PLANNED.seconds(1, tokens) == pytest.approx(planned(tokens), rel=0.03)
+        slower = 1 + _error(row, "tokens")
+        assert engines.PLANNED.work.seconds(1, tokens) == pytest.approx(slower * planned(tokens), rel=0.03)
 
 
 def test_the_plan_of_decode_is_that_of_the_planner() -> None:
     row = ROWS["c1024_cfg655"]
     assert row.decode is not None
     step = steps.decoder(row.place, row.decode.worker, 8500, fitted())
-    for batch, seconds in engines.PLANNED_DECODE:
-        assert seconds == pytest.approx(step(batch), rel=0.01)
+    for batch, seconds in engines.PLANNED.curve:
+        assert seconds == pytest.approx(step(batch) / (1 - _error(row, "tpot")), rel=0.01)
+
+
+def _error(row: Row, figure: str) -> float:
+    """Return the error of a figure that nine of ten similar rows do not exceed."""
+    return trust(row.place, row.prefill, row.decode, Load(8000, 1000)).bars[figure].ninth
+
+
+def test_the_measured_service_knows_the_time_of_the_row() -> None:
+    known = engines.MEASURED
+    assert known.work is not None
+    assert known.scale * known.work.seconds(1, LENGTH) == pytest.approx(engines.prefill_seconds(LENGTH), rel=0.01)

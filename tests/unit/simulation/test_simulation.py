@@ -103,7 +103,7 @@ def test_longer_prompts_are_more_demand_although_no_more_requests_arrive() -> No
 def test_a_comparison_has_a_row_for_each_controller_and_judges_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(traces.TRACES, "constant", lambda: traces.constant(1200.0, 4.0))
     found = outcome("constant", lambda tasks: [perform(task) for task in tasks])
-    assert len(table(found)) == 2 + len(found.results) == 7
+    assert len(table(found)) == 2 + len(found.results) == 8
     assert [aim for aim, _, _ in aims(found)][-1] == "no change that is taken back"
     assert svg(found).count("<polyline") == 4
 

@@ -18,15 +18,22 @@ from ome_operator.core.demand.facts import (
 )
 
 NOW = 1_800_000_000.0
-KNOWN = Learned(work=PrefillWork(0.0, 0.25 / 1000), curve=((10.0, 0.02), (210.0, 0.06)), starts=(100.0,))
+KNOWN = Learned(work=PrefillWork(0.0, 0.25 / 1000), measured=1, curve=((10.0, 0.02), (210.0, 0.06)), starts=(100.0,))
 """A prefill group serves 4 prompts of 1,000 tokens per second; a decode group reaches 40 ms with 110 requests."""
 TARGETS = Targets(3.0, 0.04, bounds={PREFILL: GroupBounds(1, 9), DECODE: GroupBounds(1, 9), ROUTER: GroupBounds(1, 9)})
+
+
+def running(rate: float) -> float:
+    """Return the requests in a decode group that generates 100 tokens for each of `rate` requests per second, by Little's
+    law and the curve of `KNOWN`. From 50 requests per second on, a group cannot keep up.
+    """
+    return 1.8 * rate / (1 - 0.02 * rate) if rate < 49 else 5000.0
 
 
 def sample(at: float = NOW, rate: float = 4.0, **other: Any) -> DemandSample:
     """Return a sample in which `rate` requests per second of 1,000 tokens in and 100 out are served without a queue."""
     values: dict[str, Any] = {
-        "arrivals": rate, "waiting": 0, "running": 2 * rate, "running_now": round(2 * rate), "requests": rate,
+        "arrivals": rate, "waiting": 0, "running": running(rate), "running_now": round(running(rate)), "requests": rate,
         "prompt_tokens": 1000 * rate, "ended": rate, "output_tokens": 100 * rate, "errors": 0.0, "late": 0.0,
         "in_flight": 40,
     }  # fmt: skip

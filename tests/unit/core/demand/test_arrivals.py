@@ -31,6 +31,12 @@ def test_a_slope_is_continued_to_the_end_of_the_horizon() -> None:
     assert abs(found.now - 15) < 0.5 and abs(found.ahead - found.now - 2.0) < 0.1
 
 
+def test_a_trend_is_not_continued_longer_than_it_was_observed() -> None:
+    found = forecast(seen(lambda at: 5 + at / 60), 3600.0)
+    assert found is not None and found.kind == "trend"
+    assert abs(found.ahead - found.now - 5.0) < 0.2, "five windows of a minute"
+
+
 def test_a_step_is_seen_within_twenty_seconds() -> None:
     found = forecast(seen(lambda at: 2.0 if at < 580 else 10.0), 120.0)
     assert found is not None and found.kind == "step"

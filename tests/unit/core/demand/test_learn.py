@@ -3,16 +3,16 @@
 import pytest
 
 from ome_operator.core.demand import learn
-from ome_operator.core.demand.facts import Learned, PrefillWork
+from ome_operator.core.demand.facts import CompletedWork, Learned, PlannedSpeeds, PrefillWork
 from tests.unit.core.demand.loads import KNOWN, fleet, sample
 
-FULL = {"saturated": 2, "saturated_requests": 4.0, "saturated_tokens": 4000.0}
+FULL = {"saturated": CompletedWork(2, 4.0, 4000.0)}
 
 
 def test_a_saturated_group_shows_its_service_rate() -> None:
-    found = learn.learned(KNOWN, sample(**FULL), fleet())
+    found = learn.learned(KNOWN._replace(measured=0), sample(**FULL), fleet())
     assert found.scale == pytest.approx(2 / (4 * 0.25)) and found.measured == 1
-    again = learn.learned(found, sample(saturated=1, saturated_requests=4.0, saturated_tokens=4000.0), fleet())
+    again = learn.learned(found, sample(saturated=CompletedWork(1, 4.0, 4000.0)), fleet())
     assert again.scale == pytest.approx(2.0 + learn.NEW * (1.0 - 2.0))
 
 
@@ -26,12 +26,12 @@ def test_the_first_measurement_is_the_estimate_if_there_is_none() -> None:
 
 def test_a_queue_gives_an_estimate_until_the_first_measurement() -> None:
     """A group with a queue at each reading may have been idle in between, so only a faster estimate replaces the first."""
-    queued = {"queued": 2, "queued_requests": 2.0, "queued_tokens": 2000.0}
+    queued = {"queued": CompletedWork(2, 2.0, 2000.0)}
     first = learn.learned(Learned(), sample(**queued), fleet())
     assert (first.work, first.scale, first.measured) == (PrefillWork(0.0, 2 / 2000), 1.0, 0)
-    slower = learn.learned(first, sample(queued=2, queued_requests=1.0, queued_tokens=1000.0), fleet())
+    slower = learn.learned(first, sample(queued=CompletedWork(2, 1.0, 1000.0)), fleet())
     assert slower == first
-    faster = learn.learned(first, sample(queued=2, queued_requests=4.0, queued_tokens=4000.0), fleet())
+    faster = learn.learned(first, sample(queued=CompletedWork(2, 4.0, 4000.0)), fleet())
     assert faster.scale == pytest.approx(0.5) and faster.measured == 0
     measured = learn.learned(first, sample(**FULL), fleet())
     assert measured.scale == pytest.approx(0.5) and measured.measured == 1
@@ -39,10 +39,10 @@ def test_a_queue_gives_an_estimate_until_the_first_measurement() -> None:
 
 
 def test_decode_is_learned_where_it_is_observed_and_nowhere_else() -> None:
-    found = learn.learned(KNOWN, sample(rate=32.0, output_tokens=1600.0), fleet())
+    found = learn.learned(KNOWN, sample(running=64.0, running_now=64, output_tokens=1600.0), fleet())
     assert found.curve == ((10.0, 0.02), (64.0, 64 / 1600), (210.0, 0.06))
     for _ in range(1000):
-        found = learn.learned(found, sample(rate=32.0, output_tokens=1600.0), fleet())
+        found = learn.learned(found, sample(running=64.0, running_now=64, output_tokens=1600.0), fleet())
     assert len(found.curve) == 3 and found.curve[2] == (210.0, 0.06)
 
 
@@ -50,8 +50,28 @@ def test_a_load_that_changes_teaches_nothing_about_decode() -> None:
     assert learn.learned(KNOWN, sample(rate=4.0, running_now=90), fleet()).curve == KNOWN.curve
 
 
-def test_noise_never_makes_a_larger_batch_faster() -> None:
-    assert learn.rising(((10.0, 0.03), (20.0, 0.02), (40.0, 0.05))) == ((10.0, 0.03), (20.0, 0.03), (40.0, 0.05))
+def test_the_plan_gives_the_first_measurement_its_dependence_on_the_prompt() -> None:
+    planned = PlannedSpeeds(PrefillWork(0.1, 0.4 / 1000))
+    found = learn.learned(Learned(), sample(**FULL), fleet(), planned)
+    assert found.work == planned.work and found.scale == pytest.approx(2 / (4 * 0.5)) and found.measured == 1
+
+
+def test_a_fleet_that_serves_in_time_shows_how_fast_it_is_at_least() -> None:
+    asked = list[tuple[int, float]]()
+
+    def on_time(groups: int, rate: float) -> float:
+        asked.append((groups, rate))
+        return 0.9 * groups / rate
+
+    found = learn.learned(Learned(), sample(rate=4.0), fleet(2), on_time=on_time)
+    assert asked == [(2, 4.0)] and found.shown == (1000.0, 0.45) and found.work is None
+    lower = learn.learned(found, sample(rate=3.0), fleet(2), on_time=on_time)
+    assert lower.shown == found.shown, "a lower load shows less"
+    assert learn.learned(found, sample(rate=8.0), fleet(2), on_time=on_time).shown == (1000.0, pytest.approx(0.225))
+    assert learn.learned(Learned(), sample(rate=4.0), fleet(2)).shown is None
+    assert [learn.shown_seconds((1000.0, 0.4), tokens) for tokens in (10.0, 1000.0, 3000.0)] == pytest.approx(
+        [0.4, 0.4, 1.2]
+    )
 
 
 def test_the_start_is_the_median_of_the_last_starts() -> None:

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from ome_operator.core.demand.queues import decode_batch, decode_groups, late_share, prefill_groups
+from ome_operator.core.demand.curves import shown_rate
+from ome_operator.core.demand.queues import MOST, decode_groups, late_share, prefill_groups, slowest_prefill
 
 
 @pytest.mark.parametrize("patience", [0.0, 0.5, 2.0])
@@ -34,16 +35,32 @@ def test_no_number_of_groups_is_faster_than_a_group() -> None:
     assert prefill_groups(1.0, 2.5, -0.5, 0.95) is None
 
 
+def test_a_load_of_more_groups_than_are_tried_is_not_a_target_that_nobody_meets() -> None:
+    assert prefill_groups(20.0, 60.0, 1.0, 0.95) == 1201
+    assert prefill_groups(511.9, 1.0, 0.0, 0.95) == MOST
+
+
+@pytest.mark.parametrize(("groups", "rate"), [(1, 0.01), (1, 2.0), (9, 20.0), (40, 3.0)])
+def test_the_slowest_prefill_is_that_of_which_the_groups_are_just_enough(groups: int, rate: float) -> None:
+    service = slowest_prefill(groups, rate, 2.0, 0.95, 1.0)
+    assert service is not None
+    assert prefill_groups(rate, 0.999 * service, 2.0 - 0.999 * service, 0.95) == groups or service > 1.99
+    slower = prefill_groups(rate, 1.001 * service, 2.0 - 1.001 * service, 0.95)
+    assert slower is None or slower > groups
+
+
 CURVE = ((10.0, 0.02), (100.0, 0.04), (200.0, 0.08))
-
-
-@pytest.mark.parametrize(("target", "batch"), [(0.03, 55.0), (0.04, 100.0), (0.06, 150.0), (0.12, 300.0), (0.01, 0.0)])
-def test_the_batch_is_read_from_the_curve(target: float, batch: float) -> None:
-    assert decode_batch(CURVE, target) == pytest.approx(batch)
 
 
 def test_decode_writes_the_tokens_with_a_margin_for_chance() -> None:
     # 100 requests at 40 ms write 2,500 tokens/s; two square roots below are 81.9 requests and 2,048 tokens/s.
     assert [decode_groups(tokens, CURVE, 0.04) for tokens in (10, 2040, 2060, 4000)] == [1, 1, 2, 2]
-    assert decode_groups(10.0, CURVE, 0.019) is None
+    assert decode_groups(10.0, CURVE, 0.017) is None
     assert decode_groups(2040, CURVE[1:2], 0.04) == 1
+
+
+def test_what_a_decode_group_has_shown_it_can_do_again() -> None:
+    """A single request at 40 ms: the margin for chance alone would leave a quarter of a request to each group."""
+    one = ((1.0, 0.04),)
+    assert decode_groups(75.0, one, 0.05) == 15
+    assert decode_groups(75.0, one, 0.05, shown_rate(one, 0.05)) == 3

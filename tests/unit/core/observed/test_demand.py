@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from ome_operator.core.demand.facts import CompletedWork
 from ome_operator.core.observed.demand import sample
 from ome_operator.core.observed.telemetry import LeaderLoad, LeaderReport, RouterReport, WorkRates
 
@@ -86,8 +87,8 @@ def test_a_prefill_group_is_saturated_if_it_cannot_have_been_idle_for_a_window()
         busy = LeaderReport("prefill", "serving", LeaderLoad(at, 1, 20), work(-10 * step, requests=2.0, promptTokens=2e4))
         report = RouterReport(at, 0, 0.0, work(-10 * step, requests=9.0), 5, {"p": busy})
         found, kept = sample([report], (), kept, 2.0, at)
-        assert found.saturated == (step >= 6)
-    assert found is not None and (found.saturated_requests, found.saturated_tokens) == (2.0, 2e4)
+        assert found.saturated.groups == (step >= 6)
+    assert found is not None and found.saturated == CompletedWork(1, 2.0, 2e4)
 
 
 def test_a_queue_shorter_than_what_was_completed_proves_nothing() -> None:
@@ -96,7 +97,7 @@ def test_a_queue_shorter_than_what_was_completed_proves_nothing() -> None:
         at = NOW + 10 * step
         busy = LeaderReport("prefill", "serving", LeaderLoad(at, 1, 19), work(-10 * step, requests=2.0))
         found, kept = sample([RouterReport(at, 0, 0.0, None, 5, {"p": busy})], (), kept, 2.0, at)
-        assert found.saturated == 0 and found.queued == (step >= 6)
+        assert found.saturated.groups == 0 and found.queued.groups == (step >= 6)
 
 
 def test_a_queue_that_was_empty_at_a_reading_is_not_a_queue_for_a_window() -> None:
@@ -105,4 +106,4 @@ def test_a_queue_that_was_empty_at_a_reading_is_not_a_queue_for_a_window() -> No
         at = NOW + 10 * step
         busy = LeaderReport("prefill", "serving", LeaderLoad(at, 1, 0 if step == 5 else 3), work(-10 * step, requests=2.0))
         found, kept = sample([RouterReport(at, 0, 0.0, None, 5, {"p": busy})], (), kept, 2.0, at)
-        assert found.queued == 0
+        assert found.queued == CompletedWork()

@@ -39,7 +39,7 @@ def test_recommend_is_the_default_and_changes_nothing() -> None:
     world.decide()
     assert told(world) == ("True", "Followed")
     world.rate = BUSY
-    world.decide(120)
+    world.decide(240)
     assert world.wanted() == 2 and world.decoders() == 1
     assert told(world) == ("True", "Recommended")
     assert "applied" not in world.service.status["scaling"]

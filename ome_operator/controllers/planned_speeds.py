@@ -1,0 +1,112 @@
+"""Ask the planner how fast the groups of a service are, before the service has shown it (docs/demand.md).
+
+A prediction costs up to half a second of CPU time, so it runs in a thread, and its result is kept for each revision and
+class of request lengths. The planner is imported when the first prediction is necessary.
+"""
+
+import asyncio
+import logging
+import math
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from ome_operator.api import Model
+from ome_operator.cache.cluster_cache import ClusterCache
+from ome_operator.core.demand.facts import GROUPS, NO_PLAN, PlannedSpeeds
+from ome_operator.core.demand.task import DemandTask
+from ome_operator.core.observed.objects import Ref
+from ome_operator.core.render.statefulsets import stored
+from ome_operator.core.resolve.finetuned import BASE
+from ome_operator.core.rollout.applied import COMPONENT_OF
+from ome_operator.lint.model import fitting
+
+logger = logging.getLogger(__name__)
+
+KEPT = 1024
+"""Number of predictions that are kept."""
+CLASSES = 2.0
+"""Number of classes of request lengths in a factor of two."""
+
+
+class SpeedPlanner:
+    """Predicts the speed of the groups of services."""
+
+    def __init__(self, cluster: ClusterCache) -> None:
+        self._cluster = cluster
+        self._kept: OrderedDict[tuple[Any, ...], tuple[Model | None, PlannedSpeeds]] = OrderedDict()
+        self._failed = dict[Ref, str]()
+        """Service -> the last error of a prediction, which is logged once."""
+
+    async def of(self, ref: Ref, task: DemandTask, lengths: tuple[float, float] | None) -> PlannedSpeeds:
+        """Return the prediction for the desired revision of a service, or why there is none. `lengths` are the mean prompt
+        and output tokens of its requests; without them nothing is predicted. Never raises.
+        """
+        if lengths is None or min(lengths) <= 0 or not task.revision:
+            return NO_PLAN
+        try:
+            return await self._of(ref, task.revision, (_rounded(lengths[0]), _rounded(lengths[1])))
+        except Exception as error:  # a bug of the planner, or a revision that somebody else wrote, affects only this service
+            if self._failed.get(ref) != repr(error):
+                logger.exception("cannot predict the speed of the groups of %s/%s", ref.namespace, ref.name)
+            self._failed[ref] = repr(error)
+            return PlannedSpeeds(missing=f"`ome plan` failed with {type(error).__name__}, which is a bug of the operator")
+
+    async def _of(self, ref: Ref, revision: str, lengths: tuple[float, float]) -> PlannedSpeeds:
+        data = self._cluster.revision(ref.namespace, ref.name, revision)
+        inputs = data.get("inputs") or {}
+        model, hardware = self._model(inputs), self._hardware(data, inputs)
+        key = ref, revision, lengths, hardware
+        before = self._kept.get(key)
+        if before is None or before[0] is not model:
+            try:
+                found = await asyncio.to_thread(_predicted, data, model, hardware, lengths)
+            except Exception:
+                failed = PlannedSpeeds(missing="`ome plan` failed, which is a bug of the operator: its log has the error")
+                self._kept[key] = model, failed  # it would fail again
+                raise
+            self._kept[key] = before = model, found
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return before[1]
+
+    def _model(self, inputs: Mapping[str, Any]) -> Model | None:
+        of = inputs.get(BASE) or inputs.get("model") or {}
+        found = self._cluster.deps().models.get(Ref(of.get("kind", ""), of.get("namespace", ""), of.get("name", "")))
+        return found if isinstance(found, Model) else None
+
+    def _hardware(self, data: Mapping[str, Any], inputs: Mapping[str, Any]) -> frozenset[str]:
+        """Return the models of the GPUs on which the revision may run: those of its accelerator classes, or of the classes
+        of the GPUs that its pods request. Of several classes, those that have a node count.
+        """
+        deps = self._cluster.deps()
+        named = frozenset(part["class"] for part in (inputs.get("accelerator") or {}).values() if "class" in part)
+        boxes = [box for role in stored(data).values() for box in role.leader["spec"]["template"]["spec"]["containers"]]
+        asked = frozenset(name for box in boxes for name in ((box.get("resources") or {}).get("limits") or {}))
+        found = fitting(deps.accelerators, named, asked)
+        if len(found) > 1:
+            labels = [node.labels.items() for node in deps.nodes.values()]
+            selectors = {name: (one.spec.discovery.node_selector or {}).items() for name, one in found.items()}
+            seen = {name for name, selector in selectors.items() if any(selector <= each for each in labels)}
+            found = {name: one for name, one in found.items() if name in seen} or found
+        return frozenset((one.spec.model or name).lower() for name, one in found.items())
+
+
+def _predicted(
+    data: Mapping[str, Any], model: Model | None, hardware: frozenset[str], lengths: tuple[float, float]
+) -> PlannedSpeeds:
+    from ome_operator.sizing.speeds import DescribedGroup, predicted
+
+    roles = stored(data)
+    pods = {role: roles[COMPONENT_OF[role]].leader["spec"]["template"] for role in GROUPS}
+    groups = {
+        role: DescribedGroup(pod["spec"]["containers"][0], pod["metadata"].get("annotations") or {})
+        for role, pod in pods.items()
+    }
+    return predicted(groups, model, hardware, *lengths)
+
+
+def _rounded(tokens: float) -> float:
+    """Return the largest length of the class of lengths to which a length belongs."""
+    return float(2.0 ** (math.ceil(CLASSES * math.log2(tokens)) / CLASSES))

@@ -1,0 +1,83 @@
+"""The time between tokens of a decode group as a function of the number of its requests: a curve through measured points."""
+
+from itertools import pairwise
+
+from ome_operator.core.demand.facts import Curve
+
+STEP = 1.4
+"""Ratio of the numbers of requests at neighbouring points of a measured curve."""
+FLATTEST = 0.25
+"""Smallest assumed slope above the last point of a curve, as a fraction of the slope of the line from the origin to it."""
+SHOWN = 0.9
+"""Fraction of the target up to which a measured time between tokens proves that the number of requests at which it was
+measured is served within the target."""
+
+
+def rising(curve: Curve) -> Curve:
+    """Return the curve in which no point is faster than a point with fewer requests: such a point is due to noise, and gets
+    the time of the slower point.
+    """
+    found = list[tuple[float, float]]()
+    for x, y in curve:
+        found.append((x, max(y, found[-1][1] if found else 0.0)))
+    return tuple(found)
+
+
+def seconds_at(curve: Curve, batch: float) -> float:
+    """Return the time between tokens with `batch` requests. `curve` is not empty. Between points the time is interpolated,
+    below the first point it is constant, and above the last point the last line is extended.
+    """
+    if batch <= curve[0][0] or len(curve) == 1:
+        return curve[0][1]
+    place = next((number for number, (x, _) in enumerate(curve) if x >= batch), len(curve) - 1)
+    return curve[place][1] + _slope(curve[place - 1], curve[place]) * (batch - curve[place][0])
+
+
+def completed(measured: Curve, planned: Curve) -> Curve:
+    """Return the measured curve, continued to smaller and larger numbers of requests in the shape of the planned curve: a
+    planned time is multiplied by the ratio of measured to planned time at the nearest measured point. If one of the curves
+    is empty, return the other.
+    """
+    if not measured or not planned:
+        return measured or planned
+    (low, first), (high, last) = measured[0], measured[-1]
+    below, above = first / seconds_at(planned, low), last / seconds_at(planned, high)
+    return (
+        *((x, y * below) for x, y in planned if STEP * x <= low),
+        *measured,
+        *((x, y * above) for x, y in planned if x >= STEP * high),
+    )
+
+
+def batch_within(curve: Curve, target: float) -> float:
+    """Return the number of requests in a decode group at which the time between tokens reaches `target` seconds; 0 if the
+    time is longer even for a request alone.
+
+    `curve` is not empty, and rising. Between points the time is interpolated. Below the first point the first line is
+    extended, and above the last point the last line. The time of a request alone is not negative, so no line is assumed to
+    be steeper than the line from the origin to its point. Through a single point, the line from the origin is used: above
+    the point this gives at most too few requests, and below it at most too many.
+    """
+    (x0, y0), (x1, y1) = curve[0], curve[-1]
+    if len(curve) == 1:
+        return x0 * target / y0
+    if y0 > target:
+        slope = min(_slope(curve[0], curve[1]), y0 / x0)
+        alone = y0 - slope * x0
+        return (target - alone) / slope if target > alone else 0.0
+    for one, two in pairwise(curve):
+        if two[1] > target:
+            return one[0] + (target - one[1]) / _slope(one, two)
+    steepest = y1 / x1
+    return x1 + (target - y1) / min(max(_slope(curve[-2], curve[-1]), FLATTEST * steepest), steepest)
+
+
+def shown_rate(measured: Curve, target: float) -> float:
+    """Return the tokens per second that a decode group was measured to generate within the target; 0 if no measured time
+    between tokens is below the fraction `SHOWN` of the target.
+    """
+    return max((x / y for x, y in measured if y <= SHOWN * target), default=0.0)
+
+
+def _slope(one: tuple[float, float], two: tuple[float, float]) -> float:
+    return (two[1] - one[1]) / (two[0] - one[0])

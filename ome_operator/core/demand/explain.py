@@ -1,0 +1,64 @@
+"""The sentences that explain a decision about the size of a service, with the numbers from which it follows."""
+
+from ome_operator.core.demand import curves
+from ome_operator.core.demand.estimate import DemandEstimate, NeededGroups, bound_below
+from ome_operator.core.demand.facts import DECODE, GROUPS, PREFILL, Basis, GroupBounds, Targets
+from ome_operator.core.demand.holds import HoldReason
+
+_PLAN = " (`ome plan`'s prediction less its error, not measured)"
+
+
+def why(demand: DemandEstimate, targets: Targets, need: NeededGroups) -> str:
+    """Return the sentence about a demand whose targets can be met. `need` are the groups for it."""
+    ahead = "" if demand.forecast.kind == "steady" else f", {demand.most:.1f} expected when a new group serves"
+    behind = f"; the oldest request has waited {demand.age:.0f} s" if demand.extra else ""
+    batch = min(curves.batch_within(demand.curve, targets.tbt), 1e6)
+    serves, holds = (_SERVES[demand.basis[role]] for role in (PREFILL, DECODE))
+    spare = sum(targets.bounds.get(role, GroupBounds(1, 1)).spare for role in GROUPS)
+    kept = f", and {spare} spare" if spare else ""
+    step = "; this is a first step, at most double the groups that serve" if need != demand.more(targets) else ""
+    return (
+        f"{demand.forecast.now:.1f} requests/s arrive{ahead}{behind}; a prefill group serves {serves[0]}"
+        f"{1 / demand.service:.2f} requests/s{serves[1]}, a decode group holds {holds[0]}{batch:.0f} requests of "
+        f"{demand.answer:.0f} tokens within the target{holds[1]}: this needs {need.prefill} prefill and {need.decode} "
+        f"decode groups{kept}{step}"
+    )
+
+
+_SERVES = {
+    Basis.MEASURED: ("", ""),
+    Basis.FIRST: ("at least ", ""),
+    Basis.PLANNED: ("", _PLAN),
+}
+"""How the speed is known -> the words before and after the number."""
+
+
+def unmet(demand: DemandEstimate, targets: Targets, need: NeededGroups) -> tuple[HoldReason, str]:
+    """Return the reason and the sentence about a demand of which no number of groups meets a target, as far as is known.
+
+    A prediction, and an estimate from a queue, may be too slow, so they prove nothing.
+    """
+    if need.prefill is None:
+        role, proofs = PREFILL, {Basis.MEASURED}
+        what = (
+            f"the time to the first token: a prompt of {demand.prompt:.0f} tokens takes {demand.service:.2f} s without a "
+            f"wait, and of a target of {targets.ttft:g} s the histogram of SGLang shows {bound_below(targets.ttft):g} s"
+        )
+    else:
+        role, proofs = DECODE, {Basis.MEASURED, Basis.FIRST}
+        requests, seconds = demand.curve[0]
+        what = (
+            f"the time between tokens: with {requests:.0f} requests in a group it is {1000 * seconds:.0f} ms, the target is "
+            f"{1000 * targets.tbt:g} ms, and fewer requests are not faster enough"
+        )
+    if demand.basis[role] in proofs:
+        return HoldReason.UNREACHABLE, f"no number of groups meets the target of {what}"
+    source = "`ome plan` predicts" if demand.basis[role] == Basis.PLANNED else "a first estimate says"
+    return (
+        HoldReason.UNMEASURED,
+        f"{source} that no number of groups meets the target of the {_TARGETS[role]}, but the speed of a group was not "
+        "measured yet",
+    )
+
+
+_TARGETS = {PREFILL: "time to the first token", DECODE: "time between tokens"}

@@ -1,0 +1,133 @@
+"""Predict how fast the groups of a service are, before the service has shown it (docs/demand.md).
+
+The prediction is that of `ome plan` for the layout, the GPUs and the lengths of requests of the service, less its error: of
+the calibration rows that are like the service, nine of ten are not slower.
+"""
+
+from collections.abc import Mapping, Set
+from typing import Any, NamedTuple
+
+from ome_operator.api import Model
+from ome_operator.capacity.memory import DECODE
+from ome_operator.core.demand.facts import DECODE as DECODE_ROLE
+from ome_operator.core.demand.facts import PREFILL as PREFILL_ROLE
+from ome_operator.core.demand.facts import Curve, PlannedSpeeds, PrefillWork
+from ome_operator.engines.flags import packaged
+from ome_operator.lint.launch import Launch, launch
+from ome_operator.lint.memory import share
+from ome_operator.lint.model import config_of
+from ome_operator.lint.sglang import requests, sizes
+from ome_operator.sizing import gpus, shapes, steps
+from ome_operator.sizing.constants import fitted
+from ome_operator.sizing.error_bars import GPU, Bar, left_out, trust
+from ome_operator.sizing.errors import PlanRefused
+from ome_operator.sizing.layouts import MOST_BATCH
+from ome_operator.sizing.memory import fit
+from ome_operator.sizing.predict import check_known
+from ome_operator.sizing.queueing import Load, Role
+from ome_operator.sizing.steps import ServingStack
+from ome_operator.sizing.workers import Worker
+
+SHORT = 8.0
+"""The time of prefill is a line through the prompts of a service and prompts of this fraction of their length."""
+APART = 1.4
+"""Ratio of the numbers of requests at neighbouring points of the predicted curve."""
+FULL = 60.0
+"""Seconds between tokens at the point of the curve where the KV cache is full: more than any target."""
+NEVER = 0.9
+"""Largest error of the time between tokens that is used. A prediction is never multiplied by more than 10."""
+
+
+class DescribedGroup(NamedTuple):
+    """The engine of a group: its container of rank 0, and the annotations of that pod."""
+
+    container: Mapping[str, Any]
+    annotations: Mapping[str, str]
+
+
+def predicted(
+    groups: Mapping[str, DescribedGroup], model: Model | None, hardware: Set[str], prompt: float, answer: float
+) -> PlannedSpeeds:
+    """Return the predicted speeds of prefill and decode groups, or why there are none.
+
+    `groups` has the roles `prefill` and `decode`, `hardware` the models of the GPUs on which the service may run, in the
+    words of AcceleratorClasses, and `prompt` and `answer` are the mean lengths of requests in tokens.
+    """
+    try:
+        return _predicted(groups, model, hardware, Load(prompt, answer))
+    except PlanRefused as error:
+        return PlannedSpeeds(missing=f"`ome plan` has no prediction: {str(error).rstrip('.')}")
+
+
+def _predicted(groups: Mapping[str, DescribedGroup], model: Model | None, hardware: Set[str], load: Load) -> PlannedSpeeds:
+    config = config_of(model) if model is not None else None
+    if model is None or config is None:
+        raise PlanRefused("the config.json of the model is not known")
+    if len(hardware) != 1:
+        raise PlanRefused(f"the service may run on {len(hardware)} models of GPUs, but only one can be predicted")
+    starts = {role: _launch(role, group) for role, group in groups.items()}
+    gpu = gpus.gpu(next(iter(hardware)))
+    place = ServingStack(shapes.from_config(model.name, config), gpu, "sglang", starts[DECODE_ROLE].version)
+    check_known(place, fitted())
+    workers = {role: _worker(role, start) for role, start in starts.items()}
+    found = trust(place, Role(1, workers[PREFILL_ROLE]), Role(1, workers[DECODE_ROLE]), load)
+    if place.shape.estimated:
+        raise PlanRefused(found.extrapolated)
+    bars: Mapping[str, Bar] = found.bars if {"tokens", "tpot"} <= found.bars.keys() else left_out(GPU, False)
+    slower, paced = 1 + bars["tokens"].ninth, 1 / (1 - min(NEVER, bars["tpot"].ninth))
+    return PlannedSpeeds(
+        _prefill(place, workers[PREFILL_ROLE], load.prompt, slower),
+        _decode(place, workers[DECODE_ROLE], starts[DECODE_ROLE], load, paced),
+    )
+
+
+def _launch(role: str, group: DescribedGroup) -> Launch:
+    start = launch(group.container, group.annotations, packaged())
+    if start is None or start.engine != "sglang":
+        raise PlanRefused(
+            f"only the arguments of SGLang can be read, and {role} starts {start.engine if start else 'another program'}"
+        )
+    if start.text("--device") == "cpu":
+        raise PlanRefused(f"{role} runs on CPUs")
+    if start.text("--speculative-algorithm"):
+        raise PlanRefused(f"{role} uses speculative decoding, whose acceptance is not known")
+    return start
+
+
+def _worker(role: str, start: Launch) -> Worker:
+    """Return the worker of a group, which must be a single copy of the model without a pipeline."""
+    found = sizes(start)
+    tp, dp = found.attention_tp, found.attention_dp
+    if not tp or not dp or not found.ep or found.gpus is None:
+        raise PlanRefused(f"the parallel sizes of {role} are not known")
+    if found.gpus != tp * dp or found.ep not in (1, tp * dp):
+        raise PlanRefused(
+            f"{role} has pipeline stages, context parallelism, copies of the model or groups of experts, which the model of "
+            "step times does not have"
+        )
+    return Worker(tp, dp, found.ep)
+
+
+def _prefill(place: ServingStack, worker: Worker, prompt: float, slower: float) -> PrefillWork:
+    short = prompt / SHORT
+    first, last = (slower * steps.prefill(place, worker, length, length, fitted()) for length in (short, prompt))
+    token = min((last - first) / (prompt - short), last / prompt)
+    return PrefillWork(max(0.0, last - token * prompt), token)
+
+
+def _decode(place: ServingStack, worker: Worker, start: Launch, load: Load, slower: float) -> Curve:
+    """Return the predicted curve up to the number of requests that a group can hold."""
+    context = load.prompt + load.answer / 2
+    room = fit(place.shape, place.gpu, worker, DECODE, share(start) or 0.0)
+    if room.missing > 0:
+        raise PlanRefused("a decode group of these sizes does not fit into the memory of its GPUs")
+    slots = min(MOST_BATCH, room.requests(place.shape, worker, context), requests(start, sizes(start)) or MOST_BATCH)
+    most = slots * worker.dp
+    if most < 1:
+        raise PlanRefused("the KV cache of a decode group cannot hold a request of the mean length")
+    step = steps.decoder(place, worker, context, fitted())
+    batches, batch = list[float](), 1.0
+    while batch < most:
+        batches.append(batch)
+        batch *= APART
+    return (*((each, slower * step(each)) for each in (*batches, most)), (most + 1, FULL))

@@ -1,0 +1,137 @@
+"""What the operator asks the planner, how often, and what an error of the planner does."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from ome_operator.cache.resources import SERVICE
+from ome_operator.controllers import planned_speeds
+from ome_operator.controllers.planned_speeds import SpeedPlanner
+from ome_operator.core.demand.facts import NO_PLAN, PlannedSpeeds, PrefillWork
+from ome_operator.core.demand.task import APPLY, DemandTask
+from ome_operator.core.observed.objects import Deps, Node, Ref
+from tests.support import parts
+from tests.unit.core.demand.loads import TARGETS, fleet
+
+REF = Ref(SERVICE, "ns", "svc")
+TASK = DemandTask(APPLY, fleet(), TARGETS, (2, 1, 1), revision="r1")
+MODEL = parts.model("hf://deepseek-ai/DeepSeek-R1")
+ARGS = {
+    "engine": ["--tp-size=8", "--ep-size=8"],
+    "decoder": ["--tp-size=8", "--dp-size=8", "--enable-dp-attention", "--moe-a2a-backend=deepep"],
+}
+
+
+def selector(product: str) -> dict[str, Any]:
+    """Return the discovery of an accelerator class."""
+    return {"discovery": {"nodeSelector": {"product": product}}, "resources": [{"name": "nvidia.com/gpu"}]}
+
+
+CLASSES = {name: parts.accelerator(f"nvidia-{name}", model=name, **selector(name)) for name in ("b200", "h200")}
+
+
+def workload(component: str) -> dict[str, Any]:
+    """Return a stored role."""
+    box = {
+        "image": "lmsysorg/sglang:v0.5.8.post1",
+        "command": ["python3", "-m", "sglang.launch_server"],
+        "args": ARGS[component],
+        "resources": {"limits": {"nvidia.com/gpu": 8}},
+    }
+    return {"size": 1, "port": 1, "leader": {"spec": {"template": {"metadata": {}, "spec": {"containers": [box]}}}}}
+
+
+class Cluster:
+    """The parts of the cache that the planner is told about."""
+
+    def __init__(self, **inputs: Any) -> None:
+        model = {"kind": MODEL.kind, "namespace": MODEL.namespace, "name": MODEL.name}
+        self.data: Mapping[str, Any] = {
+            "inputs": {"model": model, **inputs}, "workloads": {name: workload(name) for name in ARGS},
+        }  # fmt: skip
+        node = Node("n", 1, {"product": "b200"}, True, 8)
+        self.known = Deps(
+            models={Ref(**model): MODEL}, accelerators={each.name: each for each in CLASSES.values()}, nodes={"n": node}
+        )
+
+    def revision(self, namespace: str, service: str, revision: str) -> Mapping[str, Any]:
+        """Return the data of the revision."""
+        return self.data if (namespace, service, revision) == ("ns", "svc", "r1") else {}
+
+    def deps(self) -> Deps:
+        """Return the catalog and the nodes."""
+        return self.known
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """Let the planner answer at once. Returns the GPUs and lengths for which it was asked."""
+    asked = list[tuple[Any, ...]]()
+
+    def answer(data: Any, model: Any, hardware: frozenset[str], lengths: tuple[float, float]) -> PlannedSpeeds:
+        asked.append((model and model.name, {*hardware}, lengths))
+        return PlannedSpeeds(PrefillWork(0.0, 1.0))
+
+    monkeypatch.setattr(planned_speeds, "_predicted", answer)
+    return asked
+
+
+def planner(**inputs: Any) -> SpeedPlanner:
+    """Return a planner of a cluster with a service."""
+    return SpeedPlanner(Cluster(**inputs))  # type: ignore[arg-type]
+
+
+async def test_the_real_planner_knows_this_service() -> None:
+    found = await planner().of(REF, TASK, (8000.0, 1000.0))
+    assert found.missing == "" and found.work is not None and len(found.curve) > 10
+
+
+async def test_a_revision_is_planned_once_for_each_class_of_lengths(calls: list[Any]) -> None:
+    here = planner()
+    for prompt in (6000.0, 7000.0, 8000.0, 7900.0):
+        await here.of(REF, TASK, (prompt, 1000.0))
+    assert calls == [("tiny", {"b200"}, (8192.0, 1024.0))]
+    await here.of(REF, TASK, (8200.0, 1000.0))
+    await here.of(REF, TASK._replace(revision="r2"), (8000.0, 1000.0))
+    assert len(calls) == 3
+
+
+async def test_without_lengths_or_a_revision_nothing_is_planned(calls: list[Any]) -> None:
+    for task, lengths in ((TASK, None), (TASK, (0.0, 10.0)), (TASK._replace(revision=""), (10.0, 10.0))):
+        assert await planner().of(REF, task, lengths) == NO_PLAN
+    assert not calls
+
+
+@pytest.mark.parametrize(
+    ("classes", "hardware"),
+    [({}, {"b200"}), ({"engine": {"class": "nvidia-h200"}, "decoder": {"class": "nvidia-h200"}}, {"h200"})],
+)
+async def test_the_gpus_are_those_of_the_service_or_of_the_nodes(classes: Any, hardware: set[str], calls: list[Any]) -> None:
+    await planner(accelerator=classes).of(REF, TASK, (10.0, 10.0))
+    assert calls[0][1] == hardware
+
+
+async def test_an_error_of_the_planner_is_no_prediction_and_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: Any) -> PlannedSpeeds:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(planned_speeds, "_predicted", fails)
+    here = planner()
+    with caplog.at_level(logging.ERROR):
+        for _ in range(3):
+            found = await here.of(REF, TASK, (10.0, 10.0))
+            assert found.work is None and found.missing.startswith("`ome plan` failed")
+    assert len(caplog.records) == 1
+
+
+async def test_a_revision_that_somebody_else_wrote_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster()
+    cluster.data = {"inputs": 3, "workloads": {"engine": "x"}}
+    here = SpeedPlanner(cluster)  # type: ignore[arg-type]
+    for _ in range(3):
+        assert (await here.of(REF, TASK, (10.0, 10.0))).missing.startswith("`ome plan` failed with ")
+    assert len(caplog.records) == 1

@@ -1,0 +1,52 @@
+"""The time between tokens as a function of the requests in a decode group."""
+
+import pytest
+
+from ome_operator.core.demand.curves import batch_within, completed, rising, seconds_at, shown_rate
+
+CURVE = ((10.0, 0.02), (100.0, 0.04), (200.0, 0.08))
+
+
+def test_noise_never_makes_a_larger_batch_faster() -> None:
+    assert rising(((10.0, 0.03), (20.0, 0.02), (40.0, 0.05))) == ((10.0, 0.03), (20.0, 0.03), (40.0, 0.05))
+
+
+@pytest.mark.parametrize(
+    ("target", "batch"), [(0.03, 55.0), (0.04, 100.0), (0.06, 150.0), (0.12, 300.0), (0.018, 1.0), (0.01, 0.0)]
+)
+def test_the_batch_is_read_from_the_curve(target: float, batch: float) -> None:
+    assert batch_within(CURVE, target) == pytest.approx(batch)
+
+
+@pytest.mark.parametrize(("target", "batch"), [(0.02, 5.0), (0.04, 10.0), (0.08, 20.0)])
+def test_through_a_single_point_the_time_is_proportional(target: float, batch: float) -> None:
+    assert batch_within(((10.0, 0.04),), target) == pytest.approx(batch)
+
+
+def test_two_neighbouring_points_with_noise_are_no_steep_line() -> None:
+    """10 requests at 20 ms and 10.1 at 21 ms: the line through them would reach 50 ms with 13 requests."""
+    assert batch_within(((10.0, 0.020), (10.1, 0.021)), 0.05) == pytest.approx(10.1 * 0.05 / 0.021)
+    assert batch_within(((10.0, 0.060), (10.1, 0.066)), 0.05) == pytest.approx(10.0 * 0.05 / 0.06)
+
+
+def test_two_points_at_the_same_time_are_no_flat_line_for_ever() -> None:
+    assert batch_within(((10.0, 0.02), (20.0, 0.02)), 0.04) == pytest.approx(20 + 0.02 / (0.02 / 20 / 4))
+    assert batch_within(((10.0, 0.06), (20.0, 0.06)), 0.05) == 0.0
+
+
+def test_only_a_time_well_within_the_target_shows_what_a_group_can_do() -> None:
+    assert shown_rate(CURVE, 0.05) == pytest.approx(2500)
+    assert shown_rate(CURVE, 0.041) == pytest.approx(500)
+    assert shown_rate(CURVE, 0.02) == shown_rate((), 0.05) == 0.0
+
+
+@pytest.mark.parametrize(("batch", "seconds"), [(1.0, 0.02), (55.0, 0.03), (100.0, 0.04), (300.0, 0.12)])
+def test_a_time_is_read_from_the_curve(batch: float, seconds: float) -> None:
+    assert seconds_at(CURVE, batch) == pytest.approx(seconds)
+
+
+def test_a_plan_continues_what_was_measured_in_its_shape() -> None:
+    planned = ((1.0, 0.01), (10.0, 0.02), (100.0, 0.04), (1000.0, 0.2))
+    assert completed((), planned) == planned and completed(CURVE, ()) == CURVE
+    found = completed(((10.0, 0.03), (100.0, 0.05)), planned)
+    assert found == ((1.0, pytest.approx(0.015)), (10.0, 0.03), (100.0, 0.05), (1000.0, pytest.approx(0.25)))

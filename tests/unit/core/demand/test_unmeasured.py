@@ -1,0 +1,179 @@
+"""Services whose speed is not known, or only from a prediction, from a queue or from a single load; targets nobody meets."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.core.demand.decide import decide
+from ome_operator.core.demand.facts import (
+    DECODE,
+    NO_PLAN,
+    PREFILL,
+    Basis,
+    CompletedWork,
+    DemandSample,
+    GroupBounds,
+    Learned,
+    PlannedSpeeds,
+    PrefillWork,
+    ScalingState,
+)
+from ome_operator.core.demand.holds import HoldReason
+from tests.unit.core.demand.loads import KNOWN, NOW, TARGETS, fleet, samples, state
+
+PLANNED = PlannedSpeeds(PrefillWork(0.0, 0.25 / 1000), ((10.0, 0.02), (210.0, 0.06)))
+"""The prediction that agrees with what the service of `KNOWN` has measured."""
+MANY = {PREFILL: GroupBounds(1, 1000), DECODE: GroupBounds(1, 1000)}
+
+
+def unknown(prefill: int = 2, decode: int = 1, **known: Any) -> ScalingState:
+    """Return the state of a service that knows only this."""
+    return state(prefill, decode)._replace(learned=Learned(starts=(100.0,), **known))
+
+
+def idle(rate: float = 4.0, **other: Any) -> tuple[DemandSample, ...]:
+    """Return samples that show nothing about the groups: the load of decode changes, and nothing says who was in time."""
+    return samples(rate, **{"running_now": 10**6, "late": None, **other})
+
+
+def test_a_prediction_is_used_until_something_was_measured() -> None:
+    made, after = decide(idle(20.0), fleet(), TARGETS, unknown(), NOW, PLANNED)
+    measured, _ = decide(idle(20.0), fleet(), TARGETS, state(), NOW)
+    assert made.size == measured.size and made.prefill > 5
+    assert made.basis == {PREFILL: Basis.PLANNED, DECODE: Basis.PLANNED}
+    assert made.why.count("`ome plan`'s prediction less its error, not measured") == 2
+    assert after.learned.work is None and not after.learned.curve, "a prediction is not stored as a measurement"
+    assert measured.basis == {PREFILL: Basis.MEASURED, DECODE: Basis.MEASURED} and "ome plan" not in measured.why
+
+
+def test_without_a_prediction_nothing_changes_and_the_reason_is_said_once_requests_are_known() -> None:
+    missing = PlannedSpeeds(missing="`ome plan` has no prediction: No data for the GPU x")
+    made, after = decide(idle(20.0), fleet(), TARGETS, unknown(), NOW, missing)
+    assert (made.size, made.hold, made.basis) == ((2, 1, 1), HoldReason.UNMEASURED, {})
+    assert made.why.endswith("unknown: `ome plan` has no prediction: No data for the GPU x")
+    assert after.learned.request == (1000.0, 100.0), "the lengths for which a prediction is asked"
+    made, _ = decide((), fleet(), TARGETS, unknown(), NOW, missing)
+    assert "ome plan" not in made.why
+
+
+def test_a_measurement_replaces_the_prediction() -> None:
+    full = {"saturated": CompletedWork(2, 4.0, 4000.0)}
+    made, after = decide(samples(20.0, **full), fleet(), TARGETS, unknown(), NOW, PLANNED)
+    assert made.basis == {PREFILL: Basis.MEASURED, DECODE: Basis.MEASURED}
+    assert after.learned.scale == pytest.approx(2.0), "twice as slow as predicted"
+    assert "a prefill group serves 2.00 requests/s," in made.why
+
+
+@pytest.mark.parametrize(("rate", "basis"), [(1.0, Basis.PLANNED), (5.0, Basis.FIRST)])
+def test_a_queue_replaces_the_prediction_only_if_it_shows_that_groups_are_faster(rate: float, basis: Basis) -> None:
+    queue = {"queued": CompletedWork(1, rate, 1000 * rate)}
+    made, _ = decide(idle(20.0, **queue), fleet(), TARGETS, unknown(), NOW, PLANNED)
+    assert made.basis[PREFILL] == basis and made.hold == ""
+
+
+def test_a_prediction_never_removes_a_group() -> None:
+    before = unknown(6, 3)
+    made, after = decide(idle(), fleet(6, 3), TARGETS, before, NOW, PLANNED)
+    assert (made.size, made.hold) == ((6, 3, 1), HoldReason.PLANNED)
+    assert after.lower_since == (None, None)
+
+
+def test_groups_that_served_more_in_time_are_enough_for_less() -> None:
+    """Six groups served 20 requests/s within the target, which nothing else than this shows."""
+    _, after = decide(idle(20.0, late=0.0), fleet(6), TARGETS, unknown(6), NOW, PLANNED)
+    assert after.learned.shown is not None and 0.25 < after.learned.shown[1] < 6 / 20
+    after = after._replace(lower_since=(NOW - 200, None), wanted=(6, 1, 1), changed=NOW - 3600)
+    made, _ = decide(idle(4.0), fleet(6), TARGETS, after, NOW, PLANNED)
+    assert made.size == (5, 1, 1)
+    _, after = decide(idle(20.0, late=0.06), fleet(6), TARGETS, unknown(6), NOW, PLANNED)
+    assert after.learned.shown is None, "requests that were late show nothing"
+
+
+def test_a_single_measured_load_of_decode_doubles_the_groups_at_most() -> None:
+    """A request at 39 ms: in proportion, the target of 40 ms would leave 0.17 requests to a group, and need 100 groups."""
+    before = unknown(work=PrefillWork(0.0, 0.0001 / 1000), measured=1, curve=((1.0, 0.039),))
+    targets = TARGETS._replace(bounds=MANY)
+    made, after = decide(idle(20.0), fleet(), targets, before, NOW)
+    assert (made.decode, made.hold, made.basis[DECODE]) == (2, HoldReason.FIRST_STEP, Basis.FIRST)
+    assert "a decode group holds at least 1 requests" in made.why and made.why.endswith(
+        "at most double the groups that serve"
+    )
+    again, _ = decide(idle(20.0), fleet(), targets, after, NOW)
+    assert again.decode == 2, "the second group does not serve yet"
+    made, _ = decide(idle(20.0), fleet(2, 2), targets, after, NOW)
+    assert made.decode == 4
+
+
+def test_a_load_that_groups_serve_well_needs_no_more_groups() -> None:
+    """Three decode groups with a request each, at 30 ms: the same load again needs three groups."""
+    before = unknown(2, 3, work=PrefillWork(0.0, 0.0001 / 1000), measured=1)
+    steady = samples(1.0, running=3.0, running_now=3)
+    made, _ = decide(steady, fleet(2, 3), TARGETS._replace(bounds=MANY), before, NOW)
+    assert (made.decode, made.hold) == (3, "")
+
+
+def test_an_estimate_from_a_queue_doubles_the_groups_at_most() -> None:
+    slow = {"queued": CompletedWork(2, 1.0, 1000.0)}
+    before = unknown(curve=KNOWN.curve)
+    targets = TARGETS._replace(ttft=10.0, bounds=MANY)
+    made, _ = decide(idle(20.0, **slow), fleet(), targets, before, NOW)
+    assert (made.prefill, made.hold, made.basis[PREFILL]) == (4, HoldReason.FIRST_STEP, Basis.FIRST)
+    assert "a prefill group serves at least 0.50 requests/s" in made.why
+    planned = PlannedSpeeds(PLANNED.work)
+    made, _ = decide(idle(20.0, **slow), fleet(), targets, before, NOW, planned)
+    assert made.prefill > 4 and made.hold == "", "a prediction bounds it better"
+
+
+UNMET = {
+    "measured prefill": (TARGETS._replace(ttft=0.2), state(), NO_PLAN, HoldReason.UNREACHABLE, "takes 0.25 s without"),
+    "measured decode": (TARGETS._replace(tbt=0.015), state(), NO_PLAN, HoldReason.UNREACHABLE, "the target is 15 ms"),
+    "predicted prefill": (TARGETS._replace(ttft=0.2), unknown(), PLANNED, HoldReason.UNMEASURED, "`ome plan` predicts"),
+    "predicted decode": (TARGETS._replace(tbt=0.015), unknown(), PLANNED, HoldReason.UNMEASURED, "`ome plan` predicts"),
+    "prefill from a queue": (
+        TARGETS._replace(ttft=0.2), unknown(work=KNOWN.work, curve=KNOWN.curve), NO_PLAN, HoldReason.UNMEASURED,
+        "a first estimate says",
+    ),
+    "one load of decode": (
+        TARGETS, unknown(work=KNOWN.work, measured=1, curve=((1.2, 0.05),)), NO_PLAN, HoldReason.UNREACHABLE, "it is 50 ms",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNMET)
+@pytest.mark.parametrize("rate", [4.0, 400.0])
+def test_a_target_that_nobody_meets_is_said_in_one_sentence_and_the_size_stays(name: str, rate: float) -> None:
+    targets, before, planned, hold, words = UNMET[name]
+    seen = idle(rate, waiting=5000, late=1.0)
+    made, after = decide(seen, fleet(), targets, before, NOW, planned)
+    assert (made.size, made.hold) == ((2, 1, 1), hold)
+    assert words in made.why and ". " not in made.why
+    again, later = decide(seen, fleet(), targets, after, NOW, planned)
+    assert (again.size, later.changes, later.last) == (made.size, after.changes, after.last), "said once"
+
+
+def test_a_slow_load_may_be_faster_with_fewer_requests_in_a_group() -> None:
+    """100 requests at 50 ms miss the target of 40 ms: with more groups a request may be faster, which is tried once."""
+    before = unknown(work=KNOWN.work, measured=1, curve=((100.0, 0.05),))
+    seen = idle(20.0, output_tokens=2000.0)
+    made, after = decide(seen, fleet(9), TARGETS, before._replace(wanted=(9, 1, 1)), NOW)
+    assert made.decode == 2
+    slow = after._replace(learned=after.learned._replace(curve=((50.0, 0.049), (100.0, 0.05))))
+    made, _ = decide(seen, fleet(9, 2), TARGETS, slow, NOW)
+    assert (made.decode, made.hold) == (2, HoldReason.UNREACHABLE), "half of the requests are hardly faster"
+
+
+@pytest.mark.parametrize(
+    ("limits", "size", "hold"),
+    [
+        ({}, (9, 9, 1), HoldReason.MAXIMUM),
+        ({"gpus": 8 * 6}, (3, 3, 1), HoldReason.BUDGET),
+    ],
+)
+def test_a_saturated_service_of_which_even_the_maximum_is_late_goes_to_its_limit(
+    limits: dict[str, Any], size: tuple[int, int, int], hold: HoldReason
+) -> None:
+    seen = samples(4000.0, waiting=10**6, late=1.0, running_now=0)
+    made, after = decide(seen, fleet(), TARGETS._replace(**limits), state(), NOW)
+    assert (made.size[0] + made.size[1], made.hold) == (size[0] + size[1], hold)
+    again, later = decide(seen, fleet(*made.size[:2]), TARGETS._replace(**limits), after, NOW)
+    assert (again.size, again.hold, later.changes) == (made.size, hold, after.changes), "and stays there"

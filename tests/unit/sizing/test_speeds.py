@@ -1,0 +1,94 @@
+"""The predicted speed of groups: what a service has to state so that there is one, and that it is less the error."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.core.demand.curves import batch_within
+from ome_operator.core.demand.facts import PlannedSpeeds
+from ome_operator.sizing import gpus, shapes, steps
+from ome_operator.sizing.constants import fitted
+from ome_operator.sizing.error_bars import GPU, left_out
+from ome_operator.sizing.speeds import FULL, DescribedGroup, predicted
+from ome_operator.sizing.steps import ServingStack
+from ome_operator.sizing.workers import Worker
+from tests.support import parts
+
+R1, K2 = "hf://deepseek-ai/DeepSeek-R1", "hf://moonshotai/Kimi-K2-Instruct"
+PREFILL = ["--tp-size=8", "--ep-size=8", "--disaggregation-mode=prefill"]
+DECODE = ["--tp-size=8", "--dp-size=8", "--enable-dp-attention", "--moe-a2a-backend=deepep", "--disaggregation-mode=decode"]
+
+
+def group(*args: str, program: tuple[str, ...] = ("python3", "-m", "sglang.launch_server")) -> DescribedGroup:
+    """Return a group whose engine has these arguments."""
+    return DescribedGroup({"image": "lmsysorg/sglang:v0.5.8.post1", "command": list(program), "args": list(args)}, {})
+
+
+def speeds(
+    prefill: list[str] = PREFILL, decode: list[str] = DECODE, uri: str = R1, hardware: str = "b200", **other: Any
+) -> PlannedSpeeds:
+    """Return the prediction for requests of 8,000 tokens in and 1,000 out."""
+    groups = {"prefill": group(*prefill, **other), "decode": group(*decode, **other)}
+    return predicted(groups, parts.model(uri), frozenset(hardware.split()), 8000.0, 1000.0)
+
+
+def test_the_prediction_is_that_of_the_planner_less_its_error() -> None:
+    """Nine of ten rows of SGLang on B200 in FP8 have at most 22.6 % less throughput, and 12.3 % more time between tokens."""
+    found = speeds()
+    place = ServingStack(shapes.shape("DeepSeek-R1"), gpus.gpu("b200"), "sglang", "0.5.8.post1")
+    raw = steps.prefill(place, Worker(8, 1, 8), 8000, 8000, fitted())
+    assert found.work is not None and found.work.seconds(1, 8000) == pytest.approx(1.226 * raw, rel=1e-3)
+    step = steps.decoder(place, Worker(1, 8, 8), 8500, fitted())
+    assert [y / step(x) for x, y in found.curve[:-1]] == pytest.approx([1 / (1 - 0.1098)] * (len(found.curve) - 1), rel=1e-3)
+
+
+def test_a_group_holds_no_more_requests_than_its_cache() -> None:
+    last, full = speeds().curve[-2:]
+    assert full == (last[0] + 1, FULL)
+    assert last[0] < batch_within(speeds().curve, 10.0) < full[0]
+    few = speeds(decode=[*DECODE, "--max-running-requests=64"])
+    assert few.curve[-2][0] == pytest.approx(64)
+
+
+def test_without_rows_of_the_family_the_error_is_that_of_an_unknown_gpu() -> None:
+    found = speeds(
+        uri=K2,
+        hardware="h200",
+        prefill=["--tp-size=16", "--ep-size=16"],
+        decode=[*DECODE[1:], "--tp-size=16", "--dp-size=16"],
+    )
+    place = ServingStack(shapes.shape("Kimi-K2-Instruct"), gpus.gpu("h200"), "sglang", "0.5.8.post1")
+    raw = steps.prefill(place, Worker(16, 1, 16), 8000, 8000, fitted())
+    assert found.work is not None
+    assert found.work.seconds(1, 8000) == pytest.approx((1 + left_out(GPU, False)["tokens"].ninth) * raw, rel=1e-3)
+
+
+def test_shorter_prompts_are_never_faster_than_nothing() -> None:
+    work = speeds().work
+    assert work is not None and work.fixed >= 0 and work.token > 0
+
+
+REFUSED = {
+    "an unknown model": ({"uri": "pvc://claim/model"}, "the config.json of the model is not known"),
+    "an unknown GPU": ({"hardware": "gaudi3"}, "No data for the GPU gaudi3"),
+    "a GPU without rows": ({"hardware": "mi300x"}, "Too few published runs on MI300X"),
+    "two GPUs": ({"hardware": "b200 h200"}, "may run on 2 models of GPUs"),
+    "no GPU": ({"hardware": ""}, "may run on 0 models of GPUs"),
+    "another engine": ({"program": ("vllm", "serve")}, "prefill starts vllm"),
+    "another program": ({"program": ("sleep",)}, "prefill starts another program"),
+    "CPUs": ({"decode": [*DECODE, "--device=cpu"]}, "decode runs on CPUs"),
+    "drafts": ({"decode": [*DECODE, "--speculative-algorithm=EAGLE"]}, "decode uses speculative decoding"),
+    "a size in a variable": ({"prefill": ["--tp-size=$(SIZE)"]}, "the parallel sizes of prefill are not known"),
+    "pipeline stages": ({"prefill": ["--tp-size=8", "--pp-size=2"]}, "prefill has pipeline stages"),
+    "copies": ({"decode": ["--tp-size=4", "--dp-size=2"]}, "decode has pipeline stages"),
+    "too little memory": ({"decode": ["--tp-size=1"]}, "does not fit into the memory"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_planner_does_not_know_is_said_in_one_sentence(name: str) -> None:
+    other, words = REFUSED[name]
+    found = speeds(**other)
+    assert (found.work, found.curve) == (None, ())
+    assert found.missing.startswith("`ome plan` has no prediction: ") and words in found.missing
+    assert not found.missing.endswith(".")
