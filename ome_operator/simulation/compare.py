@@ -5,14 +5,14 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ome_operator.core.demand.facts import Learned
-from ome_operator.simulation.controllers import Fixed, Oracle, Ours, Queue, grid, needed, peak
+from ome_operator.simulation.controllers import Fixed, OneByOne, Oracle, Ours, Queue, grid, mean_work, needed, peak
 from ome_operator.simulation.engines import START
-from ome_operator.simulation.run import SimulationResult, simulate
+from ome_operator.simulation.run import TICK, SimulationResult, simulate
 from ome_operator.simulation.traces import Trace, named
 
 GOOD = 0.95
 COST = 1.15
-OURS, NEW, ORACLE = "ours", "ours, nothing measured before", "oracle"
+OURS, NEW, ORACLE, PATIENT = "ours", "ours, nothing measured before", "oracle", "oracle, removing groups as ours"
 FIXED, CPU, KEDA = "fixed at the peak", "HPA on CPU", "KEDA on queue length"
 
 Task = tuple[str, str, tuple[float, ...]]
@@ -49,9 +49,10 @@ def perform(task: Task) -> SimulationResult:
         return simulate(trace, Ours(trace, Learned(starts=(START,))), first)
     if controller == KEDA:
         return simulate(trace, Queue(first), first)
-    if controller == ORACLE:
+    if controller in (ORACLE, PATIENT):
         busy, ahead, keep, clear = point
-        return simulate(trace, Oracle(trace, busy, ahead, keep, clear), first)
+        oracle = Oracle(trace, busy, ahead, keep, clear)
+        return simulate(trace, oracle if controller == ORACLE else OneByOne(trace, oracle), first)
     # The processes of an engine poll without pause, so their CPU usage hardly depends on the load: no change.
     return simulate(trace, Fixed(first), first)
 
@@ -69,30 +70,43 @@ def outcome(name: str, run: Callable[[Sequence[Task]], Sequence[SimulationResult
     done = list(zip(work, run(work), strict=True))
     results = {task[1]: result for task, result in done if task[1] != ORACLE}
     point, oracle = best((task[2], result) for task, result in done if task[1] == ORACLE)
-    return TraceOutcome(named(name), {**results, ORACLE: oracle}, point)
+    (patient,) = run([(name, PATIENT, point)])
+    return TraceOutcome(named(name), {**results, ORACLE: oracle, PATIENT: patient}, point)
 
 
-def cleared(trace: Trace, result: SimulationResult) -> float | None:
-    """Return the longest time in seconds from a step of the rate upwards until no more than two requests waited for each
-    prefill group; None if the trace has no such step.
+class Backlog(NamedTuple):
+    """The backlog after a step of the rate upwards."""
+
+    seconds: float
+    """Time from the step until no more than two requests waited for each prefill group."""
+    least: float
+    """Time after which it can be gone. The groups that existed at the step have to serve their queues, because a router does
+    not move requests. These queues grow until new groups serve, which are ordered at the next reading, and a further reading
+    shows that they are empty.
     """
+
+
+def backlogs(trace: Trace, result: SimulationResult) -> list[Backlog]:
+    """Return the backlogs after all steps of the rate upwards by more than a fifth of the peak."""
     moments = result.moments
-    ups = [two.at for one, two in pairwise(moments) if two.rate > one.rate + 0.2 * trace.peak]
+    ups = [(one.prefill, two) for one, two in pairwise(moments) if two.rate > one.rate + 0.2 * trace.peak]
     found = []
-    for up in ups:
+    for groups, step in ups:
+        up = step.at
         late = [one.at for one in moments if one.at >= up and one.waiting > 2 * one.prefill]
         end = up
         for at in late:
             if at - end > 60.0:
                 break
             end = at
-        found.append(end - up)
-    return max(found, default=None)
+        busy = step.rate * mean_work(trace, up)[0] / groups
+        found.append(Backlog(end - up, (START + TICK) * busy + TICK))
+    return found
 
 
 def aims(found: TraceOutcome) -> list[tuple[str, str, bool]]:
     """Return (aim, found, whether it is met) for the aims of a trace."""
-    ours, oracle = found.results[OURS], found.results[ORACLE]
+    ours, oracle, patient = (found.results[name] for name in (OURS, ORACLE, PATIENT))
     wanted = min(GOOD, oracle.good)
     out = [
         (f"goodput at least {wanted:.1%}", f"{ours.good:.1%}", ours.good >= wanted),
@@ -101,9 +115,18 @@ def aims(found: TraceOutcome) -> list[tuple[str, str, bool]]:
             f"{ours.gpu_hours / oracle.gpu_hours:.2f}",
             ours.gpu_hours <= COST * oracle.gpu_hours,
         ),
+        (
+            f"GPU-hours at most {COST} times those of the oracle that removes groups as ours",
+            f"{ours.gpu_hours / patient.gpu_hours:.2f}",
+            ours.gpu_hours <= COST * patient.gpu_hours,
+        ),
     ]
-    if (seconds := cleared(found.trace, ours)) is not None:
-        out.append((f"backlog gone {2 * START:.0f} s after a step", f"{seconds:.0f} s", seconds <= 2 * START))
+    if steps := backlogs(found.trace, ours):
+        worst = max(steps)
+        limit = max(2 * START, worst.least)
+        out.append((f"backlog gone {2 * START:.0f} s after a step", f"{worst.seconds:.0f} s", worst.seconds <= 2 * START))
+        in_time = all(one.seconds <= max(2 * START, one.least) for one in steps)
+        out.append((f"backlog gone as soon as it can be, {limit:.0f} s after a step", f"{worst.seconds:.0f} s", in_time))
     if found.trace.missing:
         out.append(("no change of the size", str(len(ours.changes) - 1), len(ours.changes) == 1))
     elif found.trace.constant:
@@ -115,7 +138,7 @@ def table(found: TraceOutcome) -> list[str]:
     """Return the lines of a table with the results of all controllers."""
     peak_hours = found.results[FIXED].gpu_hours
     out = ["| controller | goodput | GPU-hours | of the fixed size | changes |", "|---|---|---|---|---|"]
-    for name in (OURS, NEW, ORACLE, FIXED, CPU, KEDA):
+    for name in (OURS, NEW, ORACLE, PATIENT, FIXED, CPU, KEDA):
         one = found.results[name]
         part = one.gpu_hours / peak_hours
         out.append(f"| {name} | {one.good:.1%} | {one.gpu_hours:,.0f} | {part:.0%} | {len(one.changes) - 1} |")

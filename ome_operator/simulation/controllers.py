@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from itertools import product
 
 from ome_operator.core.demand import queues
+from ome_operator.core.demand.brakes import LOWER_FOR
 from ome_operator.core.demand.decide import decide
 from ome_operator.core.demand.facts import (
     DECODE,
@@ -138,6 +139,41 @@ class Oracle:
         self._past = [(at, one) for at, one in self._past if at > now - self._keep]
         self._past.append((now, size))
         return max(one[0] for _, one in self._past), max(one[1] for _, one in self._past)
+
+
+class OneByOne:
+    """A controller that adds groups as an oracle, and removes them as the operator may: one at a time, if fewer have been
+    enough for `LOWER_FOR` seconds, the last change is `Targets.cool_down` seconds ago, and no group starts or is drained.
+    """
+
+    def __init__(self, trace: Trace, oracle: Oracle) -> None:
+        self._oracle, self._pause = oracle, targets(trace).cool_down
+        self._size: Size | None = None
+        self._changed = 0.0
+        self._lower: list[float | None] = [None, None]
+
+    def __call__(self, now: float, samples: Sequence[DemandSample], fleet: Fleet) -> Size:
+        """Return the wanted size."""
+        asked = self._oracle(now, samples, fleet)
+        size = self._size or asked
+        grown = max(size[0], asked[0]), max(size[1], asked[1])
+        if grown != size:
+            self._lower, self._changed = [None, None], now
+        else:
+            lower = zip(self._lower, asked, size, strict=True)
+            self._lower = [(now if since is None else since) if enough < have else None for since, enough, have in lower]
+            grown = self._smaller(now, size, fleet)
+        self._size = grown
+        return grown
+
+    def _smaller(self, now: float, size: Size, fleet: Fleet) -> Size:
+        since = {role: at for role, at in enumerate(self._lower) if at is not None and now - at >= LOWER_FOR}
+        moving = any(role.starting or role.draining for role in (fleet.prefill, fleet.decode))
+        if not since or moving or now - self._changed < self._pause:
+            return size
+        self._changed = now
+        role = min(since, key=lambda role: since[role])
+        return size[0] - (role == 0), size[1] - (role == 1)
 
 
 BUSY, AHEAD, KEEP, CLEAR = (0.8, 0.9, 1.0), (0.0, 60.0, 120.0), (0.0, 300.0), (0.0, 60.0)

@@ -32,8 +32,10 @@ class DemandReasons:
     )  # fmt: skip
     DEMAND_UNMEASURED = ReasonRecord(
         "DemandUnmeasured", of=_OF, kstatus=_CURRENT, state=State.WAITING,
-        meaning="no requests have waited for a whole minute yet, so the speed of a group is unknown, and no number changes",
-        remedy="nothing: the first load at which requests wait is the measurement. Until then, `minReplicas` must suffice",
+        meaning="`ome plan` has no prediction for the service, and no requests have waited for a whole minute yet, so the "
+                "speed of a group is unknown, and no number changes",
+        remedy="nothing: the first load at which requests wait is the measurement. Until then, `minReplicas` must suffice. "
+               "`ome scale NAME` shows why there is no prediction",
     )  # fmt: skip
     SCALED_BY_HAND = ReasonRecord(
         "ScaledByHand", of=_OF, kstatus=_CURRENT, state=State.WAITING,

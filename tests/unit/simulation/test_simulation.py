@@ -1,14 +1,15 @@
 """The simulator, and how the decision follows short traces in it."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 
 from ome_operator.core.demand.facts import DemandSample, Fleet
 from ome_operator.core.demand.queues import late_share
 from ome_operator.simulation import engines, traces
-from ome_operator.simulation.compare import GOOD, OURS, aims, cleared, outcome, perform, table
-from ome_operator.simulation.controllers import Fixed, Ours, needed, peak
+from ome_operator.simulation.compare import GOOD, OURS, aims, backlogs, outcome, perform, table
+from ome_operator.simulation.controllers import Fixed, OneByOne, Oracle, Ours, needed, peak
 from ome_operator.simulation.plot import svg
 from ome_operator.simulation.run import SimulationResult, simulate
 from ome_operator.simulation.traces import RequestKind, Trace
@@ -76,8 +77,27 @@ def test_the_decision_follows_the_load_for_less_than_the_peak(name: str) -> None
 
 def test_a_backlog_is_gone_two_starts_after_its_step() -> None:
     trace = SHORT["steps"]
-    seconds = cleared(trace, simulate(trace, Ours(trace), (1, 1)))
-    assert seconds is not None and engines.START < seconds <= 2 * engines.START
+    (step,) = backlogs(trace, simulate(trace, Ours(trace), (1, 1)))
+    assert engines.START < step.seconds <= 2 * engines.START
+
+
+def test_a_backlog_cannot_be_gone_before_the_groups_that_existed_have_served_it() -> None:
+    """Even if a dozen groups are ordered at the first reading after the step, the queue of the old group stays."""
+    trace = traces.steps(600.0, (2.0, 8.0))
+    (step,) = backlogs(trace, simulate(trace, lambda now, *_: (13 if now > 600 else 1, 2), (1, 2)))
+    assert step.least == pytest.approx(113 * 8 * engines.prefill_seconds(8000) + 10)
+    assert 0.9 * step.least < step.seconds < 1.1 * step.least
+
+
+def test_an_oracle_with_the_rules_of_removal_adds_at_once_and_removes_one_by_one() -> None:
+    trace = traces.steps(600.0, (10.0, 2.0, 10.0))
+    free, patient = Oracle(trace, 1.0, 0.0, 0.0, 0.0), OneByOne(trace, Oracle(trace, 1.0, 0.0, 0.0, 0.0))
+    quick, slow = (simulate(trace, each, needed(trace, 0.0, 10.0)) for each in (free, patient))
+    steps = [(after[0], after[1] + after[2] - before[1] - before[2]) for before, after in pairwise(slow.changes)]
+    assert [number for _, number in steps if number < 0] == [-1] * sum(number < 0 for _, number in steps)
+    assert max(number for _, number in steps) > 1 and len(quick.changes) < len(slow.changes)
+    downs = [at for at, number in steps if number < 0]
+    assert downs[0] >= 690 and min(two - one for one, two in pairwise(downs)) >= 60
 
 
 def test_a_constant_load_is_no_reason_to_go_back_and_forth() -> None:
@@ -103,7 +123,7 @@ def test_longer_prompts_are_more_demand_although_no_more_requests_arrive() -> No
 def test_a_comparison_has_a_row_for_each_controller_and_judges_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(traces.TRACES, "constant", lambda: traces.constant(1200.0, 4.0))
     found = outcome("constant", lambda tasks: [perform(task) for task in tasks])
-    assert len(table(found)) == 2 + len(found.results) == 8
+    assert len(table(found)) == 2 + len(found.results) == 9
     assert [aim for aim, _, _ in aims(found)][-1] == "no change that is taken back"
     assert svg(found).count("<polyline") == 4
 
