@@ -10,6 +10,9 @@ from ome_operator.core.demand.facts import WINDOW, DemandSample
 
 POINTS = 5
 """Number of windows to which a trend is fitted."""
+FEW, UNSURE = 3, 2.0
+"""With fewer than `FEW` windows, as after a restart of the operator, the rate is taken to be lower by `UNSURE` standard
+errors, so that no group is added because of chance. Requests that wait add groups nevertheless."""
 SIGNIFICANT = 4.0
 """Number of standard errors from which a slope counts as a trend, and not as chance."""
 STEP = 4.5
@@ -63,8 +66,9 @@ def _line(rates: Sequence[float], horizon: float) -> ArrivalForecast:
     """Return the forecast from the rates of consecutive windows, the newest first."""
     newest, mean, count = rates[0], sum(rates) / len(rates), len(rates)
     alone = math.sqrt(max(newest, 1 / WINDOW) / WINDOW)
-    if count < 3:
-        return ArrivalForecast(newest, newest, alone, "steady")
+    if count < FEW:
+        sure = max(0.0, newest - UNSURE * alone)
+        return ArrivalForecast(sure, sure, alone, "steady")
     middle = -(count - 1) / 2 * WINDOW
     spread = sum((-k * WINDOW - middle) ** 2 for k in range(count))
     tilt = sum((-k * WINDOW - middle) * rate for k, rate in enumerate(rates)) / spread

@@ -37,6 +37,13 @@ def test_a_trend_is_not_continued_longer_than_it_was_observed() -> None:
     assert abs(found.ahead - found.now - 5.0) < 0.2, "five windows of a minute"
 
 
+def test_the_rate_of_a_single_window_is_taken_to_be_low() -> None:
+    """After a restart of the operator a minute is known, whose arrivals may be many by chance."""
+    found = forecast([DemandSample(600.0, 4.7, waiting=0)], 100.0)
+    assert found is not None and found.kind == "steady"
+    assert found.now == found.ahead == pytest.approx(4.7 - 2 * (4.7 / 60) ** 0.5)
+
+
 def test_a_step_is_seen_within_twenty_seconds() -> None:
     found = forecast(seen(lambda at: 2.0 if at < 580 else 10.0), 120.0)
     assert found is not None and found.kind == "step"
