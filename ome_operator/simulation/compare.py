@@ -74,7 +74,7 @@ def outcome(name: str, run: Callable[[Sequence[Task]], Sequence[SimulationResult
     return TraceOutcome(named(name), {**results, ORACLE: oracle, PATIENT: patient}, point)
 
 
-class Backlog(NamedTuple):
+class StepBacklog(NamedTuple):
     """The backlog after a step of the rate upwards."""
 
     seconds: float
@@ -86,7 +86,7 @@ class Backlog(NamedTuple):
     """
 
 
-def backlogs(trace: Trace, result: SimulationResult) -> list[Backlog]:
+def backlogs(trace: Trace, result: SimulationResult) -> list[StepBacklog]:
     """Return the backlogs after all steps of the rate upwards by more than a fifth of the peak."""
     moments = result.moments
     ups = [(one.prefill, two) for one, two in pairwise(moments) if two.rate > one.rate + 0.2 * trace.peak]
@@ -100,7 +100,7 @@ def backlogs(trace: Trace, result: SimulationResult) -> list[Backlog]:
                 break
             end = at
         busy = step.rate * mean_work(trace, up)[0] / groups
-        found.append(Backlog(end - up, (START + TICK) * busy + TICK))
+        found.append(StepBacklog(end - up, (START + TICK) * busy + TICK))
     return found
 
 
