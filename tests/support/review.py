@@ -23,7 +23,7 @@ Neither review looked at `ome adopt`, at calibration files, at BenchmarkJobs, or
 attacks on these are U1 to U7. On 2026-11-28 the newest code was attacked: the summaries of routers,
 `ome generate --from`, the process of the recorder, the reading of folders, and floods of services, Events and
 budgets (U8 to U12), and then objects of 1 MB, the autoscaler of the class Demand, the memory of
-bad nodes, and annotations that are parsed (U13 to U16).
+bad nodes, annotations that are parsed, and connections to registries (U13 to U17).
 
 `tests/docs/test_security_review.py` checks that each of these tests exists, and that no attempt of the review is missing.
 The tests in `tests/controlplane` send their requests to a real API server, those in `tests/router` use a real router, and
@@ -68,7 +68,7 @@ def page() -> str:
     rows, others = findings(), held()
     still = [row.id for row in rows if row.open]
     said = [HEAD, f"{len(rows)} attacks; open: {', '.join(still) or 'none'}."]
-    for title, letter in (("S1 to S25", "S"), ("T1 to T19", "T"), ("U1 to U16", "U")):
+    for title, letter in (("S1 to S25", "S"), ("T1 to T19", "T"), ("U1 to U17", "U")):
         said += ["", f"## {title}", "", "| | threat | before | now | tests |", "|---|---|---|---|---|"]
         for row in rows:
             if row.id.startswith(letter):
