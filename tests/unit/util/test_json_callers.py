@@ -24,7 +24,7 @@ UNTRUSTED = {
 """File and function -> what it decodes by `parsed`."""
 SERVER = (
     "text of the API server: objects of at most 1.5 MiB, and pages that are decoded object by object, have at most 25 "
-    "objects, or are requested again with fewer if they have more than 16 MiB (util/bounded.py)"
+    "objects, or are requested again with fewer if they have more than 32 MiB (util/bounded.py)"
 )
 OBJECT = "a part of an object of the API server, of at most 1.5 MiB"
 MESSAGE = f"{OBJECT}: a termination message, which the kubelet cuts to 12 KiB"

@@ -126,13 +126,13 @@ async def test_a_whole_list_of_several_pages_misses_nothing() -> None:
 
 async def test_a_page_of_large_objects_is_requested_again_with_fewer() -> None:
     async def large(_: web.Request) -> web.StreamResponse:
-        items = [{**thing("a"), "spec": "x" * 1_500_000}] * 12
+        items = [{**thing("a"), "spec": "x" * 1_500_000}] * 24
         return web.json_response({"metadata": {"resourceVersion": "9"}, "items": items})
 
     run = Told(page("a", more="next"), large, large, page("b", more="last"), page("c"))
     assert await run.until(lambda run: listed(run) and len(run.queries) == 6) == ["seen a", "seen b", "seen c"]
     assert [(query.get("limit"), query.get("continue")) for query in run.queries[:5]] == [
-        ("500", None), ("500", "next"), ("50", "next"), ("5", "next"), ("5", "last"),
+        ("500", None), ("500", "next"), ("125", "next"), ("31", "next"), ("31", "last"),
     ]  # fmt: skip
 
 
