@@ -74,6 +74,8 @@ CLUSTER_WIDE = {
     "ClusterBaseModel", "ClusterServingRuntime", "AcceleratorClass", "FineTunedWeight", "NodeModels", "NodeFaults", "Node",
     "Namespace",
 }  # fmt: skip
+LASTING = ("BenchmarkJob", "BaseModel", "PodDisruptionBudget", "ResourceQuota")
+"""Kinds of objects on which operators or controllers work as long as they exist, if nothing owns them."""
 
 
 def is_ready(body: Mapping[str, Any]) -> bool:
@@ -224,14 +226,17 @@ class Rig:
 
     @contextmanager
     def own_namespace(self, name: str, kind: str = "StatefulSet", seconds: float = 60) -> Iterator[str]:
-        """Create a namespace and yield its name. Afterwards, delete its services, wait until it has no pods and no objects
-        of this kind, and delete it.
+        """Create a namespace and yield its name. Afterwards, delete its services, and wait until it has no pods and no
+        objects of this kind. The namespace is deleted if it has objects of LASTING kinds; otherwise it stays as long as
+        the cluster, because the controller-manager deletes a namespace with more than 60 requests.
         """
         self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         yield name
         self.clear(name)
         self.wait(f"{name} empty", lambda: not self.all("Pod", name) and not self.all(kind, name), seconds)
-        self.delete("Namespace", "", name)
+        lasting = (one["metadata"] for lasts in LASTING for one in self.all(lasts, name))
+        if any("ownerReferences" not in one for one in lasting):
+            self.delete("Namespace", "", name)
 
     # --- waiting ----------------------------------------------------------------------------------------------------
     def wait(self, what: str, holds: Callable[[], T], seconds: float = 30.0, *, often: bool = False) -> T:
