@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,15 @@ def rendered(**values: Any) -> list[dict[str, Any]]:
     given = [
         word for name, value in values.items() for word in ("--set-json", f"{name.replace('_', '.')}={json.dumps(value)}")
     ]
-    done = helm("template", "ome", str(CHART), "-n", "ome", "--set", "image.repository=r/op", *given)
+    return [body for body in yaml.load_all(_template(*given), yaml.CSafeLoader) if body]
+
+
+@cache
+def _template(*words: str) -> str:
+    """Return the output of `helm template` with these words. Many tests look at the same values."""
+    done = helm("template", "ome", str(CHART), "-n", "ome", "--set", "image.repository=r/op", *words)
     assert done.returncode == 0, done.stderr
-    return [body for body in yaml.safe_load_all(done.stdout) if body]
+    return done.stdout
 
 
 def only(objects: list[dict[str, Any]], kind: str, name: str = "") -> dict[str, Any]:
