@@ -35,7 +35,7 @@ def role(pod: LivePod) -> str:
 class Known:
     """The state of the cluster that the arbiter reads."""
 
-    roles = ClusterCache.roles
+    roles, revision = ClusterCache.roles, ClusterCache.revision
 
     def __init__(self, race: "Race") -> None:
         self.race, self.children = race, {"ControllerRevision": self}

@@ -24,7 +24,7 @@ def workload(gpus: int) -> dict[str, Any]:
 class Known:
     """A cluster with two nodes and a revision."""
 
-    roles = ClusterCache.roles
+    roles, revision = ClusterCache.roles, ClusterCache.revision
 
     def __init__(self) -> None:
         self.found = {name: Node(name, 1, {}, True, 8, room=((GPU, 8),)) for name in ("n1", "n2")}
