@@ -14,7 +14,7 @@ from tests.support import yamls
 from tests.support.rig import USER, Manifest, Rig
 
 EVENTS, BUDGETS = (50_000, 50_000) if SOAK else (3000, 2000)
-LARGE_SERVICES = 60 if SOAK else 20
+LARGE_SERVICES = 60 if SOAK else 8
 WORDS = 140_000
 """Arguments of each large service: 1 MB of text."""
 WORKERS_MIB = 150.0
