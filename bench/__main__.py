@@ -16,11 +16,12 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 
+from bench import against
 from bench.report import sections
 from bench.results import Results
 from bench.rows import Section
 from bench.run import PARTS, SIDES, Bench, Options
-from bench.table import markdown, show
+from bench.table import markdown, ratios, show
 
 FOLDER = Path(__file__).parent / "results"
 
@@ -33,6 +34,8 @@ def main() -> int:
     given = parser.parse_args()
     if given.read is not None:
         return _again(parser, given.read, given.markdown)
+    if given.against:
+        return _against(given)
     options = _options(given)
     began = datetime.now(UTC)
     results = Results(about=_about(options, began))
@@ -62,6 +65,21 @@ def _again(parser: argparse.ArgumentParser, file: Path, as_markdown: bool) -> in
     return 0
 
 
+def _against(given: argparse.Namespace) -> int:
+    """Print the ratios of this checkout to another commit."""
+    words = [word for part in given.only or () for word in ("--only", part)]
+    words += ["--services", ",".join(map(str, given.services)), "--concurrency", str(given.concurrency)]
+    words += [*(["--side", given.side] if given.side else ()), *(["--quick"] if given.quick else ())]
+    try:
+        table, failures = against.compare(given.against, words, given.repeat or against.REPEAT)
+    except KeyboardInterrupt:
+        return 130
+    ratios(table, Console(width=None if sys.stdout.isatty() else 150))
+    for failure in failures:
+        print(f"not measured: {failure}", file=sys.stderr)
+    return int(bool(failures) or (given.strict and any(row.met is False for row in table.rows)))
+
+
 def _print(table: list[Section], results: Results, as_markdown: bool) -> None:
     if as_markdown:
         print(markdown(table, results.about))
@@ -89,7 +107,7 @@ def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--only", action="append", choices=PARTS, help="only this part; may be repeated")
     parser.add_argument("--services", type=_numbers, default=defaults.services, help="numbers of services, such as 1,10,100")
-    parser.add_argument("--repeat", type=int, default=defaults.repeat, help="repetitions of each side; medians are shown")
+    parser.add_argument("--repeat", type=int, help=f"repetitions of each side; medians are shown ({defaults.repeat})")
     parser.add_argument(
         "--concurrency", type=int, default=defaults.lanes, help="number of concurrent requests of the benchmark"
     )
@@ -100,6 +118,11 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument("--json", type=Path, metavar="PATH", help="file for the figures (default: below bench/results/)")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown, for docs/performance.md")
     parser.add_argument("--read", type=Path, metavar="PATH", help="print the figures of an earlier run without measuring")
+    parser.add_argument(
+        "--against",
+        metavar="COMMIT",
+        help=f"measure this checkout and another commit in turn, {against.REPEAT} times each, and print their ratios",
+    )
     parser.add_argument("--strict", action="store_true", help="exit code 1 when an aim was missed")
     return parser
 
@@ -108,7 +131,7 @@ def _options(given: argparse.Namespace) -> Options:
     options = Options(
         only=tuple(given.only or PARTS),
         services=given.services,
-        repeat=given.repeat,
+        repeat=given.repeat or Options.repeat,
         lanes=given.concurrency,
         sides=(given.side,) if given.side else SIDES,
     )

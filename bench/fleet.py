@@ -149,13 +149,13 @@ class _Fleet(Client):
         """Answer a GET request: a page of a list, or a watch."""
         kind = next(each.kind for each in self._kinds if url.endswith(each.path))
         if "watch" in params:
-            return _answer(_Answer(lines=self._lines[kind]))
+            return _answer(Answer(lines=self._lines[kind]))
         with self.watch.besides():
             page = next(self._pages[kind])
             began = time.thread_time()
             json.loads(page)
             self.decode_s += time.thread_time() - began
-        return _answer(_Answer(page))
+        return _answer(Answer(page))
 
     async def apply(self, manifest: Manifest, uid: str = "", *, subresource: str = "", dry_run: bool = False) -> Applied:
         """Store a status. No event reports other writes."""
@@ -245,7 +245,7 @@ class _Fleet(Client):
         self.handler.seen(kind, body)
 
 
-class _Answer:
+class Answer:
     """A page of a list, or a watch."""
 
     status = 200
@@ -253,7 +253,7 @@ class _Answer:
     def __init__(self, page: bytes = b"", lines: "asyncio.Queue[bytes] | None" = None) -> None:
         self._page, self._queue, self.content = page, lines, self
 
-    async def __aenter__(self) -> "_Answer":
+    async def __aenter__(self) -> "Answer":
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -281,7 +281,7 @@ def _resident_mib() -> float:
     return resident_mib(Path("/proc/self/status").read_text())
 
 
-async def _answer(answer: _Answer) -> _Answer:
+async def _answer(answer: Answer) -> Answer:
     return answer
 
 

@@ -32,6 +32,16 @@ def show(sections: list[Section], console: Console) -> None:
     console.print(FOOTNOTE)
 
 
+def ratios(section: Section, console: Console) -> None:
+    """Print a section of `bench.against` as a table: the other commit, this checkout, and their ratio."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=section.title)
+    for column in ("", "that", "this", "ratio", "aim", "met"):
+        table.add_column(column, justify="right" if column in ("that", "this", "ratio") else "left", max_width=62)
+    for row in section.rows:
+        table.add_row(*map(escape, (row.what, row.floor, row.operator, row.ratio, row.aim)), MARKS[row.met])
+    console.print(table)
+
+
 def markdown(sections: list[Section], about: Mapping[str, object]) -> str:
     """Return where and when the measurements ran, and a table for each section without its unused columns."""
     tables = [line for section in sections for line in _section(section)]
