@@ -9,6 +9,11 @@ Functions that process a value by recursion need a limit of its depth. The API s
 returns them. Whether Python's decoder can decode them does not depend on `sys.setrecursionlimit`: since 3.12 its C code has
 its own limit (measured: 1,497 levels in 3.12.1), and since 3.14 it depends on the stack. Therefore `decoded` and `shallow`
 remove deeper parts from the API server's text before it is decoded. No meaningful object is that deep.
+
+`fast` decodes text of the API server with msgspec, in half the time of the standard decoder. What msgspec refuses, the
+standard decoder reads or refuses: infinite numbers, lone surrogates, other encodings than UTF-8, text that is too deep. For
+all other text both return the same values, including integers beyond 64 bits and repeated keys. Text of authors who are not
+trusted is decoded only by the standard decoder (decisions 43).
 """
 
 import json
@@ -16,6 +21,8 @@ import re
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
+
+import msgspec
 
 from ome_operator.errors import OmeError
 
@@ -37,6 +44,9 @@ _OPENING = rb'\{(?:"[^"\\]*":)?|\['
 _OPENINGS = re.compile(_OPENING)
 _MARK = re.compile(rb"(?:" + _OPENING + rb')++|[\]}]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 """Pattern of a run of opening brackets with the first keys of maps, a run of closing brackets, or a string literal."""
+
+
+_fast = msgspec.json.Decoder().decode
 
 
 class TooLarge(OmeError, ValueError):
@@ -78,10 +88,20 @@ def parsed(text: str | bytes, what: str, *, memory: int, take: Callable[[Any], T
             raise ValueError(f"{what} is nested too deep") from error
 
 
+def fast(text: bytes | msgspec.Raw) -> Any:
+    """Return the value of a JSON text of the API server. Raises ValueError for text that is not JSON, and RecursionError for
+    text that is too deep for the standard decoder.
+    """
+    try:
+        return _fast(text)
+    except (ValueError, RecursionError):
+        return json.loads(bytes(text))
+
+
 def decoded(text: bytes) -> Any:
     """Return the value of a JSON text. If the text is too deep for the decoder, the parts below LEVELS are left out."""
     try:
-        return json.loads(text)
+        return fast(text)
     except RecursionError:
         return json.loads(_cut(text))
 

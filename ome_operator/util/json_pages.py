@@ -5,18 +5,40 @@ from collections.abc import Generator, Iterator
 from json import JSONDecodeError, JSONDecoder
 from typing import Any
 
+import msgspec
+
+from ome_operator.util.json_limits import fast
+
 ITEM = None
 """The name under which `members` returns an object of the list."""
 _ITEMS = "items"
 _SPACE = re.compile(r"[ \t\n\r]*")
 _decode = JSONDecoder().raw_decode
+_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def members(page: bytes) -> Iterator[tuple[str | None, Any]]:
-    """Yield the names and values of a page, in order. Each element of the list `items` is yielded separately, under the
-    name ITEM.
+    """Yield the names and values of a page. Each element of the list `items` is yielded separately, under the name ITEM.
 
-    Raises ValueError if the page is not a JSON object or is truncated, and RecursionError if it is too deep for the decoder.
+    The page is split into the texts of its values, of which one is decoded at a time. Raises ValueError if the page is not a
+    JSON object or is truncated, and RecursionError if it is too deep for the decoder.
+    """
+    try:
+        parts = _parts(page)
+        items = _elements(parts.pop(_ITEMS, b"[]"))
+    except (ValueError, RecursionError):
+        yield from _members_of(page)
+        return
+    for name, text in parts.items():
+        yield name, fast(text)
+    for text in items:
+        yield ITEM, fast(text)
+
+
+def _members_of(page: bytes) -> Iterator[tuple[str | None, Any]]:
+    """Yield the same, in the order of the page, for pages that msgspec refuses. The standard decoder also decodes one object
+    at a time.
     """
     text = page.decode("utf-8", "surrogatepass")
     at, more = _after(text, 0, "{"), True

@@ -63,10 +63,13 @@ TRUSTED = {
     "recorder/writer.py:_entry": f"{OURS}: recordings that the operator sends to its child, which has a limit of memory",
     "registry/clients.py:_json": f"{SERVER}; and the router in the same pod",
     "storage/grants.py:parse_grant": "a flag of the agent, which an administrator writes",
+    "util/json_limits.py:": SERVER,
     "util/json_limits.py:decoded": SERVER,
+    "util/json_limits.py:fast": SERVER,
     "util/json_limits.py:parsed": "counts before it decodes",
     "util/json_limits.py:shallow": SERVER,
     "util/json_pages.py:": SERVER,
+    "util/json_pages.py:members": SERVER,
     "util/large_objects.py:reduced": SERVER,
     "watch/handlers.py:iter_chunked": SERVER,
     "watch/handlers.py:read": SERVER,
@@ -77,7 +80,7 @@ TRUSTED = {
 """File and function -> why it may use another decoder."""
 _DECODERS = {
     "json": {"loads", "load", "JSONDecoder"},
-    "ome_operator.util.json_limits": {"parsed", "decoded", "shallow"},
+    "ome_operator.util.json_limits": {"parsed", "decoded", "shallow", "fast"},
     "ome_operator.util.json_pages": {"members"},
 }
 """Module -> its decoders of JSON."""
@@ -102,7 +105,8 @@ def decoders(tree: ast.Module) -> Iterator[tuple[str, str]]:
             yield function, local[node.id]
         elif isinstance(node, ast.Attribute):
             of = node.value.id if isinstance(node.value, ast.Name) else ""
-            if (of == "json" and node.attr in _DECODERS["json"]) or node.attr in _METHODS:
+            fast = node.attr in ("Decoder", "decode") and ast.unparse(node.value) == "msgspec.json"
+            if fast or (of == "json" and node.attr in _DECODERS["json"]) or node.attr in _METHODS:
                 yield function, node.attr
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "json":
             yield function, "json"  # of a response of aiohttp

@@ -6,21 +6,34 @@ import shutil
 import subprocess
 import tomllib
 import tracemalloc
+from collections.abc import Callable
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ome_operator.util import json_limits
-from ome_operator.util.json_limits import LEVELS, MIB, TooLarge, decoded, deeper, memory_of, most_bytes, parsed, shallow
+from ome_operator.util.json_limits import (
+    LEVELS,
+    MIB,
+    TooLarge,
+    decoded,
+    deeper,
+    fast,
+    memory_of,
+    most_bytes,
+    parsed,
+    shallow,
+)
 from tests.support.deep import MOST
 
 ROOT = Path(__file__).parents[3]
-FIRST = f"import sys; sys.path.insert(0, {str(ROOT)!r})"
+FIRST = "import sys; sys.path[:0] = {paths!r}"
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -64,6 +77,52 @@ def test_what_is_no_json_stays_what_it_is(text: bytes) -> None:
         json.loads(after)
 
 
+NUMBERS = st.integers() | st.floats() | st.integers(-(2**70), 2**70) | st.sampled_from([2**63, 2**64, -(2**63) - 1, 10**400])
+TREES = st.recursive(
+    st.none() | st.booleans() | NUMBERS | st.text() | st.text(st.characters(codec=None)),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def outcome(decode: Callable[[bytes], Any], text: bytes) -> Any:
+    """Return what a decoder makes of a text: the value with the types of all its numbers, or that it refuses the text."""
+    try:
+        return repr(decode(text))
+    except RecursionError:
+        return RecursionError
+    except ValueError:
+        return ValueError
+
+
+@settings(max_examples=500)
+@given(TREES, st.booleans(), st.sampled_from([None, 1]))
+def test_the_fast_decoder_reads_every_value_as_the_standard_decoder_does(
+    value: Any, plain: bool, indent: int | None
+) -> None:
+    text = json.dumps(value, ensure_ascii=plain, indent=indent).encode("utf-8", "surrogatepass")
+    assert outcome(fast, text) == outcome(json.loads, text)
+
+
+@settings(max_examples=500)
+@given(st.binary() | st.text(alphabet='[]{}",:\\au0189.eE+-ndtrulfs \x7f\u00e9').map(str.encode))
+def test_the_fast_decoder_refuses_what_the_standard_decoder_refuses(text: bytes) -> None:
+    assert outcome(fast, text) == outcome(json.loads, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"18446744073709551616", b"-9223372036854775809", b"1" * 300, b"1" * 5000, b"1e400", b"-1e400", b"NaN", b"-Infinity",
+        b"-0", b"-0.0", b"1.0", b"1E5", b"01", b"1.", b"", b" ", b"[1,]", b"{}x", b'"\\ud800"', b'{"\\udc00\\ud800":1}',
+        b'"\xed\xa0\x80"', b'"\xff"', b'"a\x01b"', b'{"a":1,"a":2}', b'{"a":{"b":1},"b":2,"a":{"c":3}}', b"\xef\xbb\xbf{}",
+        '{"a":1}'.encode("utf-16"),
+    ],
+)  # fmt: skip
+def test_numbers_surrogates_and_repeated_keys_are_read_as_ever(text: bytes) -> None:
+    assert outcome(fast, text) == outcome(json.loads, text)
+
+
 @pytest.mark.parametrize("levels", [LEVELS - 1, LEVELS, LEVELS + 1, 990, 2_000, MOST, 10 * MOST])
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}"), (b'{"x\\"{":"[}","a":', b"}")])
 def test_any_depth_is_read(levels: int, opening: bytes, closing: bytes) -> None:
@@ -88,7 +147,7 @@ def below(frames):
 stack.widen()
 read()
 below(500)
-for kib in (2048, 8192):
+for kib in (4096, 8192):
     threading.stack_size(kib * 1024)
     thread = threading.Thread(target=lambda: (read(), done.append(kib)))
     done = []
@@ -115,6 +174,16 @@ def python(version: str) -> str | None:
         ):  # a shim may be empty
             return item
     return None
+
+
+@cache
+def msgspec_for(interpreter: str, version: str) -> Path | None:
+    """A folder with the locked msgspec for an interpreter of this version; None if it cannot be installed."""
+    folder = ROOT / "build" / "msgspec" / version
+    wanted = f"msgspec=={metadata.version('msgspec')}"
+    uv = shutil.which("uv", path=str(ROOT / ".venv/bin"))
+    words = [uv, "pip", "install", "--quiet", "--target", str(folder), "--python", interpreter, wanted]
+    return folder if uv and subprocess.run(words, check=False).returncode == 0 else None  # type: ignore[arg-type]
 
 
 def test_continuous_integration_has_every_python_of_the_metadata() -> None:
@@ -145,8 +214,12 @@ def test_any_depth_is_read_by_every_python(version: str, kib: str) -> None:
     if interpreter is None:
         assert version not in os.environ.get("OME_PYTHONS", "").split(), f"no Python {version}, which has to be here"
         pytest.skip(f"no Python {version} is on this machine")
+    if (packages := msgspec_for(interpreter, version)) is None:
+        assert version not in os.environ.get("OME_PYTHONS", "").split(), f"no msgspec for Python {version}"
+        pytest.skip(f"msgspec cannot be installed for Python {version}")
+    first = FIRST.format(paths=[str(ROOT), str(packages)])
     done = subprocess.run(
-        ["bash", "-c", f'ulimit -Ss {kib} && exec "$@"', "bash", interpreter, "-I", "-c", f"{FIRST}\n{CHILD}"],
+        ["bash", "-c", f'ulimit -Ss {kib} && exec "$@"', "bash", interpreter, "-I", "-c", f"{first}\n{CHILD}"],
         capture_output=True, text=True, check=False, timeout=240,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "read\n"), done.stderr[-2000:]
