@@ -1,7 +1,14 @@
 """Digest of a manifest, and of what we own of a stored object. The real API server's answer: tests/controlplane."""
 
+import json
 from copy import deepcopy
+from enum import StrEnum
+from hashlib import blake2b
 from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ome_operator import keys
 from ome_operator.core.observed import managed_fields
@@ -149,3 +156,54 @@ def test_keys_of_any_shape_are_no_error() -> None:
         "f:c": {'k:{"k":1}': {}, 'k:{"k":{"a":{"b":[1]}}}': {}},
     }
     assert managed_fields.project(body, fields) == {"a": [{"name": "y"}], "b": [], "c": [{"k": 1}]}
+
+
+class Word(str):
+    """Text of another type, as the reasons of conditions have."""
+
+
+class Choice(StrEnum):
+    ONE = "one"
+
+
+NUMBERS = st.integers() | st.integers(-(2**70), 2**70) | st.floats() | st.sampled_from([1e16, 1e-7, 2**64, -(2**63) - 1])
+TEXTS = st.text() | st.text(st.characters(codec=None)) | st.text('a\x7f\x1f"\\\n/\u00e9', max_size=4)
+VALUES = st.recursive(
+    st.none() | st.booleans() | NUMBERS | TEXTS | TEXTS.map(Word) | st.just(Choice.ONE),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.lists(inner, max_size=2).map(tuple) | st.dictionaries(TEXTS, inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+def slowly(manifest: dict[str, Any]) -> str:
+    """The digest as it was first defined. It is stored in annotations, so it has to stay the same for ever."""
+
+    def zeros(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: zeros(below) for name, below in value.items()} or None
+        if isinstance(value, list | tuple):
+            return [zeros(below) for below in value] or None
+        return value or None
+
+    text = json.dumps(zeros(manifest), sort_keys=True, separators=(",", ":"))
+    return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+@settings(max_examples=500)
+@given(VALUES)
+def test_a_digest_is_the_same_for_ever(value: Any) -> None:
+    assert managed_fields.digest({"spec": value}) == slowly({"spec": value})
+
+
+@pytest.mark.parametrize(
+    ("value", "stored"),
+    [
+        ({"a": [1, True, None, "x"], "b": {"c": "", "d": 1.5}}, "229bec7273bb6752"),
+        ({"a": 1e16, "b": 1e-7, "c": float("inf")}, "6ab3b8db39bfd675"),
+        ({"é": "\x7f", "\ud800": 2**70}, "1dfbe49b6e01970b"),
+    ],
+)
+def test_a_digest_is_the_same_as_in_earlier_versions(value: Any, stored: str) -> None:
+    assert managed_fields.digest({"spec": value}) == stored
