@@ -77,7 +77,10 @@ def section(title: str, that: Sequence[Figures], this: Sequence[Figures]) -> Sec
 
 
 def _spread(values: Sequence[float]) -> str:
-    return f"{median(values):.4g} ({min(values):.4g}–{max(values):.4g})"
+    middle, *ends = (
+        f"{value:.0f}" if value >= 1000 else f"{value:.3g}" for value in (median(values), min(values), max(values))
+    )
+    return f"{middle} ({'–'.join(ends)})"
 
 
 def _ramps(ramps: Sequence[Mapping[str, Any]]) -> Figures:
