@@ -259,14 +259,12 @@ class Answer:
     async def __aexit__(self, *_: object) -> None:
         pass
 
-    async def read(self) -> bytes:
-        """Return the body of a list."""
-        await asyncio.sleep(0)
-        return self._page
-
     async def iter_any(self) -> AsyncIterator[bytes]:
-        """Yield the chunks of a watch. A chunk is processed when the next one is requested."""
-        assert self._queue is not None
+        """Yield the body of a list, or the chunks of a watch. A chunk is processed when the next one is requested."""
+        if self._queue is None:
+            await asyncio.sleep(0)
+            yield self._page
+            return
         while True:
             yield await self._queue.get()
             self._queue.task_done()
