@@ -6,6 +6,7 @@ from hmac import compare_digest
 from aiohttp import web
 
 from ome_operator.errors import OmeError
+from ome_operator.machinery.connections import BoundedRunner
 
 Answer = tuple[bool, str]
 """A pair: whether the component is healthy, and the text of the response."""
@@ -33,7 +34,7 @@ async def serve(
 
 async def listen(app: web.Application, address: str, port: int) -> tuple[web.AppRunner, int]:
     """Serve an application until the returned runner is cleaned up. Also return the actual port. Raises PortTaken."""
-    runner = web.AppRunner(app, access_log=None, handle_signals=False)
+    runner = BoundedRunner(app)
     await runner.setup()
     try:
         await web.TCPSite(runner, address or None, port).start()

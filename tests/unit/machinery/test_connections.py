@@ -1,0 +1,118 @@
+"""Servers whose number of connections is bounded."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+from aiohttp import web
+
+import ome_operator
+from ome_operator.machinery import connections, health
+from ome_operator.machinery.connections import CONNECTIONS, BoundedRunner
+
+ADDRESS = "127.0.0.1"
+FEW = 4
+ELSEWHERE = {Path("cli/ui/server.py")}
+"""Servers of a single user, on loopback."""
+
+
+@asynccontextmanager
+async def served(app: web.Application, most: int) -> AsyncIterator[int]:
+    """Serve an application, and yield its port."""
+    runner = BoundedRunner(app, most=most)
+    await runner.setup()
+    await web.TCPSite(runner, ADDRESS, 0).start()
+    try:
+        yield int(runner.addresses[0][1])
+    finally:
+        await runner.cleanup()
+
+
+async def ok(_: web.Request) -> web.Response:
+    return web.Response()
+
+
+async def status(port: int) -> int:
+    async with aiohttp.ClientSession() as session, session.get(f"http://{ADDRESS}:{port}/") as answer:
+        return answer.status
+
+
+async def is_closed(reader: asyncio.StreamReader) -> bool:
+    """Return whether the server has closed a connection on which nothing was sent."""
+    try:
+        return await asyncio.wait_for(reader.read(1), 0.1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+async def test_a_probe_is_accepted_beside_a_flood_of_idle_connections() -> None:
+    runner, port = await health.serve(ADDRESS, 0, {"/": lambda: (True, "ok")})
+    flood = [await asyncio.open_connection(ADDRESS, port) for _ in range(CONNECTIONS + 100)]
+    try:
+        assert await status(port) == 200
+        closed = [await is_closed(reader) for reader, _ in flood[:110]]
+        assert closed == [True] * 101 + [False] * 9  # the oldest, one of them for the probe
+    finally:
+        for _, writer in flood:
+            writer.close()
+        await runner.cleanup()
+
+
+async def test_half_a_request_is_no_request_in_progress() -> None:
+    app = web.Application()
+    app.router.add_get("/", ok)
+    async with served(app, FEW) as port:
+        flood = [await asyncio.open_connection(ADDRESS, port) for _ in range(FEW)]
+        for _, writer in flood:
+            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n")
+        await asyncio.sleep(0.1)
+        assert await status(port) == 200
+        for _, writer in flood:
+            writer.close()
+
+
+async def test_requests_in_progress_are_not_closed() -> None:
+    """A connection above the limit is closed if all others are in use."""
+    began, go_on = asyncio.Semaphore(0), asyncio.Event()
+
+    async def slow(_: web.Request) -> web.Response:
+        began.release()
+        await go_on.wait()
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_get("/", slow)
+    async with served(app, FEW) as port:
+        running = [asyncio.create_task(status(port)) for _ in range(FEW)]
+        for _ in range(FEW):
+            await began.acquire()
+        reader, writer = await asyncio.open_connection(ADDRESS, port)
+        assert await is_closed(reader)
+        writer.close()
+        go_on.set()
+        assert await asyncio.gather(*running) == [200] * FEW
+        assert await status(port) == 200
+
+
+async def test_closed_connections_make_room() -> None:
+    """Connections that their clients have closed do not count for ever."""
+    app = web.Application()
+    app.router.add_get("/", ok)
+    async with served(app, FEW) as port:
+        for _ in range(3 * FEW):
+            assert await status(port) == 200
+
+
+def test_every_server_of_the_product_is_bounded() -> None:
+    root = Path(ome_operator.__file__).parent
+    unbounded = {
+        path.relative_to(root)
+        for path in root.rglob("*.py")
+        if re.search(r"\bAppRunner\(|\bServerRunner\(|run_app\(|start_server\(", path.read_text(encoding="utf-8"))
+    }
+    assert unbounded - ELSEWHERE <= {Path(connections.__file__).relative_to(root)}
