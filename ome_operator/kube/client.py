@@ -126,15 +126,17 @@ class Client:
     ) -> AsyncIterator[list[Manifest]]:
         """Yield the items of each page of a list."""
         query, where = _list_query(size, label_selector, field_selector), path(kind, namespace)
+        headers = {"Accept": accept}
         while True:
             try:
-                page, _ = await self._send("list", kind, where, query=query, accept=accept, longest=bounded.PAGE_BYTES)
+                answer = await self._exchange("list", kind, where, query, None, headers, bounded.PAGE_BYTES)
             except errors.TooLong:
                 if size == 1:
                     raise
                 size = bounded.fewer(size)
                 query["limit"] = str(size)
                 continue
+            page = _decoded(f"GET {where}", *answer)
             query["continue"] = (page.get("metadata") or {}).get("continue") or ""
             yield page.get("items") or []
             if not query["continue"]:
@@ -228,18 +230,16 @@ class Client:
         query: Mapping[str, str] | None = None,
         body: Manifest | None = None,
         content: str = "application/json",
-        accept: str = "application/json",
-        longest: int | None = None,
     ) -> tuple[Manifest, Any]:
         """Send a request, and return the answer and its headers. `name` is the name of the requested object, "" without
-        one. `longest` is the maximum number of bytes of the answer.
+        one.
         """
         method = METHODS[verb]
         if self._only_statuses and method != "GET" and not where.endswith("/status"):
             raise errors.Forbidden(f"{method} {where}: {ONLY_OBSERVED}")
         data = None if body is None else encoded(body)
-        headers = {"Accept": accept} if data is None else {"Accept": accept, "Content-Type": content}
-        code, raw, received = await self._exchange(verb, kind, where, query, data, headers, longest)
+        headers = {"Accept": "application/json", **({} if data is None else {"Content-Type": content})}
+        code, raw, received = await self._exchange(verb, kind, where, query, data, headers)
         asked = (RESOURCES[kind].plural, name) if name else ("", "")
         return _decoded(f"{method} {where}", code, raw, received, asked), received
 
