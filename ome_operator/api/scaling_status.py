@@ -41,9 +41,9 @@ class PrefillSpeed(Spec):
     measurements: int | None = None
     """Number of measurements."""
     shown_prompt: float | None = None
-    """Mean prompt tokens of the requests with which groups have shown how fast they are at least."""
+    """Mean prompt tokens of the requests to which shownMilliseconds applies."""
     shown_milliseconds: float | None = None
-    """Longest time of such a request that agrees with the number of requests that the groups served in time."""
+    """Upper bound of the time of such a request; otherwise the groups could not have served so many requests in time."""
 
 
 class DecodeSpeed(Spec):

@@ -210,7 +210,7 @@ class ClusterCache:
         return stored(self.revision(namespace, service, revision))
 
     def revision(self, namespace: str, service: str, name: str) -> Mapping[str, Any]:
-        """Return the data of a stored revision; {} if the revision does not exist. Its content may be anybody's."""
+        """Return the data of a stored revision; {} if the revision does not exist. Anybody may have written its content."""
         kept = self.children["ControllerRevision"].group((namespace, service))
         contents = (child.content for child in kept if child.labels.get(keys.REVISION) == name)
         return (next(contents, None) or {}).get("data") or {}

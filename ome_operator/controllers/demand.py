@@ -56,10 +56,10 @@ PAUSE = 60.0
 REPEAT = 3600.0
 """Seconds after which the sums of the days and the measurements are stored although nothing was decided."""
 UNUSED = 60.0
-"""Seconds for which free nodes are reserved for groups that a namespace does not create, for example because of its quota.
-After that, nothing is reserved for the namespace until enough of these seconds are forgotten."""
+"""Maximum seconds for which a namespace may hold reserved nodes without creating the groups, for example because of its
+quota. After that, nothing is reserved for the namespace until its counted seconds have decayed below this number."""
 HALF_LIFE = 300.0
-"""Seconds after which half of these seconds are forgotten."""
+"""Half-life, in seconds, of the counted seconds."""
 STATED = (HoldReason.INVALID, HoldReason.FROZEN, HoldReason.UNMEASURED)
 """Reasons whose sentences contain no measured number, so that they change only if somebody edits something."""
 SILENT = RouterReport(float("-inf"), 0, 0.0, None, None, {})
@@ -83,7 +83,7 @@ class _DemandMemory:
     broken: str = ""
     """The unexpected error of the last decision."""
     reserved: Mapping[str, int] = field(default_factory=dict)
-    """Role -> groups that existed when free nodes were reserved for more of them; {} if the last decision reserved none."""
+    """Role -> number of groups at the last decision, if it reserved free nodes for more groups; {} if it reserved none."""
 
 
 class DemandScaler:
@@ -108,7 +108,7 @@ class DemandScaler:
         """UID of a service -> what is kept."""
         self._begin = wall().timestamp() + FIRST
         self._unused: dict[str, tuple[float, float]] = {}
-        """Namespace -> seconds for which it did not use the nodes that were reserved for it, and the time of this number."""
+        """Namespace -> (seconds for which it held reserved nodes without using them, time of this count)."""
         self._planner = SpeedPlanner(cluster)
 
     async def run(self) -> None:
@@ -196,7 +196,7 @@ class DemandScaler:
         self, namespace: str, task: DemandTask, followed: _DemandMemory, made: SizeDecision, asks: "_Asks", now: float
     ) -> None:
         """Reserve free nodes for the groups that a decision adds, so that services which are decided later do not count on
-        them. Nothing is reserved for a namespace that has not created such groups for a while.
+        them. Nothing is reserved for a namespace that repeatedly did not create such groups.
         """
         have = {role: task.fleet.role(role).exist for role in GROUPS}
         before, at = self._unused.get(namespace, (0.0, now))
@@ -288,7 +288,9 @@ class _Asks:
         }
 
     def _most(self, most: int, groups: Callable[[int], Mapping[str, int]]) -> int:
-        """Return the largest number up to `most` for which the groups fit. More groups never fit better."""
+        """Return the largest count up to `most` for which `groups(count)` fits on the nodes. If a count does not fit, no
+        larger count does.
+        """
         return bisect_left(range(1, most + 1), True, key=lambda count: self._fits(groups(count)) is None)
 
     def take(self, more: Mapping[str, int]) -> None:

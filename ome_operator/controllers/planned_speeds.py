@@ -1,4 +1,4 @@
-"""Ask the planner how fast the groups of a service are, before the service has shown it (docs/demand.md).
+"""Ask the planner how fast the groups of a service are, as long as this was not measured (docs/demand.md).
 
 A prediction costs up to half a second of CPU time, so it runs in a thread, and its result is kept for each revision and
 class of request lengths. The planner is imported when the first prediction is necessary.
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 KEPT = 1024
 """Number of predictions that are kept."""
 CLASSES = 2.0
-"""Number of classes of request lengths in a factor of two."""
+"""Number of classes of request lengths for each doubling of the length. The lengths of a class share a prediction."""
 
 
 class SpeedPlanner:
@@ -78,7 +78,8 @@ class SpeedPlanner:
 
     def _hardware(self, data: Mapping[str, Any], inputs: Mapping[str, Any]) -> frozenset[str]:
         """Return the models of the GPUs on which the revision may run: those of its accelerator classes, or of the classes
-        of the GPUs that its pods request. Of several classes, those that have a node count.
+        of the GPUs that its pods request. Of several classes, only those of which the cluster has a node are used, if
+        there are any.
         """
         deps = self._cluster.deps()
         named = frozenset(part["class"] for part in (inputs.get("accelerator") or {}).values() if "class" in part)
@@ -108,5 +109,5 @@ def _predicted(
 
 
 def _rounded(tokens: float) -> float:
-    """Return the largest length of the class of lengths to which a length belongs."""
+    """Return the largest length of the class to which the length `tokens` belongs."""
     return float(2.0 ** (math.ceil(CLASSES * math.log2(tokens)) / CLASSES))

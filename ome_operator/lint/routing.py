@@ -148,7 +148,7 @@ def circuits_open(subject: Subject) -> Iterator[Hit]:
         seconds = number(start.text(flag))
         off = any(start.on(word) for word in ("--disable-circuit-breaker", "--mini-lb"))
         if start.line is not None and seconds and seconds > _OPEN_AT_MOST_S and not off:
-            said = f"{flag} is {seconds}, so that a second of failures of all engines ends all service for {seconds} s"
+            said = f"{flag} is {seconds}, so if all engines fail for a second, all requests fail for {seconds} s"
             yield Hit(locate(role, start, flag), said, f"write {flag}=1 and --cb-success-threshold=1")
 
 

@@ -11,24 +11,24 @@ from typing import Any
 from aiohttp import web
 
 CONNECTIONS = 512
-"""Maximum number of open connections of a server. Probes, scrapes and the operator need a few; a client of a port that
-answers while no engine runs has its connection for milliseconds."""
+"""Maximum number of open connections of a server. Probes, scrapes and the operator need a few. A client of the port
+that answers while no engine runs keeps its connection for milliseconds."""
 
 YOUNG = 5.0
-"""Seconds in which a connection counts as open, although aiohttp may not know it yet."""
+"""Seconds for which a new connection counts as open even if aiohttp does not list it yet."""
 
 
 class BoundedRunner(web.AppRunner):
-    """Runs an application. For a connection above `most`, it closes the oldest connection without a request in progress: a
-    flood of idle connections ends itself, and a probe is always accepted. If requests are in progress on all connections,
-    the new one is closed.
+    """Runs an application with at most `most` open connections. For a further one, it closes the oldest connection without a
+    request in progress, so that idle connections do not keep out a probe. If requests are in progress on all connections, it
+    closes the new one.
     """
 
     def __init__(self, app: web.Application, *, most: int = CONNECTIONS, **options: Any) -> None:
         super().__init__(app, access_log=None, handle_signals=False, **options)
         self._most = most
         self._open: dict[asyncio.Protocol, float] = {}
-        """Open connections, the oldest first, and when they were accepted (monotonic seconds)."""
+        """Open connection -> when it was accepted, in monotonic seconds; the oldest first."""
         self._busy = set[asyncio.Protocol]()
         """Connections with a request in progress."""
         app.middlewares.append(self._count)

@@ -80,9 +80,9 @@ class StepBacklog(NamedTuple):
     seconds: float
     """Time from the step until no more than two requests waited for each prefill group."""
     least: float
-    """Time after which it can be gone. The groups that existed at the step have to serve their queues, because a router does
-    not move requests. These queues grow until new groups serve, which are ordered at the next reading, and a further reading
-    shows that they are empty.
+    """Shortest possible value of `seconds`. A router does not move requests, so the groups that existed at the step have to
+    serve their own queues. These grow until new groups serve, which are requested at the reading after the step. That the
+    queues are empty is seen at another reading.
     """
 
 

@@ -142,8 +142,9 @@ class Oracle:
 
 
 class OneByOne:
-    """A controller that adds groups as an oracle, and removes them as the operator may: one at a time, if fewer have been
-    enough for `LOWER_FOR` seconds, the last change is `Targets.cool_down` seconds ago, and no group starts or is drained.
+    """A controller that adds groups when an oracle does, and removes them by the rules of the operator: one at a time, if
+    fewer groups have been enough for `LOWER_FOR` seconds, the last change is at least `Targets.cool_down` seconds ago, and
+    no group is starting or drained.
     """
 
     def __init__(self, trace: Trace, oracle: Oracle) -> None:

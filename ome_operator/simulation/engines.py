@@ -28,14 +28,14 @@ SLOTS = 1024
 """Largest number of requests in a decode group: that of row `c1024_cfg655`."""
 _WORK = PrefillWork(0.0663, 4.141e-05)
 PLANNED = PlannedSpeeds(_WORK, ((71.2, 0.03152), (834.1, 0.05711)))
-"""The planner's prediction less its error (`sizing/speeds.py`): for prefill a line through the times for 100 and 7,373
+"""The planner's prediction, slowed by its error (`sizing/speeds.py`): for prefill a line through the times for 100 and 7,373
 tokens."""
 
 
 MEASURED = Learned(
     _WORK, PREFILL[2][1] / _WORK.seconds(1.0, PREFILL[2][0]), measured=1, curve=(DECODE[1], DECODE[3]), starts=(START,)
 )
-"""What a service knows whose prefill was saturated once, with prompts of 7,373 tokens, and whose decode served two loads."""
+"""Measurements of a service whose prefill was saturated once, with prompts of 7,373 tokens, and whose decode had 2 loads."""
 
 
 def interpolated(points: tuple[tuple[float, float], ...], x: float) -> float:

@@ -1,7 +1,7 @@
-"""Predict how fast the groups of a service are, before the service has shown it (docs/demand.md).
+"""Predict how fast the groups of a service are, as long as this was not measured (docs/demand.md).
 
-The prediction is that of `ome plan` for the layout, the GPUs and the lengths of requests of the service, less its error: of
-the calibration rows that are like the service, nine of ten are not slower.
+The prediction is that of `ome plan` for the layout, the GPUs and the lengths of requests of the service. It is slowed by its
+error, so that nine of ten calibration rows that are like the service are not slower than predicted.
 """
 
 from collections.abc import Mapping, Set
@@ -29,13 +29,14 @@ from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker
 
 SHORT = 8.0
-"""The time of prefill is a line through the prompts of a service and prompts of this fraction of their length."""
+"""The time of prefill is a line through two predicted times: that of the mean length of the prompts, and that of this length
+divided by `SHORT`."""
 APART = 1.4
 """Ratio of the numbers of requests at neighbouring points of the predicted curve."""
 FULL = 60.0
-"""Seconds between tokens at the point of the curve where the KV cache is full: more than any target."""
+"""Seconds between tokens, longer than any target, for one request more than the KV cache holds."""
 NEVER = 0.9
-"""Largest error of the time between tokens that is used. A prediction is never multiplied by more than 10."""
+"""Limit of the relative error of the time between tokens, so that a predicted time is multiplied by at most 10."""
 
 
 class DescribedGroup(NamedTuple):
@@ -50,8 +51,8 @@ def predicted(
 ) -> PlannedSpeeds:
     """Return the predicted speeds of prefill and decode groups, or why there are none.
 
-    `groups` has the roles `prefill` and `decode`, `hardware` the models of the GPUs on which the service may run, in the
-    words of AcceleratorClasses, and `prompt` and `answer` are the mean lengths of requests in tokens.
+    `groups` has the roles `prefill` and `decode`, `hardware` the models of the GPUs on which the service may run, as
+    AcceleratorClasses name them, and `prompt` and `answer` are the mean lengths of requests in tokens.
     """
     try:
         return _predicted(groups, model, hardware, Load(prompt, answer))

@@ -10,10 +10,10 @@ returns them. Whether Python's decoder can decode them does not depend on `sys.s
 its own limit (measured: 1,497 levels in 3.12.1), and since 3.14 it depends on the stack. Therefore `decoded` and `shallow`
 remove deeper parts from the API server's text before it is decoded. No meaningful object is that deep.
 
-`fast` decodes text of the API server with msgspec, in half the time of the standard decoder. What msgspec refuses, the
-standard decoder reads or refuses: infinite numbers, lone surrogates, other encodings than UTF-8, text that is too deep. For
-all other text both return the same values, including integers beyond 64 bits and repeated keys. Text of authors who are not
-trusted is decoded only by the standard decoder (decisions 43).
+`fast` decodes text of the API server with msgspec, in half the time of the standard decoder. Text that msgspec refuses
+(infinite numbers, lone surrogates, other encodings than UTF-8, text that is too deep) is passed to the standard
+decoder. For all other text both return the same values, including integers beyond 64 bits and repeated keys. Text of
+authors who are not trusted is decoded only by the standard decoder (decisions 43).
 """
 
 import json

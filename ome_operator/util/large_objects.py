@@ -25,8 +25,9 @@ NEEDS = "needs"
 """Field of a reduced object that contains the memory, in bytes, that its values would need. No stored object has this field,
 because the API server drops fields that a CRD does not define."""
 _EXAMINED = 8 * LARGEST
-"""Value of `memory_of` up to which a text is not examined. `memory_of` is at least as large as `memory`. The factor spares
-lists of ordinary objects; large objects that pass for this reason are reduced when they are stored."""
+"""A text is examined only if its `memory_of`, which is never smaller than its `memory`, exceeds this value. It is a multiple
+of `LARGEST`, so that lists of ordinary objects are not examined; a large object in such a text is reduced when it is
+stored."""
 _STRING, _WIDE, _MAP, _ENTRY, _LIST, _ITEM, _NUMBER = 50, 4, 64, 100, 56, 8, 32
 """Bytes of a value in CPython beside its content, and bytes of a character beyond ASCII."""
 _IDENTITY = (

@@ -148,8 +148,8 @@ class DepthLimitedContent:
         return getattr(self._content, name)
 
     async def read(self, n: int = -1) -> bytes:
-        """Return the content of a list response. Its large objects are reduced in a thread, because a page of them takes
-        seconds.
+        """Return the content of a list response. Its large objects are reduced in a thread, because this takes seconds for a
+        page of them.
         """
         return shallow(await asyncio.to_thread(reduced, await self._content.read(n)))
 

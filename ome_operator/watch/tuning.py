@@ -10,7 +10,7 @@ from ome_operator.watch.informer import BACKOFFS, SILENCE
 
 PAGE = 25
 """Number of objects per page of a list. kopf decodes a page as a whole, after `handlers.py` has limited its depth and the
-memory of its objects. Each object of a page may have 1.5 MiB before."""
+memory of its objects. Before that, each object may have 1.5 MiB."""
 
 
 def tuned(server_timeout: int) -> kopf.OperatorSettings:

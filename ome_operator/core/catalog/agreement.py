@@ -22,8 +22,8 @@ from ome_operator.core.weights.node_selection import UnreadableSelection, select
 
 LONE_WAIT = timedelta(minutes=5)
 """Time after which the report of a single node counts although no other node has confirmed it, if no other node reports
-anything else. Agents look up the revision of a new model within a minute, so other nodes have spoken by then. It is also
-the age from which the record of the only agent shows that no other agent is about to start."""
+anything else. Agents look up the revision of a new model within a minute, so other nodes have spoken by then. If
+the record of the only agent is at least this old, no other agent is assumed to be about to start."""
 NAMED = 5
 """Maximum number of nodes that a message names."""
 _COMMIT = re.compile(r"hf://[^@]+@([0-9a-f]{40})|oci://.+@(sha256:[0-9a-f]{64})|(local)://.*")
@@ -45,8 +45,8 @@ class Witnesses(NamedTuple):
     trusted: frozenset[str] = frozenset()
     """Nodes that an administrator named (`agent.pinFrom`)."""
     others: bool = False
-    """Whether the model selects other nodes whose agents may speak later: nodes that have a record but do not report now,
-    or nodes without a record while the record of the only agent is younger than `LONE_WAIT`, as in a new cluster."""
+    """Whether the model selects other nodes whose agents may report later: nodes that have a record but whose kubelets do
+    not report now, or, while the record of an agent is younger than `LONE_WAIT` (a new cluster), nodes without a record."""
 
     def decide(self, words: Mapping[str, str], waited: timedelta) -> str | None:
         """Return the word that counts, or None if none is confirmed yet. `words` maps nodes to what they report.
@@ -87,7 +87,7 @@ def witnesses(
     now: datetime,
 ) -> Witnesses:
     """Return the nodes whose reports about a model count. `agent_since` returns the time at which the agent of a node made
-    its record (NodeModels), as the API server wrote it; None if the node has no record.
+    its record (NodeModels), in RFC 3339; None if the node has no record.
     """
 
     def selected(node: Node) -> bool:

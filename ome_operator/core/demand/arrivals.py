@@ -11,8 +11,8 @@ from ome_operator.core.demand.facts import WINDOW, DemandSample
 POINTS = 5
 """Number of windows to which a trend is fitted."""
 FEW, UNSURE = 3, 2.0
-"""With fewer than `FEW` windows, as after a restart of the operator, the rate is taken to be lower by `UNSURE` standard
-errors, so that no group is added because of chance. Requests that wait add groups nevertheless."""
+"""With fewer than `FEW` windows, for example after a restart of the operator, `UNSURE` standard errors are subtracted from
+the rate, so that no group is added by chance. Waiting requests still add groups."""
 SIGNIFICANT = 4.0
 """Number of standard errors from which a slope counts as a trend, and not as chance."""
 STEP = 4.5
@@ -25,7 +25,8 @@ windows (chi-squared distribution with 3 degrees of freedom). A day has 1,440 wi
 RECENT = 20.0
 """Length in seconds of the period before now that is compared with the time before it to detect a step."""
 FASTEST = 10.0
-"""The same for steps upwards, which are so large that they are significant in a shorter time."""
+"""Length in seconds of a shorter period that is compared in the same way, but only to detect an increase: a large increase
+is significant after this time already."""
 
 
 class ArrivalForecast(NamedTuple):
@@ -47,7 +48,8 @@ def forecast(samples: Sequence[DemandSample], horizon: float) -> ArrivalForecast
     windows that do not overlap. The deviation from the line that is due to chance is known for independent arrivals
     (Poisson). If the windows, or the arrivals of the last `RECENT` or `FASTEST` seconds, deviate by far more, the load has
     made a step, and only the newest arrivals are used. Otherwise the line is used if its slope is significant, and the mean
-    if it is not. The line is continued for at most the time over which it was observed.
+    if it is not. A trend is extrapolated for at most the time over which it was
+    observed.
     """
     if not samples or samples[-1].arrivals is None:
         return None
@@ -104,8 +106,9 @@ def _windows(samples: Sequence[DemandSample]) -> list[float]:
 def _recent(samples: Sequence[DemandSample], length: float) -> float | None:
     """Return the rate of the last `length` seconds; None if it is unknown.
 
-    The mean over a window moves by (newest − oldest part) · length / WINDOW; the oldest part is known from the window that
-    ended at the beginning of the newest one.
+    The samples contain only means over windows of `WINDOW` seconds. While a window moves on by `length` seconds, its mean
+    changes by (rate of the part that is added − rate of the part that is dropped) · length / WINDOW. The rate of the dropped
+    part is taken from the window that ended when the newest one began.
     """
     newest = samples[-1]
     before = _at(samples, newest.at - length)

@@ -7,15 +7,16 @@ from ome_operator.core.demand.facts import Curve
 STEP = 1.4
 """Ratio of the numbers of requests at neighbouring points of a measured curve."""
 FLATTEST = 0.25
-"""Smallest assumed slope above the last point of a curve, as a fraction of the slope of the line from the origin to it."""
+"""Smallest assumed slope above the last point of a curve, as a fraction of the slope of the line from the origin to
+this point."""
 SHOWN = 0.9
-"""Fraction of the target up to which a measured time between tokens proves that the number of requests at which it was
-measured is served within the target."""
+"""If a measured time between tokens is at most this fraction of the target, a group serves the number of requests at which
+it was measured within the target."""
 
 
 def rising(curve: Curve) -> Curve:
-    """Return the curve in which no point is faster than a point with fewer requests: such a point is due to noise, and gets
-    the time of the slower point.
+    """Return the curve made monotonic: a point with a shorter time than a point with fewer requests is due to noise, and
+    gets the longer time.
     """
     found = list[tuple[float, float]]()
     for x, y in curve:
@@ -25,7 +26,7 @@ def rising(curve: Curve) -> Curve:
 
 def seconds_at(curve: Curve, batch: float) -> float:
     """Return the time between tokens with `batch` requests. `curve` is not empty. Between points the time is interpolated,
-    below the first point it is constant, and above the last point the last line is extended.
+    below the first point it is constant, and above the last point the line through the last two points is extended.
     """
     if batch <= curve[0][0] or len(curve) == 1:
         return curve[0][1]
@@ -50,13 +51,14 @@ def completed(measured: Curve, planned: Curve) -> Curve:
 
 
 def batch_within(curve: Curve, target: float) -> float:
-    """Return the number of requests in a decode group at which the time between tokens reaches `target` seconds; 0 if the
-    time is longer even for a request alone.
+    """Return the number of requests in a decode group at which the time between tokens reaches `target` seconds; 0 if no
+    number of requests is fast enough.
 
-    `curve` is not empty, and rising. Between points the time is interpolated. Below the first point the first line is
-    extended, and above the last point the last line. The time of a request alone is not negative, so no line is assumed to
-    be steeper than the line from the origin to its point. Through a single point, the line from the origin is used: above
-    the point this gives at most too few requests, and below it at most too many.
+    `curve` is not empty, and its times rise (`rising`). Between points the time is interpolated. Below the first point the
+    line through the first two points is extended, and above the last point the line through the last two. A time without
+    load cannot be negative, so an extended line is never steeper than the line from the origin to its point. A curve with a
+    single point is extended along the line from the origin: if the target is above the time of this point, the result may be
+    too small but not too large, and if it is below, too large but not too small.
     """
     (x0, y0), (x1, y1) = curve[0], curve[-1]
     if len(curve) == 1:
@@ -73,8 +75,8 @@ def batch_within(curve: Curve, target: float) -> float:
 
 
 def shown_rate(measured: Curve, target: float) -> float:
-    """Return the tokens per second that a decode group was measured to generate within the target; 0 if no measured time
-    between tokens is below the fraction `SHOWN` of the target.
+    """Return the largest number of tokens per second that a decode group was measured to generate within the target; 0 if
+    every measured time between tokens is above the fraction `SHOWN` of the target.
     """
     return max((x / y for x, y in measured if y <= SHOWN * target), default=0.0)
 

@@ -55,7 +55,7 @@ def decide(
     """Return the size that the service should have at the time `now`, and the state for the next decision.
 
     `samples` are those of the last `KEPT` seconds in ascending order of time. The size does not change if the newest sample
-    is missing, incomplete or older than `STALE` seconds. `planned` is used as far as nothing was measured.
+    is missing, incomplete or older than `STALE` seconds. `planned` is used where measurements are missing.
     """
     present = state.wanted or _present(fleet)
     if fleet.frozen:
@@ -85,7 +85,7 @@ def _learned(
     now: float,
     planned: PlannedSpeeds,
 ) -> Learned:
-    """Return the measurements with those of the newest sample."""
+    """Return the measurements of the service, updated with the newest sample."""
     mean = mean_request(samples, state.learned)
     factor = patience(mean, state.learned.work or planned.work) if mean is not None else 1.0
 
@@ -136,8 +136,8 @@ def _sized(
 
 
 def _least(demand: DemandEstimate, fleet: Fleet, targets: Targets, present: Size) -> tuple[int, int]:
-    """Return the numbers of groups that would be enough with a margin. A role of which no number is known to be enough has
-    its present number.
+    """Return the numbers of groups that would be enough with a margin. A role for which no number is known to be enough
+    keeps its present number.
     """
     fewer = demand.fewer(targets)
     enough, _ = limits.limited(fewer, fleet, targets)

@@ -34,13 +34,15 @@ CLEARED = 0.5
 A backlog is thus gone within two start times after it began.
 """
 ENOUGH = 4
-"""Number of windows from which the variation of prompt lengths is estimated."""
+"""Minimum number of windows for an estimate of the variation of prompt lengths. A change of the length is only searched in
+more windows."""
 MEDIAN = 0.455
 """Median of the square of a normal variable with the variance 1 (chi-squared distribution with 1 degree of freedom)."""
 OTHER, SURPRISE = 1.2, 6.0
-"""Prompts have another length than before if the means differ by the factor `OTHER` and by `SURPRISE` standard errors."""
+"""The length of prompts has changed if the means before and after differ by more than the factor `OTHER`, and by more than
+`SURPRISE` standard errors."""
 SHORTER_FOR = 2
-"""Number of windows for which prompts must have been shorter."""
+"""Number of windows after which shorter prompts count as a change. Longer prompts count after one window."""
 BOUNDS = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 20.0, 40.0, 60.0, 80.0, 100.0, 200.0, 400.0)
 """Upper bounds in seconds of the buckets of `sglang:time_to_first_token_seconds` in SGLang 0.5.x."""
 
@@ -72,14 +74,15 @@ class DemandEstimate(NamedTuple):
     service: float
     """Mean time of a request in a prefill group, in seconds, from which the number of groups to have is computed."""
     longest: float
-    """The same, but at least that of the newest prompts, and never shorter than the groups have shown to be. It decides
-    whether fewer groups would be enough."""
+    """The same, from which it is computed whether fewer groups would be enough; at least `service`. It is that of prompts of
+    `MeanRequest.fewer` tokens, and is taken from measurements instead of the prediction if there are any."""
     prompt: float
     """Prompt tokens of a request."""
     answer: float
     """Output tokens of a request."""
     patience: float
-    """Factor by which a wait is as short as for exponential service times (`queues.patience_factor`)."""
+    """Mean wait with exponential service times, divided by the mean wait with the service times of these prompts
+    (`queues.patience_factor`)."""
     curve: Curve
     """Time between tokens in a decode group, from measurements and the plan."""
     measured: Curve
@@ -87,9 +90,10 @@ class DemandEstimate(NamedTuple):
     basis: Mapping[str, Basis]
     """Role -> how the speed of its groups is known."""
     unproven: frozenset[str]
-    """Roles whose groups have shown nothing about their speed, so that none of them may be removed."""
+    """Roles whose groups were not measured at all, so that none of these groups may be removed."""
     stepwise: frozenset[str]
-    """Roles whose groups may be much faster than the estimate, because neither several measurements nor a plan limits it."""
+    """Roles of which only a first estimate is known, and no prediction. Their groups may be much faster, so at most as many
+    groups are added as serve already (`limits.first_steps`)."""
 
     @property
     def most(self) -> float:
@@ -108,7 +112,10 @@ class DemandEstimate(NamedTuple):
         return self._need(targets, rate, self.longest, 0.0, (self.measured or self.curve, self.curve))
 
     def _need(self, targets: Targets, rate: float, service: float, extra: float, curves_: Sequence[Curve]) -> NeededGroups:
-        """Return the groups for a rate. Of several curves, the one that needs the most decode groups counts."""
+        """Return the groups that serve `rate` requests per second, and a backlog at `extra` requests per second. A request
+        takes `service` seconds in a prefill group. If the curves need different numbers of decode groups, the largest
+        counts.
+        """
         patience = self.patience * (bound_below(targets.ttft) - service)
         prefill = queues.prefill_groups(rate, service, patience, targets.share)
         if prefill is not None and extra > 0:
@@ -166,10 +173,11 @@ def estimate(
 
 
 def _prefill(known: Learned, planned: PlannedSpeeds, tokens: float) -> tuple[float, Basis] | None:
-    """Return the seconds of a prefill group for a prompt of `tokens` tokens, and how they are known; None if they are not.
+    """Return the seconds that a prompt of `tokens` tokens takes in a prefill group, and how they are known; None if they are
+    unknown.
 
-    Until groups were busy for a whole window, every number is an upper bound, so the smallest counts. What groups have shown
-    without a queue is no estimate by itself, because it is far too slow under a low load.
+    Until a saturated group was measured, every known time is an upper bound, so the shortest one is used. `Learned.shown` is
+    used only together with another bound, because it is far too long if it was measured under a low load.
     """
     own = known.scale * known.work.seconds(1.0, tokens) if known.work is not None else None
     if own is not None and known.measured:
@@ -182,8 +190,8 @@ def _prefill(known: Learned, planned: PlannedSpeeds, tokens: float) -> tuple[flo
 
 
 def _shown(known: Learned, tokens: float) -> float | None:
-    """Return the seconds of a prefill group for a prompt that were measured, or of which measurements show that they are not
-    exceeded; None if nothing was measured.
+    """Return the measured seconds that a prompt takes in a prefill group; before a saturated group was measured, the
+    smallest measured upper bound of these seconds; None if nothing was measured.
     """
     own = known.scale * known.work.seconds(1.0, tokens) if known.work is not None else None
     if own is not None and known.measured:
@@ -214,7 +222,7 @@ def mean_request(samples: Sequence[DemandSample], known: Learned) -> MeanRequest
     """Return the mean lengths of a request; None if they are unknown.
 
     Usually the lengths are means over all samples. After a significant change of the length of prompts (`_changed_prompts`),
-    they are means since the change. If the prompts of the newest window are longer, their mean is `fewer` at once. If no
+    they are means since the change. If the prompts of the newest window are longer, `fewer` is their mean at once. If no
     request was completed in the samples, the last known lengths are used, so that the demand of a service without requests
     is known.
     """
@@ -229,10 +237,11 @@ def mean_request(samples: Sequence[DemandSample], known: Learned) -> MeanRequest
 
 
 def _changed_prompts(means: Sequence[float]) -> float | None:
-    """Return the mean length of prompts since they are significantly longer or shorter; None if they are not.
+    """Return the mean length of prompts since its most significant change; None if there was no significant change.
 
-    `means` are those of windows without overlap, the newest first. Method: the windows are divided into newer and older ones
-    where the two means differ most, in units of the standard error from the variance within both parts (Student's t).
+    `means` are the mean lengths in windows that do not overlap, the newest first. Method: the windows are divided into newer
+    and older ones where the means of the two parts differ by the most standard errors. The standard error is computed from
+    the variance within both parts (Student's t).
     """
     found = list[tuple[float, float]]()
     for number in range(1, len(means)) if len(means) > ENOUGH else ():
@@ -261,8 +270,8 @@ def _prompt(samples: Sequence[DemandSample]) -> float:
 
 
 def patience(mean: MeanRequest, work: PrefillWork | None) -> float:
-    """Return the factor by which a wait is as short as for exponential service times (`queues.patience_factor`). `work`
-    tells which part of the time depends on the length of the prompt.
+    """Return `queues.patience_factor` for the service times of these requests. `work` states which part of a service time is
+    proportional to the length of the prompt; if it is None, the whole time is.
     """
     part = work.seconds(0.0, mean.more) / work.seconds(1.0, mean.more) if work is not None else 1.0
     return queues.patience_factor(mean.variation * part**2)
@@ -271,9 +280,9 @@ def patience(mean: MeanRequest, work: PrefillWork | None) -> float:
 def _variation(windows: Sequence[DemandSample]) -> float:
     """Return the squared coefficient of variation of the prompt tokens of single requests; 1 with too few windows.
 
-    The means of windows without overlap vary by the variance of a request divided by the number of requests in a window. It
-    is estimated from the median of the squared differences between neighbouring windows, which a single change of the mean
-    length does not move.
+    The variance of the means of windows that do not overlap is the variance of a single request, divided by the number of
+    requests in a window. It is estimated from the median of the squared differences between neighbouring windows, because a
+    single change of the mean length hardly affects this median.
     """
     if len(windows) < ENOUGH:
         return 1.0

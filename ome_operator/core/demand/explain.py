@@ -34,22 +34,25 @@ _SERVES = {
 
 
 def unmet(demand: DemandEstimate, targets: Targets, need: NeededGroups) -> tuple[HoldReason, str]:
-    """Return the reason and the sentence about a demand of which no number of groups meets a target, as far as is known.
+    """Return the reason and the sentence about a demand for which, according to the estimate, no number of groups meets a
+    target.
 
-    A prediction, and an estimate from a queue, may be too slow, so they prove nothing.
+    Groups may be faster than a prediction or an estimate from a queue, so only a measurement proves that the target cannot
+    be met.
     """
     if need.prefill is None:
         role, proofs = PREFILL, {Basis.MEASURED}
         what = (
             f"the time to the first token: a prompt of {demand.prompt:.0f} tokens takes {demand.service:.2f} s without a "
-            f"wait, and of a target of {targets.ttft:g} s the histogram of SGLang shows {bound_below(targets.ttft):g} s"
+            f"wait, and the target of {targets.ttft:g} s counts as {bound_below(targets.ttft):g} s, the bound of a bucket "
+            "of SGLang's histogram"
         )
     else:
         role, proofs = DECODE, {Basis.MEASURED, Basis.FIRST}
         requests, seconds = demand.curve[0]
         what = (
             f"the time between tokens: with {requests:.0f} requests in a group it is {1000 * seconds:.0f} ms, the target is "
-            f"{1000 * targets.tbt:g} ms, and fewer requests are not faster enough"
+            f"{1000 * targets.tbt:g} ms, and fewer requests do not shorten it enough"
         )
     if demand.basis[role] in proofs:
         return HoldReason.UNREACHABLE, f"no number of groups meets the target of {what}"

@@ -16,7 +16,7 @@ WINDOW = 60.0
 
 
 class CompletedWork(NamedTuple):
-    """What some prefill groups completed each second, on average over the last `WINDOW` seconds."""
+    """What a number of prefill groups completed together per second, averaged over the last `WINDOW` seconds."""
 
     groups: int = 0
     requests: float = 0.0
@@ -145,7 +145,7 @@ Curve = tuple[tuple[float, float], ...]
 
 
 class PlannedSpeeds(NamedTuple):
-    """The speed of a group of each role as `ome plan` predicts it, less the error of the prediction."""
+    """The speed of a group of each role as `ome plan` predicts it, slowed by its error (`sizing/speeds.py`)."""
 
     work: PrefillWork | None = None
     """None if there is no prediction."""
@@ -162,13 +162,13 @@ class Basis(StrEnum):
     """How the speed of the groups of a role is known."""
 
     MEASURED = "Measured"
-    """Prefill: groups were busy for a whole window. Decode: several loads were measured, or one load and the shape of the
-    curve is that of `ome plan`."""
+    """Prefill: groups were busy for a whole window. Decode: several loads were measured, or a single load, and the
+    prediction gives the shape of the curve."""
     FIRST = "FirstEstimate"
-    """Prefill: requests waited at each reading of a window. Decode: a single load was measured. The groups are at least this
-    fast."""
+    """The groups are at least this fast. Prefill: requests waited at each reading of a window, or groups served more
+    requests in time than the prediction permits. Decode: a single load was measured, and there is no prediction."""
     PLANNED = "Planned"
-    """Nothing was measured: the prediction of `ome plan`, less its error."""
+    """Nothing was measured: the prediction of `ome plan`, slowed by its error."""
 
 
 class Learned(NamedTuple):
@@ -181,8 +181,9 @@ class Learned(NamedTuple):
     measured: int = 0
     """Number of measurements of saturated groups in `scale`; 0 if only the first estimate is known, from a queue."""
     shown: tuple[float, float] | None = None
-    """(prompt tokens, seconds): from the number of requests of this mean length that prefill groups served in time follows
-    that a request occupies a group for at most these seconds; None if this is not known. Only the shortest time is kept."""
+    """(prompt tokens, seconds): a request of this mean length occupies a prefill group for at most these seconds, because
+    otherwise the groups could not have served so many requests in time. None if no such bound is known. Only the shortest
+    time is kept."""
     curve: Curve = ()
     """Measured time between tokens in a decode group; empty if nothing was measured yet."""
     request: tuple[float, float] | None = None

@@ -45,12 +45,13 @@ def learned(
     A prefill group in which requests waited during the whole window was busy all the time. The length of the window, divided
     by the number of requests that it completed, is therefore the time that a request occupies a group. Before the first such
     measurement, a group in which requests waited at each reading of the window gives a first estimate. The group may have
-    been idle between two readings, so this estimate is at most too slow, and only a faster one replaces it. How the time
-    depends on the length of the prompt is taken from `planned`; without it the time is proportional to the prompt.
+    been idle between two readings, so this estimate may be too slow but not too fast, and only a faster one replaces it. How
+    the time depends on the length of the prompt is taken from `planned`; without it the time is proportional to the prompt.
 
-    `on_time` is set if the fleet has been the same for longer than the window, and requests were in time. It returns the
-    longest time of a request with which a number of groups serves a rate in time. Then what the groups complete shows how
-    fast they are at least, whether or not requests wait.
+    `on_time` is not None if the fleet has not changed for longer than the window and requests were in time. Its arguments
+    are a number of groups and a rate in requests per second. It returns the longest time in seconds that a request may
+    occupy a group so that these groups serve this rate in time. This is an upper bound of the time of a request, even if no
+    request waits.
     """
     after = _prefill(before, sample, planned)
     if on_time is not None:
@@ -99,7 +100,7 @@ def _shown(
 
 def shown_seconds(shown: tuple[float, float], tokens: float) -> float:
     """Return the largest possible time of a prefill group for a prompt of `tokens` tokens, from what groups have shown
-    (`Learned.shown`): a shorter prompt does not take longer, and a longer one longer in proportion.
+    (`Learned.shown`): a shorter prompt takes at most the same time, and a longer prompt at most proportionally longer.
     """
     return shown[1] * max(1.0, tokens / shown[0])
 

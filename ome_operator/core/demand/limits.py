@@ -9,8 +9,8 @@ from ome_operator.core.demand.holds import HoldReason
 
 
 def first_steps(need: NeededGroups, fleet: Fleet, roles: Collection[str]) -> NeededGroups:
-    """Return the needed groups with, for each of `roles`, at most double the groups that serve. Their need is estimated from
-    so little that it may be far too large; the groups that are added show more.
+    """Return the needed groups, of each role in `roles` at most twice as many as serve now. The estimate for these roles
+    follows from a single measurement and may be far too large; the added groups provide further measurements.
     """
     prefill, decode = (
         min(number, 2 * max(1, fleet.role(role).ready)) if number is not None and role in roles else number

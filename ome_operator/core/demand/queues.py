@@ -7,11 +7,11 @@ from ome_operator.core.demand import curves
 from ome_operator.core.demand.facts import Curve
 
 MOST = 512
-"""Largest number of groups for which the queue is computed. A load of more groups counts as that of so many single queues
-without a wait, because in a queue of so many servers hardly any request waits."""
+"""Largest number of groups for which the queue is computed. For a larger load, the groups that the load keeps busy are
+enough, because hardly any request waits if there are so many servers."""
 
 HALVINGS = 12
-"""Steps of a search by bisection, whose result is then exact to 0.03 %."""
+"""Steps of a search by bisection. Its result is then exact to 0.03 % of the searched interval."""
 
 
 @lru_cache(maxsize=4096)
@@ -37,21 +37,21 @@ def late_share(servers: int, load: float, service: float, patience: float) -> fl
 
 
 def patience_factor(variation: float) -> float:
-    """Return the factor by which requests wait shorter than with exponential service times, if the squared coefficient of
-    variation of the service times is `variation`: 2 for equal times, less than 1 for a few long times among short ones.
+    """Return the mean wait with exponential service times, divided by the mean wait with service times whose squared
+    coefficient of variation is `variation`: 2 for equal times, less than 1 for a few long times among short ones.
 
     Method: the mean wait in a queue with random arrivals is about proportional to 1 + variation (Kingman; Allen and Cunneen
-    for several servers), and the wait of those who wait is taken to be exponential with this mean.
+    for several servers), and the wait of the requests that wait is assumed to be exponential.
     """
     return 2 / (1 + variation)
 
 
 def prefill_groups(rate: float, service: float, patience: float, share: float) -> int | None:
-    """Return the smallest number of prefill groups in which at most a share of `1 - share` of the requests waits longer
-    than `patience` seconds; None if no number is enough.
+    """Return the smallest number of prefill groups in which at most a share of `1 - share` of the requests waits too
+    long; None if no number is enough.
 
-    `rate` is the arrivals per second, and `service` the mean seconds of a request in a group. `patience` is in units of
-    exponential service times: the seconds times `patience_factor`.
+    `rate` is the arrivals per second, and `service` the mean seconds of a request in a group. `patience` is the permitted
+    wait in seconds, multiplied by `patience_factor`, because the formula holds for exponential service times.
     """
     if patience < 0:
         return None
@@ -62,9 +62,9 @@ def prefill_groups(rate: float, service: float, patience: float, share: float) -
 
 
 def slowest_prefill(groups: int, rate: float, bound: float, share: float, factor: float) -> float | None:
-    """Return the longest mean time in seconds of a request in a prefill group with which `groups` groups let at least the
-    fraction `share` of `rate` requests per second wait no longer than the rest of `bound` seconds; None if there is none.
-    `factor` is the `patience_factor` of the service times.
+    """Return the longest mean time in seconds that a request may occupy a prefill group so that `groups` groups serve the
+    fraction `share` of `rate` requests per second in time; None if there is none. A request is in time if its wait and its
+    time in the group are at most `bound` seconds together. `factor` is the `patience_factor` of the service times.
     """
     low, high = 0.0, min(bound, groups / rate)
     for _ in range(HALVINGS):

@@ -40,7 +40,7 @@ def digest(manifest: Manifest) -> str:
 
 
 class _Float(float):
-    """A number that msgspec refuses, because it writes other exponents than `dumps`."""
+    """A float that msgspec refuses, so that `dumps` writes it. The two write exponents differently."""
 
 
 def text(value: Any) -> bytes:
@@ -114,7 +114,7 @@ def _metadata(metadata: Mapping[str, Any]) -> Manifest:
 
 
 def _zeros(value: Any) -> Any:
-    """Return a copy in which every zero value is null. Strings and floating-point numbers get a type for `text`."""
+    """Return a copy in which every zero value is null. Strings become `str`, and floats `_Float`, for `text`."""
     if not value:
         return None
     if isinstance(value, str):
