@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One decode server that fails requests makes the router refuse all requests for a minute, also those that its prefill server answers.
+# One decode server that fails ten requests makes the router refuse all requests for a minute, although the prefill server never fails.
 #
 # Software: sglang-router 0.3.2, Python 3.11, Linux.
 #
@@ -15,7 +15,7 @@
 #   --cb-timeout-duration-secs 1       failures of prefill, which never failed: 10    ten seconds later: 200
 #
 # What helps: --cb-timeout-duration-secs 1 --cb-success-threshold 1.
-# Exit code 0: as described. 1: the behaviour is another.
+# Exit code 0: as described. 1: the behaviour differs.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -46,7 +46,7 @@ class Server(ThreadingHTTPServer):
 
 
 def worker(mode):
-    """Start the part of an SGLang server that the router asks for, and return the server."""
+    """Start a server with the endpoints of SGLang that the router calls, and return it."""
 
     class Worker(BaseHTTPRequestHandler):
         def answer(self, status, body):
