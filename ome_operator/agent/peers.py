@@ -21,7 +21,6 @@ import aiohttp
 from aiohttp import web
 
 from ome_operator.agent.access import find_homes, proven_files
-from ome_operator.machinery.connections import BoundedRunner
 from ome_operator.storage.addresses import host_and_port
 from ome_operator.storage.http import Credential, read_range, session
 from ome_operator.storage.listing import Listing, RemoteFile, Source, SourceError
@@ -233,7 +232,7 @@ class _Counted(web.FileResponse):
 
 async def serve(giver: PeerServer, address: str, port: int) -> tuple[web.AppRunner, int]:
     """Serve files until the returned runner is cleaned up. Return the runner and the port on which it listens."""
-    runner = BoundedRunner(giver.app())
+    runner = web.AppRunner(giver.app(), access_log=None, handle_signals=False)
     await runner.setup()
     await web.TCPSite(runner, address or None, port).start()
     return runner, int(runner.addresses[0][1])

@@ -1,4 +1,4 @@
-"""An HTTP server with a bounded number of connections, for ports that strangers can reach.
+"""An HTTP server with a bounded number of connections, for small pages on ports that strangers can reach.
 
 aiohttp limits neither the number of connections nor the time until a request is complete, so connections that never send a
 request take memory until the process ends (2,000 took 22 MiB).
@@ -14,8 +14,8 @@ CONNECTIONS = 512
 """Maximum number of open connections of a server. Probes, scrapes and the operator need a few. A client of the port
 that answers while no engine runs keeps its connection for milliseconds."""
 
-YOUNG = 5.0
-"""Seconds for which a new connection counts as open even if aiohttp does not list it yet."""
+YOUNG = 1.0
+"""Seconds for which an accepted connection counts as open before aiohttp lists it."""
 
 
 class BoundedRunner(web.AppRunner):
@@ -27,10 +27,12 @@ class BoundedRunner(web.AppRunner):
     def __init__(self, app: web.Application, *, most: int = CONNECTIONS, **options: Any) -> None:
         super().__init__(app, access_log=None, handle_signals=False, **options)
         self._most = most
-        self._open: dict[asyncio.Protocol, float] = {}
-        """Open connection -> when it was accepted, in monotonic seconds; the oldest first."""
-        self._busy = set[asyncio.Protocol]()
-        """Connections with a request in progress."""
+        self._open: dict[web.RequestHandler, float] = {}
+        """Open connection -> time until which it counts although aiohttp does not list it, in monotonic seconds; the oldest
+        first.
+        """
+        self._busy = set[web.RequestHandler]()
+        """Connections whose request is being handled. The time in which the response is sent does not count."""
         app.middlewares.append(self._count)
 
     @property
@@ -42,15 +44,20 @@ class BoundedRunner(web.AppRunner):
         made = super().server
         assert made is not None
         alive, now = set(made.connections), time.monotonic()
-        self._open = {one: since for one, since in self._open.items() if one in alive or now - since < YOUNG}
+        self._open = {
+            one: 0.0 if one in alive else until for one, until in self._open.items() if one in alive or now < until
+        }
         if len(self._open) >= self._most:
             idle = next((one for one in self._open if one not in self._busy), None)
             if idle is None:
                 return _Refused()
             del self._open[idle]
-            idle.force_close()  # type: ignore[attr-defined]
-        connection: asyncio.Protocol = made()
-        self._open[connection] = now
+            transport = idle.transport
+            idle.force_close()
+            if transport is not None:
+                transport.abort()  # closing it would wait for a client that does not read its response
+        connection = made()
+        self._open[connection] = now + YOUNG
         return connection
 
     @web.middleware

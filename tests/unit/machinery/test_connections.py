@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import aiohttp
@@ -15,14 +15,17 @@ from ome_operator.machinery.connections import CONNECTIONS, BoundedRunner
 
 ADDRESS = "127.0.0.1"
 FEW = 4
-ELSEWHERE = {Path("cli/ui/server.py")}
-"""Servers of a single user, on loopback."""
+LARGE = 2**24
+ELSEWHERE = {Path("cli/ui/server.py"), Path("agent/peers.py")}
+"""A server of a single user, on loopback; and the server of an agent, which sends files after its handlers have returned,
+and limits the number of transfers itself.
+"""
 
 
 @asynccontextmanager
 async def served(app: web.Application, most: int) -> AsyncIterator[int]:
     """Serve an application, and yield its port."""
-    runner = BoundedRunner(app, most=most)
+    runner = BoundedRunner(app, most=most, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, ADDRESS, 0).start()
     try:
@@ -106,6 +109,28 @@ async def test_closed_connections_make_room() -> None:
     async with served(app, FEW) as port:
         for _ in range(3 * FEW):
             assert await status(port) == 200
+
+
+async def test_a_client_that_does_not_read_its_response_loses_its_connection() -> None:
+    async def large(_: web.Request) -> web.Response:
+        return web.Response(body=bytes(LARGE))
+
+    app = web.Application()
+    app.router.add_get("/", ok)
+    app.router.add_get("/large", large)
+    async with served(app, FEW) as port:
+        flood = [await asyncio.open_connection(ADDRESS, port) for _ in range(FEW)]
+        for _, writer in flood:
+            writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        await asyncio.sleep(0.3)
+        assert await status(port) == 200
+        received = 0
+        with suppress(ConnectionResetError):
+            while part := await flood[0][0].read(2**16):
+                received += len(part)
+        assert 0 < received < LARGE
+        for _, writer in flood:
+            writer.close()
 
 
 def test_every_server_of_the_product_is_bounded() -> None:
