@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from ome_operator import quantity
 from ome_operator.engines.routers import parts, value
 from ome_operator.util.kubeyaml import document
+from ome_operator.util.memoize import memoize_by_identity
 
 
 class PinnedAdapters(NamedTuple):
@@ -49,6 +50,7 @@ class Server(NamedTuple):
     """TP, PP, DP and EP -> the arguments that set the size."""
 
 
+@memoize_by_identity(2048)
 def server(container: Mapping[str, Any]) -> Server | None:
     """Return the server that a container starts, directly or in a shell command. Return None if the container starts no
     known server.

@@ -9,6 +9,7 @@ from typing import Any
 
 from ome_operator import keys, names
 from ome_operator.core.observed.slices import Revision
+from ome_operator.util.memoize import memoize_by_identity
 
 LEADER_ADDRESS = "LWS_LEADER_ADDRESS"
 """Name of the environment variable with the DNS name of the leader of the pod's group."""
@@ -37,7 +38,12 @@ def contacted(boxes: Iterable[Mapping[str, Any]], labels: Mapping[str, str], nam
 
 def other_namespace(revision: Revision, service: str, namespace: str) -> str:
     """Return the namespace in the addresses of a stored revision of a service, if it is not `namespace`; "" otherwise."""
-    found = (_namespace(value, service, revision.name) for value in _addresses(revision.data))
+    return _other_namespace(revision.data, revision.name, service, namespace)
+
+
+@memoize_by_identity(1024)
+def _other_namespace(data: Mapping[str, Any], revision: str, service: str, namespace: str) -> str:
+    found = (_namespace(value, service, revision) for value in _addresses(data))
     return next((name for name in found if name not in ("", namespace)), "")
 
 
