@@ -18,6 +18,7 @@ from tests.support.bodies import Cluster, ago
 from tests.support.console import HOSTILE
 from tests.support.heard import hear
 from tests.support.visitor import KIMI, visiting
+from tests.support.waiting import until
 
 
 class Parsed(HTMLParser):
@@ -209,8 +210,12 @@ async def test_it_writes_nothing_and_looks_only_while_somebody_does() -> None:
         async with visitor.stream(KIMI) as stream:
             for _ in range(3):
                 await stream.look()
+
+        async def nobody() -> bool:
+            return visitor.site.feed.viewers == 0
+
+        await until(nobody, within=5)
         await asyncio.sleep(0.5)
-        assert visitor.site.feed.viewers == 0
         seen = visitor.site.feed.number
         await asyncio.sleep(0.3)
         assert visitor.site.feed.number == seen, "nobody looks"

@@ -130,11 +130,13 @@ READERS = {
     "ome_operator/describe/tree.py": "URL and mark; `missing` is Scaled while it is False",
     "ome_local/demo/view.py": "the demo waits for Ready and Scaled",
     "bench/alone.py": "steady state: Scaled",
+    "bench/life.py": "waits for Ready of services whose pods all become ready",
     "bench/watching.py": "a service counts as up with Ready and Scaled",
 }  # fmt: skip
 """File -> what it reads of the condition Ready of a service."""
 OTHERS = {
-    "bench/badnodes.py", "bench/crowd.py", "bench/fleet.py", "bench/informers.py", "bench/labelled.py", "bench/starting.py",
+    "bench/badnodes.py", "bench/crowd.py", "bench/fleet.py", "bench/informers.py", "bench/labelled.py", "bench/pods.py",
+    "bench/starting.py",
     "ome_local/cli.py",
     "ome_local/demo/plan.py", "ome_operator/api/model.py", "ome_operator/api/nodemodels.py",
     "ome_operator/core/catalog/status.py", "ome_operator/core/observed/failures.py",
