@@ -137,18 +137,23 @@ class DemandScaler:
 
     async def decide_all(self) -> None:
         """Decide the size of every service once, those of higher priority first."""
-        now, present, taken = self._wall(), set[str](), list[Needs]()
-        if now.timestamp() < self._begin:
+        present, taken = set[str](), list[Needs]()
+        if self._wall().timestamp() < self._begin:
             return
-        for ref, task in sorted(self._tasks.items(), key=lambda each: (-each[1].priority, each[0])):
+        for ref, asked in sorted(self._tasks.items(), key=lambda each: (-each[1].priority, each[0])):
             service = self._cluster.find(ref)
             if service is None or service.deleting:
-                del self._tasks[ref]
+                self._tasks.pop(ref, None)
                 continue
-            present.add(service.uid)
-            followed = self._followed.get(service.uid) or self._restored(service, now.timestamp())
-            self._followed[service.uid] = followed
-            planned = await self._planner.of(ref, task, followed.state.learned.request)
+            uid = service.uid
+            present.add(uid)
+            followed = self._followed.get(uid) or self._restored(service, self._wall().timestamp())
+            self._followed[uid] = followed
+            planned = await self._planner.of(ref, asked, followed.state.learned.request)
+            # While the planner works, routers are read and services change. Nothing is awaited from here on.
+            service, task, now = self._cluster.find(ref), self._tasks.get(ref), self._wall()
+            if service is None or service.uid != uid or service.deleting or task is None:
+                continue
             try:
                 self._decide(service, task, followed, taken, now, planned)
                 followed.broken = ""

@@ -9,7 +9,7 @@ import pytest
 from ome_operator.cache.resources import SERVICE
 from ome_operator.controllers.demand import FIRST, PAUSE, REPEAT, DemandScaler, _Asks
 from ome_operator.core.demand.estimate import PERIOD
-from ome_operator.core.demand.facts import KEPT, GroupBounds
+from ome_operator.core.demand.facts import KEPT, NO_PLAN, GroupBounds, PlannedSpeeds
 from ome_operator.core.demand.stored import to_status
 from ome_operator.core.demand.task import APPLY, RECOMMEND, DemandTask, MeasuredStart
 from ome_operator.core.observed.objects import Pod, Ref
@@ -257,6 +257,45 @@ async def test_another_mistake_is_stated_at_once() -> None:
     here.news.clear()
     await here.wait(300, problem="b")
     assert not here.news
+
+
+async def test_what_was_read_while_the_planner_worked_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prediction takes half a second. Routers that are read meanwhile have numbers that are newer than the round."""
+    here = Follower(("a", "svc"), scaling=STORED)
+    await here.wait(FIRST + PAUSE)
+
+    async def slow(*_: Any) -> PlannedSpeeds:
+        here.now += timedelta(seconds=0.5)
+        return NO_PLAN
+
+    monkeypatch.setattr(here.scaler._planner, "of", slow)
+    await here.wait(60)
+    assert here.field().get("hold", "") != "Unknown"
+    assert None not in [one.arrivals for one in here.scaler._followed["svc"].samples[-5:]]
+
+
+@pytest.mark.parametrize("gone", ["service", "task"])
+async def test_a_service_that_goes_while_the_planner_works_is_left_alone(gone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Follower(("a", "svc"), scaling=STORED)
+    await here.wait(FIRST + PAUSE)
+    here.news.clear()
+    here.scaler.report(Ref(SERVICE, "ns", "a"), here.task)
+
+    async def slow(*_: Any) -> PlannedSpeeds:
+        if gone == "service":
+            here.handler.gone(SERVICE, "svc", 9)
+            here.handler.gone(SERVICE, "a", 9)
+        here.scaler.report(REF, None)
+        here.scaler.report(Ref(SERVICE, "ns", "a"), None)
+        return NO_PLAN
+
+    monkeypatch.setattr(here.scaler._planner, "of", slow)
+    here.rate, before = 40.0, len(here.scaler._followed["svc"].samples)
+    here.now += timedelta(seconds=PERIOD)
+    await here.scaler.decide_all()
+    assert not here.news and not here.scaler._tasks
+    followed = here.scaler._followed.get("svc")
+    assert (followed and len(followed.samples)) == (before if gone == "task" else None)
 
 
 class Counted(DemandScaler):
