@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from ome_operator.api import Model
 from ome_operator.capacity.memory import DECODE
 from ome_operator.core.demand.facts import DECODE as DECODE_ROLE
+from ome_operator.core.demand.facts import FULL, Curve, PlannedSpeeds, PrefillWork
 from ome_operator.core.demand.facts import PREFILL as PREFILL_ROLE
-from ome_operator.core.demand.facts import Curve, PlannedSpeeds, PrefillWork
 from ome_operator.engines.flags import packaged
 from ome_operator.lint.launch import Launch, launch
 from ome_operator.lint.memory import share
@@ -33,8 +33,6 @@ SHORT = 8.0
 divided by `SHORT`."""
 APART = 1.4
 """Ratio of the numbers of requests at neighbouring points of the predicted curve."""
-FULL = 60.0
-"""Seconds between tokens, longer than any target, for one request more than the KV cache holds."""
 NEVER = 0.9
 """Limit of the relative error of the time between tokens, so that a predicted time is multiplied by at most 10."""
 

@@ -1,8 +1,9 @@
 """The time between tokens of a decode group as a function of the number of its requests: a curve through measured points."""
 
+import math
 from itertools import pairwise
 
-from ome_operator.core.demand.facts import Curve
+from ome_operator.core.demand.facts import FULL, Curve
 
 STEP = 1.4
 """Ratio of the numbers of requests at neighbouring points of a measured curve."""
@@ -38,15 +39,22 @@ def completed(measured: Curve, planned: Curve) -> Curve:
     """Return the measured curve, continued to smaller and larger numbers of requests in the shape of the planned curve: a
     planned time is multiplied by the ratio of measured to planned time at the nearest measured point. If one of the curves
     is empty, return the other.
+
+    The planned point of a full KV cache (`FULL`) is a limit and not a part of the shape. It is kept if it has more requests
+    than every measured point; otherwise the measurements have shown that the cache holds more than was planned.
     """
-    if not measured or not planned:
+    shape = tuple((x, y) for x, y in planned if y < FULL)
+    if not measured or not shape:
         return measured or planned
     (low, first), (high, last) = measured[0], measured[-1]
-    below, above = first / seconds_at(planned, low), last / seconds_at(planned, high)
+    below, above = first / seconds_at(shape, low), last / seconds_at(shape, high)
+    limits = tuple((x, y) for x, y in planned if y >= FULL and x > high)
+    most = shape[-1][0] if limits else math.inf  # where the limit begins, however near it is to the last measured point
     return (
-        *((x, y * below) for x, y in planned if STEP * x <= low),
+        *((x, y * below) for x, y in shape if STEP * x <= low),
         *measured,
-        *((x, y * above) for x, y in planned if x >= STEP * high),
+        *((x, y * above) for x, y in shape if x >= STEP * high or x == most > high),
+        *limits,
     )
 
 

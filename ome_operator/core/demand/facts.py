@@ -144,13 +144,18 @@ Curve = tuple[tuple[float, float], ...]
 """(requests in a decode group, seconds between two tokens of a request), in ascending order of the requests."""
 
 
+FULL = 60.0
+"""Seconds between tokens, longer than any target, for one request more than the KV cache of a group holds."""
+
+
 class PlannedSpeeds(NamedTuple):
     """The speed of a group of each role as `ome plan` predicts it, slowed by its error (`sizing/speeds.py`)."""
 
     work: PrefillWork | None = None
     """None if there is no prediction."""
     curve: Curve = ()
-    """Empty if there is no prediction."""
+    """Empty if there is no prediction. A last point with `FULL` seconds is not predicted: it marks a number of requests that
+    is one more than the KV cache of a group holds."""
     missing: str = ""
     """Why there is no prediction, in a sentence without a full stop; "" if there is one."""
 

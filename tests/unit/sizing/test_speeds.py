@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from ome_operator.core.demand.curves import batch_within
-from ome_operator.core.demand.facts import PlannedSpeeds
+from ome_operator.core.demand.facts import FULL, PlannedSpeeds
 from ome_operator.sizing import gpus, shapes, steps
 from ome_operator.sizing.constants import fitted
 from ome_operator.sizing.error_bars import GPU, left_out
-from ome_operator.sizing.speeds import FULL, DescribedGroup, predicted
+from ome_operator.sizing.speeds import DescribedGroup, predicted
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker
 from tests.support import parts

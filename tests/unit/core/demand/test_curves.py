@@ -3,6 +3,7 @@
 import pytest
 
 from ome_operator.core.demand.curves import batch_within, completed, rising, seconds_at, shown_rate
+from ome_operator.core.demand.facts import FULL
 
 CURVE = ((10.0, 0.02), (100.0, 0.04), (200.0, 0.08))
 
@@ -50,3 +51,20 @@ def test_a_plan_continues_what_was_measured_in_its_shape() -> None:
     assert completed((), planned) == planned and completed(CURVE, ()) == CURVE
     found = completed(((10.0, 0.03), (100.0, 0.05)), planned)
     assert found == ((1.0, pytest.approx(0.015)), (10.0, 0.03), (100.0, 0.05), (1000.0, pytest.approx(0.25)))
+
+
+def test_a_full_cache_is_a_limit_and_not_the_shape_of_a_curve() -> None:
+    """The plan ends at 100 requests. A group that was measured with more has more memory than the plan knows."""
+    planned = ((1.0, 0.01), (10.0, 0.02), (50.0, 0.03), (100.0, 0.04), (101.0, FULL))
+    beyond = completed(((100.5, 0.05), (150.0, 0.06)), planned)
+    assert [x for x, _ in beyond] == [1.0, 10.0, 50.0, 100.5, 150.0]
+    assert [y for _, y in beyond] == pytest.approx([0.0125, 0.025, 0.0375, 0.05, 0.06], rel=0.01)
+    assert completed(((1000.0, 0.05),), planned)[0][1] > 0.001, "a ratio to predicted times, not to the limit"
+    below = completed(((40.0, 0.03),), planned)
+    assert below[-2:] == ((100.0, pytest.approx(0.03 / 0.0275 * 0.04)), (101.0, FULL))
+    assert 100 < batch_within(below, 0.1) < 101
+    near = completed(((90.0, 0.05),), planned)
+    assert near[-2:] == ((100.0, pytest.approx(0.05 / 0.038 * 0.04)), (101.0, FULL))
+    assert 99 < batch_within(near, 0.0526) < 101
+    assert completed(((99.9, 0.05),), ((101.0, FULL),)) == ((99.9, 0.05),)
+    assert completed((), planned) == planned
