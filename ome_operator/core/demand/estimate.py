@@ -100,9 +100,16 @@ class DemandEstimate(NamedTuple):
         """Arrivals per second for which groups are added: the larger of the present rate and the expected rate."""
         return max(self.forecast.now, self.forecast.ahead)
 
+    def curve_for(self, targets: Targets) -> Curve:
+        """Return the curve from which the decode groups to have are computed: `curve`, or `measured` if the target cannot be
+        met according to `curve`. Then the prediction is what makes it unreachable, and a prediction proves nothing.
+        """
+        predicted = self.measured and curves.batch_within(self.curve, targets.tbt) < 1
+        return self.measured if predicted else self.curve
+
     def more(self, targets: Targets) -> NeededGroups:
         """Return the groups that serve the demand and work off the backlog in time."""
-        return self._need(targets, self.most, self.service, self.extra, (self.curve,))
+        return self._need(targets, self.most, self.service, self.extra, (self.curve_for(targets),))
 
     def fewer(self, targets: Targets) -> NeededGroups:
         """Return the groups that would be enough for the demand with a margin: an estimate that is too low by `CERTAIN`

@@ -12,7 +12,7 @@ def why(demand: DemandEstimate, targets: Targets, need: NeededGroups) -> str:
     """Return the sentence about a demand whose targets can be met. `need` are the groups for it."""
     ahead = "" if demand.forecast.kind == "steady" else f", {demand.most:.1f} expected when a new group serves"
     behind = f"; the oldest request has waited {demand.age:.0f} s" if demand.extra else ""
-    batch = min(curves.batch_within(demand.curve, targets.tbt), 1e6)
+    batch = min(curves.batch_within(demand.curve_for(targets), targets.tbt), 1e6)
     serves, holds = (_SERVES[demand.basis[role]] for role in (PREFILL, DECODE))
     spare = sum(targets.bounds.get(role, GroupBounds(1, 1)).spare for role in GROUPS)
     kept = f", and {spare} spare" if spare else ""
@@ -49,7 +49,7 @@ def unmet(demand: DemandEstimate, targets: Targets, need: NeededGroups) -> tuple
         )
     else:
         role, proofs = DECODE, {Basis.MEASURED, Basis.FIRST}
-        requests, seconds = demand.curve[0]
+        requests, seconds = demand.curve_for(targets)[0]
         what = (
             f"the time between tokens: with {requests:.0f} requests in a group it is {1000 * seconds:.0f} ms, the target is "
             f"{1000 * targets.tbt:g} ms, and fewer requests do not shorten it enough"

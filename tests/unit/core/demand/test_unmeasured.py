@@ -162,6 +162,20 @@ def test_a_slow_load_may_be_faster_with_fewer_requests_in_a_group() -> None:
     assert (made.decode, made.hold) == (2, HoldReason.UNREACHABLE), "half of the requests are hardly faster"
 
 
+def test_a_prediction_that_one_measured_load_scales_proves_no_unreachable_target() -> None:
+    """64 requests at 60 ms, 1.31 times the plan: a single request at 42 ms in the plan would then take 55 ms."""
+    planned = PlannedSpeeds(PLANNED.work, ((1.0, 0.04206), (64.0, 0.04584), (200.0, 0.054)))
+    targets = TARGETS._replace(tbt=0.05, bounds=MANY)
+    before = unknown(work=KNOWN.work, measured=1, curve=((64.0, 0.06),))
+    made, after = decide(
+        idle(20.0, output_tokens=1200.0), fleet(9), targets, before._replace(wanted=(9, 1, 1)), NOW, planned
+    )
+    assert made.decode > 1 and made.hold == "" and "a decode group holds 53 requests" in made.why
+    slow = after._replace(learned=after.learned._replace(curve=((1.2, 0.055), (64.0, 0.06))))
+    made, _ = decide(idle(20.0), fleet(9, made.decode), targets, slow, NOW, planned)
+    assert made.hold == HoldReason.UNREACHABLE and "with 1 requests in a group it is 55 ms" in made.why
+
+
 @pytest.mark.parametrize(
     ("limits", "size", "hold"),
     [
