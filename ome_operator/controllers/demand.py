@@ -140,6 +140,7 @@ class DemandScaler:
         present, taken = set[str](), list[Needs]()
         if self._wall().timestamp() < self._begin:
             return
+        self._planner.begin_round(self._tasks.keys())
         for ref, asked in sorted(self._tasks.items(), key=lambda each: (-each[1].priority, each[0])):
             service = self._cluster.find(ref)
             if service is None or service.deleting:

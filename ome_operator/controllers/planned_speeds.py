@@ -7,8 +7,7 @@ class of request lengths. The planner is imported when the first prediction is n
 import asyncio
 import logging
 import math
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ome_operator.api import Model
@@ -23,8 +22,9 @@ from ome_operator.lint.model import fitting
 
 logger = logging.getLogger(__name__)
 
-KEPT = 1024
-"""Number of predictions that are kept."""
+KEPT = 2
+"""Number of predictions that are kept for each service: requests may have lengths about at the bound of two classes."""
+FAILED = PlannedSpeeds(missing="`ome plan` failed, which is a bug of the operator: its log has the error")
 CLASSES = 2.0
 """Number of classes of request lengths for each doubling of the length. The lengths of a class share a prediction."""
 
@@ -34,9 +34,20 @@ class SpeedPlanner:
 
     def __init__(self, cluster: ClusterCache) -> None:
         self._cluster = cluster
-        self._kept: OrderedDict[tuple[Any, ...], tuple[Model | None, PlannedSpeeds]] = OrderedDict()
+        self._kept = dict[Ref, dict[tuple[Any, ...], tuple[Model | None, PlannedSpeeds]]]()
+        """Service -> its last predictions, the one that was used last at the end."""
         self._failed = dict[Ref, str]()
         """Service -> the last error of a prediction, which is logged once."""
+        self._on_nodes = dict[frozenset[tuple[str, str]], bool]()
+        """Node selector of an accelerator class -> whether a node has these labels, as found since `begin_round`."""
+
+    def begin_round(self, services: Collection[Ref]) -> None:
+        """Forget the predictions of other services than these, and which accelerator classes have nodes. With thousands of
+        nodes it takes milliseconds to find the latter, so it is done once for all services.
+        """
+        self._on_nodes.clear()
+        self._kept = {ref: kept for ref, kept in self._kept.items() if ref in services}
+        self._failed = {ref: error for ref, error in self._failed.items() if ref in services}
 
     async def of(self, ref: Ref, task: DemandTask, lengths: tuple[float, float] | None) -> PlannedSpeeds:
         """Return the prediction for the desired revision of a service, or why there is none. `lengths` are the mean prompt
@@ -56,20 +67,17 @@ class SpeedPlanner:
         data = self._cluster.revision(ref.namespace, ref.name, revision)
         inputs = data.get("inputs") or {}
         model, hardware = self._model(inputs), self._hardware(data, inputs)
-        key = ref, revision, lengths, hardware
-        before = self._kept.get(key)
-        if before is None or before[0] is not model:
-            try:
-                found = await asyncio.to_thread(_predicted, data, model, hardware, lengths)
-            except Exception:
-                failed = PlannedSpeeds(missing="`ome plan` failed, which is a bug of the operator: its log has the error")
-                self._kept[key] = model, failed  # it would fail again
-                raise
-            self._kept[key] = before = model, found
-            if len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(key)
-        return before[1]
+        key, kept = (revision, lengths, hardware), self._kept.setdefault(ref, {})
+        before = kept.pop(key, None)
+        if before is not None and before[0] is model:
+            kept[key] = before
+            return before[1]
+        while len(kept) >= KEPT:
+            del kept[next(iter(kept))]
+        kept[key] = model, FAILED  # a prediction that fails would fail again
+        found = await asyncio.to_thread(_predicted, data, model, hardware, lengths)
+        kept[key] = model, found
+        return found
 
     def _model(self, inputs: Mapping[str, Any]) -> Model | None:
         of = inputs.get(BASE) or inputs.get("model") or {}
@@ -87,11 +95,15 @@ class SpeedPlanner:
         asked = frozenset(name for box in boxes for name in ((box.get("resources") or {}).get("limits") or {}))
         found = fitting(deps.accelerators, named, asked)
         if len(found) > 1:
-            labels = [node.labels.items() for node in deps.nodes.values()]
-            selectors = {name: (one.spec.discovery.node_selector or {}).items() for name, one in found.items()}
-            seen = {name for name, selector in selectors.items() if any(selector <= each for each in labels)}
+            seen = {name for name, one in found.items() if self._has_node(one.spec.discovery.node_selector or {})}
             found = {name: one for name, one in found.items() if name in seen} or found
         return frozenset((one.spec.model or name).lower() for name, one in found.items())
+
+    def _has_node(self, selector: Mapping[str, str]) -> bool:
+        key = frozenset(selector.items())
+        if key not in self._on_nodes:
+            self._on_nodes[key] = any(key <= node.labels.items() for node in self._cluster.deps().nodes.values())
+        return self._on_nodes[key]
 
 
 def _predicted(

@@ -194,6 +194,7 @@ async def test_nodes_without_capacity_limit_the_size() -> None:
 async def test_a_service_that_is_gone_or_has_another_class_is_left_alone() -> None:
     here = Follower(scaling=STORED)
     await here.wait(FIRST + PAUSE)
+    here.scaler._planner._kept[REF] = {}
     here.scaler.report(REF, None)
     here.news.clear()
     kept = here.field()
@@ -202,6 +203,7 @@ async def test_a_service_that_is_gone_or_has_another_class_is_left_alone() -> No
         here.rate = 40.0
         await here.scaler.decide_all()
     assert here.field() == kept and not here.news, "its task is unknown while its spec cannot be read"
+    assert not here.scaler._planner._kept, "its predictions are forgotten"
     here.handler.gone(SERVICE, "svc", 9)
     here.scaler.report(REF, here.task)
     await here.scaler.decide_all()

@@ -2,13 +2,14 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ome_operator.cache.resources import SERVICE
 from ome_operator.controllers import planned_speeds
-from ome_operator.controllers.planned_speeds import SpeedPlanner
+from ome_operator.controllers.planned_speeds import KEPT, SpeedPlanner
 from ome_operator.core.demand.facts import NO_PLAN, PlannedSpeeds, PrefillWork
 from ome_operator.core.demand.task import APPLY, DemandTask
 from ome_operator.core.observed.objects import Deps, Node, Ref
@@ -58,7 +59,7 @@ class Cluster:
 
     def revision(self, namespace: str, service: str, revision: str) -> Mapping[str, Any]:
         """Return the data of the revision."""
-        return self.data if (namespace, service, revision) == ("ns", "svc", "r1") else {}
+        return self.data if (namespace, revision) == ("ns", "r1") else {}
 
     def deps(self) -> Deps:
         """Return the catalog and the nodes."""
@@ -135,3 +136,57 @@ async def test_a_revision_that_somebody_else_wrote_stops_nothing(caplog: pytest.
     for _ in range(3):
         assert (await here.of(REF, TASK, (10.0, 10.0))).missing.startswith("`ome plan` failed with ")
     assert len(caplog.records) == 1
+
+
+class CountedNodes(dict[str, Node]):
+    """Nodes that count how often they are searched."""
+
+    searches = 0
+
+    def values(self) -> Any:
+        """Return the nodes."""
+        self.searches += 1
+        return super().values()
+
+
+async def test_the_nodes_are_searched_once_a_round_for_each_class(calls: list[Any]) -> None:
+    cluster, services = Cluster(), [REF._replace(name=f"s{number}") for number in range(10)]
+    nodes = CountedNodes(cluster.known.nodes)
+    cluster.known = replace(cluster.known, nodes=nodes)
+    here = SpeedPlanner(cluster)  # type: ignore[arg-type]
+    for ref in services:
+        await here.of(ref, TASK, (10.0, 10.0))
+    assert nodes.searches == len(CLASSES) and calls[0][1] == {"b200"}
+    nodes["n"] = nodes["n"]._replace(labels={"product": "h200"})
+    here.begin_round(services)
+    for ref in services:
+        await here.of(ref, TASK, (10.0, 10.0))
+    assert nodes.searches == 2 * len(CLASSES) and calls[-1][1] == {"h200"}
+
+
+async def test_two_predictions_of_each_service_are_kept_however_many_services_there_are(calls: list[Any]) -> None:
+    """Before, 1,024 predictions were kept of all services, so that 1,100 services were predicted again in each round."""
+    here, services = planner(), [REF._replace(name=f"s{number}") for number in range(1100)]
+    for lengths in ((10.0, 10.0), (100.0, 10.0)) * 2:
+        here.begin_round(services)
+        for ref in services:
+            await here.of(ref, TASK, lengths)
+    assert len(calls) == 2 * len(services)
+    for prompt in (1000.0, 2000.0, 4000.0):
+        await here.of(services[0], TASK, (prompt, 10.0))
+    assert len(here._kept[services[0]]) == KEPT
+
+
+async def test_services_that_are_gone_leave_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: Any) -> PlannedSpeeds:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(planned_speeds, "_predicted", fails)
+    here = planner()
+    for prompt in (10.0, 100.0, 1000.0, 10000.0):
+        await here.of(REF, TASK, (prompt, 10.0))
+    assert len(here._kept[REF]) == KEPT and len(caplog.records) == 1
+    here.begin_round([])
+    assert not here._kept and not here._failed
