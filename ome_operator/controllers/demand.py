@@ -109,6 +109,8 @@ class DemandScaler:
         self._begin = wall().timestamp() + FIRST
         self._unused: dict[str, tuple[float, float]] = {}
         """Namespace -> (seconds for which it held reserved nodes without using them, time of this count)."""
+        self._counted = set[str]()
+        """Namespaces whose seconds were counted in this round already, for another of their services."""
         self._planner = SpeedPlanner(cluster)
 
     async def run(self) -> None:
@@ -141,6 +143,7 @@ class DemandScaler:
         if self._wall().timestamp() < self._begin:
             return
         self._planner.begin_round(self._tasks.keys())
+        self._counted.clear()
         for ref, asked in sorted(self._tasks.items(), key=lambda each: (-each[1].priority, each[0])):
             service = self._cluster.find(ref)
             if service is None or service.deleting:
@@ -207,7 +210,9 @@ class DemandScaler:
         have = {role: task.fleet.role(role).exist for role in GROUPS}
         before, at = self._unused.get(namespace, (0.0, now))
         unused = before * 0.5 ** (max(0.0, now - at) / HALF_LIFE)
-        if followed.reserved and not any(have[role] > followed.reserved[role] for role in GROUPS):
+        idle = followed.reserved and not any(have[role] > followed.reserved[role] for role in GROUPS)
+        if idle and namespace not in self._counted:
+            self._counted.add(namespace)
             unused += PERIOD
         if unused:
             self._unused[namespace] = unused, now

@@ -340,6 +340,26 @@ async def test_groups_that_a_namespace_never_creates_keep_no_nodes_from_others()
     assert waited <= 180
 
 
+async def test_a_namespace_with_many_services_has_as_long_to_create_groups_as_one_with_one() -> None:
+    """Before, ten services that waited for their pods for one round counted as a minute of their namespace."""
+    here = Follower(("svc", *(f"a{at}" for at in range(9))), scaling=STORED)
+    here.scaler = counted(here)
+    here.scaler.free = 10**6  # type: ignore[attr-defined]
+    for rate, seconds in ((4.0, FIRST + PAUSE), (40.0, 50.0)):
+        here.rate = rate
+        for _ in range(round(seconds / PERIOD)):
+            for at in range(9):
+                here.scaler.report(Ref(SERVICE, "ns", f"a{at}"), here.task)
+            await here.wait()
+    found = here.scaler._followed
+    assert all(one.reserved for one in found.values()) and 0 < here.scaler._unused["ns"][0] < 50
+    for _ in range(5):
+        for at in range(9):
+            here.scaler.report(Ref(SERVICE, "ns", f"a{at}"), here.task)
+        await here.wait()
+    assert not any(one.reserved for one in found.values()), "a minute has passed"
+
+
 async def test_groups_that_fit_are_counted_with_few_looks() -> None:
     """A tenant may ask for 1,000 groups of each role, and each look for nodes takes a millisecond with 1,000 nodes."""
     here = Follower()
