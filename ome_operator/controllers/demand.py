@@ -52,7 +52,8 @@ logger = logging.getLogger(__name__)
 FIRST = 20.0
 """Seconds from the start of the process until the first decision. By then every router has been read once."""
 PAUSE = 60.0
-"""Minimum seconds between two changes of the stored state if only the reason has changed."""
+"""Minimum seconds between two changes of the stored state if only the reason, or the sentence of a reason in `SLOW`, has
+changed."""
 REPEAT = 3600.0
 """Seconds after which the sums of the days and the measurements are stored although nothing was decided."""
 UNUSED = 60.0
@@ -60,8 +61,10 @@ UNUSED = 60.0
 quota. After that, nothing is reserved for the namespace until its counted seconds have decayed below this number."""
 HALF_LIFE = 300.0
 """Half-life, in seconds, of the counted seconds."""
-STATED = (HoldReason.INVALID, HoldReason.FROZEN, HoldReason.UNMEASURED)
+STATED = (HoldReason.INVALID, HoldReason.FROZEN)
 """Reasons whose sentences contain no measured number, so that they change only if somebody edits something."""
+SLOW = (HoldReason.UNMEASURED,)
+"""Reasons whose sentences contain no measured number, but may alternate with the lengths of requests."""
 SILENT = RouterReport(float("-inf"), 0, 0.0, None, None, {})
 """The report of a router that has not answered."""
 
@@ -248,8 +251,9 @@ class DemandScaler:
         """Let the next reconciliation write the decision, if it differs from the stored decision, or that one is old."""
         before, after = followed.stored or {}, _status(task, followed, made)
         moved = any(before.get(name) != after.get(name) for name in ("mode", "wanted", "applied"))
-        stated = made.hold in STATED and before.get("why") != after.get("why")
-        other = any(before.get(name) != after.get(name) for name in ("hold", "speeds"))
+        said = before.get("why") != after.get("why")
+        stated = said and made.hold in STATED
+        other = (said and made.hold in SLOW) or any(before.get(name) != after.get(name) for name in ("hold", "speeds"))
         held = other and not 0 <= now - followed.at < PAUSE
         if moved or stated or held or not 0 <= now - followed.at < REPEAT:
             followed.stored, followed.at = after, now

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from itertools import count
 from typing import Any
 
 import pytest
@@ -232,6 +233,28 @@ async def test_unmeasured_services_hold_until_requests_waited() -> None:
     await here.wait(300)
     assert here.field()["hold"] == "Unmeasured"
     assert here.field()["applied"] == {"engine": 2, "decoder": 1}
+
+
+async def test_sentences_that_alternate_cause_one_write_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prediction may exist for one class of request lengths and not for the next one."""
+    here, asked = Follower(), count()
+
+    async def alternates(*_: Any) -> PlannedSpeeds:
+        return PlannedSpeeds(missing=f"why {next(asked) % 2}")
+
+    monkeypatch.setattr(here.scaler._planner, "of", alternates)
+    await here.wait(300)
+    here.news.clear()
+    await here.wait(605)
+    assert here.field()["hold"] == "Unmeasured" and 2 <= len(here.news) <= 10
+    here.news.clear()
+
+    async def settles(*_: Any) -> PlannedSpeeds:
+        return PlannedSpeeds(missing="why 2")
+
+    monkeypatch.setattr(here.scaler._planner, "of", settles)
+    await here.wait(2 * PAUSE)
+    assert here.field()["why"].endswith("why 2") and len(here.news) == 1
 
 
 async def test_an_operator_that_asks_no_router_says_so_and_changes_nothing() -> None:
