@@ -367,7 +367,7 @@ async def test_a_namespace_with_many_services_has_as_long_to_create_groups_as_on
     """Before, ten services that waited for their pods for one round counted as a minute of their namespace."""
     here = Follower(("svc", *(f"a{at}" for at in range(9))), scaling=STORED)
     here.scaler = counted(here)
-    here.scaler.free = 10**6  # type: ignore[attr-defined]
+    here.scaler.free = 10**6
     for rate, seconds in ((4.0, FIRST + PAUSE), (40.0, 50.0)):
         here.rate = rate
         for _ in range(round(seconds / PERIOD)):
