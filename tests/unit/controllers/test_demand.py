@@ -1,93 +1,19 @@
 """The autoscaler of the class Demand beside reconciliations: what it reads, when it stores a decision, and a restart."""
 
-from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import count
 from typing import Any
 
 import pytest
 
 from ome_operator.cache.resources import SERVICE
-from ome_operator.controllers.demand import FIRST, PAUSE, REPEAT, DemandScaler, _Asks
+from ome_operator.controllers.demand import FIRST, PAUSE, REPEAT
 from ome_operator.core.demand.estimate import PERIOD
 from ome_operator.core.demand.facts import KEPT, NO_PLAN, GroupBounds, PlannedSpeeds
-from ome_operator.core.demand.stored import to_status
-from ome_operator.core.demand.task import APPLY, RECOMMEND, DemandTask, MeasuredStart
-from ome_operator.core.observed.objects import Pod, Ref
-from ome_operator.core.observed.telemetry import LeaderLoad, LeaderReport, RouterReport, WorkRates
-from ome_operator.core.placement.demand import Demand
-from ome_operator.core.placement.fit import Need, Needs
-from tests.support.simulator import START
-from tests.unit.controllers.makers import cluster
-from tests.unit.core.demand.loads import TARGETS, fleet, state
-
-REF = Ref(SERVICE, "ns", "svc")
-ROLES = {"prefill": "engine", "decode": "decoder"}
-
-
-class Follower:
-    """A service with a router, whose numbers and task a test sets."""
-
-    def __init__(self, names: Iterable[str] = ("svc",), **status: Any) -> None:
-        self.handler, self.now, self.news = cluster(), START, list[Ref]()
-        self.rate: float | None = 4.0
-        self.room = True
-        for name in names:
-            self.see(name, status)
-        self.scaler = self.restarted()
-        self.task = DemandTask(APPLY, fleet(), TARGETS, (2, 1, 1), roles=ROLES)
-
-    def restarted(self, interval: float = 5.0) -> DemandScaler:
-        """Return the autoscaler of a new process, which asks routers at this interval."""
-        return DemandScaler(self.handler.cache, self.reports, self.has_room, self.news.append, lambda: self.now, interval)
-
-    def see(self, name: str, status: Mapping[str, Any], namespace: str = "ns") -> None:
-        """Deliver a service with a router."""
-        metadata = {
-            "name": name,
-            "namespace": namespace,
-            "uid": name if namespace == "ns" else f"{namespace}-{name}",
-            "resourceVersion": "1",
-        }
-        self.handler.seen(SERVICE, {"metadata": metadata, "spec": {"engine": {}}, "status": status})
-        labels = {"ome.io/inferenceservice": name, "component": "router", "ome.io/revision": "r1"}
-        metadata = {"namespace": namespace, "name": f"{name}-r", "labels": labels, "resourceVersion": "1"}
-        metadata["uid"] = f"{name}-r" if namespace == "ns" else f"{namespace}-{name}-r"
-        self.handler.seen("Pod", {"metadata": metadata, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
-
-    def has_room(self, ref: Ref, needs: Needs, now: datetime) -> bool:
-        """Return whether nodes are free."""
-        return self.room
-
-    def reports(self, pods: Iterable[Pod]) -> Mapping[str, RouterReport]:
-        """Return a report of each router, with a leader of each role."""
-        if self.rate is None:
-            return {}
-        at, rate = self.now.timestamp(), self.rate
-        work = {"requests": rate, "promptTokens": 1000 * rate, "outputTokens": 100 * rate, "errors": 0.0}
-        histogram = {"firstToken": ((1.0, 30 * rate), (4.0, 30 * rate))}
-        load = LeaderLoad(at, round(2 * rate), 0, 0, 0.4)
-        leaders = {
-            role: LeaderReport(role, "serving", load, WorkRates(at, 60.0, work, histogram)) for role in ("prefill", "decode")
-        }
-        return {pod.uid: RouterReport(at, 0, 0.0, WorkRates(at, 60.0, work, {}), 8, leaders) for pod in pods}
-
-    async def wait(self, seconds: float = PERIOD, **task: Any) -> None:
-        """Let time pass, with a reconciliation and a decision every ten seconds."""
-        self.task = self.task._replace(**task)
-        for _ in range(round(seconds / PERIOD)):
-            self.now += timedelta(seconds=PERIOD)
-            self.scaler.report(REF, self.task)
-            await self.scaler.decide_all()
-
-    def field(self) -> dict[str, Any]:
-        """Return the value of `status.scaling`."""
-        service = self.handler.cache.find(REF)
-        assert service is not None
-        return self.scaler.of(service) or {}
-
-
-STORED = {"mode": "Apply", "applied": {"engine": 2, "decoder": 1}, **to_status(state())}
+from ome_operator.core.demand.task import RECOMMEND, MeasuredStart
+from ome_operator.core.observed.objects import Ref
+from tests.unit.controllers.scaled import REF, STORED, Follower
+from tests.unit.core.demand.loads import TARGETS
 
 
 async def test_nothing_is_decided_before_every_router_was_asked() -> None:
@@ -321,100 +247,3 @@ async def test_a_service_that_goes_while_the_planner_works_is_left_alone(gone: s
     assert not here.news and not here.scaler._tasks
     followed = here.scaler._followed.get("svc")
     assert (followed and len(followed.samples)) == (before if gone == "task" else None)
-
-
-class Counted(DemandScaler):
-    """An autoscaler that knows a number of free places, each for one group, and counts how often it looks for them."""
-
-    free, looks = 40, 0
-
-    def fits(self, ref: Ref, task: DemandTask, more: Mapping[str, int], taken: list[Needs], now: datetime) -> Needs | None:
-        """Return the needs of these groups if there are places for them."""
-        self.looks += 1
-        asked = sum(more.values()) + sum(need.pods for needs in taken for need in needs)
-        return (Need(("engine",), "engine", Demand(), sum(more.values())),) if asked <= self.free else None
-
-
-def counted(here: Follower) -> Counted:
-    return Counted(here.handler.cache, here.reports, here.has_room, here.news.append, lambda: here.now, 5.0)
-
-
-async def test_groups_that_a_namespace_never_creates_keep_no_nodes_from_others() -> None:
-    """A tenant with a quota asks for all free nodes, before everybody else, and gets none. Before, the other one waited for
-    ever (finding U14).
-    """
-    here = Follower((), scaling=STORED)
-    victim = Ref(SERVICE, "other", "svc")
-    for at in range(5):
-        here.see(f"a{at}", {"scaling": STORED})
-    here.see("svc", {"scaling": STORED}, "other")
-    here.scaler, here.rate, waited = counted(here), 40.0, 0.0
-    while waited < 3600:
-        for at in range(5):
-            here.scaler.report(Ref(SERVICE, "ns", f"a{at}"), here.task._replace(priority=1000))
-        here.scaler.report(victim, here.task)
-        here.now += timedelta(seconds=PERIOD)
-        await here.scaler.decide_all()
-        found = here.handler.cache.find(victim)
-        assert found is not None
-        if (here.scaler.of(found) or {}).get("applied", {}).get("engine", 0) > 5:
-            break
-        waited += PERIOD
-    assert waited <= 180
-
-
-async def test_a_namespace_with_many_services_has_as_long_to_create_groups_as_one_with_one() -> None:
-    """Before, ten services that waited for their pods for one round counted as a minute of their namespace."""
-    here = Follower(("svc", *(f"a{at}" for at in range(9))), scaling=STORED)
-    here.scaler = counted(here)
-    here.scaler.free = 10**6
-    for rate, seconds in ((4.0, FIRST + PAUSE), (40.0, 50.0)):
-        here.rate = rate
-        for _ in range(round(seconds / PERIOD)):
-            for at in range(9):
-                here.scaler.report(Ref(SERVICE, "ns", f"a{at}"), here.task)
-            await here.wait()
-    found = here.scaler._followed
-    assert all(one.reserved for one in found.values()) and 0 < here.scaler._unused["ns"][0] < 50
-    for _ in range(5):
-        for at in range(9):
-            here.scaler.report(Ref(SERVICE, "ns", f"a{at}"), here.task)
-        await here.wait()
-    assert not any(one.reserved for one in found.values()), "a minute has passed"
-
-
-async def test_groups_that_fit_are_counted_with_few_looks() -> None:
-    """A tenant may ask for 1,000 groups of each role, and each look for nodes takes a millisecond with 1,000 nodes."""
-    here = Follower()
-    scaler = counted(here)
-    for free, more, granted in (
-        (40, {"prefill": 1000, "decode": 1000}, (20, 20)),
-        (41, {"prefill": 1000, "decode": 1000}, (21, 20)),
-        (40, {"prefill": 1000, "decode": 5}, (35, 5)),
-        (40, {"prefill": 0, "decode": 1000}, (0, 40)),
-        (0, {"prefill": 3, "decode": 3}, (0, 0)),
-        (40, {"prefill": 20, "decode": 20}, (20, 20)),
-    ):
-        scaler.free, scaler.looks = free, 0
-        found = _Asks(scaler, REF, here.task, [], START).granted(more)
-        assert (found["prefill"], found["decode"]) == granted and scaler.looks < 30
-
-
-async def test_services_of_higher_priority_get_free_nodes_first() -> None:
-    here = Follower(("high", "low"), scaling=STORED)
-    order = list[str]()
-
-    def has_room(ref: Ref, needs: Needs, now: datetime) -> bool:
-        order.append(ref.name)
-        return True
-
-    here.scaler = DemandScaler(here.handler.cache, here.reports, has_room, here.news.append, lambda: here.now, 5.0)
-    here.now += timedelta(seconds=FIRST)
-    for rate in (4.0, 40.0):
-        here.rate = rate
-        for name, priority in (("low", 1), ("high", 2)):
-            here.scaler.report(Ref(SERVICE, "ns", name), here.task._replace(priority=priority))
-        for _ in range(9):
-            here.now += timedelta(seconds=PERIOD)
-            await here.scaler.decide_all()
-    assert order[0] == "high" and "low" in order
