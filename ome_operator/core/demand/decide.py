@@ -40,6 +40,10 @@ LASTING = (
 group, and would fill the list because they come and go often.
 """
 
+LATE_FOR = 300.0
+"""Seconds for which too many requests have to be late, without a change of the size, until groups count as slower than they
+have shown. A shorter time may be due to chance or to a step of the load."""
+
 Size = tuple[int, int, int]
 """The numbers of prefill groups, decode groups and routers."""
 
@@ -95,8 +99,12 @@ def _learned(
     changing = any(role.starting or role.draining for role in (fleet.prefill, fleet.decode))
     late = samples[-1].late
     steady = not changing and not fleet.busy and now - state.changed > 2 * WINDOW
-    proves = steady and late is not None and late <= 1 - targets.share
-    found = learn.learned(state.learned, samples[-1], fleet, planned, on_time if proves else None)
+    in_time = late is not None and late <= 1 - targets.share
+    newest = [one for one in samples if one.at >= now - LATE_FOR]
+    whole = len(newest) < len(samples) and now - state.changed > LATE_FOR + WINDOW
+    too_late = whole and all(one.late is not None and one.late > 1 - targets.share for one in newest)
+    proves = steady and (in_time or too_late)
+    found = learn.learned(state.learned, samples[-1], fleet, planned, on_time if proves else None, too_late)
     return found if mean is None else found._replace(request=(mean.more, mean.answer))
 
 

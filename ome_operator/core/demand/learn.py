@@ -39,6 +39,7 @@ def learned(
     fleet: Fleet,
     planned: PlannedSpeeds = NO_PLAN,
     on_time: Callable[[int, float], float | None] | None = None,
+    late: bool = False,
 ) -> Learned:
     """Return the measurements, updated with a new sample.
 
@@ -48,14 +49,15 @@ def learned(
     been idle between two readings, so this estimate may be too slow but not too fast, and only a faster one replaces it. How
     the time depends on the length of the prompt is taken from `planned`; without it the time is proportional to the prompt.
 
-    `on_time` is not None if the fleet has not changed for longer than the window and requests were in time. Its arguments
-    are a number of groups and a rate in requests per second. It returns the longest time in seconds that a request may
-    occupy a group so that these groups serve this rate in time. This is an upper bound of the time of a request, even if no
-    request waits.
+    `on_time` is not None if the fleet has not changed for longer than the window, and requests were in time or, with `late`,
+    have not been in time for minutes. Its arguments are a number of groups and a rate in requests per second. It returns the
+    longest time in seconds that a request may occupy a group so that these groups serve this rate in time. If requests were
+    in time, this is an upper bound of the time of a request, even if no request waits. If they were late, the time is
+    longer, and an earlier bound that is shorter, for example that of a faster revision, is dropped.
     """
     after = _prefill(before, sample, planned)
     if on_time is not None:
-        after = after._replace(shown=_shown(before.shown, sample, fleet, on_time))
+        after = after._replace(shown=_shown(before.shown, sample, fleet, on_time, late))
     return after._replace(curve=_decode(before.curve, sample, fleet))
 
 
@@ -88,14 +90,18 @@ def _shown(
     sample: DemandSample,
     fleet: Fleet,
     on_time: Callable[[int, float], float | None],
+    late: bool,
 ) -> tuple[float, float] | None:
     groups = fleet.role(PREFILL).exist
     if not groups or not sample.requests or not sample.prompt_tokens:
         return before
     tokens, seconds = sample.prompt_tokens / sample.requests, on_time(groups, sample.requests)
-    if seconds is None or (before is not None and shown_seconds(before, tokens) <= seconds):
+    if seconds is None:
         return before
-    return tokens, seconds
+    shorter = before is not None and shown_seconds(before, tokens) <= seconds
+    if late:
+        return None if shorter else before
+    return before if shorter else (tokens, seconds)
 
 
 def shown_seconds(shown: tuple[float, float], tokens: float) -> float:

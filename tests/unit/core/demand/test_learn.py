@@ -74,6 +74,18 @@ def test_a_fleet_that_serves_in_time_shows_how_fast_it_is_at_least() -> None:
     )
 
 
+def test_requests_that_are_late_end_a_bound_that_they_contradict() -> None:
+    """Two groups have served 4 requests/s in time, so a request took at most 0.45 s. A new revision is slower."""
+    shown = Learned(shown=(1000.0, 0.45))
+
+    def after(rate: float) -> tuple[float, float] | None:
+        return learn.learned(shown, sample(rate=rate), fleet(2), on_time=lambda n, r: 0.9 * n / r, late=True).shown
+
+    assert after(3.0) is None, "at 0.45 s they would have been in time"
+    assert after(4.5) == shown.shown, "more load than was shown proves nothing"
+    assert learn.learned(Learned(), sample(), fleet(2), on_time=lambda n, r: 1.0, late=True).shown is None
+
+
 def test_the_start_is_the_median_of_the_last_starts() -> None:
     assert learn.cold_start(Learned()) == learn.FIRST_START
     found = Learned()

@@ -89,6 +89,20 @@ def test_groups_that_served_more_in_time_are_enough_for_less() -> None:
     assert after.learned.shown is None, "requests that were late show nothing"
 
 
+@pytest.mark.parametrize(("rate", "seconds", "kept"), [(10.0, 310, False), (10.0, 250, True), (40.0, 310, True)])
+def test_groups_that_are_late_for_minutes_have_shown_nothing(rate: float, seconds: float, kept: bool) -> None:
+    """Six groups have shown 20 requests/s with another revision. This one is late with fewer requests."""
+    before = unknown(6, shown=(1000.0, 0.27))
+    seen = tuple(one._replace(late=0.2 if one.at > NOW - seconds else 0.0) for one in idle(rate))
+    _, after = decide(seen, fleet(6), TARGETS, before, NOW, PLANNED)
+    assert after.learned.shown == (before.learned.shown if kept else None)
+    _, recent = decide(seen, fleet(6), TARGETS, before._replace(changed=NOW - 200), NOW, PLANNED)
+    assert recent.learned.shown == before.learned.shown, "the size has just changed"
+    if not kept:
+        made, _ = decide(idle(4.0), fleet(6), TARGETS, after, NOW, PLANNED)
+        assert (made.size, made.hold) == ((6, 1, 1), HoldReason.PLANNED)
+
+
 def test_a_single_measured_load_of_decode_doubles_the_groups_at_most() -> None:
     """A request at 39 ms: in proportion, the target of 40 ms would leave 0.17 requests to a group, and need 100 groups."""
     before = unknown(work=PrefillWork(0.0, 0.0001 / 1000), measured=1, curve=((1.0, 0.039),))
