@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +203,12 @@ def router_process(
     """Return a real router that is not started yet."""
     here = "--host=127.0.0.1", f"--port={port}", f"--prometheus-port={metrics}"
     return Process(folder / "router.log", "-m", f"{module}.launch_router", *here, *flags, env=env)
+
+
+def worker_flags(prefill: Iterable[str], decode: Iterable[str]) -> list[str]:
+    """Return the arguments that give a router its workers: the prefill and the decode engines at these addresses."""
+    words = [word for ip in prefill for word in ("--prefill", f"http://{ip}:{PORT}", "8998")]
+    return ["--pd-disaggregation", *words, *(word for ip in decode for word in ("--decode", f"http://{ip}:{PORT}"))]
 
 
 class Stage:

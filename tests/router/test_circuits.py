@@ -14,14 +14,15 @@ import yaml
 from aiohttp import web
 
 from ome_local import ports
-from tests.router.conftest import PORT, Engine, address, router_process
+from tests.router.conftest import Engine, address, router_process, worker_flags
 from tests.support.parts import ROOT
 from tests.support.waiting import until
 
 CLIENTS = 30
 FAILURE_S = 1.0
 AGAIN_WITHIN_S = 5.0
-"""Seconds after the failure in which requests have to succeed again. The circuits open for 1 s; the machine may be slow."""
+"""Maximum seconds from the end of the failure until no request fails any more. Circuits are open for 1 s; the rest is for
+a slow machine."""
 WATCHED_S = 15.0
 
 
@@ -48,10 +49,8 @@ async def failing_router(folder: Path, *words: str) -> AsyncIterator[tuple[str, 
     """Yield the URL of a router with two prefill and two decode engines, and the engines, prefill first."""
     prefill, decode = [address(61), address(62)], [address(71), address(72)]
     engines = [*(Failing(ip, "prefill") for ip in prefill), *(Failing(ip, "decode") for ip in decode)]
-    told = [word for ip in prefill for word in ("--prefill", f"http://{ip}:{PORT}", "8998")]
-    told += [word for ip in decode for word in ("--decode", f"http://{ip}:{PORT}")]
     port, metrics = ports.choose(2)
-    router = router_process(folder, port, metrics, "--pd-disaggregation", "--policy=round_robin", *told, *words)
+    router = router_process(folder, port, metrics, *worker_flags(prefill, decode), "--policy=round_robin", *words)
     for engine in engines:
         await engine.start()
     await router.start()

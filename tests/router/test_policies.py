@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from ome_local import ports
-from tests.router.conftest import NEW, OLD, PORT, Engine, Stage, address, router_process
+from tests.router.conftest import NEW, OLD, Engine, Stage, address, router_process, worker_flags
 from tests.support.waiting import until
 
 SMG = pytest.mark.skipif(
@@ -26,8 +26,7 @@ async def prefills(folder: Path, module: str, *flags: str, keyed: bool = False) 
     ips = [address(number) for number in (41, 42, 43)]
     engines = [*(Engine(ip, "prefill") for ip in ips), Engine(address(51), "decode")]
     port, metrics = ports.choose(2)
-    told = [word for ip in ips for word in ("--prefill", f"http://{ip}:{PORT}", "8998")]
-    words = "--pd-disaggregation", *told, "--decode", f"http://{address(51)}:{PORT}", "--decode-policy=round_robin", *flags
+    words = *worker_flags(ips, [address(51)]), "--decode-policy=round_robin", *flags
     router = router_process(folder, port, metrics, *words, module=module)
     url = f"http://127.0.0.1:{port}/generate"
     for engine in engines:

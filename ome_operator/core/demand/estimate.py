@@ -186,19 +186,18 @@ def _prefill(known: Learned, planned: PlannedSpeeds, tokens: float) -> tuple[flo
     Until a saturated group was measured, every known time is an upper bound, so the shortest one is used. `Learned.shown` is
     used only together with another bound, because it is far too long if it was measured under a low load.
     """
-    own = known.scale * known.work.seconds(1.0, tokens) if known.work is not None else None
-    if own is not None and known.measured:
-        return own, Basis.MEASURED
-    plan = planned.work.seconds(1.0, tokens) if planned.work is not None else None
-    if own is None and plan is None:
+    seen = _shown(known, tokens)
+    if planned.work is not None and not (known.work is not None and known.measured):
+        plan = planned.work.seconds(1.0, tokens)
+        return (plan, Basis.PLANNED) if seen is None or plan < seen else (seen, Basis.FIRST)
+    if known.work is None or seen is None:
         return None
-    seen = min((one for one in (own, _shown(known, tokens)) if one is not None), default=math.inf)
-    return (plan, Basis.PLANNED) if plan is not None and plan < seen else (seen, Basis.FIRST)
+    return seen, Basis.MEASURED if known.measured else Basis.FIRST
 
 
 def _shown(known: Learned, tokens: float) -> float | None:
-    """Return the measured seconds that a prompt takes in a prefill group; before a saturated group was measured, the
-    smallest measured upper bound of these seconds; None if nothing was measured.
+    """Return the seconds that a prompt of `tokens` tokens takes in a prefill group, as measured in saturated groups. If no
+    saturated group was measured yet, return the smallest measured upper bound; None if nothing was measured.
     """
     own = known.scale * known.work.seconds(1.0, tokens) if known.work is not None else None
     if own is not None and known.measured:

@@ -51,16 +51,11 @@ def text(value: Any) -> bytes:
     """
     try:
         found = _encode(value)
-    except (
-        TypeError,
-        ValueError,
-        OverflowError,
-        RecursionError,
-    ):  # a lone surrogate, a large integer, a key of another type
-        found = b"\x7f"
-    if not found.isascii() or b"\x7f" in found:
-        return dumps(value, sort_keys=True, separators=(",", ":")).encode()
-    return found
+        if found.isascii() and b"\x7f" not in found:
+            return found
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        pass  # a lone surrogate, a large integer, a key of another type
+    return dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def owned(body: Mapping[str, Any]) -> str:

@@ -75,7 +75,9 @@ async def test_a_namespace_with_many_services_has_as_long_to_create_groups_as_on
 
 
 async def test_groups_that_fit_are_counted_with_few_looks() -> None:
-    """A tenant may ask for 1,000 groups of each role, and each look for nodes takes a millisecond with 1,000 nodes."""
+    """A tenant may ask for 1,000 groups of each role. With 1,000 nodes, each search for free nodes takes a millisecond, so
+    the number of searches has to be small.
+    """
     here = Follower()
     scaler = counted(here)
     for free, more, granted in (

@@ -114,17 +114,23 @@ async def test_the_gpus_are_those_of_the_service_or_of_the_nodes(classes: Any, h
     assert calls[0][1] == hardware
 
 
-async def test_an_error_of_the_planner_is_no_prediction_and_is_logged_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> SpeedPlanner:
+    """Return a planner whose predictions raise an exception."""
+
     def fails(*_: Any) -> PlannedSpeeds:
         raise ZeroDivisionError
 
     monkeypatch.setattr(planned_speeds, "_predicted", fails)
-    here = planner()
+    return planner()
+
+
+async def test_an_error_of_the_planner_is_no_prediction_and_is_logged_once(
+    failing: SpeedPlanner, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.ERROR):
         for _ in range(3):
-            found = await here.of(REF, TASK, (10.0, 10.0))
+            found = await failing.of(REF, TASK, (10.0, 10.0))
             assert found.work is None and found.missing.startswith("`ome plan` failed")
     assert len(caplog.records) == 1
 
@@ -177,16 +183,9 @@ async def test_two_predictions_of_each_service_are_kept_however_many_services_th
     assert len(here._kept[services[0]]) == KEPT
 
 
-async def test_services_that_are_gone_leave_nothing(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fails(*_: Any) -> PlannedSpeeds:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(planned_speeds, "_predicted", fails)
-    here = planner()
+async def test_services_that_are_gone_leave_nothing(failing: SpeedPlanner, caplog: pytest.LogCaptureFixture) -> None:
     for prompt in (10.0, 100.0, 1000.0, 10000.0):
-        await here.of(REF, TASK, (prompt, 10.0))
-    assert len(here._kept[REF]) == KEPT and len(caplog.records) == 1
-    here.begin_round([])
-    assert not here._kept and not here._failed
+        await failing.of(REF, TASK, (prompt, 10.0))
+    assert len(failing._kept[REF]) == KEPT and len(caplog.records) == 1
+    failing.begin_round([])
+    assert not failing._kept and not failing._failed

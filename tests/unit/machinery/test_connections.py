@@ -24,7 +24,7 @@ and limits the number of transfers itself.
 
 @asynccontextmanager
 async def served(app: web.Application, most: int) -> AsyncIterator[int]:
-    """Serve an application, and yield its port."""
+    """Serve an application with at most `most` connections inside the `with` block, and yield the port of the server."""
     runner = BoundedRunner(app, most=most, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, ADDRESS, 0).start()
@@ -43,6 +43,19 @@ async def status(port: int) -> int:
         return answer.status
 
 
+@asynccontextmanager
+async def flooded(port: int, count: int, sent: bytes = b"") -> AsyncIterator[list[asyncio.StreamReader]]:
+    """Open `count` connections, write `sent` on each, and yield their readers. They are closed after the `with` block."""
+    flood = [await asyncio.open_connection(ADDRESS, port) for _ in range(count)]
+    try:
+        for _, writer in flood:
+            writer.write(sent)
+        yield [reader for reader, _ in flood]
+    finally:
+        for _, writer in flood:
+            writer.close()
+
+
 async def is_closed(reader: asyncio.StreamReader) -> bool:
     """Return whether the server has closed a connection on which nothing was sent."""
     try:
@@ -55,32 +68,25 @@ async def is_closed(reader: asyncio.StreamReader) -> bool:
 
 async def test_a_probe_is_accepted_beside_a_flood_of_idle_connections() -> None:
     runner, port = await health.serve(ADDRESS, 0, {"/": lambda: (True, "ok")})
-    flood = [await asyncio.open_connection(ADDRESS, port) for _ in range(CONNECTIONS + 100)]
     try:
-        assert await status(port) == 200
-        closed = [await is_closed(reader) for reader, _ in flood[:110]]
-        assert closed == [True] * 101 + [False] * 9  # the oldest, one of them for the probe
+        async with flooded(port, CONNECTIONS + 100) as readers:
+            assert await status(port) == 200
+            closed = [await is_closed(reader) for reader in readers[:110]]
+            assert closed == [True] * 101 + [False] * 9  # the oldest, one of them for the probe
     finally:
-        for _, writer in flood:
-            writer.close()
         await runner.cleanup()
 
 
 async def test_half_a_request_is_no_request_in_progress() -> None:
     app = web.Application()
     app.router.add_get("/", ok)
-    async with served(app, FEW) as port:
-        flood = [await asyncio.open_connection(ADDRESS, port) for _ in range(FEW)]
-        for _, writer in flood:
-            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n")
+    async with served(app, FEW) as port, flooded(port, FEW, b"GET / HTTP/1.1\r\nHost: x\r\n"):
         await asyncio.sleep(0.1)
         assert await status(port) == 200
-        for _, writer in flood:
-            writer.close()
 
 
 async def test_requests_in_progress_are_not_closed() -> None:
-    """A connection above the limit is closed if all others are in use."""
+    """If requests are in progress on as many connections as are permitted, the server closes a further connection."""
     began, go_on = asyncio.Semaphore(0), asyncio.Event()
 
     async def slow(_: web.Request) -> web.Response:
@@ -118,19 +124,14 @@ async def test_a_client_that_does_not_read_its_response_loses_its_connection() -
     app = web.Application()
     app.router.add_get("/", ok)
     app.router.add_get("/large", large)
-    async with served(app, FEW) as port:
-        flood = [await asyncio.open_connection(ADDRESS, port) for _ in range(FEW)]
-        for _, writer in flood:
-            writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+    async with served(app, FEW) as port, flooded(port, FEW, b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n") as readers:
         await asyncio.sleep(0.3)
         assert await status(port) == 200
         received = 0
         with suppress(ConnectionResetError):
-            while part := await flood[0][0].read(2**16):
+            while part := await readers[0].read(2**16):
                 received += len(part)
         assert 0 < received < LARGE
-        for _, writer in flood:
-            writer.close()
 
 
 def test_every_server_of_the_product_is_bounded() -> None:

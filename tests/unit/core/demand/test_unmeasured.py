@@ -166,7 +166,9 @@ def test_a_target_that_nobody_meets_is_said_in_one_sentence_and_the_size_stays(n
 
 
 def test_a_slow_load_may_be_faster_with_fewer_requests_in_a_group() -> None:
-    """100 requests at 50 ms miss the target of 40 ms: with more groups a request may be faster, which is tried once."""
+    """A group with 100 requests was measured at 50 ms, and the target is 40 ms. With more groups each has fewer requests and
+    may be faster, so groups are added once.
+    """
     before = unknown(work=KNOWN.work, measured=1, curve=((100.0, 0.05),))
     seen = idle(20.0, output_tokens=2000.0)
     made, after = decide(seen, fleet(9), TARGETS, before._replace(wanted=(9, 1, 1)), NOW)
