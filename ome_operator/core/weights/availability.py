@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from ome_operator.core.observed.objects import Deps
-from ome_operator.core.weights.mount import claim, required_label, with_directories
+from ome_operator.core.weights.mount import claim, managed, required_label, with_directories
 
 
 class LocalWeights(NamedTuple):
@@ -19,6 +19,8 @@ class LocalWeights(NamedTuple):
     """Number of ready nodes on which the label has the value `Ready`."""
     fetched: bool
     """Whether agents download the weights and set the label."""
+    unfetched: str = ""
+    """URI that an agent would download, where no agent runs; "" otherwise."""
 
 
 class Availability(NamedTuple):
@@ -53,7 +55,10 @@ class Availability(NamedTuple):
         """The actions that make the weights available on a node, as a text."""
         parts = self._short or self.parts
         if by_hand := [f"{part.label}=Ready" for part in parts if not part.fetched]:
-            return f"label each node that has the files: kubectl label node NODE {' '.join(by_hand)}"
+            label = f"label each node that has the files: kubectl label node NODE {' '.join(by_hand)}"
+            if unfetched := [part.unfetched for part in parts if part.unfetched]:
+                return f"no model agent runs, so nothing downloads {' and '.join(unfetched)}: set agent.enabled=true, or {label}"
+            return label
         return f"agents set the label {' and '.join(f'{part.label}=Ready' for part in parts)} on nodes that have the files"
 
     @property
@@ -81,7 +86,8 @@ def availability(
         if claim(identity["uri"]) is None:
             label = required_label(identity, directory)
             holders.append(deps.holders.get(label, frozenset()))
-            parts.append(LocalWeights(_title(identity), label, len(holders[-1]), bool(directory)))
+            unfetched = identity["uri"] if managed(identity["uri"]) and not deps.policy.model_agent else ""
+            parts.append(LocalWeights(_title(identity), label, len(holders[-1]), bool(directory), unfetched))
     if not parts:
         return Availability(0, need, True)
     together = len(holders[0]) if len(holders) == 1 else len(frozenset(holders[0]).intersection(*holders[1:]))

@@ -14,6 +14,8 @@ from tests.support.simulator import START
 from tests.unit.core.resolve.test_finetuned import having, service, weight
 
 TINY, POET = "models.ome.io/clusterbasemodel.tiny", "models.ome.io/finetunedweight.poet"
+NOBODY = "no model agent runs, so nothing downloads"
+BY_HAND = "set agent.enabled=true, or label each node that has the files: kubectl label node NODE"
 
 
 def said(deps: Deps, *weights: str) -> tuple[str, str]:
@@ -34,7 +36,7 @@ CASES: dict[str, tuple[dict[str, frozenset[str]], tuple[str, ...], tuple[str, st
         (
             "False",
             "model tiny on 0 nodes, 1 needed: pods wait until more nodes hold it; "
-            f"label each node that has the files: kubectl label node NODE {TINY}=Ready",
+            f"{NOBODY} hf://test/tiny: {BY_HAND} {TINY}=Ready",
         ),
     ),
     "the model is everywhere, its LoRA weights are nowhere": (
@@ -43,7 +45,7 @@ CASES: dict[str, tuple[dict[str, frozenset[str]], tuple[str, ...], tuple[str, st
         (
             "False",
             "fine-tuned weight poet on 0 nodes, 1 needed: pods wait until more nodes hold it; "
-            f"label each node that has the files: kubectl label node NODE {POET}=Ready",
+            f"{NOBODY} hf://test/poet: {BY_HAND} {POET}=Ready",
         ),
     ),
     "each is somewhere, and no node has both": (
@@ -52,7 +54,7 @@ CASES: dict[str, tuple[dict[str, frozenset[str]], tuple[str, ...], tuple[str, st
         (
             "False",
             "model tiny and fine-tuned weight poet together on 0 nodes, 1 needed: pods wait until more nodes hold it; "
-            f"label each node that has the files: kubectl label node NODE {TINY}=Ready {POET}=Ready",
+            f"{NOBODY} hf://test/tiny and hf://test/poet: {BY_HAND} {TINY}=Ready {POET}=Ready",
         ),
     ),
     "both are there": (
@@ -78,6 +80,12 @@ def test_a_model_of_a_namespace_has_a_label_of_its_own() -> None:
     model = replace(parts.model(), kind="BaseModel", namespace=parts.NAMESPACE)
     deps = replace(parts.deps(model, parts.simple(router=False)), holders={})
     assert "kubectl label node NODE models.ome.io/team.basemodel.tiny=Ready" in said(deps)[1]
+
+
+def test_files_that_nothing_downloads_anywhere_are_only_labelled() -> None:
+    deps = replace(parts.deps(parts.model("local:///models/tiny"), parts.simple(router=False)), holders={})
+    message = said(deps)[1]
+    assert message.endswith(f"; label each node that has the files: kubectl label node NODE {TINY}=Ready")
 
 
 def test_what_agents_fetch_nobody_labels() -> None:
