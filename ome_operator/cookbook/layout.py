@@ -11,6 +11,7 @@ from ome_operator.cookbook.fit import RoleFit
 from ome_operator.cookbook.library import Engine, Hardware, Library, Served, engine
 from ome_operator.cookbook.published import Published, published
 from ome_operator.cookbook.request import PIPELINE, STRATEGIES, WIDE, RecipeRefused, RecipeRequest
+from ome_operator.util.wording import count
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ def _smallest(request: RecipeRequest, served: Served, hardware: Hardware, chosen
     for role in roles.candidates(request, chosen):
         if not (why := fit.problem(served, hardware, role, request.kv_cache_dtype)):
             return role
-        said.append(f"on {role.nodes} node{'s' if role.nodes > 1 else ''} {why}")
+        said.append(f"on {count(role.nodes, 'node')} {why}")
     told = "; ".join(dict.fromkeys(said))
     raise RecipeRefused(f"{served.name} does not fit {request.strategy} on {hardware.title}: {told}.")
 
@@ -189,7 +190,7 @@ def _disaggregated(request: RecipeRequest, served: Served, hardware: Hardware, c
     found = roles.disaggregated(request, chosen, served)
     for role in found:
         if why := fit.problem(served, hardware, role, request.kv_cache_dtype):
-            raise RecipeRefused(f"{role.stage.capitalize()} on {role.nodes} nodes cannot work: {why}.")
+            raise RecipeRefused(f"{role.stage.capitalize()} on {count(role.nodes, 'node')} cannot work: {why}.")
     left = (request.nodes or 0) - sum(role.nodes * role.groups for role in found)
     notes = [f"{left} of {request.nodes} nodes stay unused."] if left > 0 else []
     notes += _hints(request, served, hardware, chosen, found)

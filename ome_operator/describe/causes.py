@@ -11,8 +11,9 @@ from ome_operator.core.reasons import FROZEN, ROLLED_OUT, Reason, RolloutStage, 
 from ome_operator.describe import states
 from ome_operator.describe.actions import Shell, of_rank
 from ome_operator.describe.diagnosis import lacks, next_step, trouble
-from ome_operator.describe.text import count, numbers, together
+from ome_operator.describe.text import numbers, together
 from ome_operator.describe.tree import MISSING, GroupView, Rank, RoleView, SliceView, Tree
+from ome_operator.util.wording import count
 
 OLD = "old"
 """State of a slice that another slice replaces."""

@@ -10,7 +10,7 @@ from ome_operator import keys
 from ome_operator.core.observed.managed_fields import digest
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.describe.outcome import Outcome
-from ome_operator.describe.text import count
+from ome_operator.util.wording import count
 
 ADDED, CHANGED, REMOVED = "+", "~", "-"
 _CONTEXT = 3

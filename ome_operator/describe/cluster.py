@@ -13,8 +13,9 @@ from ome_operator.core.reasons import READY, SCALED, State
 from ome_operator.describe import states
 from ome_operator.describe.actions import Shell
 from ome_operator.describe.causes import causes
-from ome_operator.describe.text import count, numbers
+from ome_operator.describe.text import numbers
 from ome_operator.describe.tree import GroupView, Rank, Tree
+from ome_operator.util.wording import count
 
 PRODUCT = "nvidia.com/gpu.product"
 """Node label that NVIDIA's GPU feature discovery sets."""

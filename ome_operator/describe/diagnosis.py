@@ -12,8 +12,8 @@ from ome_operator import keys
 from ome_operator.core.placement.messages import HELD
 from ome_operator.core.reasons import ANOTHER, CONDITION, ORDER, READY, SCALED, Reason, record_of
 from ome_operator.core.reasons.pods import FREE_GPUS
-from ome_operator.describe.text import count
 from ome_operator.describe.tree import MISSING, WHEN_TRUE, GroupView, Rank, RoleView, Tree
+from ome_operator.util.wording import count
 
 EVENTS = 8
 """Maximum number of events that are shown. They are the newest ones."""

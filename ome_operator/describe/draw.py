@@ -12,9 +12,10 @@ from ome_operator.core.catalog.node_models import duration
 from ome_operator.describe.changes import ADDED, CHANGED, REMOVED, Change
 from ome_operator.describe.diagnosis import Trouble
 from ome_operator.describe.preview import Preview
-from ome_operator.describe.text import count, numbers, together
+from ome_operator.describe.text import numbers, together
 from ome_operator.describe.tree import MISSING, GroupView, Rank, RoleView, Tree
 from ome_operator.quantity import moment
+from ome_operator.util.wording import count
 
 MANY = 4
 """Minimum number of consecutive ready groups that are drawn as one line."""

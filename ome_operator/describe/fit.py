@@ -12,7 +12,7 @@ from ome_operator.core.placement.fit import Needs, Nodes, lacks
 from ome_operator.core.placement.messages import without_room
 from ome_operator.core.placement.need import Need, accepts
 from ome_operator.core.placement.packing import most
-from ome_operator.describe.text import count
+from ome_operator.util.wording import count
 
 NOTHING = "nothing that holds GPUs"
 

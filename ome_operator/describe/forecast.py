@@ -8,7 +8,7 @@ from ome_operator.core.observed.objects import Ref
 from ome_operator.describe.changes import Change, changes, count_changes
 from ome_operator.describe.history import differences
 from ome_operator.describe.outcome import Outcome, RoleOutcome
-from ome_operator.describe.text import count
+from ome_operator.util.wording import count
 
 SAID = 3
 """Maximum number of reasons that a sentence lists."""

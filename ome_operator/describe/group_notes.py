@@ -18,8 +18,8 @@ from ome_operator.core.recovery.record import (
     SYSTEMIC,
 )
 from ome_operator.core.recovery.start import total
-from ome_operator.describe.text import count
 from ome_operator.quantity import moment
+from ome_operator.util.wording import count
 
 LEAST = 0.5
 """Seconds of a part that is worth a word."""

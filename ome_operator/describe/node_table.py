@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from ome_operator.describe.cluster import NodeRow, Totals, Use, totals
-from ome_operator.describe.text import count
 from ome_operator.util.columns import table
+from ome_operator.util.wording import count
 
 
 def node_table(rows: Sequence[NodeRow]) -> str:

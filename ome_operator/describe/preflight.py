@@ -11,9 +11,10 @@ from ome_operator.core.preflight import results
 from ome_operator.core.preflight.on_demand import RankKey, Trial
 from ome_operator.core.preflight.results import Checked
 from ome_operator.core.preflight.status import ABSENT, line, told
-from ome_operator.describe.text import count, numbers
+from ome_operator.describe.text import numbers
 from ome_operator.names import title
 from ome_operator.util.visible import visible
+from ome_operator.util.wording import count
 
 
 class Checkup(NamedTuple):

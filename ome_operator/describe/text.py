@@ -49,8 +49,3 @@ def _hosts(ends: list[int], width: int) -> str:
     if len(ends) == 1:
         return f"{ends[0]:0{width}}"
     return f"[{','.join('-'.join(f'{end:0{width}}' for end in run) for run in _runs(ends))}]"
-
-
-def count(number: int, what: str) -> str:
-    """Return a number with its noun, such as `1 group` or `2 groups`."""
-    return f"{number} {what}{'' if number == 1 else 's'}"

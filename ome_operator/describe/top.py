@@ -13,9 +13,9 @@ from ome_operator.core.observed.objects import Node, Pod
 from ome_operator.core.observed.traffic import LeaderNumbers, Numbers, ServiceNumbers, combined, whole
 from ome_operator.core.status.traffic import percentiles, rounded
 from ome_operator.describe import cluster
-from ome_operator.describe.text import count
 from ome_operator.describe.tree import GroupView, Tree
 from ome_operator.quantity import moment
+from ome_operator.util.wording import count
 
 LIVE, STATUS = "live", "status"
 Value = float | None

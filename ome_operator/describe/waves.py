@@ -5,7 +5,7 @@ from typing import Any
 
 from ome_operator.core.waves.status import BAKING, COMPLETE, STOPPED
 from ome_operator.core.waves.terms import Terms, terms
-from ome_operator.describe.text import count
+from ome_operator.util.wording import count
 
 
 def wave_lines(body: Mapping[str, Any]) -> Iterator[str]:

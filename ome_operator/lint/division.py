@@ -11,6 +11,7 @@ from ome_operator.lint.finding import Hit, Location, Rule, Severity, rule
 from ome_operator.lint.launch import Launch
 from ome_operator.lint.sglang import SIZE_FLAGS, Sizes, sizes
 from ome_operator.lint.subject import Role, Subject, below
+from ome_operator.util.wording import count
 
 STARTS_NOT = "The engine exits with an AssertionError while it starts, and its group is recycled repeatedly."
 _PROGRAM = "sglang"
@@ -62,7 +63,7 @@ def nnodes_missing(subject: Subject) -> Iterator[Hit]:
 def nnodes_differ(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if start.given("--nnodes") is not None and found.nnodes is not None and found.nnodes != role.size:
-            said = f"--nnodes is {found.nnodes}, but a group has {role.size} pod{'s' if role.size > 1 else ''}"
+            said = f"--nnodes is {found.nnodes}, but a group has {count(role.size, 'pod')}"
             remedy = f"write --nnodes=$(LWS_GROUP_SIZE), or set worker.size to {found.nnodes - 1}"
             yield Hit(locate(role, start, "--nnodes"), said, remedy)
 

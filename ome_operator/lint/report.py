@@ -8,6 +8,7 @@ from ome_operator.lint.finding import Finding, Severity
 from ome_operator.lint.rules import RULES
 from ome_operator.lint.source import spot
 from ome_operator.util.visible import document, everywhere
+from ome_operator.util.wording import count
 
 PAGE = "docs/rules.md"
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -24,7 +25,7 @@ def text_report(findings: Sequence[Finding]) -> str:
     """
     out = [_paragraph(finding) for finding in findings]
     counted = Counter(finding.rule.severity for finding in findings)
-    said = ", ".join(f"{counted[severity]} {severity}{'s' if counted[severity] != 1 else ''}" for severity in Severity)
+    said = ", ".join(count(counted[severity], severity) for severity in Severity)
     return "\n\n".join([*out, said if findings else "no findings"]) + "\n"
 
 

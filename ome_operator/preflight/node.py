@@ -234,7 +234,7 @@ class Pod:
         seen = mig_devices or gpus or sum(re.fullmatch(r"nvidia\d+", name) is not None for name in self.names("dev"))
         if seen != requested:
             why = f" ({lines[-1][:120]})" if lines and not lines[-1].startswith(("GPU ", " ")) else ""
-            yield finding("gpus", f"{seen} GPUs are visible, but {requested} were requested{why}",
+            yield finding("gpus", f"GPUs visible: {seen}, requested: {requested}{why}",
                           "check the device plugin, and dmesg of the node (Xid)")  # fmt: skip
         driver = re.search(r"(?:Kernel Module|x86_64|aarch64)\s+(\d+)\.\d+", self.text("proc/driver/nvidia/version"))
         cuda = os.environ.get("CUDA_VERSION", "").partition(".")[0]

@@ -9,8 +9,9 @@ from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.layouts import Layout, Side, check, share, steady_state, too_slow
 from ome_operator.sizing.memory import fit
 from ome_operator.sizing.queueing import Role
-from ome_operator.sizing.request import PlanRequest, counted
+from ome_operator.sizing.request import PlanRequest
 from ome_operator.sizing.workers import workers
+from ome_operator.util.wording import count
 
 
 def given_layout(request: PlanRequest, prefill: str, decode: str, c: Constants) -> tuple[PlanRequest, Sequence[Layout]]:
@@ -53,7 +54,7 @@ def _side(request: PlanRequest, option: str, text: str, stage: str) -> Side:
     nodes = -(-role.gpus // request.per_node)
     if found.missing > 0:
         raise PlanRefused(
-            f"{option} {text} does not fit into {counted(nodes)} of {place.gpu.name.upper()}: a rank needs "
+            f"{option} {text} does not fit into {count(nodes, 'node')} of {place.gpu.name.upper()}: a rank needs "
             f"{found.memory.needed / GIB:.1f} GiB ({in_gib(found.memory.needed_parts)}), {found.missing / GIB:.1f} GiB more "
             "than is available. Use more GPUs for a worker."
         )

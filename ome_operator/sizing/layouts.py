@@ -16,9 +16,10 @@ from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.memory import Fit, fit
 from ome_operator.sizing.predict import check_known
 from ome_operator.sizing.queueing import Pair, Role, SteadyState, Together
-from ome_operator.sizing.request import PlanRequest, counted
+from ome_operator.sizing.request import PlanRequest
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker
+from ome_operator.util.wording import count
 
 WIDEST_TP = 16
 """Largest TP size of a planned worker. With a larger size, each layer waits for the network twice."""
@@ -310,7 +311,7 @@ def _nearest(request: PlanRequest, missed: Sequence[Layout]) -> str:
 
 def _machines(request: PlanRequest) -> str:
     """Return the nodes of a request as a text such as "2 nodes of H200"."""
-    return f"{counted(request.nodes)} of {request.place.gpu.name.upper()}"
+    return f"{count(request.nodes, 'node')} of {request.place.gpu.name.upper()}"
 
 
 def _too_little_memory(request: PlanRequest) -> str:
@@ -319,7 +320,7 @@ def _too_little_memory(request: PlanRequest) -> str:
     name, title = place.shape.name, place.gpu.name.upper()
     least, worker = min(_tight(place, request.nodes), key=lambda item: item[0].missing)
     said = (
-        f"{name} does not fit on {counted(request.nodes)} of {request.per_node} {title}: a rank with {worker} needs "
+        f"{name} does not fit on {count(request.nodes, 'node')} of {request.per_node} {title}: a rank with {worker} needs "
         f"{least.memory.needed / GIB:.1f} GiB ({in_gib(least.memory.needed_parts)})"
     )
     enough = (

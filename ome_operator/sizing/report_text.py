@@ -8,10 +8,11 @@ from ome_operator.sizing.answer import document
 from ome_operator.sizing.error_bars import FIGURES, Bar
 from ome_operator.sizing.gpus import Price
 from ome_operator.sizing.layouts import Layout
-from ome_operator.sizing.request import PlanRequest, counted
+from ome_operator.sizing.request import PlanRequest
 from ome_operator.sizing.validate import Answer, Report
 from ome_operator.sizing.workloads import means
 from ome_operator.util.columns import table
+from ome_operator.util.wording import count
 
 SHOWN = 5
 _TITLES = {"ttft": "TTFT", "tpot": "TPOT", "tokens": "throughput"}
@@ -70,7 +71,7 @@ def layout_cells(layout: Layout) -> tuple[str, str]:
 
 
 def _workers(nodes: int, copies: int, tp: int, dp: int, ep: int) -> str:
-    return f"{counted(nodes)}: {copies}x TP{tp} DP{dp} EP{ep}"
+    return f"{count(nodes, 'node')}: {copies}x TP{tp} DP{dp} EP{ep}"
 
 
 def _side(side: Mapping[str, Any]) -> str:

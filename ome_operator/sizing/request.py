@@ -8,6 +8,7 @@ from ome_operator.sizing.gpus import Gpu, Price
 from ome_operator.sizing.queueing import NO_DRAFTS, Drafts, Load, expected_drafts
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workloads import seconds
+from ome_operator.util.wording import count
 
 _MOST = 1e9
 
@@ -42,7 +43,7 @@ class PlanRequest:
         """The title of a plan, which names the model, the GPUs and the engine."""
         place = self.place
         return (
-            f"{place.shape.name} ({place.shape.precision}) on {counted(self.nodes)} of {place.gpu.node} "
+            f"{place.shape.name} ({place.shape.precision}) on {count(self.nodes, 'node')} of {place.gpu.node} "
             f"{place.gpu.name.upper()} with {place.engine}"
         )
 
@@ -116,8 +117,3 @@ def gpu_price(place: ServingStack, usd: float | None) -> Price | None:
 def _check_positive(option: str, value: float | None) -> None:
     if value is not None and not (math.isfinite(value) and 0 < value < _MOST):
         raise PlanRefused(f"{option} is {value:g}: pass a number above 0 and below a billion.")
-
-
-def counted(nodes: int) -> str:
-    """Return a number of nodes as text, such as "1 node" or "2 nodes"."""
-    return f"{nodes} node{'' if nodes == 1 else 's'}"

@@ -12,10 +12,10 @@ from ome_operator.core.placement.fit import Nodes
 from ome_operator.core.placement.kueue import queued
 from ome_operator.core.placement.quotas import QuotaChange, Usage, of_pod, of_workload, shortage
 from ome_operator.describe.outcome import Outcome
-from ome_operator.describe.text import count
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Forbidden
 from ome_operator.kube.resources import RESOURCES
+from ome_operator.util.wording import count
 
 
 async def advice(client: Client, after: Outcome, service: InferenceService, nodes: Nodes) -> str:

@@ -9,8 +9,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ome_operator.cli.ui.views import Section
-from ome_operator.describe.text import count, numbers, together
+from ome_operator.describe.text import numbers, together
 from ome_operator.quantity import moment
+from ome_operator.util.wording import count
 
 _AGE = re.compile(r"(<time [^<>]*>)[^<]*(?=</time>)")
 """The text of an age ("5m"), which changes although nothing has happened."""

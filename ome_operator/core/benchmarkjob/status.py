@@ -14,6 +14,7 @@ from ome_operator.core.observed.objects import Child
 from ome_operator.core.reasons import ADVICE, COMPLETE, Reason, Why
 from ome_operator.core.resolve.ignored_fields import ignored
 from ome_operator.core.status import conditions as cond
+from ome_operator.util.wording import count
 
 LARGEST = 2**63
 """The API server accepts integers below this number. The number of requests is what a pod of the tenant reports."""
@@ -133,7 +134,7 @@ def _of_job(job: BenchmarkJob, made: Child, progress: PodProgress, why: Why, now
 
 
 def _summary(report: BenchmarkReport) -> str:
-    counts = f"{report.requests} requests answered, {report.failed or 0} failed"
+    counts = f"{count(report.requests, 'request')} answered, {report.failed or 0} failed"
     cut = f", {report.unfinished} not finished in time" if report.unfinished else ""
     return f"{counts}{cut}; results: {report.output or 'nowhere'}"
 

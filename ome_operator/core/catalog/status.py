@@ -25,6 +25,7 @@ from ome_operator.core.waves import terms as wave_terms
 from ome_operator.core.weights.mount import AnyModel, claim, node_label, unsupported_scheme, weights
 from ome_operator.engines.servers import server, strategy
 from ome_operator.names import title
+from ome_operator.util.wording import count
 
 
 def model_status(
@@ -71,13 +72,13 @@ def model_status(
 
 
 def _model_ready(
-    model: AnyModel, uri: str, count: int, holdings: Mapping[str, Holding], unpinned: str, agent: bool
+    model: AnyModel, uri: str, number: int, holdings: Mapping[str, Holding], unpinned: str, agent: bool
 ) -> tuple[cond.Condition, str]:
     """Return the condition Ready of a model, and the state of the model in OME's terms. `unpinned` is the reason why no
     revision counts although nodes report one, or "".
     """
     states = {holding.state for holding in holdings.values()}
-    state = _state(states, count)
+    state = _state(states, number)
     noun = "model" if isinstance(model, Model) else "weights"
     if model.spec.disabled:
         return cond.Condition(
@@ -88,15 +89,15 @@ def _model_ready(
         ), state
     if claim(uri) is not None:
         return cond.Condition(READY, True, Reason.CLAIM, "the weights are in a PersistentVolumeClaim"), "Ready"
-    if count:
-        return cond.Condition(READY, True, Reason.ON_NODES, f"{count} nodes hold the {noun}"), state
+    if number:
+        return cond.Condition(READY, True, Reason.ON_NODES, f"{_hold(number)} the {noun}"), state
     if message := unsupported_scheme(uri):
         return cond.Condition(READY, False, Reason.NOT_SERVED, message), "Failed"
     if state == "In_Transit":
         if unpinned:
             return cond.Condition(READY, False, Reason.UNCONFIRMED, unpinned), state
         if states == {keys.MODEL_READY}:
-            message = f"{len(holdings)} nodes hold the {noun} but do not have its label yet{_crowded(model)}"
+            message = f"{_hold(len(holdings))} the {noun} without its label yet{_crowded(model)}"
         else:
             message = f"agents download the files: {node_models.summary(0, holdings.values())}"
         return cond.Condition(READY, False, Reason.DOWNLOADING, message), state
@@ -114,6 +115,10 @@ def _model_ready(
     return cond.Condition(READY, False, Reason.ON_NO_NODE, message), state
 
 
+def _hold(nodes: int) -> str:
+    return f"{count(nodes, 'node')} hold{'s' if nodes == 1 else ''}"
+
+
 def _crowded(model: AnyModel) -> str:
     """Return a clause for a message: another possible reason why nodes lack the labels of a namespaced model."""
     most = node_models.LABEL_LIMIT
@@ -124,11 +129,11 @@ def _crowded(model: AnyModel) -> str:
     )
 
 
-def _state(states: set[str], count: int) -> str:
-    """Return the state of a model in OME's terms, from the number of nodes that have it (`count`) and the states that
+def _state(states: set[str], number: int) -> str:
+    """Return the state of a model in OME's terms, from the number of nodes that have it (`number`) and the states that
     agents report.
     """
-    if count:
+    if number:
         return "Ready"
     if states == {keys.MODEL_FAILED}:
         return "Failed"

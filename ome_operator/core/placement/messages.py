@@ -8,6 +8,7 @@ from ome_operator.core.observed.objects import Node
 from ome_operator.core.placement.fit import Ground, Needs, Nodes, compared, fits, lacks, merged, title
 from ome_operator.core.placement.need import Need, amount
 from ome_operator.core.placement.packing import most
+from ome_operator.util.wording import count
 
 NAMED = 3
 """Number of services that a message names as holders of nodes. Further services are only counted."""
@@ -95,7 +96,7 @@ def _taken(need: Need, ground: Ground, free: Nodes, holders: Holders) -> _Taken:
 def _clause(need: Need, ground: Ground, free: Nodes, holders: Holders) -> str:
     """Return the part of a message about pods with the same demand."""
     places, lost, lacks, shared = _taken(need, ground, free, holders)
-    what = f"places for {need.pods} pods" if shared else f"{need.pods} node" if need.pods == 1 else f"{need.pods} nodes"
+    what = f"places for {need.pods} pods" if shared else count(need.pods, "node")
     found = [f"{places} {'is' if places == 1 else 'are'} free", *_held(lost)]
     return f"{what}{_with(need, lacks)}: {', '.join(found)}"
 

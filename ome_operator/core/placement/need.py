@@ -11,6 +11,7 @@ from ome_operator.core.observed.objects import Node, Taint
 from ome_operator.core.placement.demand import Demand, Expression, Term
 from ome_operator.core.placement.packing import holds, most
 from ome_operator.quantity import canonical
+from ome_operator.util.wording import count
 
 _PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 """Prefixes of taints that describe the temporary state of a node: not ready, cordoned, under pressure, not initialized."""
@@ -91,13 +92,13 @@ def explain(need: Need, nodes: Sequence[Node], lasting: bool) -> str:
             break
         met = [node for node in left if stage.met(node)]
         if _places(need, met) < need.pods:
-            of = f"{_many(len(left))} {' and '.join(passed)}".rstrip()
+            of = f"{count(len(left), 'node')} {' and '.join(passed)}".rstrip()
             some, none = f"{len(met)} of the {of} {stage.some}", f"none of the {of} {stage.none}"
             return _sentence(need, stage.words, some if met else none if passed else f"no node {stage.none}", met)
         if len(met) < len(left):
             passed.append(stage.words)
         left = met
-    return _sentence(need, "", f"there {'is' if len(left) == 1 else 'are'} {_many(len(left))}", left)
+    return _sentence(need, "", f"there {'is' if len(left) == 1 else 'are'} {count(len(left), 'node')}", left)
 
 
 def _places(need: Need, nodes: Iterable[Node]) -> int:
@@ -110,16 +111,12 @@ def _places(need: Need, nodes: Iterable[Node]) -> int:
 
 
 def _sentence(need: Need, words: str, found: str, nodes: Sequence[Node]) -> str:
-    count = held(need, nodes)
-    shared = count > len(nodes)
-    what = f"places for {need.pods} pods, on nodes" if shared else _many(need.pods)
-    hold = f", for {count} pods" if shared else ""
+    places = held(need, nodes)
+    shared = places > len(nodes)
+    what = f"places for {need.pods} pods, on nodes" if shared else count(need.pods, "node")
+    hold = f", for {places} pods" if shared else ""
     verb = "need" if " and " in need.title else "needs"
     return f"{need.title} {verb} {what}{f' {words}' if words else ''}: {found}{hold}"
-
-
-def _many(nodes: int) -> str:
-    return f"{nodes} node" if nodes == 1 else f"{nodes} nodes"
 
 
 def _stages(demand: Demand, nodes: Sequence[Node], lasting: bool) -> Iterator[_Stage]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.core.termination import printable, telling
+from ome_operator.util.wording import count
 
 Body = Mapping[str, Any]
 
@@ -125,7 +126,7 @@ def _listed(items: list[Any], more: int = 0) -> Iterator[PreflightFinding]:
         check, said, fix = (_clean(item.get(name), most) for name, most in (("check", CHECK), ("said", SAID), ("fix", FIX)))
         yield PreflightFinding(check or "preflight", whom, said or "the finding has no description", fix)
     if left := min(more, RANKS) + max(0, len(known) - MANY):
-        yield _own(f"and {left} more findings", f"see {LOG}")
+        yield _own(f"and {count(left, 'more finding')}", f"see {LOG}")
 
 
 def _json(text: str) -> Any:

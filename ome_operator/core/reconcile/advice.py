@@ -81,7 +81,7 @@ def _avoided(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
         used = "" if node in intent.fit.excluded else ", unless nothing else fits, which is the case"
         yield f"node {node} is avoided for new groups{used}: {snapshot.observed.avoided[node]} (ome nodes forgive {node})"
     if len(near) > AVOIDED:
-        yield f"{len(near) - AVOIDED} more nodes are avoided for new groups: ome nodes lists them"
+        yield f"further nodes are avoided for new groups ({len(near) - AVOIDED}): ome nodes lists them"
 
 
 def _restored(snapshot: Snapshot, intent: Intent) -> Iterator[str]:

@@ -18,6 +18,7 @@ from ome_operator.core.render.statefulsets import gpus
 from ome_operator.core.rollout import demand_fields
 from ome_operator.core.rollout.applied import COMPONENT_OF, applies, demand_policy, kept_groups, overridden, stored_groups
 from ome_operator.core.status.conditions import Condition
+from ome_operator.util.wording import count
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 UNKNOWN = (HoldReason.UNHEARD, HoldReason.UNKNOWN)
@@ -186,8 +187,8 @@ def condition(decided: Decided) -> Condition | None:
     differs = [role for role in GROUPS if wanted.get(role) != intent.groups.get(COMPONENT_OF[role])]
     size = f"{wanted.get(PREFILL)} prefill and {wanted.get(DECODE)} decode groups"
     if keys.ROUTER in names:
-        routers = wanted.get("routers")
-        size += f", and {routers} router{'' if routers == 1 else 's'}"
+        routers = int(wanted.get("routers") or 0)
+        size += f", and {count(routers, 'router')}"
         differs += [ROUTER] if routers != intent.groups.get(keys.ROUTER) else []
     if hold == HoldReason.INVALID:
         return _false(Reason.DEMAND_IGNORED, why)

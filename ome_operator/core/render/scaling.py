@@ -8,6 +8,7 @@ from ome_operator.core.render import meta
 from ome_operator.core.resolve.scaling import SCALERS, ReplicaPolicy
 from ome_operator.quantity import part
 from ome_operator.util.memoize import memoize_by_identity
+from ome_operator.util.wording import count
 
 PERCENT = 80
 """Default target utilization of a HorizontalPodAutoscaler, in percent, if scaleTarget is unset."""
@@ -114,8 +115,8 @@ def advice(
         )
     if groups and not moves and allowed_disruptions(policy, groups) == 0:
         sentences.append(
-            f"the disruption budget of {component} allows no eviction at {groups} groups, so node drains never finish: "
-            "lower minAvailable or raise maxUnavailable"
+            f"the disruption budget of {component} allows no eviction at {count(groups, 'group')}, so node drains never "
+            "finish: lower minAvailable or raise maxUnavailable"
         )
     if policy.scaler not in ("", *SCALERS) and not policy.demand:
         sentences.append(

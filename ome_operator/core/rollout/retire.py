@@ -13,6 +13,7 @@ from ome_operator.core.observed.objects import Child, Pod
 from ome_operator.core.observed.slices import Slice, group_number, is_leader_set
 from ome_operator.core.reconcile.plan import Delete, Guard, NodeLost
 from ome_operator.core.render import meta
+from ome_operator.util.wording import count
 
 WORKER_GRACE = 1
 """Grace period in seconds of a rank above 0 whose leader is gone."""
@@ -77,7 +78,7 @@ def _deletes(children: Iterable[Child], guard: Guard | NodeLost | None = None) -
 def _gone(what: str, revision: str, pods: list[Pod]) -> str:
     where = sorted({pod.node for pod in pods if pod.node})
     place = f" on {', '.join(where[:3])}{' …' if len(where) > 3 else ''}" if where else ""
-    number = f", {len(pods)} pod{'s' if len(pods) > 1 else ''}{place}" if pods else ""
+    number = f", {count(len(pods), 'pod')}{place}" if pods else ""
     return f"old {what} (revision {revision}{number})"
 
 

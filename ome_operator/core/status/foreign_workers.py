@@ -19,6 +19,7 @@ def foreign_workers_condition(reports: Iterable[Strangers], secret: str, now: da
     seen = [item for item in reports if item.found and abs(now.timestamp() - item.at) < REPORTED_FOR.total_seconds()]
     if not seen:
         return None
+    found = sum(item.found for item in seen)
     last = datetime.fromtimestamp(max(item.at for item in seen), UTC).strftime("%H:%M:%S UTC")
     remedy = (
         (
@@ -30,7 +31,7 @@ def foreign_workers_condition(reports: Iterable[Strangers], secret: str, now: da
         "(docs/security.md, Routers)"
     )
     message = (
-        f"{sum(item.found for item in seen)} workers that are not pods of this service were registered in its routers, the "
-        f"last at {last}. They were removed within seconds, and may have received prompts until then: {remedy}"
+        f"workers that are not pods of this service were registered in its routers ({found} so far, the last at {last}). "
+        f"They were removed within seconds, and may have received prompts until then: {remedy}"
     )
     return Condition(ROUTER_INTACT, False, Reason.STRANGER_IN_ROUTER, message)

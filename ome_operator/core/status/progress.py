@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.reasons import ORDINARY, Reason, Why, record_of
+from ome_operator.util.wording import count
 
 
 class RoleProgressSpec(NamedTuple):
@@ -77,7 +78,7 @@ def _explain(role: RoleProgressSpec, pods: list[Pod], missing: int, failures: Ma
     clauses: list[str] = []
     for name in order:
         message = next((pod.message for pod in pods if pod.reason == name and pod.message), "")
-        number = f"{reasons[name]} pod{'s' if reasons[name] > 1 else ''}"
+        number = count(reasons[name], "pod")
         clauses.append(f"{number} {record_of(name).pods or name}" + (f", {message}" if message else ""))
     if missing:
         clauses.append(f"{missing} not created yet")

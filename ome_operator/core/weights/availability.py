@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from ome_operator.core.observed.objects import Deps
 from ome_operator.core.weights.mount import claim, managed, required_label, with_directories
+from ome_operator.util.wording import count
 
 
 class LocalWeights(NamedTuple):
@@ -46,9 +47,10 @@ class Availability(NamedTuple):
     def sentence(self) -> str:
         """A message with the number of nodes. If there are too few nodes, it names the weights that are on too few nodes."""
         if short := self._short:
-            return f"{' and '.join(f'{part.title} on {part.have} nodes' for part in short)}, {self.need} needed"
-        together = " together" if len(self.parts) > 1 else ""
-        return f"{' and '.join(part.title for part in self.parts)}{together} on {self.have} nodes, {self.need} needed"
+            titles = " and ".join(f"{part.title} on {count(part.have, 'node')}" for part in short)
+            return f"{titles}, {self.need} needed"
+        titles = " and ".join(part.title for part in self.parts) + (" together" if len(self.parts) > 1 else "")
+        return f"{titles} on {count(self.have, 'node')}, {self.need} needed"
 
     @property
     def remedy(self) -> str:
@@ -57,7 +59,8 @@ class Availability(NamedTuple):
         if by_hand := [f"{part.label}=Ready" for part in parts if not part.fetched]:
             label = f"label each node that has the files: kubectl label node NODE {' '.join(by_hand)}"
             if unfetched := [part.unfetched for part in parts if part.unfetched]:
-                return f"no model agent runs, so nothing downloads {' and '.join(unfetched)}: set agent.enabled=true, or {label}"
+                uris = " and ".join(unfetched)
+                return f"no model agent runs, so nothing downloads {uris}: set agent.enabled=true, or {label}"
             return label
         return f"agents set the label {' and '.join(f'{part.label}=Ready' for part in parts)} on nodes that have the files"
 

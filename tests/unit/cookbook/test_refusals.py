@@ -104,7 +104,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "wide EP, memory": (
         {"strategy": "pd", "hardware": "h100", "prefill_nodes": 1, "decode_nodes": 2},
-        "Prefill on 1 nodes cannot",
+        "Prefill on 1 node cannot",
     ),
     "name": ({"name": "Kimi K2"}, "--name Kimi K2 cannot be the name of a service: write, for example, kimi-k2."),
     "halves of nothing": ({"prefill_nodes": 2}, "--prefill-nodes is only supported with --strategy pd."),

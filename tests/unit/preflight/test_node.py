@@ -171,7 +171,7 @@ def test_gpus_and_driver(tmp_path: Path) -> None:
     write(at, "proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  470.82.01  Release")
     found = alone(tmp_path, env={"CUDA_VERSION": "12.6.1"}, gpus=8, shm=1 << 30)
     assert {check for _, check in found.found} - {"nofile"} == {"gpus", "driver"}
-    assert "7 GPUs are visible, but 8 were requested" in found.said
+    assert "GPUs visible: 7, requested: 8" in found.said
     assert "driver 470 of the node is older than 525, which CUDA 12.6.1 of the image needs" in found.said
 
 
@@ -180,7 +180,7 @@ def test_gpus_and_driver(tmp_path: Path) -> None:
     [
         ("GPU 0: H100 (UUID: a)\nGPU 1: H100 (UUID: b)", 2, ""),
         ("GPU 0: H100 (UUID: a)\n  MIG 1g.10gb Device 0: (UUID: c)\n  MIG 1g.10gb Device 1: (UUID: d)", 2, ""),
-        ("GPU 0: H100 (UUID: a)", 2, "1 GPUs are visible, but 2 were requested"),
+        ("GPU 0: H100 (UUID: a)", 2, "GPUs visible: 1, requested: 2"),
         ("Unable to determine the device handle for GPU0000:CB:00.0: Unknown Error", 1, "(Unable to determine the device"),
     ],
 )

@@ -128,7 +128,7 @@ def test_a_model_whose_labels_found_no_room_says_so() -> None:
     model = replace(parts.model(URI, "k2"), kind="BaseModel", namespace="team-a")
     said = plain(model_status(model, (), frozenset(), NOW, {"a": one()}))[0]
     assert said["message"].startswith(
-        "1 nodes hold the model but do not have its label yet; a node gets at most 1000 labels"
+        "1 node holds the model without its label yet; a node gets at most 1000 labels"
     )
 
 
@@ -214,4 +214,4 @@ def test_fine_tuned_weights_tell_as_models_do() -> None:
     status = model_status(weight, (), frozenset(), NOW, {"a": one("Updating", bytes=500)})
     assert (status["state"], plain(status)[0]["reason"]) == ("In_Transit", "Downloading")
     assert status["weights"]["revision"] == "c1" and status["summary"] == "0/1 nodes, 50 %"
-    assert model_status(weight, (), frozenset({"a"}), NOW)["conditions"][0]["message"] == "1 nodes hold the weights"
+    assert model_status(weight, (), frozenset({"a"}), NOW)["conditions"][0]["message"] == "1 node holds the weights"

@@ -21,7 +21,7 @@ def test_none_where_none_was_seen_or_long_ago() -> None:
 def test_how_many_when_and_what_to_do() -> None:
     told = foreign_workers_condition([Strangers(2, AT - 60), Strangers(1, AT - 3)], "", START)
     assert told is not None and (told.type, told.status, told.reason) == ("RouterIntact", False, "StrangerInRouter")
-    assert told.message.startswith("3 workers") and "23:59:57 UTC" in told.message and "/v1/" in told.message
+    assert "(3 so far, the last at" in told.message and "23:59:57 UTC" in told.message and "/v1/" in told.message
     keyed = foreign_workers_condition([Strangers(1, AT)], "svc-router-key", START)
     assert keyed is not None and "delete the Secret svc-router-key" in keyed.message
 

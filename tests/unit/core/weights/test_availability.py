@@ -60,7 +60,7 @@ CASES: dict[str, tuple[dict[str, frozenset[str]], tuple[str, ...], tuple[str, st
     "both are there": (
         {TINY: nodes(1, 2), POET: nodes(2)},
         ("poet",),
-        ("True", "model tiny and fine-tuned weight poet together on 1 nodes, 1 needed"),
+        ("True", "model tiny and fine-tuned weight poet together on 1 node, 1 needed"),
     ),
 }
 
