@@ -1,12 +1,15 @@
-"""The seconds of each part of real starts, as the status shows them: the first start of a service, a second start, and a
-start after a kill. And what the periods of probes cost, beside the same engines with the periods of before.
+"""The seconds of each part of real starts: the first start of a service, second starts, a start after a kill, and the start
+of a new revision. And what the end of a start costs, beside the same engines with the probes of 2026-11-27.
+
+Two tables are printed: the parts as the status shows them, and the steps as this machine's clock saw them, from the
+command until the first tokens.
 """
 
 import asyncio
 import statistics
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -14,9 +17,10 @@ import yaml
 from ome_operator.core.recovery.start import PARTS
 from tests.conftest import Tables
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import MINUTES, READY_WITHIN_S, RUNTIME, SINGLE, address, come_up, reached, remove
+from tests.node.serving.conftest import MINUTES, READY_WITHIN_S, RUNTIME, SINGLE, address, reached, remove
 from tests.node.serving.test_recovery import SEND
 from tests.support.rig import ROOT, Rig
+from tests.support.start_timeline import Timeline, recording
 from tests.support.traffic import stream_of
 
 pytestmark = MINUTES
@@ -24,17 +28,37 @@ NEW, OLD = "kimi-k2-tiny", "kimi-k2-tiny-slow"
 PER_SECOND = 4.0
 STARTS = 5
 WITHIN_S = 240.0
-OURS = ("probe", "listed")
+STEPS = ("pod", "container", "engine", "startup", "readiness", "registry", "router", "endpoints", "tokens")
+"""Consecutive steps of a start: from the command until the pod is created, until its container runs, until the engine's
+warm-up has ended, until the startup probe has succeeded, until the pod is ready, until the registry sends it to the router,
+until the router lists it, until the Service has a ready endpoint, until the first tokens."""
+OURS = STEPS[3:8]
+"""Steps that do not depend on the engine, except that each of them waits for an answer of `/health`, which takes 1 s."""
 SLOW = {
-    "startupProbe": {"periodSeconds": 10, "failureThreshold": 60},
+    "startupProbe": {"periodSeconds": 10, "failureThreshold": 60, "httpGet": {"path": "/health", "port": "http"}},
     "readinessProbe": {"periodSeconds": 5, "failureThreshold": 3},
 }
-"""The periods of the probes before 2026-11-28."""
+"""The probes before 2026-11-28."""
+
+
+class Start(NamedTuple):
+    """A start of the leaders of both roles."""
+
+    groups: list[dict[str, Any]]
+    """The groups in the status, prefill first."""
+    steps: list[dict[str, float]]
+    """The seconds of each of `STEPS`, for each of these groups."""
+
+    @property
+    def ours(self) -> float:
+        """Return the seconds of `OURS` of the group that was listed last."""
+        last = max(self.steps, key=lambda each: sum(each[name] for name in STEPS[:7]))
+        return sum(last[name] for name in OURS)
 
 
 @pytest.fixture(scope="module")
-def services(serving: Rig, steps: Steps) -> Iterator[dict[str, str]]:
-    """Yield the URLs of two services that differ in the periods of their engines' probes."""
+def services(serving: Rig) -> Iterator[dict[str, Start]]:
+    """Yield the first starts of two services that differ in the probes of their engines."""
     runtime = yaml.safe_load((ROOT / RUNTIME).read_text())
     runtime["metadata"]["name"] += "-slow"
     for role in ("engineConfig", "decoderConfig"):
@@ -42,17 +66,25 @@ def services(serving: Rig, steps: Steps) -> Iterator[dict[str, str]]:
             runtime["spec"][role]["leader"]["runner"][name].update(probe)
     serving.cluster.apply(runtime)
     namespace, service = yaml.safe_load_all((ROOT / SINGLE).read_text())
-    namespace["metadata"]["name"] = service["metadata"]["name"] = service["metadata"]["namespace"] = OLD
-    service["spec"]["runtime"]["name"] += "-slow"
-    urls = {NEW: come_up(serving, SINGLE, NEW, steps, "apply to Ready, probes of 1 s")}
-    for each in (namespace, service):
-        serving.cluster.apply(each)
-    serving.ready(OLD, OLD, READY_WITHIN_S)
-    urls[OLD] = address(serving, OLD, OLD)
-    serving.wait("kube-proxy knows the endpoints", lambda: reached(urls[OLD]), 30)
-    yield urls
-    for name in urls:
+    yield {name: first(serving, name, namespace, service) for name in (NEW, OLD)}
+    for name in (NEW, OLD):
         remove(serving, name)
+
+
+def first(rig: Rig, name: str, namespace: dict[str, Any], service: dict[str, Any]) -> Start:
+    """Create a service, and return its first start."""
+    namespace["metadata"]["name"] = service["metadata"]["name"] = service["metadata"]["namespace"] = name
+    service["spec"]["runtime"]["name"] = f"kimi-k2-tiny-pd-cpu-rt{'-slow' if name == OLD else ''}"
+    rig.cluster.apply(namespace)
+    with recording(rig, name) as timeline:
+        began = time.time()
+        rig.cluster.apply(service)
+        rig.ready(name, name, READY_WITHIN_S)
+        url = address(rig, name, name)
+        rig.wait("kube-proxy knows the endpoints", lambda: reached(url), 30)
+        served = time.time()
+        rig.wait("the first start is recorded", lambda: complete(rig, name, {}), 60)
+        return seen(rig, name, timeline, began, served)
 
 
 def groups(rig: Rig, name: str) -> list[dict[str, Any]]:
@@ -61,64 +93,103 @@ def groups(rig: Rig, name: str) -> list[dict[str, Any]]:
     return sorted(found, key=lambda each: each["component"], reverse=True)
 
 
-def complete(rig: Rig, name: str, incarnation: int) -> bool:
-    """Whether the starts of both groups are recorded with their last part."""
+def complete(rig: Rig, name: str, before: dict[str, int]) -> bool:
+    """Whether the starts of both groups are recorded with their last part, and are later than those in `before`, which maps
+    names of leaders to incarnations.
+    """
     found = groups(rig, name)
-    return len(found) == 2 and all(each["incarnation"] == incarnation and "listed" in parts(each) for each in found)
+    return len(found) == 2 and all(
+        each["incarnation"] > before.get(each["name"], 0) and "listed" in parts(each) for each in found
+    )
 
 
 def parts(group: dict[str, Any]) -> dict[str, float]:
     return {part["name"]: part["seconds"] for part in (group.get("start") or {}).get("parts") or ()}
 
 
-async def restart(rig: Rig, url: str, name: str, *, kill: bool = False) -> tuple[list[dict[str, Any]], float]:
-    """Start both engines again: new pods, or new containers after their schedulers are killed. Return the groups, and the
-    seconds until the first tokens.
-    """
-    before = max(each["incarnation"] for each in groups(rig, name))
-    leaders = [each["name"] for each in groups(rig, name)]
-    async with stream_of(url, PER_SECOND) as report:
-        began = time.monotonic()
-        for pod in leaders:
-            if kill:
-                script = SEND.replace("{signal}", "SIGKILL")
-                words = ("exec", "-n", name, pod, "-c", "ome-container", "--", "python3", "-c", script)
-                assert "sent" in await asyncio.to_thread(rig.cluster.kubectl, *words)
-            else:
-                words = ("delete", "pod", "-n", name, pod, "--wait=false", "--grace-period=1")
-                await asyncio.to_thread(rig.cluster.kubectl, *words)
-        while not await asyncio.to_thread(complete, rig, name, before + 1):
-            assert time.monotonic() < began + WITHIN_S, groups(rig, name)
-            await asyncio.sleep(0.5)
-    failed = max(one.began for one in report.failed)
-    tokens = min(one.began + one.seconds for one in report.answers if not one.error and one.began > failed)
-    return groups(rig, name), tokens - began
+def seen(rig: Rig, name: str, timeline: Timeline, began: float, served: float) -> Start:
+    """Return the start that was recorded: `began` and `served` are the times of the command and of the first tokens."""
+    found = groups(rig, name)
+    leaders = [timeline.of_leader(each["name"], began) for each in found]
+    both = max(each.listed for each in leaders)
+    open_ = max(timeline.router_ready(both), timeline.endpoints_ready(name, both))
+    steps = []
+    for each in leaders:
+        sent = min(each.sent, each.listed) if each.sent == each.sent else each.listed
+        times = [began, each.created, each.container, each.healthy, each.started, each.ready, sent, each.listed, open_]
+        steps.append(
+            {step: end - begin for step, begin, end in zip(STEPS, times, [*times[1:], max(served, open_)], strict=True)}
+        )
+    return Start(found, steps)
 
 
-def row(what: str, group: dict[str, Any], tokens: float | None = None) -> str:
-    """Return a line of the table."""
-    found, role = parts(group), {"engine": "prefill", "decoder": "decode"}[group["component"]]
-    said = "".join(f"{found[name]:>10.1f}" if name in found else f"{'':>10}" for name in PARTS)
-    return f"{what:<14}{role:<8}{group['start']['seconds']:>7.0f}{said}" + (f"{tokens:>10.1f}" if tokens is not None else "")
+async def restart(rig: Rig, name: str, what: str) -> Start:
+    """Start both engines again: new pods, new containers after their schedulers are killed, or a new revision."""
+    url, leaders = address(rig, name, name), [each["name"] for each in groups(rig, name)]
+    before = {each["name"]: each["incarnation"] for each in groups(rig, name)}
+    with recording(rig, name) as timeline:
+        async with stream_of(url, PER_SECOND) as report:
+            await asyncio.sleep(1)
+            began, clock = time.time(), time.monotonic()
+            if what == "revision":
+                env = [{"name": "TRY", "value": str(began)}]
+                spec = {"engine": {"runner": {"env": env}}, "decoder": {"runner": {"env": env}}}
+                await asyncio.to_thread(rig.patch, "InferenceService", name, name, {"spec": spec})
+                before = {}
+            for pod in leaders if what != "revision" else ():
+                await asyncio.to_thread(rig.cluster.kubectl, *command(name, pod, what))
+            while not await asyncio.to_thread(over, rig, name, before, leaders, what):
+                assert time.monotonic() < clock + WITHIN_S, groups(rig, name)
+                await asyncio.sleep(0.5)
+        failed = max((one.began for one in report.failed), default=clock)
+        tokens = min(one.began + one.seconds for one in report.answers if not one.error and one.began > failed)
+        return seen(rig, name, timeline, began, began + tokens - clock)
 
 
-@pytest.mark.timeout(1500, func_only=True)
-async def test_the_parts_of_starts(serving: Rig, services: dict[str, str], steps: Steps, tables: Tables) -> None:
-    serving.wait("the first starts are recorded", lambda: complete(serving, NEW, 1), 60)
-    rows = [f"{'':<22}{'ready':>7}{''.join(f'{name:>10}' for name in PARTS)}{'tokens':>10}"]
-    rows += [row("first", each) for each in groups(serving, NEW)]
-    lost: dict[str, list[float]] = {NEW: [], OLD: []}
+def command(namespace: str, pod: str, what: str) -> tuple[str, ...]:
+    """Return the words of the command that ends a leader."""
+    if what == "kill":
+        script = SEND.replace("{signal}", "SIGKILL")
+        return ("exec", "-n", namespace, pod, "-c", "ome-container", "--", "python3", "-c", script)
+    return ("delete", "pod", "-n", namespace, pod, "--wait=false", "--grace-period=1")
+
+
+def over(rig: Rig, name: str, before: dict[str, int], leaders: list[str], what: str) -> bool:
+    """Whether the start has ended, and the old groups of a revision are gone."""
+    if what == "revision" and {each["name"] for each in groups(rig, name)} & set(leaders):
+        return False
+    return complete(rig, name, before)
+
+
+def row(what: str, group: dict[str, Any], own: dict[str, float], names: tuple[str, ...], total: float) -> str:
+    """Return a line of a table: the total, and the seconds of the parts that are known."""
+    role = {"engine": "prefill", "decoder": "decode"}[group["component"]]
+    said = "".join(
+        f"{own[name]:>10.1f}" if own.get(name) == own.get(name, 0.0) and name in own else f"{'':>10}" for name in names
+    )
+    return f"{what:<14}{role:<8}{total:>7.1f}{said}"
+
+
+@pytest.mark.timeout(1800, func_only=True)
+async def test_the_parts_of_starts(serving: Rig, services: dict[str, Start], steps: Steps, tables: Tables) -> None:
+    starts = [("first" if name == NEW else "first, old", start) for name, start in services.items()]
     for _ in range(STARTS):
         for name in services:
-            found, tokens = await restart(serving, services[name], name)
-            rows += [row("second" if name == NEW else "before", each, tokens) for each in found]
-            lost[name] += [sum(parts(each)[part] for part in OURS) for each in found]
-    found, tokens = await restart(serving, services[NEW], NEW, kill=True)
-    rows += [row("kill", each, tokens) for each in found]
-    tables["parts of starts"] = rows
-    for name, what in ((NEW, "startup probes of 1 s"), (OLD, "startup probes of 10 s")):
-        said = " ".join(f"{each:.1f}" for each in lost[name])
-        steps.note(f"from healthy to listed, {what}", f"median {statistics.median(lost[name]):.1f} s of {said}")
-    metrics = {part for each in groups(serving, NEW) for part in parts(each)}
-    assert {"imports", "engine", "probe", "listed"} <= metrics
-    assert statistics.median(lost[NEW]) < statistics.median(lost[OLD])
+            starts.append(("second" if name == NEW else "second, old", await restart(serving, name, "delete")))
+    for what in ("kill", "revision"):
+        starts.append((what, await restart(serving, NEW, what)))
+    head = f"{'':<22}{'total':>7}"
+    tables["parts of starts"] = [head + "".join(f"{name:>10}" for name in PARTS)] + [
+        row(what, each, parts(each), PARTS, each["start"]["seconds"]) for what, start in starts for each in start.groups
+    ]
+    tables["steps of starts"] = [head + "".join(f"{name:>10}" for name in STEPS)] + [
+        row(what, each, own, STEPS, sum(own.values()))
+        for what, start in starts
+        for each, own in zip(start.groups, start.steps, strict=True)
+    ]
+    lost = {kind: [start.ours for what, start in starts if what == kind] for kind in ("second", "second, old")}
+    for kind, seconds in lost.items():
+        said = " ".join(f"{each:.1f}" for each in seconds)
+        steps.note(f"from healthy to an endpoint, {kind}", f"median {statistics.median(seconds):.1f} s of {said}")
+    assert {"imports", "engine", "probe", "listed"} <= {part for _, start in starts for part in parts(start.groups[0])}
+    assert statistics.median(lost["second"]) < statistics.median(lost["second, old"])
