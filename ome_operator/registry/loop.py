@@ -134,9 +134,10 @@ class Registry:
         fresh = await self._list_pods()
         if self._known is None:
             return self._settings.interval
-        found = self._telemetry
+        found, now = self._telemetry, self._wall()
+        healthy = {uid: now - age for uid, age in found.healthy_for.items()}
         changes = reconcile(
-            self._known, workers, self._memory, self._settings.registry, self._wall(), fresh, found.silent, found.blamed
+            self._known, workers, self._memory, self._settings.registry, now, fresh, found.silent, found.blamed, healthy
         )
         self._memory, self._leaders = changes.memory, changes.leaders
         self._telemetry.passed(self._leaders, workers)

@@ -15,6 +15,9 @@ from ome_operator.errors import OmeError
 from ome_operator.registry.records import Pod
 from ome_operator.util.untrusted_json import PARSE_ERRORS
 
+HEALTH_PAGES = frozenset({"/health", "/health_generate", "/ready", "/ping"})
+"""Paths of pages that tell whether an engine is healthy."""
+
 
 class UnexpectedAnswer(OmeError):
     """Error: a server sent a response in an unexpected form."""
@@ -47,7 +50,8 @@ def _pod(body: Mapping[str, Any], stems: Mapping[str, str]) -> Pod | None:
         return None  # a second pod of a leader's StatefulSet, which a user scaled manually, is not a rank
     if not _made_by_operator(metadata, stems.get(str(labels.get(keys.COMPONENT)), ""), str(group), str(rank), leader):
         return None
-    running, started = _running(body.get("spec") or {}, status)
+    spec = body.get("spec") or {}
+    running, started = _running(spec, status)
     ready: Mapping[str, Any] = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), {})
     port = str(notes.get(keys.BOOTSTRAP_PORT, ""))
     return Pod(
@@ -64,6 +68,7 @@ def _pod(body: Mapping[str, Any], stems: Mapping[str, str]) -> Pod | None:
         deleting=bool(metadata.get("deletionTimestamp")),
         draining=bool(notes.get(keys.DRAINING)),
         bootstrap_port=int(port) if port.isdigit() else None,
+        awaits_health=_awaits_health(spec, status),
     )
 
 
@@ -88,6 +93,20 @@ def _running(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[bool, 
             state = (container.get("state") or {}).get("running")
             return state is not None, _seconds((state or {}).get("startedAt"))
     return True, 0.0
+
+
+def _awaits_health(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    """Return whether nothing but the health of the engine in the main container can keep the pod from being ready."""
+    containers = spec.get("containers") or ()
+    if not containers or spec.get("readinessGates"):
+        return False
+    probe = (containers[0].get("readinessProbe") or {}).get("httpGet") or {}
+    if str(probe.get("path") or "").partition("?")[0] not in HEALTH_PAGES:
+        return False
+    ready = {one["name"] for one in status.get("containerStatuses") or () if one.get("ready")}
+    sidecars = {one["name"] for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"}
+    ready |= {one["name"] for one in status.get("initContainerStatuses") or () if one.get("ready")}
+    return {*sidecars, *(one["name"] for one in containers[1:])} <= ready
 
 
 def _seconds(stamp: Any) -> float:

@@ -6,6 +6,7 @@ deletions and keeps dead workers. An outdated list of pods removes no worker (de
 """
 
 from collections.abc import Container, Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ome_operator.registry.records import (
@@ -45,6 +46,7 @@ def reconcile(
     fresh: bool = True,
     silent: Container[str] = frozenset(),
     blamed: Container[str] = frozenset(),
+    healthy: Mapping[str, float] = MappingProxyType({}),
 ) -> WorkerChanges:
     """Return the changes that make the router's workers equal to the groups that can serve requests; `now` is in seconds
     since the epoch.
@@ -53,12 +55,13 @@ def reconcile(
     pods are outdated because the API server does not answer. Then no worker is removed, and workers are added only to an
     empty router that has just started. `silent` contains the UIDs of leaders that have fallen silent (`silence`). They, and
     those in `blamed`, whose transfers fail (`pairs`), are removed only while the router lists another one that can serve.
+    `healthy` maps the UID of a leader that starts to the time at which its engine called itself healthy (`starting`).
     """
     pods, listed = tuple(pods), _by_address(workers)
     leaders = _leaders(pods, settings)
     unready = {pod.uid: min(memory.unready.get(pod.uid, now), now) for pod, _, _ in leaders if not pod.ready}
     evaluated = [
-        (pod, _target(pod, role, settings), _readiness(pod, ranks, role, settings, unready, now))
+        (pod, _target(pod, role, settings), _readiness(pod, ranks, role, settings, unready, healthy, now))
         for pod, role, ranks in leaders
     ]
     evaluated = _without_silent(evaluated, listed, silent, blamed)
@@ -156,7 +159,13 @@ def _url(pod: Pod, port: int) -> str:
 
 
 def _readiness(
-    leader: Pod, ranks: list[Pod], role: RoleSpec, settings: RegistrySettings, unready: Mapping[str, float], now: float
+    leader: Pod,
+    ranks: list[Pod],
+    role: RoleSpec,
+    settings: RegistrySettings,
+    unready: Mapping[str, float],
+    healthy: Mapping[str, float],
+    now: float,
 ) -> _Readiness:
     """Return whether a group can serve requests. A group that lost a rank cannot: its leader hangs and exits seconds
     later.
@@ -170,11 +179,26 @@ def _readiness(
     if why := _incomplete(ranks, role.pods):
         return _Readiness(why)
     if not leader.ready:
+        if _will_be_ready(leader, ranks, healthy.get(leader.uid), settings, now):
+            return _Readiness("", is_up=True)
         return _Readiness("the leader is not ready", now - unready[leader.uid] < settings.unready, is_up=True)
     last = max(ranks, key=lambda pod: pod.started, default=leader)
     if last.started > leader.ready_since > 0 and abs(now - last.started) < settings.settle:
         return _Readiness(f"rank {last.rank} started after the leader was ready")
     return _Readiness("", is_up=True)
+
+
+def _will_be_ready(leader: Pod, ranks: list[Pod], healthy: float | None, settings: RegistrySettings, now: float) -> bool:
+    """Return whether a leader that starts can serve although Kubernetes has not reported it as ready: its engine has called
+    itself healthy, and only the next probes of the kubelet are missing, each of which generates a token and takes a second.
+    The router itself requires such an answer before it lists the leader. A leader that was ready since its container started
+    is not starting: its readiness alone tells whether it can serve again.
+    """
+    if healthy is None or not leader.awaits_health or not 0 <= now - healthy <= settings.early:
+        return False
+    if leader.ready_since > leader.started:
+        return False
+    return all(pod.started <= healthy for pod in (leader, *ranks))
 
 
 def _without_silent(

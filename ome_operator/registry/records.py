@@ -34,6 +34,9 @@ class RegistrySettings(NamedTuple):
     retry: float = 15.0
     """Time after which a worker is sent to the router again if the router does not list the worker; the router adds
     workers in the background."""
+    early: float = 30.0
+    """Maximum time for which a leader may serve although Kubernetes has not reported it as ready, after its engine called
+    itself healthy during its start."""
     remember: float = 3600.0
     """Time for which the address of a deleted pod of this slice is not treated as foreign in the router's list."""
 
@@ -58,6 +61,9 @@ class Pod(NamedTuple):
     deleting: bool = False
     draining: bool = False
     bootstrap_port: int | None = None
+    awaits_health: bool = False
+    """Whether nothing but the health of the engine can keep the pod from being ready: the readiness probe of the main
+    container requests a page for it, and the pod has no readiness gate and no other container that is not ready."""
 
 
 class Worker(NamedTuple):

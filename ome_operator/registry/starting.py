@@ -23,6 +23,9 @@ class StartSigns(NamedTuple):
     """Whether the server was seen not to answer."""
     was_unhealthy: bool = False
     """Whether the engine was seen not to be healthy."""
+    was_starting: bool = False
+    """Whether the engine was seen to answer that it is not healthy. The answers of other engines prove
+    nothing: some answer 200 before their warm-up."""
     answers_at: float | None = None
     """First time at which the HTTP server answered."""
     healthy_at: float | None = None
@@ -54,7 +57,7 @@ def answered(signs: StartSigns, status: int | None, now: float) -> StartSigns:
     if signs.was_mute and signs.answers_at is None:
         signs = signs._replace(answers_at=now)
     if status == STARTING_STATUS:
-        return signs._replace(was_unhealthy=True)
+        return signs._replace(was_unhealthy=True, was_starting=True)
     signs = signs._replace(soon_at=now if signs.soon_at is None else signs.soon_at)
     if status == 200 and signs.was_unhealthy and signs.healthy_at is None:
         signs = signs._replace(healthy_at=now)
@@ -69,6 +72,13 @@ def is_due(signs: StartSigns) -> bool:
 def is_expected(signs: StartSigns, now: float) -> bool:
     """Return whether the leader becomes ready soon, so that pods should be listed more often."""
     return signs.is_starting and signs.soon_at is not None and now - signs.soon_at <= SOON
+
+
+def healthy_for(signs: StartSigns, now: float) -> float | None:
+    """Return the seconds since the engine of a leader that is not ready yet has become healthy; None if that is not proven."""
+    if not (signs.is_starting and signs.was_starting) or signs.healthy_at is None:
+        return None
+    return now - signs.healthy_at
 
 
 def ages(signs: StartSigns, now: float) -> dict[str, float]:

@@ -47,6 +47,8 @@ ROUTER_INTERVAL = 2.0
 LOAD, METRICS = "load", "metrics"
 TICK = 1.0
 """Seconds between two looks for leaders that are due."""
+START_TICK = 0.5
+"""Seconds between two requests to a leader that starts, for a page that costs the engine next to nothing."""
 AT_ONCE = 16
 """Maximum number of leaders that are read at the same time, and of leaders that are probed at the same time."""
 PROBE_PATH = "/health_generate"
@@ -89,7 +91,8 @@ class TelemetryReader:
         """Read and probe without end, beside the passes."""
         try:
             await asyncio.gather(
-                *map(self._repeat, (self.read_due, self.begin_probes, self.watch_starts, self.begin_pair_probe))
+                *map(self._repeat, (self.read_due, self.begin_probes, self.begin_pair_probe)),
+                self._repeat(self.watch_starts, START_TICK),
             )
         finally:
             self._pair_prober.end()
@@ -97,13 +100,13 @@ class TelemetryReader:
             for task in self._probes.values():
                 task.cancel()
 
-    async def _repeat(self, step: Callable[[], Awaitable[None]]) -> None:
+    async def _repeat(self, step: Callable[[], Awaitable[None]], pause: float = TICK) -> None:
         while True:
             try:
                 await step()
             except Exception:  # a fault here must not end the registry, which keeps the router's list correct
                 logger.exception("cannot read the load of engines")
-            await asyncio.sleep(TICK)
+            await asyncio.sleep(pause)
 
     def passed(self, leaders: Iterable[LeaderState], workers: Iterable[Worker]) -> None:
         """Process the leaders and the router's workers of a pass."""
@@ -245,6 +248,13 @@ class TelemetryReader:
         """Whether a leader is healthy and will be ready soon."""
         now = self._clock()
         return any(starting.is_expected(memory.signs, now) for memory in self._memories.values())
+
+    @property
+    def healthy_for(self) -> dict[str, float]:
+        """UID of a leader that starts -> seconds since its engine has become healthy, if that is proven."""
+        now = self._clock()
+        found = {uid: starting.healthy_for(memory.signs, now) for uid, memory in self._memories.items()}
+        return {uid: age for uid, age in found.items() if age is not None}
 
     async def watch_starts(self) -> None:
         """Ask each leader that starts once whether it is healthy."""

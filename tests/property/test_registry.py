@@ -29,6 +29,7 @@ pods = st.lists(
         deleting=st.sampled_from([False, False, True]),
         draining=st.sampled_from([False, False, True]),
         bootstrap_port=st.sampled_from([None, 9000]),
+        awaits_health=st.booleans(),
     ),
     max_size=10,
     unique_by=(lambda pod: pod.uid, lambda pod: pod.name),
@@ -51,6 +52,9 @@ memories = st.builds(
     unready=st.dictionaries(st.sampled_from("123456"), st.sampled_from([900.0, 999.0]), max_size=3),
 )
 
+healthy = st.dictionaries(st.sampled_from("123456"), st.sampled_from([400.0, 960.0, 980.0, 995.0]), max_size=6)
+"""UID of a leader that starts -> time at which its engine called itself healthy."""
+
 
 def carried_out(before: list[Worker], step: WorkerChanges) -> list[Worker]:
     """Return the router's list after it has carried out the changes."""
@@ -59,14 +63,16 @@ def carried_out(before: list[Worker], step: WorkerChanges) -> list[Worker]:
     return [*(one for one in before if one.id not in gone), *new]
 
 
-@given(pods, workers, memories)
-def test_it_converges_and_then_rests(some: list[Pod], listed: list[Worker], memory: WorkerMemory) -> None:
+@given(pods, workers, memories, healthy)
+def test_it_converges_and_then_rests(
+    some: list[Pod], listed: list[Worker], memory: WorkerMemory, early: dict[str, float]
+) -> None:
     for _ in range(2):
-        step = reconcile(some, listed, memory, TERMS, NOW)
+        step = reconcile(some, listed, memory, TERMS, NOW, healthy=early)
         listed, memory = carried_out(listed, step), step.memory
-    rest = reconcile(some, listed, memory, TERMS, NOW)
+    rest = reconcile(some, listed, memory, TERMS, NOW, healthy=early)
     assert not rest.add and not rest.remove
-    assert reconcile(some, listed, rest.memory, TERMS, NOW) == rest
+    assert reconcile(some, listed, rest.memory, TERMS, NOW, healthy=early) == rest
 
 
 @given(pods, workers, memories)
@@ -77,13 +83,20 @@ def test_an_old_list_removes_nothing(some: list[Pod], listed: list[Worker], memo
     assert step.memory.refill == memory.refill | {one.url for one in step.add}
 
 
-@given(pods, workers, memories)
-def test_only_whole_groups_are_added(some: list[Pod], listed: list[Worker], memory: WorkerMemory) -> None:
+@given(pods, workers, memories, healthy)
+def test_only_whole_groups_are_added(
+    some: list[Pod], listed: list[Worker], memory: WorkerMemory, early: dict[str, float]
+) -> None:
+    """Each leader is ready, or awaits only the kubelet's probes of an engine that has become healthy since its ranks run."""
     sizes = {role.component: role.pods for role in ROLES}
-    for target in reconcile(some, listed, memory, TERMS, NOW).add:
+    for target in reconcile(some, listed, memory, TERMS, NOW, healthy=early).add:
         (leader,) = [pod for pod in some if pod.uid == target.uid]
-        assert leader.rank == 0 and leader.ready and leader.running and not leader.deleting and not leader.draining
+        assert leader.rank == 0 and leader.running and not leader.deleting and not leader.draining
         ranks = [pod for pod in some if (pod.component, pod.group) == (leader.component, leader.group)]
+        if not leader.ready:
+            since = early[leader.uid]
+            assert leader.awaits_health and leader.ready_since <= leader.started and NOW - TERMS.early <= since
+            assert all(pod.started <= since for pod in (leader, *(pod for pod in ranks if pod.rank)))
         for wanted in range(1, sizes[leader.component]):
             assert any(pod.rank == wanted and pod.running and not pod.deleting for pod in ranks)
 

@@ -52,6 +52,8 @@ class Engine:
         """Time at which the scheduler has stopped, in seconds since the epoch."""
         self.probes = 0
         """Number of requests for `/health_generate`."""
+        self.is_healthy = True
+        """Whether the engine calls itself healthy."""
         self._runner: web.AppRunner | None = None
 
     def stop_scheduler(self) -> None:
@@ -83,7 +85,7 @@ class Engine:
             await self._runner.cleanup()
 
     async def _ok(self, _: web.Request) -> web.Response:
-        return web.Response(text="ok")
+        return web.Response(text="ok", status=200 if self.is_healthy else 503)
 
     async def _health(self, _: web.Request) -> web.Response:
         self.probes += 1
@@ -144,6 +146,15 @@ class Api:
             },
             "status": {"phase": "Running", "podIP": ip, "conditions": [{"type": "Ready", "status": "True"}]},
         }
+
+    def begin(self, name: str, component: str, ip: str) -> None:
+        """Add a leader whose container runs, and which is not ready, because its engine has not been healthy yet."""
+        self.run(name, component, ip)
+        probe = {"httpGet": {"path": "/health", "port": PORT}}
+        self.pods[name]["spec"] = {"containers": [{"name": "main", "readinessProbe": probe}]}
+        runs = {"name": "main", "ready": False, "state": {"running": {"startedAt": "2026-01-01T00:00:05Z"}}}
+        since = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        self.pods[name]["status"] |= {"containerStatuses": [runs], "conditions": [since]}
 
     async def start(self) -> None:
         """Start listening, always on the same port."""

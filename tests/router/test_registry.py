@@ -114,3 +114,19 @@ async def test_it_outlives_the_router(stage: Stage) -> None:
     await stage.lists(P, D, within=10)
     await stage.router.stop()
     assert await asyncio.wait_for(stage.registry.child.wait(), 5) == 0
+
+
+async def test_a_leader_that_starts_is_listed_when_its_engine_is_healthy(stage: Stage) -> None:
+    """Kubernetes reports it as ready only after its probes, each of which takes a second."""
+    new = address(12)
+    stage.engines[new].is_healthy = False
+    stage.api.begin("p-1", "engine", new)
+    await asyncio.sleep(4)  # longer than the interval, so the registry has asked the engine
+    assert await stage.listed() == {P, D, E}
+    stage.engines[new].is_healthy = True
+    assert await stage.lists(P, new, D, E, within=3) < 3
+
+    async def told() -> bool:
+        return (await stage.stands())["p-1"]["state"] == "serving"
+
+    await until(told, within=3)

@@ -11,6 +11,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from ome_operator.errors import UserError
@@ -60,7 +61,7 @@ class Timeline:
         seen = [(at, pod) for at, pod in self.pods if pod["metadata"]["name"] == name and at >= since]
         last = seen[-1][1]
         seen = [(at, pod) for at, pod in seen if pod["metadata"]["uid"] == last["metadata"]["uid"]]
-        runs, address = _container(last).get("restartCount"), last["status"].get("podIP")
+        runs, address = _container(last).get("restartCount", 0), last["status"].get("podIP")
         container = _first(seen, lambda pod: _running(pod) and _container(pod).get("restartCount") == runs)
         ended = _first(seen, lambda pod: not _running(pod))
         own = [(at, pod) for at, pod in seen if at >= container]
@@ -143,20 +144,25 @@ def _follow(watch: subprocess.Popen[bytes], into: list[tuple[float, dict[str, An
 
 
 def _look(timeline: Timeline, rig: Rig, namespace: str, over: threading.Event) -> None:
-    secret = rig.cluster.api().request("GET", f"/api/v1/namespaces/{namespace}/secrets")["items"]
-    keys = [each["data"]["key"] for each in secret if each["metadata"]["name"].endswith("-router-key")]
-    key = base64.b64decode(keys[0]).decode() if keys else ""
+    api, key = rig.cluster.api(), ""
     while not over.wait(LOOK_S):
         pods = {pod["metadata"]["uid"]: pod for _, pod in timeline.pods if _component(pod) == "router"}
         addresses = {pod["status"].get("podIP") for pod in pods.values()} - {None}
         listed: set[str] = set()
         for address in addresses:
+            key = key or _key(api.get(f"/api/v1/namespaces/{namespace}/secrets")["items"])
             with contextlib.suppress(OSError, ValueError):  # the router starts or ends
                 request = urllib.request.Request(f"http://{address}:8080/workers")
                 request.add_header("Authorization", f"Bearer {key}")
                 told = json.loads(DIRECT.open(request, timeout=1).read())
                 listed |= {each["url"].split("/")[2].partition(":")[0] for each in told["workers"]}
         timeline.lists.append((time.time(), frozenset(listed)))
+
+
+def _key(secrets: list[dict[str, Any]]) -> str:
+    """Return the key of the routers of a namespace; "" if there is none."""
+    found = (each["data"]["key"] for each in secrets if each["metadata"]["name"].endswith("-router-key"))
+    return base64.b64decode(next(found, "")).decode()
 
 
 def _first(seen: list[tuple[float, Any]], holds: Callable[[Any], bool]) -> float:
@@ -187,8 +193,6 @@ def _serves(endpoints: dict[str, Any]) -> bool:
 
 def _moment(line: str) -> float:
     """Return the time at which a line of `kubectl logs --timestamps` was written, in seconds since the epoch."""
-    from datetime import datetime
-
     try:
         return datetime.fromisoformat(line.split(" ", 1)[0]).timestamp()
     except ValueError:

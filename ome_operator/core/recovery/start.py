@@ -40,7 +40,7 @@ PARTS = (
 * engine: the rest of the start as the engine measures it.
 * warmup: from the first answer of the HTTP server until the engine calls itself healthy.
 * probe: until Kubernetes reports the leader as ready.
-* listed: until a router may send requests to the leader.
+* listed: until a router may send requests to the leader; 0 if that was earlier.
 """
 RECENT = 300.0
 """Seconds after which nothing is added to a start any more."""
@@ -127,7 +127,8 @@ def _of_engine(leader: Pod, seen: LeaderStart) -> dict[str, float | None]:
         "engine": None if own is None else _part(sum(filter(None, reported.values())), own),
         "warmup": _part(answers, healthy),
         "probe": _part(healthy, ready),
-        "listed": _part(ready, listed),
+        # Registries list a healthy engine before Kubernetes reports its leader as ready.
+        "listed": 0.0 if listed < ready else _part(ready, listed),
     }
 
 

@@ -74,7 +74,7 @@ def pods(*items: Any) -> dict[str, Any]:
 
 def test_a_leader() -> None:
     (pod,) = parse_pods(pods(leader()), STEMS)
-    assert pod == ("p-3-0", "u3", "10.0.0.3", "engine", "3", 0, True, 100.0, True, 200.0, False, False, None)
+    assert pod == ("p-3-0", "u3", "10.0.0.3", "engine", "3", 0, True, 100.0, True, 200.0, False, False, None, False)
 
 
 def test_annotations_and_deletion() -> None:
@@ -199,3 +199,34 @@ def test_an_empty_list_is_an_answer() -> None:
 def test_an_odd_answer_is_no_list(body: Any) -> None:
     with pytest.raises(UnexpectedAnswer):
         parse_pods(body, STEMS)
+
+
+MAIN: dict[str, Any] = {"name": "main", "readinessProbe": {"httpGet": {"path": "/health?full=1", "port": "http"}}}
+OTHER: dict[str, Any] = {"name": "other"}
+MESH: dict[str, Any] = {"name": "mesh", "restartPolicy": "Always"}
+AWAITED: dict[str, tuple[dict[str, Any], bool]] = {
+    "the engine alone": ({"containers": [MAIN]}, True),
+    "a container that is ready": ({"containers": [MAIN, {"name": "done"}]}, True),
+    "a container that is not ready": ({"containers": [MAIN, OTHER]}, False),
+    "a sidecar that is not ready": ({"containers": [MAIN], "initContainers": [MESH]}, False),
+    "an init container that has ended": ({"containers": [MAIN], "initContainers": [{"name": "wait"}]}, True),
+    "a readiness gate": ({"containers": [MAIN], "readinessGates": [{"conditionType": "example.com/lb"}]}, False),
+    "a probe of another page": (
+        {"containers": [{"name": "main", "readinessProbe": {"httpGet": {"path": "/v1/models"}}}]},
+        False,
+    ),
+    "a command as the probe": ({"containers": [{"name": "main", "readinessProbe": {"exec": {"command": ["x"]}}}]}, False),
+    "no readiness probe": ({"containers": [{"name": "main"}]}, False),
+    "no container": ({}, False),
+}
+
+
+@pytest.mark.parametrize("case", AWAITED)
+def test_what_can_keep_a_pod_from_being_ready(case: str) -> None:
+    spec, awaits = AWAITED[case]
+    body = leader()
+    body["spec"] = spec
+    body["status"]["containerStatuses"] += [{"name": "done", "state": {"running": {}}, "ready": True}]
+    body["status"]["initContainerStatuses"] = [{"name": "mesh", "ready": False}]
+    (pod,) = parse_pods(pods(body), STEMS)
+    assert pod.awaits_health is awaits

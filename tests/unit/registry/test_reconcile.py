@@ -308,3 +308,40 @@ def test_silence_does_not_hide_another_reason(state: str) -> None:
 
 def test_an_old_list_of_pods_removes_no_silent_leader() -> None:
     assert not step([*GROUP, *SECOND], BOTH, fresh=False, silent=SILENT).remove
+
+
+STARTS = rank(ready=False, ready_since=90.0, awaits_health=True), GROUP[1]
+
+
+def test_a_leader_serves_as_soon_as_its_engine_is_healthy() -> None:
+    """Only the kubelet's next probes are missing. The leader stays, without another request, until it is ready."""
+    found = step(STARTS, healthy={"u-p-0-0": NOW - 1})
+    assert [each.url for each in found.add] == [P0]
+    (leader,) = found.leaders
+    assert (leader.state, leader.is_starting) == ("adding", True)
+    later = step(STARTS, [worker()], found.memory, NOW + 2, healthy={"u-p-0-0": NOW - 1})
+    assert not (later.add or later.remove) and later.leaders[0].state == "serving"
+    assert not removed(step(GROUP, [worker()], later.memory, NOW + 3))
+
+
+def test_a_leader_that_does_not_become_ready_serves_for_half_a_minute() -> None:
+    began = step(STARTS, healthy={"u-p-0-0": NOW})
+    after = step(STARTS, [worker()], began.memory, NOW + TERMS.early + 1, healthy={"u-p-0-0": NOW})
+    assert removed(after) == [(P0, "the leader is not ready")]
+
+
+NOT_EARLY: dict[str, tuple[tuple[Pod, ...], float]] = {
+    "its pod waits for more than its engine": ((STARTS[0]._replace(awaits_health=False), STARTS[1]), NOW - 1),
+    "it was ready since its container started": ((STARTS[0]._replace(ready_since=150.0), STARTS[1]), NOW - 1),
+    "its container started after that": ((STARTS[0]._replace(started=NOW), STARTS[1]), NOW - 1),
+    "a rank started after that": ((STARTS[0], rank(1, started=NOW)), NOW - 1),
+    "a rank is missing": (STARTS[:1], NOW - 1),
+    "it is being drained": ((STARTS[0]._replace(draining=True), STARTS[1]), NOW - 1),
+    "its engine was healthy in the future": (STARTS, NOW + 60),
+}
+
+
+@pytest.mark.parametrize("case", NOT_EARLY)
+def test_a_healthy_engine_alone_does_not_suffice(case: str) -> None:
+    ranks, since = NOT_EARLY[case]
+    assert not step(ranks, healthy={"u-p-0-0": since}).add

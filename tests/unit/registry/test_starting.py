@@ -3,7 +3,7 @@
 from typing import Any
 
 from ome_operator.registry.records import LeaderState
-from ome_operator.registry.starting import SOON, StartSigns, ages, answered, is_due, is_expected, passed
+from ome_operator.registry.starting import SOON, StartSigns, ages, answered, healthy_for, is_due, is_expected, passed
 
 
 def leader(**more: Any) -> LeaderState:
@@ -57,3 +57,12 @@ def test_a_leader_is_expected_for_a_minute() -> None:
     assert is_expected(signs, 1.0) and is_expected(signs, 1.0 + SOON) and not is_expected(signs, 1.1 + SOON)
     assert not is_expected(seen(None, 503), 1.0)
     assert not is_expected(passed(signs, leader(is_starting=False), 2.0), 2.0), "it is ready"
+
+
+def test_an_engine_is_proven_healthy_if_it_has_called_itself_unhealthy_before() -> None:
+    assert healthy_for(seen(None, 503, 503, 200), 4.5) == 1.5
+    assert healthy_for(seen(503, 200), 2.0) == 1.0
+    assert healthy_for(seen(None, 200), 2.0) is None, "some engines answer 200 before their warm-up"
+    assert healthy_for(seen(None, 503, 404), 3.0) is None and healthy_for(seen(None, 503), 3.0) is None
+    ready = passed(seen(None, 503, 200), leader(is_starting=False), 3.0)
+    assert healthy_for(ready, 4.0) is None, "Kubernetes has reported it as ready"

@@ -319,10 +319,12 @@ async def test_an_engine_that_starts_is_asked_until_it_is_healthy(engine: Engine
         await engine.reader.watch_starts()
         assert [*(await engine.read(after=1.0))["leaders"][0].get("start", {})] == moments
     assert engine.reader.expects_leaders and engine.changes == 1
+    engine.now += 1.0
+    assert engine.reader.healthy_for == {ready.uid: 2.0}
     await engine.reader.watch_starts()
     assert engine.times("/ping") == 3, "there is nothing more to learn"
     engine.reader.passed([ready], [])
-    assert not engine.reader.expects_leaders
+    assert not engine.reader.expects_leaders and not engine.reader.healthy_for
 
 
 async def test_what_an_engine_reports_about_its_start_is_in_the_summary(engine: Engine) -> None:
