@@ -30,7 +30,10 @@ from ome_operator.registry.unserved import UnservedRequests, app
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.5
-"""Seconds until the next pass if the router does not answer, a change was sent to it, or a leader is about to be ready."""
+"""Seconds until the next pass if the router does not answer, a change was sent to it, it is about to list a worker, or a
+leader is about to be ready."""
+SOON_LISTED = 5.0
+"""Seconds after the request for a worker in which the router usually lists it: it asks the worker for its health first."""
 STUCK = 60.0
 """Seconds without a finished pass after which the liveness probe fails."""
 
@@ -143,7 +146,8 @@ class Registry:
         self._telemetry.passed(self._leaders, workers)
         self._count_foreign(changes)
         changed = await self._change_router(changes)
-        return RETRY_SECONDS if changed or self._telemetry.expects_leaders else self._settings.interval
+        is_adding = any(now - at < SOON_LISTED for at in self._memory.asked.values())
+        return RETRY_SECONDS if changed or is_adding or self._telemetry.expects_leaders else self._settings.interval
 
     async def _forget(self, listed: set[str]) -> None:
         """Remove the requests that the router has lost from the registry's memory, so that these workers are sent again."""

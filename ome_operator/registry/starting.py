@@ -75,7 +75,7 @@ def is_expected(signs: StartSigns, now: float) -> bool:
 
 
 def healthy_for(signs: StartSigns, now: float) -> float | None:
-    """Return the seconds since the engine of a leader that is not ready yet has become healthy; None if that is not proven."""
+    """Return the seconds since the engine of a leader that is not ready yet has become healthy; None if that is unproven."""
     if not (signs.is_starting and signs.was_starting) or signs.healthy_at is None:
         return None
     return now - signs.healthy_at

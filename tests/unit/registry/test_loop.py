@@ -118,3 +118,24 @@ async def test_a_port_that_is_taken_is_no_reason_to_end(
         )
         assert await loop._answer(settings, Registry(settings, session)) is None
     assert "no request is answered while no engine runs" in caplog.text
+
+
+async def test_passes_follow_each_other_until_the_router_lists_what_it_was_sent(
+    server: Server, session: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """For a few seconds: a router that cannot reach a worker may never list it."""
+    (tmp_path / "token").write_text("t")
+    server.answers |= {"/workers": (200, {"workers": [], "worker_id": "7"}), "/workers/7": (200, {})}
+    server.answers["/api/v1/namespaces/team/pods"] = 200, pods(leader())
+    settings, now = RegistrySettings((RoleSpec("engine", "regular", 30000, 1, "p"),)), [1000.0]
+    urls = {"router": server.url, "server": server.url, "namespace": "team", "selector": ""}
+    registry = Registry(SidecarSettings(**urls, registry=settings, account=tmp_path), session, lambda: now[0])
+    pauses = []
+    for _ in range(3):
+        pauses.append(await registry._pass())
+        now[0] += loop.SOON_LISTED - 1
+    assert pauses == [loop.RETRY_SECONDS, loop.RETRY_SECONDS, 3.0]
+    listed = {"id": "7", "url": "http://10.0.0.3:30000", "worker_type": "regular"}
+    server.answers["/workers"] = 200, {"workers": [listed]}
+    now[0] = 1001.0
+    assert await registry._pass() == 3.0
