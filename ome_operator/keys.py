@@ -163,6 +163,8 @@ WEIGHTS = ".ome"
 weights (decisions 7)."""
 AGENT = "ome-agent"
 """Name and field manager of the agents, which write nothing but NodeModels."""
+GPU_PRODUCTS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name")
+"""Labels on nodes that the vendors' software sets, and whose value is the model of the node's GPUs."""
 MODEL_LABEL_PREFIX = f"models.{GROUP}/"
 MODEL_READY, MODEL_UPDATING, MODEL_FAILED = "Ready", "Updating", "Failed"
 

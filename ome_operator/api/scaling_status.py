@@ -64,6 +64,22 @@ class RequestLength(Spec):
     """Output tokens."""
 
 
+class GroupConfiguration(Spec):
+    """What determines how fast the groups of a role serve."""
+
+    template: str | None = None
+    """Digest of the pod templates and of the weights."""
+    hardware: str | None = None
+    """The GPUs of a group, as the labels of its nodes name them; unset if they name none."""
+
+
+class MeasuredConfigurations(Spec):
+    """The configurations of the groups that were measured. A measurement is not used for groups of another one."""
+
+    prefill: GroupConfiguration | None = None
+    decode: GroupConfiguration | None = None
+
+
 class LearnedSpeeds(Spec):
     """What the service has shown about itself."""
 
@@ -73,6 +89,7 @@ class LearnedSpeeds(Spec):
     request: RequestLength | None = None
     start_seconds: Annotated[list[float] | None, ATOMIC] = None
     """Seconds that the last starts of a group took."""
+    configurations: MeasuredConfigurations | None = None
 
 
 class ScalingDay(Spec):
@@ -108,7 +125,7 @@ class ScalingSummary(Spec):
     """The numbers that decided, in a sentence."""
     speeds: Annotated[dict[str, str] | None, ATOMIC_MAP] = None
     """How the speed of the groups of a role (prefill, decode) is known: Measured; FirstEstimate, from a single load or from
-    a queue; or Planned, from `ome plan`."""
+    a queue; Former, from measurements before the last rollout; or Planned, from `ome plan`."""
     changed_at: str | None = None
     """Time of the last change of the wanted size."""
     changes: Annotated[list[str] | None, ATOMIC] = None
@@ -116,5 +133,7 @@ class ScalingSummary(Spec):
     decisions: Annotated[list[ScalingDecision] | None, ATOMIC] = None
     """The last ten decisions, the newest last."""
     learned: LearnedSpeeds | None = None
+    former: LearnedSpeeds | None = None
+    """What the groups of a role showed before their configuration changed for the last time."""
     days: Annotated[list[ScalingDay] | None, ATOMIC] = None
     """The last days, the newest last, at most eight."""

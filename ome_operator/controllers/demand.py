@@ -254,6 +254,7 @@ class DemandScaler:
         said = before.get("why") != after.get("why")
         stated = said and made.hold in STATED
         other = (said and made.hold in SLOW) or any(before.get(name) != after.get(name) for name in ("hold", "speeds"))
+        other = other or _configurations(before) != _configurations(after)
         held = other and not 0 <= now - followed.at < PAUSE
         if moved or stated or held or not 0 <= now - followed.at < REPEAT:
             followed.stored, followed.at = after, now
@@ -265,6 +266,12 @@ class DemandScaler:
         groups = dict.fromkeys(roles, 0) | {COMPONENT_OF[role]: more[role] for role in GROUPS if COMPONENT_OF[role] in roles}
         asked = needs(roles, groups, ref.namespace, True)
         return asked if self._has_room(ref, beside(*taken, asked), now) else None
+
+
+def _configurations(scaling: Mapping[str, Any]) -> Any:
+    """Return the configurations whose measurements a value of `status.scaling` contains."""
+    learned = scaling.get("learned")
+    return learned.get("configurations") if isinstance(learned, dict) else None
 
 
 def _within(applied: Mapping[str, int], task: DemandTask) -> dict[str, int]:

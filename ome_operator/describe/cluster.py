@@ -17,9 +17,6 @@ from ome_operator.describe.text import numbers
 from ome_operator.describe.tree import GroupView, Rank, Tree
 from ome_operator.util.wording import count
 
-PRODUCT = "nvidia.com/gpu.product"
-"""Node label that NVIDIA's GPU feature discovery sets."""
-
 
 class Use(NamedTuple):
     """The ranks of a group that run on a node."""
@@ -102,11 +99,16 @@ def _row(name: str, node: Node | None, uses: Iterable[Use], holdings: Iterable[H
         name=name,
         state=state,
         word=word,
-        product=node.labels.get(PRODUCT, "") if node is not None else "",
+        product=_product(node) if node is not None else "",
         gpus=node.gpus if node is not None else -1,
         uses=tuple(uses),
         weights=tuple(map(_weights, sorted(holdings, key=lambda held: held.ref))),
     )
+
+
+def _product(node: Node) -> str:
+    """Return the model of a node's GPUs; "" if no label states it."""
+    return next((node.labels[label] for label in keys.GPU_PRODUCTS if label in node.labels), "")
 
 
 def _uses(trees: Iterable[Tree]) -> dict[str, list[Use]]:

@@ -3,14 +3,17 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ome_operator.core.demand.configurations import bound
 from ome_operator.core.demand.curves import FLATTEST, batch_within, completed, rising, seconds_at
 from ome_operator.core.demand.decide import DECISIONS, decide
 from ome_operator.core.demand.facts import (
     DECODE,
     KEPT,
+    NO_PLAN,
     PREFILL,
     ROUTER,
     CompletedWork,
+    Configuration,
     Curve,
     DemandSample,
     Fleet,
@@ -159,6 +162,30 @@ def test_a_prediction_alone_removes_no_group_and_is_not_stored(
     made, after = decide(quiet, fleet, targets, before, NOW, planned)
     assert state.wanted is not None and made.prefill >= state.wanted[0] and made.decode >= state.wanted[1]
     assert after.learned._replace(request=None) == before.learned
+
+
+@settings(max_examples=100, deadline=None)
+@given(histories(), situations(), st.sampled_from(["8x H100", "8x H200", ""]), st.booleans(), st.booleans())
+def test_no_group_is_removed_because_of_what_was_measured_before_a_rollout(
+    seen: tuple[DemandSample, ...],
+    situation: tuple[Fleet, Targets, ScalingState],
+    hardware: str,
+    is_planned: bool,
+    has_started: bool,
+) -> None:
+    fleet, targets, state = situation
+    old, new = Configuration("old", "8x H200"), (Configuration("new", hardware),)
+    roles = (one._replace(configurations=new) for one in (fleet.prefill, fleet.decode))
+    learned = KNOWN._replace(configurations=(old, old))
+    planned = PlannedSpeeds(KNOWN.work, KNOWN.curve) if is_planned else NO_PLAN
+    begin = state._replace(learned=learned if has_started else KNOWN, configured=(NOW - 9, NOW - 9))
+    if not has_started:  # stored by an earlier version, and the first decision of this one was during the rollout
+        begin = bound(begin, fleet._replace(prefill=RoleFleet(1, configurations=(old, *new))), NOW - 9)
+        begin = bound(begin, fleet._replace(decode=RoleFleet(1, configurations=(old, *new))), NOW - 9)
+    made, after = decide(seen, Fleet(*roles, fleet.routers, fleet.busy), targets, begin, NOW, planned)
+    assert state.wanted is not None and made.prefill >= state.wanted[0] and made.decode >= state.wanted[1]
+    if made.hold != "Unknown":
+        assert not after.learned.measured and not after.learned.curve
 
 
 @settings(max_examples=100, deadline=None)

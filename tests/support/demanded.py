@@ -11,6 +11,7 @@ from ome_operator.core.demand.follow import follow
 from ome_operator.core.demand.stored import to_status
 from ome_operator.core.demand.task import APPLY, DemandTask
 from ome_operator.core.observed.objects import Observed
+from ome_operator.core.reasons import FOLLOWS_DEMAND
 from ome_operator.core.rollout import zero
 from tests.support import parts
 from tests.support.simulator import World
@@ -30,6 +31,12 @@ def spec(mode: str = "", role: Mapping[str, Any] | None = None, **demand: Any) -
     scaled = {"minReplicas": 1, "maxReplicas": 4, "autoscaler": {"class": "Demand"}, **(role or {})}
     policy = {**DEMAND, **({"mode": mode} if mode else {}), **demand}
     return {"engine": {"minReplicas": 1}, "decoder": scaled, "router": {}, "scalingPolicy": {"demand": policy}}
+
+
+def told(world: World) -> tuple[str, str]:
+    """Return status and reason of the condition FollowsDemand."""
+    found = world.condition(FOLLOWS_DEMAND)
+    return (found["status"], found["reason"]) if found else ("", "")
 
 
 class Demanded(World):

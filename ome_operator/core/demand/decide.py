@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ome_operator.core.demand import explain, learn, limits, queues
+from ome_operator.core.demand import configurations, explain, learn, limits, queues, speeds
 from ome_operator.core.demand.brakes import HOUR, brake
 from ome_operator.core.demand.estimate import DemandEstimate, bound_below, estimate, mean_request, patience
 from ome_operator.core.demand.facts import (
@@ -67,7 +67,7 @@ def decide(
     newest = samples[-1] if samples else None
     if newest is None or not 0 <= now - newest.at <= STALE or newest.arrivals is None or newest.waiting is None:
         return held(state, now, present, HoldReason.UNKNOWN, "the arrivals or the waiting requests are unknown")
-    state = state._replace(learned=_learned(samples, fleet, targets, state, now, planned))
+    state, planned = _taught(samples, fleet, targets, configurations.bound(state, fleet, now), now, planned)
     demand, routers = estimate(samples, fleet, state, now, planned), limits.routers(samples, targets, present[2])
     if demand is None:
         known = state.learned.request is not None and planned.missing
@@ -81,31 +81,53 @@ def decide(
     return made._replace(basis=demand.basis), state
 
 
-def _learned(
+def _taught(
     samples: Sequence[DemandSample],
     fleet: Fleet,
     targets: Targets,
     state: ScalingState,
     now: float,
     planned: PlannedSpeeds,
-) -> Learned:
-    """Return the measurements of the service, updated with the newest sample."""
+) -> tuple[ScalingState, PlannedSpeeds]:
+    """Return the state with the measurements of the newest sample, and the speeds that are used where nothing was measured.
+
+    A role is not measured until all of its groups have had the same configuration for a window. If requests are late with a
+    load that groups of the former configuration served in time, these groups say nothing about the present ones.
+    """
     mean = mean_request(samples, state.learned)
+    if mean is not None:
+        planned = speeds.expected(state, planned, mean.more)
     factor = patience(mean, state.learned.work or planned.work) if mean is not None else 1.0
 
     def on_time(groups: int, rate: float) -> float | None:
         return queues.slowest_prefill(groups, rate, bound_below(targets.ttft), targets.share, factor)
 
+    in_time, too_late = _judged(samples, fleet, targets, state, now)
+    found = learn.learned(
+        state.learned, samples[-1], fleet, planned, on_time if in_time or too_late else None, late=too_late
+    )
+    for role, since in zip(GROUPS, state.configured, strict=True):
+        if now - since <= WINDOW:
+            found = configurations.with_speed(found, state.learned, role)
+    if too_late and PREFILL in planned.former and learn.contradicts(planned.work, samples[-1], fleet, on_time):
+        state = state._replace(former=configurations.with_speed(state.former, Learned(), PREFILL))
+    return state._replace(learned=found if mean is None else found._replace(request=(mean.more, mean.answer))), planned
+
+
+def _judged(
+    samples: Sequence[DemandSample], fleet: Fleet, targets: Targets, state: ScalingState, now: float
+) -> tuple[bool, bool]:
+    """Return whether the groups that exist have served in time, and whether they have been late for `LATE_FOR` seconds. Both
+    are False if the groups have changed in this time.
+    """
     changing = any(role.starting or role.draining for role in (fleet.prefill, fleet.decode))
-    late = samples[-1].late
-    steady = not changing and not fleet.busy and now - state.changed > 2 * WINDOW
-    in_time = late is not None and late <= 1 - targets.share
+    late, same_for = samples[-1].late, now - max(state.changed, *state.configured)
+    if changing or fleet.busy or same_for <= 2 * WINDOW:
+        return False, False
     newest = [one for one in samples if one.at >= now - LATE_FOR]
-    whole = len(newest) < len(samples) and now - state.changed > LATE_FOR + WINDOW
+    whole = len(newest) < len(samples) and same_for > LATE_FOR + WINDOW
     too_late = whole and all(one.late is not None and one.late > 1 - targets.share for one in newest)
-    proves = steady and (in_time or too_late)
-    found = learn.learned(state.learned, samples[-1], fleet, planned, on_time if proves else None, too_late)
-    return found if mean is None else found._replace(request=(mean.more, mean.answer))
+    return late is not None and late <= 1 - targets.share, too_late
 
 
 def _sized(
@@ -139,7 +161,7 @@ def _sized(
             hold = HoldReason.PLANNED
         return held(state, now, present, hold, why)
     if stop := brake(samples, fleet, targets, state, now):
-        return held(state, now, present, stop, why)
+        return held(state, now, present, hold or stop, why)
     return _changed(state, now, smaller, hold, why)
 
 

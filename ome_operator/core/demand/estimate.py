@@ -6,7 +6,7 @@ from itertools import pairwise
 from statistics import fmean, median
 from typing import NamedTuple
 
-from ome_operator.core.demand import arrivals, curves, learn, queues
+from ome_operator.core.demand import arrivals, curves, learn, queues, speeds
 from ome_operator.core.demand.facts import (
     DECODE,
     NO_PLAN,
@@ -146,18 +146,18 @@ def estimate(
     )
     if found is None or mean is None or age is None:
         return None
-    prefill, least = _prefill(known, planned, mean.more), _prefill(known, planned, mean.fewer)
+    prefill, least = (speeds.prefill(known, planned, tokens) for tokens in (mean.more, mean.fewer))
     curve = curves.rising(curves.completed(known.curve, planned.curve))
     if prefill is None or least is None or not curve:
         return None
-    service, shown = prefill[0], _shown(known, mean.fewer)
+    service, shown = prefill[0], speeds.shown(known, mean.fewer)
     waiting = samples[-1].waiting or 0
     left = min(cold, max(0.0, state.changed + cold - now))
     served = (fleet.prefill.ready * cold + fleet.prefill.starting * (cold - left)) / service
     backlog = max(0.0, waiting + found.now * cold - served)
     usual = found.now * service + fleet.prefill.ready
     extra = backlog / (CLEARED * cold) if waiting > usual else 0.0
-    basis = {PREFILL: prefill[1], DECODE: _decode_basis(known, planned)}
+    basis = {PREFILL: prefill[1], DECODE: speeds.decode_basis(known, planned)}
     return DemandEstimate(
         forecast=found,
         age=age,
@@ -177,39 +177,6 @@ def estimate(
             if basis[role] == Basis.FIRST and not plan
         ),
     )
-
-
-def _prefill(known: Learned, planned: PlannedSpeeds, tokens: float) -> tuple[float, Basis] | None:
-    """Return the seconds that a prompt of `tokens` tokens takes in a prefill group, and how they are known; None if they are
-    unknown.
-
-    Until a saturated group was measured, every known time is an upper bound, so the shortest one is used. `Learned.shown` is
-    used only together with another bound, because it is far too long if it was measured under a low load.
-    """
-    seen = _shown(known, tokens)
-    if planned.work is not None and not (known.work is not None and known.measured):
-        plan = planned.work.seconds(1.0, tokens)
-        return (plan, Basis.PLANNED) if seen is None or plan < seen else (seen, Basis.FIRST)
-    if known.work is None or seen is None:
-        return None
-    return seen, Basis.MEASURED if known.measured else Basis.FIRST
-
-
-def _shown(known: Learned, tokens: float) -> float | None:
-    """Return the seconds that a prompt of `tokens` tokens takes in a prefill group, as measured in saturated groups. If no
-    saturated group was measured yet, return the smallest measured upper bound; None if nothing was measured.
-    """
-    own = known.scale * known.work.seconds(1.0, tokens) if known.work is not None else None
-    if own is not None and known.measured:
-        return own
-    bounds = [own, learn.shown_seconds(known.shown, tokens) if known.shown is not None else None]
-    return min((one for one in bounds if one is not None), default=None)
-
-
-def _decode_basis(known: Learned, planned: PlannedSpeeds) -> Basis:
-    if not known.curve:
-        return Basis.PLANNED
-    return Basis.FIRST if len(known.curve) == 1 and not planned.curve else Basis.MEASURED
 
 
 class MeanRequest(NamedTuple):

@@ -6,6 +6,7 @@ from ome_operator.core.demand.facts import DECODE, GROUPS, PREFILL, Basis, Group
 from ome_operator.core.demand.holds import HoldReason
 
 _PLAN = " (`ome plan`'s prediction less its error, not measured)"
+_FORMER = " (measured before the last rollout, and not since)"
 
 
 def why(demand: DemandEstimate, targets: Targets, need: NeededGroups) -> str:
@@ -29,6 +30,7 @@ _SERVES = {
     Basis.MEASURED: ("", ""),
     Basis.FIRST: ("at least ", ""),
     Basis.PLANNED: ("", _PLAN),
+    Basis.FORMER: ("", _FORMER),
 }
 """How the speed is known -> the words before and after the number."""
 
@@ -56,7 +58,7 @@ def unmet(demand: DemandEstimate, targets: Targets, need: NeededGroups) -> tuple
         )
     if demand.basis[role] in proofs:
         return HoldReason.UNREACHABLE, f"no number of groups meets the target of {what}"
-    source = "`ome plan` predicts" if demand.basis[role] == Basis.PLANNED else "a first estimate says"
+    source = _SAYS.get(demand.basis[role], "a first estimate says")
     return (
         HoldReason.UNMEASURED,
         f"{source} that no number of groups meets the target of the {_TARGETS[role]}, but the speed of a group was not "
@@ -64,4 +66,5 @@ def unmet(demand: DemandEstimate, targets: Targets, need: NeededGroups) -> tuple
     )
 
 
+_SAYS = {Basis.PLANNED: "`ome plan` predicts", Basis.FORMER: "measurements from before the last rollout say"}
 _TARGETS = {PREFILL: "time to the first token", DECODE: "time between tokens"}

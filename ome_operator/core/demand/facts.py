@@ -63,6 +63,19 @@ class DemandSample(NamedTuple):
     """Requests in flight, over all routers."""
 
 
+class Configuration(NamedTuple):
+    """What determines how fast a group serves."""
+
+    template: str = ""
+    """Digest of the pod templates and of the weights of a role; "" if they are not known."""
+    hardware: str = ""
+    """The GPUs of a group, such as "8x NVIDIA-H200"; "" if they are not known."""
+
+    def agrees(self, other: "Configuration") -> bool:
+        """Return whether groups of both are equally fast. What is not known is assumed to be equal."""
+        return all(not one or not two or one == two for one, two in zip(self, other, strict=True))
+
+
 class RoleFleet(NamedTuple):
     """The groups of a role that exist."""
 
@@ -74,6 +87,9 @@ class RoleFleet(NamedTuple):
     """GPUs of a group."""
     room: int | None = None
     """Largest number of groups for which the cluster has nodes; None if this is not known."""
+    configurations: tuple[Configuration, ...] = ()
+    """The configurations of the groups that serve or, if none serves, of those that exist, without repetitions. That of the
+    oldest revision comes first. There are several during a rollout; () if there are no groups."""
 
     @property
     def exist(self) -> int:
@@ -148,21 +164,6 @@ FULL = 60.0
 """Seconds between tokens, longer than any target, for one request more than the KV cache of a group holds."""
 
 
-class PlannedSpeeds(NamedTuple):
-    """The speed of a group of each role as `ome plan` predicts it, slowed by its error (`sizing/speeds.py`)."""
-
-    work: PrefillWork | None = None
-    """None if there is no prediction."""
-    curve: Curve = ()
-    """Empty if there is no prediction. A last point with `FULL` seconds is not predicted: it marks a number of requests that
-    is one more than the KV cache of a group holds."""
-    missing: str = ""
-    """Why there is no prediction, in a sentence without a full stop; "" if there is one."""
-
-
-NO_PLAN = PlannedSpeeds()
-
-
 class Basis(StrEnum):
     """How the speed of the groups of a role is known."""
 
@@ -174,6 +175,30 @@ class Basis(StrEnum):
     requests in time than the prediction permits. Decode: a single load was measured, and there is no prediction."""
     PLANNED = "Planned"
     """Nothing was measured: the prediction of `ome plan`, slowed by its error."""
+    FORMER = "Former"
+    """Nothing was measured since the last rollout that changed the configuration of the groups: what the groups showed
+    before it."""
+
+
+class PlannedSpeeds(NamedTuple):
+    """The speed of a group of each role as `ome plan` predicts it, slowed by its error (`sizing/speeds.py`)."""
+
+    work: PrefillWork | None = None
+    """None if there is no prediction."""
+    curve: Curve = ()
+    """Empty if there is no prediction. A last point with `FULL` seconds is not predicted: it marks a number of requests that
+    is one more than the KV cache of a group holds."""
+    missing: str = ""
+    """Why there is no prediction, in a sentence without a full stop; "" if there is one."""
+    former: frozenset[str] = frozenset()
+    """Roles whose speed here is not a prediction: groups of the former configuration have shown it (`speeds.expected`)."""
+
+    def basis(self, role: str) -> Basis:
+        """Return how the speed of a role is known of which nothing was measured."""
+        return Basis.FORMER if role in self.former else Basis.PLANNED
+
+
+NO_PLAN = PlannedSpeeds()
 
 
 class Learned(NamedTuple):
@@ -195,6 +220,12 @@ class Learned(NamedTuple):
     """Mean numbers of prompt and output tokens in the last samples with completed requests."""
     starts: tuple[float, ...] = ()
     """Seconds from the creation of a group until it served, of the last starts of this service."""
+    configurations: tuple[Configuration, Configuration] = (Configuration(), Configuration())
+    """The configurations of the prefill groups and of the decode groups that were measured."""
+
+
+SPEED = {PREFILL: ("work", "scale", "measured", "shown"), DECODE: ("curve",)}
+"""Role -> the fields of `Learned` that state how fast its groups are."""
 
 
 class SizeDecision(NamedTuple):
@@ -225,6 +256,12 @@ class ScalingState(NamedTuple):
     """The state that is kept from one decision to the next, in the status of the service."""
 
     learned: Learned = Learned()
+    former: Learned = Learned()
+    """What the groups of each role showed before their configuration changed for the last time: only the fields in `SPEED`,
+    and `configurations`."""
+    configured: tuple[float, float] = (0.0, 0.0)
+    """Times since which all prefill groups and all decode groups have had the configuration in `learned`, as far as this
+    process has observed it; 0 if it has observed no other."""
     wanted: tuple[int, int, int] | None = None
     """Prefill groups, decode groups and routers of the last decision; None before the first decision."""
     changed: float = 0.0

@@ -92,16 +92,35 @@ def _shown(
     on_time: Callable[[int, float], float | None],
     late: bool,
 ) -> tuple[float, float] | None:
-    groups = fleet.role(PREFILL).exist
-    if not groups or not sample.requests or not sample.prompt_tokens:
+    bound = _bound(sample, fleet, on_time)
+    if bound is None:
         return before
-    tokens, seconds = sample.prompt_tokens / sample.requests, on_time(groups, sample.requests)
-    if seconds is None:
-        return before
+    tokens, seconds = bound
     shorter = before is not None and shown_seconds(before, tokens) <= seconds
     if late:
         return None if shorter else before
     return before if shorter else (tokens, seconds)
+
+
+def contradicts(
+    work: PrefillWork | None, sample: DemandSample, fleet: Fleet, on_time: Callable[[int, float], float | None]
+) -> bool:
+    """Return whether the groups would serve the load in time if a request took the time `work`. Requests that are late then
+    show that it takes longer.
+    """
+    bound = _bound(sample, fleet, on_time)
+    return work is not None and bound is not None and work.seconds(1.0, bound[0]) <= bound[1]
+
+
+def _bound(sample: DemandSample, fleet: Fleet, on_time: Callable[[int, float], float | None]) -> tuple[float, float] | None:
+    """Return the mean prompt tokens, and the longest time that such a request may take if it is in time; None if one of both
+    is unknown.
+    """
+    groups = fleet.role(PREFILL).exist
+    if not groups or not sample.requests or not sample.prompt_tokens:
+        return None
+    seconds = on_time(groups, sample.requests)
+    return None if seconds is None else (sample.prompt_tokens / sample.requests, seconds)
 
 
 def shown_seconds(shown: tuple[float, float], tokens: float) -> float:

@@ -5,14 +5,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ome_operator import quantity
-from ome_operator.core.demand.facts import Learned, PrefillWork, ScalingState, SizeDecision
+from ome_operator.core.demand.facts import GROUPS, Configuration, Learned, PrefillWork, ScalingState, SizeDecision
 
 Manifest = dict[str, Any]
 
 
 def to_status(state: ScalingState) -> Manifest:
     """Return the state as a part of a status. Numbers are rounded, so that noise alone does not change the status."""
-    known = state.learned
     out: Manifest = {"decisions": [_decision(one) for one in state.last]}
     if state.wanted is not None:
         out["wanted"] = dict(zip(("prefill", "decode", "routers"), state.wanted, strict=True))
@@ -20,9 +19,15 @@ def to_status(state: ScalingState) -> Manifest:
         out["changedAt"] = _time(state.changed)
     if state.changes:
         out["changes"] = [_time(at) for at in state.changes]
-    learned: Manifest = {}
+    parts = {"learned": _learned(state.learned), "former": _learned(state.former)}
+    return {**out, **{name: part for name, part in parts.items() if part}}
+
+
+def _learned(known: Learned) -> Manifest:
+    """Return measurements as a part of a status; {} if there are none."""
+    out: Manifest = {}
     if known.work is not None:
-        learned["prefill"] = {
+        out["prefill"] = {
             "fixedMilliseconds": _round(1000 * known.work.fixed),
             "tokenMicroseconds": _round(1e6 * known.work.token),
             "scale": _round(known.scale),
@@ -30,43 +35,59 @@ def to_status(state: ScalingState) -> Manifest:
         }
     if known.shown is not None:
         shown = {"shownPrompt": _round(known.shown[0]), "shownMilliseconds": _round(1000 * known.shown[1])}
-        learned["prefill"] = {**learned.get("prefill", {}), **shown}
+        out["prefill"] = {**out.get("prefill", {}), **shown}
     if known.curve:
-        learned["decode"] = [{"requests": _round(x), "milliseconds": _round(1000 * y)} for x, y in known.curve]
+        out["decode"] = [{"requests": _round(x), "milliseconds": _round(1000 * y)} for x, y in known.curve]
     if known.request is not None:
-        learned["request"] = {"prompt": _round(known.request[0]), "answer": _round(known.request[1])}
+        out["request"] = {"prompt": _round(known.request[0]), "answer": _round(known.request[1])}
     if known.starts:
-        learned["startSeconds"] = [round(seconds) for seconds in known.starts]
-    if learned:
-        out["learned"] = learned
+        out["startSeconds"] = [round(seconds) for seconds in known.starts]
+    named = {
+        role: {name: text for name, text in one._asdict().items() if text}
+        for role, one in zip(GROUPS, known.configurations, strict=True)
+    }
+    if configurations := {role: one for role, one in named.items() if one}:
+        out["configurations"] = configurations
     return out
 
 
 def from_status(stored: Mapping[str, Any]) -> ScalingState:
     """Return the state in a part of a status. An invalid field counts as missing, because users can edit the status."""
-    learned = _map(stored.get("learned"))
-    work, scale, measured = _work(_map(learned.get("prefill")))
-    points = (
-        (_number(_map(one).get("requests")), _number(_map(one).get("milliseconds"))) for one in _list(learned.get("decode"))
-    )
-    curve = sorted({x: y / 1000 for x, y in points if x and y}.items())
     wanted = _map(stored.get("wanted"))
     size = [_count(wanted.get(name)) for name in ("prefill", "decode", "routers")]
     return ScalingState(
-        learned=Learned(
-            work=work,
-            scale=scale,
-            measured=measured,
-            shown=_pair(_map(learned.get("prefill")), "shownPrompt", "shownMilliseconds", 1000),
-            curve=tuple(curve),
-            request=_pair(_map(learned.get("request")), "prompt", "answer"),
-            starts=tuple(seconds for one in _list(learned.get("startSeconds")) if (seconds := _number(one))),
-        ),
+        learned=_stored_learned(stored.get("learned")),
+        former=_stored_learned(stored.get("former")),
         wanted=None if None in size else (size[0] or 0, size[1] or 0, size[2] or 0),
         changed=_seconds(stored.get("changedAt")) or 0.0,
         changes=tuple(at for one in _list(stored.get("changes")) if (at := _seconds(one))),
         last=tuple(made for one in _list(stored.get("decisions")) if (made := _stored_decision(_map(one))) is not None),
     )
+
+
+def _stored_learned(stored: Any) -> Learned:
+    learned = _map(stored)
+    work, scale, measured = _work(_map(learned.get("prefill")))
+    points = (
+        (_number(_map(one).get("requests")), _number(_map(one).get("milliseconds"))) for one in _list(learned.get("decode"))
+    )
+    prefill, decode = (_configuration(_map(learned.get("configurations")).get(role)) for role in GROUPS)
+    return Learned(
+        work=work,
+        scale=scale,
+        measured=measured,
+        shown=_pair(_map(learned.get("prefill")), "shownPrompt", "shownMilliseconds", 1000),
+        curve=tuple(sorted({x: y / 1000 for x, y in points if x and y}.items())),
+        request=_pair(_map(learned.get("request")), "prompt", "answer"),
+        starts=tuple(seconds for one in _list(learned.get("startSeconds")) if (seconds := _number(one))),
+        configurations=(prefill, decode),
+    )
+
+
+def _configuration(stored: Any) -> Configuration:
+    found = _map(stored)
+    template, hardware = (found.get(name) for name in Configuration._fields)
+    return Configuration(template if isinstance(template, str) else "", hardware if isinstance(hardware, str) else "")
 
 
 def _work(stored: Mapping[str, Any]) -> tuple[PrefillWork | None, float, int]:

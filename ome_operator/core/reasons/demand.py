@@ -11,7 +11,7 @@ class DemandReasons:
 
     FOLLOWED = ReasonRecord(
         "Followed", of=_OF, kstatus=_CURRENT, state=State.READY,
-        meaning="the service has the size that its demand needs",
+        meaning="the service has the groups that its demand needs. It may have more; `ome scale NAME` shows why they stay",
     )  # fmt: skip
     DEMAND_IGNORED = ReasonRecord(
         "DemandIgnored", of=_OF, kstatus=_CURRENT,
@@ -36,6 +36,17 @@ class DemandReasons:
                 "speed of a group is unknown, and no number changes",
         remedy="nothing: the first load at which requests wait is the measurement. Until then, `minReplicas` must suffice. "
                "`ome scale NAME` shows why there is no prediction",
+    )  # fmt: skip
+    DEMAND_FIRST_STEP = ReasonRecord(
+        "DemandFirstStep", of=_OF, kstatus=_CURRENT, state=State.WAITING,
+        meaning="the demand may need more groups, but the speed of a group is known from a single measurement, so the "
+                "number of groups is at most doubled",
+        remedy="nothing: the new groups show whether more are needed. With `mode: Recommend`, add them yourself",
+    )  # fmt: skip
+    DEMAND_FROZEN = ReasonRecord(
+        "DemandFrozen", of=_OF, kstatus=_CURRENT, state=State.WAITING,
+        meaning="the service is frozen or paused, so its size stays, whatever its demand needs",
+        remedy="nothing: the number follows the demand again when the freeze or the pause ends",
     )  # fmt: skip
     SCALED_BY_HAND = ReasonRecord(
         "ScaledByHand", of=_OF, kstatus=_CURRENT, state=State.WAITING,

@@ -13,6 +13,7 @@ from ome_operator.core.demand.task import APPLY, RECOMMEND, DemandTask, Measured
 from ome_operator.core.freeze.hold import active_hold
 from ome_operator.core.observed.objects import Manifest, Pod
 from ome_operator.core.reasons import FOLLOWS_DEMAND, Reason
+from ome_operator.core.reconcile.configurations import configurations
 from ome_operator.core.reconcile.decided import Decided
 from ome_operator.core.render.statefulsets import gpus
 from ome_operator.core.rollout import demand_fields
@@ -21,8 +22,19 @@ from ome_operator.core.status.conditions import Condition
 from ome_operator.util.wording import count
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-UNKNOWN = (HoldReason.UNHEARD, HoldReason.UNKNOWN)
-UNMET = (HoldReason.UNREACHABLE, HoldReason.MAXIMUM, HoldReason.BUDGET, HoldReason.NO_ROOM)
+NOT_FOLLOWED = {
+    HoldReason.FROZEN: (Reason.DEMAND_FROZEN, False),
+    HoldReason.UNHEARD: (Reason.DEMAND_UNKNOWN, False),
+    HoldReason.UNKNOWN: (Reason.DEMAND_UNKNOWN, False),
+    HoldReason.UNMEASURED: (Reason.DEMAND_UNMEASURED, False),
+    HoldReason.UNREACHABLE: (Reason.DEMAND_UNMET, True),
+    HoldReason.MAXIMUM: (Reason.DEMAND_UNMET, True),
+    HoldReason.BUDGET: (Reason.DEMAND_UNMET, True),
+    HoldReason.NO_ROOM: (Reason.DEMAND_UNMET, True),
+    HoldReason.FIRST_STEP: (Reason.DEMAND_FIRST_STEP, True),
+}
+"""Reason for which the size may be too small -> (reason of the condition, whether its message states the size). With the
+other reasons the service has enough groups, and more than it needs."""
 DISTURBED = frozenset({"Silent", "NotReady", "NodeLost", "SystemicFault", "Restarting", "Recycling", "Failed"})
 """Phases of a group during which no group of the service is removed."""
 
@@ -103,7 +115,8 @@ def _fleet(decided: Decided, role: str, sizes: Mapping[str, int]) -> RoleFleet:
             have, ready = have + built[component].have, ready + sum(built[component].ready)
             left += built[component].left
     marked = sum(bool(pod.draining) for pod in decided.snapshot.pods if pod.component == component and not pod.deleting)
-    return RoleFleet(ready, max(0, have - ready), max(0, left - have) + marked, sizes[role])
+    found = configurations(decided, component)
+    return RoleFleet(ready, max(0, have - ready), max(0, left - have) + marked, sizes[role], configurations=found)
 
 
 def _busy(decided: Decided) -> str:
@@ -196,13 +209,12 @@ def condition(decided: Decided) -> Condition | None:
         return _false(
             Reason.SCALED_BY_HAND, f"the number of {' and '.join(hand)} was written into the RoleScale, and counts"
         )
-    if hold in UNKNOWN:
-        return _false(Reason.DEMAND_UNKNOWN, HOLDS[hold])
-    if hold == HoldReason.UNMEASURED:
-        return _false(Reason.DEMAND_UNMEASURED, HOLDS[hold])
-    if hold in UNMET:
-        return _false(Reason.DEMAND_UNMET, f"{HOLDS[hold]} The size is {size}")
-    if differs and found.get("mode") != APPLY:
+    recommended = bool(differs) and found.get("mode") != APPLY
+    if hold in NOT_FOLLOWED:
+        reason, says_size = NOT_FOLLOWED[HoldReason(hold)]
+        stated = f"The wanted size is {size}; the mode is Recommend" if recommended else f"The size is {size}"
+        return _false(reason, f"{HOLDS[hold]} {stated}" if says_size else HOLDS[hold])
+    if recommended:
         return Condition(FOLLOWS_DEMAND, True, Reason.RECOMMENDED, f"the demand needs {size}; the mode is Recommend")
     return Condition(FOLLOWS_DEMAND, True, Reason.FOLLOWED, f"the size is {size}")
 

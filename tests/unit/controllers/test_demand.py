@@ -9,11 +9,11 @@ import pytest
 from ome_operator.cache.resources import SERVICE
 from ome_operator.controllers.demand import FIRST, PAUSE, REPEAT
 from ome_operator.core.demand.estimate import PERIOD
-from ome_operator.core.demand.facts import KEPT, NO_PLAN, GroupBounds, PlannedSpeeds
+from ome_operator.core.demand.facts import KEPT, NO_PLAN, Configuration, Fleet, GroupBounds, PlannedSpeeds, RoleFleet
 from ome_operator.core.demand.task import RECOMMEND, MeasuredStart
 from ome_operator.core.observed.objects import Ref
-from tests.unit.controllers.scaled import REF, STORED, Follower
-from tests.unit.core.demand.loads import TARGETS
+from tests.unit.controllers.scaled import REF, ROLES, STORED, Follower
+from tests.unit.core.demand.loads import KNOWN, TARGETS
 
 
 async def test_nothing_is_decided_before_every_router_was_asked() -> None:
@@ -87,6 +87,33 @@ async def test_a_restart_keeps_what_was_learned_and_writes_nothing() -> None:
     await here.wait(FIRST + PERIOD)
     assert here.field() == kept and not here.news
     assert here.field()["learned"]["startSeconds"] == [100]
+
+
+async def test_a_rollout_is_stored_within_a_minute_and_survives_a_restart() -> None:
+    """The speeds that were measured before a rollout are no longer those of the groups, also for the next process."""
+    here = Follower(scaling=STORED)
+
+    def runs(template: str) -> Fleet:
+        found = (Configuration(template),)
+        return Fleet(RoleFleet(2, configurations=found), RoleFleet(1, configurations=found))
+
+    await here.wait(FIRST + 2 * PAUSE, fleet=runs("old"))
+    learned = here.field()["learned"]
+    assert learned["configurations"] == {role: {"template": "old"} for role in ROLES}
+    assert learned["prefill"] == STORED["learned"]["prefill"], "an earlier version has stored it without configurations"
+    here.rate = None  # nothing is measured any more
+    await here.wait(PAUSE)
+    here.rate = 0.0
+    await here.wait(2 * PAUSE, fleet=runs("new"))
+    stored = here.field()
+    assert stored["learned"].keys() == {"configurations", "request", "startSeconds"}
+    assert stored["learned"]["configurations"] == {role: {"template": "new"} for role in ROLES}
+    assert stored["former"]["prefill"] == learned["prefill"] and stored["speeds"] == dict.fromkeys(ROLES, "Former")
+    again = Follower(scaling=stored)
+    await again.wait(FIRST, fleet=runs("new"))
+    assert again.scaler._followed["svc"].state.former.work == KNOWN.work
+    await again.wait(PERIOD, fleet=runs("old"))
+    assert again.scaler._followed["svc"].state.learned.work == KNOWN.work, "rolled back"
 
 
 async def test_starts_are_learned_once() -> None:

@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import pytest
 
-from ome_operator.core.demand.facts import DemandSample, Fleet
+from ome_operator.core.demand.facts import Configuration, DemandSample, Fleet
 from ome_operator.core.demand.queues import late_share
-from ome_operator.simulation import engines, traces
+from ome_operator.simulation import engines, run, traces
 from ome_operator.simulation.compare import GOOD, OURS, aims, backlogs, outcome, perform, table
 from ome_operator.simulation.controllers import Fixed, OneByOne, Oracle, Ours, needed, peak
 from ome_operator.simulation.plot import svg
@@ -112,6 +112,31 @@ def test_vanished_numbers_change_nothing() -> None:
     result = simulate(trace, ours, first)
     assert len(result.changes) == 1 and result.good > GOOD
     assert {one.hold for one in ours.decisions} >= {"Unknown", "Unmeasured"}
+
+
+def test_a_rollout_to_slower_groups_removes_none_before_they_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the load falls, prefill becomes 1.7 times slower. Each removal follows from what the new groups have shown."""
+    rollout, factor, downs = 1400.0, [1.0], list[tuple[float, bool]]()
+    monkeypatch.setattr(run, "prefill_seconds", lambda tokens: factor[0] * engines.prefill_seconds(tokens))
+
+    class Rolled(Ours):
+        def __call__(self, now: float, samples: Sequence[DemandSample], fleet: Fleet) -> tuple[int, int]:
+            factor[0] = 1.0 if now < rollout else 1.7
+            runs = (Configuration("old" if now < rollout else "new"),)
+            roles = fleet.prefill._replace(configurations=runs), fleet.decode._replace(configurations=runs)
+            before = self.state.wanted
+            size = super().__call__(now, samples, Fleet(*roles))
+            known = self.state.learned
+            if now > rollout and before is not None and size[0] < before[0]:
+                downs.append((now, known.shown is not None or known.measured > 0))
+            return size
+
+    trace = traces.sinusoid(1800.0, 5400.0, low=1.0, high=9.0)
+    result = simulate(trace, Rolled(trace), needed(trace, 0.0, trace.rate(0.0)))
+    assert len(downs) > 3 and all(shown for _, shown in downs)
+    assert downs[0][0] > rollout + 120
+    last = [late for at, late in result.late if at > 3600]
+    assert 1 - sum(last) / len(last) > GOOD
 
 
 def test_longer_prompts_are_more_demand_although_no_more_requests_arrive() -> None:

@@ -115,6 +115,19 @@ def test_what_does_not_fit_is_asked_for_once(hold: HoldReason) -> None:
     assert (again.size, later.changes, later.last) == (made.size, after.changes, after.last)
 
 
+@pytest.mark.parametrize("hold", FEWER_THAN_NEEDED)
+def test_too_few_groups_of_one_role_are_stated_although_the_other_role_has_one_too_many(hold: HoldReason) -> None:
+    """Prefill cannot have its groups, and many requests are late. A decode group stays because of that."""
+    seen, found, targets, before = FEWER_THAN_NEEDED[hold]()
+    seen = tuple(one._replace(late=0.5) for one in seen)
+    found = found._replace(decode=RoleFleet(3))
+    targets = targets._replace(gpus=targets.gpus and targets.gpus + 16)
+    before = before._replace(wanted=(2, 3, 1), lower_since=(None, NOW - 300))
+    made, after = decide(seen, found, targets, before, NOW)
+    again, _ = decide(seen, found, targets, after._replace(changed=NOW - 3600, lower_since=(None, NOW - 300)), NOW)
+    assert made.prefill > 2 and (again.size, again.hold) == (made.size, hold)
+
+
 @pytest.mark.parametrize(
     ("name", "seen"),
     [

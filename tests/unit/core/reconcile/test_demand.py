@@ -11,10 +11,8 @@ from ome_operator.core.observed.arrivals import Arrivals
 from ome_operator.core.observed.objects import Observed
 from ome_operator.core.reconcile.sync import sync
 from tests.support import parts
-from tests.support.demanded import BUSY, QUIET, Demanded, spec
+from tests.support.demanded import BUSY, QUIET, Demanded, spec, told
 from tests.support.simulator import World
-
-FOLLOWS = "FollowsDemand"
 
 
 class Woken(Demanded):
@@ -26,12 +24,6 @@ class Woken(Demanded):
     def observed(self) -> Observed:
         """Return what the operator sees of the cluster, with the time of the last request."""
         return replace(super().observed(), arrivals=Arrivals(self.arrived))
-
-
-def told(world: World) -> tuple[str, str]:
-    """Return status and reason of the condition."""
-    found = world.condition(FOLLOWS)
-    return (found["status"], found["reason"]) if found else ("", "")
 
 
 def test_recommend_is_the_default_and_changes_nothing() -> None:
@@ -65,34 +57,6 @@ def test_numbers_that_vanish_change_nothing() -> None:
     world.rate = None
     world.decide(1800)
     assert world.decoders() == 2 and told(world) == ("False", "DemandUnknown")
-
-
-@pytest.mark.parametrize(
-    ("hold", "reason", "words"),
-    [
-        ("Unheard", "DemandUnknown", "its option `router-watch` is 0"),
-        ("Unknown", "DemandUnknown", "older than 20 s"),
-        ("Unmeasured", "DemandUnmeasured", "are not known yet"),
-    ],
-)
-def test_why_nothing_is_decided_is_said_in_the_condition(hold: str, reason: str, words: str) -> None:
-    world = Demanded(**spec("Apply"))
-    world.decide()
-    assert world.scaling is not None
-    world.scaling = {**world.scaling, "hold": hold}
-    world.settle()
-    assert told(world) == ("False", reason) and words in world.condition(FOLLOWS)["message"]
-
-
-def test_the_condition_counts_routers_if_they_follow_the_demand() -> None:
-    router = {"minReplicas": 1, "maxReplicas": 4, "autoscaler": {"class": "Demand"}}
-    world = Demanded(**{**spec(), "router": router})
-    world.decide()
-    assert world.condition(FOLLOWS)["message"] == "the size is 1 prefill and 1 decode groups, and 1 router"
-    assert world.scaling is not None
-    world.scaling = {**world.scaling, "wanted": {**world.scaling["wanted"], "routers": 2}}
-    world.settle()
-    assert told(world) == ("True", "Recommended") and "decode groups, and 2 routers" in world.condition(FOLLOWS)["message"]
 
 
 def test_an_edit_from_recommend_to_apply_begins_with_the_size_that_exists() -> None:

@@ -1,0 +1,67 @@
+"""Bind the measured speeds to the configuration of the groups that showed them (docs/demand.md).
+
+After a rollout to another image, other arguments or other GPUs, the groups may have another speed. What the former groups
+have shown is then no measurement of the present ones: it is kept apart, adds groups as a prediction does, and removes none.
+After a rollback it counts again.
+"""
+
+from typing import Any
+
+from ome_operator.core.demand.facts import GROUPS, SPEED, Configuration, Fleet, Learned, ScalingState
+
+
+def bound(state: ScalingState, fleet: Fleet, now: float) -> ScalingState:
+    """Return the state in which the measurements of each role are those of the configuration that its groups have at the
+    time `now`.
+
+    While groups of several configurations serve, and while a role has no groups, the measurements stay as they are. If it is
+    not known what was measured, as in a state that an earlier version of the operator has stored, it was the oldest
+    configuration that exists.
+    """
+    for place, role in enumerate(GROUPS):
+        found, known = fleet.role(role).configurations, state.learned.configurations[place]
+        if not found:
+            continue
+        oldest, mixed = found[0], not all(found[0].agrees(one) for one in found[1:])
+        if mixed:
+            state = _since(state, place, now)
+        if known.agrees(oldest):
+            here = Configuration(known.template or oldest.template, known.hardware or oldest.hardware)
+            state = state._replace(learned=_named(state.learned, place, here))
+        elif not mixed:
+            state = _since(_exchanged(state, place, oldest), place, now)
+    return state
+
+
+def _exchanged(state: ScalingState, place: int, present: Configuration) -> ScalingState:
+    """Return the state after the groups of a role have got the configuration `present`. If it is the one before the last,
+    its measurements count again.
+    """
+    learned, former, role = state.learned, state.former, GROUPS[place]
+    back = former if former.configurations[place].agrees(present) else Learned()
+    after = _named(with_speed(learned, back, role), place, present)
+    if speed_of(learned, role) != speed_of(Learned(), role):
+        former = _named(with_speed(former, learned, role), place, learned.configurations[place])
+    elif back is former:
+        former = _named(with_speed(former, Learned(), role), place, Configuration())
+    return state._replace(learned=after, former=former)
+
+
+def with_speed(known: Learned, other: Learned, role: str) -> Learned:
+    """Return `known` with the speed of a role from `other`."""
+    return known._replace(**speed_of(other, role))
+
+
+def speed_of(known: Learned, role: str) -> dict[str, Any]:
+    """Return the fields that state the speed of a role."""
+    return {name: getattr(known, name) for name in SPEED[role]}
+
+
+def _named(known: Learned, place: int, configuration: Configuration) -> Learned:
+    prefill, decode = known.configurations
+    return known._replace(configurations=(prefill, configuration) if place else (configuration, decode))
+
+
+def _since(state: ScalingState, place: int, now: float) -> ScalingState:
+    prefill, decode = state.configured
+    return state._replace(configured=(prefill, now) if place else (now, decode))

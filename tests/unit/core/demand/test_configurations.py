@@ -1,0 +1,193 @@
+"""Measured speeds count only for the configuration of the groups that showed them."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.core.demand import configurations
+from ome_operator.core.demand.decide import decide
+from ome_operator.core.demand.facts import (
+    DECODE,
+    NO_PLAN,
+    PREFILL,
+    SPEED,
+    Basis,
+    CompletedWork,
+    Configuration,
+    Fleet,
+    Learned,
+    PlannedSpeeds,
+    PrefillWork,
+    RoleFleet,
+    ScalingState,
+)
+from ome_operator.core.demand.holds import HoldReason
+from tests.unit.core.demand.loads import KNOWN, NOW, TARGETS, samples, state
+
+OLD, NEW, OTHER = (Configuration(template, "8x H200") for template in ("old", "new", "other"))
+EARLIER = KNOWN._replace(configurations=(OLD, OLD))
+"""What the groups of the configuration `OLD` have shown."""
+SLOW = PlannedSpeeds(PrefillWork(0.0, 0.5 / 1000), ((10.0, 0.03), (90.0, 0.06)))
+"""A prediction that is twice as slow for prefill as `KNOWN`."""
+SHOWS_NOTHING: dict[str, Any] = {"running_now": 10**6, "late": None}
+"""Fields of a sample that measures nothing."""
+
+
+def fleet(prefill: int = 2, decode: int = 1, *found: Configuration, **other: Any) -> Fleet:
+    """Return a fleet whose groups, of both roles, have these configurations."""
+    return Fleet(RoleFleet(prefill, configurations=found), RoleFleet(decode, configurations=found), **other)
+
+
+def before(prefill: int = 2, decode: int = 1, learned: Learned = EARLIER) -> ScalingState:
+    """Return the state of a service of this size before a rollout."""
+    return state(prefill, decode)._replace(learned=learned)
+
+
+def rolled_out(prefill: int = 2, decode: int = 1, learned: Learned = EARLIER) -> ScalingState:
+    """Return the state after a rollout from `OLD` to `NEW`, since which an hour has passed without a measurement."""
+    found = configurations.bound(before(prefill, decode, learned), fleet(prefill, decode, NEW), NOW)
+    return found._replace(configured=(NOW - 3600, NOW - 3600))
+
+
+def test_a_rollout_ends_what_was_measured_before_it() -> None:
+    after = configurations.bound(before(6, 3), fleet(6, 3, NEW), NOW)
+    assert after.learned == Learned(starts=KNOWN.starts, configurations=(NEW, NEW)), "the starts are kept"
+    assert after.former == EARLIER._replace(starts=())
+    assert after.configured == (NOW, NOW)
+
+
+@pytest.mark.parametrize("planned", [NO_PLAN, SLOW])
+def test_the_former_groups_never_remove_a_group_and_still_add_some(planned: PlannedSpeeds) -> None:
+    """Neither the old measurements nor a prediction show how fast the new groups are."""
+    seen = samples(4.0, **SHOWS_NOTHING)
+    made, after = decide(seen, fleet(6, 3, NEW), TARGETS, rolled_out(6, 3), NOW, planned)
+    assert (made.size, made.hold) == ((6, 3, 1), HoldReason.PLANNED)
+    assert made.basis == {PREFILL: Basis.FORMER, DECODE: Basis.FORMER}
+    assert made.why.count(" (measured before the last rollout, and not since)") == 2
+    assert after.lower_since == (None, None)
+    made, _ = decide(samples(20.0, **SHOWS_NOTHING), fleet(2, 1, NEW), TARGETS, rolled_out(), NOW, planned)
+    known, _ = decide(samples(20.0, **SHOWS_NOTHING), fleet(2, 1, OLD), TARGETS, before(), NOW, planned)
+    assert made.size == known.size and made.prefill > 5
+
+
+def test_groups_that_are_measured_again_count_alone() -> None:
+    full = {"saturated": CompletedWork(6, 12.0, 12000.0)}
+    made, after = decide(samples(4.0, **full), fleet(6, 1, NEW), TARGETS, rolled_out(6), NOW)
+    assert made.basis == {PREFILL: Basis.MEASURED, DECODE: Basis.MEASURED}
+    assert "a prefill group serves 2.00 requests/s," in made.why, "half as fast as before"
+    assert len(after.learned.curve) == 1 and after.former == EARLIER._replace(starts=())
+
+
+def test_a_role_whose_configuration_stays_keeps_what_was_measured() -> None:
+    found = Fleet(RoleFleet(2, configurations=(OLD,)), RoleFleet(1, configurations=(NEW,)))
+    after = configurations.bound(before(), found, NOW)
+    assert after.learned == EARLIER._replace(curve=(), configurations=(OLD, NEW))
+    assert after.former == Learned(curve=KNOWN.curve, configurations=(Configuration(), OLD))
+
+
+def test_after_a_rollback_the_measurements_count_again() -> None:
+    slower = KNOWN._replace(scale=3.0, configurations=(NEW, NEW))
+    there = rolled_out()._replace(learned=slower)
+    back = configurations.bound(there, fleet(2, 1, OLD), NOW)
+    assert back.learned == EARLIER and back.former == slower._replace(starts=())
+    at_once = configurations.bound(rolled_out(), fleet(2, 1, OLD), NOW)
+    assert at_once.learned == EARLIER and at_once.former == Learned(), "nothing was measured in between"
+
+
+def test_a_revision_of_which_nothing_was_measured_leaves_what_was_known_before_it() -> None:
+    third = configurations.bound(rolled_out(), fleet(2, 1, OTHER), NOW)
+    assert third.learned.configurations == (OTHER, OTHER) and third.former == EARLIER._replace(starts=())
+
+
+def test_during_a_rollout_the_old_measurements_count_and_nothing_is_measured() -> None:
+    full = {"saturated": CompletedWork(2, 20.0, 20000.0)}
+    both = fleet(2, 1, OLD, NEW, busy="a rollout is in progress")
+    made, after = decide(samples(20.0, **full), both, TARGETS, before(), NOW)
+    assert made.prefill > 5 and made.basis[PREFILL] == Basis.MEASURED
+    assert after.learned._replace(request=None) == EARLIER and after.former == Learned()
+    assert after.configured == (NOW, NOW)
+
+
+@pytest.mark.parametrize(("seconds", "measured"), [(50, False), (70, True)])
+def test_the_first_minute_after_a_rollout_still_contains_the_former_groups(seconds: int, measured: bool) -> None:
+    full = {"saturated": CompletedWork(2, 4.0, 4000.0)}
+    recent = rolled_out()._replace(configured=(NOW - seconds, NOW - seconds))
+    _, after = decide(samples(4.0, **full), fleet(2, 1, NEW), TARGETS, recent, NOW)
+    assert bool(after.learned.measured) == bool(after.learned.curve) == measured
+
+
+@pytest.mark.parametrize("found", [(OLD,), (OLD, NEW)])
+def test_what_an_earlier_version_has_stored_belongs_to_the_oldest_groups(found: tuple[Configuration, ...]) -> None:
+    after = configurations.bound(before(learned=KNOWN), fleet(2, 1, *found), NOW)
+    assert after.learned == EARLIER and after.former == Learned()
+    later = configurations.bound(after, fleet(2, 1, NEW), NOW)
+    assert later.former == EARLIER._replace(starts=())
+
+
+def test_a_role_without_groups_keeps_what_was_measured() -> None:
+    assert configurations.bound(before(), fleet(0, 0), NOW) == before()
+
+
+@pytest.mark.parametrize(
+    ("known", "present", "same"),
+    [
+        (OLD, Configuration("old"), True),
+        (Configuration("old"), OLD, True),
+        (OLD, Configuration("old", "8x H100"), False),
+        (Configuration("old"), Configuration("new"), False),
+    ],
+)
+def test_gpus_that_are_not_known_are_not_other_gpus(known: Configuration, present: Configuration, same: bool) -> None:
+    learned = KNOWN._replace(configurations=(known, known))
+    after = configurations.bound(before(learned=learned), fleet(2, 1, present), NOW)
+    assert (after.learned.curve == KNOWN.curve) == same
+    if same:
+        assert after.learned.configurations == (OLD, OLD)
+
+
+def test_other_gpus_are_predicted_if_they_can_be() -> None:
+    other = Configuration("new", "8x H100")
+    seen, there = samples(8.0, **SHOWS_NOTHING), fleet(2, 1, other)
+    after = configurations.bound(before(), there, NOW)._replace(configured=(0.0, 0.0))
+    planned, _ = decide(seen, there, TARGETS, after, NOW, SLOW)
+    former, _ = decide(seen, there, TARGETS, after, NOW)
+    assert planned.basis == {PREFILL: Basis.PLANNED, DECODE: Basis.PLANNED}
+    assert former.basis == {PREFILL: Basis.FORMER, DECODE: Basis.FORMER}
+    assert planned.prefill > former.prefill
+
+
+def test_an_upper_bound_of_the_former_groups_replaces_a_slow_prediction() -> None:
+    """Groups that were never saturated have only shown what they served in time. A rollout alone adds no groups."""
+    shown = Learned(shown=(1000.0, 0.25), curve=KNOWN.curve, configurations=(OLD, OLD), starts=KNOWN.starts)
+    sizes = [
+        decide(samples(8.0, **SHOWS_NOTHING), fleet(3, 1, now), TARGETS, there, NOW, SLOW)[0].size
+        for now, there in ((OLD, before(3, learned=shown)), (NEW, rolled_out(3, learned=shown)))
+    ]
+    assert sizes[0] == sizes[1] == (3, 1, 1)
+
+
+def test_late_requests_end_what_former_groups_have_shown() -> None:
+    """Two groups have served 4 requests/s in time before the rollout, and are late with them after it."""
+    late = tuple(one._replace(late=0.3 if one.at > NOW - 310 else 0.0) for one in samples(4.0, **SHOWS_NOTHING))
+    late = (*late[:-1], late[-1]._replace(late=0.3))
+    made, after = decide(late, fleet(2, 1, NEW), TARGETS, rolled_out(), NOW, SLOW)
+    assert made.size == (2, 1, 1) and after.former.work is None and after.former.curve == KNOWN.curve
+    made, _ = decide(late, fleet(2, 1, NEW), TARGETS, after, NOW, SLOW)
+    assert made.prefill > 2 and made.basis[PREFILL] == Basis.PLANNED
+    _, kept = decide(late, fleet(2, 1, NEW), TARGETS, rolled_out()._replace(configured=(NOW - 200,) * 2), NOW, SLOW)
+    assert kept.former.work == KNOWN.work, "not long enough"
+    more = tuple(one._replace(requests=40.0, prompt_tokens=40000.0) for one in late)
+    _, kept = decide(more, fleet(2, 1, NEW), TARGETS, rolled_out(), NOW, SLOW)
+    assert kept.former.work == KNOWN.work, "more load than the former groups could have served"
+
+
+def test_former_measurements_prove_no_unreachable_target() -> None:
+    made, _ = decide(samples(4.0, **SHOWS_NOTHING), fleet(2, 1, NEW), TARGETS._replace(ttft=0.2), rolled_out(), NOW)
+    assert made.hold == HoldReason.UNMEASURED and made.why.startswith("measurements from before the last rollout say that")
+
+
+def test_every_measured_speed_belongs_to_a_role() -> None:
+    """A new field of `Learned` is a property of the requests, of the starts, or of the speed of a role."""
+    assert {name for names in SPEED.values() for name in names} == {*Learned._fields} - {
+        "request", "starts", "configurations",
+    }  # fmt: skip

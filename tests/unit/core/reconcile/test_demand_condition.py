@@ -1,0 +1,78 @@
+"""What the condition FollowsDemand states in each state of the decision."""
+
+import pytest
+
+from ome_operator.core.demand.holds import HOLDS
+from ome_operator.core.reasons import FOLLOWS_DEMAND
+from tests.support.demanded import BUSY, KNOWN, Demanded, spec, told
+
+STATED = {
+    "Invalid": ("False", "DemandIgnored"),
+    "Frozen": ("False", "DemandFrozen"),
+    "Unheard": ("False", "DemandUnknown"),
+    "Unknown": ("False", "DemandUnknown"),
+    "Unmeasured": ("False", "DemandUnmeasured"),
+    "Unreachable": ("False", "DemandUnmet"),
+    "Maximum": ("False", "DemandUnmet"),
+    "Budget": ("False", "DemandUnmet"),
+    "NoRoom": ("False", "DemandUnmet"),
+    "FirstStep": ("False", "DemandFirstStep"),
+    **dict.fromkeys(("", "Starting", "Busy", "Hole", "Late", "Errors", "CoolDown", "Cap", "Planned"), ("True", "Followed")),
+}
+"""Reason of the decision -> status and reason of the condition: False if the service may have too few groups."""
+
+
+def test_every_reason_of_a_decision_is_stated_in_the_condition() -> None:
+    assert STATED.keys() - {""} == {*HOLDS}
+    world = Demanded(**spec("Apply"))
+    world.decide()
+    assert world.scaling is not None
+    for hold, stated in STATED.items():
+        world.scaling = {**world.scaling, "hold": hold, "why": "write something else"}
+        world.settle()
+        assert told(world) == stated, hold
+        message = world.condition(FOLLOWS_DEMAND)["message"]
+        unmet = stated[1] in ("DemandUnmet", "DemandFirstStep")
+        meaning = {"Invalid": "write something else"}.get(hold, HOLDS.get(hold, "") if stated[0] == "False" else "")
+        assert message.startswith(meaning)
+        assert message.lower().endswith("the size is 1 prefill and 1 decode groups") == (unmet or stated[0] == "True")
+
+
+@pytest.mark.parametrize("hold", ["Maximum", "NoRoom", "FirstStep"])
+def test_a_recommended_size_is_not_called_the_size(hold: str) -> None:
+    world = Demanded(**spec())
+    world.decide()
+    assert world.scaling is not None
+    world.scaling = {**world.scaling, "hold": hold, "wanted": {**world.scaling["wanted"], "decode": 2}}
+    world.settle()
+    assert told(world) == STATED[hold]
+    message = world.condition(FOLLOWS_DEMAND)["message"]
+    assert message.endswith(" The wanted size is 1 prefill and 2 decode groups; the mode is Recommend")
+
+
+def test_a_service_that_waits_for_its_first_step_says_so_until_it_is_measured() -> None:
+    """At 39 ms for a single request, a measured load in proportion asks for many groups: the number is doubled at most."""
+    world = Demanded(**spec("Apply", role={"maxReplicas": 9}))
+    world.decide()
+    world.state = world.state._replace(learned=KNOWN._replace(curve=((1.0, 0.039),)))
+    world.rate = BUSY
+    world.decide()
+    assert world.decoders() == 2 and told(world) == ("False", "DemandFirstStep")
+    assert world.service.status["scaling"]["hold"] == "FirstStep"
+    world.state = world.state._replace(learned=KNOWN)
+    world.decide(20)
+    assert told(world) == ("True", "Followed")
+
+
+def test_the_condition_counts_routers_if_they_follow_the_demand() -> None:
+    router = {"minReplicas": 1, "maxReplicas": 4, "autoscaler": {"class": "Demand"}}
+    world = Demanded(**{**spec(), "router": router})
+    world.decide()
+    assert world.condition(FOLLOWS_DEMAND)["message"] == "the size is 1 prefill and 1 decode groups, and 1 router"
+    assert world.scaling is not None
+    world.scaling = {**world.scaling, "wanted": {**world.scaling["wanted"], "routers": 2}}
+    world.settle()
+    assert (
+        told(world) == ("True", "Recommended")
+        and "decode groups, and 2 routers" in world.condition(FOLLOWS_DEMAND)["message"]
+    )

@@ -1,0 +1,139 @@
+"""What a pass reports about the configurations of groups, and what a rollout does to the measured speeds."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ome_operator.core.demand.facts import Configuration
+from ome_operator.core.demand.task import DemandTask
+from ome_operator.core.observed.objects import Node
+from tests.support import parts
+from tests.support.demanded import BUSY, KNOWN, QUIET, Demanded, spec
+
+
+def task(world: Demanded) -> DemandTask:
+    """Return what the present pass reports."""
+    found = world.sync().demand
+    assert found is not None
+    return found
+
+
+def configurations(world: Demanded) -> tuple[tuple[Configuration, ...], tuple[Configuration, ...]]:
+    """Return the configurations of the prefill groups and of the decode groups."""
+    found = task(world).fleet
+    return found.prefill.configurations, found.decode.configurations
+
+
+def edited(**decoder: Any) -> dict[str, Any]:
+    """Return the spec of the service with other settings of decode."""
+    return spec("Apply", role=decoder)
+
+
+NEXT = {"runner": {"image": "engine:2"}}
+
+
+def test_a_rollout_of_one_role_ends_the_measurements_of_that_role() -> None:
+    world = Demanded(**spec("Apply"))
+    before = configurations(world)
+    assert [len(found) for found in before] == [1, 1]
+    world.edited(**edited(**NEXT))
+    after = configurations(world)
+    assert after[0] == before[0], "its slice is new, and its pods are the same"
+    assert len(after[1]) == 1 and after[1] != before[1]
+
+
+def test_during_a_rollout_both_configurations_are_reported_the_old_one_first() -> None:
+    surge = {"rollout": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}}
+    world = Demanded(**edited(minReplicas=2), **surge)
+    old = configurations(world)[1]
+    world.edit(parts.service(**edited(minReplicas=2, **NEXT), **surge))
+    seen = list[tuple[Configuration, ...]]()
+    for _ in range(60):
+        found = configurations(world)[1]
+        serving = {pod.revision for pod in world.observed().pods if pod.component == "decoder" and pod.ready}
+        assert not serving or len(found) <= len(serving), "a group that starts serves no request yet"
+        if not seen or found != seen[-1]:
+            seen.append(found)
+        world.run(1)
+    world.settle()
+    new = configurations(world)[1]
+    assert old != new and seen[0] == old and seen[-1] == new
+    assert old + new in seen
+
+
+@pytest.mark.parametrize("edit", [{"rollout": {"restartedAt": "2026-11-28T10:00:00Z"}}, {"router": {"minReplicas": 2}}])
+def test_a_restart_and_an_edit_of_the_router_change_no_configuration(edit: dict[str, Any]) -> None:
+    world = Demanded(**spec("Apply"))
+    before, revision = configurations(world), task(world).revision
+    world.edited(**{**spec("Apply"), **edit})
+    assert configurations(world) == before
+    assert (task(world).revision == revision) == ("router" in edit)
+
+
+def test_other_weights_at_the_same_path_are_another_configuration() -> None:
+    world = Demanded(**spec("Apply"))
+    before = configurations(world)
+    model = parts.model()
+    storage = model.spec.storage
+    assert storage is not None
+    other = parts.model(storage={**storage.dump(), "storageUri": "hf://other/model"})
+    world.deps = replace(world.deps, models=dict.fromkeys(world.deps.models, other))
+    world.settle()
+    after = configurations(world)
+    assert all(one != two for one, two in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("labels", "hardware"),
+    [
+        ({"nvidia.com/gpu.product": "NVIDIA-H200"}, "1x NVIDIA-H200"),
+        ({"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"}, "1x AMD_Instinct_MI300X_OAM"),
+        ({}, ""),
+    ],
+)
+def test_the_gpus_are_those_that_the_nodes_name(labels: dict[str, str], hardware: str) -> None:
+    world = Demanded(**spec("Apply"))
+    nodes = {pod.node: Node(pod.node, 1, labels, True, 8) for pod in world.observed().pods}
+    world.deps = parts.changed(world.deps, nodes=nodes)
+    for found in configurations(world):
+        assert [one.hardware for one in found] == [hardware]
+
+
+def test_after_a_rollout_no_group_is_removed_until_it_is_measured() -> None:
+    """Four decode groups for a load for which one was enough. After the rollout nobody knows whether it still is."""
+    role = {"minReplicas": 1, "maxReplicas": 9}
+    world = Demanded(**edited(**role))
+    world.children["RoleScale", "svc-decoder"].manifest["spec"]["replicas"] = 4  # as it was created
+    world.settle()
+    world.decide()
+    world.edited(**edited(**role, **NEXT))
+    world.rate = QUIET
+    world.decide(3600)
+    assert world.decoders() == 4
+    assert not world.state.learned.curve and world.state.former.curve == KNOWN.curve
+    world.state = world.state._replace(learned=world.state.learned._replace(curve=KNOWN.curve))
+    for _ in range(400):  # the drain of a group is a hole in the numbers of the test
+        world.decide()
+    assert world.decoders() == 1
+
+
+def test_after_a_rollout_groups_are_still_added() -> None:
+    world = Demanded(**spec("Apply"))
+    world.decide()
+    world.edited(**edited(**NEXT))
+    world.rate = BUSY
+    world.decide(300)
+    assert world.decoders() == 2 and not world.state.learned.curve
+
+
+def test_after_a_rollback_the_measurements_count_again() -> None:
+    world = Demanded(**spec("Apply"))
+    world.decide()
+    known = world.state.learned
+    world.edited(**edited(**NEXT))
+    world.decide()
+    assert world.state.learned.curve != known.curve
+    world.edited(**spec("Apply"))
+    world.decide()
+    assert world.state.learned.curve == known.curve
