@@ -120,7 +120,7 @@ class Peak(Spec):
     days: Annotated[list[Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]] | None, ATOMIC, Field(max_length=7)] = (
         None
     )
-    """Days on which the time begins; every day if unset."""
+    """Days on which the time begins; every day if unset or empty."""
     start: TimeOfDay
     """Begin. Allow for the time that a group takes to start."""
     end: TimeOfDay

@@ -106,6 +106,16 @@ def test_every_field_of_users_yaml_is_taken_and_kept(served: Cluster, kind: Kind
     assert stored.get("status", {}) == {**default, **status}, "the status alone has a default (decisions 2)"
 
 
+def followed(**demand: Any) -> dict[str, Any]:
+    """Return the spec of a service that is scaled with its demand."""
+    return {"scalingPolicy": {"demand": {"timeToFirstToken": "3s", "timeBetweenTokens": "50ms", **demand}}}
+
+
+def peak(**fields: Any) -> dict[str, Any]:
+    """Return the spec of a service with a known peak."""
+    return followed(schedule=[{"start": "08:00", "end": "18:00", "minimum": {"engine": 2}, **fields}])
+
+
 REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("decoder requires an engine for prefill: add engine", {"decoder": {}}),
     ("minReplicas is greater than maxReplicas: lower", {"engine": {"minReplicas": 3, "maxReplicas": 2}}),
@@ -121,6 +131,8 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
         {"rollout": {"groups": [{"components": ["engine"], "recreate": {}, "blueGreen": {}}]}},
     ),
     ('write a duration such as "90s"', {"engine": {"lifecycle": {"instanceReadyTimeout": "soon"}}}),
+    *(('write a duration such as "90s"', followed(timeToFirstToken=text)) for text in ("fast", "3", "-3s")),
+    *(('write a time of day such as "08:30"', peak(start=text)) for text in ("24:00", "8:30", "8 o'clock")),
 ]
 
 
@@ -191,6 +203,23 @@ def test_models_that_could_not_be_used_are_refused_with_the_same_sentence(
 def test_other_mistakes_are_named(served: Cluster, manifest: dict[str, Any], sentence: str) -> None:
     """The message names misspelled fields outside of inline pod specs, and missing fields."""
     assert sentence in refusal(served, manifest)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"decoder": {"autoscaler": {"class": "Magic"}}, "engine": {}}, {"engine": {"minReplicas": -1}},
+        {"scalingPolicy": {"demand": {}}}, followed(timeToFirstToken=3), followed(mode="Auto"),
+        *(followed(gpuBudget=value) for value in (0, "many")), followed(spare={"decoder": -1}),
+        followed(changesPerHour=101), followed(requestsPerRouter=0), followed(priority=9999), followed(schedule="0 8 * * *"),
+        peak(days=["Monday"]), peak(end=None), peak(minimum=None),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_server_and_parse_refuse_the_same_scaling(served: Cluster, spec: dict[str, Any]) -> None:
+    manifest = body("InferenceService", {"model": {"name": "m"}} | spec)
+    assert "InferenceService" in answer(served, NAMED["InferenceService"], manifest)
+    assert isinstance(InferenceService.parse(manifest), Invalid)
 
 
 @pytest.mark.parametrize("spec", [{}, {"model": {"name": "m"}}, {"predictor": {}}])

@@ -7,8 +7,10 @@ from typing import Any
 
 import yaml
 
+from ome_operator.api.scaling import DemandPolicy
 from ome_operator.core.render import meta, scaled_object, scaling
 from ome_operator.core.resolve.scaling import ReplicaPolicy, replica_policy
+from ome_operator.core.rollout import demand_fields
 from tests.support import parts
 
 PAGES = [Path(__file__).parents[2] / "docs" / name for name in ("scaling.md", "demand.md")]
@@ -42,6 +44,18 @@ def test_the_fragments_ask_for_what_their_sections_promise() -> None:
         rule["name"]["as"] for block in blocks() if "rules" in block for rule in block["rules"]
     )
     assert scaling.advice(owner, "decoder", hpa, 1) == scaling.advice(owner, "decoder", keda, 1) == []
+
+
+def test_no_field_of_the_example_with_demand_lacks_an_effect() -> None:
+    (spec,) = (block["spec"] for block in blocks() if "demand" in block.get("spec", {}).get("scalingPolicy", {}))
+    service = parts.service(**spec)
+    policies = {name: replica_policy(service, None, name) for name in ("engine", "decoder", "router")}
+    gpus = {"engine": 8, "decoder": 8}
+    assert not demand_fields.problem(service, policies, gpus)
+    assert [*demand_fields.advice(service, policies, gpus)] == []
+    assert set(service.spec.scaling_policy.demand.dump()) == {  # type: ignore[union-attr]
+        field.alias or name for name, field in DemandPolicy.model_fields.items()
+    }
 
 
 def test_the_service_with_keda_gets_the_scaled_object_on_the_page() -> None:

@@ -175,14 +175,14 @@ def test_no_group_is_removed_because_of_what_was_measured_before_a_rollout(
 ) -> None:
     fleet, targets, state = situation
     old, new = Configuration("old", "8x H200"), (Configuration("new", hardware),)
-    roles = (one._replace(configurations=new) for one in (fleet.prefill, fleet.decode))
+    prefill, decode = (one._replace(configurations=new) for one in (fleet.prefill, fleet.decode))
     learned = KNOWN._replace(configurations=(old, old))
     planned = PlannedSpeeds(KNOWN.work, KNOWN.curve) if is_planned else NO_PLAN
     begin = state._replace(learned=learned if has_started else KNOWN, configured=(NOW - 9, NOW - 9))
     if not has_started:  # stored by an earlier version, and the first decision of this one was during the rollout
         begin = bound(begin, fleet._replace(prefill=RoleFleet(1, configurations=(old, *new))), NOW - 9)
         begin = bound(begin, fleet._replace(decode=RoleFleet(1, configurations=(old, *new))), NOW - 9)
-    made, after = decide(seen, Fleet(*roles, fleet.routers, fleet.busy), targets, begin, NOW, planned)
+    made, after = decide(seen, fleet._replace(prefill=prefill, decode=decode), targets, begin, NOW, planned)
     assert state.wanted is not None and made.prefill >= state.wanted[0] and made.decode >= state.wanted[1]
     if made.hold != "Unknown":
         assert not after.learned.measured and not after.learned.curve

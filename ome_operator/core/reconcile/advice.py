@@ -9,6 +9,7 @@ from ome_operator.core.podspec import queues
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import exposure, probes, queue_advice, rdma, router, scaled_object, scaling, services, ssh
 from ome_operator.core.render.statefulsets import stored
+from ome_operator.core.resolve.scaling import unused_settings
 from ome_operator.core.rollout import demand_fields, zero
 from ome_operator.core.rollout.applied import applied_groups, overridden
 from ome_operator.core.rollout.intent import Intent
@@ -36,14 +37,16 @@ def advice(
     for name, one in intent.policies.items():
         scale = snapshot.controlled("RoleScale", names.component(intent.owner.name, name)) if name in scaled else None
         asked = scale.replicas if scale is not None and not scale.deleting else None
-        said += (woken := zero.advice(snapshot, name, intent.groups[name], asked))
+        said += (woken := zero.advice(snapshot, name, intent.groups[name], asked, scaled=name in scaled))
         # What the RoleScale asks for does not count after a wake and where the class Demand decides.
         asked = None if woken or applied_groups(snapshot, name) is not None else asked
         if name in scaled and overridden(snapshot, name, one):
             said.append(_overridden(snapshot, name))
         said += scaling.advice(intent.owner, name, one, intent.groups[name], asked, moves=moving.enabled(snapshot))
         said += scaled_object.advice(intent.owner, name, one, enabled=snapshot.deps.policy.keda)
-    said += demand_fields.advice(service, intent.policies)
+        said += unused_settings(service, name, one)
+    said += demand_fields.advice(service, intent.policies, intent.gpus)
+    said += zero.never_zero(service, intent.policies)
     said += moving.advice(snapshot)
     said += _restored(snapshot, intent)
     said += _avoided(snapshot, intent)

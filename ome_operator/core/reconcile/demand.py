@@ -15,7 +15,6 @@ from ome_operator.core.observed.objects import Manifest, Pod
 from ome_operator.core.reasons import FOLLOWS_DEMAND, Reason
 from ome_operator.core.reconcile.configurations import configurations
 from ome_operator.core.reconcile.decided import Decided
-from ome_operator.core.render.statefulsets import gpus
 from ome_operator.core.rollout import demand_fields
 from ome_operator.core.rollout.applied import COMPONENT_OF, applies, demand_policy, kept_groups, overridden, stored_groups
 from ome_operator.core.status.conditions import Condition
@@ -45,9 +44,8 @@ def task(decided: Decided) -> DemandTask | None:
     scaled = {role: name for role, name in COMPONENT_OF.items() if name in intent.policies and intent.policies[name].demand}
     if not scaled:
         return None
-    policy, roles = demand_policy(snapshot.service), intent.roles(intent.target)
+    policy, sizes = demand_policy(snapshot.service), intent.gpus
     asked = [intent.groups.get(COMPONENT_OF[role], 0) for role in (PREFILL, DECODE, ROUTER)]
-    sizes = {role: gpus(roles[COMPONENT_OF[role]]) if COMPONENT_OF[role] in roles else 0 for role in GROUPS}
     fleet = Fleet(
         _fleet(decided, PREFILL, sizes), _fleet(decided, DECODE, sizes), asked[2], _busy(decided), _frozen(decided)
     )
@@ -75,8 +73,7 @@ def problem(decided: Decided) -> str:
     intent = decided.intent
     if not any(policy.demand for policy in intent.policies.values()):
         return ""
-    sizes = {name: gpus(role) for name, role in intent.roles(intent.target).items()}
-    found = demand_fields.problem(decided.snapshot.service, intent.policies, sizes)
+    found = demand_fields.problem(decided.snapshot.service, intent.policies, intent.gpus)
     if not found and not intent.target:
         return "no revision of the service can run yet, so the GPUs of a group are unknown: see the other conditions"
     return found
@@ -116,7 +113,9 @@ def _fleet(decided: Decided, role: str, sizes: Mapping[str, int]) -> RoleFleet:
             left += built[component].left
     marked = sum(bool(pod.draining) for pod in decided.snapshot.pods if pod.component == component and not pod.deleting)
     found = configurations(decided, component)
-    return RoleFleet(ready, max(0, have - ready), max(0, left - have) + marked, sizes[role], configurations=found)
+    return RoleFleet(
+        ready, max(0, have - ready), max(0, left - have) + marked, sizes.get(component, 0), configurations=found
+    )
 
 
 def _busy(decided: Decided) -> str:

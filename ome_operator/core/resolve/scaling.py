@@ -1,5 +1,6 @@
 """Replica counts, autoscaling and disruption limits of a component, which are never part of a revision."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ome_operator import keys
@@ -73,6 +74,25 @@ def replica_policy(service: InferenceService, runtime: Runtime | None, component
     above: Component | None = getattr(service.spec, component)
     below: Component | None = getattr(runtime.spec, f"{component}_config") if runtime else None
     return _policy(above, below, service.annotations.get(keys.AUTOSCALER_CLASS) or "", service.spec.keda_config)
+
+
+def unused_settings(service: InferenceService, component: str, policy: ReplicaPolicy) -> Iterator[str]:
+    """Yield sentences about settings of a component's autoscaler, as the service writes them, that have no effect because of
+    its class or of its bounds. The bounds of the classes KEDA and Demand are checked where their objects are made.
+    """
+    written: Component | None = getattr(service.spec, component)
+    scaler = written.autoscaler if written is not None else None
+    if scaler is None:
+        return
+    field = f"spec.{component}"
+    for block, value, class_ in (("hpa", scaler.hpa, "HPA"), ("keda", scaler.keda, "KEDA")):
+        if value is not None and scaler.class_ != class_:
+            yield (
+                f"{field}.autoscaler.{block} has no effect, because {field}.autoscaler.class is {scaler.class_}: write "
+                f"{class_}, or remove {block}"
+            )
+    if scaler.class_ in ("HPA", "External") and policy.low >= policy.high:
+        yield f"class {scaler.class_} scales nothing for {component}: {field}.maxReplicas has to be greater than minReplicas"
 
 
 @memoize_by_identity(2048)

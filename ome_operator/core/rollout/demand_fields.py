@@ -1,16 +1,21 @@
-"""Find invalid fields of the class Demand (docs/demand.md), each with a sentence that states what to write instead."""
+"""Find fields of the class Demand (docs/demand.md) that are invalid or have no effect, each with a sentence that states what
+to write instead.
+"""
 
 from collections.abc import Iterator, Mapping
 
 from ome_operator import keys, quantity
 from ome_operator.api import InferenceService
-from ome_operator.api.scaling import DemandPolicy
+from ome_operator.api.scaling import DemandPolicy, GroupsByComponent, Peak
 from ome_operator.core.demand.estimate import BOUNDS
 from ome_operator.core.demand.facts import GROUPS
 from ome_operator.core.resolve.scaling import ReplicaPolicy
 from ome_operator.core.rollout.applied import COMPONENT_OF, demand_policy
 
 _FIELD = "spec.scalingPolicy.demand"
+_GROUPS = tuple(COMPONENT_OF[role] for role in GROUPS)
+"""The components that have groups."""
+_NO_GPUS: Mapping[str, int] = {}
 
 
 def problem(service: InferenceService, policies: Mapping[str, ReplicaPolicy], gpus: Mapping[str, int]) -> str:
@@ -43,18 +48,26 @@ def _target(policy: DemandPolicy) -> str:
 
 
 def _budget(policy: DemandPolicy, policies: Mapping[str, ReplicaPolicy], gpus: Mapping[str, int]) -> str:
-    names = [COMPONENT_OF[role] for role in GROUPS]
-    pair = sum(max(1, policies[name].low) * gpus.get(name, 0) for name in names if name in policies)
-    if policy.gpu_budget is None or policy.gpu_budget >= pair:
+    needed = _gpus(gpus, {name: policies[name].low for name in _GROUPS if name in policies})
+    if policy.gpu_budget is None or policy.gpu_budget >= needed:
         return ""
     return (
-        f"{_FIELD}.gpuBudget is {policy.gpu_budget}, but the smallest size of the service needs {pair} GPUs: raise "
+        f"{_FIELD}.gpuBudget is {policy.gpu_budget}, but the smallest size of the service needs {needed} GPUs: raise "
         "gpuBudget, or lower minReplicas"
     )
 
 
-def advice(service: InferenceService, policies: Mapping[str, ReplicaPolicy]) -> Iterator[str]:
-    """Yield sentences about fields of the class Demand that have no effect."""
+def _gpus(gpus: Mapping[str, int], groups: Mapping[str, int]) -> int:
+    """Return the GPUs of these numbers of groups; a role has at least one group."""
+    return sum(max(1, number) * gpus.get(name, 0) for name, number in groups.items())
+
+
+def advice(
+    service: InferenceService, policies: Mapping[str, ReplicaPolicy], gpus: Mapping[str, int] = _NO_GPUS
+) -> Iterator[str]:
+    """Yield sentences about fields of the class Demand that have no effect, or that nobody can follow. `gpus` is that of
+    `problem`.
+    """
     policy = demand_policy(service)
     scaled = {name: one for name, one in policies.items() if one.demand}
     for name, one in scaled.items():
@@ -71,13 +84,76 @@ def advice(service: InferenceService, policies: Mapping[str, ReplicaPolicy]) -> 
             "Demand"
         )
         return
+    yield from _routers(policy, scaled)
+    yield from _spare(policy, scaled)
     for number, peak in enumerate(policy.schedule or ()):
-        minimum = {name: getattr(peak.minimum, name) or 0 for name in (keys.ENGINE, keys.DECODER)}
-        if not any(minimum.values()):
-            yield f"{_FIELD}.schedule[{number}].minimum is empty, so the time has no effect: write minimum.{keys.ENGINE}"
-        for name, groups in minimum.items():
-            if name in scaled and groups > scaled[name].high:
-                yield (
-                    f"{_FIELD}.schedule[{number}].minimum.{name} is {groups}, but spec.{name}.maxReplicas is "
-                    f"{scaled[name].high}, which is used: raise maxReplicas"
-                )
+        yield from _peak(f"{_FIELD}.schedule[{number}]", peak, scaled)
+    yield from _beyond_budget(policy, policies, gpus)
+
+
+def _routers(policy: DemandPolicy, scaled: Mapping[str, ReplicaPolicy]) -> Iterator[str]:
+    router = scaled.get(keys.ROUTER)
+    if router is not None and router.scaled and policy.requests_per_router is None:
+        yield (
+            f"spec.{keys.ROUTER} has the autoscaler class Demand, but the number of routers never changes without "
+            f"{_FIELD}.requestsPerRouter: set it"
+        )
+    if router is None and policy.requests_per_router is not None:
+        yield _unscaled(f"{_FIELD}.requestsPerRouter", keys.ROUTER)
+
+
+def _spare(policy: DemandPolicy, scaled: Mapping[str, ReplicaPolicy]) -> Iterator[str]:
+    for name, groups in _numbers(policy.spare).items():
+        if groups and name not in scaled:
+            yield _unscaled(f"{_FIELD}.spare.{name}", name)
+        elif groups and groups >= scaled[name].high:
+            yield (
+                f"{_FIELD}.spare.{name} is {groups}, but spec.{name}.maxReplicas is {scaled[name].high}, so the service "
+                "always has the maximum: lower spare, or raise maxReplicas"
+            )
+
+
+def _peak(field: str, peak: Peak, scaled: Mapping[str, ReplicaPolicy]) -> Iterator[str]:
+    minimum = _numbers(peak.minimum)
+    if not any(minimum.values()):
+        yield f"{field}.minimum is empty, so the time has no effect: write minimum.{keys.ENGINE}"
+    for name, groups in minimum.items():
+        if groups and name not in scaled:
+            yield _unscaled(f"{field}.minimum.{name}", name)
+        elif groups and groups > scaled[name].high:
+            yield (
+                f"{field}.minimum.{name} is {groups}, but spec.{name}.maxReplicas is {scaled[name].high}, which is used: "
+                "raise maxReplicas"
+            )
+
+
+def _beyond_budget(policy: DemandPolicy, policies: Mapping[str, ReplicaPolicy], gpus: Mapping[str, int]) -> Iterator[str]:
+    """Yield sentences about sizes that fields ask for and for which the budget is too small."""
+    if policy.gpu_budget is None or _budget(policy, policies, gpus):
+        return
+    bounds = {name: policies[name] for name in _GROUPS if name in policies}
+    spare = _numbers(policy.spare)
+    asked = {
+        f"{_FIELD}.spare": {name: min(one.high, max(1, one.low) + spare[name] * one.demand) for name, one in bounds.items()}
+    }
+    for number, peak in enumerate(policy.schedule or ()):
+        minimum = _numbers(peak.minimum)
+        size = {name: max(one.low, min(one.high, minimum[name] * one.demand)) for name, one in bounds.items()}
+        asked[f"{_FIELD}.schedule[{number}].minimum"] = size
+    for field, groups in asked.items():
+        if (needed := _gpus(gpus, groups)) > policy.gpu_budget:
+            yield (
+                f"with {field}, the smallest size of the service needs {needed} GPUs, but gpuBudget is "
+                f"{policy.gpu_budget}, which is kept: raise gpuBudget"
+            )
+
+
+def _numbers(groups: GroupsByComponent | None) -> dict[str, int]:
+    return {name: (getattr(groups, name) or 0) if groups is not None else 0 for name in _GROUPS}
+
+
+def _unscaled(field: str, component: str) -> str:
+    return (
+        f"{field} has no effect, because spec.{component} does not have the autoscaler class Demand: write "
+        f"spec.{component}.autoscaler.class: Demand"
+    )

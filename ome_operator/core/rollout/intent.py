@@ -20,7 +20,7 @@ from ome_operator.core.reconcile.plan import Check, RoomCheck
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import meta
 from ome_operator.core.render.router import traces_refusal
-from ome_operator.core.render.statefulsets import Stored, stored
+from ome_operator.core.render.statefulsets import Stored, gpus, stored
 from ome_operator.core.resolve import new_scaling
 from ome_operator.core.resolve.finetuned import mounted_weights
 from ome_operator.core.resolve.inputs import Resolved
@@ -88,6 +88,11 @@ class Intent:
     def roles(self, revision: str) -> Mapping[str, Stored]:
         """Return the stored templates of a revision by role."""
         return stored(self.data.get(revision) or {})
+
+    @property
+    def gpus(self) -> Mapping[str, int]:
+        """GPUs of a group of each component of the desired revision; {} if there is none."""
+        return {name: gpus(role) for name, role in self.roles(self.target).items()}
 
     def collector(self, revision: str) -> str:
         """Return the address to which the router of a slice sends its spans; "" if it sends none."""

@@ -15,6 +15,7 @@ from ome_operator.core.observed.objects import Child
 from ome_operator.core.observed.telemetry import fresh
 from ome_operator.core.reconcile.plan import Patch
 from ome_operator.core.reconcile.snapshot import Snapshot
+from ome_operator.core.resolve.scaling import ReplicaPolicy
 
 FIELD = "zero"
 MINIMUM_UP = 600.0
@@ -73,9 +74,10 @@ def facts(snapshot: Snapshot, groups: Mapping[str, int], *, serves: bool) -> Zer
     )
 
 
-def advice(snapshot: Snapshot, component: str, groups: int, asked: int | None) -> list[str]:
+def advice(snapshot: Snapshot, component: str, groups: int, asked: int | None, *, scaled: bool) -> list[str]:
     """Return a sentence if the groups of a component are kept although its RoleScale asks for none, or if a request cannot
-    bring the component back. `asked` is the number of its RoleScale, None without one.
+    bring the component back. `asked` is the number of its RoleScale, None without one. `scaled` states whether it has a
+    RoleScale, or is about to get one.
     """
     service = snapshot.service
     if component not in ROLES or not asks_to_wake(service):
@@ -89,12 +91,22 @@ def advice(snapshot: Snapshot, component: str, groups: int, asked: int | None) -
         ]
     if service.spec.router is None:
         return ["spec.scalingPolicy.wakeOnRequest has no effect without a router: its registry is what hears requests"]
-    if not groups and asked is None:
+    if not groups and not scaled:
         return [
             f"spec.scalingPolicy.wakeOnRequest cannot bring back {component}, which has no RoleScale: set "
             f"spec.{component}.maxReplicas"
         ]
     return []
+
+
+def never_zero(service: InferenceService, policies: Mapping[str, ReplicaPolicy]) -> list[str]:
+    """Return a sentence if requests may wake a service that never has zero groups."""
+    if not asks_to_wake(service) or any(policies[role].low == 0 for role in ROLES if role in policies):
+        return []
+    return [
+        "spec.scalingPolicy.wakeOnRequest has no effect, because no role can be scaled to zero: write minReplicas: 0 of "
+        f"spec.{keys.ENGINE} or spec.{keys.DECODER}"
+    ]
 
 
 def is_zero(groups: Mapping[str, int]) -> bool:

@@ -35,7 +35,7 @@ def told(rule: str, absent: bool = False, gpus: int = 8, **spec: Any) -> list[Fi
     ],
 )
 def test_what_cannot_be_followed_is_said_with_field_and_fix(written: Any, field: str, says: str, remedy: str) -> None:
-    policy = {} if written is None else {"scalingPolicy": {"demand": {**TARGETS, **written}}}
+    policy: dict[str, Any] = {} if written is None else {"scalingPolicy": {"demand": {**TARGETS, **written}}}
     found = told("demand-unusable", decoder=DEMAND, **policy)
     place = ("InferenceService team/svc", f"spec.scalingPolicy.demand{field}")
     assert [one.hit.place for one in found] == ([place] if says else [])
@@ -64,6 +64,67 @@ def test_what_has_no_effect_is_advised_against(spec: dict[str, Any], says: str) 
     more = {name: value for name, value in spec.items() if name == "schedule"}
     found = told("advice", decoder=spec.get("decoder", DEMAND), scalingPolicy={"demand": {**TARGETS, **more}})
     assert any(says in one.hit.says for one in found) if says else not found
+
+
+PEAK = {"start": "08:00", "end": "18:00"}
+
+
+@pytest.mark.parametrize(
+    ("demand", "components", "says"),
+    [
+        ({}, {"router": DEMAND}, "the number of routers never changes without spec.scalingPolicy.demand.requestsPerRouter"),
+        ({"requestsPerRouter": 9}, {"router": DEMAND}, ""),
+        ({"requestsPerRouter": 9}, {}, "requestsPerRouter has no effect, because spec.router does not have the autoscaler"),
+        ({"spare": {"decoder": 1}}, {}, ""),
+        ({"spare": {"decoder": 2}}, {}, "spare.decoder is 2, but spec.decoder.maxReplicas is 2, so the service always has"),
+        ({"spare": {"engine": 1}}, {}, "spare.engine has no effect, because spec.engine does not have the autoscaler class"),
+        (
+            {"schedule": [{**PEAK, "minimum": {"engine": 2}}]},
+            {},
+            "schedule[0].minimum.engine has no effect, because spec.eng",
+        ),
+        (
+            {"gpuBudget": 16, "spare": {"decoder": 1}},
+            {},
+            "with spec.scalingPolicy.demand.spare, the smallest size of the ser",
+        ),
+        ({"gpuBudget": 24, "spare": {"decoder": 1}}, {}, ""),
+        (
+            {"gpuBudget": 16, "schedule": [{**PEAK, "minimum": {"decoder": 1}}, {**PEAK, "minimum": {"decoder": 2}}]},
+            {},
+            "with spec.scalingPolicy.demand.schedule[1].minimum, the smallest size of the service needs 24 GPUs, but "
+            "gpuBudget is 16, which is kept: raise gpuBudget",
+        ),
+    ],
+)
+def test_fields_that_contradict_others_are_advised_against(
+    demand: dict[str, Any], components: dict[str, Any], says: str
+) -> None:
+    found = told("advice", **{"decoder": DEMAND, "scalingPolicy": {"demand": {**TARGETS, **demand}}, **components})
+    assert len(found) == bool(says) and all(says in one.hit.says for one in found)
+
+
+@pytest.mark.parametrize(
+    ("decoder", "policy", "says"),
+    [
+        ({"class": "Demand", "keda": {}}, {}, "spec.decoder.autoscaler.keda has no effect, because spec.decoder.autoscaler"),
+        ({"class": "KEDA", "keda": {"triggers": [{}]}, "hpa": {}}, {}, "spec.decoder.autoscaler.hpa has no effect, because"),
+        ({"class": "External"}, {}, ""),
+        ({"class": "External"}, {"maxReplicas": 1}, "class External scales nothing for decoder: spec.decoder.maxReplicas"),
+        ({"class": "HPA"}, {"maxReplicas": 1}, "class HPA scales nothing for decoder: spec.decoder.maxReplicas has to be"),
+    ],
+)
+def test_settings_of_another_class_are_advised_against(decoder: dict[str, Any], policy: dict[str, Any], says: str) -> None:
+    demand: dict[str, Any] = {"scalingPolicy": {"demand": TARGETS}} if decoder["class"] == "Demand" else {}
+    found = told("advice", decoder={**DEMAND, "autoscaler": decoder, **policy}, **demand)
+    assert any(says in one.hit.says for one in found) if says else not found
+
+
+@pytest.mark.parametrize(("low", "number"), [(0, 0), (1, 1)])
+def test_a_request_wakes_only_a_service_that_can_be_scaled_to_zero(low: int, number: int) -> None:
+    decoder = {"minReplicas": low, "maxReplicas": 2, "autoscaler": {"class": "External"}}
+    found = told("advice", decoder=decoder, scalingPolicy={"wakeOnRequest": True})
+    assert len(found) == number and all("wakeOnRequest has no effect" in one.hit.says for one in found)
 
 
 @pytest.mark.parametrize(("absent", "class_", "number"), [(True, "KEDA", 1), (False, "KEDA", 0), (True, "External", 0)])

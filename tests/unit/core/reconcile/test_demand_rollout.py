@@ -44,7 +44,7 @@ def test_a_rollout_of_one_role_ends_the_measurements_of_that_role() -> None:
 
 
 def test_during_a_rollout_both_configurations_are_reported_the_old_one_first() -> None:
-    surge = {"rollout": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}}
+    surge: dict[str, Any] = {"rollout": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}}
     world = Demanded(**edited(minReplicas=2), **surge)
     old = configurations(world)[1]
     world.edit(parts.service(**edited(minReplicas=2, **NEXT), **surge))
