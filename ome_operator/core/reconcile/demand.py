@@ -122,6 +122,8 @@ def _busy(decided: Decided) -> str:
     """Return the rollout, recycle, move or drain because of which no group may be removed now; "" if there is none."""
     if decided.step.rolls or len(decided.snapshot.slices) > 1:
         return "a rollout is in progress"
+    if decided.moving.extra or decided.moving.goes:
+        return "a group leaves its node"
     if decided.recovery.recycle or any(group.get("phase") in DISTURBED for group in decided.recovery.groups):
         return "a group has failed"
     return "groups wait for nodes" if any(decided.placing.withheld.values()) else ""

@@ -1,19 +1,35 @@
 """Moves of a whole service in the simulated cluster: which groups leave, what waits, and what is never torn down."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import pairwise
 
 import pytest
 
 from ome_operator import keys
+from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Taint
+from tests.support import parts
 from tests.support.moving import Fleet, Movable, serving
 from tests.support.parts import changed
 from tests.support.scheduler import GPU
 from tests.support.shapes import Shape
 from tests.support.simulator import TICK
 
+
+@dataclass(frozen=True)
+class Followed(Movable):
+    """A service whose decode groups follow the demand."""
+
+    def service(self) -> InferenceService:
+        made = super().service()
+        demand = {"timeToFirstToken": "3s", "timeBetweenTokens": "50ms"}
+        role = {"minReplicas": self.decoders, "maxReplicas": 9, "autoscaler": {"class": "Demand"}}
+        spec = parts.service(engine={}, decoder=role, scalingPolicy={"demand": demand}).spec
+        return replace(made, spec=made.spec.model_copy(update={name: getattr(spec, name) for name in DEMANDED}))
+
+
+DEMANDED = ("decoder", "scaling_policy")
 PAIR = Movable(size=2, engines=1, decoders=1)
 
 
@@ -298,3 +314,18 @@ def test_scaling_down_in_the_middle_removes_the_group_on_the_leaving_node() -> N
         fleet.world.run(1)
     assert {number for _, number in fleet.groups("engine")} == {1, 2}
     assert not fleet.moves()
+
+
+def test_no_group_is_removed_because_of_its_demand_while_one_moves() -> None:
+    fleet = serving(Followed(size=1, engines=1, decoders=2), spare=1)
+    (gone, *_) = sorted(fleet.nodes_of("decoder", 0))
+    fleet.taint(gone)
+    phases = set[str]()
+    while gone in fleet.nodes_of("decoder") or fleet.moves():
+        fleet.run()
+        plan = fleet.world.sync()
+        now = {one["phase"] for one in plan.status.get("moves", ()) if one["component"] == "decoder"}
+        assert plan.demand is not None
+        assert (plan.demand.fleet.busy == "a group leaves its node") == bool(now & {"Replacing", "Leaving"})
+        phases |= now
+    assert phases >= {"Replacing", "Leaving"}
