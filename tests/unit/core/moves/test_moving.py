@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -26,10 +27,10 @@ class Followed(Movable):
         demand = {"timeToFirstToken": "3s", "timeBetweenTokens": "50ms"}
         role = {"minReplicas": self.decoders, "maxReplicas": 9, "autoscaler": {"class": "Demand"}}
         spec = parts.service(engine={}, decoder=role, scalingPolicy={"demand": demand}).spec
-        return replace(made, spec=made.spec.model_copy(update={name: getattr(spec, name) for name in DEMANDED}))
+        both: Any = made.spec.model_copy(update={"decoder": spec.decoder, "scaling_policy": spec.scaling_policy})
+        return replace(made, spec=both)
 
 
-DEMANDED = ("decoder", "scaling_policy")
 PAIR = Movable(size=2, engines=1, decoders=1)
 
 

@@ -2,9 +2,12 @@
 
 import pytest
 
+from ome_operator.core.demand.follow import follow
 from ome_operator.core.demand.holds import HOLDS
 from ome_operator.core.reasons import FOLLOWS_DEMAND
+from ome_operator.core.reconcile.demand import DISTURBED
 from tests.support.demanded import BUSY, KNOWN, Demanded, spec, told
+from tests.unit.core.demand.loads import NOW, samples, state
 
 STATED = {
     "Invalid": ("False", "DemandIgnored"),
@@ -76,3 +79,24 @@ def test_the_condition_counts_routers_if_they_follow_the_demand() -> None:
         told(world) == ("True", "Recommended")
         and "decode groups, and 2 routers" in world.condition(FOLLOWS_DEMAND)["message"]
     )
+
+
+def test_no_group_is_removed_while_another_recovers_and_groups_are_still_added() -> None:
+    world = Demanded(**spec("Apply", role={"minReplicas": 1, "maxReplicas": 9}))
+    world.children["RoleScale", "svc-decoder"].manifest["spec"]["replicas"] = 3  # as it was created
+    world.settle()
+    world.decide()
+    world.lose(next(iter(world.alive("decoder"))))
+    seen = set[str]()
+    for _ in range(40):
+        plan = world.sync()
+        assert plan.demand is not None
+        disturbed = {group["phase"] for group in plan.status["groups"]} & DISTURBED
+        assert (plan.demand.fleet.busy == "a group has failed") == bool(disturbed)
+        seen |= disturbed
+        if disturbed:
+            quiet, _ = follow(samples(1.0), plan.demand, state(1, 3), NOW, lambda more: more)
+            busy, _ = follow(samples(150.0), plan.demand, state(1, 3), NOW, lambda more: more)
+            assert (quiet.decode, quiet.hold) == (3, "Busy") and busy.decode > 3
+        world.run(1)
+    assert seen
