@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from ome_operator.api.base import ATOMIC, ATOMIC_MAP, Spec
+from ome_operator.api.values import Open
 
 
 class ServiceSize(Spec):
@@ -64,22 +65,6 @@ class RequestLength(Spec):
     """Output tokens."""
 
 
-class GroupConfiguration(Spec):
-    """What determines how fast the groups of a role serve."""
-
-    template: str | None = None
-    """Digest of the pod templates and of the weights."""
-    hardware: str | None = None
-    """The GPUs of a group, as the labels of its nodes name them; unset if they name none."""
-
-
-class MeasuredConfigurations(Spec):
-    """The configurations of the groups that were measured. A measurement is not used for groups of another one."""
-
-    prefill: GroupConfiguration | None = None
-    decode: GroupConfiguration | None = None
-
-
 class LearnedSpeeds(Spec):
     """What the service has shown about itself."""
 
@@ -89,7 +74,8 @@ class LearnedSpeeds(Spec):
     request: RequestLength | None = None
     start_seconds: Annotated[list[float] | None, ATOMIC] = None
     """Seconds that the last starts of a group took."""
-    configurations: MeasuredConfigurations | None = None
+    configurations: Annotated[dict[str, str] | None, ATOMIC_MAP] = None
+    """What the measured groups of a role (prefill, decode) run: a digest of their pods and weights, and their GPUs."""
 
 
 class ScalingDay(Spec):
@@ -133,7 +119,7 @@ class ScalingSummary(Spec):
     decisions: Annotated[list[ScalingDecision] | None, ATOMIC] = None
     """The last ten decisions, the newest last."""
     learned: LearnedSpeeds | None = None
-    former: LearnedSpeeds | None = None
-    """What the groups of a role showed before their configuration changed for the last time."""
+    former: Open | None = None
+    """The same as `learned`: what the groups of a role showed before they ran something else."""
     days: Annotated[list[ScalingDay] | None, ATOMIC] = None
     """The last days, the newest last, at most eight."""

@@ -7,7 +7,7 @@ After a rollback it counts again.
 
 from typing import Any
 
-from ome_operator.core.demand.facts import GROUPS, SPEED, Configuration, Fleet, Learned, ScalingState
+from ome_operator.core.demand.facts import GROUPS, PREFILL, SPEED, Configuration, Fleet, Learned, ScalingState
 
 
 def bound(state: ScalingState, fleet: Fleet, now: float) -> ScalingState:
@@ -44,7 +44,7 @@ def _exchanged(state: ScalingState, place: int, present: Configuration) -> Scali
         former = _named(with_speed(former, learned, role), place, learned.configurations[place])
     elif back is former:
         former = _named(with_speed(former, Learned(), role), place, Configuration())
-    return state._replace(learned=after, former=former)
+    return state._replace(learned=after, former=former, doubted=state.doubted and role != PREFILL)
 
 
 def with_speed(known: Learned, other: Learned, role: str) -> Learned:

@@ -14,7 +14,6 @@ from ome_operator.core.demand.facts import (
     WINDOW,
     DemandSample,
     Fleet,
-    Learned,
     PlannedSpeeds,
     ScalingState,
     SizeDecision,
@@ -110,7 +109,7 @@ def _taught(
         if now - since <= WINDOW:
             found = configurations.with_speed(found, state.learned, role)
     if too_late and PREFILL in planned.former and learn.contradicts(planned.work, samples[-1], fleet, on_time):
-        state = state._replace(former=configurations.with_speed(state.former, Learned(), PREFILL))
+        state = state._replace(doubted=True)
     return state._replace(learned=found if mean is None else found._replace(request=(mean.more, mean.answer))), planned
 
 

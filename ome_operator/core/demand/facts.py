@@ -71,6 +71,9 @@ class Configuration(NamedTuple):
     hardware: str = ""
     """The GPUs of a group, such as "8x NVIDIA-H200"; "" if they are not known."""
 
+    def __str__(self) -> str:
+        return f"{self.template} {self.hardware}".rstrip()
+
     def agrees(self, other: "Configuration") -> bool:
         """Return whether groups of both are equally fast. What is not known is assumed to be equal."""
         return all(not one or not two or one == two for one, two in zip(self, other, strict=True))
@@ -262,6 +265,9 @@ class ScalingState(NamedTuple):
     configured: tuple[float, float] = (0.0, 0.0)
     """Times since which all prefill groups and all decode groups have had the configuration in `learned`, as far as this
     process has observed it; 0 if it has observed no other."""
+    doubted: bool = False
+    """Whether the former prefill groups would have served a load in time with which requests were late for minutes, so that
+    their speed is not used any more. It is not stored."""
     wanted: tuple[int, int, int] | None = None
     """Prefill groups, decode groups and routers of the last decision; None before the first decision."""
     changed: float = 0.0

@@ -55,7 +55,7 @@ def expected(state: ScalingState, planned: PlannedSpeeds, tokens: float) -> Plan
     prediction. If the GPUs are others, the prediction is preferred, because it knows them.
     """
     former, work, curve = state.former, planned.work, planned.curve
-    before = _former_work(former, planned, tokens)
+    before = None if state.doubted else _former_work(former, planned, tokens)
     alike = [
         one.hardware == other.hardware or not one.hardware or not other.hardware
         for one, other in zip(former.configurations, state.learned.configurations, strict=True)

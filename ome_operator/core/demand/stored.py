@@ -42,12 +42,9 @@ def _learned(known: Learned) -> Manifest:
         out["request"] = {"prompt": _round(known.request[0]), "answer": _round(known.request[1])}
     if known.starts:
         out["startSeconds"] = [round(seconds) for seconds in known.starts]
-    named = {
-        role: {name: text for name, text in one._asdict().items() if text}
-        for role, one in zip(GROUPS, known.configurations, strict=True)
-    }
-    if configurations := {role: one for role, one in named.items() if one}:
-        out["configurations"] = configurations
+    named = {role: str(one) for role, one in zip(GROUPS, known.configurations, strict=True) if one.template}
+    if named:
+        out["configurations"] = named
     return out
 
 
@@ -85,9 +82,8 @@ def _stored_learned(stored: Any) -> Learned:
 
 
 def _configuration(stored: Any) -> Configuration:
-    found = _map(stored)
-    template, hardware = (found.get(name) for name in Configuration._fields)
-    return Configuration(template if isinstance(template, str) else "", hardware if isinstance(hardware, str) else "")
+    template, _, hardware = (stored if isinstance(stored, str) else "").partition(" ")
+    return Configuration(template, hardware)
 
 
 def _work(stored: Mapping[str, Any]) -> tuple[PrefillWork | None, float, int]:

@@ -99,7 +99,7 @@ async def test_a_rollout_is_stored_within_a_minute_and_survives_a_restart() -> N
 
     await here.wait(FIRST + 2 * PAUSE, fleet=runs("old"))
     learned = here.field()["learned"]
-    assert learned["configurations"] == {role: {"template": "old"} for role in ROLES}
+    assert learned["configurations"] == dict.fromkeys(ROLES, "old")
     assert learned["prefill"] == STORED["learned"]["prefill"], "an earlier version has stored it without configurations"
     here.rate = None  # nothing is measured any more
     await here.wait(PAUSE)
@@ -107,7 +107,7 @@ async def test_a_rollout_is_stored_within_a_minute_and_survives_a_restart() -> N
     await here.wait(2 * PAUSE, fleet=runs("new"))
     stored = here.field()
     assert stored["learned"].keys() == {"configurations", "request", "startSeconds"}
-    assert stored["learned"]["configurations"] == {role: {"template": "new"} for role in ROLES}
+    assert stored["learned"]["configurations"] == dict.fromkeys(ROLES, "new")
     assert stored["former"]["prefill"] == learned["prefill"] and stored["speeds"] == dict.fromkeys(ROLES, "Former")
     again = Follower(scaling=stored)
     await again.wait(FIRST, fleet=runs("new"))

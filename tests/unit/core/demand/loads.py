@@ -53,5 +53,5 @@ def fleet(prefill: int = 2, decode: int = 1, **other: Any) -> Fleet:
 
 def state(prefill: int = 2, decode: int = 1, routers: int = 1, **other: Any) -> ScalingState:
     """Return the state of a service that has wanted this size for an hour, and needed fewer groups for as long."""
-    values: dict[str, Any] = {"lower_since": (NOW - 3600, NOW - 3600), "changed": NOW - 3600}
-    return ScalingState(learned=KNOWN, wanted=(prefill, decode, routers), **{**values, **other})
+    values: dict[str, Any] = {"learned": KNOWN, "lower_since": (NOW - 3600, NOW - 3600), "changed": NOW - 3600}
+    return ScalingState(wanted=(prefill, decode, routers), **{**values, **other})

@@ -171,14 +171,16 @@ def test_late_requests_end_what_former_groups_have_shown() -> None:
     late = tuple(one._replace(late=0.3 if one.at > NOW - 310 else 0.0) for one in samples(4.0, **SHOWS_NOTHING))
     late = (*late[:-1], late[-1]._replace(late=0.3))
     made, after = decide(late, fleet(2, 1, NEW), TARGETS, rolled_out(), NOW, SLOW)
-    assert made.size == (2, 1, 1) and after.former.work is None and after.former.curve == KNOWN.curve
+    assert made.size == (2, 1, 1) and after.doubted
     made, _ = decide(late, fleet(2, 1, NEW), TARGETS, after, NOW, SLOW)
     assert made.prefill > 2 and made.basis[PREFILL] == Basis.PLANNED
     _, kept = decide(late, fleet(2, 1, NEW), TARGETS, rolled_out()._replace(configured=(NOW - 200,) * 2), NOW, SLOW)
-    assert kept.former.work == KNOWN.work, "not long enough"
+    assert not kept.doubted, "not long enough"
     more = tuple(one._replace(requests=40.0, prompt_tokens=40000.0) for one in late)
     _, kept = decide(more, fleet(2, 1, NEW), TARGETS, rolled_out(), NOW, SLOW)
-    assert kept.former.work == KNOWN.work, "more load than the former groups could have served"
+    assert not kept.doubted, "more load than the former groups could have served"
+    back = configurations.bound(after, fleet(2, 1, OLD), NOW)
+    assert back.learned.work == KNOWN.work and not back.doubted, "a rollback still finds what they have shown"
 
 
 def test_former_measurements_prove_no_unreachable_target() -> None:

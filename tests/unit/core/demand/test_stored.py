@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from ome_operator.api.scaling_status import ScalingSummary
 from ome_operator.core.demand.decide import decide
-from ome_operator.core.demand.facts import ScalingState
+from ome_operator.core.demand.facts import GROUPS, PREFILL, Configuration, Learned, ScalingState
+from ome_operator.core.demand.learn import observed
 from ome_operator.core.demand.stored import from_status, to_status
-from tests.unit.core.demand.loads import NOW, TARGETS, fleet, samples, state
+from tests.unit.core.demand.loads import KNOWN, NOW, TARGETS, fleet, samples, state
 
 
 def test_a_state_survives_the_status() -> None:
@@ -20,11 +22,35 @@ def test_a_state_survives_the_status() -> None:
     assert to_status(again) == stored
 
 
+def test_what_was_measured_on_which_configuration_survives_the_status() -> None:
+    here, there = Configuration("1a2b3c4d", "8x NVIDIA-H200"), Configuration("5e6f7a8b")
+    before = state(
+        learned=KNOWN._replace(configurations=(here, here)),
+        former=Learned(shown=(1000.0, 0.25), curve=KNOWN.curve, configurations=(there, Configuration())),
+    )
+    stored = json.loads(json.dumps(to_status(before)))
+    assert stored["learned"]["configurations"] == dict.fromkeys(GROUPS, "1a2b3c4d 8x NVIDIA-H200")
+    assert stored["former"]["configurations"] == {PREFILL: "5e6f7a8b"}
+    again = from_status(stored)
+    assert (again.learned, again.former) == (before.learned, before.former)
+    assert ScalingSummary.model_validate(stored).dump() == stored, "the schema of the status has all of it"
+
+
+def test_the_stored_state_of_any_load_is_small() -> None:
+    learned = KNOWN._replace(shown=(1000.0, 0.25), request=(1000.0, 100.0), starts=(100.0,) * 5)
+    for number in range(2000):
+        learned = learned._replace(curve=observed(learned.curve, 1.01**number, 0.01 + number))
+    named = learned._replace(configurations=(Configuration("1a2b3c4d", "8x NVIDIA-H200"),) * 2)
+    assert len(json.dumps(to_status(state(learned=named, former=named)))) < 10_000
+
+
 @pytest.mark.parametrize(
     "stored",
     [
         {},
         {"learned": 3, "wanted": {"prefill": -1}, "changes": ["yesterday"], "decisions": [{"time": "x"}, 7], "changedAt": 4},
+        {"learned": {"configurations": {"prefill": 7, "decode": ["x"]}}, "former": "x"},
+        {"learned": {"configurations": "x"}, "former": {"prefill": 3, "decode": "y", "configurations": {"prefill": None}}},
         {"learned": {"prefill": {"fixedMilliseconds": 0, "tokenMicroseconds": 0}, "decode": ["x"], "startSeconds": [True]}},
     ],
 )
