@@ -27,6 +27,15 @@ class PinnedAdapters(NamedTuple):
     """The JSON value of an adapter. $name and $path are replaced by the adapter's name and path."""
 
 
+class Variable(NamedTuple):
+    """An environment variable with which an engine runs better than with its own default."""
+
+    name: str
+    value: str
+    unless: frozenset[str]
+    """Names of variables that need the engine's own default."""
+
+
 class Server(NamedTuple):
     """The HTTP server of an engine."""
 
@@ -48,6 +57,8 @@ class Server(NamedTuple):
     """The arguments for LoRA adapters if they must be pinned; None if the engine never requires pinned adapters."""
     parallel: Mapping[str, tuple[str, ...]]
     """TP, PP, DP and EP -> the arguments that set the size."""
+    env: tuple[Variable, ...]
+    """Variables for every rank."""
 
 
 @memoize_by_identity(2048)
@@ -167,6 +178,21 @@ def probes(engine: Server, port: int) -> dict[str, Any]:
     }
 
 
+def with_variables(engine: Server, container: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the container with the variables of the engine, after those of the user. A variable is not added if the
+    container's variables or its command mention it or one of its `unless`, or if an object that cannot be read here may do
+    so (`envFrom`).
+    """
+    own = container.get("env") or []
+    mentioned = " ".join([*parts(container), *(str(variable["name"]) for variable in own)])
+    added = [
+        {"name": variable.name, "value": variable.value}
+        for variable in engine.env
+        if not (container.get("envFrom") or any(name in mentioned for name in (variable.name, *variable.unless)))
+    ]
+    return {**container, "env": [*own, *added]} if added else dict(container)
+
+
 def probes_dummy_page(engine: Server, container: Mapping[str, Any]) -> bool:
     """Return whether a probe of a rank above 0 requests a page that returns 200 even when the rank does not work."""
     return engine.dummy and any(
@@ -193,4 +219,5 @@ def _read(name: str, data: Mapping[str, Any]) -> Server:
     watched = data["port"], data["health"], data["dummy"], data["startup"]
     form = data.get("pinned")
     pinned = PinnedAdapters(tuple(form["under"]), tuple(form["more"]), form["each"]) if form else None
-    return Server(name, starts, *watched, tuple(data["adapters"]), pinned, parallel)
+    env = tuple(Variable(one["name"], one["value"], frozenset(one["unless"])) for one in data.get("env") or ())
+    return Server(name, starts, *watched, tuple(data["adapters"]), pinned, parallel, env)

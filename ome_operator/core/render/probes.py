@@ -1,13 +1,14 @@
-"""Add a PID 1 and probes to the pods of known engines, so that a dead process ends its pod and a slow start is not
-killed.
+"""Add a PID 1, variables and probes to the pods of known engines, so that a dead process ends its pod soon and a slow start
+is not killed.
 """
 
 from ome_operator.core.observed.objects import Manifest
-from ome_operator.engines.servers import probes, probes_dummy_page, server
+from ome_operator.engines.servers import probes, probes_dummy_page, server, with_variables
 
 
 def with_probes(pod: Manifest, port: int | None) -> Manifest:
-    """Return the pod spec with a PID 1 that is not the engine, and with probes on `port`, where rank 0 serves.
+    """Return the pod spec with a PID 1 that is not the engine, with the engine's variables, and with probes on `port`, where
+    rank 0 serves.
 
     `port` is None for ranks above 0, which get no probes. Values from the user are kept. An engine consists of many
     processes, and as PID 1 it would have to reap orphans. SGLang as PID 1 keeps the container running for minutes after it
@@ -18,10 +19,10 @@ def with_probes(pod: Manifest, port: int | None) -> Manifest:
     if engine is None:
         return pod
     out = pod if "shareProcessNamespace" in pod or pod.get("hostPID") else {**pod, "shareProcessNamespace": True}
-    if port is None:
-        return out
-    missing = {name: probe for name, probe in probes(engine, port).items() if name not in main}
-    return {**out, "containers": [{**main, **missing}, *pod["containers"][1:]]}
+    main = with_variables(engine, main)
+    if port is not None:
+        main |= {name: probe for name, probe in probes(engine, port).items() if name not in main}
+    return {**out, "containers": [main, *pod["containers"][1:]]}
 
 
 def advice(worker: Manifest) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ def test_rank_0_gets_probes_and_every_rank_another_pid_1() -> None:
     assert main["startupProbe"]["httpGet"] == main["readinessProbe"]["httpGet"] == {"path": "/health", "port": 31000}
     assert main["startupProbe"]["periodSeconds"] * main["startupProbe"]["failureThreshold"] == 3600
     assert main["readinessProbe"]["timeoutSeconds"] == 5
-    assert worker["containers"] == pod(SERVER)["containers"], "no probe of a rank whose /health proves nothing"
+    assert not [name for name in worker["containers"][0] if name.endswith("Probe")], "its /health proves nothing"
     assert lead["containers"][1] == {"name": "side"}
 
 
@@ -74,3 +74,31 @@ def test_a_probe_of_the_dummy_server_is_told() -> None:
     probe = {"httpGet": {"path": "/health_generate", "port": 1}}
     assert "move the probe" in advice(pod(SERVER, readinessProbe=probe))[0]
     assert advice(pod(SERVER)) == () and advice(pod(["vllm", "serve"], readinessProbe=probe)) == ()
+
+
+QUICK = {"name": "SGLANG_CUDA_COREDUMP_BEFORE_CRASH", "value": "false"}
+OWN = {"name": "A", "value": "1"}
+WANTED = {"name": "CUDA_ENABLE_USER_TRIGGERED_COREDUMP", "value": "1"}
+SAID = {**QUICK, "value": "true"}
+
+
+@pytest.mark.parametrize("port", [31000, None], ids=["rank 0", "a rank above 0"])
+def test_an_engine_that_lost_a_process_does_not_wait_for_a_core_dump(port: int | None) -> None:
+    main = with_probes(pod(SERVER, env=[OWN]), port)["containers"][0]
+    assert main["env"] == [OWN, QUICK]
+    assert with_probes(pod(SERVER), port)["containers"][0]["env"] == [QUICK]
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [
+        (SERVER, {"env": [WANTED]}),
+        (SERVER, {"env": [SAID]}),
+        (SERVER, {"env": [OWN], "envFrom": [{"configMapRef": {"name": "debugging"}}]}),
+        (["sh", "-c", "CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1 exec python3 -m sglang.launch_server"], {"env": [OWN]}),
+        (["vllm", "serve", "model"], {"env": [OWN]}),
+    ],
+    ids=["core dumps are wanted", "the user has decided", "an object may decide", "a shell decides", "another engine"],
+)
+def test_the_variable_of_a_core_dump_is_the_users(command: list[str], more: dict[str, Any]) -> None:
+    assert with_probes(pod(command, **more), 1)["containers"][0]["env"] == more["env"]
