@@ -1,28 +1,24 @@
 """Fixtures: a cluster with the real KEDA, an operator that creates ScaledObjects, and a stand-in for Prometheus.
 
-KEDA is compiled, which takes minutes. Without OME_E2E these tests run only where its programs exist already.
+KEDA is compiled, and its tests wait for minutes, so they run only with OME_E2E.
 """
 
 import itertools
-import os
 from collections.abc import Iterator
 
 import pytest
 
-from ome_local.binaries import ensure
-from ome_local.binaries.versions import TOOLS, this_machine
 from tests.support import clusters, yamls
 from tests.support.load_server import LoadServer
 from tests.support.rig import Rig
+from tests.support.works_with import MINUTES
 
 _NUMBER = itertools.count()
-BUILT = all(ensure.place(TOOLS[name], this_machine()).exists() for name in ("keda-operator", "keda-adapter"))
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Skip the tests where KEDA would have to be compiled first, and exclude fixtures from the time limit."""
-    if not (BUILT or os.environ.get("OME_E2E")):
-        item.add_marker(pytest.mark.skip(reason="KEDA is not compiled: make e2e, or ome local up --with keda"))
+    """Skip the tests without OME_E2E, and exclude fixtures from the time limit."""
+    item.add_marker(MINUTES)
     item.add_marker(pytest.mark.timeout(func_only=True))
 
 

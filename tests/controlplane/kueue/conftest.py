@@ -1,27 +1,23 @@
 """Fixtures: a cluster with the real Kueue and an operator that releases partial gangs in a queue after ten seconds.
 
-Kueue is compiled, which takes minutes. Without OME_E2E these tests run only where the program exists already.
+Kueue is compiled, and its tests wait for minutes, so they run only with OME_E2E.
 """
 
 import itertools
-import os
 from collections.abc import Iterator
 
 import pytest
 
-from ome_local.binaries import ensure
-from ome_local.binaries.versions import TOOLS, this_machine
 from tests.support import clusters, yamls
 from tests.support.rig import Rig
+from tests.support.works_with import MINUTES
 
 _NUMBER = itertools.count()
-BUILT = ensure.place(TOOLS["kueue"], this_machine()).exists()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Skip the tests where Kueue would have to be compiled first, and exclude fixtures from the time limit."""
-    if not (BUILT or os.environ.get("OME_E2E")):
-        item.add_marker(pytest.mark.skip(reason="Kueue is not compiled: make e2e, or ome local up --with kueue"))
+    """Skip the tests without OME_E2E, and exclude fixtures from the time limit."""
+    item.add_marker(MINUTES)
     item.add_marker(pytest.mark.timeout(func_only=True))
 
 
