@@ -120,7 +120,7 @@ def one_model(folder: Path, origin: Origin, chance: random.Random, most: int) ->
         before, first = on_disk(store, files), len(origin.server.sent)
         process = _FORKS.Process(target=agent, args=(origin.uri, origin.server.url, str(folder / "m")))
         process.start()
-        while chance.random() < 0.98 and process.is_alive() and len(origin.server.sent) == first:
+        while chance.random() < 0.998 and process.is_alive() and len(origin.server.sent) == first:
             time.sleep(0.01)  # usually until the first bytes arrive
         process.join(chance.uniform(0.0, 0.5) if kills < min(most, 10) else 60)
         if process.exitcode is None:

@@ -176,7 +176,7 @@ async def settled(agent: Agent, done: Callable[[], bool]) -> None:
     complete.set()
     running = asyncio.create_task(agent.run(complete))
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while not done():
                 assert not running.done()
                 await asyncio.sleep(0.02)
