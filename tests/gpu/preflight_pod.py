@@ -38,7 +38,7 @@ PLACE: Json = {"rank": "$(LWS_WORKER_INDEX)", "size": 1, "http": HTTP, "seconds"
 """OME_PREFLIGHT of the rendered init container, without the name of the leader, which a single rank does not use."""
 VARIABLES = {
     "INFERENCESERVICE_NAME": "plain", "NAMESPACE": "one-gpu", "LWS_GROUP_SIZE": "1", "LWS_WORKER_INDEX": "0",
-    "PARALLELISM_SIZE": "1",
+    "PARALLELISM_SIZE": "1", "SGLANG_CUDA_COREDUMP_BEFORE_CRASH": "false",
 }  # fmt: skip
 """Variables of the rendered init container with a fixed value, except for MODEL_PATH and those of the check."""
 
