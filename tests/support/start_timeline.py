@@ -66,14 +66,16 @@ class Timeline:
         ended = _first(seen, lambda pod: not _running(pod))
         own = [(at, pod) for at, pod in seen if at >= container]
         ready = _first(own, is_ready)
+        healthy = self._logged(name, MAIN, HEALTHY, container - 1)
+        later = [(at, each) for at, each in self.lists if at >= healthy]  # a killed engine is listed for some seconds more
         return Moments(
             ended if runs else seen[0][0],
             container,
-            self._logged(name, MAIN, HEALTHY, container - 1),
+            healthy,
             _first(own, lambda pod: bool(_container(pod).get("started"))),
             ready,
             self._sent(address, container),
-            _first([(at, each) for at, each in self.lists if at >= container], lambda listed: address in listed),
+            _first(later, lambda listed: address in listed),
         )
 
     def router_ready(self, since: float) -> float:

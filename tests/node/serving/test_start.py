@@ -93,12 +93,12 @@ def groups(rig: Rig, name: str) -> list[dict[str, Any]]:
 
 
 def complete(rig: Rig, name: str, before: dict[str, int]) -> bool:
-    """Whether the starts of both groups are recorded with their last part, and are later than those in `before`, which maps
-    names of leaders to incarnations.
+    """Whether the starts of both groups are recorded with the parts that become known last, and are later than those in
+    `before`, which maps names of leaders to incarnations.
     """
     found = groups(rig, name)
     return len(found) == 2 and all(
-        each["incarnation"] > before.get(each["name"], 0) and "listed" in parts(each) for each in found
+        each["incarnation"] > before.get(each["name"], 0) and parts(each).keys() >= {"engine", "listed"} for each in found
     )
 
 
