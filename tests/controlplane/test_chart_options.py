@@ -1,4 +1,4 @@
-"""Tests of the operator's arguments in the chart: every value of the chart that sets an option takes effect in the
+"""Tests of the operator's arguments in the chart: every value of the chart that stands for an option takes effect in the
 operator's settings.
 """
 
@@ -26,7 +26,7 @@ PARTS: dict[str, dict[str, Any]] = {
 }
 """Values of the chart that set an option and also have another effect."""
 SETS: dict[str, Any] = {"router-watch": 5.0, "model-agent": True}
-"""Values of options that the chart sets and that users do not write."""
+"""Values of options that the chart sets itself, and users do not."""
 NEEDS: dict[str, dict[str, Any]] = {
     "cluster-wide-kinds": {"watchNamespaces": ["team-a"]},
     "expose-domain": {"exposure_kind": "Ingress"},

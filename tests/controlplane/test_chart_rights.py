@@ -1,4 +1,4 @@
-"""Tests of what the chart permits to the operator, agents, users and tenants; no cluster is needed."""
+"""Tests of the rights that the chart gives to the operator, agents, users and tenants. They need no cluster."""
 
 import json
 from typing import Any
@@ -13,7 +13,9 @@ ALL = {"agent": {"enabled": True, "image": {"repository": "r/agent"}}, "admissio
 
 
 def test_helm_test_may_touch_nothing_but_its_service() -> None:
-    """The rights of `helm test` are created and deleted with it, and its pod satisfies the standard `restricted`."""
+    """The rights of `helm test` are created and deleted with its pod, which satisfies the Pod Security Standard
+    `restricted`.
+    """
     made = rendered()
     role = only(made, "Role", "ome-test")
     assert role["rules"][1]["resourceNames"] == ["ome-test"]
@@ -26,7 +28,7 @@ def test_helm_test_may_touch_nothing_but_its_service() -> None:
 
 
 def test_the_agents_own_namespace_is_no_tenants() -> None:
-    """The pods of agents write on the nodes, so a policy for tenant namespaces would reject them."""
+    """The pods of agents write on nodes, so the policy for namespaces of tenants would reject them."""
     done = helm("template", "ome", str(CHART), "-n", "ome", "--set", "image.repository=r/op,admissionPolicy.tenants={ome}")
     assert done.returncode != 0 and "admissionPolicy.tenants names ome" in done.stderr
 
@@ -81,12 +83,12 @@ def test_with_watch_namespaces_nothing_namespaced_is_in_a_cluster_role() -> None
         "validatingadmissionpolicies", "validatingadmissionpolicybindings", "leases",
         "clusterbasemodels/status", "clusterservingruntimes/status", "acceleratorclasses/status", "finetunedweights/status",
     }  # fmt: skip
-    assert {("nodes", "patch"), ("nodemodels", "patch")} & granted(cluster) == set(), "without agents nobody labels a node"
+    assert {("nodes", "patch"), ("nodemodels", "patch")} & granted(cluster) == set(), "no rights to label nodes"
     roles = [body for body in made if body["kind"] == "Role" and body["metadata"]["name"] == "ome-operator"]
     assert [body["metadata"]["namespace"] for body in roles] == ["a", "b"]
-    assert roles[0]["rules"] != roles[1]["rules"], "each may read its own namespace"
+    assert roles[0]["rules"] != roles[1]["rules"], "each Role names its own namespace"
     both = granted(roles[0]) | granted(cluster)
-    assert ("leases", "create") not in both, "claims are for those without a ClusterRole"
+    assert ("leases", "create") not in both, "only operators without a ClusterRole need claims"
     memory = {("nodefaults", verb) for verb in ("list", "create", "patch", "delete")} | {("nodefaults/status", "patch")}
     assert granted(everywhere) - both == {("nodes", "patch"), ("nodemodels", "patch")} | memory
     assert names(made, "ClusterRole") == {
@@ -104,8 +106,8 @@ def test_a_team_can_have_all_of_it_in_its_own_namespaces() -> None:
 
 
 def test_every_policy_fails_closed_and_names_its_user() -> None:
-    """If a policy cannot be evaluated, the request is rejected. The policy names an account, because a group of users
-    would be broader.
+    """If a policy cannot be evaluated, the API server denies the request. The policy names the operator's account, because a
+    group would include other users.
     """
     made = rendered(**ALL)
     policies = [body for body in made if body["kind"] == "ValidatingAdmissionPolicy"]
@@ -122,7 +124,7 @@ def test_every_policy_fails_closed_and_names_its_user() -> None:
 
 def test_no_policy_asks_each_object_of_the_operator() -> None:
     """A policy is evaluated once for each of its parameters. If the objects of all services were parameters, the cost of
-    creations would be quadratic.
+    creating them would grow quadratically.
     """
     made = rendered(**ALL)
     asks = {each["metadata"]["name"]: each["spec"]["paramRef"] for each in made if "paramRef" in each.get("spec", {})}
@@ -157,8 +159,8 @@ def test_no_right_lets_the_operator_grow_and_of_secrets_it_makes_some() -> None:
 
 
 def test_moves_need_no_right_to_evict_and_users_may_ask_for_those_of_their_services() -> None:
-    """The operator removes groups itself and closes their budgets. `ome move SERVICE GROUP` needs the role of users, and
-    `ome move NODE` the rights of an administrator: nobody else gets nodes to patch.
+    """The operator removes groups itself, and closes their budgets. `ome move SERVICE GROUP` needs the role of users. `ome
+    move NODE` needs the rights of an administrator, because no role of the chart permits patches of nodes.
     """
     made = rendered()
     rights = {(what, verb) for rule in rules(made, "ome-operator") for what in rule["resources"] for verb in rule["verbs"]}
@@ -182,7 +184,9 @@ def test_moves_need_no_right_to_evict_and_users_may_ask_for_those_of_their_servi
 def test_pods_are_created_only_under_the_policy_that_permits_nothing_but_dry_runs(
     values: dict[str, Any], granted: bool, watched: list[str]
 ) -> None:
-    """Without the policy, the operator has no right to create pods, for every combination of values."""
+    """Whatever values are combined, the operator may create pods only if the policy that limits this to dry runs is
+    installed.
+    """
     made = rendered(watchNamespaces=watched, **values)
     roles = [body for body in made if body["kind"] in ("Role", "ClusterRole")]
     found = [rule for body in roles for rule in body["rules"] if "pods" in rule["resources"] and "create" in rule["verbs"]]
@@ -192,7 +196,7 @@ def test_pods_are_created_only_under_the_policy_that_permits_nothing_but_dry_run
     if granted:
         (role,) = [body for body in roles if found[0] in body["rules"]]
         assert role["kind"] == ("Role" if watched else "ClusterRole") and found[0]["resources"] == ["pods"]
-        assert covers_all_pods(*named), "the operator asks as it is installed"
+        assert covers_all_pods(*named), "the operator must recognize the policy as it is installed"
 
 
 def test_people_who_may_make_workloads_may_make_services_and_administrators_the_rest() -> None:
@@ -236,7 +240,7 @@ def test_policies_of_networks_are_held_where_they_are_made() -> None:
 
 @pytest.mark.parametrize("values", [{}, {"agent_enabled": True, "admissionPolicy_tenants": ["team-a"]}])
 def test_the_operator_may_read_the_policies_that_it_cannot_try(values: dict[str, Any]) -> None:
-    """The operator may only read the policies by name, and only those that the chart has."""
+    """The operator may read the policies of the chart by name, and no others."""
     made = rendered(**values)
     rules = only(made, "ClusterRole", "ome-operator")["rules"]
     (rule,) = [rule for rule in rules if "admissionregistration.k8s.io" in rule["apiGroups"]]
@@ -261,6 +265,6 @@ def test_the_operator_writes_scaled_objects_only_where_keda_is_enabled() -> None
 
 
 def only_observing() -> list[dict[str, Any]]:
-    """The rules of an operator that observes, with KEDA."""
+    """Yield the rules of an operator that only observes, with KEDA."""
     made = rendered(keda={"enabled": True}, operator={"observe": True})
     return [rule for one in made if one["kind"] == "ClusterRole" for rule in one["rules"]]

@@ -1,4 +1,4 @@
-"""Tests of the objects that helm renders from the chart's values; no cluster is needed."""
+"""Tests of the objects that helm renders from the values of the charts. They need no cluster."""
 
 import json
 from typing import Any
@@ -50,7 +50,7 @@ def test_secrets_of_users_are_told_to_the_operator_by_name() -> None:
 
 
 def test_replicas_spread() -> None:
-    """The spread uses the operator's own labels unless the constraint names others."""
+    """The spread selects the operator's own labels, unless the constraint has a selector."""
     spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
     own = {**spread, "labelSelector": {"matchLabels": {"a": "b"}}}
     first, second = pod(rendered(operator_topologySpreadConstraints=[spread, own]))["topologySpreadConstraints"]
@@ -139,13 +139,15 @@ def test_gangs_are_on_and_can_be_switched_off(values: dict[str, Any], seconds: f
 
 
 def test_two_classes_share_no_name() -> None:
-    """Two classes can be in the same namespace with every object that a release can have."""
+    """Two operators of different classes can be installed in the same namespace, even if each release has every object that
+    the chart can have.
+    """
     more = {"operator_replicas": 2, "networkPolicy_enabled": True, "metrics_podMonitor": True, "operatorClass": "team-b"}
     second = rendered(**more)
     kinds = {body["kind"] for body in second}
     first = rendered(**more | {"operatorClass": ""})
     shared = {kind: names(first, kind) & names(second, kind) for kind in kinds}
-    hooks = {("ome", "ome-test")}  # of the name of the release
+    hooks = {("ome", "ome-test")}  # names that begin with the name of the release
     assert {kind: found - hooks for kind, found in shared.items() if found - hooks} == {}
     (operator,) = pod(second)["containers"]
     assert "--operator-class=team-b" in operator["args"]
@@ -191,7 +193,7 @@ def test_helm_test_runs_where_the_operator_works() -> None:
 
 
 def test_agents_are_ready_when_they_answer() -> None:
-    """Without this readiness probe, a rollout of agents that do not start would continue on all nodes."""
+    """Without this readiness probe, a rollout would replace the agents of all nodes although the new ones do not start."""
     made = pod(rendered(agent={"enabled": True, "image": {"repository": "r/agent"}}), "DaemonSet")
     (box,) = made["containers"]
     assert box["readinessProbe"]["httpGet"] == {"path": "/healthz", "port": "health"} == box["livenessProbe"]["httpGet"]

@@ -1,5 +1,5 @@
-"""Tests of the CRDs on a real API server: they are accepted, applied as users apply them, reject invalid objects with a
-message, and keep every field.
+"""Tests of the CRDs on a real API server: it accepts them as users apply them, rejects invalid objects with a message, and
+keeps every field.
 """
 
 import json
@@ -53,7 +53,9 @@ def refusal(cluster: Cluster, manifest: dict[str, Any]) -> str:
 
 
 def answer(cluster: Cluster, kind: Kind, manifest: dict[str, Any]) -> str:
-    """Return the message of the API server for an invalid object, without a kubectl process for each."""
+    """Return the message of the API server for an invalid object. Requests are sent directly, because a kubectl process for
+    each would take long.
+    """
     place = f"namespaces/{SPACE}/{kind.plural}" if kind.namespaced else kind.plural
     with closing(cluster.api()) as api, pytest.raises(ApiError) as said:
         api.create(f"/apis/{kind.group}/{kind.version}/{place}?dryRun=All&fieldValidation=Strict", manifest)
@@ -69,7 +71,9 @@ def test_established_and_structural(served: Cluster) -> None:
 
 
 def test_a_second_client_side_apply_changes_nothing(served: Cluster) -> None:
-    """The annotation of `kubectl apply` holds the complete CRD, so an upgrade is another `kubectl apply`."""
+    """The last-applied annotation of `kubectl apply` holds the complete CRD, so users upgrade with another `kubectl
+    apply`.
+    """
     said = served.kubectl("apply", "-f", str(crds.ROOT / crds.PLAIN)).splitlines()
     assert len(said) == len(KINDS)
     assert [line for line in said if not line.endswith(" unchanged")] == []
@@ -89,7 +93,9 @@ def test_helm_renders_what_kubectl_applies(served: Cluster) -> None:
 @pytest.mark.parametrize("leave_out", known.VARIANTS)
 @pytest.mark.parametrize("kind", list(known.kinds()), ids=lambda kind: kind.kind)
 def test_every_field_of_users_yaml_is_taken_and_kept(served: Cluster, kind: Kind, leave_out: str) -> None:
-    """Strict validation, kubectl's default, finds no unknown field, and the server neither prunes nor defaults a field."""
+    """With strict validation, kubectl's default, the API server finds no unknown field. It prunes no field and adds no
+    default.
+    """
     manifest = known.sample(kind, leave_out)
     if kind.namespaced:
         manifest["metadata"]["namespace"] = SPACE
@@ -154,11 +160,11 @@ def test_the_server_and_parse_refuse_with_the_same_sentence(served: Cluster, sen
     ],
 )  # fmt: skip
 def test_a_name_is_refused_with_one_that_works(served: Cluster, name: str, proposal: str) -> None:
-    """The server and Python propose the same name, and the server accepts that name."""
+    """The API server and Python propose the same valid name."""
     manifest = body("InferenceService", {"model": {"name": "m"}}, name)
     said = refusal(served, manifest)
     assert "metadata.name: " in said
-    assert re.search(rf"for example {proposal}$", said, re.MULTILINE), "the server's own words may come after"
+    assert re.search(rf"for example {proposal}$", said, re.MULTILINE), "the API server may append words of its own"
     parsed = InferenceService.parse(manifest)
     assert isinstance(parsed, Invalid) and parsed.why.endswith(f"for example {proposal}")
     served.kubectl(
@@ -284,7 +290,7 @@ def test_two_writers_apply_to_one_status(served: Cluster) -> None:
 
 
 def test_what_a_person_sees(served: Cluster) -> None:
-    """The columns of `kubectl get isvc` show what users need."""
+    """The columns of `kubectl get isvc` show what users need to know."""
     served.apply(body("InferenceService", {"model": {"name": "m"}}, "seen"))
     status = {
         "url": "http://u",
@@ -319,7 +325,9 @@ def test_what_a_person_sees(served: Cluster) -> None:
 
 
 def test_the_two_lines_of_the_first_seed(served: Cluster) -> None:
-    """Group sglang.ai/v1 applies as it is written in the seed, and a short name still means the kind of ome.io."""
+    """Objects of the group sglang.ai/v1 apply as they are written in the seed. A short name such as `isvc` still means the
+    kind of ome.io.
+    """
     model = {"source": {"huggingface": {"repo": "kimi-ai/Kimi-K2-Chat"}}}
     serving = {"baseModel": "kimi-k2-chat", "runtime": "sglang"}
     for kind, spec in (("ClusterBaseModel", model), ("Serving", serving)):
@@ -329,7 +337,7 @@ def test_the_two_lines_of_the_first_seed(served: Cluster) -> None:
 
 
 def test_every_shipped_file_is_taken(served: Cluster) -> None:
-    """All shipped files pass strict validation in a single apply; an error names its object."""
+    """All shipped files pass strict validation in a single apply. The message of an error names its object."""
     files = sorted(crds.ROOT.glob("config/**/*.yaml"))
     bodies = [each for path in files for each in yaml.load_all(path.read_text(), yaml.CSafeLoader) if each]
     ours = [each for each in bodies if each["apiVersion"].startswith("ome.io/")]

@@ -1,5 +1,6 @@
-"""Tests that `ome lint -f` and a real API server refuse the same objects: a value within and a value outside of each bound
-of the CRDs' schemas and of each of their CEL rules, with strict validation, as kubectl requests it.
+"""Tests that `ome lint -f` and a real API server refuse the same objects. For each bound in the schemas of the CRDs, and for
+each of their CEL rules, there is a value that meets it and one that violates it. The API server validates strictly, as
+kubectl requests it.
 """
 
 from collections import Counter
@@ -46,10 +47,10 @@ def made(kind: Kind, spec: Any = None, **metadata: Any) -> dict[str, Any]:
 
 
 def bodies(kind: Kind) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every case of a kind: what it tests, and the object."""
+    """Yield every case of a kind: the bound or rule that it tests, and the object."""
     schema = schema_of(kind)["properties"]["spec"]
     first = next(one for one in KINDS if one.spec is kind.spec)
-    for case in bounds.cases(schema_of(kind)) if first is kind else ():  # otherwise the same spec in another scope
+    for case in bounds.cases(schema_of(kind)) if first is kind else ():  # the other kind has the same spec
         where = ".".join(map(str, case.path))
         whole = bounds.placed(bounds.sample(schema), case.path[1:], case.value, schema)
         yield f"{case.bound} of {where} = {str(case.value)[:60]}", made(kind, whole)
@@ -81,14 +82,14 @@ def test_both_refuse_the_same(served: Cluster, kind: Kind) -> None:
             if bool(told) is not bool(ours):
                 differ.append(f"{what}: server {told[:300]!r}, ours {ours}")
     assert differ == [], f"{len(differ)} of {seen.total()}"
-    assert min(seen[True], seen[False]) > 10, "some are refused, and some are not"
+    assert min(seen[True], seen[False]) > 10, "some cases must be refused, and some accepted"
 
 
 def test_every_rule_has_values_of_both_sorts() -> None:
     rules = {entry["rule"] for kind in KINDS for entry in _rules(schema_of(kind))}
     assert len(rules) >= 15
     used = {part for rule in rules for part in bounds.RULES if part in rule}
-    assert used == bounds.RULES.keys(), "no entry is left over"
+    assert used == bounds.RULES.keys(), "every entry of RULES belongs to a rule"
     assert all(all(bounds.of_rule(rule)) for rule in rules if "oldSelf" not in rule)
 
 

@@ -1,4 +1,4 @@
-"""Tests of `ome local` with a real cluster next to the session's: every operation that other tests rely on."""
+"""Tests of `ome local` with a real cluster beside that of the session: every operation on which other tests rely."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def test_life_of_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert cluster.process("apiserver") is not None
     assert cluster.process("controller-manager") == processes.Process(
         pids["controller-manager"] or 0, processes.started_at(pids["controller-manager"] or 0) or ""
-    ), "the others live through it"
+    ), "the other components keep running"
     cluster.kubectl("scale", "statefulset", "a", "--replicas=5")
     eventually("5 pods ready after the restart", lambda: ready(cluster, "a") == 5, 60)
 
@@ -54,14 +54,14 @@ def test_life_of_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_new_cluster_takes_no_port_of_another(own: Cluster) -> None:
-    """A new cluster also avoids ports that another cluster has reserved but does not use at the moment."""
+    """A new cluster also avoids the ports that another cluster has reserved, even if no process listens on them now."""
     mine = set(own.kept.ports.values())
     taken = ports.of_clusters(own.at.root.parent)
     assert not [one for _ in range(10) for one in ports.choose(1000, taken) if one in mine]
 
 
 def test_two_clusters_side_by_side(own: Cluster, cluster: Cluster) -> None:
-    """Two clusters run at the same time."""
+    """Two clusters run at the same time, and do not affect each other."""
     assert own.ready()
     assert cluster.ready()
 
@@ -128,13 +128,13 @@ PUT = json.dumps({"key": "L3g=", "value": "AA=="}).encode()
 
 
 def test_no_user_of_this_machine_reads_or_writes_etcd(own: Cluster) -> None:
-    """A user who can write to etcd is an administrator. Only the API server's certificate gives access, and no other user
-    can read it.
+    """Write access to etcd gives administrator rights. Only a client with the API server's certificate has access, and no
+    other user of the machine can read that certificate.
     """
     process = own.process("etcd")
     assert process is not None
     opened = listens(process.pid)
-    assert {own.kept.ports["etcd"], own.kept.ports["etcd-peer"]} < {*opened} and len(opened) == 3, "and one for HTTP"
+    assert {own.kept.ports["etcd"], own.kept.ports["etcd-peer"]} < {*opened} and len(opened) == 3, "a third for HTTP"
     for port in opened:
         place = f"127.0.0.1:{port}"
         for path in (READ, WRITE, "/members", "/version", "/metrics", "/health", "/debug/vars"):
@@ -175,7 +175,7 @@ def test_stages_change_how_pods_live(own: Cluster) -> None:
 
     own.kubectl("delete", "statefulset", *names, "--wait=false")
     eventually("plain is gone", lambda: pod(own, "plain-0") is None)
-    assert pod(own, "slow-0") is not None, "it takes its time to end"
+    assert pod(own, "slow-0") is not None, "the pod takes as long to terminate as the stage says"
     eventually("slow is gone", lambda: pod(own, "slow-0") is None)
     own.set_stages()
     own.apply(statefulset("stuck", life="stuck"))
@@ -219,13 +219,13 @@ def test_a_token_is_kept_fresh(own: Cluster) -> None:
     old, past = token.read_text(), time.time() - 1801
     os.utime(token, (past, past))  # The token is set to half of its lifetime.
     eventually("renewed", lambda: token.read_text() != old)
-    assert _forbidden(own, reader), "the new one is as good"
+    assert _forbidden(own, reader), "the new token has the same rights"
     with pytest.raises(UserError, match=r"No token for ServiceAccount default/nobody: .*not found"):
         own.keep_token("default", "nobody")
 
 
 def _forbidden(cluster: Cluster, environment: dict[str, str]) -> bool:
-    """Return whether the API server authenticates the account and denies the request; an invalid token would give
+    """Return whether the API server recognizes the account and denies the request. An invalid token would lead to
     Unauthorized.
     """
     done = subprocess.run(
@@ -249,7 +249,7 @@ def test_the_audit_log_tells_components_apart(own: Cluster) -> None:
 
 
 def test_names_of_spawned_processes(own: Cluster) -> None:
-    """A spawned process cannot take the name of a component, and can be found by its own name."""
+    """A process that is started with `spawn` cannot have the name of a component, and can be found by its own name."""
     with pytest.raises(UserError, match="is a component"):
         own.spawn("etcd", ["sleep", "1"])
     process = own.spawn("helper", ["sleep", "1000"])
@@ -260,7 +260,7 @@ def test_names_of_spawned_processes(own: Cluster) -> None:
 
 
 def test_what_the_directory_tells_is_private(own: Cluster) -> None:
-    """The directory has keys and tokens, so other users cannot read it."""
+    """The directory of a cluster contains keys and tokens, so other users must not be able to read it."""
     assert own.at.root.stat().st_mode & 0o077 == 0
     assert own.kubeconfig.stat().st_mode & 0o077 == 0
     assert json.loads(own.kubeconfig.read_text())["clusters"][0]["cluster"]["server"] == own.server
@@ -268,7 +268,7 @@ def test_what_the_directory_tells_is_private(own: Cluster) -> None:
 
 
 def test_kind_with_its_server_replaced_by_ours(own: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in for docker and kind uses the project's own API server, so that all project code around kind is real."""
+    """A stand-in for docker and kind starts the project's own API server. All of the project's code around kind is real."""
     programs, calls = tmp_path / "bin", tmp_path / "calls"
     programs.mkdir()
     script = f"""#!/bin/sh
@@ -296,7 +296,7 @@ case "$1 $2" in "create cluster") while [ "$1" != --kubeconfig ]; do shift; done
         assert node["labels"] == labels
         assert node["extraMounts"][0]["hostPath"] == str(cluster.models)
         kinds = own.kubectl("get", "node", "h200-03", "-o", "jsonpath={.status.addresses[*].type}")
-        assert kinds == "Hostname", "no address that kind's network daemon would want to route to"
+        assert kinds == "Hostname", "kind's network daemon must not route to any of these addresses"
         assert [row.name for row in cluster.status() if row.pid] == ["kwok", "tokens"]
         assert cluster.server == own.server
         assert cluster.keep_token("default", "default").exists()
@@ -318,7 +318,7 @@ case "$1 $2" in "create cluster") while [ "$1" != --kubeconfig ]; do shift; done
 
 
 def test_prometheus_joins_and_starts_again(own: Cluster) -> None:
-    """Prometheus has the chart's alerts, is shown by `status`, and its account may only read pods and nodes."""
+    """Prometheus has the alerts of the chart, `status` shows it, and its account may only read pods and nodes."""
     assert own.prometheus == ""
     with_it = Cluster.up("own", prometheus=True)
     asked = Prometheus(with_it.prometheus)
@@ -329,7 +329,7 @@ def test_prometheus_joins_and_starts_again(own: Cluster) -> None:
     for name in prometheus.PROCESSES:
         with_it.stop(name, signal.SIGKILL)
     again = Cluster.up("own")
-    assert all(row.pid for row in again.status()), "without the option, too"
+    assert all(row.pid for row in again.status()), "Prometheus starts again without the option"
     told = targets.folder(own.at) / "pods.json"
     eventually("no pod of a simulated node is asked", lambda: told.exists() and json.loads(told.read_text()) == [])
 

@@ -10,8 +10,8 @@ from tests.support.local import eventually
 
 
 def test_what_ended_by_itself_is_told_and_started_again(own: Cluster) -> None:
-    """The operator exits by itself after it lost its Lease. Without a report, users would not notice, although edits no
-    longer have an effect.
+    """The operator exits by itself after it has lost its Lease. If this were not reported, users would not notice that their
+    edits have no effect any more.
     """
     first = own.spawn("helper", ["sh", "-c", 'echo "says $WORD"; exec sleep 1000'], {"WORD": "this"})
     eventually("the helper has written its line", lambda: own.log("helper").read_text() == "says this\n")
@@ -28,4 +28,4 @@ def test_what_ended_by_itself_is_told_and_started_again(own: Cluster) -> None:
     eventually("it says the same", lambda: own.log("helper").read_text() == "says this\nsays this\n")
     own.stop("helper")
     Cluster.up("own")
-    assert own.process("helper") is None, "somebody stopped it"
+    assert own.process("helper") is None, "a process that a user stopped is not started again"

@@ -1,5 +1,6 @@
-"""Tests that the rule `pod-invalid` and a real API server refuse the same pods: every field of a pod with a value of
-another form, every scalar field with many values, every value that the tables of the rule accept, and values next to them.
+"""Tests that the rule `pod-invalid` and a real API server refuse the same pods. The pods have a value of another type in
+every field, many values in every scalar field, all values that the tables of the rule accept, and values that differ
+slightly from them.
 """
 
 from contextlib import closing

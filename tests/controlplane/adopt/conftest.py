@@ -1,4 +1,4 @@
-"""Fixture: a cluster on which OME has run, without the charts of this project until a test installs them."""
+"""A fixture with a cluster on which OME has run. It has none of this project's charts until a test installs them."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,6 @@
-"""Tests of the takeover of a cluster with OME: one sequence of steps, in the order in which a user performs them."""
+"""Tests of adopting a cluster on which OME has run. The tests depend on each other: they are the steps of one migration, in
+the order in which a user performs them.
+"""
 
 import json
 import os
@@ -21,7 +23,7 @@ SPACE = "chat"
 
 
 class Adopting:
-    """The command `ome adopt`, run against the cluster."""
+    """The command `ome adopt` for the cluster of the tests."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -48,16 +50,16 @@ class Adopting:
         said = self(*words, code=code)
         rig = Rig(self.cluster)
         marker = f"marker-{mark}"
-        rig.get("Namespace", "", marker)  # Audit lines are in order, but are written after the responses.
+        rig.get("Namespace", "", marker)  # Audit events are in order, but are written after the responses.
         rig.wait("the marker", lambda: any(one.name == marker for one in self.cluster.audit(mark)))
         mine = [one for one in self.cluster.audit(mark) if one.user == self.user and one.writes]
-        mine = [one for one in mine if one.resource != "subjectaccessreviews"]  # a question, which stores nothing
+        mine = [one for one in mine if one.resource != "subjectaccessreviews"]  # a review, which stores nothing
         return [f"{one.verb} {one.resource}/{one.name}" for one in mine], said
 
 
 @pytest.fixture(scope="module")
 def rig(cluster: Cluster) -> Iterator[Rig]:
-    """Yield a cluster with OME's CRDs, objects and controller, on which OME has run and this project's operator has not."""
+    """Yield a cluster with OME's CRDs, objects and controller, on which this project's operator has never run."""
     rig = Rig(cluster)
     for name in (SPACE, "ome"):
         rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -89,7 +91,7 @@ def crd(rig: Rig, name: str) -> dict[str, Any]:
 
 
 def serving(rig: Rig, service: str) -> int:
-    """Return the number of ready addresses behind a Service."""
+    """Return the number of ready endpoints of a Service."""
     slices = Rig(rig.cluster).api.get(path("EndpointSlice", SPACE) + f"?labelSelector=kubernetes.io/service-name={service}")
     ends = [end for one in slices["items"] for end in one["endpoints"] or ()]
     return sum(end["conditions"]["ready"] for end in ends)
@@ -97,7 +99,7 @@ def serving(rig: Rig, service: str) -> int:
 
 @contextmanager
 def watching(look: Callable[[], int]) -> Iterator[list[int]]:
-    """Call `look` repeatedly while the test continues, and yield the list of its results."""
+    """Call `look` repeatedly inside the `with` block, and yield the list of its results."""
     seen: list[int] = []
     ended = threading.Event()
 
@@ -119,7 +121,7 @@ def finalized(body: dict[str, Any], *finalizers: str, **spec: Any) -> dict[str, 
 
 
 def test_nothing_happens_while_ome_runs(rig: Rig, adopt: Adopting) -> None:
-    """A tenant's Deployment with the label of OME's controller is not OME's, and stops no adoption."""
+    """A tenant's Deployment only has the label of OME's controller. It is reported, but does not prevent the adoption."""
     decoy = ome.controller(1)
     rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tenant"}})
     rig.create({**decoy, "metadata": {**decoy["metadata"], "namespace": "tenant", "name": "decoy"}})
@@ -202,7 +204,7 @@ def test_a_service_changes_hands_when_its_new_pods_are_ready(rig: Rig, adopt: Ad
     assert taken["reason"] == "NameTaken" and f"ome adopt service {SPACE}/kimi" in taken["message"]
     for kind, name in made:
         kept = rig.api.get(path(kind, SPACE, name))
-        assert kept["metadata"]["uid"] == made[kind, name]["metadata"]["uid"], "kept until then"
+        assert kept["metadata"]["uid"] == made[kind, name]["metadata"]["uid"], "kept until new pods are ready"
     wrote, _ = adopt.writes("service", "--all", "--dry-run")
     assert wrote == []
 
@@ -210,7 +212,7 @@ def test_a_service_changes_hands_when_its_new_pods_are_ready(rig: Rig, adopt: Ad
     with watching(lambda: serving(rig, "kimi")) as seen:
         said = adopt("service", f"{SPACE}/kimi")
     assert "remove Deployment kimi-engine" in said
-    assert len(seen) > 10 and min(seen) >= 1, "somebody answered all the time"
+    assert len(seen) > 10 and min(seen) >= 1, "a router answered at every moment"
     assert not rig.api.get(path("LeaderWorkerSet", SPACE))["items"]
     for name in ("kimi", "kimi-engine", "kimi-router"):
         old, new = made["Service", name], rig.get("Service", SPACE, name)

@@ -19,7 +19,7 @@ OTHERS: Mapping[str, float] = {
     "OmeNobodyLeads": 4,  # 30 s, because a restart took 16 s on a busy machine
     "OmeServiceNotReady": 50,  # 90 s, longer than other faults keep a service from serving
     "OmeServiceIncomplete": 50,  # 90 s, longer than other faults keep a group from serving
-    "OmeRolloutOld": 100,  # 144 s, longer than the previous duration
+    "OmeRolloutOld": 100,  # 144 s, longer than other faults keep a group from serving
     "OmeGangWaits": 360,
     "OmeGroupsRecycle": 20,
     "OmeGpusWasted": 60,
@@ -31,12 +31,13 @@ OTHERS: Mapping[str, float] = {
     "OmeBrakeForgotten": 2880,
     "OmeWatchSilent": 2,  # Watches of quiet kinds were silent for 130 s: without changes, there are no bookmarks either.
 }
-"""Divisors of durations where it is not ten: hours are too long for a test, and no fault may last longer than the
-durations of other alerts."""
+"""Divisors of the durations of rules for which ten does not fit: hours are too long for a test, and no other fault may last
+long enough to fire the alert.
+"""
 
 
 class Bed:
-    """The environment in which a test causes a fault."""
+    """The environment in which a test causes a fault: the cluster, a Prometheus, and the cleanup."""
 
     def __init__(self, rig: Rig, asked: Prometheus, folder: Path) -> None:
         self.rig, self.asked, self.folder = rig, asked, folder
@@ -83,9 +84,7 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
 
 
 def begun(cluster: Cluster, folder: Path) -> str:
-    """Start a Prometheus with different rules than those of the cluster and a scrape interval of a second, and return its
-    URL.
-    """
+    """Start a Prometheus with rules of its own instead of the cluster's, which scrapes every second. Return its URL."""
     at, kept, rules = cluster.at, cluster.kept.with_spec(prometheus=True), folder / "rules.yaml"
     rules.write_text(yaml.safe_dump(divided(alerts.rules(), BY, OTHERS)))
     prometheus.write(at, kept, rules, "1s")

@@ -1,4 +1,4 @@
-"""The real KEDA scales roles through their RoleScale (docs/scaling.md). Prometheus is a stand-in."""
+"""Tests that the real KEDA scales roles through their RoleScale (docs/scaling.md). Prometheus is a stand-in."""
 
 import time
 from typing import Any
@@ -17,7 +17,7 @@ AT_ONCE = {"horizontalPodAutoscalerConfig": {"behavior": {"scaleDown": {"stabili
 
 
 def service(namespace: str, prometheus: LoadServer, *, low: int = 1, name: str = "kimi", **keda: Any) -> Manifest:
-    """A service whose groups carry a load of 8 each."""
+    """Return a service that KEDA scales by one group for each load of 8."""
     metadata = {"serverAddress": prometheus.address, "query": "load", "threshold": 8}
     settings = {
         "triggers": [{"type": "prometheus", "metadata": metadata}], "pollingInterval": 2, "advanced": AT_ONCE, **keda,
@@ -27,13 +27,13 @@ def service(namespace: str, prometheus: LoadServer, *, low: int = 1, name: str =
 
 
 def groups(rig: Rig, namespace: str) -> int:
-    """Return the number of groups, all of which are ready; -1 if one is not."""
+    """Return the number of groups if all of them are ready, else -1."""
     found = rig.all("Pod", namespace, "component=engine")
     return len(found) if all(map(is_ready, found)) else -1
 
 
 def follows(rig: Rig, namespace: str, number: int) -> float:
-    """Wait until the service has this number of groups, and return the seconds."""
+    """Wait until the service has this number of ready groups, and return the seconds that it took."""
     began = time.monotonic()
     rig.wait(f"{number} groups", lambda: groups(rig, namespace) == number, 120)
     return time.monotonic() - began
@@ -70,7 +70,7 @@ def test_keda_scales_a_role_from_1_to_2_and_back(rig: Rig, namespace: str, prome
         for one in rig.get("RoleScale", namespace, NAME)["metadata"]["managedFields"]  # type: ignore[index]
         if "f:replicas" in one["fieldsV1"].get("f:spec", {})
     }
-    assert writers == {("kube-controller-manager", "scale")}, "the autoscaler that KEDA made is the only writer"
+    assert writers == {("kube-controller-manager", "scale")}, "only the HorizontalPodAutoscaler of KEDA writes the number"
     (scaler,) = rig.all("HorizontalPodAutoscaler", namespace)
     assert scaler["metadata"]["name"] == f"keda-hpa-{NAME}" and "ome.io/managed-by" not in scaler["metadata"]["labels"]
 
@@ -110,7 +110,7 @@ def test_a_role_goes_to_zero_and_back(rig: Rig, namespace: str, prometheus: Load
     down = follows(rig, namespace, 0)
     prometheus.load = EMPTY
     rig.wait("KEDA cannot read the load", lambda: condition(rig, namespace, "Ready") == "False", 60)
-    assert asked(rig, namespace) == 0, "without a fallback nothing wakes the role"
+    assert asked(rig, namespace) == 0, "a role at zero without a fallback stays at zero"
     prometheus.load = 4
     up = follows(rig, namespace, 1)
     print(f"\nto zero after {down:.1f} s, back after {up:.1f} s")

@@ -1,4 +1,6 @@
-"""Groups in a queue of the real Kueue: each is admitted as a whole, and returns as a whole (docs/placement.md)."""
+"""Tests of groups in a queue of the real Kueue: a group is admitted completely or not at all, and so is a group that is
+created again (docs/placement.md).
+"""
 
 import pytest
 
@@ -11,13 +13,17 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def service(namespace: str, name: str = "kimi", **parts: Manifest) -> Manifest:
-    """A service with prefill and decode groups of 16 GPUs each, in the queue of its namespace."""
+    """Return a service with a prefill and a decode group of 16 GPUs each, whose pods wait in the queue of their
+    namespace.
+    """
     both = {"engine": role(namespace), "decoder": role(namespace), **parts}
     return yamls.service(namespace, name, "split", *both, **both)
 
 
 def serves(rig: Rig, namespace: str, count: int) -> bool:
-    """Whether this many groups exist, and all of their pods are ready. Kueue may reserve nothing but whole groups."""
+    """Return whether this number of groups exists and all of their pods are ready. Raises AssertionError if Kueue has
+    reserved quota for a part of a group.
+    """
     assert queues.used(rig, namespace) % 16 == 0
     found = groups(rig, namespace)
     return len(found) == count and all(len(pods) == 2 and all(map(is_ready, pods)) for pods in found.values())
@@ -44,12 +50,12 @@ def test_a_group_waits_as_a_whole_until_the_quota_suffices(rig: Rig, namespace: 
     queues.resize(rig, namespace, 32)
     wait_serves(rig, namespace, 2)
     rig.ready(namespace, "kimi", 30)
-    assert uids(rig, namespace) == before, "what waited in the queue keeps its place there"
+    assert uids(rig, namespace) == before, "pods that waited in the queue are not created again"
     rig.wait("the quota is used", lambda: queues.used(rig, namespace) == 32, 30)
 
 
 def admitted(rig: Rig, namespace: str) -> set[str]:
-    """The components of which a group runs."""
+    """Return the components that have a group whose pods are all ready."""
     found = groups(rig, namespace).items()
     return {component for (_, component, _), pods in found if all(map(is_ready, pods)) and len(pods) == 2}
 
@@ -67,7 +73,9 @@ def test_prefill_without_decode_is_released_until_both_can_be_admitted(rig: Rig,
 
 
 def test_a_recycled_group_returns_within_the_quota(rig: Rig, namespace: str) -> None:
-    """The quota is exact. Simulated pods end as under a kubelet, which removes no finalizers."""
+    """The quota fits the service exactly, so a recycled group can return only after the quota of its old pods is released.
+    Simulated pods end as under a kubelet, which removes no finalizers.
+    """
     queues.create(rig, namespace, 32)
     rig.create(service(namespace))
     wait_serves(rig, namespace, 2)
@@ -79,7 +87,7 @@ def test_a_recycled_group_returns_within_the_quota(rig: Rig, namespace: str) -> 
     gone = {pod["metadata"]["uid"] for pod in decode}
     rig.wait("decode is new", lambda: not gone & uids(rig, namespace) and serves(rig, namespace, 2), 120, often=True)
     rig.ready(namespace, "kimi", 30)
-    assert before - gone <= uids(rig, namespace), "prefill has not restarted"
+    assert before - gone <= uids(rig, namespace), "the pods of prefill are the same"
 
 
 def test_groups_come_and_go_with_their_quota_also_where_numbers_have_holes(rig: Rig, namespace: str) -> None:
@@ -126,7 +134,9 @@ def test_a_rollout_needs_no_more_quota_than_the_service(rig: Rig, namespace: str
 
 
 def test_revisions_of_an_earlier_operator_keep_their_pods_until_the_next_revision(rig: Rig, namespace: str) -> None:
-    """The pods are admitted one by one, Advice reports this, and half a group is released."""
+    """A revision of an earlier operator has no pod groups. Kueue admits its pods one by one, which Advice reports, and the
+    operator releases a group of which only a part is admitted.
+    """
     queues.create(rig, namespace, 16)
     rig.stop()
     rig.create(service(namespace))
@@ -164,7 +174,9 @@ def without(stored: Manifest) -> Manifest:
 
 
 def test_a_service_that_kueue_preempts_returns(rig: Rig, namespace: str) -> None:
-    """Kueue deletes the pods of the service with the lower priority. They wait in the queue until the other is gone."""
+    """Kueue deletes the pods of the service with the lower priority. New pods wait in the queue until the other service is
+    deleted.
+    """
     queues.create(rig, namespace, 32, preempts=True)
     rig.create(service(namespace))
     wait_serves(rig, namespace, 2)
@@ -183,7 +195,7 @@ def test_a_service_that_kueue_preempts_returns(rig: Rig, namespace: str) -> None
 def test_one_pod_group_over_prefill_and_decode_would_keep_the_quota_of_a_group_that_is_gone(
     rig: Rig, namespace: str
 ) -> None:
-    """The reason why each group is a pod group of its own."""
+    """The test shows why each group has a pod group of its own."""
     queues.create(rig, namespace, 64)
     marks = {"kueue.x-k8s.io/pod-suspending-parent": "test", keys.KUEUE_COUNT: "4", keys.KUEUE_SERVING: "true"}
     labels = {keys.KUEUE_GROUP: "first", keys.KUEUE_MANAGED: "true", keys.KUEUE_LABEL: namespace}
@@ -201,8 +213,8 @@ def test_one_pod_group_over_prefill_and_decode_would_keep_the_quota_of_a_group_t
 
 
 def test_a_pod_of_a_pod_group_without_a_parent_never_ends(rig: Rig, namespace: str) -> None:
-    """The reason for the annotation pod-suspending-parent: Kueue's finalizer stays until the replacement exists, and a
-    StatefulSet makes the replacement when the pod is gone.
+    """The test shows why pods have the annotation pod-suspending-parent. Without it, Kueue's finalizer stays until a
+    replacement exists, but a StatefulSet creates the replacement only when the pod is gone.
     """
     queues.create(rig, namespace, 64)
     marks = {keys.KUEUE_COUNT: "2", keys.KUEUE_SERVING: "true"}

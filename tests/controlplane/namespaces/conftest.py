@@ -23,8 +23,8 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="package")
 def installed(cluster: Cluster) -> Rig:
-    """Return the cluster with namespaces, charts, nodes that have the models, and a model and a runtime for the cluster
-    and for team-a.
+    """Return the cluster with the namespaces and the charts. All nodes have the models, and there are models and runtimes
+    for the whole cluster and for team-a.
     """
     rig = Rig(cluster)
     for name in TEAMS:
@@ -39,12 +39,12 @@ def installed(cluster: Cluster) -> Rig:
 
 @pytest.fixture
 def rig(installed: Rig) -> Iterator[Rig]:
-    """Yield the cluster; no operator runs before and after a test."""
+    """Yield the cluster. No operator runs before the test, and none runs after it."""
     yield installed
     for process in ("operator", "second"):
         installed.stop(process=process)
     for name in TEAMS:
-        installed.cluster.kubectl("delete", "leases", "--all", "-n", name)  # A claim continues to exist for a while.
+        installed.cluster.kubectl("delete", "leases", "--all", "-n", name)  # A claim outlives its operator for a while.
         for quota in installed.all("ResourceQuota", name):
             installed.delete("ResourceQuota", name, quota["metadata"]["name"])
         installed.clear(name)

@@ -1,4 +1,6 @@
-"""Tests of an operator that has exactly the chart's Roles in its namespaces, with a small ClusterRole or without any."""
+"""Tests of operators that watch single namespaces: their rights are exactly the chart's Roles in these namespaces, with a
+small ClusterRole or with none.
+"""
 
 import re
 import urllib.request
@@ -31,7 +33,7 @@ the same rules are needed."""
 
 
 def rights(rig: Rig, *values: str) -> tuple[set[Right], set[Right]]:
-    """Return the operator's rights in the chart: those of its ClusterRole, and those of Roles in namespaces other than
+    """Return the operator's rights in the chart: those of its ClusterRole, and those of its Roles in all namespaces except
     its own.
     """
     given = [word for each in values for word in ("--set", each)]
@@ -49,8 +51,8 @@ def rights(rig: Rig, *values: str) -> tuple[set[Right], set[Right]]:
 
 
 def used(rig: Rig, since: int) -> tuple[set[Right], set[Right]]:
-    """Return the rights that the operator has used since a mark: outside of namespaces, and in the namespaces of the
-    teams. No request was denied.
+    """Return the rights that the operator has used since a mark of the audit log: outside of namespaces, and in the
+    namespaces of the teams. Fails if a request was denied.
     """
     sent = [each for each in asked(rig, since) if each.namespace != "ome"]
     refused = {what(each) for each in sent if each.code == 403} - {what(each) for each in sent if each.code != 403}
@@ -61,12 +63,12 @@ def used(rig: Rig, since: int) -> tuple[set[Right], set[Right]]:
         found[inside].add(what(each))
         if each.code == 201:  # An apply that creates an object is logged as a patch, and needs both verbs.
             found[inside].add((*what(each)[:2], "create"))
-    found[1].update(("", "pods", verb) for verb in ("get", "list", "watch"))  # rights that it grants to routers
+    found[1].update(("", "pods", verb) for verb in ("get", "list", "watch"))  # rights that the operator grants to routers
     return found
 
 
 def hold_the_agents_directory(rig: Rig) -> None:
-    """Give nodes the label that agents' records would cause, which the status of a service names."""
+    """Label nodes as records of agents would. A service reports such nodes in its status."""
     rig.create(yamls.service("team-a", "names-it", "w-pairs"))
     told = rig.says("team-a", "names-it", "ModelReady", "WaitingForNodes", "agents set the label")
     label = re.search(r"the label (\S+)=Ready", told["message"])
@@ -95,7 +97,7 @@ def test_with_a_cluster_role_for_cluster_wide_kinds(rig: Rig) -> None:
 
 
 def test_without_any_cluster_role(rig: Rig) -> None:
-    """Facts that only an operator with access to nodes can know are unknown, and do not block a service."""
+    """What only an operator with access to nodes can know is unknown, but does not prevent a service from serving."""
     values = HERE, "clusterWideKinds=false"
     rig.install(*values)
     model, runtime = yamls.model(), yamls.runtime("w-pairs", size=2)
@@ -170,7 +172,7 @@ def test_a_namespace_that_is_absent_comes_vanishes_and_comes_again(rig: Rig) -> 
 
 
 def writers(rig: Rig, since: int) -> dict[tuple[str, str], set[str]]:
-    """Return, for each object that operators wrote, (namespace, name) -> the accounts that wrote it."""
+    """Return (namespace, name) -> accounts, for each object that operators wrote."""
     found: dict[tuple[str, str], set[str]] = {}
     for each in rig.cluster.audit(since):
         aside = ("leases", "selfsubjectreviews")
@@ -190,8 +192,8 @@ def uids(rig: Rig, service: str) -> set[str]:
 
 
 def test_two_operators_of_two_classes_do_not_meet(rig: Rig) -> None:
-    """The operators run once for all namespaces and once for separate namespaces; a service is moved from the first to
-    the second without any change.
+    """The operators have different classes, and both manage all namespaces. Each writes only objects of its own class. A
+    service can change its class without a restart of its pods.
     """
     rig.install()
     chart = str(ROOT / "charts/ome-resources")
@@ -224,14 +226,16 @@ def test_two_operators_of_two_classes_do_not_meet(rig: Rig) -> None:
     rig.patch("InferenceService", "team-a", "plain", {"spec": {"router": {"minReplicas": 2, "maxReplicas": 2}}})
     rig.wait("two routers", lambda: len(rig.all("Pod", "team-a", "component=router,ome.io/inferenceservice=plain")) == 2)
     rig.ready("team-a", "plain", 60)
-    assert before < uids(rig, "plain"), "nothing restarted"
+    assert before < uids(rig, "plain"), "no pod was restarted"
     assert writers(rig, mark)["team-a", "plain"] == {"ome-operator-blue"}
     rig.delete("ClusterServingRuntime", "", "private")
     rig.cluster.helm("uninstall", "ome-blue", "-n", "ome")
 
 
 def test_another_operator_of_the_same_class_elsewhere_is_said(rig: Rig) -> None:
-    """The operator runs with the administrator's kubeconfig and a Lease in another namespace, and also reports its user."""
+    """The other operator has the administrator's kubeconfig, and its Lease is in another namespace. It is reported together
+    with its user.
+    """
     rig.install()
     rig.start("operator")
     rig.leads()

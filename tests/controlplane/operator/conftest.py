@@ -36,7 +36,7 @@ def installed(cluster: Cluster) -> Rig:
 
 @pytest.fixture
 def rig(installed: Rig) -> Iterator[Rig]:
-    """Yield the cluster with a running operator; whatever a test changes on it is restored."""
+    """Yield the cluster with a running operator. What a test changes about the operator is restored."""
     if not installed.cluster.process("operator"):
         installed.start()
     yield installed
@@ -70,7 +70,7 @@ def stage(installed: Rig) -> Iterator[Rig]:
 
 @pytest.fixture(scope="session")
 def account(tables: Tables) -> Iterator[Account]:
-    """Yield the record of tested faults and their costs, which is printed at the end of the session."""
+    """Yield the record of the faults that were caused and of their costs, which is printed at the end of the session."""
     made = Account()
     yield made
     tables["faults on the control plane"] = list(made.lines())

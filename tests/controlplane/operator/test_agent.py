@@ -63,7 +63,7 @@ def storage(uri: str, path: Path, node: str) -> dict[str, Any]:
 
 
 def whole(model: dict[str, Any]) -> str:
-    """Return the label of a node on which the revision of the model is complete."""
+    """Return the label of a node that has the complete revision of the model."""
     return names.whole_label(LABEL, parts.digest(model))
 
 
@@ -107,8 +107,8 @@ def test_a_model_goes_from_the_hub_to_a_label(agents: Rig, rig: Rig, namespace: 
 
 
 def test_one_agent_decides_nothing_for_the_nodes_of_others(agents: Rig, rig: Rig, tmp_path: Path) -> None:
-    """The attack of finding T5 with the token of one agent, before any other agent has made its record: another commit, and
-    facts of another model.
+    """The attack of finding T5: the agent of one node reports another commit, and facts of another model, before any other
+    agent has a record.
     """
     evil, *honest = (one["metadata"]["name"] for one in rig.all("Node", "")[:3])
     false, commit = "bad" * 13 + "b", "c0ffee" + "0" * 34
@@ -116,7 +116,7 @@ def test_one_agent_decides_nothing_for_the_nodes_of_others(agents: Rig, rig: Rig
     agents_of: dict[str, Token] = {}
 
     def starts(node: str) -> None:
-        """Make the record of a node, as its agent does when it starts."""
+        """Create the record of a node, as its agent does when it starts."""
         agents_of[node] = Token(agent(rig, node, tmp_path))
         record = {"apiVersion": "ome.io/v1beta1", "kind": "NodeModels", "metadata": {"name": node}}
         assert agents_of[node].send("POST", RECORDS, record)[0] == 201
@@ -186,8 +186,8 @@ def only_its_own_record(rig: Rig, node: str, other: str, folder: Path) -> None:
 
 
 def pods_mount_the_revision(rig: Rig, namespace: str, node: str, model: dict[str, Any]) -> None:
-    """With agents, the pods of a service are scheduled to the node that has the revision, and mount its directory at the
-    path of the model.
+    """Check that the pods of a service are scheduled to the node that has the revision, and mount its directory at the path
+    of the model.
     """
     path = model["spec"]["storage"]["path"]
     rig.create(yamls.runtime("w-agent", router=False))
@@ -222,8 +222,8 @@ def only_these_labels(rig: Rig, node: str) -> None:
 
 
 def nothing_tells_the_token(rig: Rig, node: str, token: str) -> None:
-    """The token is in no object, event or log, and in no data that other users see of a process, after it gave access to
-    the hub.
+    """Check that no object, event or log contains the token with which the hub was accessed, and that other users of the
+    machine cannot read it from a process.
     """
     process = rig.cluster.process(f"agent-{node}")
     assert process is not None
@@ -231,13 +231,13 @@ def nothing_tells_the_token(rig: Rig, node: str, token: str) -> None:
     seen |= {name: rig.cluster.log(name).read_bytes() for name in (f"agent-{node}", "operator", "apiserver")}
     for kind in ("ConfigMap", "Event", "Pod", "ClusterBaseModel", "NodeModels", "Node"):
         seen[kind] = json.dumps(rig.all(kind, "")).encode()
-    assert all(seen.values()), "each of them says something"
+    assert all(seen.values()), "no source of text is empty"
     assert [name for name, said in seen.items() if token.encode() in said] == []
 
 
 def test_what_nothing_refers_to_is_removed(agents: Rig, rig: Rig, namespace: str, tmp_path: Path, hub: hubs.Hub) -> None:
-    """A model and weights trained on it are downloaded from the hub and mounted by a pod; then the old revision is
-    removed.
+    """An agent downloads a model and weights that were trained on it, and a pod mounts both. After the model has a new
+    revision, the old revision is removed.
     """
     node, home = rig.all("Node", "")[2]["metadata"]["name"], tmp_path / "disk" / ".ome"
     model = yamls.model("fetched", URI)

@@ -1,5 +1,5 @@
-"""Groups whose node ends them again and again come up elsewhere, on a real control plane with simulated nodes
-(docs/bad-nodes.md).
+"""Tests on a real control plane with simulated nodes: a group that fails again and again on a node is created on another
+node (docs/bad-nodes.md).
 """
 
 import urllib.request
@@ -16,7 +16,7 @@ from tests.support.rig import Manifest, Rig
 
 @pytest.fixture
 def runtime(rig: Rig, namespace: str) -> Iterator[str]:
-    """A runtime with groups of a pod."""
+    """Yield the name of a runtime whose groups have one pod. The test's NodeFaults are deleted afterwards."""
     name = f"bad-{namespace}"
     rig.create(yamls.runtime(name))
     yield name
@@ -26,19 +26,19 @@ def runtime(rig: Rig, namespace: str) -> Iterator[str]:
 
 
 def engine(rig: Rig, namespace: str) -> Manifest:
-    """The pod of the service's group; {} while there is none that runs."""
+    """Return the engine pod of the service; {} unless exactly one exists and is on a node."""
     pods = [pod for pod in rig.all("Pod", namespace, "component=engine") if "deletionTimestamp" not in pod["metadata"]]
     return pods[0] if len(pods) == 1 and pods[0]["spec"].get("nodeName") else {}
 
 
 def scraped(rig: Rig) -> str:
-    """The metrics of the operator."""
+    """Return the page of the operator's metrics."""
     with urllib.request.urlopen(f"http://127.0.0.1:{rig.metrics_port}/metrics", timeout=5) as answer:
         return str(answer.read().decode())
 
 
 def exclusions(rig: Rig, namespace: str) -> list[str]:
-    """The nodes that each group of engines excludes."""
+    """Return the annotation with the excluded nodes of each engine group, sorted."""
     found = [each["metadata"] for each in rig.all("StatefulSet", namespace, "component=engine")]
     return sorted((each.get("annotations") or {}).get(keys.EXCLUDED_NODES, "") for each in found)
 
@@ -53,7 +53,7 @@ def test_a_group_leaves_the_node_on_which_it_failed_three_times(rig: Rig, namesp
         found = (rig.get("NodeFaults", "", bad) or {}).get("status", {}).get("faults", ())
         return sum(fault["count"] for fault in found if fault.get("namespace") == namespace)
 
-    # The container ended three times, more than a minute apart. Each ending is reported when the one before was counted.
+    # The container ends three times, with minutes between. Each end is reported after the previous one is counted.
     for restarts, ago in ((1, 500.0), (2, 300.0), (3, 100.0)):
         write_status(rig, engine(rig, namespace) or pod, ended(restarts, ago))
         if restarts == 1:
@@ -75,7 +75,7 @@ def test_a_group_leaves_the_node_on_which_it_failed_three_times(rig: Rig, namesp
     assert f"node {bad} is avoided for new groups" in advice["message"], advice
     assert rig.get("NodeFaults", "", bad)["status"]["avoided"].startswith(f"by services of {namespace}")  # type: ignore[index]
 
-    # The memory survives a restart, and a person forgives the node.
+    # The excluded node is remembered after a restart of the operator, until a user forgives it.
     rig.restart()
     rig.leads()
     rig.patch("InferenceService", namespace, "svc", {"spec": {"engine": {"minReplicas": 2}}})

@@ -28,7 +28,7 @@ def empty(rig: Rig, namespace: str) -> Iterator[str]:
 
 
 def ends(rig: Rig, name: str, code: int, **report: Any) -> None:
-    """Let the pod of this BenchmarkJob exit with this code and report from now on."""
+    """Let the pod of this BenchmarkJob exit with this code, and report these fields."""
     said = json.dumps({**REPORT, **report})
     rig.cluster.set_stages(stages.finish({keys.BENCHMARK: name}, exit_code=code, message=said))
 
@@ -64,7 +64,7 @@ def test_it_waits_for_its_service_and_runs_once(rig: Rig, empty: str) -> None:
     rig.restart()
     rig.leads()
     rig.quiet()
-    assert [one for one in rig.requests(mark) if one.writes] == [], "a second look writes nothing"
+    assert [one for one in rig.requests(mark) if one.writes] == [], "a restarted operator writes nothing"
     rig.delete("Job", empty, job["metadata"]["name"])
     rig.patch("BenchmarkJob", empty, "speed", {"spec": {"numConcurrency": [2]}})
 
@@ -73,7 +73,7 @@ def test_it_waits_for_its_service_and_runs_once(rig: Rig, empty: str) -> None:
         return [one["reason"] for one in conditions] == ["Completed", "EditedAfterStart"]
 
     rig.wait("the edit is told", told)
-    assert not rig.all("Job", empty), "what has run is not run again, though its Job is gone"
+    assert not rig.all("Job", empty), "a finished benchmark does not run again after its Job was deleted"
     rig.delete("ClusterServingRuntime", "", f"rt-{empty}")
 
 
@@ -136,6 +136,6 @@ def test_the_operators_token_makes_no_other_jobs(rig: Rig, namespace: str) -> No
         job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": {"spec": pod}}}
         body = json.dumps(job)
         with pytest.raises(UserError, match="may only write Jobs"):
-            config = f"--kubeconfig={rig.kubeconfig}"  # the operator's user, whose requests are counted
+            config = f"--kubeconfig={rig.kubeconfig}"  # the operator's user, whose requests are counted by the suite
             rig.cluster.kubectl("apply", "--server-side", "-n", namespace, "-f", "-", config, stdin=body)
     assert not rig.all("Job", namespace)

@@ -24,14 +24,14 @@ def bodies(*folders: str) -> list[Body]:
 
 
 def holds_every_model() -> dict[str, str]:
-    """Return the labels that an agent writes on a node that has all weights."""
+    """Return the labels that agents write on a node that has the weights of all models."""
     models = [body["metadata"]["name"] for body in bodies("models")]
     return {names.model_label("ClusterBaseModel", "", name): keys.MODEL_READY for name in models}
 
 
 @pytest.fixture
 def large(rig: Rig) -> Iterator[Rig]:
-    """Yield the cluster with enough nodes for all samples; every node has every model."""
+    """Yield the cluster with enough nodes for all samples at the same time. Every node has every model."""
     there = {node["metadata"]["name"] for node in rig.all("Node", "")}
     added = [node for node in simulated("h200", NODES) if node["metadata"]["name"] not in there]
     for node in added:
@@ -75,8 +75,8 @@ def test_every_sample_of_the_catalog_comes_up(large: Rig) -> None:
 
 
 def keys_of_ssh(rig: Rig) -> None:
-    """Check that there is one Secret of the right type with the service as its owner, and that the operator wrote the
-    Secret and read no Secret.
+    """Check that exactly one Secret exists, which has the right type and belongs to the service, and that the operator
+    created it and read no Secret.
     """
     name = "kimi-k2-trtllm"
     (secret,) = rig.api.get(path("Secret", name))["items"]

@@ -1,4 +1,4 @@
-"""Tests of the operator's selection for a service that does not name a runtime, on a real API server."""
+"""Tests of services that name no runtime: which one the operator selects, on a real API server."""
 
 import json
 import subprocess
@@ -24,7 +24,7 @@ FACTS = {
 
 
 def runtime(name: str, namespace: str, **format_: Any) -> yamls.Manifest:
-    """Return a runtime of one namespace that can be selected for models like FACTS."""
+    """Return a runtime of one namespace that supports the format of models like FACTS."""
     body = yamls.runtime(name)
     wanted = {"modelArchitecture": "DeepseekV3ForCausalLM", "quantization": "fp8", "autoSelect": True, **format_}
     body["spec"]["supportedModelFormats"][0] |= wanted
@@ -32,7 +32,7 @@ def runtime(name: str, namespace: str, **format_: Any) -> yamls.Manifest:
 
 
 def learned(rig: Rig, model: str) -> None:
-    """Report, as a node does, the facts from the model's files."""
+    """Report the facts of the model's files, as an agent does."""
     patch = json.dumps({"status": {"facts": FACTS}})
     rig.cluster.kubectl("patch", "clusterbasemodels.ome.io", model, "--subresource=status", "--type=merge", "-p", patch)
 
@@ -45,7 +45,7 @@ def on_nodes(rig: Rig, label: str, value: str | None = "Ready") -> None:
 
 @pytest.fixture
 def model(rig: Rig, namespace: str) -> Iterator[str]:
-    """Yield a model on every node whose facts are not known yet."""
+    """Yield the name of a model that every node has, and whose facts are not known yet."""
     name = f"model-{namespace}"
     body = yamls.model(name)
     del body["spec"]["modelFormat"]
@@ -57,7 +57,7 @@ def model(rig: Rig, namespace: str) -> Iterator[str]:
 
 
 def open_service(namespace: str, model: str, **spec: Any) -> yamls.Manifest:
-    """Return a service that names no runtime."""
+    """Return a service without a runtime."""
     body = yamls.service(namespace, "open", "", model=model, **spec)
     del body["spec"]["runtime"]
     return body
@@ -169,7 +169,7 @@ def test_the_chart_brings_facts_of_well_known_models_and_nothing_that_orders(rig
     more, other, _ = rendered("--set-json", f"wellKnownModels.more={entry}")
     (data,) = [body["data"] for body in more.values()]
     assert yaml.safe_load(data["more.yaml"]) == {"models": json.loads(entry)}
-    assert other["metadata"]["annotations"] != pod["metadata"]["annotations"], "an edit starts the operator again"
+    assert other["metadata"]["annotations"] != pod["metadata"]["annotations"], "an edit restarts the operator"
     maps, pod, _ = rendered("--set", "wellKnownModels.enabled=false")
     assert not maps and "--well-known-models=" in pod["spec"]["containers"][0]["args"]
 

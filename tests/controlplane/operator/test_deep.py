@@ -1,5 +1,5 @@
-"""Tests of objects with the deepest nesting that the API server accepts: they are rejected with a message, and everything
-else continues to work.
+"""Tests of objects with the deepest nesting that the API server accepts: the operator rejects them with a message, and
+continues to handle all other objects.
 """
 
 import json
@@ -19,7 +19,7 @@ DEPTHS = {"as reported": 2_000, "near the API server's own limit": 9_000}
 
 @pytest.fixture
 def deep(rig: Rig, namespace: str) -> Iterator[list[str]]:
-    """Yield a list for the names of services that Python cannot parse, which kubectl deletes after the test."""
+    """Yield a list for the names of services that Python cannot parse. kubectl deletes these services after the test."""
     names: list[str] = []
     yield names
     for name in names:
@@ -58,8 +58,8 @@ def test_nested_services_stop_nothing(rig: Rig, namespace: str, deep: list[str])
 
 
 def condition(rig: Rig, namespace: str, name: str) -> str:
-    """Return the message of the service's condition Ready with kubectl, because Python's decoder cannot parse the
-    complete object.
+    """Return the message of the service's condition Ready. It is read with kubectl, because Python cannot parse the complete
+    object.
     """
     path = '{.status.conditions[?(@.type=="Ready")].message}'
     return rig.cluster.kubectl("get", "inferenceservice", name, "-n", namespace, "-o", f"jsonpath={path}")

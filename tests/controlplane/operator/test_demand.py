@@ -1,6 +1,7 @@
-"""A service with the class Demand on a real control plane. A test plays its router, which serves /summary over HTTP.
+"""Tests of services with the class Demand on a real control plane. A test simulates the router, which serves /summary over
+HTTP.
 
-Nothing of the operator is replaced, except that it decides sooner (`tests/support/hasty_operator.py`).
+The operator is the real one, except that it decides sooner (`tests/support/hasty_operator.py`).
 """
 
 import time
@@ -18,7 +19,7 @@ from tests.support.rig import Manifest, Rig
 
 TARGETS = {"timeToFirstToken": "3s", "timeBetweenTokens": "40ms", "coolDown": "10s"}
 LASTS = 3 * hasty_operator.DECISION
-"""Seconds after which a number that has not changed stays."""
+"""Seconds to wait before a test concludes that a number does not change."""
 DEMAND: Manifest = {"minReplicas": 1, "autoscaler": {"class": "Demand"}}
 
 
@@ -45,7 +46,7 @@ def hasty(rig: Rig) -> Iterator[Rig]:
 
 @pytest.fixture
 def follow(hasty: Rig, namespace: str, router: Router) -> Iterator[Callable[..., Followed]]:
-    """Yield a function that creates a service of which groups have one pod, or as many as `size` says."""
+    """Yield a function that creates a service with these fields in its spec. Its groups have one pod, or `size` pods."""
 
     def made(size: int = 1, gpus: int = 0, **spec: Any) -> Followed:
         hasty.create(yamls.runtime(namespace, size=size, gpus=gpus, decoder=True))
@@ -99,9 +100,9 @@ def test_a_burst_is_followed_as_far_as_the_mode_permits(follow: Callable[..., Fo
     assert here.scaling()["applied"] == {"engine": 3, "decoder": 2}
     after = here.scale()
     assert after["spec"] == before["spec"] == {"replicas": 1} and after["metadata"]["generation"] == 1
-    assert writers(after) == {keys.SCALE_MANAGER}, "it was set once, when the object was created"
+    assert writers(after) == {keys.SCALE_MANAGER}, "the number in the RoleScale is that of its creation"
     numbers_have_one_writer(here)
-    # A restart, of the same or of another version, keeps the number and what was learned.
+    # A restart keeps the number of groups, and what the operator has learned.
     learned, made = here.scaling()["learned"], {one["metadata"]["uid"] for one in rig.all("StatefulSet", namespace)}
     restart_hasty(rig)
     time.sleep(LASTS)
@@ -109,13 +110,13 @@ def test_a_burst_is_followed_as_far_as_the_mode_permits(follow: Callable[..., Fo
     assert here.size() == (3, 2) and here.scaling()["learned"]["prefill"] == learned["prefill"]
     assert here.scaling()["learned"]["configurations"] == learned["configurations"]
     assert learned["configurations"].keys() == {"prefill", "decode"}
-    # Numbers that vanish change nothing.
+    # Without numbers from the router, nothing changes.
     here.router.page = None
     rig.says(namespace, SERVICE, "FollowsDemand", "DemandUnknown", seconds=90)
     here.arrivals = CALM
     time.sleep(LASTS)
     assert here.size() == (3, 2)
-    # The end of the burst: one group at a time.
+    # After the end of the burst, groups are removed one at a time.
     here.router.page, began = here.summary, time.monotonic()
     rig.wait("a group less is wanted", lambda: sum(here.wanted()) == 4, 200)
     row("from the return of the numbers until a group less is wanted", began)
@@ -141,8 +142,8 @@ def test_a_number_that_somebody_sets_wins_until_it_is_resumed_or_a_wake(follow: 
     rig.wait("it is new", lambda: (here.scale().get("metadata") or {}).get("generation") == 1, 30)
     assert writers(here.scale()) == {keys.SCALE_MANAGER} and here.scale()["spec"] == {"replicas": 2}
     time.sleep(hasty_operator.DECISION)
-    assert here.size() == (1, 2), "the demand decides from the present size on"
-    # A wake brings back the groups, and leaves no number that is set by hand.
+    assert here.size() == (1, 2), "decisions start from the current size"
+    # `ome wake` brings back the groups, and does not count as a number that is set by hand.
     for component in ("engine", "decoder"):
         here.by_hand(0, component)
     rig.wait("no group", lambda: here.size() == (0, 0), 90)
@@ -198,12 +199,14 @@ def test_nothing_is_added_while_it_is_frozen_or_paused_or_without_nodes(follow: 
     made = {one["metadata"]["uid"] for one in rig.all("StatefulSet", namespace)}
     time.sleep(LASTS)
     assert {one["metadata"]["uid"] for one in rig.all("StatefulSet", namespace)} == made
-    assert all(pod["spec"].get("nodeName") for pod in rig.all("Pod", namespace)), "no group waits for nodes"
+    assert all(pod["spec"].get("nodeName") for pod in rig.all("Pod", namespace)), "no pod waits for a node"
     assert [one.get("hold") for one in here.scaling()["decisions"]].count("NoRoom") == 1, "it is asked for once"
 
 
 def test_a_service_that_an_upgrade_finds_is_not_scaled(rig: Rig, namespace: str) -> None:
-    """In earlier versions the annotation and the policy had no effect."""
+    """In earlier versions, the annotation and the policy had no effect, so they must not scale a service after an
+    upgrade.
+    """
     rig.create(yamls.runtime(namespace, decoder=True))
     body = yamls.service(namespace, SERVICE, namespace, "engine", "decoder", "router")
     body["metadata"]["annotations"] = {keys.AUTOSCALER_CLASS: "demand"}

@@ -1,5 +1,5 @@
-"""Routers of the class Demand on a real control plane: their number follows the requests in flight. A test plays the
-routers, which serve /summary over HTTP, and the operator decides sooner (`tests/support/hasty_operator.py`).
+"""Tests of routers with the class Demand on a real control plane: their number follows the requests in flight. A test
+simulates the routers, which serve /summary over HTTP, and the operator decides sooner (`tests/support/hasty_operator.py`).
 """
 
 import time
@@ -17,7 +17,7 @@ from tests.support.rig import Manifest, Rig, is_ready
 
 ADDRESSES = ("127.29.0.1", "127.29.0.2", "127.29.0.3")
 EACH = 10
-"""Requests in flight for which a router is counted."""
+"""Requests in flight for which one router is needed."""
 
 
 def spec(mode: str) -> Manifest:
@@ -35,7 +35,7 @@ def routers() -> Iterator[list[Router]]:
 
 @pytest.fixture
 def here(rig: Rig, namespace: str, routers: list[Router]) -> Iterator[Followed]:
-    """Yield a service whose routers follow the demand with the mode Recommend."""
+    """Yield a service with the mode Recommend whose routers follow the demand."""
     restart_hasty(rig)
     rig.create(yamls.runtime(namespace, decoder=True))
     yield Followed(rig, namespace, routers[0], **spec("Recommend"))
@@ -55,7 +55,7 @@ def wanted(here: Followed) -> int:
 
 
 def connected(here: Followed, routers: list[Router]) -> None:
-    """Wait until there is a ready pod for each of these simulated routers, and let them answer in place of the pods."""
+    """Wait until each of these simulated routers has a ready pod, and let it answer requests to that pod."""
     selector = f"{keys.COMPONENT}={keys.ROUTER}"
     all_ready = [True] * len(routers)
     here.rig.wait("routers", lambda: [is_ready(pod) for pod in here.rig.all("Pod", here.namespace, selector)] == all_ready)
@@ -78,7 +78,7 @@ def test_routers_are_added_for_requests_in_flight_before_any_group_is_measured(
     here.policy(mode="Apply")
     rig.wait("two routers", lambda: deployment(here)["spec"]["replicas"] == 2, 30, often=True)
     connected(here, routers[:2])
-    here.in_flight, began = 4 * EACH, time.monotonic()  # of each router: more than the maximum
+    here.in_flight, began = 4 * EACH, time.monotonic()  # per router, so their sum needs more routers than the maximum
     rig.wait("three routers", lambda: deployment(here)["spec"]["replicas"] == 3, 30, often=True)
     seconds.append(
         f"{time.monotonic() - began:>6.0f} s  from more requests in flight until the Deployment has more replicas"
@@ -90,7 +90,7 @@ def test_routers_are_added_for_requests_in_flight_before_any_group_is_measured(
     after = here.scale("router")
     assert after["spec"] == before["spec"] == {"replicas": 1} and after["metadata"]["generation"] == 1
     assert (writers(after), writers(deployment(here))) == ({keys.SCALE_MANAGER}, {keys.MANAGER})
-    # A router that does not answer makes the number unknown, and the size stays.
+    # If one router does not answer, the number of requests is unknown, and the number of routers stays.
     routers[1].page = None
     rig.says(here.namespace, SERVICE, "FollowsDemand", "DemandUnknown", seconds=60)
     assert deployment(here)["spec"]["replicas"] == 3

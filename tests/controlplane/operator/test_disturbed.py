@@ -1,4 +1,4 @@
-"""Services that are disturbed in every way that a control plane can fail end in the same state as undisturbed services.
+"""Services that are disturbed by every fault of a control plane end in the same state as undisturbed services.
 
 Within 30 s after the last fault, the objects and the statuses equal those of an undisturbed service, no pod of an unaffected
 group has restarted, foreign objects are unchanged, and the operator writes nothing more.
@@ -45,12 +45,12 @@ def chance() -> random.Random:
 
 
 def live(field: Field, *kinds: tuple[str, Disturb]) -> None:
-    """Run the life of a service once, or often enough for every step to meet every kind of fault."""
+    """Run the scenario once, or as often as it takes for every step to meet every kind of fault."""
     for number in range(LIVES):
         first = number % len(kinds)
         field.live(*kinds[first:], *kinds[:first])
     for kind, _ in kinds:
-        assert field.account.tried[kind], f"{kind}: the steps were over before"
+        assert field.account.tried[kind], f"{kind}: the steps were over before any fault"
 
 
 def test_the_operator_is_killed_and_what_lies_between_it_and_the_server_breaks(field: Field, chance: random.Random) -> None:
@@ -61,7 +61,7 @@ def test_the_operator_is_killed_and_what_lies_between_it_and_the_server_breaks(f
     live(field, ("requests fail", requests), killed, ("watches break", watches), ("all of these", both))
     while field.account.tried[killed[0]] < KILLS:
         field.live(killed, killed, killed, killed)
-    assert field.account.tried[killed[0]] < KILLS + 4 * 5, "a step is hit no more often than it is told"
+    assert field.account.tried[killed[0]] < KILLS + 4 * 5, "no step has more faults than planned"
 
 
 def test_servers_die_clocks_jump_and_strangers_meddle(field: Field, chance: random.Random) -> None:

@@ -1,7 +1,7 @@
-"""Tests that `ome diff` reads the revisions of services whose names begin with every hexadecimal digit.
+"""Tests that `ome diff` finds the revision of a service, whatever hexadecimal digit the revision's name begins with.
 
-The StatefulSet controller makes ControllerRevisions with the same labels, whose names come before those of the operator for
-some digits.
+StatefulSets have ControllerRevisions with the same labels. For some digits, their names come before those of the operator's
+revisions.
 """
 
 import json
@@ -24,7 +24,7 @@ SHAPES = {"e": ("engine",), "pd": ("engine", "decoder")}
 
 
 def by_digit(namespace: str, runtime: Manifest, shape: str) -> dict[str, Manifest]:
-    """Return a service for each digit with which the name of its revision begins. Their annotations differ."""
+    """Return 16 services that differ in an annotation, one for each first digit of the name of a revision."""
     found: dict[str, Manifest] = {}
     for number in count():
         parts = {name: {"annotations": {"y": str(number)}} for name in SHAPES[shape]}

@@ -1,5 +1,5 @@
-"""Tests of the policy for what exposes services: with the operator's token, a real API server refuses hosts of other
-namespaces, annotations of controllers, and every other field that reaches beyond the service.
+"""Tests of the admission policy for Ingresses and HTTPRoutes. A real API server denies the operator's token hosts of other
+namespaces, annotations that the chart does not list, and every other field with an effect beyond the service.
 """
 
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ PLACES = {
 
 
 class Try(NamedTuple):
-    """An object, and the words of its refusal; "" if it is accepted."""
+    """An attempt to create an object, and a part of the message with which it is denied; "" if it is accepted."""
 
     what: str
     body: dict[str, Any]
@@ -70,7 +70,7 @@ def made(kind: str, hosts: list[str], annotations: dict[str, str] | None = None,
 
 
 def tries(kind: str) -> Iterator[Try]:
-    """Yield all attempts with a kind."""
+    """Yield all attempts with an Ingress or an HTTPRoute."""
     for host in FINE:
         yield Try(f"host {host}", made(kind, [host]), "")
     for host in FOREIGN:
@@ -127,7 +127,7 @@ def exposed(installed: Rig, request: pytest.FixtureRequest) -> Iterator[tuple[Ri
 
 
 def sent(token: Token, method: str, kind: str, body: Any, content: str = JSON, name: str = "") -> tuple[int, str]:
-    """Return code and message of an answer to a dry run."""
+    """Return the status code and the message of the answer to a dry run."""
     after = (f"/{name}" if name else "") + "?dryRun=All&fieldManager=test" + ("&force=true" if content == APPLY else "")
     return token.send(method, PLACES[kind] + after, body, content)
 
@@ -148,7 +148,7 @@ def rendered(kind: str, annotations: dict[str, str]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("kind", PLACES)
 def test_the_operator_makes_what_the_policy_accepts_and_nothing_else(kind: str) -> None:
     for host in (*FINE, *FOREIGN):
-        valid = host and not host.startswith("*")  # no service gets a host with a wildcard
+        valid = host and not host.startswith("*")  # the operator gives no service a host with a wildcard
         assert bool(rendered(kind, {keys.INGRESS_TEMPLATE: host or "-"})) is bool(valid and host in FINE), host
     (body,) = rendered(kind, dict.fromkeys((*ALLOWED, *OTHERS), "1"))
     assert body["metadata"]["annotations"].keys() == {*ALLOWED}
@@ -168,7 +168,7 @@ def test_every_field_that_reaches_beyond_the_service_is_refused(exposed: tuple[R
 
 
 def test_what_somebody_else_has_written_stays(exposed: tuple[Rig, str]) -> None:
-    """The operator repairs the other fields of an object that has such values."""
+    """A user writes values that the policy forbids. The operator still repairs the other fields of the object."""
     rig, kind = exposed
     rig.create(made(kind, [FINE[0], FOREIGN[0]], {OTHERS[0]: "theirs"}))
     try:

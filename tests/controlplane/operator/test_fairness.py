@@ -1,5 +1,5 @@
-"""The attack of the second security review (T2) on a real control plane: a tenant with a quota of one node asks for all
-nodes again and again, and another tenant needs a single node (docs/placement.md, "Fairness between tenants").
+"""The attack of finding T2 of the second security review, on a real control plane: a tenant with a quota of one node
+repeatedly requests all nodes, and another tenant needs a single node (docs/placement.md, "Fairness between tenants").
 """
 
 import time
@@ -13,14 +13,18 @@ from tests.support.rig import Rig
 __all__ = ["gangs"]
 SQUATS = 6
 ALONE = 60.0
-"""Seconds for which the attacker is alone: each of its gangs has failed, and some wait for their next attempt."""
+"""Seconds for which only the attacker has services: afterwards each of its gangs has failed, and some wait for their next
+attempt.
+"""
 PATIENCE = 60.0
 """Seconds within which the newcomer has to serve. Attempts last five seconds here."""
 
 
 @pytest.mark.timeout(600)
 def test_a_quota_of_one_node_keeps_nobody_from_free_nodes(gangs: Rig, namespace: str) -> None:
-    """All 16 nodes are free but one. Before, three of four nodes stayed free for 35 minutes while the newcomer waited."""
+    """All 16 nodes are free except one. The review reported that three of four nodes stayed free for 35 minutes while the
+    newcomer waited.
+    """
     other, large, small = f"{namespace}-b", f"large-{namespace}", f"small-{namespace}"
     gangs.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
     quota = {"hard": {"requests.nvidia.com/gpu": "8"}}
@@ -32,7 +36,7 @@ def test_a_quota_of_one_node_keeps_nobody_from_free_nodes(gangs: Rig, namespace:
         gangs.create(yamls.service(namespace, f"squat{at}", large, "engine"))
     time.sleep(ALONE)
     waiting = [at for at in range(SQUATS) if gangs.condition(namespace, f"squat{at}", "EngineReady").get("status") != "True"]
-    assert len(waiting) == SQUATS, "the quota lets none of them be complete"
+    assert len(waiting) == SQUATS, "the quota permits no complete gang"
     began = time.monotonic()
     gangs.create(yamls.service(other, "newcomer", small, "engine"))
     gangs.ready(other, "newcomer", PATIENCE)

@@ -1,5 +1,5 @@
-"""Tests of slow, failing and crashing parts of a real control plane: the same objects result, and nothing that works is
-lost.
+"""Tests of slow, failing and crashing components of a real control plane: the operator creates the same objects as without a
+fault, and nothing that works is lost.
 """
 
 import signal
@@ -26,7 +26,7 @@ def runtimes(installed: Rig) -> Iterator[None]:
 
 
 def objects(rig: Rig, namespace: str, service: str) -> set[tuple[str, str]]:
-    """Return kind and name of the objects of a service, without the prefix of the service's name."""
+    """Return the kinds and names of the objects of a service. The prefix with the service's name is removed."""
     kinds = ("StatefulSet", "Deployment", "Service", "PodDisruptionBudget", "Role", "RoleBinding", "ServiceAccount")
     names = ((kind, one["metadata"]["name"]) for kind in kinds for one in rig.all(kind, namespace))
     return {(kind, name.removeprefix(service)) for kind, name in names if name.startswith(service)}
@@ -94,7 +94,7 @@ def test_the_operator_dies_while_a_service_comes_up(rig: Rig, namespace: str) ->
     rig.restart()
     rig.ready(namespace, "torn", 40)
     needed = {one for one in objects(rig, namespace, "plain") if one[0] != "PodDisruptionBudget"}
-    assert needed and needed <= objects(rig, namespace, "torn"), "nothing is Ready before what it needs is there"
+    assert needed and needed <= objects(rig, namespace, "torn"), "Ready needs all objects"
     rig.wait("budgets", lambda: objects(rig, namespace, "torn") == objects(rig, namespace, "plain"))
 
 

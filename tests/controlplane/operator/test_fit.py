@@ -1,4 +1,4 @@
-"""`ome fit` on a real control plane with simulated nodes: what it says comes true."""
+"""Tests of `ome fit` on a real control plane with simulated nodes: the answer agrees with where pods are then placed."""
 
 import json
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ POOL = "fit"
 
 @pytest.fixture(scope="module", autouse=True)
 def nodes(stage: Rig) -> Iterator[None]:
-    """Three nodes for engines."""
+    """Create three nodes for engines, and delete them after the tests."""
     drains.pool(stage, POOL, 3)
     yield
     drains.empty(stage)
 
 
 def asked(rig: Rig, file: Path, *bodies: Manifest) -> tuple[int, list[dict[str, Any]]]:
-    """Return the exit code of the command, and its answers."""
+    """Return the exit code of the command, and its answer for each service."""
     file.write_text(yaml.safe_dump_all(bodies))
     done = CliRunner().invoke(app, ["fit", "-f", str(file), "-o", "json", "--kubeconfig", str(rig.cluster.kubeconfig)])
     assert isinstance(done.exception, SystemExit | None), done.exception
@@ -54,7 +54,7 @@ def test_what_fits_is_placed_there_and_what_does_not_names_what_would_have_to_go
     rig.wait("a group of it waits", lambda: rig.condition(namespace, "second", "Scaled").get("reason") == "Unschedulable")
 
     code, (again,) = asked(rig, file, first)
-    assert (code, again["fits"]) == (0, True), "its own pods do not count"
+    assert (code, again["fits"]) == (0, True), "the pods of the service itself do not count as used"
     rig.patch("InferenceService", namespace, drains.NAME, {"spec": {"engine": {"minReplicas": 1}}})
     rig.wait("a group is gone", lambda: len(drains.nodes_of(rig, namespace, "engine")) == 3, 60)
     rig.ready(namespace, "second", 60)

@@ -1,5 +1,5 @@
 """The attack of finding U12 on a real control plane: a tenant fills its namespace with large Events and with
-PodDisruptionBudgets, and a service of another namespace is edited meanwhile.
+PodDisruptionBudgets, while a service of another namespace is edited.
 """
 
 import time
@@ -18,12 +18,14 @@ LARGE_SERVICES = 60 if SOAK else 8
 WORDS = 140_000
 """Arguments of each large service: 1 MB of text."""
 WORKERS_MIB = 150.0
-"""Largest growth beside large services: each of ten workers receives one of them as the answer to its write of a status."""
+"""Largest permitted growth of memory with large services: each of ten workers receives such a service as the answer to its
+write of a status.
+"""
 LARGE = 30_000
-"""Bytes of the annotation of each large Event. They are a part of all Events, so that the store stays small."""
+"""Bytes of the annotation of a large Event. Only some Events are large, so that etcd stays small."""
 SHARE_LARGE = 10
 GROWTH_MIB = 60.0
-"""Largest growth of the operator's memory. It reads at most 8 MiB of text at a time."""
+"""Largest permitted growth of the operator's memory in MiB. It reads at most 8 MiB of text at a time."""
 
 
 pytestmark = pytest.mark.timeout(2400 if SOAK else 300)
@@ -53,7 +55,7 @@ def budget(namespace: str, number: int) -> Manifest:
 
 
 def flood(rig: Rig, namespace: str) -> None:
-    """Create all objects, with several connections."""
+    """Create all Events and budgets, over several connections."""
 
     def some(first: int) -> None:
         with closing(rig.cluster.api()) as api:
@@ -96,8 +98,8 @@ def edit(rig: Rig, namespace: str, image: str) -> float:
 
 
 def test_a_flood_in_one_namespace_delays_no_other(rig: Rig, namespace: str, tables: Tables) -> None:
-    """The tenant has a service that serves, so that budgets are read, and one without pods, so that Events are read. Its own
-    Events are hidden by its flood.
+    """The tenant has a service that serves, so that the operator reads budgets, and a service without pods, so that it reads
+    Events. The flood hides the Events of that service.
     """
     other = f"{namespace}-b"
     rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
@@ -111,7 +113,7 @@ def test_a_flood_in_one_namespace_delays_no_other(rig: Rig, namespace: str, tabl
     rig.create({**quota, "spec": {"hard": {"pods": "1"}}})
     rig.create(yamls.service(namespace, "starved", "flooded", "engine"))
     rig.wait("the operator reads the Events", lambda: reads(rig, "events", namespace), 60)
-    rig.restart()  # everything is read again, and the budgets of the tenant with it, while the neighbour is edited
+    rig.restart()  # the operator reads everything again, the tenant's budgets included, while the neighbor is edited
     slow = edit(rig, other, "engine:flooded")
     assert reads(rig, "poddisruptionbudgets", namespace)
     grown = memory(rig) - before
@@ -128,7 +130,9 @@ def test_a_flood_in_one_namespace_delays_no_other(rig: Rig, namespace: str, tabl
 
 
 def test_large_services_of_one_namespace_delay_no_other(rig: Rig, namespace: str, tables: Tables) -> None:
-    """The attack of finding U13. Before, 40 such services took 500 MiB, and the edit did not end within a minute."""
+    """The attack of finding U13. The review reported that 40 such services took 500 MiB, and that the edit did not end
+    within a minute.
+    """
     other = f"{namespace}-b"
     rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
     rig.create(yamls.runtime("flooded", gpus=1, router=False))

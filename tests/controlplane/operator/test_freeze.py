@@ -1,6 +1,7 @@
-"""Tests of freezing and of observe mode on a real API server, whose audit log shows the writes during that time.
+"""Tests of freezing and of observe mode on a real API server. Its audit log shows what is written meanwhile.
 
-Everything is frozen during an operation, the operator is killed, and the operation completes correctly after the thaw.
+Everything is frozen during an operation, and the operator is killed. After the freeze has ended, the operation completes
+correctly.
 """
 
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from tests.support.rig import Manifest, Rig
 NAME = "fall"
 SLOW = {"annotations": {stages.START_DELAY: "2s"}}
 TOLD = {"events", "inferenceservices/status", "rolescales/status"}
-"""Resources that the operator writes for a frozen service."""
+"""Resources that the operator may write for a frozen service."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -35,7 +36,7 @@ def runtimes(installed: Rig) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def thawed(rig: Rig) -> Iterator[None]:
-    """Thaw everything after the test."""
+    """Unfreeze everything after the test."""
     yield
     ome(rig, "thaw", "--all")
 
@@ -63,7 +64,7 @@ def frozen(rig: Rig, namespace: str, name: str = NAME) -> Manifest:
 
 
 def says(rig: Rig, namespace: str, *words: str, name: str = NAME) -> None:
-    """Wait until the message of the condition has these words."""
+    """Wait until the message of the condition Frozen contains these words."""
     rig.wait(f"Frozen says {words}", lambda: all(word in frozen(rig, namespace, name).get("message", "") for word in words))
 
 
@@ -74,7 +75,7 @@ def alive(rig: Rig, namespace: str) -> dict[str, str]:
 
 
 def test_a_rollout_stands_still_and_goes_on_to_the_last_edit(rig: Rig, namespace: str) -> None:
-    """Both revisions serve. During the freeze, an edit, a scale and a killed operator change no pod."""
+    """Pods of two revisions serve. During the freeze, an edit, a scale and a restart of the operator change no pod."""
     part = {"minReplicas": 3, **SLOW}
     scaled = {**part, "maxReplicas": 5, "scaleMetric": "cpu"}
     rig.create(yamls.service(namespace, NAME, "f-solo", "engine", "decoder", "router", engine=scaled, decoder=part))
@@ -131,7 +132,7 @@ def ome_shows(rig: Rig, namespace: str) -> str:
 
 
 def ready_of_another(rig: Rig, namespace: str, old: str) -> bool:
-    """Return whether an engine pod of another revision is ready."""
+    """Return whether an engine pod of a revision other than `old` is ready."""
     found = rig.all("Pod", namespace, f"component=engine,ome.io/revision!={old}".replace("!=", "%21="))
     return any(
         item["type"] == "Ready" and item["status"] == "True" for pod in found for item in pod["status"].get("conditions", ())
@@ -145,8 +146,8 @@ def settle_pods(rig: Rig, namespace: str) -> None:
 
 
 def test_a_recycle_stands_still_and_ends_after_the_thaw(rig: Rig, namespace: str) -> None:
-    """Two of three pods are deleted before the freeze; the last pod of the failed start stays until the thaw, and is then
-    deleted once.
+    """Before the freeze, the operator has replaced three of four pods, and the deletion of the last one is denied. That pod
+    stays during the freeze, and is deleted once afterwards.
     """
     rig.create(yamls.service(namespace, NAME, "f-four", engine={"lifecycle": QUICK}))
     settled(rig, namespace)
@@ -207,7 +208,7 @@ def test_a_group_that_fails_while_frozen_is_recycled_after_the_thaw(rig: Rig, na
 
 
 def test_nothing_is_created_while_all_is_frozen(rig: Rig, namespace: str) -> None:
-    """An operator that starts during the freeze also creates nothing, even if the Lease is deleted."""
+    """An operator that starts during the freeze creates nothing either, even after its Lease was deleted."""
     ome(rig, "freeze", "--all")
     rig.stop()
     mark = rig.cluster.audit_mark()
@@ -220,7 +221,7 @@ def test_nothing_is_created_while_all_is_frozen(rig: Rig, namespace: str) -> Non
     rig.quiet(3.0)
     assert {resource for _, resource, _ in written(rig, mark, namespace)} == {"inferenceservices/status", "events"}
     assert not rig.all("StatefulSet", namespace) and not rig.all("Pod", namespace)
-    # The owner may delete it at any time.
+    # Users may delete their services at any time.
     rig.delete("InferenceService", namespace, NAME)
     rig.wait("gone", lambda: rig.get("InferenceService", namespace, NAME) is None)
     rig.create(yamls.service(namespace, NAME, "f-pairs", "engine", "router"))
@@ -245,7 +246,7 @@ def test_what_leads_to_pods_is_mended_while_frozen(rig: Rig, namespace: str) -> 
 
 @pytest.mark.parametrize("how", ["annotation", "namespace", "all"])
 def test_an_observer_writes_nothing_but_what_it_would_do(rig: Rig, namespace: str, how: str) -> None:
-    """The audit log has everything that the observer wrote."""
+    """The audit log contains everything that the observing operator wrote."""
     words = {"annotation": (), "namespace": ("--observe-namespace", namespace), "all": ("--observe",)}[how]
     rig.stop()
     mark = rig.cluster.audit_mark()

@@ -1,8 +1,7 @@
-"""Tests of a Gateway's HTTPRoute on a real API server during a rollout: the backends of the route while revisions come
-and go.
+"""Tests of the HTTPRoute of a Gateway on a real API server: the backends of the route during a rollout.
 
-No Gateway runs. Its behavior follows from the route and from the EndpointSlices of the Services in the route, which are
-real. The operator has the administrator's rights here; test_rbac.py checks which rights of the chart are needed.
+No Gateway runs. What it would do follows from the route and from the EndpointSlices of its backends, which are real. The
+operator has the administrator's rights; test_rbac.py checks which rights of the chart it needs.
 """
 
 import threading
@@ -49,7 +48,7 @@ def ready(rig: Rig, namespace: str) -> set[str]:
 
 
 class Watcher:
-    """A thread that polls the backends of the route, and records each time at which no backend would answer."""
+    """A thread that polls the backends of the route, and records each moment at which no backend would have answered."""
 
     def __init__(self, rig: Rig, namespace: str) -> None:
         self._rig = Rig(rig.cluster)  # A connection must be used by a single thread.
@@ -80,8 +79,8 @@ class Watcher:
 
 
 def test_requests_follow_the_slices_and_none_is_sent_to_where_nobody_is(exposed: Rig, namespace: str) -> None:
-    """The route follows from the first revision to the second, and to no revision when the exposure is removed; the
-    router stays for the time by which Gateways may lag behind.
+    """The route moves from the first revision to the second, and is deleted when the service is no longer exposed. The old
+    router stays for as long as Gateways may lag behind.
     """
     rig = exposed
     rig.create(yamls.runtime(f"rt-{namespace}"))
@@ -90,7 +89,7 @@ def test_requests_follow_the_slices_and_none_is_sent_to_where_nobody_is(exposed:
     rig.ready(namespace, "svc")
     (first,) = rig.wait("a route to the slice", lambda: "svc" not in (found := weights(rig, namespace)) and found)
     assert weights(rig, namespace) == {first: 1}
-    # Its pods are ready within a second here, sooner than Kubernetes writes the endpoints of a Service that is as new.
+    # Its pods are ready within a second, sooner than Kubernetes writes the endpoints of a new Service.
     rig.wait("endpoints of the slice", lambda: first in ready(rig, namespace))
     with Watcher(rig, namespace) as watcher:
         rig.patch("InferenceService", namespace, "svc", {"spec": {"engine": {"runner": {"image": "engine:2"}}}})
@@ -98,7 +97,7 @@ def test_requests_follow_the_slices_and_none_is_sent_to_where_nobody_is(exposed:
         rig.wait("rolled out", lambda: rig.condition(namespace, "svc", "RolledOut").get("reason") == "Complete", 60)
     assert watcher.dead == [] and watcher.looks > 20
     assert any(len([weight for weight in found.values() if weight]) == 2 for found in watcher.seen), watcher.seen
-    assert any(found.get(first) == 0 for found in watcher.seen), "it leads away before the old router goes"
+    assert any(found.get(first) == 0 for found in watcher.seen), "the route leaves the old router before that is removed"
     (second,) = weights(rig, namespace)
     assert rig.get("Service", namespace, second)
     rig.wait("the Service of the old slice goes", lambda: rig.get("Service", namespace, first) is None)
@@ -107,7 +106,7 @@ def test_requests_follow_the_slices_and_none_is_sent_to_where_nobody_is(exposed:
 
 
 def nothing_is_left_of_it(rig: Rig, namespace: str, service: str) -> None:
-    """An operator without Gateways creates no routes and removes the old one."""
+    """Check that an operator without Gateways creates no route, and removes the existing one."""
     rig.stop()
     rig.start("operator", kubeconfig=rig.cluster.kubeconfig)
     rig.wait("no route", lambda: rig.get("HTTPRoute", namespace, "svc") is None)

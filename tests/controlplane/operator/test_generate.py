@@ -1,4 +1,6 @@
-"""Tests of the output of `ome generate` and `ome plan` on a real API server and with the operator."""
+"""Tests that the output of `ome generate` and `ome plan` is accepted by a real API server, and becomes ready with the
+operator.
+"""
 
 import itertools
 import random
@@ -26,7 +28,7 @@ SAMPLE = 60
 
 
 def answers(namespace: str) -> Iterator[Proposal]:
-    """Yield every combination that is not rejected, all for one namespace."""
+    """Yield a plan for every combination of hardware, model and strategy that is not refused, all for one namespace."""
     shelf = bookshelf()
     for name, versions in engines().items():
         for version in versions:
@@ -51,7 +53,7 @@ def test_the_api_server_takes_the_answers(rig: Rig, namespace: str) -> None:
 
 
 def generated(name: str, *options: str) -> str:
-    """Return the YAML that a user pipes into kubectl."""
+    """Return the YAML that a user would pipe into kubectl."""
     made = CliRunner().invoke(app, ["--hardware", "h200", "--model", "instruct", "--name", name, *options, "-o", "yaml"])
     assert made.exit_code == 0
     return made.stdout
@@ -59,14 +61,16 @@ def generated(name: str, *options: str) -> str:
 
 @pytest.fixture
 def everywhere(rig: Rig) -> None:
-    """Make the model available on every node."""
+    """Label every node as holding the model."""
     for node in rig.all("Node", ""):
         label = {f"models.ome.io/clusterbasemodel.{MODEL}": "Ready"}
         rig.patch("Node", "", node["metadata"]["name"], {"metadata": {"labels": label}})
 
 
 def test_the_plan_of_the_page_becomes_ready(rig: Rig, everywhere: None, tmp_path: Path) -> None:
-    """The command of docs/sizing.md leads from the lengths of requests to a ready service on simulated nodes."""
+    """The command of docs/sizing.md takes the lengths of requests, and its output becomes a ready service on simulated
+    nodes.
+    """
     page = (ROOT / "docs/sizing.md").read_text(encoding="utf-8")
     (words,) = re.findall(r'^plan="ome (plan [^"]+)"$', page, re.MULTILINE)
     (told,) = re.findall(r"agents\.yaml +# (.+)$", page, re.MULTILINE)

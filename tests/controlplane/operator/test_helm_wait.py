@@ -1,6 +1,7 @@
-"""Helm 4 waits for an InferenceService: `--wait` succeeds only once the service is as the release describes.
+"""Tests that Helm 4 waits for an InferenceService: `helm upgrade --wait` succeeds only when the service runs as its spec
+requests.
 
-Each case runs ten times, because Helm may read the object before the operator has written anything.
+Each case is repeated ten times, because Helm may read the object before the operator has written a status.
 """
 
 import json
@@ -23,7 +24,7 @@ LIMIT_S = 6
 
 
 class Release(NamedTuple):
-    """The output of `helm upgrade --install --wait`, and the seconds that it took."""
+    """The result of `helm upgrade --install --wait`: whether it succeeded, its output, and the seconds that it took."""
 
     ok: bool
     text: str
@@ -39,7 +40,7 @@ class Helm:
         (chart / "Chart.yaml").write_text("apiVersion: v2\nname: one\nversion: 0.1.0\n")
 
     def upgrade(self, body: Mapping[str, Any], limit: float = LIMIT_S) -> Release:
-        """Apply the object as a release of its name, and wait for it."""
+        """Install the object as a release with the object's name, and wait for it."""
         (self._chart / "templates" / "one.yaml").write_text(json.dumps(body))
         name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
         command = ["upgrade", "--install", name, str(self._chart), "-n", namespace, "--wait", "--timeout", f"{limit:.0f}s"]
@@ -57,7 +58,7 @@ def helm(rig: Rig, tmp_path: Path) -> Helm:
 
 @pytest.fixture
 def runtime(rig: Rig, namespace: str) -> Iterator[str]:
-    """A runtime with one engine pod and a router."""
+    """Yield the name of a runtime with one engine pod and a router."""
     name = f"helm-{namespace}"
     rig.create(yamls.runtime(name))
     yield name
@@ -72,14 +73,14 @@ def test_a_service_that_no_operator_has_seen_is_not_deployed(rig: Rig, helm: Hel
 
 
 def test_a_service_without_its_model_is_not_deployed(rig: Rig, helm: Helm, namespace: str, runtime: str) -> None:
-    """Helm waits, because the model may be created a moment later."""
+    """A model may be created a moment after the service, so Helm must not fail at once."""
     found = [helm.upgrade(yamls.service(namespace, f"s{number}", runtime, model="none"), 4) for number in range(TRIES)]
     assert [one.text for one in found if one.ok] == []
     assert all("status: InProgress, message: ClusterBaseModel none does not exist" in one.text for one in found)
 
 
 def test_an_edit_that_does_not_fit_is_not_deployed(rig: Rig, helm: Helm, namespace: str, runtime: str) -> None:
-    """The old revision serves, so that Ready is True all the time."""
+    """The old revision serves, so Ready is True all the time; Helm must not take this as success."""
     good = yamls.service(namespace, "fits", runtime)
     good["spec"]["engine"] = {"minReplicas": 1}
     for number in range(TRIES):
@@ -98,7 +99,7 @@ def test_what_only_an_edit_can_mend_fails_at_once(rig: Rig, helm: Helm, namespac
         body["spec"]["model"]["kind"] = "Nothing"
         found = helm.upgrade(body, 60)
         assert not found.ok and "status: Failed" in found.text, (number, found)
-        assert found.seconds < 30, "Helm does not use its time"
+        assert found.seconds < 30, "Helm does not wait until its timeout"
 
 
 def test_kubectl_waits_for_the_edited_service(rig: Rig, namespace: str, runtime: str) -> None:

@@ -1,4 +1,4 @@
-"""The InferencePool that docs/exposure.md shows, in an API server with the CRD of the Gateway API Inference Extension."""
+"""Tests of the InferencePool in docs/exposure.md, on an API server with the CRD of the Gateway API Inference Extension."""
 
 import json
 import re
@@ -17,7 +17,7 @@ KIND = "inferencepools.inference.networking.k8s.io"
 
 
 def documented() -> dict[str, Any]:
-    """Return the example of the page."""
+    """Return the example of docs/exposure.md."""
     blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/exposure.md").read_text(), re.DOTALL)
     (found,) = (body for block in blocks if (body := yaml.safe_load(block)).get("kind") == "InferencePool")
     return dict(found)
@@ -25,7 +25,7 @@ def documented() -> dict[str, Any]:
 
 @pytest.fixture
 def pairs(rig: Rig, namespace: str) -> Iterator[str]:
-    """The CRD, and a runtime with groups of two pods."""
+    """Install the CRD, and yield the name of a runtime whose groups have two pods."""
     rig.cluster.kubectl("apply", "-f", str(CRD))
     rig.cluster.kubectl("wait", "--for=condition=Established", f"crd/{KIND}", "--timeout=30s")
     name = f"pairs-{namespace}"

@@ -1,4 +1,6 @@
-"""Tests of the three files of the seeds on a real control plane: the main purpose of the project."""
+"""Tests of the three files of the seeds on a real control plane. To serve Kimi K2 with them is the main purpose of this
+project.
+"""
 
 import pytest
 import yaml
@@ -71,8 +73,8 @@ spec:
 
 
 def test_the_short_path_of_the_announcement_works_on_a_default_install(rig: Rig, namespace: str) -> None:
-    """No agent has read the model's files: the facts of the models are well known, and a runtime of the catalog is
-    selected.
+    """No agent has read the model's files. The chart contains the facts of well-known models, so the operator selects a
+    runtime of the catalog.
     """
     label = "models.ome.io/clusterbasemodel.kimi-k2-chat"
     rig.cluster.kubectl("apply", "-f", str(ROOT / "config/runtimes/srt/kimi-k2-pd-rt.yaml"))

@@ -1,5 +1,5 @@
-"""Tests of applying, editing, scaling and deleting a service, with the operator killed during each of these, and without
-a needless write.
+"""Tests of creating, editing, scaling and deleting a service. The operator is killed during each of these, and makes no
+unnecessary write.
 """
 
 import itertools
@@ -67,7 +67,7 @@ class TestLife:
         rig.quiet()
         mark = rig.cluster.audit_mark()
         rig.patch("InferenceService", namespace, "calm", {"metadata": {"annotations": {"note": "a"}}})
-        rig.restart(signal.SIGTERM, "ome_operator")  # The sets of these addresses have another order.
+        rig.restart(signal.SIGTERM, "ome_operator")  # The sets of addresses are stored in another order.
         rig.leads()
         rig.quiet(5)
         sent = rig.requests(mark)
@@ -87,8 +87,8 @@ class TestLife:
 
     @pytest.mark.skipif(clusters.MINOR > 36, reason="Kubernetes 1.37 leaves both slices alone")
     def test_kubernetes_leaves_the_slice_of_what_names_the_pods_alone(self, rig: Rig, namespace: str) -> None:
-        """A Service without ports serves as comparison: Kubernetes writes its slice again on every resync, which is why
-        the operator's Service has a port.
+        """Kubernetes rewrites the slice of a Service without ports on every resync, so the operator's Service has a port.
+        The test compares both.
         """
         rig.create(yamls.service(namespace, "named", "pairs", "engine"))
         rig.ready(namespace, "named")
@@ -98,7 +98,7 @@ class TestLife:
         metadata = {"name": "bare", "namespace": namespace}
         rig.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {**spec, "clusterIP": "None"}})
         rig.wait("both pods in both", lambda: [len(one["endpoints"] or ()) for one in slices(rig, namespace)] == [2, 2])
-        time.sleep(2.0)  # what it checks again because its cache was behind
+        time.sleep(2.0)  # until Kubernetes has checked both again
         bare, named = slices(rig, namespace)
         notes = itertools.count()
 

@@ -1,4 +1,4 @@
-"""Tests that what the commands predict about Kimi K2 on 128 simulated GPUs equals what the operator then does."""
+"""Tests that what the commands predict for Kimi K2 on 128 simulated GPUs is what the operator then does."""
 
 import json
 import subprocess
@@ -35,7 +35,7 @@ def ome(rig: Rig, *words: object, raises: bool = True) -> Result:
 
 @pytest.fixture(scope="module")
 def kimi(installed: Rig) -> Iterator[Rig]:
-    """Yield the cluster with the runtime, and with the model on every node; each test creates its own service."""
+    """Yield the cluster with the runtime. Every node has the model, and each test creates its own service."""
     rig = installed
     if not rig.cluster.process("operator"):
         rig.start()
@@ -70,8 +70,8 @@ def forecast(result: Result) -> Any:
 
 
 def test_what_is_said_is_what_happens(kimi: Rig, tmp_path: Path) -> None:
-    """A service is predicted, created, shown and rendered; an edit restarts exactly what was predicted, and another edit
-    restarts nothing.
+    """The commands predict a service, show it, and render it. Then one edit restarts exactly the pods that were predicted,
+    and another edit restarts none.
     """
     rig = kimi
     sample = tmp_path / "service.yaml"
@@ -131,7 +131,9 @@ def generation_of(one: Manifest | None) -> Any:
 
 
 def same_objects_as_rendered(rig: Rig, sample: Path, service: Manifest, tmp_path: Path) -> None:
-    """The hashes of all objects are equal; only the service's UID in owner references cannot be known from the file."""
+    """Check that the hashes of all objects are equal, apart from owner references: the UID of the service is not in the
+    file.
+    """
     documents = list(yaml.safe_load_all(sample.read_text()))
     documents[1]["metadata"]["uid"] = service["metadata"]["uid"]
     file = tmp_path / "with-uid.yaml"
@@ -154,7 +156,9 @@ def hash_of(one: Manifest) -> str:
 
 
 def test_what_the_api_server_would_refuse_is_said_before(kimi: Rig, namespace: str, tmp_path: Path) -> None:
-    """The commands report an unknown field and a missing namespace; the namespace may be part of the file."""
+    """The commands report an unknown field and a missing namespace before the API server does. The namespace may be in the
+    same file.
+    """
     body = list(yaml.safe_load_all(SAMPLE.read_text()))[1]
     for metadata, spec, said in (
         (
@@ -195,7 +199,7 @@ def test_what_is_wrong_is_explained_down_to_the_nodes(kimi: Rig, namespace: str)
 
 
 def test_as_a_plugin_of_kubectl(kimi: Rig, namespace: str, tmp_path: Path) -> None:
-    """`kubectl-ome` on the PATH is a kubectl plugin, through which exit codes and completion work."""
+    """The program `kubectl-ome` on the PATH is a plugin of kubectl. Exit codes and completion work through it."""
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     for program in ("kubectl-ome", "kubectl_complete-ome"):  # as pip writes these scripts
         module, _, function = scripts[program].partition(":")

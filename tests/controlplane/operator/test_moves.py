@@ -1,7 +1,8 @@
-"""`kubectl drain` of nodes whose services have `spec.moves`, on a real control plane with simulated nodes (docs/moves.md).
+"""Tests of `kubectl drain` of nodes whose services have `spec.moves`, on a real control plane with simulated nodes
+(docs/moves.md).
 
-All drains happen at the same time, each on nodes of its own. Simulated routers have no registries, so the operator does not
-know the requests of groups and removes a group 15 s after it has left the router.
+All drains run at the same time, each with nodes of its own. Simulated routers have no registry, so the operator does not
+know how many requests a group has, and removes the group 15 s after it has left the router.
 """
 
 import signal
@@ -19,30 +20,32 @@ from tests.support import drains
 from tests.support.drains import BIG, NAME, Drain, Eviction, GroupWatch
 from tests.support.rig import PATIENCE, Manifest, Rig
 
-pytestmark = pytest.mark.timeout(900)  # the first test of the rows waits for all drains
+pytestmark = pytest.mark.timeout(900)  # the first test waits for all drains
 SHORT = "20s"
 """A time-out after which a move without free nodes ends in these tests."""
 LIMIT = 200.0
 
 
 class Row(NamedTuple):
-    """A drain of a node, or of two nodes."""
+    """A case: a drain of one node or of two nodes."""
 
     role: str
     """The role whose nodes are drained."""
     cause: str
-    """What happens before `kubectl drain`: "taint", "ome move", or "cordon", where the drain's own cordon is the cause."""
+    """What happens before `kubectl drain`: "taint", "ome move", or "cordon" for nothing, because the drain cordons the node
+    itself.
+    """
     size: int = 2
     engines: int = 1
     decoders: int = 1
     spare: int = 2
     moves: Mapping[str, object] = MappingProxyType({})
     groups: int = 1
-    """Number of groups that leave."""
+    """Number of groups that leave their nodes."""
     whole: bool = True
     """Whether every role has to serve completely at every moment."""
     rollout: Mapping[str, object] = MappingProxyType({})
-    """The strategy of a rollout that begins immediately before; {} if none does."""
+    """The strategy of a rollout that starts immediately before the drain; {} for no rollout."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -66,22 +69,22 @@ ROWS = {
 
 
 class Outcome(NamedTuple):
-    """What was seen."""
+    """What was observed during the drain of a row."""
 
     seconds: float
     """How long the drain took."""
     least: dict[str, int]
-    """The least number of groups of each role that served at any moment."""
+    """Role -> smallest number of its groups that served at any moment."""
     evictions: list[Eviction]
     before: dict[str, set[int]]
     after: dict[str, set[int]]
-    """The numbers of the groups of each role."""
+    """Role -> numbers of its groups; `before` is the state before the drain."""
     left: list[str]
-    """Names of the pods of the service on the drained nodes in the end."""
+    """Names of the service's pods that are on the drained nodes at the end."""
     said: list[str]
-    """Messages of the condition Moved on the way."""
+    """Messages of the condition Moved during the drain."""
     refused: list[str]
-    """Requests of the operator for which it has no right."""
+    """Requests of the operator that were denied for lack of rights."""
 
 
 def namespace(name: str) -> str:
@@ -90,7 +93,7 @@ def namespace(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def outcomes(stage: Rig, tables: Tables) -> Iterator[dict[str, Outcome | BaseException]]:
-    """The outcome of each row, or the error in which it ended."""
+    """Yield the outcome of each row, or the error with which it failed."""
     sizes = {namespace(name): row.size for name, row in ROWS.items()}
     with drains.watched(stage.cluster, sizes) as watch, ThreadPoolExecutor(len(ROWS)) as threads:
         started = {name: threads.submit(drained, Rig(stage.cluster), name, row, watch) for name, row in ROWS.items()}
@@ -162,7 +165,7 @@ def drained(rig: Rig, name: str, row: Row, watch: GroupWatch) -> Outcome:
 
 
 def stays(rig: Rig, where: str, drain: Drain, node: str, role: str) -> list[str]:
-    """Wait until the move has ended in vain, check that nothing has changed, and move the group without a replacement."""
+    """Wait until the move has timed out, check that no pod has changed, and move the group without a replacement."""
     before = {pod["metadata"]["uid"] for pod in drains.pods_of(rig, where, role)}
     said = [rig.says(where, NAME, "Moved", "NoSpareNodes", seconds=60)["message"]]
     said.append(rig.says(where, NAME, "Moved", "MoveTimedOut", seconds=60)["message"])
@@ -177,7 +180,7 @@ def _on(pod: Manifest, names: list[str]) -> bool:
 
 @pytest.fixture
 def outcome(outcomes: dict[str, Outcome | BaseException], request: pytest.FixtureRequest) -> Outcome:
-    """The outcome of a row; its error is raised."""
+    """Return the outcome of a row. If the row failed, raise its error."""
     found = outcomes[request.param]
     if isinstance(found, BaseException):
         raise found
@@ -185,7 +188,7 @@ def outcome(outcomes: dict[str, Outcome | BaseException], request: pytest.Fixtur
 
 
 def each(*names: str) -> pytest.MarkDecorator:
-    """Return the mark that runs a test for these rows."""
+    """Return the mark that parametrizes a test with these rows."""
     rows = [(name, ROWS[name]) for name in names]
     return pytest.mark.parametrize(("outcome", "row"), rows, indirect=["outcome"], ids=names)
 
@@ -194,12 +197,14 @@ def each(*names: str) -> pytest.MarkDecorator:
 def test_every_role_serves_completely_while_a_node_is_drained(outcome: Outcome, row: Row) -> None:
     assert outcome.least == {**row.counts, "router": 1}
     assert outcome.left == []
-    assert outcome.refused == [], "the operator runs with the rights of the chart"
+    assert outcome.refused == [], "the chart's rights are enough for the operator"
 
 
 @each(*(name for name, row in ROWS.items() if not row.rollout))
 def test_evictions_are_denied_until_the_operator_has_removed_the_group(outcome: Outcome, row: Row) -> None:
-    """A pod that is being deleted may be evicted, whatever its budget says, and one that is gone is answered with 404."""
+    """The API server permits evictions of pods that are already being deleted, whatever their budget is, and answers 404 for
+    pods that are gone.
+    """
     codes: dict[str, list[int]] = {}
     for one in outcome.evictions:
         codes.setdefault(one.pod, []).append(one.code)
@@ -215,7 +220,9 @@ def test_the_replacement_has_another_number(outcome: Outcome, row: Row) -> None:
 
 @each("no-spare-stays")
 def test_without_a_free_node_the_group_stays_until_it_is_told_to_go(outcome: Outcome, row: Row) -> None:
-    """The message names the GPUs of the replacement and the end of the wait, and `ome move --now` ends it at once."""
+    """The message states how many GPUs the replacement needs and when the wait ends. `ome move --now` ends the wait at
+    once.
+    """
     waits, ended, told = outcome.said
     assert "waits for free nodes with 16 GPUs; at " in waits and waits.endswith("the group stays"), waits
     assert "no replacement became ready, so the group stays and serves" in ended, ended

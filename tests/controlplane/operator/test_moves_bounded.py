@@ -1,7 +1,7 @@
-"""Moves that are impossible, unwanted or interrupted, on a real control plane with simulated nodes: a sentence states it,
-nothing that serves is torn down, and everything ends (docs/moves.md).
+"""Tests of moves that are impossible, unwanted or interrupted, on a real control plane with simulated nodes: a message says
+why, nothing that serves is deleted, and every move ends (docs/moves.md).
 
-All stories happen at the same time, each on nodes of its own.
+All stories run at the same time, each with nodes of its own.
 """
 
 import time
@@ -20,10 +20,10 @@ from tests.support.rig import Manifest, Rig
 
 pytestmark = pytest.mark.timeout(900)  # the first test waits for all stories
 LASTS = 25.0
-"""Seconds for which nothing may happen: longer than a cause has to last before a move begins."""
+"""Seconds to wait before a test concludes that no move begins: longer than a cause has to last."""
 SHORT = {"timeout": "20s"}
 SLOWLY = {"test-ends": "slowly"}
-"""Labels of pods that take ten seconds to end."""
+"""Labels of pods that take ten seconds to terminate."""
 
 
 def namespace(name: str) -> str:
@@ -33,8 +33,8 @@ def namespace(name: str) -> str:
 def served(
     rig: Rig, name: str, nodes: int, moves: Manifest | None = None, *, size: int = 1, half: bool = False, **engine: Manifest
 ) -> str:
-    """Create a service with an engine on nodes of its own; return its namespace when it serves. `engine` are more fields of
-    its engine.
+    """Create a service with one engine group on nodes of its own, and wait until it is ready. Return its namespace. `engine`
+    contains further fields of its engine.
     """
     where = namespace(name)
     drains.pool(rig, name, nodes)
@@ -49,8 +49,8 @@ def served(
 
 
 def nothing_moves(rig: Rig, where: str, meanwhile: Callable[[int], None] = lambda _: None) -> None:
-    """Check for a while that no move gets beyond its first phase and that no group is created or removed. `meanwhile` is
-    called every second.
+    """Check for LASTS seconds that no move gets beyond its first phase, and that no group is created or removed. `meanwhile`
+    is called every second.
     """
     before, began = drains.uids(rig, where), time.monotonic()
     while time.monotonic() - began < LASTS:
@@ -61,7 +61,7 @@ def nothing_moves(rig: Rig, where: str, meanwhile: Callable[[int], None] = lambd
 
 
 def cordon(rig: Rig, name: str) -> None:
-    """A cordon alone moves nothing: people cordon a node to look at it."""
+    """A cordon alone causes no move, because people also cordon nodes to look at them."""
     where = served(rig, name, 2)
     (node,) = drains.nodes_of(rig, where, "engine")
     rig.cluster.kubectl("cordon", node)
@@ -107,7 +107,9 @@ def returned(rig: Rig, name: str) -> None:
 
 
 def recycled(rig: Rig, name: str) -> None:
-    """A group that is recycled does not move: its new pods are elsewhere, because its nodes are tainted."""
+    """A group that is being recycled does not move: its nodes are tainted, so its new pods are placed on other nodes
+    anyway.
+    """
     where = served(rig, name, 4, size=2, labels=SLOWLY)
     first, last = drains.nodes_of(rig, where, "engine")
     lost = drains.pods_of(rig, where, "engine", 0)[1]["metadata"]["name"]
@@ -128,7 +130,7 @@ def recycling(rig: Rig, where: str) -> bool:
 
 
 def itself(rig: Rig, name: str) -> None:
-    """Only the group's own node has room: the replacement is not placed there, and the group stays."""
+    """Only the node of the group itself has free GPUs. The replacement is not placed there, and the group stays."""
     where = served(rig, name, 1, SHORT, half=True)
     before = drains.uids(rig, where)
     assert "engine/0 leaves its nodes when a replacement serves elsewhere" in drains.ome(
@@ -143,7 +145,7 @@ def itself(rig: Rig, name: str) -> None:
 
 
 def crossing(rig: Rig, name: str) -> None:
-    """Two services are told to leave their nodes, and each would need the node of the other."""
+    """Users move the groups of two services, and each group could only move to the node of the other."""
 
     def leave(where: str) -> None:
         drains.ome(rig, "move", NAME, "engine/0", "-n", where)
@@ -165,8 +167,8 @@ def crossing_taints(rig: Rig, name: str) -> None:
 
 
 def crossed(rig: Rig, name: str, leave: Callable[[str], None], stay: Callable[[], None] = lambda: None) -> None:
-    """Let both services on two nodes leave them until both moves have timed out, and check that their groups stay. `leave`
-    gets the namespace of a service.
+    """Let both services try to leave their two nodes, wait until both moves have timed out, and check that the groups stay.
+    `leave` is called with the namespace of each service, and `stay` after the time-outs.
     """
     first = served(rig, name, 2, SHORT)
     other = f"{first}-other"
@@ -188,7 +190,7 @@ def crossed(rig: Rig, name: str, leave: Callable[[str], None], stay: Callable[[]
 
 
 def old_request(rig: Rig, name: str) -> None:
-    """A request that names no group, or a time in the future, moves nothing."""
+    """A request that does not name an existing group, or whose time is in the future, moves nothing."""
     where = served(rig, name, 2)
     later = datetime.now(UTC).replace(year=2099).strftime("%Y-%m-%dT%H:%M:%SZ")
     for text in (f"engine/0 {later}", "engine/0", "decoder/0 2026-01-01T00:00:00Z", "engine/x yesterday, ,"):
@@ -215,7 +217,7 @@ STORIES = {
 
 @pytest.fixture(scope="module")
 def endings(stage: Rig) -> Iterator[dict[str, BaseException | None]]:
-    """The error in which each story ended; None if it ended well."""
+    """Yield the error with which each story failed; None if it succeeded."""
     stage.cluster.set_stages(stages.terminate(10.0, SLOWLY))
     with ThreadPoolExecutor(len(STORIES)) as threads:
         started = {name: threads.submit(story, Rig(stage.cluster), name) for name, story in STORIES.items()}

@@ -1,4 +1,4 @@
-"""Annotations that keep autoscalers of nodes off the nodes of a service."""
+"""Tests of the annotations that keep node autoscalers from removing the nodes of a service."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from tests.support.rig import Manifest, Rig
 
 @pytest.fixture
 def pairs(rig: Rig, namespace: str) -> Iterator[str]:
-    """A runtime with groups of two pods."""
+    """Yield the name of a runtime whose groups have two pods."""
     name = f"pairs-{namespace}"
     rig.create(yamls.runtime(name, size=2))
     yield name

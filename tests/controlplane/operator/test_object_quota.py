@@ -1,4 +1,6 @@
-"""The ResourceQuota of docs/tenancy.md limits what a tenant makes of one service, and its message reaches the tenant."""
+"""Tests of the ResourceQuota in docs/tenancy.md: it limits the objects of a tenant's services, and the tenant gets its
+message.
+"""
 
 import re
 from pathlib import Path
@@ -15,7 +17,7 @@ PAGE = (Path(ROOT) / "docs/tenancy.md").read_text(encoding="utf-8")
 
 
 def quota(namespace: str) -> Manifest:
-    """Return the quota of the page for a namespace."""
+    """Return the ResourceQuota of docs/tenancy.md for a namespace."""
     (text,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     body: Manifest = yaml.safe_load(text)
     body["metadata"]["namespace"] = namespace
@@ -23,8 +25,8 @@ def quota(namespace: str) -> Manifest:
 
 
 def limited(rig: Rig, namespace: str) -> dict[str, int]:
-    """Create the quota, wait until it counts every kind, and return its limits. Kubernetes' controller learns of the
-    kinds of a new cluster after a minute or two.
+    """Create the quota, wait until it counts every kind, and return its limits. The quota controller learns the kinds of a
+    new cluster only after a minute or two.
     """
     body = quota(namespace)
     rig.create(body)
@@ -61,7 +63,7 @@ def test_a_quota_limits_the_objects_of_a_namespace(rig: Rig, namespace: str) -> 
 
 
 def test_a_service_fits_into_the_quota(rig: Rig, namespace: str) -> None:
-    """The objects that the operator makes of a service with prefill, decode and a router are counted, too."""
+    """A service with prefill, decode and a router fits into the quota with all objects that the operator creates for it."""
     limited(rig, namespace)
     rig.create(yamls.runtime("counted", size=2, gpus=8, decoder=True))
     rig.create(yamls.service(namespace, "s", "counted", "engine", "decoder", "router"))

@@ -1,5 +1,5 @@
-"""Tests of the charts as users install them: the registries of their images, and the operator as a process with its own
-account.
+"""Tests of the charts as users install them: the registries of the images, and an operator that runs as a process outside of
+the cluster with its own account.
 """
 
 import json
@@ -43,12 +43,12 @@ def test_all_images_are_beside_the_operators(installed: Rig) -> None:
     ours = {name for name in images(text) if "sglang" not in name}
     assert ours == {f"{MINE}:{version}", f"registry.example.com/team/ome-agent:{version}"}
     local = installed.cluster.helm(*CHART, "--set", "image.repository=ome-operator", "--set", "image.tag=mine")
-    assert f"--tools-image=ome-agent:{version}" in local, "a name without a registry is one that somebody has chosen"
+    assert f"--tools-image=ome-agent:{version}" in local, "the user chose an image without a registry"
 
 
 def test_the_lines_that_make_its_kubeconfig(installed: Rig, tmp_path: Path) -> None:
-    """Run the commands that helm prints, without any change; the token belongs to the operator's account, and no other
-    credential is used.
+    """The commands that helm prints work without any change. The kubeconfig has the token of the operator's account, and no
+    other credential.
     """
     notes = installed.cluster.helm("get", "notes", "ome", "-n", "ome")
     first, second = [line.strip() for line in notes.splitlines() if line.startswith("  ome ")]
@@ -62,7 +62,7 @@ def test_the_lines_that_make_its_kubeconfig(installed: Rig, tmp_path: Path) -> N
     assert config.stat().st_mode & 0o077 == 0
     (user,) = yaml.safe_load(config.read_text())["users"]
     assert set(user["user"]) == {"token"}
-    # The request is made by an administrator, because test_rbac.py counts requests of this account as needs of the operator.
+    # An administrator asks, because test_rbac.py takes requests of this account as rights that the operator needs.
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": user["user"]["token"]}}
     told = json.loads(installed.cluster.kubectl("create", "-f", "-", "-o", "json", stdin=json.dumps(review)))
     assert told["status"]["user"]["username"] == "system:serviceaccount:ome:ome-operator"

@@ -1,4 +1,4 @@
-"""Tests of gang placement with the real scheduler: a gang fits completely, or it waits (docs/placement.md)."""
+"""Tests of gang placement with the real scheduler: all pods of a gang are placed, or the gang waits (docs/placement.md)."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -47,14 +47,14 @@ def test_two_services_that_want_the_same_nodes_do_not_hold_half_each(gangs: Rig,
     gangs.wait("the other has given back", lambda: bound(gangs, namespace, other) == 0, 60)
     held = f"prefill waits for 12 nodes with 8 free GPUs: 4 are free, 12 are held by {namespace}/{first}, which is serving"
     gangs.says(namespace, other, "EngineReady", "WaitingForRoom", held, 40)
-    assert whole(gangs, namespace, names) == [first], "what serves is never taken back"
+    assert whole(gangs, namespace, names) == [first], "pods of a serving service are never removed"
     gangs.delete("InferenceService", namespace, first)
     gangs.ready(namespace, other, 120)
     gangs.delete("ClusterServingRuntime", "", runtime)
 
 
 def test_who_holds_the_nodes_is_told_before_a_pod_has_a_node(gangs: Rig, namespace: str) -> None:
-    """No pod of the second service finds a node, so its pods stay, and nothing is given back."""
+    """No pod of the second service is on a node, so nothing has to be released, and the pods stay."""
     runtime = f"full-{namespace}"
     gangs.create(yamls.runtime(runtime, size=16, gpus=8, router=False))
     gangs.create(yamls.service(namespace, "one", runtime, "engine"))
@@ -68,7 +68,7 @@ def test_who_holds_the_nodes_is_told_before_a_pod_has_a_node(gangs: Rig, namespa
 
 
 def ready_groups(rig: Rig, namespace: str, name: str, size: int) -> dict[tuple[str, str], dict[str, Manifest]]:
-    """Return, for each group of the service with all ranks ready, (role, number) -> UID -> pod."""
+    """Return (role, number) -> UID -> pod, for each group of the service whose ranks are all ready."""
     found: dict[tuple[str, str], dict[str, Manifest]] = {}
     for pod in rig.all("Pod", namespace, f"{keys.SERVICE}={name},{keys.COMPONENT}!={keys.ROUTER}"):
         labels = pod["metadata"]["labels"]
@@ -79,9 +79,9 @@ def ready_groups(rig: Rig, namespace: str, name: str, size: int) -> dict[tuple[s
 
 @pytest.mark.timeout(2000)
 def test_three_of_sixteen_nodes_are_lost_and_only_their_groups_move(gangs: Rig, namespace: str) -> None:
-    """Eight groups of two nodes use all nodes. After the loss, three groups have three nodes: one group serves on two of
-    them, and a service with a single node can use the third. All groups return when the nodes are back and that
-    service is deleted.
+    """Eight groups of two nodes use all nodes. After the loss, three groups share three nodes: one group serves on two of
+    them, and a service of a single node can use the third. When the nodes are back and that service is deleted, all groups
+    return.
     """
     runtime, small = f"lost-{namespace}", f"small-{namespace}"
     quick = {"minReplicas": 4, "lifecycle": {"hangTimeout": "2s", "selfHealTimeout": "2s", "forceDeleteAfter": "1s"}}
@@ -100,11 +100,11 @@ def test_three_of_sixteen_nodes_are_lost_and_only_their_groups_move(gangs: Rig, 
         gangs.wait("a group of three serves", lambda: len(ready_groups(gangs, namespace, "kimi", 2)) == 6, 120)
         gangs.create(yamls.service(namespace, "small", small, "engine"))
         gangs.ready(namespace, "small", 120)
-        # The group may have been complete only for a moment before its recycle, during which the small service took a node.
+        # The group may have been complete for a moment before it was recycled, and meanwhile the small service took a node.
         now = gangs.wait("both serve", lambda: len(found := ready_groups(gangs, namespace, "kimi", 2)) == 6 and found, 120)
         assert now and {group: {*now[group]} for group in stay} == stay
     gangs.delete("InferenceService", namespace, "small")
-    # two tries that seemed to fit and did not, each of which is followed by a pause of three minutes
+    # two attempts that seemed to fit and failed, each followed by a pause of three minutes
     gangs.wait("all serve again", lambda: len(ready_groups(gangs, namespace, "kimi", 2)) == 8, 420)
     now = ready_groups(gangs, namespace, "kimi", 2)
     assert {group: {*now[group]} for group in stay} == stay
@@ -114,7 +114,9 @@ def test_three_of_sixteen_nodes_are_lost_and_only_their_groups_move(gangs: Rig, 
 
 
 def test_nothing_is_torn_down_for_nodes_that_are_not_there(rig: Rig, namespace: str) -> None:
-    """A node selector that matches no node once took down a service that served on 96 GPUs."""
+    """The node selector of an edit matches no node. An earlier version removed a service that served on 96 GPUs for such an
+    edit.
+    """
     runtime = f"fits-{namespace}"
     rig.create(yamls.runtime(runtime, size=2, gpus=8, router=False))
     rig.create(yamls.service(namespace, "kimi", runtime, "engine"))
@@ -138,7 +140,7 @@ def test_nothing_is_torn_down_for_nodes_that_are_not_there(rig: Rig, namespace: 
 
 
 def test_what_strangers_hold_is_read_where_a_try_failed(gangs: Rig, namespace: str) -> None:
-    """Foreign pods hold 6 of 16 nodes: a service that needs 12 reports this, and starts when they are gone."""
+    """Foreign pods hold 6 of 16 nodes. A service that needs 12 nodes reports this, and starts when these pods are gone."""
     box = {"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
     for at in range(6):
         metadata = {"name": f"stranger-{at}", "namespace": namespace}
@@ -156,8 +158,8 @@ def test_what_strangers_hold_is_read_where_a_try_failed(gangs: Rig, namespace: s
 
 
 def test_nothing_is_torn_down_for_nodes_that_others_hold(rig: Rig, namespace: str) -> None:
-    """The nodes exist, but foreign pods hold one of them: the operator reads these pods directly from the API server, and
-    rolls the service when they are gone.
+    """The nodes for the new revision exist, but a foreign pod holds one of them. The operator reads such pods directly from
+    the API server, and starts the rollout when they are gone.
     """
     runtime, nodes = f"moves-{namespace}", [node["metadata"]["name"] for node in rig.all("Node", "")]
     rig.create(yamls.runtime(runtime, size=2, gpus=8))

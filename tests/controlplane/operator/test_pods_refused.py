@@ -1,6 +1,6 @@
-"""Test that nothing that serves goes for pods that the API server would refuse, on a real control plane.
+"""Tests on a real control plane: if the API server would refuse new pods, no serving pod is removed for them.
 
-Each rule here refuses pods and accepts the StatefulSet that creates them.
+Each rule here refuses pods, but accepts the StatefulSets that create them.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ NOT_ALLOWED = "images of other.example.com are not allowed"
 IMAGES = "object.spec.containers.all(c, !c.image.startsWith('other.example.com/'))"
 ENFORCE = "pod-security.kubernetes.io/enforce"
 PROBED = ("run", PROBE, "--image=i", "--dry-run=server", f"--as={USER}")
-"""A command that the policy for pods refuses."""
+"""A command that the policy for pods denies."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -49,9 +49,9 @@ def edit(rig: Rig, namespace: str, component: str, image: str = OTHER, **more: A
 
 
 def serves(rig: Rig, namespace: str, before: set[str]) -> None:
-    """Check that nothing was removed."""
+    """Check that no pod was removed, and that the service is Ready."""
     rig.quiet()
-    assert before <= uids(rig, namespace), "whatever served serves"
+    assert before <= uids(rig, namespace), "all pods that served still serve"
     assert rig.condition(namespace, "s", "Ready")["status"] == "True"
 
 
@@ -70,7 +70,7 @@ def sent(rig: Rig, *command: str) -> str:
 
 
 def dry_run(rig: Rig, namespace: str, image: str) -> str:
-    """Return the answer of the API server to an administrator's dry run of a pod."""
+    """Return the answer of the API server to a dry run of a pod by an administrator."""
     return sent(rig, "run", "p", "-n", namespace, f"--image={image}", "--dry-run=server")
 
 
@@ -98,7 +98,7 @@ def policy(rig: Rig, namespace: str) -> Iterator[str]:
 @pytest.mark.parametrize(("component", "title"), [("decoder", "decode leader"), ("engine", "prefill leader")])
 @pytest.mark.usefixtures("policy")
 def test_images_that_are_not_allowed(served: Rig, namespace: str, component: str, title: str) -> None:
-    """The old slice serves with all of its pods, and an allowed image is rolled out."""
+    """An edit to an image that is not allowed leaves all pods of the old slice serving. An allowed image is rolled out."""
     rig, before = served, uids(served, namespace)
     edit(rig, namespace, component)
     told = rig.says(namespace, "s", "RolledOut", "DryRunRefused", NOT_ALLOWED)
@@ -110,8 +110,8 @@ def test_images_that_are_not_allowed(served: Rig, namespace: str, component: str
 
 @pytest.mark.usefixtures("policy")
 def test_a_router_that_is_not_allowed(served: Rig, namespace: str) -> None:
-    """The Deployment keeps the old pod. An edit of the engine would remove this pod together with the old slice, so the
-    edit waits.
+    """The Deployment keeps the old pod of the router. An edit of the engine would remove that pod together with the old
+    slice, so the edit waits.
     """
     rig, before = served, uids(served, namespace)
     edit(rig, namespace, "router")
@@ -125,7 +125,7 @@ def test_a_router_that_is_not_allowed(served: Rig, namespace: str) -> None:
 
 
 def test_a_policy_that_is_gone_again(served: Rig, namespace: str, policy: str) -> None:
-    """A refusal is not for ever: the operator asks again by itself."""
+    """After the policy is gone, the operator asks again by itself, and rolls the edit out."""
     rig, before = served, uids(served, namespace)
     edit(rig, namespace, "decoder")
     rig.says(namespace, "s", "RolledOut", "DryRunRefused", NOT_ALLOWED)
@@ -175,7 +175,7 @@ def quota(rig: Rig, namespace: str, **hard: str) -> None:
 
 
 def test_a_quota_of_exactly_the_size_of_the_service(served: Rig, namespace: str) -> None:
-    """Every edit is rolled out, although a dry run of each pod exceeds the quota."""
+    """A dry run of each pod exceeds the quota. Every edit is rolled out, because old pods release what new ones need."""
     rig, before = served, uids(served, namespace)
     hard = {"pods": "5", "requests.nvidia.com_gpu": "32", "count_statefulsets.apps": "4", "count_deployments.apps": "1"}
     quota(rig, namespace, **hard)
@@ -185,7 +185,7 @@ def test_a_quota_of_exactly_the_size_of_the_service(served: Rig, namespace: str)
 
 
 def test_a_quota_that_is_too_small_for_the_new_pods(served: Rig, namespace: str) -> None:
-    """Each new pod fits by itself, and not all of them: larger groups, where a dry run accepts the first pod."""
+    """The dry run accepts the first pod of the larger groups, but not all of the new pods fit into the quota."""
     rig, before = served, uids(served, namespace)
     quota(rig, namespace, **{"requests.nvidia.com_gpu": "40"})
     worker = {"worker": {"size": 4, "runner": {"name": "ome-container", "image": "engine:2"}}}
@@ -201,7 +201,9 @@ def test_a_quota_that_is_too_small_for_the_new_pods(served: Rig, namespace: str)
 
 
 def test_pod_security_that_came_after_the_service(served: Rig, namespace: str) -> None:
-    """The pods that serve would be refused, too. This says nothing about the edit: it is reported and blocks nothing."""
+    """The level would refuse the pods that serve, too. This is no consequence of the edit, so it is reported and does not
+    prevent the rollout.
+    """
     rig, before = served, uids(served, namespace)
     rig.patch("Namespace", "", namespace, {"metadata": {"labels": {ENFORCE: "restricted"}}})
     serves(rig, namespace, before)
@@ -214,7 +216,9 @@ def test_pod_security_that_came_after_the_service(served: Rig, namespace: str) -
 
 
 def test_pod_security_and_an_edit_that_violates_more(served: Rig, namespace: str) -> None:
-    """The level refuses what serves because of its weights on the node. What the edit adds is another violation."""
+    """The level already refuses the serving pods because of their weights on the node. The edit violates it in a further
+    way, so it is refused.
+    """
     rig, before = served, uids(served, namespace)
     rig.patch("Namespace", "", namespace, {"metadata": {"labels": {ENFORCE: "baseline"}}})
     rig.patch("InferenceService", namespace, "s", {"spec": {"decoder": {"hostNetwork": True}}})
@@ -224,7 +228,9 @@ def test_pod_security_and_an_edit_that_violates_more(served: Rig, namespace: str
 
 
 def test_a_webhook_that_does_not_answer(served: Rig, namespace: str) -> None:
-    """No pod could be created now, so nothing is removed, and the status names the webhook."""
+    """While the webhook does not answer, no pod could be created. So nothing is removed, and the status names the
+    webhook.
+    """
     rig, before = served, uids(served, namespace)
     name = f"down-{namespace}"
     hook = {
@@ -251,7 +257,7 @@ def test_a_webhook_that_does_not_answer(served: Rig, namespace: str) -> None:
 
 
 def anew(rig: Rig) -> None:
-    """Start the operator again, so that it tests the policy at once."""
+    """Restart the operator, so that it tests the policy at once."""
     rig.stop()
     rig.start()
     rig.leads()
@@ -264,7 +270,7 @@ def unchecked(rig: Rig, namespace: str, image: str, words: str) -> None:
     rig.wait("a sentence", lambda: words in rig.condition(namespace, "s", "Advice").get("message", ""), often=True)
     rolled(rig, namespace, before)
     asked = [one for one in rig.cluster.audit(since) if (one.user, one.resource, one.verb) == (USER, "pods", "create")]
-    assert {one.name for one in asked} <= {PROBE}, "no pod of the service was asked about"
+    assert {one.name for one in asked} <= {PROBE}, "no pod was sent to the API server as a dry run"
 
 
 def test_without_the_policy_there_is_no_right_and_a_sentence(served: Rig, namespace: str) -> None:

@@ -1,5 +1,5 @@
-"""Tests of admission: what it denies to a client with the operator's token, and to the operator if a webhook blocks its
-requests.
+"""Tests of admission: what it denies to clients with the operator's token, and what the operator does if a webhook denies
+its requests.
 """
 
 import json
@@ -35,7 +35,7 @@ def rights(namespace: str, kind: str, **content: Any) -> Manifest:
 def tried(
     rig: Rig, namespace: str, *command: str, stdin: Manifest | None = None, by: tuple[str, ...] = (f"--as={USER}",)
 ) -> str:
-    """Return the answer of the API server to a dry run by the operator's user, or, with `by=()`, by an administrator."""
+    """Return the answer of the API server to a dry run as the operator's user, or as an administrator if `by` is ()."""
     try:
         text = json.dumps(stdin) if stdin is not None else None
         return rig.cluster.kubectl(*by, "-n", namespace, *command, "--dry-run=server", stdin=text)
@@ -45,7 +45,9 @@ def tried(
 
 @pytest.fixture
 def api(rig: Rig, namespace: str) -> Rig:
-    """Yield the cluster with a foreign Service, a Service of the operator, and one of the operator that lost its labels."""
+    """Yield the cluster with three Services: a foreign one, one of the operator, and one of the operator that has lost its
+    labels.
+    """
     made = rig.create(yamls.service(namespace, "s", "nowhere"))
     owner = {"apiVersion": yamls.API, "kind": made["kind"], "name": "s", "uid": made["metadata"]["uid"], "controller": True}
     for name, labels, owners in (("theirs", {}, []), ("ours", OURS, [owner]), ("bare", {}, [owner])):
@@ -98,7 +100,9 @@ def test_roles_are_those_of_routers(rig: Rig, namespace: str, kind: str, content
 
 
 def counted(rig: Rig, state: str) -> float:
-    """Return the number of policies that apply, are absent or unknown, according to the running operator's metrics."""
+    """Return the number of policies in this state (they apply, are absent, or are unknown), from the running operator's
+    metrics.
+    """
     with urllib.request.urlopen(f"http://127.0.0.1:{rig.metrics_port}/metrics", timeout=5) as answer:
         found = re.search(rf'^ome_admission_policies{{state="{state}"}} (\S+)$', answer.read().decode(), re.M)
     return float(found[1]) if found else -1.0

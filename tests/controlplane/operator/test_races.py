@@ -1,5 +1,5 @@
-"""Tests of services that compete for the same nodes on the real scheduler: no service holds a partial gang for long, and
-each is admitted.
+"""Tests of services that compete for the same nodes, with the real scheduler: no service holds a partial gang for long, and
+each service is admitted.
 
 `OME_GANG_RACES` is the number of races: two by default, a thousand in `make soak`.
 """
@@ -24,15 +24,16 @@ STEADY = 2
 """Nodes of a service that serves before the race begins."""
 RACES = int(os.environ.get("OME_GANG_RACES") or (1000 if os.environ.get("OME_SOAK") else 2))
 LONGEST = 420.0
-"""Largest duration of a race in seconds: two tries that seemed to fit and did not cost three minutes of waiting."""
+"""Largest duration of a race in seconds. Two attempts that seemed to fit and failed cost three minutes of waiting."""
 FIRST = 20.0
-"""Seconds for which a service must serve with its first groups to count as admitted: other services may rightfully hold
-the capacity for its further groups (race 65)."""
+"""Seconds for which a service has to serve with its first groups to count as admitted, because other services may
+legitimately hold the capacity for its further groups (race 65).
+"""
 ROLES = ("engine", "decoder")
 
 
 class Racer(NamedTuple):
-    """A service: the sizes of the groups of its roles in nodes, and the number of groups of its engine."""
+    """A service: the size of the groups of each role in nodes, and the number of engine groups."""
 
     name: str
     sizes: dict[str, int]
@@ -47,7 +48,7 @@ class Racer(NamedTuple):
 
 
 def racers(seed: int) -> list[Racer]:
-    """Return two to five services, each of which fits alone, and which do not fit together."""
+    """Return two to five services. Each of them fits alone, but they do not all fit together."""
     chance, found = random.Random(seed), list[Racer]()
     while sum(racer.nodes for racer in found) <= NODES - STEADY:
         sizes = {role: chance.randint(1, 6) for role in ROLES[: chance.randint(1, 2)]}
@@ -58,7 +59,7 @@ def racers(seed: int) -> list[Racer]:
 
 
 def placed(pods: list[dict[str, Any]]) -> dict[tuple[str, str], set[str]]:
-    """Return role and group -> UIDs of the ranks that are bound to nodes."""
+    """Return (role, group) -> UIDs of the ranks that are on nodes."""
     found: dict[tuple[str, str], set[str]] = {}
     for pod in pods:
         if "deletionTimestamp" not in pod["metadata"] and pod["spec"].get("nodeName"):
@@ -68,7 +69,9 @@ def placed(pods: list[dict[str, Any]]) -> dict[tuple[str, str], set[str]]:
 
 
 def half(racer: Racer, pods: list[dict[str, Any]]) -> bool:
-    """Return whether nodes are held without use: by a part of a group, or by one role without the other."""
+    """Return whether nodes are held without serving: by an incomplete group, or by one role while the other role has
+    none.
+    """
     ranks = placed(pods)
     whole = {role for (role, _), uids in ranks.items() if len(uids) == racer.sizes[role]}
     parts = any(len(uids) < racer.sizes[role] for (role, _), uids in ranks.items())
@@ -81,32 +84,32 @@ def rollout(rig: Rig, namespace: str) -> None:
 
 
 def recycle(rig: Rig, namespace: str) -> None:
-    """End the engine of a rank, so that all ranks of the group restart."""
+    """Make the engine of a rank exit, so that all ranks of its group restart."""
     write_status(rig, steady(rig, namespace)[1], exited)
 
 
 def preempted(rig: Rig, namespace: str) -> None:
-    """Take the node of a rank, which other services may then use."""
+    """Delete a rank. Other services may use its node from then on."""
     rig.delete("Pod", namespace, steady(rig, namespace)[1]["metadata"]["name"], gracePeriodSeconds=0)
 
 
 def nothing(rig: Rig, namespace: str) -> None:
-    """Leave the service as it is."""
+    """Do nothing to the service."""
 
 
 BESIDE = (nothing, rollout, recycle, preempted)
-"""What happens to the serving service while other services compete for nodes."""
+"""What is done to the serving service while other services compete for nodes."""
 
 
 def steady(rig: Rig, namespace: str) -> list[dict[str, Any]]:
-    """Return the pods of the serving service by rank."""
+    """Return the pods of the service that served before the race, by rank."""
     pods = rig.all("Pod", namespace, f"{keys.SERVICE}=steady")
     return sorted(pods, key=lambda pod: int(pod["metadata"]["labels"]["apps.kubernetes.io/pod-index"]))
 
 
 def deleters(rig: Rig, namespace: str, since: int, names: set[str]) -> dict[str, set[str]]:
-    """Return the name of each of these pods -> the users that deleted it. A request is logged when it is answered, which
-    is after the pod is gone.
+    """Return the name of each of these pods -> the users that deleted it. The audit log has a request only after its
+    response, when the pod may already be gone.
     """
     found: dict[str, set[str]] = {name: set() for name in names}
     for each in rig.cluster.audit(since):
@@ -116,9 +119,9 @@ def deleters(rig: Rig, namespace: str, since: int, names: set[str]) -> dict[str,
 
 
 def simulated(found: dict[str, set[str]]) -> bool:
-    """Return whether the simulated kubelet deleted such a pod by mistake: kwok 0.7 repeats a late deletion by name some
-    seconds later, when a new pod may have that name. A recycle of the group then deletes the other pods. The garbage
-    collector's deletions name a UID, so they are rejected for a pod that is gone, and delete nothing.
+    """Return whether the simulated kubelet deleted one of these pods by mistake. kwok 0.7 repeats a deletion by name some
+    seconds later, when a new pod may have that name. Recycling the group then deletes the other pods. Deletions by the
+    garbage collector do not count, because they name the UID of a pod that is gone, and are rejected.
     """
     return {"kwok"} in found.values()
 
@@ -148,7 +151,7 @@ class Race:
         self._since: dict[str, float] = {}
         self._first: dict[str, float] = {}
         self._serving: dict[str, dict[str, str]] = {}  # UID -> name of the pods with which a service became Ready
-        self._marks: dict[str, int] = {}  # where the audit log was then
+        self._marks: dict[str, int] = {}  # the end of the audit log at that time
         self._born: set[str] = set()
 
     def prepare(self) -> list[str]:
@@ -186,8 +189,8 @@ class Race:
                 self._since.pop(racer.name, None)
 
     def _has_turn(self, racer: Racer, pods: list[dict[str, Any]], now: float) -> bool:
-        """Return whether the service serves completely, or has served for some time with its first groups while the
-        others wait for capacity.
+        """Return whether the service serves completely, or has served for FIRST seconds with its first groups while its
+        other groups wait for nodes.
         """
         scaled = self.rig.condition(self.namespace, racer.name, "Scaled")
         if scaled.get("reason") != "WaitingForRoom" or not placed(pods) or half(racer, pods):
@@ -210,7 +213,7 @@ class Race:
                 lambda: all((who := deleters(self.rig, self.namespace, since, lost)).values()) and who,
                 5,
             )
-            assert simulated(found), f"{racer.name} served, and this was taken back: {found}"
+            assert simulated(found), f"{racer.name} served, and these pods were removed: {found}"
             self._serving[racer.name] = {}
         if now - self.ready[racer.name] >= racer.serves:
             self.rig.delete("InferenceService", self.namespace, racer.name)
@@ -219,11 +222,11 @@ class Race:
     def _half(self, racer: Racer, now: float) -> None:
         held = now - self._since.setdefault(racer.name, now)
         self.longest = max(self.longest, held)
-        assert held <= 1.5 * TIMEOUT * PATIENCE, f"{racer.name} holds half for {held:.1f} s"
+        assert held <= 1.5 * TIMEOUT * PATIENCE, f"{racer.name} holds a partial gang for {held:.1f} s"
 
     def again(self) -> None:
-        """Kill the operator and start another one. No capacity is released while no operator runs, so the measurement of
-        times starts again.
+        """Kill the operator and start another one. Without an operator no nodes are released, so the measured times start
+        again.
         """
         self.rig.stop(signal.SIGKILL)
         self.rig.start("operator", "--gang-timeout", str(TIMEOUT))
@@ -249,7 +252,7 @@ def test_services_race_for_the_same_nodes(gangs: Rig, namespace: str, seed: int)
         if due and time.monotonic() - began > due[0][0]:
             due.pop(0)[1]()
         now = time.monotonic() - began
-        assert now < LONGEST * PATIENCE, f"after {now:.0f} s these had no turn: {race.left}"
+        assert now < LONGEST * PATIENCE, f"after {now:.0f} s these services have not been admitted: {race.left}"
         race.look(now)
         time.sleep(0.25)
     gangs.ready(namespace, "steady", LONGEST)

@@ -1,4 +1,4 @@
-"""Compare the operator's Role with the requests that the operator sent, according to the audit log of its cluster."""
+"""Compares the operator's Role with the requests that the operator has sent, according to the audit log of its cluster."""
 
 import yaml
 
@@ -15,14 +15,14 @@ def what(one: Request) -> tuple[str, str, str]:
 
 
 def asked(rig: Rig, since: int = 0) -> list[Request]:
-    """Return the operator's requests, without requests for its own identity, which every user may send."""
+    """Return the operator's requests, without those that ask for its own user, which every user may send."""
     sent = rig.cluster.audit(since)
     return [one for one in sent if one.user == USER and one.resource not in ("", "selfsubjectreviews")]
 
 
 def live_through_everything(rig: Rig, namespace: str) -> None:
-    """Cause every effect that a plan can have: a service is created, recycled, adopted, edited, scaled, without a router,
-    and with a full history.
+    """Cause every effect that a plan can have: services are created, recycled, adopted, edited and scaled, one has no
+    router, and one has a full history of revisions.
     """
     engine = {"minReplicas": 2, "maxReplicas": 3, "annotations": {"ome.io/ssh-keys": "ssh"}}
     body = yamls.service(namespace, "role", "w-pairs", engine=engine)
@@ -39,7 +39,7 @@ def live_through_everything(rig: Rig, namespace: str) -> None:
     rig.patch("InferenceService", namespace, "role", {"spec": {"router": None}})
     ours = "ome.io/managed-by=ome-operator"  # The chart may have bound a Role here as well.
     rig.wait("no router", lambda: not rig.all("Deployment", namespace) and not rig.all("RoleBinding", namespace, ours))
-    rig.cluster.set_stages(stages.terminate(2, {"component": "engine"}))  # workers are hurried after their leader
+    rig.cluster.set_stages(stages.terminate(2, {"component": "engine"}))  # so that workers outlive their leader
     rig.patch("InferenceService", namespace, "role", {"spec": {"engine": {"runner": {"image": "engine:2"}}}})
     rig.wait("rolled", lambda: rig.condition(namespace, "role", "RolledOut").get("reason") == "Complete", 40)
     rig.cluster.set_stages()
@@ -86,7 +86,7 @@ def lose_a_rank(rig: Rig, namespace: str) -> None:
 
 
 def look_at_every_kind(rig: Rig, namespace: str) -> None:
-    """Cause statuses of the kinds that no service of the suite uses, and events of a workload without pods."""
+    """Cause statuses of the kinds that no service of the suite uses, and a read of the events of a workload without pods."""
     accelerator = ROOT / "config/accelerators/nvidia-h200.yaml"
     rig.cluster.kubectl("apply", "-f", str(accelerator))
     here = {"namespace": namespace}
@@ -124,7 +124,7 @@ def short_kinds_and_weights(rig: Rig, namespace: str) -> None:
 
 
 def measure(rig: Rig, namespace: str) -> None:
-    """Cause a Job to be created, and a lookup of its name if another Job has that name."""
+    """Cause a Job to be created, and a Job of another owner with the same name to be read."""
     box = {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}
     metadata = {"name": "benchmark-taken", "namespace": namespace}
     rig.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": {"spec": box}}})
@@ -137,7 +137,7 @@ def measure(rig: Rig, namespace: str) -> None:
 
 
 def label_a_node(rig: Rig) -> None:
-    """Cause the data in an agent's record to become a node label."""
+    """Cause an agent's record to become a label of its node."""
     records, node = "/apis/ome.io/v1beta1/nodemodels", rig.all("Node", "")[0]["metadata"]["name"]
     rig.api.request("POST", records, {"apiVersion": yamls.API, "kind": "NodeModels", "metadata": {"name": node}})
     model = {"kind": "ClusterBaseModel", "name": "told", "uri": "hf://a/b", "state": "Failed", "message": "no"}
@@ -153,7 +153,7 @@ def report(rig: Rig, node: str, status: dict[str, object]) -> None:
 
 
 def allow_a_removal(rig: Rig) -> None:
-    """Cause the permission to remove a directory that an agent offers for removal and that no pod mounts."""
+    """Cause the operator to permit the removal of a directory that an agent offers and that no pod mounts."""
     node = rig.all("Node", "")[0]["metadata"]["name"]
     offered = {"directory": "/models/.ome/unused", "offer": "2026-01-01T00:00:00Z"}
     report(rig, node, {"unused": [offered]})
@@ -161,7 +161,7 @@ def allow_a_removal(rig: Rig) -> None:
 
 
 def forget_what_led_here(rig: Rig, namespace: str) -> None:
-    """Leave Ingresses and HTTPRoutes of a previous operator; the chart's value is now `none`."""
+    """Leave Ingresses and HTTPRoutes of an operator with another `exposure`; the chart's value is `none` now."""
     rig.cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(yamls.route_crd()))
     rig.wait("HTTPRoutes can be stored", lambda: rig.stored("HTTPRoute"))
     service = rig.get("InferenceService", namespace, "role") or {}
@@ -176,7 +176,7 @@ def forget_what_led_here(rig: Rig, namespace: str) -> None:
     rig.restart()
     for kind in ("Ingress", "HTTPRoute"):
         rig.wait(f"{kind} gone", lambda kind=kind: rig.get(kind, namespace, "role") is None)
-    assert rig.get("Ingress", namespace, "theirs"), "labels that somebody copied make nothing ours"
+    assert rig.get("Ingress", namespace, "theirs"), "an object with copied labels does not belong to the operator"
 
 
 def test_the_role_is_what_the_operator_needs_and_no_more(rig: Rig, namespace: str) -> None:
@@ -194,7 +194,7 @@ def test_the_role_is_what_the_operator_needs_and_no_more(rig: Rig, namespace: st
     used |= {
         ("", "pods", verb) for verb in ("get", "list", "watch")
     }  # The operator must have the rights that it grants to routers.
-    # A node is remembered after repeated failures, and forgotten hours later: test_bad_nodes and tests of the controller.
+    # Failures of nodes are stored, and deleted hours later: test_bad_nodes and unit tests check these requests.
     used |= {("ome.io", "nodefaults", verb) for verb in ("create", "patch", "delete")}
     used.add(("ome.io", "nodefaults/status", "patch"))
     refused = {what(one) for one in sent if one.code == 403} - {what(one) for one in sent if one.code != 403}

@@ -1,4 +1,6 @@
-"""Ready on a real API server: it stays True while requests are answered, and Scaled reports what is missing."""
+"""Tests of the condition Ready on a real API server: it stays True while requests are answered, and Scaled reports missing
+groups.
+"""
 
 from collections.abc import Iterator
 
@@ -39,7 +41,9 @@ def ready(rig: Rig, namespace: str) -> Manifest:
 
 
 def short(rig: Rig, namespace: str, reason: str) -> None:
-    """Wait until groups are missing for this reason, and check that everything else reports a service that serves."""
+    """Wait until Scaled reports missing groups with this reason, and check that all other conditions are those of a service
+    that serves.
+    """
     rig.says(namespace, NAME, "Scaled", reason)
     url = f"http://{NAME}.{namespace}.svc.cluster.local:8080"
     shown = ome(rig, "status", NAME, "-n", namespace)

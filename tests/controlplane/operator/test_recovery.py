@@ -69,7 +69,7 @@ def delete(rig: Rig, pod: Manifest) -> None:
 
 
 def drain(rig: Rig, pod: Manifest) -> None:
-    """Drain the pod's node as `kubectl drain` does; evictions that the budget denies are retried."""
+    """Drain the pod's node like `kubectl drain`, which retries evictions that a budget denies."""
     metadata = {name: pod["metadata"][name] for name in ("name", "namespace")}
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
 
@@ -98,7 +98,7 @@ FAULTS = {  # The drain is first, because the disruption budget permits it only 
 
 
 def test_each_failure_is_one_recycle_of_one_group(rig: Rig, namespace: str) -> None:
-    """All faults occur at the same time in different groups; another group and the decoder are not affected."""
+    """All faults happen at the same time, each in another group. One more group and the decoder are not affected."""
     parts = {"minReplicas": len(FAULTS) + 1, "lifecycle": QUICK}
     rig.create(yamls.service(namespace, NAME, "r-pairs", "engine", "decoder", "router", engine=parts))
     settled(rig, namespace)
@@ -249,7 +249,7 @@ def test_a_lost_node_costs_the_groups_on_it_one_recycle(
 def test_ranks_of_a_template_that_a_stranger_changed_are_made_again(
     rig: Rig, namespace: str, account: Account, down: bool
 ) -> None:
-    """A rank is lost at the same moment, so the changed template creates its replacement."""
+    """A rank is lost at the same moment, so its replacement is created from the changed template."""
     rig.create(yamls.service(namespace, NAME, "r-pairs", engine={"minReplicas": 2, "lifecycle": QUICK}))
     settled(rig, namespace)
     before = pods(rig, namespace)
@@ -281,7 +281,7 @@ def test_ranks_of_a_template_that_a_stranger_changed_are_made_again(
 def test_a_stateful_set_that_somebody_deletes_costs_its_own_group_alone(
     rig: Rig, namespace: str, account: Account, leads: bool, becomes: dict[int, int]
 ) -> None:
-    """A group without its leader's StatefulSet ends; another is created under a number that no object has."""
+    """Without its leader's StatefulSet, a group ends. Another one is created with a number that no object has."""
     rig.create(yamls.service(namespace, NAME, "r-pairs", "engine", engine={"minReplicas": 3, "lifecycle": QUICK}))
     settled(rig, namespace)
     numbers = {0, 1, 2}
@@ -329,7 +329,7 @@ def test_a_leader_that_somebody_scales_to_two_has_a_single_pod_again(rig: Rig, n
 
 
 def stateful_sets(rig: Rig, namespace: str) -> dict[tuple[int, bool], str]:
-    """Return (number of the group, whether the StatefulSet is the leader's) -> name."""
+    """Return (number of the group, whether it is the StatefulSet of the leader) -> name."""
     found = [body["metadata"] for body in rig.all("StatefulSet", namespace)]
     return {(int(each["labels"]["ome.io/group"]), not each["name"].endswith("-w")): each["name"] for each in found}
 

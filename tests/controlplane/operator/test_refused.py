@@ -1,4 +1,4 @@
-"""Test that a flag with which the engine would exit reaches no pod, on a real control plane (docs/lint.md)."""
+"""Tests on a real control plane that no pod is created with a flag with which the engine would exit (docs/lint.md)."""
 
 from tests.support import yamls
 from tests.support.rig import Manifest, Rig, is_ready
@@ -9,7 +9,7 @@ SAYS = "flag-removed: sglang 0.5.23 has no flag --enable-deepep-moe"
 
 
 def runtime(name: str, flag: str) -> Manifest:
-    """Return an SGLang runtime whose version is known from the image tag."""
+    """Return an SGLang runtime with this flag. The version is known from the tag of the image."""
     made = yamls.runtime(name, router=False)
     made["spec"]["engineConfig"]["runner"] |= {
         "image": "docker.io/lmsysorg/sglang:v0.5.23",
@@ -20,7 +20,7 @@ def runtime(name: str, flag: str) -> Manifest:
 
 
 def edit(rig: Rig, name: str, flag: str) -> None:
-    """Replace the flag of the runtime's engine."""
+    """Replace the flag of the runtime's engine by this one."""
     rig.patch("ClusterServingRuntime", "", name, {"spec": {"engineConfig": runtime(name, flag)["spec"]["engineConfig"]}})
 
 
@@ -30,8 +30,8 @@ def uids(rig: Rig, namespace: str) -> set[str]:
 
 
 def test_an_edit_that_would_end_every_engine_leaves_what_serves_alone(rig: Rig, namespace: str) -> None:
-    """The message states the rule, the fix and how to override it; a scale still works meanwhile, and the annotation
-    rolls the edit out.
+    """The message states the rule, the fix and how to override the rule. Meanwhile the service can still be scaled. The
+    annotation that overrides the rule rolls the edit out.
     """
     name = f"refused-{namespace}"
     rig.create(runtime(name, GOOD))
@@ -43,7 +43,7 @@ def test_an_edit_that_would_end_every_engine_leaves_what_serves_alone(rig: Rig, 
     assert "write --moe-a2a-backend deepep" in told["message"] and f"{IGNORE}: flag-removed" in told["message"]
     rig.patch("InferenceService", namespace, "kimi", {"spec": {"engine": {"minReplicas": 2, "maxReplicas": 2}}})
     rig.wait("two groups", lambda: len(uids(rig, namespace)) == 2 and all(map(is_ready, rig.all("Pod", namespace))), 60)
-    assert before < uids(rig, namespace), "the pod that serves is that of before"
+    assert before < uids(rig, namespace), "the serving pod is the same"
     rig.ready(namespace, "kimi", 60)
     rig.patch("InferenceService", namespace, "kimi", {"metadata": {"annotations": {IGNORE: "flag-removed"}}})
     rig.wait("it is rolled out", lambda: len(uids(rig, namespace)) == 2 and not before & uids(rig, namespace), 90)

@@ -1,8 +1,8 @@
-"""Tests of the registry sidecar as it is rendered, with the rights of the router's ServiceAccount, and pods of a real API
-server.
+"""Tests of the registry sidecar as the operator renders it, with the token of the router's ServiceAccount and with pods of a
+real API server.
 
-Only the router is simulated, because pods of simulated nodes have no address that it could reach (tests/router has a real
-router).
+Only the router is simulated, because pods on simulated nodes have no address that a router could reach (tests/router has a
+real router).
 """
 
 import base64
@@ -25,7 +25,7 @@ from tests.support.rig import Rig
 
 
 class Router(ThreadingHTTPServer):
-    """A simulated router that accepts every worker without a check."""
+    """A simulated router that accepts every worker without contacting it."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -37,7 +37,7 @@ class Router(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """A handler of GET, POST and DELETE on /workers."""
+    """Answers GET, POST and DELETE requests for /workers."""
 
     server: Router
 
@@ -94,7 +94,7 @@ def test_the_registry_sees_groups_come_and_go(rig: Rig, namespace: str, router: 
     runtime = yamls.runtime("registered", size=2, decoder=True)
     main = runtime["spec"]["routerConfig"]["runner"]
     main["command"], main["args"] = ["python3", "-m", "sglang_router.launch_router"], ["--pd-disaggregation", "--port=8080"]
-    # A real leader is ready when its ranks have joined; one that was ready before is not trusted for a minute.
+    # A real leader is ready after its ranks have joined. If it was ready before that, it is not trusted for a minute.
     rig.cluster.set_stages(stages.ready(3600, {keys.WORKER_INDEX: "0"}))
     rig.create(runtime)
 
@@ -128,7 +128,7 @@ def test_the_registry_sees_groups_come_and_go(rig: Rig, namespace: str, router: 
         ends = f"http://{leader('1')['status']['podIP']}:30000"
         rig.patch("InferenceService", namespace, "seen", {"spec": {"engine": {"minReplicas": 1}}})
         rig.wait("a group that is to go is out", lambda: ends not in router.urls("prefill"), 10)
-        assert "deletionTimestamp" not in leader("1")["metadata"], "before its leader is stopped"
+        assert "deletionTimestamp" not in leader("1")["metadata"], "it is removed before its leader is stopped"
 
         lost = f"http://{leader('0')['status']['podIP']}:30000"
         (rank,) = rig.all("Pod", namespace, f"component=engine,{keys.GROUP_INDEX}=0,{keys.POD_INDEX}=1")
@@ -138,6 +138,6 @@ def test_the_registry_sees_groups_come_and_go(rig: Rig, namespace: str, router: 
     finally:
         rig.cluster.set_stages()
         if rig.cluster.process("registry"):
-            rig.cluster.stop("registry", signal.SIGKILL)  # SIGTERM would wait for the router to exit.
+            rig.cluster.stop("registry", signal.SIGKILL)  # on SIGTERM it would wait for the router
         rig.delete("InferenceService", namespace, "seen")
         rig.delete("ClusterServingRuntime", "", "registered")

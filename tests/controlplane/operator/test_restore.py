@@ -1,4 +1,4 @@
-"""A service is restored from a backup, in Velero's order, into its own namespace or as a copy into another namespace."""
+"""Tests of restoring a service from a backup in Velero's order, into its own namespace or as a copy into another one."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +18,7 @@ SPEC: Manifest = {
 
 @pytest.fixture
 def pairs(rig: Rig, namespace: str) -> Iterator[str]:
-    """A runtime of this test's own, with groups of two pods."""
+    """Yield the name of a runtime for this test, whose groups have two pods."""
     name = f"pairs-{namespace}"
     rig.create(yamls.runtime(name, size=2, decoder=True))
     yield name
@@ -27,14 +27,16 @@ def pairs(rig: Rig, namespace: str) -> Iterator[str]:
 
 @pytest.fixture
 def other(rig: Rig, namespace: str) -> Iterator[str]:
-    """A second namespace."""
+    """Yield the name of a second namespace."""
     with rig.own_namespace(f"{namespace}-copy") as name:
         rig.wait("its account", lambda: rig.get("ServiceAccount", name, "default"))
         yield name
 
 
 def scaled(rig: Rig, namespace: str, runtime: str) -> None:
-    """Create a service with two groups of prefill and one of decode, of which its spec names only the minimum."""
+    """Create a service with two prefill groups and one decode group. The spec names only the minimum of both, and the
+    numbers are in the RoleScales.
+    """
     rig.create(yamls.service(namespace, "s", runtime, **SPEC))
     for role, number in (("engine", 2), ("decoder", 1)):
         rig.wait("its scale", lambda role=role: rig.get("RoleScale", namespace, f"s-{role}"))
@@ -44,13 +46,13 @@ def scaled(rig: Rig, namespace: str, runtime: str) -> None:
 
 
 def running(rig: Rig, namespace: str) -> dict[str, Manifest]:
-    """Name → pod, for the pods of engines that are not terminating."""
+    """Return name -> pod, for the engine pods that are not terminating."""
     pods = rig.all("Pod", namespace, "component%21=router")
     return {one["metadata"]["name"]: one for one in pods if "deletionTimestamp" not in one["metadata"]}
 
 
 def contacted(pods: dict[str, Manifest]) -> set[str]:
-    """The namespaces in all addresses of leaders."""
+    """Return the namespaces in the leader addresses of these pods."""
     env = (one for pod in pods.values() for one in pod["spec"]["containers"][0]["env"])
     return {one["value"].rpartition(".")[2] for one in env if one["name"] == "LWS_LEADER_ADDRESS"}
 
@@ -64,7 +66,9 @@ def scales(rig: Rig, namespace: str) -> dict[str, int]:
 
 
 def late(rig: Rig, namespace: str) -> Any:
-    """After the InferenceService, the next kind comes only when the operator has nothing left to do."""
+    """Return a function for `restore` that waits after the InferenceService until the operator has nothing left to do,
+    before the next kind is restored.
+    """
 
     def after(kind: str) -> None:
         if kind == "InferenceService":
@@ -90,7 +94,7 @@ def test_a_copy_contacts_no_rank_of_the_original(
     assert scales(rig, other) == {"s-engine": 2, "s-decoder": 1}
     advice = rig.condition(other, "s", "Advice").get("message", "")
     assert (f"was restored from a backup of namespace {namespace}" in advice) == ("ControllerRevision" not in without)
-    assert uids(running(rig, namespace)) == uids(before), "the original is not touched"
+    assert uids(running(rig, namespace)) == uids(before), "the pods of the original are the same"
     assert rig.condition(namespace, "s", "Ready")["status"] == "True"
 
 

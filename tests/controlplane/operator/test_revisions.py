@@ -1,4 +1,4 @@
-"""Tests of the running revision: pins from the command line, and a revision that never becomes ready."""
+"""Tests of the revision that runs: pins from the command line, and a revision that never becomes ready."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from tests.support.rig import Manifest, Rig
 
 @pytest.fixture
 def single(rig: Rig, namespace: str) -> Iterator[str]:
-    """Yield the name of a runtime that only this test uses."""
+    """Yield the name of a runtime that no other test uses."""
     name = f"single-{namespace}"
     rig.create(yamls.runtime(name))
     yield name
@@ -40,7 +40,7 @@ def ome(rig: Rig, namespace: str, *words: str) -> str:
 
 
 def runs(rig: Rig, namespace: str) -> list[str]:
-    """Return the images of the engines that are not terminating."""
+    """Return the images of the engine pods that are not terminating."""
     pods = rig.all("Pod", namespace, "component=engine")
     return [pod["spec"]["containers"][0]["image"] for pod in pods if not pod["metadata"].get("deletionTimestamp")]
 
@@ -51,7 +51,7 @@ def templates(rig: Rig, namespace: str) -> list[Any]:
 
 
 def whole(rig: Rig, namespace: str, name: str, revision: str = "") -> bool:
-    """Return whether the service is completely rolled out, and to this revision if one is given."""
+    """Return whether the rollout of the service is complete, and, if `revision` is given, whether that revision runs."""
     status = (rig.get("InferenceService", namespace, name) or {}).get("status", {})
     told = rig.condition(namespace, name, "RolledOut")
     return told.get("status") == "True" and revision in ("", status.get("revision"))
@@ -102,7 +102,7 @@ def test_a_slice_that_never_becomes_ready_gives_way(rig: Rig, namespace: str, si
     never = {"annotations": {stages.START_DELAY: "1h"}}
     rig.patch("InferenceService", namespace, "one", {"spec": {"engine": never}})
     rig.wait("the clock runs", lambda: status(rig, namespace).get("progress"), 30)
-    rig.restart()  # Time passes while no operator runs.
+    rig.restart()  # some time passes while no operator runs
     rig.says(namespace, "one", "RolledOut", "RolledBack", "4s (spec.rollout.readyTimeout): engine 0/1", 30)
     rig.ready(namespace, "one", 40)
     assert templates(rig, namespace) == before
@@ -116,7 +116,7 @@ def test_a_slice_that_never_becomes_ready_gives_way(rig: Rig, namespace: str, si
     rig.restart()
     rig.leads()
     rig.quiet(3)
-    assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace, "component=engine")} == pods, "it is tried once"
+    assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace, "component=engine")} == pods, "it is tried only once"
     said = ome(rig, namespace, "retry", "one")
     assert f"tries revision {rejected['revision']} again" in said
     rig.wait("tried", lambda: status(rig, namespace).get("progress"), 30)

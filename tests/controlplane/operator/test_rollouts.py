@@ -1,7 +1,8 @@
-"""Every strategy on a real control plane, with pods that take their time and the operator killed in the middle.
+"""Tests of every strategy on a real control plane, with pods that take some time to start, and an operator that is killed
+during the rollouts.
 
-The bounds are read from a film of the pods, not from how things stand in the end. All services roll at the same time, so
-that the test takes as long as the slowest of them.
+A watch records every state of the pods, from which the bounds are checked. All services roll out at the same time, so the
+test takes as long as the slowest of them.
 """
 
 import os
@@ -18,21 +19,21 @@ from tests.support.pod_history import Film, recording
 from tests.support.rig import Manifest, Rig
 
 FULL = bool(os.environ.get("OME_SOAK"))
-"""Every case, with a pause and a third revision in the middle; otherwise those that need no more than one drain."""
+"""With OME_SOAK, all cases run, also with a pause and with a third revision. Otherwise only those run that drain once."""
 SLOW = {"annotations": {stages.START_DELAY: "2s"}}
 PATIENCE_S = 90.0
 
 
 class Case(NamedTuple):
-    """A service, its strategy and what that promises."""
+    """A service with a strategy, and what the strategy guarantees."""
 
     prefill: int
     decode: int
     rollout: dict[str, Any]
     least: float
-    """The capacity that is served at every moment."""
+    """Share of the capacity that is available at every moment."""
     most: tuple[int, int]
-    """Groups of prefill and decode at any moment."""
+    """Maximum numbers of prefill and of decode groups at any moment."""
     runtime: str = "r-one"
     size: int = 1
 
@@ -67,7 +68,7 @@ def runtimes(installed: Rig) -> Iterator[None]:
 
 
 def made(namespace: str, name: str, case: Case) -> Manifest:
-    """The service of a case."""
+    """Return the service of a case."""
     engine, decoder = ({"minReplicas": count, **SLOW} for count in (case.prefill, case.decode))
     more = {"rollout": case.rollout} if case.rollout else {}
     parts = ("engine", "decoder", "router")
@@ -75,7 +76,7 @@ def made(namespace: str, name: str, case: Case) -> Manifest:
 
 
 def edit(rig: Rig, namespace: str, name: str, image: str) -> None:
-    """Another image for prefill: a new revision of the whole service."""
+    """Change the image of prefill, which makes a new revision of the complete service."""
     rig.patch("InferenceService", namespace, name, {"spec": {"engine": {"runner": {"image": image}}}})
 
 
@@ -85,7 +86,7 @@ def status(rig: Rig, namespace: str, name: str) -> Mapping[str, Any]:
 
 
 def begun(rig: Rig, namespace: str, name: str, old: str) -> bool:
-    """Whether a prefill and a decode group of the new revision are ready."""
+    """Return whether a prefill group and a decode group of the new revision are ready."""
     ready = {
         pod["metadata"]["labels"]["component"]
         for pod in rig.all("Pod", namespace, f"ome.io/inferenceservice={name},ome.io/revision!={old}")
@@ -95,13 +96,13 @@ def begun(rig: Rig, namespace: str, name: str, old: str) -> bool:
 
 
 def out(rig: Rig, namespace: str, name: str, old: str) -> bool:
-    """Whether another revision is complete, and no other revision is left."""
+    """Return whether the rollout to another revision is complete, and no other revision is left."""
     found = status(rig, namespace, name).get("revision", "")
     return found != old and "→" not in found and rig.condition(namespace, name, "RolledOut").get("status") == "True"
 
 
 def resume(rig: Rig, namespace: str, name: str) -> None:
-    """A rollout that was paused half-way still stands there, and both slices serve; then it goes on."""
+    """Check that the paused rollout has not proceeded and both slices serve, then resume it."""
     rig.says(namespace, name, "RolledOut", "Paused", "prefill 1/3 new, decode 1/3 new")
     assert rig.condition(namespace, name, "Ready")["status"] == "True"
     (gate,) = {one["rolloutHold"]["gate"] for one in status(rig, namespace, name)["components"].values()}
@@ -116,7 +117,7 @@ def recorded(rig: Rig, namespace: str, name: str) -> int:
 
 
 def images(film: Film, service: str, component: str) -> list[set[str]]:
-    """Images of a component after every event."""
+    """Return the images of a component after every event."""
     return [{one.image for one in frame.values() if one.component == component} for frame in film.frames(service)]
 
 
@@ -157,11 +158,13 @@ def test_every_strategy_keeps_its_bounds_while_operators_come_and_go(rig: Rig, n
         assert images(film, name, "engine")[-1] == {"engine:3" if name == "again" else "engine:2"}
     assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace, "ome.io/inferenceservice=calm")} == calm
     marked = [pod["metadata"]["name"] for pod in rig.all("Pod", namespace) if future_operator.MARK in str(pod)]
-    assert marked == [], "a newer operator rendered a revision that was stored before"
+    assert marked == [], "a newer operator created pods of a stored revision with its own rendering"
 
 
 def whole(film: Film, service: str, wanted: Mapping[str, int], size: int) -> list[float]:
-    """The capacity after every event from the moment at which the film had shown every pod that existed at its begin."""
+    """Return the share of available capacity after every event, from the event on after which all initial pods were
+    known.
+    """
     every = film.capacity(service, dict(wanted), size)
     return every[next(number for number, one in enumerate(every) if one >= 1.0) :]
 

@@ -1,7 +1,7 @@
-"""Tests of what pods may use of a node if `admissionPolicy.tenants` names their namespace, with a tenant's token.
+"""Tests of what pods of a tenant may use of their node if `admissionPolicy.tenants` lists their namespace, with a tenant's
+token.
 
-The tests cover every row that Pod Security's level `baseline` forbids, in each kind of container that can have the
-field.
+They cover every field that Pod Security's level `baseline` restricts, in each kind of container that can have the field.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def pod(name: str = "p", **spec: Any) -> Manifest:
 
 @pytest.fixture(scope="module")
 def tenant(installed: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Token]:
-    """Yield the requests of a tenant who has all rights on pods of a namespace. Three pods exist from before the policy."""
+    """Yield a client of a tenant with all rights for pods of a namespace. Three pods are older than the policy."""
     rig, folder = installed, tmp_path_factory.mktemp("tenant")
     rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TENANT}})
     rig.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "tenant", "namespace": TENANT}})
@@ -64,18 +64,20 @@ def tenant(installed: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def create(who: Token, made: Manifest) -> tuple[int, str]:
-    """Return the status code and the answer of the API server to a dry run of the request."""
+    """Send a dry run that creates the pod. Return the status code and the message of the answer."""
     return who.send("POST", f"{PODS}?dryRun=All", made)
 
 
 def attach(who: Token, box: Manifest, name: str = "plain") -> tuple[int, str]:
-    """The same of an ephemeral container of a pod that runs."""
+    """Send a dry run that adds an ephemeral container to a running pod. Return the status code and the message of the
+    answer.
+    """
     change = {"spec": {"ephemeralContainers": [box]}}
     return who.send("PATCH", f"{PODS}/{name}/ephemeralcontainers?dryRun=All", change, MERGE)
 
 
 def within(who: Token, kind: str, **fields: Any) -> tuple[int, str]:
-    """Try a pod with a container of this kind."""
+    """Send a dry run of a pod with a container of this kind that has these fields, as `create` or `attach` does."""
     box = {"name": "x", "image": "i", **fields}
     if kind == "ephemeralContainers":
         return attach(who, box)
@@ -118,7 +120,7 @@ OF_RUNNING: dict[str, tuple[Manifest, str]] = {
     "postStart": ({"lifecycle": {"postStart": {"httpGet": {"port": 80, "host": "10.0.0.1"}}}}, "name no host"),
     "preStop": ({"lifecycle": {"preStop": {"httpGet": {"port": 80, "host": "10.0.0.1"}}}}, "name no host"),
 }
-"""Fields that are refused in running containers, and that ephemeral containers cannot have."""
+"""Fields that the policy denies in containers and init containers. Ephemeral containers cannot have them."""
 
 
 @pytest.mark.parametrize("row", OF_PODS)
@@ -146,7 +148,7 @@ def test_nor_may_they_reach_the_node_by_ports_and_probes(tenant: Token, row: str
 
 def test_what_baseline_forbids_in_other_words_is_refused_too(tenant: Token) -> None:
     unmasked = [{"name": "main", "image": "i", "securityContext": {"procMount": "Unmasked"}}]
-    if clusters.MINOR > 31:  # 1.31 drops the field, where nobody opens the gate ProcMountType
+    if clusters.MINOR > 31:  # Kubernetes 1.31 drops the field unless the feature gate ProcMountType is enabled.
         assert "procMount is Default" in create(tenant, pod(hostUsers=False, containers=unmasked))[1]
     process = {"windowsOptions": {"hostProcess": True}}
     boxes = [{"name": "main", "image": "i", "securityContext": process}]
@@ -202,7 +204,7 @@ def test_weights_of_the_namespace_and_of_the_cluster_can_be_mounted(tenant: Toke
 
 @pytest.mark.parametrize("kind", ["", "DirectoryOrCreate", "FileOrCreate", "File", "Socket", "BlockDevice", "CharDevice"])
 def test_nothing_is_made_on_the_node(tenant: Token, kind: str) -> None:
-    """The kubelet makes what is not there, as root; and without a type containerd does."""
+    """The kubelet would create a missing directory or file as root. For a volume without a type, containerd would do so."""
     code, said = create(tenant, mounting("/mnt/models/x", kind))
     assert code == 403 and "has the type Directory" in said
 
@@ -224,7 +226,7 @@ def test_no_container_writes_where_another_reads(tenant: Token, installed: Rig, 
 
 
 def test_what_baseline_allows_and_rdma_needs_is_taken(tenant: Token) -> None:
-    """The tests include fields that are written out with the value that they have by default."""
+    """The pod contains fields that are set explicitly to their default values."""
     context = {
         "privileged": False, "procMount": "Default",
         "capabilities": {"add": ["IPC_LOCK", "CHOWN", "SYS_CHROOT"], "drop": ["ALL"]},

@@ -1,4 +1,6 @@
-"""The operator's token, an agent's token, and what each of them cannot do: every request is sent for real."""
+"""Tests of what the operator's token and an agent's token permit, and what they do not. Every request is sent to a real API
+server.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -38,7 +40,7 @@ OWN = [
 
 
 def kept(rig: Rig, body: Any) -> Any:
-    """Return the parts of an object that its controllers do not write."""
+    """Return the parts of an object that no controller of Kubernetes writes."""
     found = rig.get(body["kind"], NS, body["metadata"]["name"])
     assert found is not None, f"{body['kind']} {body['metadata']['name']} is gone"
     metadata = {name: found["metadata"].get(name) for name in ("uid", "labels", "ownerReferences", "deletionTimestamp")}
@@ -48,7 +50,9 @@ def kept(rig: Rig, body: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def operators(installed: Rig) -> Iterator[Token]:
-    """The operator's token, where others live, too. What is theirs is afterwards as it was."""
+    """Yield a client with the operator's token, in a cluster with objects of other users. These objects must be unchanged
+    afterwards.
+    """
     rig = installed
     rig.create(CREATED)
     system = rig.get("Namespace", "", "kube-system")
@@ -73,7 +77,7 @@ def operators(installed: Rig) -> Iterator[Token]:
 
 
 def sent(rig: Rig, token: Token, attempt: Try) -> tuple[int, str]:
-    """Code and sentence of the answer."""
+    """Return the status code and the message of the answer."""
     node = rig.all("Node", "")[0]["metadata"]["name"]
     body = attempt.body
     if isinstance(body, dict) and body.get("metadata", {}).get("name") == "NODE":
@@ -89,13 +93,13 @@ def test_the_operators_token_cannot(installed: Rig, operators: Token, attempt: T
 
 @pytest.mark.parametrize("attempt", ACCEPTED, ids=lambda attempt: attempt.what)
 def test_the_operators_token_can_still(installed: Rig, operators: Token, attempt: Try) -> None:
-    """The token permits what the operator needs, and the rest that docs/security.md lists."""
+    """The token permits what the operator needs, and the remaining risks that docs/security.md lists."""
     code, said = sent(installed, operators, attempt)
     assert code in (200, 201), (code, said)
 
 
 def test_what_has_a_made_up_owner_is_collected(installed: Rig, operators: Token) -> None:
-    """Kubernetes' collector asks whether the owner of this UID exists."""
+    """Kubernetes' garbage collector deletes an object whose owner, identified by its UID, does not exist."""
     for kind, namespace in (("ClusterBaseModel", ""), ("InferenceService", NS)):
         gone = lambda kind=kind, namespace=namespace: installed.get(kind, namespace, "made-up") is None  # noqa: E731
         installed.wait(f"{kind} made-up is collected", gone, 90)
@@ -105,7 +109,7 @@ def test_what_has_a_made_up_owner_is_collected(installed: Rig, operators: Token)
 
 
 class Agent:
-    """The token of the agent on a node, and another node."""
+    """A client with the token of a node's agent, the name of that node, and the name of another node."""
 
     def __init__(self, token: Token, own: str, other: str) -> None:
         self.token, self.own, self.other = token, own, other
@@ -113,17 +117,17 @@ class Agent:
 
 @pytest.fixture(scope="module")
 def agents(installed: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
-    """The chart with agents; a token that is bound to the pod of an agent."""
+    """Yield the client of an agent: the chart is installed with agents, and the token is bound to the pod of an agent."""
     rig = installed
     chart = ("upgrade", "ome", str(ROOT / "charts/ome-resources"), "-n", "ome", "--set", "operator.external=true")
     rig.cluster.helm(*chart, "--set", "agent.enabled=true", "--set", "agent.image.repository=registry.example.com/ome-agent")
     own, other = (body["metadata"]["name"] for body in rig.all("Node", "")[:2])
     token = Token(agent(rig, own, tmp_path_factory.mktemp("agent")))
 
-    def writes() -> bool:  # the authorizer learns of a new binding a moment later
+    def writes() -> bool:  # the authorizer learns of a new binding only after a moment
         return token.send("POST", RECORDS, record(own))[0] in (201, 409)
 
-    def binds() -> bool:  # and so does admission of a new policy
+    def binds() -> bool:  # and so does the admission of a new policy
         return OTHERS in token.send("POST", f"{RECORDS}?dryRun=All", record("nobody"))[1]
 
     rig.wait("an agent can write its record", writes)
@@ -160,5 +164,5 @@ def test_an_agents_token_cannot(agents: Agent, method: str, where: str, body: An
 
 
 def test_an_agents_token_writes_its_own_record(agents: Agent) -> None:
-    """The tries fail for what they try, and not because the token is worth nothing."""
+    """The test shows that the attempts above fail because of what they request, and not because the token is invalid."""
     assert agents.token.send("PATCH", f"{RECORDS}/{agents.own}/status", {"status": {"summary": "1"}}, MERGE) == (200, "")

@@ -22,19 +22,19 @@ RIGHTS = "rbac.authorization.k8s.io"
 
 
 class Tenant:
-    """A user of `team-a`, and the victim: a service of another user in `team-b`."""
+    """A user of `team-a`. The victim is the service of another user in `team-b`."""
 
     def __init__(self, rig: Rig, token: Token, victim: Manifest) -> None:
         self.rig, self.token, self.victim = rig, token, victim
 
     def makes(self, body: Manifest) -> str:
-        """Send a POST request for the object. Return the refusal, or "" if the object was created."""
+        """Create the object. Return the message with which this is refused, or "" if the object was created."""
         code, words = self.token.send("POST", path(body["kind"], MINE), body)
         assert code in (201, 403, 422), (code, words)
         return words
 
     def told(self, kind: str, name: str, *words: str) -> str:
-        """Wait until a status in `team-a` has these words."""
+        """Wait until the status of an object in `team-a` contains these words, and return the status."""
 
         def holds() -> str:
             status = json.dumps((self.rig.get(kind, MINE, name) or {}).get("status", {}))
@@ -43,7 +43,9 @@ class Tenant:
         return self.rig.wait(f"{kind} {name} says {words}", holds, 40)
 
     def serves(self, name: str, storage: Manifest, *words: str) -> None:
-        """A service of a BaseModel that nodes claim to hold: it is refused at once, or its status has these words."""
+        """Check a service of a BaseModel that is labeled on nodes: the model is refused at once, or the status of the
+        service contains these words and it has no pod.
+        """
         model = {"apiVersion": yamls.API, "kind": "BaseModel", "metadata": {"name": name, "namespace": MINE}}
         refused = self.makes({**model, "spec": {"storage": storage, "modelFormat": {"name": "safetensors"}}})
         if refused:
@@ -57,7 +59,7 @@ class Tenant:
         assert self.rig.all("Pod", MINE, f"{keys.SERVICE}={name}") == []
 
     def measures(self, name: str, *words: str, **spec: Any) -> None:
-        """A BenchmarkJob whose status has these words, and no pod."""
+        """Check that the status of a BenchmarkJob with this spec contains these words, and that it has no pod."""
         assert self.makes(yamls.benchmark(MINE, name, **spec)) == ""
         self.told("BenchmarkJob", name, *words)
         assert self.rig.all("Pod", MINE, f"{keys.BENCHMARK}={name}") == []
@@ -128,7 +130,9 @@ def results_in_a_directory_of_the_system(tenant: Tenant) -> None:
 
 
 def workload_of_the_victims_service(tenant: Tenant) -> None:
-    """Kubernetes' garbage collector deletes an object that names an owner in another namespace. The victim's pods stay."""
+    """The StatefulSet names the victim's service as its owner. Kubernetes' garbage collector deletes objects whose owner is
+    in another namespace, and the victim's pods stay.
+    """
     before = pods_of_the_victim(tenant.rig)
     owner = {"apiVersion": yamls.API, "kind": "InferenceService", "name": "victim", "uid": tenant.victim["metadata"]["uid"]}
     labels = {keys.SERVICE: "victim", keys.MANAGED_BY: keys.MANAGER, keys.COMPONENT: "engine"}
@@ -149,7 +153,7 @@ def job_of_a_name_that_is_taken(tenant: Tenant) -> None:
 
 
 def taken(name: str, service: str) -> Callable[[Tenant], None]:
-    """A Service of a name that a service of the operator needs."""
+    """Return an attempt with a Service whose name the operator needs for a service."""
 
     def attempt(tenant: Tenant) -> None:
         body = of("Service", name, MINE, spec={"ports": [{"port": 81}], "selector": {"mine": "yes"}})
@@ -166,14 +170,14 @@ POWERFUL = [{"apiGroups": [RIGHTS], "resources": ["roles", "rolebindings"], "ver
 
 
 def may_bind(tenant: Tenant) -> bool:
-    """Whether the tenant may make bindings, which `edit` does not give."""
+    """Return whether the tenant may create RoleBindings, which the role `edit` does not permit."""
     ref, to = {"apiGroup": RIGHTS, "kind": "ClusterRole", "name": "view"}, {"kind": "ServiceAccount", "name": "tenant"}
     body = of("RoleBinding", "mine", MINE, roleRef=ref, subjects=[{**to, "namespace": MINE}])
     return tenant.token.send("POST", f"{at('RoleBinding', '', MINE)}?dryRun=All", body)[0] == 201
 
 
 def rights_of_a_role_with_the_name_of_a_routers(tenant: Tenant) -> None:
-    """The operator has these rights, so the API server would let it hand them out."""
+    """The operator itself has the rights of this Role, so the API server would let the operator bind it to the tenant."""
     before = tenant.rig.create(of("Role", "dep-router", MINE, rules=POWERFUL))
     body = yamls.service(MINE, "dep", "w-tenants", "engine", router={"serviceAccountName": "tenant"})
     body["spec"]["engine"] = {}
@@ -191,7 +195,7 @@ def rights_of_a_role_that_comes_after_the_binding(tenant: Tenant) -> None:
     rig = tenant.rig
     rig.wait("a binding of our own Role", lambda: rig.get("RoleBinding", MINE, "late-router"))
     where = path("Role", MINE, "late-router")
-    rig.stop()  # nobody makes ours anew before theirs is there
+    rig.stop()  # so that the operator does not create its own Role again before the tenant's Role exists
     rig.api.request("DELETE", where)
     rig.create(of("Role", "late-router", MINE, rules=POWERFUL))
     rig.start()
@@ -201,7 +205,9 @@ def rights_of_a_role_that_comes_after_the_binding(tenant: Tenant) -> None:
 
 
 def what_another_namespace_has(tenant: Tenant) -> None:
-    """A service that is Ready, a service that waits, and none: the words are the same but for the name."""
+    """The tenant names a service that is Ready, one that waits, and one that does not exist. Apart from the name, the
+    answers are equal.
+    """
     tenant.rig.create(yamls.service(VICTIM, "waits", "no-such-runtime"))
     said_of = {}
     for name in ("victim", "waits", "absent"):
@@ -221,7 +227,9 @@ def what_another_namespace_has(tenant: Tenant) -> None:
 
 
 def weights_of_another_namespaces_model(tenant: Tenant) -> None:
-    """Trained on a BaseModel of `team-b`, whose name the tenant gives to a model of its own."""
+    """The weights were trained on a BaseModel of `team-b`. The tenant creates a model with the same name in its own
+    namespace.
+    """
     storage = {"storageUri": "local:///mnt/models/ft-b", "path": "/mnt/models/ft-b"}
     spec = {"baseModelRef": {"name": "ft-base"}, "modelType": "LoRA", "storage": storage, "hyperParameters": {}}
     tenant.rig.create({"apiVersion": yamls.API, "kind": "FineTunedWeight", "metadata": {"name": "ft-b"}, "spec": spec})
@@ -301,7 +309,7 @@ FORGED: dict[str, Manifest] = {
 
 @pytest.fixture(scope="module")
 def forged(tenant: Tenant) -> str:
-    """A service of the tenant's, of which the operator has made a Service."""
+    """Return the name of a service of the tenant for which the operator has created a Service."""
     assert tenant.makes(yamls.service(MINE, "forged", "w-tenants")) == ""
     tenant.rig.wait("its Service", lambda: tenant.rig.get("Service", MINE, "forged"))
     return "forged"
@@ -309,11 +317,11 @@ def forged(tenant: Tenant) -> str:
 
 @pytest.mark.parametrize("what", FORGED)
 def test_forged_managed_fields_move_nobody(tenant: Tenant, forged: str, what: str) -> None:
-    """The tenant forges the operator's own entry in managedFields. The operator continues, and reverts what the tenant
-    changes afterwards.
+    """The tenant forges the operator's own entry in managedFields. The operator continues to work, and reverts what the
+    tenant changes afterwards.
 
-    If the API server drops an entry that names no field of the object, the Service counts as a foreign object, and the
-    status of the service says so.
+    The API server may drop an entry that names no field of the object. Then the Service counts as a foreign object, which
+    the status of the service reports.
     """
     rig, where = tenant.rig, at("Service", forged, MINE)
     process = rig.cluster.process("operator")
@@ -321,7 +329,7 @@ def test_forged_managed_fields_move_nobody(tenant: Tenant, forged: str, what: st
     entry = {"manager": keys.MANAGER, "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1"}
     entry |= {"fieldsV1": FORGED[what]}
     others = [entry for entry in found["metadata"]["managedFields"] if entry["manager"] != keys.MANAGER]
-    # The API server looks at managedFields only where something else changes, too.
+    # The API server processes managedFields only if something else changes, too.
     body = {"metadata": {"managedFields": [*others, entry], "annotations": {"forged": what}}}
     code, words = tenant.token.send("PATCH", where, body, MERGE)
     assert code in (200, 400, 422), (code, words)

@@ -1,4 +1,6 @@
-"""A user's mistake is a condition with a sentence, and mending it heals without a restart."""
+"""Tests of users' mistakes: each is reported as a condition with a message, and disappears after its correction without a
+restart.
+"""
 
 import time
 from pathlib import Path
@@ -14,7 +16,7 @@ from tests.support.rig import Rig
 
 @pytest.fixture
 def single(rig: Rig, namespace: str) -> Any:
-    """A runtime of this test's own."""
+    """Yield the name of a runtime for this test."""
     name = f"single-{namespace}"
     rig.create(yamls.runtime(name))
     yield name
@@ -146,7 +148,7 @@ def test_a_first_apply_that_is_refused(rig: Rig, namespace: str, single: str) ->
 
 
 def test_a_slip_of_the_pen_is_told_with_the_field_that_was_meant(rig: Rig, namespace: str, single: str) -> None:
-    """The API server answers 500 to a field that it does not know, which must not be reported as a failing webhook."""
+    """The API server answers 500 for a field that it does not know. This must not be reported as a failing webhook."""
     meant = "did you mean minReplicas?"
     rig.create(yamls.service(namespace, "new", single, engine={"minReplica": 2}))
     rig.says(namespace, "new", "EngineReady", "InvalidPod", f"spec.engine.minReplica is not a field of a pod: {meant}")
@@ -154,7 +156,7 @@ def test_a_slip_of_the_pen_is_told_with_the_field_that_was_meant(rig: Rig, names
     rig.ready(namespace, "new")
     pods = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace, "component=engine")}
     rig.patch("InferenceService", namespace, "new", {"spec": {"engine": {"runner": {"envs": []}, "minReplica": 2}}})
-    rig.says(namespace, "new", "RolledOut", "DryRunRefused", "did you mean")  # the server names the first that it finds
+    rig.says(namespace, "new", "RolledOut", "DryRunRefused", "did you mean")  # the API server names only one field
     told = rig.condition(namespace, "new", "Advice")["message"]
     assert f"spec.engine.minReplica is not a field of a pod: {meant}" in told
     assert "spec.engine.runner.envs is not a field of a pod: did you mean env?" in told
@@ -210,7 +212,9 @@ def test_a_stranger_edits_and_deletes_children(rig: Rig, namespace: str, single:
 
 
 def test_a_runtime_edit_reaches_its_services_in_waves(rig: Rig, namespace: str, single: str) -> None:
-    """First a single service, then the two others together, when it has been whole for the bake."""
+    """The first wave is a single service. After it has been complete for the bake time, the second wave updates the other
+    two together.
+    """
     names = ["one", "two", "three"]
     for name in names:
         rig.create(yamls.service(namespace, name, single))
@@ -232,7 +236,7 @@ def test_a_runtime_edit_reaches_its_services_in_waves(rig: Rig, namespace: str, 
     rig.wait("the first wave bakes", lambda: not rolled() and waves(rig, single).get("state") == "Baking", 60, often=True)
     assert waves(rig, single)["done"] == 1 and max(item["new"] for item in seen) == 1
     assert max(item["away"] for item in seen) <= 1
-    rig.restart()  # the bake outlives the operator
+    rig.restart()  # the bake time continues after a restart of the operator
     rig.wait("all on the new runtime", rolled, 60)
     rig.wait("all are done", lambda: waves(rig, single).get("state") == "Complete")
     for name in names:
@@ -240,7 +244,7 @@ def test_a_runtime_edit_reaches_its_services_in_waves(rig: Rig, namespace: str, 
     said = waves(rig, single)
     assert (said["wave"], said["waves"], said["done"], said["services"], said["failed"]) == (2, 2, 3, 3, 0)
     told = [item["reason"] for item in rig.all("Event", "default") if item["involvedObject"]["name"] == single]
-    # An event follows what was written, and the operator was killed when the first wave had been: its event may be lost.
+    # An event is sent after the status is written. The operator was killed after the first wave, so that event may be lost.
     assert (told.count("WaveBegins"), told.count("WaveStopped")) == (2, 0) and told.count("WaveWhole") >= 1
 
 
@@ -261,7 +265,7 @@ def test_a_runtime_edit_that_works_for_nobody_stops_at_its_first_service(rig: Ri
     waiting = waits(rig, namespace)
     other = "two" if waiting == "one" else "one"
     rig.wait("the other comes up", lambda: rolled(rig, namespace, other) == "Progressing", 40)
-    rig.restart()  # the turn outlives the operator
+    rig.restart()  # the order of the services is the same after a restart of the operator
     rig.says(namespace, str(waiting), "RolledOut", "WaitingForTurn", f"wave 2 of 2 of ClusterServingRuntime {single}")
     rig.wait("the runtime says so", lambda: waves(rig, single).get("rolling") == 1)
     assert rig.condition(namespace, str(waiting), "Ready")["status"] == "True"
@@ -270,15 +274,17 @@ def test_a_runtime_edit_that_works_for_nobody_stops_at_its_first_service(rig: Ri
 
 
 def rolled(rig: Rig, namespace: str, name: str) -> str:
-    """The reason of its RolledOut."""
+    """Return the reason of the service's condition RolledOut."""
     return str(rig.condition(namespace, name, "RolledOut").get("reason", ""))
 
 
 def waits(rig: Rig, namespace: str) -> str | None:
-    """The service that waits for the second wave; that of the first may say for a moment that it waits, too."""
+    """Return the service that waits for the second wave; None if there is none. For a moment, the service of the first wave
+    may wait, too.
+    """
     return next((name for name in ("one", "two") if "wave 2 of 2" in told(rig, namespace, name)), None)
 
 
 def told(rig: Rig, namespace: str, name: str) -> str:
-    """The message of its RolledOut."""
+    """Return the message of the service's condition RolledOut."""
     return str(rig.condition(namespace, name, "RolledOut").get("message", ""))

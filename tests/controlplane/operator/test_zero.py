@@ -1,4 +1,6 @@
-"""A service on a real control plane is scaled to zero and comes back: what its Service leads to, and who wrote what."""
+"""Tests of scaling a service to zero and back on a real control plane: the endpoints of its Service, and who wrote which
+number.
+"""
 
 from typing import Any
 
@@ -27,14 +29,14 @@ def scale(rig: Rig, namespace: str, number: int) -> None:
 
 
 def leads_to(rig: Rig, namespace: str) -> tuple[set[int], int]:
-    """Return the ports of the endpoints of the Service, and the number of addresses that clients may use."""
+    """Return the ports of the Service's endpoints, and the number of addresses that clients may use."""
     found = rig.all("EndpointSlice", namespace, "kubernetes.io/service-name=zero")
     ports = {port["port"] for one in found for port in one["ports"] or ()}
     return ports, sum(each["conditions"]["ready"] for one in found for each in one["endpoints"] or ())
 
 
 def groups(rig: Rig, namespace: str) -> list[int]:
-    """Return the numbers of leaders of engine and decoder."""
+    """Return the numbers of engine leaders and of decoder leaders."""
     return [len(rig.all("Pod", namespace, f"component={role},{keys.WORKER_INDEX}=0")) for role in ("engine", "decoder")]
 
 

@@ -1,6 +1,6 @@
-"""Attempts of somebody who has the operator's token: each consists of a request and the expected words of the answer.
+"""Attempts by a client that has the operator's token. Each consists of a request and the expected words of the answer.
 
-They contain every attempt of a security review in its full strength, and further attempts. `NODE` in a path stands for a
+They include every attempt of a security review without any weakening, and further attempts. `NODE` in a path stands for a
 node of the cluster.
 """
 
@@ -27,7 +27,9 @@ RIGHTS = "rbac.authorization.k8s.io"
 
 
 class Try(NamedTuple):
-    """A request, and the words of its refusal; "" if the request is accepted, which docs/security.md states."""
+    """A request, and a part of the message with which it is denied. The message is "" if the request is accepted;
+    docs/security.md lists these requests.
+    """
 
     what: str
     said: str
@@ -39,7 +41,7 @@ class Try(NamedTuple):
 
 
 def at(kind: str, name: str = "", namespace: str = NS, after: str = "") -> str:
-    """The path of a kind, or of an object."""
+    """Return the path of a kind, or of an object if `name` is given."""
     group, plural = PLACES[kind]
     where = f"namespaces/{namespace}/" if namespace else ""
     return f"/{group}/{where}{plural}" + (f"/{name}" if name else "") + after
@@ -72,25 +74,25 @@ PLACES = {
 
 
 def of(kind: str, name: str, namespace: str = NS, *, metadata: Any = None, **body: Any) -> Any:
-    """A manifest."""
+    """Return a manifest."""
     version = PLACES[kind][0].partition("/")[2]
     place = {"namespace": namespace} if namespace else {}
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name, **place, **(metadata or {})}, **body}
 
 
 def post(what: str, said: str, body: Any) -> Try:
-    """The creation of an object."""
+    """Return the attempt to create an object."""
     return Try(what, said, "POST", at(body["kind"], "", body["metadata"].get("namespace", "")), body)
 
 
 def owned(version: str, kind: str, name: str) -> Any:
-    """Metadata with an owner that does not exist, and our labels."""
+    """Return metadata with the operator's labels and with an owner that does not exist."""
     owner = {"apiVersion": version, "kind": kind, "name": name, "uid": "00000000-0000-4000-8000-000000000000"}
     return {**LABELLED, "ownerReferences": [{**owner, "controller": True}]}
 
 
 def workload(kind: str, name: str, namespace: str = NS, metadata: Any = None) -> Any:
-    """Pods of any image."""
+    """Return a workload whose pods run an arbitrary image."""
     pod = {"containers": [{"name": "c", "image": "i"}], **({"restartPolicy": "Never"} if kind == "Job" else {})}
     selector = {} if kind == "Job" else {"selector": {"matchLabels": {"app": name}}}
     template = {"metadata": {"labels": {"app": name}}, "spec": pod}
@@ -98,14 +100,16 @@ def workload(kind: str, name: str, namespace: str = NS, metadata: Any = None) ->
 
 
 def binding(name: str, kind: str, role: str, **subject: str) -> Any:
-    """A RoleBinding with our labels, to a ServiceAccount of its namespace unless `subject` says another."""
+    """Return a RoleBinding with the operator's labels. Its subject is a ServiceAccount in its namespace, unless `subject`
+    names another.
+    """
     to = {"kind": "ServiceAccount", "name": "strong", "namespace": NS, **subject}
     ref = {"apiGroup": RIGHTS, "kind": kind, "name": role}
     return of("RoleBinding", name, metadata=LABELLED, roleRef=ref, subjects=[to])
 
 
 def user(name: str, role: str) -> Any:
-    """A RoleBinding with our labels, to a person."""
+    """Return a RoleBinding with the operator's labels for a user."""
     made = binding(name, "Role", role)
     return {**made, "subjects": [{"apiGroup": RIGHTS, "kind": "User", "name": "somebody"}]}
 
@@ -126,13 +130,13 @@ EVIL = {"parameters": {"endpoint": "http://evil"}}
 
 
 def model(said: str, what: str, name: str = "made-up", version: str = "sglang.ai/v1", kind: str = "", **more: Any) -> Try:
-    """A ClusterBaseModel with an owner that does not exist."""
+    """Return the attempt to create a ClusterBaseModel with an owner that does not exist."""
     metadata = owned(version, kind or "ClusterBaseModel", "made-up")
     return post(what, said, of("ClusterBaseModel", name, "", metadata=metadata, spec={"storage": {**STORAGE, **more}}))
 
 
 def autoscaler(said: str, what: str, kind: str, version: str, name: str) -> Try:
-    """A HorizontalPodAutoscaler with our labels."""
+    """Return the attempt to create a HorizontalPodAutoscaler with the operator's labels."""
     spec = {"scaleTargetRef": {"apiVersion": version, "kind": kind, "name": "web"}, "minReplicas": 7, "maxReplicas": 7}
     return post(what, said, of("HorizontalPodAutoscaler", name, metadata=LABELLED, spec=spec))
 
@@ -144,12 +148,12 @@ def budget(said: str, what: str, name: str, selector: Any) -> Try:
 
 
 def front(said: str, what: str, name: str, **spec: Any) -> Try:
-    """A Service with our labels."""
+    """Return the attempt to create a Service with the operator's labels."""
     return post(what, said, of("Service", name, metadata=LABELLED, spec={"ports": [{"port": 80}], **spec}))
 
 
 def on_node(what: str, body: Any, content: str = MERGE, after: str = "", said: str = ONLY_LABELS) -> Try:
-    """A patch of a node."""
+    """Return the attempt to patch a node."""
     return Try(f"node: {what}", said, "PATCH", at("Node", "NODE", "", after), body, content)
 
 
@@ -167,7 +171,7 @@ POD = of("Pod", "x", metadata=LABELLED, spec={"containers": [{"name": "c", "imag
 BINDING = of("Pod", "alone") | {"kind": "Binding", "target": {"kind": "Node", "name": "NODE"}}
 
 REFUSED = [
-    # --- namespaces where nothing of the operator belongs
+    # --- namespaces without any object of the operator
     post("StatefulSet in kube-system", NOT_HERE, workload("StatefulSet", "x", SYSTEM, LABELLED)),
     post("ServiceAccount in kube-system", NOT_HERE, of("ServiceAccount", "x", SYSTEM, metadata=LABELLED)),
     post(
@@ -176,7 +180,7 @@ REFUSED = [
     ),
     post("RoleScale in kube-system", NOT_HERE, {**SCALE, "metadata": {"name": "x", "namespace": SYSTEM, **LABELLED}}),
     post("StatefulSet in its own namespace", NOT_HERE, workload("StatefulSet", "x", HOME, LABELLED)),
-    # --- what is not its own
+    # --- objects that do not belong to the operator
     post("unlabelled StatefulSet", UNLABELLED, workload("StatefulSet", "x")),
     post("unlabelled Job", "only write Jobs", workload("Job", "x")),
     post("unlabelled RoleScale", UNLABELLED, of("RoleScale", "x", spec={"replicas": 1})),
@@ -187,7 +191,7 @@ REFUSED = [
     Try("delete a Deployment", UNLABELLED, "DELETE", at("Deployment", "web")),
     Try("delete a pod", UNLABELLED, "DELETE", at("Pod", "alone")),
     Try("delete a RoleScale", UNLABELLED, "DELETE", at("RoleScale", "theirs")),
-    # --- pods, of which it may only ask
+    # --- pods, which the operator may only create in dry runs
     post("create a pod", ONLY_ASK, POD),
     Try("create a pod by an apply", ONLY_ASK, "PATCH", f"{at('Pod', 'x')}?fieldManager=x&force=true", POD, APPLY),
     post("create an unlabelled pod", ONLY_ASK, of("Pod", "x", spec=POD["spec"])),
@@ -198,7 +202,7 @@ REFUSED = [
         of("Pod", "x", SYSTEM, spec=POD["spec"]),
     ),
     Try("bind a pod to a node", RBAC, "POST", at("Pod", "alone", after="/binding?dryRun=All"), BINDING),
-    # --- what its Role does not allow
+    # --- requests that its Role does not allow
     Try("deletecollection", RBAC, "DELETE", at("Deployment")),
     Try("scale a Deployment", RBAC, "PATCH", at("Deployment", "web", after="/scale"), {"spec": {"replicas": 0}}, MERGE),
     Try("scale a StatefulSet", RBAC, "PATCH", at("StatefulSet", "db", after="/scale"), {"spec": {"replicas": 0}}, MERGE),
@@ -284,7 +288,7 @@ REFUSED = [
             type="kubernetes.io/service-account-token", immutable=True,
         ),
     ),
-    # --- its own objects, against those of others
+    # --- its own objects, used against those of others
     autoscaler("scale a RoleScale", "autoscaler of a foreign Deployment", "Deployment", "apps/v1", "h"),
     autoscaler("scale a RoleScale", "autoscaler of another RoleScale kind", "RoleScale", "example.com/v1", "h"),
     Try(
@@ -335,4 +339,4 @@ ACCEPTED = [
         {"metadata": {"annotations": {"a": "b"}}}, MERGE,
     ),
 ]  # fmt: skip
-"""Each is what services are made of, or stands in docs/security.md under "What remains"."""
+"""Requests that services need, or that docs/security.md lists under "What remains"."""

@@ -1,4 +1,6 @@
-"""One small cluster for the shell's own suite: our CRDs, and no operator unless a test starts one."""
+"""Fixtures: one small cluster for the tests of the operator's controllers and client. It has the CRDs, and no operator
+unless a test starts one.
+"""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -16,7 +18,7 @@ CRDS = Path(__file__).parents[3] / "crds"
 
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[Cluster]:
-    """The cluster; every component runs again after each test."""
+    """Yield the cluster. All of its components are running again after each test."""
     with clusters.fresh("shell", nodes=2) as made:
         made.kubectl("apply", "--server-side", "-f", str(CRDS))
         made.await_crds()
@@ -25,13 +27,13 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest_asyncio.fixture
 async def connection(cluster: Cluster) -> Connection:
-    """The administrator's."""
+    """Return a connection with the administrator's identity."""
     return await Connection.open(cluster.kubeconfig)
 
 
 @pytest_asyncio.fixture
 async def client(connection: Connection) -> AsyncIterator[Client]:
-    """A client with the administrator's identity."""
+    """Yield a client with the administrator's identity."""
     made = Client(connection)
     yield made
     await made.close()

@@ -1,4 +1,4 @@
-"""The client against a real API server: what our writes may and may not do."""
+"""Tests of the client with a real API server: what its writes change, and what they must not change."""
 
 import asyncio
 import itertools
@@ -44,9 +44,9 @@ CONTENT: dict[str, dict[str, Any]] = {
 }
 ABSENT = "11111111-2222-3333-4444-555555555555"
 NOT_HERE = {"ScaledObject", "LeaderWorkerSet", "HTTPRoute"}
-"""Kinds that the operator knows and this cluster has not."""
+"""Kinds that the operator knows and that this cluster does not have."""
 NOT_KEPT = {"SelfSubjectReview", "SubjectAccessReview"}
-"""Answers to a question, which are no objects."""
+"""Kinds of reviews, which are answered and not stored."""
 VERSIONS = {
     "Role": "rbac.authorization.k8s.io/v1",
     "StatefulSet": "apps/v1",
@@ -74,7 +74,7 @@ async def test_any_character_can_be_applied(client: Client) -> None:
 
 @pytest.mark.parametrize("kind", CONTENT)
 async def test_an_apply_without_uid_creates_and_never_touches_what_is_there(client: Client, kind: str) -> None:
-    """One atomic request: a resourceVersion that no object has makes the apply create-only."""
+    """A create-only apply is one atomic request, because it names a resourceVersion that no object has."""
     wanted = manifest(kind)
     first = await client.apply(wanted)
     with pytest.raises(Conflict):
@@ -101,7 +101,7 @@ async def test_a_strangers_edit_is_seen_on_a_kind_without_generation(client: Cli
     body = (await client.apply(wanted)).body
     edited = await client.update({**body, "data": {"x": "2", "more": "y"}}, "stranger")
     assert managed_fields.owned(edited) != wanted["metadata"]["annotations"][keys.HASH]
-    assert edited["metadata"]["annotations"] == body["metadata"]["annotations"], "the hash alone would not have told"
+    assert edited["metadata"]["annotations"] == body["metadata"]["annotations"], "the hash alone does not show the edit"
     mended = (await client.apply(wanted, body["metadata"]["uid"])).body
     assert managed_fields.owned(mended) == wanted["metadata"]["annotations"][keys.HASH]
     assert mended["data"] == {"x": "1", "more": "y"}
@@ -135,7 +135,9 @@ async def test_deletes_mean_one_uid(client: Client) -> None:
 
 @pytest.mark.parametrize("kind", sorted(RESOURCES.keys() - NOT_HERE - NOT_KEPT))
 async def test_an_absent_object_is_not_found(client: Client, kind: str) -> None:
-    """The API server's own message names the absent object. A 404 from any other server names no object, or another one."""
+    """The API server's message names the absent object. A 404 that names no object, or another object, comes from another
+    server.
+    """
     where = kind, "default" if RESOURCES[kind].namespaced else "", "absent"
     with pytest.raises(NotFound):
         await client.get(*where)

@@ -1,4 +1,4 @@
-"""Passes on a real API server, with a pure side that each test supplies."""
+"""Tests of the passes of the controllers with a real API server. Each test supplies the pure function that decides."""
 
 import asyncio
 from datetime import datetime
@@ -15,7 +15,7 @@ from tests.support.manager import Counted, leading, service, small_role, status,
 
 
 def wanted(manifest: dict[str, Any], seen: Observed) -> tuple[Apply, ...]:
-    """The apply of a manifest, as sync would plan it."""
+    """Return the apply of a manifest as sync would plan it; () if the object is already as it should be."""
     found = seen.children.get((manifest["kind"], manifest["metadata"]["name"]))
     hash_ = managed_fields.digest(manifest)
     if found is not None and found.hash == hash_ and found.owned in (hash_, seen.accepted.get(found.uid)):
@@ -25,22 +25,22 @@ def wanted(manifest: dict[str, Any], seen: Observed) -> tuple[Apply, ...]:
 
 
 def one_child(one: InferenceService, deps: Deps, seen: Observed, now: datetime) -> Plan:
-    """Want one Role."""
+    """Return a plan with one Role."""
     return child(small_role(f"{one.name}-child", one.name, one.uid), seen)
 
 
 def small_account(role: dict[str, Any]) -> dict[str, Any]:
-    """A ServiceAccount of this Role's name."""
+    """Return a ServiceAccount with the metadata of this Role."""
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": role["metadata"]}
 
 
 def one_account(one: InferenceService, deps: Deps, seen: Observed, now: datetime) -> Plan:
-    """Want one ServiceAccount, which, unlike rights, has no pass of its own."""
+    """Return a plan with one ServiceAccount. Roles have a controller of their own, and ServiceAccounts do not."""
     return child(small_account(small_role(f"{one.name}-child", one.name, one.uid)), seen)
 
 
 def child(body: dict[str, Any], seen: Observed) -> Plan:
-    """Want this object."""
+    """Return a plan with this object, and a status that tells whether it exists."""
     key = body["kind"], body["metadata"]["name"]
     apply, refusal = wanted(body, seen), seen.refusals.get(key)
     if refusal is not None:
@@ -57,7 +57,7 @@ async def condition(client: Client, name: str) -> tuple[str, str]:
 
 
 async def reason_is(client: Client, name: str, reason: str, seconds: float = 15) -> str:
-    """Wait for a reason; its message."""
+    """Wait until the condition has this reason, and return its message."""
     found = ("", "")
     async with asyncio.timeout(seconds):
         while (found := await condition(client, name))[0] != reason:  # noqa: ASYNC110
@@ -66,7 +66,7 @@ async def reason_is(client: Client, name: str, reason: str, seconds: float = 15)
 
 
 async def quiet(counted: Counted, seconds: float) -> list[tuple[str, str, int]]:
-    """Writes within some seconds, after the event that follows a status."""
+    """Return the writes in a period that begins a second from now, after the event about the last status has arrived."""
     await asyncio.sleep(1.0)
     before = len(counted.requests)
     await asyncio.sleep(seconds)
@@ -100,13 +100,13 @@ async def test_a_taken_name_is_told_left_alone_and_used_when_it_is_free(connecti
     theirs["metadata"]["labels"] = {"of": "a-stranger"}
     stranger = await client.create(theirs, "stranger")
     async with leading(connection, one_account) as (_, _watcher, counted):
-        while await quiet(counted, 1.0):  # services of other tests get theirs
+        while await quiet(counted, 1.0):  # the services of other tests still get their objects
             pass
         before = len(counted.writes())
         await client.create(one)
         message = await reason_is(client, name, "NameTaken")
         assert "last written by stranger" in message
-        assert [one[1] for one in counted.writes()[before:]].count("InferenceService") == 1, "the first status tells it"
+        assert [one[1] for one in counted.writes()[before:]].count("InferenceService") == 1, "the first status reports it"
         live = await client.get("ServiceAccount", "default", f"{name}-child")
         assert live["metadata"]["resourceVersion"] == stranger["metadata"]["resourceVersion"]
         await client.delete("ServiceAccount", "default", f"{name}-child", stranger["metadata"]["uid"])
@@ -213,7 +213,7 @@ async def test_a_scale_is_created_once_and_its_replicas_are_others(connection: C
 
 
 async def test_a_wake_writes_a_scale_only_as_it_was_read(connection: Connection, client: Client) -> None:
-    """A number that somebody has written meanwhile is never overwritten."""
+    """The wake names the resourceVersion that it has read, so it never overwrites a number that was written since."""
     one = service()
     name = one["metadata"]["name"]
 

@@ -1,4 +1,4 @@
-"""`ome operator` as a process: leading, standing by, taking over, stopping."""
+"""Tests of `ome operator` as a process: it leads, stands by, takes over, and stops."""
 
 import asyncio
 import itertools
@@ -33,14 +33,14 @@ Settings.__init__.__kwdefaults__.update(lease_duration=120.0, lease_renew=110.0)
 uvloop.run = asyncio.run
 main()
 """
-"""An operator that does not exit while an API server restarts. On a machine with much load that takes longer than the ten
-seconds after which a leader exits, and uvloop sometimes refuses a new connection afterwards (docs/production.md).
+"""The program of an operator that does not exit while the API server restarts. On a busy machine a restart takes longer than
+the ten seconds after which a leader exits, and afterwards uvloop sometimes refuses a new connection (docs/production.md).
 """
 
 
 @dataclass
 class Process:
-    """An operator of this cluster."""
+    """A process of the operator for the cluster."""
 
     cluster: Cluster
     name: str
@@ -56,7 +56,7 @@ class Process:
             return 0, ""
 
     async def is_state(self, state: str, seconds: float = 30) -> None:
-        """Wait for a state."""
+        """Wait until the process reports this state."""
         async with asyncio.timeout(seconds):
             while (await self.get("/readyz")) != (200, state):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
@@ -105,7 +105,7 @@ async def test_one_leads_the_other_stands_by_and_takes_over(cluster: Cluster, cl
     assert time.monotonic() - began < 5
     await second.is_state("leading", 20)
     lease = await client.get("Lease", "default", "ome-operator")
-    assert lease["spec"]["holderIdentity"] == second.name, "a graceful stop hands the Lease over at once"
+    assert lease["spec"]["holderIdentity"] == second.name, "an operator that is stopped releases its Lease at once"
     said = [json.loads(line) for line in cluster.log(first.name).read_text().splitlines()]
     assert [line["message"] for line in said][-2:] == ["stopping: SIGTERM", "stopped"]
     assert not [line for line in said if line["level"] in ("error", "critical")]
@@ -116,7 +116,7 @@ async def test_one_leads_the_other_stands_by_and_takes_over(cluster: Cluster, cl
     await asyncio.to_thread(cluster.stop, second.name, signal.SIGKILL)
     await third.is_state("leading", 30)
     lease = await client.get("Lease", "default", "ome-operator")
-    assert lease["spec"]["leaseTransitions"] == 1, "the same identity goes on at once after a crash"
+    assert lease["spec"]["leaseTransitions"] == 1, "after a crash, an operator with the same identity leads again at once"
     await asyncio.to_thread(cluster.stop, third.name, signal.SIGTERM)
 
 
@@ -140,12 +140,12 @@ async def test_two_candidates(client: Client) -> None:
     holding = asyncio.create_task(a.hold())
     waiting = asyncio.create_task(b.acquire())
     await asyncio.sleep(3)
-    assert not waiting.done(), "a renews"
+    assert not waiting.done(), "b must not lead while a renews the Lease"
     assert not holding.done()
     holding.cancel()
     began = time.monotonic()
     await asyncio.wait_for(waiting, 5)
-    assert time.monotonic() - began > 1, "not before the duration is over"
+    assert time.monotonic() - began > 1, "b leads only after the duration of the Lease is over"
     with pytest.raises(Lost):
         await asyncio.wait_for(a.hold(), 5)
     await b.release()
@@ -154,7 +154,7 @@ async def test_two_candidates(client: Client) -> None:
 
 @pytest.mark.parametrize("crd", ["benchmarkjobs", "rolescales"], ids=["which kopf watches", "which we watch"])
 async def test_a_crd_that_vanishes_ends_the_process_in_a_sentence(cluster: Cluster, start: Start, crd: str) -> None:
-    """The next process waits until it is there again."""
+    """The error message names the CRD. The next process waits until the CRD exists again."""
     first = start()
     await first.is_state("leading", 40)
     await asyncio.to_thread(cluster.kubectl, "delete", "crd", f"{crd}.ome.io")
@@ -174,12 +174,14 @@ async def test_a_crd_that_vanishes_ends_the_process_in_a_sentence(cluster: Clust
 async def test_a_service_that_is_deleted_during_a_crash_of_the_api_server_is_noticed(
     cluster: Cluster, client: Client, start: Start
 ) -> None:
-    """Objects that kopf watches are audited after a new list, too."""
+    """After a new list, objects that no longer exist are removed. This also holds for the kinds that kopf watches."""
     other = Client(await Connection.open(await asyncio.to_thread(cluster.extra_apiserver)))
     one = start(patient=True)
 
     async def are_counted() -> bool:
-        """Tell whether the operator counts as many services as exist. Services of earlier tests may still disappear."""
+        """Return whether the operator counts as many services as exist. Services of earlier tests may still be removed
+        meanwhile.
+        """
         metrics = (await one.get("/metrics", one.metrics))[1].splitlines()
         counted = sum(float(line.split()[-1]) for line in metrics if line.startswith("ome_services{"))
         return counted == len(await other.list_objects("InferenceService"))
@@ -207,9 +209,7 @@ async def test_a_service_that_is_deleted_during_a_crash_of_the_api_server_is_not
 
 
 async def test_kopf_touches_no_object(cluster: Cluster, client: Client, start: Start) -> None:
-    """The operator only reads through kopf: it keeps the finalizer of another operator that uses kopf, and kopf posts no
-    Events.
-    """
+    """The operator uses kopf only for watching: a finalizer of another kopf operator stays, and kopf posts no Events."""
     marker = "kopf.zalando.org/KopfFinalizerMarker"
     before = len(_by_kopf(cluster))
     one = start()
@@ -232,7 +232,7 @@ async def test_kopf_touches_no_object(cluster: Cluster, client: Client, start: S
 
 
 def _by_kopf(cluster: Cluster) -> list[tuple[str, str]]:
-    """Verbs and kinds of the requests that kopf has sent."""
+    """Return verb and kind of all requests that kopf has sent."""
     lines = cluster.at.audit_log.read_text().splitlines()
     found = [json.loads(line) for line in lines if "ome-operator (kopf)" in line]
     return [(event["verb"], (event.get("objectRef") or {}).get("resource", "")) for event in found]

@@ -1,4 +1,6 @@
-"""`status.traffic` on a real API server: it is stored as it was written, and moving numbers cause no other write."""
+"""Tests of `status.traffic` on a real API server: the numbers are stored as they were written, and changing numbers cause no
+other write.
+"""
 
 from datetime import datetime
 

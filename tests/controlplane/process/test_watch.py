@@ -1,4 +1,4 @@
-"""Watching a real API server: what a watch loses, and what must not reach us."""
+"""Tests of watches of a real API server: which events a watch misses, and which objects must not be watched."""
 
 import asyncio
 import signal
@@ -19,7 +19,9 @@ from tests.support.manager import leading, small_role, until
 async def test_deletions_during_a_crash_of_the_api_server_are_noticed(
     cluster: Cluster, connection: Connection, client: Client
 ) -> None:
-    """A list says what is there, not what is gone (decisions 1): the audit that follows each relist removes it."""
+    """A list shows which objects exist, and not which are gone (decisions 1). The audit after each list removes the objects
+    that are gone.
+    """
     doomed = await client.create(small_role("doomed", "ghost"))
     kept = await client.create(small_role("kept", "ghost"))
     other = Client(await Connection.open(await asyncio.to_thread(cluster.extra_apiserver)))
@@ -63,7 +65,9 @@ class Deleting:
 async def test_what_is_deleted_between_two_pages_of_a_list_is_told(
     cluster: Cluster, connection: Connection, client: Client
 ) -> None:
-    """All pages show the moment of the first one, and the watch begins at that moment: no audit has to follow."""
+    """All pages show the state at the moment of the first page, and the watch begins at that moment. So its events report
+    the deletions without an audit.
+    """
     for name in ("page-a", "page-b", "page-c"):
         await client.create(small_role(name, "pages"))
     roles = Watched("Role", "rbac.authorization.k8s.io", "v1", "roles", f"{keys.SERVICE}=pages")
@@ -112,6 +116,6 @@ users: [{{name: u, user: {{tokenFile: {token}}}}}]
     try:
         fresh = await asyncio.to_thread(cluster.kubectl, "create", "token", "default", "-n", "default")
         token.write_text(fresh + "\n")
-        assert await client.served("apps/v1"), "the answer 401 made it read the file again"
+        assert await client.served("apps/v1"), "after the answer 401 the client read the token file again"
     finally:
         await client.close()

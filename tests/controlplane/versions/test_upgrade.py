@@ -1,4 +1,6 @@
-"""Kubernetes is upgraded by single minors under running services. By hand (`make versions`): each minor is built first."""
+"""Tests that upgrade Kubernetes by one minor version at a time under running services. Run them with `make versions`: each
+version is built first.
+"""
 
 import os
 
@@ -40,7 +42,7 @@ def test_no_pod_restarts_and_edits_go_on() -> None:
             before = pods(rig)
             rig.cluster = Cluster.up(name, kubernetes=version)
             rig.api = rig.cluster.api()
-            if rig.cluster.process("operator") is None:  # ten seconds without an API server: as a Deployment starts it again
+            if rig.cluster.process("operator") is None:  # it ended after ten seconds without a server
                 rig.start()
             rig.leads()
             assert rig.api.get("/version")["gitVersion"] == f"v{version}"
@@ -57,11 +59,11 @@ def test_no_pod_restarts_and_edits_go_on() -> None:
 
 
 def pods(rig: Rig) -> dict[str, str]:
-    """Name -> UID."""
+    """Return name -> UID of all pods."""
     return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in rig.all("Pod", NAMESPACE)}
 
 
 def engines(rig: Rig, service: str) -> list[str]:
-    """Names of the engine's pods."""
+    """Return the names of the service's engine pods."""
     found = rig.all("Pod", NAMESPACE, f"{keys.SERVICE}={service},component=engine")
     return [pod["metadata"]["name"] for pod in found]

@@ -1,6 +1,7 @@
-"""A real fault for each alert that a control plane with simulated nodes can have: it lasts while its context is open.
+"""A real fault for each alert that can fire on a control plane with simulated nodes. A fault is a context manager: it lasts
+as long as its context is open.
 
-What no fault here fires is listed with the reason.
+`WITHOUT` lists the alerts that no fault can fire here, each with the reason.
 """
 
 from collections.abc import Mapping

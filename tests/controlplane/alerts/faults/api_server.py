@@ -1,5 +1,5 @@
-"""Faults of the API server and of the connection to it. A proxy between the operator and the API server makes the faults;
-requests for the Lease pass unchanged.
+"""Faults of the API server and of the connection to it. A proxy between the operator and the API server causes them. It
+always forwards requests for the Lease.
 """
 
 import itertools
@@ -22,7 +22,7 @@ unused model without nodes.
 
 
 def proxied(bed: Bed) -> Proxy:
-    """An operator behind a proxy, in the place of that which runs, until all is tidied."""
+    """Replace the operator by one behind a proxy until the cleanup, and return the proxy."""
     proxy = Proxy(bed.rig.kubeconfig)
     proxy.start()
     bed.later(proxy.stop)
@@ -41,13 +41,15 @@ def models(bed: Bed, count: int) -> list[str]:
 
 
 def late(seconds: float) -> Callable[[Sent], Verdict]:
-    """Each write comes so late, and each live read."""
+    """Return a judge that delays each write and each read by this time. Watches and requests for the Lease are not
+    delayed.
+    """
     return lambda sent: None if sent.lease or sent.watch else Late(seconds)
 
 
 @contextmanager
 def again(every_s: float, do: Callable[[int], object]) -> Iterator[None]:
-    """Do this again and again, with the number of the time, while the context is open."""
+    """Call `do` at this interval while the context is open. Its argument is the number of calls so far."""
     over = threading.Event()
 
     def run() -> None:
@@ -67,7 +69,7 @@ def again(every_s: float, do: Callable[[int], object]) -> Iterator[None]:
 
 @fault("OmeRequestsFail")
 def _(bed: Bed) -> Iterator[None]:
-    """The API server answers each write with 500 while statuses of 100 new models are to be written."""
+    """The API server answers every write with 500 while the operator has to write the statuses of 100 new models."""
     proxy = proxied(bed)
     with proxy.judging(lambda sent: Answer(500, "InternalError") if sent.writes else None):
         models(bed, 100)
@@ -76,7 +78,9 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmePassesSlow")
 def _(bed: Bed) -> Iterator[None]:
-    """Each request comes 12 s late while models are edited: fewer than there can be passes at once, so none waits."""
+    """Each request takes 12 s while models are edited. There are fewer models than concurrent passes, so that no pass waits
+    in the queue.
+    """
     proxy, api = proxied(bed), bed.rig.cluster.api()
     names = models(bed, 8)
 
@@ -90,7 +94,9 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeQueueGrows")
 def _(bed: Bed) -> Iterator[None]:
-    """Each request comes 8 s late, and 150 models are new: ten passes go on at once, and none takes 10 s."""
+    """Each request takes 8 s, and 150 models are new. Ten passes run at a time, so the others wait, and no pass takes 10
+    s.
+    """
     proxy = proxied(bed)
     with proxy.judging(late(8.0)):
         models(bed, 150)
@@ -99,10 +105,12 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeWatchSilent")
 def _(bed: Bed) -> Iterator[None]:
-    """Watches are accepted and report nothing, as behind a proxy that buffers responses. The same holds for new watches."""
+    """The API server accepts watches, but no events arrive, as behind a proxy that buffers responses. This also holds for
+    watches that are opened later.
+    """
     proxy = proxied(bed)
     with proxy.holding():
         yield
-        for kind in ("Pod", "InferenceService"):  # a watch of ours, and a watch of kopf's
+        for kind in ("Pod", "InferenceService"):  # one kind that our informer watches, and one that kopf watches
             firing = f'ALERTS{{alertname="OmeWatchSilent",alertstate="firing",kind="{kind}"}}'
             bed.rig.wait(f"it fires for {kind}", lambda firing=firing: bed.asked.ask(firing), 60)

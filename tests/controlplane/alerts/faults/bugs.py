@@ -25,7 +25,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeLoopStalls")
 def _(bed: Bed) -> Iterator[None]:
-    """An operator with a bug: a pass over a service computes for 1.5 s, and the event loop stands still."""
+    """Run an operator with a bug: a pass over a service computes for 1.5 s, during which the event loop is blocked."""
     served(bed, name=STANDS_STILL)
     bed.operate(program=PROGRAM)
     yield

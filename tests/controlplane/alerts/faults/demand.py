@@ -12,7 +12,9 @@ TARGETS = {"timeToFirstToken": "3s", "timeBetweenTokens": "50ms"}
 
 
 def followed(bed: Bed, reason: str, **demand: Any) -> str:
-    """Create a service with the class Demand, wait for the reason of its condition, and return its namespace."""
+    """Create a service with the class Demand, wait until its condition FollowsDemand has the reason, and return its
+    namespace.
+    """
     namespace = bed.namespace()
     bed.rig.create(yamls.runtime(namespace, gpus=8, decoder=True))
     bed.later(bed.rig.delete, "ClusterServingRuntime", "", namespace)
@@ -28,13 +30,13 @@ def followed(bed: Bed, reason: str, **demand: Any) -> str:
 
 
 def another_class(bed: Bed, namespace: str) -> None:
-    """Scale the service by hand."""
+    """Remove the class Demand from the service, so that its groups are no longer scaled with the demand."""
     bed.rig.patch("InferenceService", namespace, SERVICE, {"spec": {"decoder": {"autoscaler": None}}})
 
 
 @fault("OmeDemandUnknown")
 def _(bed: Bed) -> Iterator[None]:
-    """The operator asks no router for numbers: its option `router-watch` is 0."""
+    """The operator requests no numbers from routers, because its option `router-watch` is 0."""
     namespace = followed(bed, "DemandUnknown")
     yield
     another_class(bed, namespace)
@@ -42,7 +44,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeDemandUnmet")
 def _(bed: Bed) -> Iterator[None]:
-    """The budget of a service is smaller than a pair of groups."""
+    """The GPU budget of a service is too small for one group of each role."""
     namespace = followed(bed, "DemandIgnored", gpuBudget=8)
     yield
     another_class(bed, namespace)

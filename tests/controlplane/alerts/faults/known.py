@@ -1,4 +1,4 @@
-"""The faults by their alerts: `fault` adds to them."""
+"""The registry of faults by the names of their alerts, to which the decorator `fault` adds them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -12,14 +12,16 @@ class Fault(NamedTuple):
 
     happens: Callable[[Bed], AbstractContextManager[None]]
     alone: bool
-    """No other alert fires from its beginning until it has cleared."""
+    """Whether no other alert may fire between the beginning of the fault and the end of its alert."""
 
 
 FAULTS: dict[str, Fault] = {}
 
 
 def fault(alert: str, alone: bool = True) -> Callable[[Callable[[Bed], Iterator[None]]], None]:
-    """Names what fires an alert."""
+    """Register a generator function as the fault that makes an alert fire: it causes the fault, yields, and ends the
+    fault.
+    """
 
     def known(happens: Callable[[Bed], Iterator[None]]) -> None:
         FAULTS[alert] = Fault(contextmanager(happens), alone)

@@ -29,7 +29,9 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeNodesAvoided")
 def _(bed: Bed) -> Iterator[None]:
-    """A node reports a deadlock of its kernel, which has to last for five minutes; it is repaired and forgiven."""
+    """A node reports a kernel deadlock, which has to last for five minutes. Afterwards the deadlock is gone, and the node is
+    forgiven.
+    """
     node, rig = "h200-14", bed.rig
     where = f"{path('Node', '', node)}/status"
 
@@ -51,7 +53,9 @@ NODE = "h200-01"
 
 @contextmanager
 def fetching(bed: Bed, uri: str, bytes_: int) -> Iterator[tuple[hubs.Hub, Callable[[], None]]]:
-    """A model that this node alone is to hold, its hub, and what starts the node's agent."""
+    """Create a model that only this node has to hold. Yield the hub with its files, and a function that starts the node's
+    agent.
+    """
     rig, disk = bed.rig, bed.folder / uri.replace("/", "_")
     bed.later(rig.cluster.kubectl, "label", "node", NODE, f"models.{keys.GROUP}/clusterbasemodel.fetched-")
     bed.later(rig.delete, "NodeModels", "", NODE)
@@ -77,16 +81,14 @@ def fetching(bed: Bed, uri: str, bytes_: int) -> Iterator[tuple[hubs.Hub, Callab
 
 
 def held(rig: Rig) -> list[dict[str, Any]]:
-    """Return the models in the record of the node's agent."""
+    """Return the models in the record of the agent on NODE."""
     found: list[dict[str, Any]] = (rig.get("NodeModels", "", NODE) or {}).get("status", {}).get("models", [])
     return found
 
 
 @fault("OmeWeightsFailed")
 def _(bed: Bed) -> Iterator[None]:
-    """An agent has to download a revision that the hub does not have; afterwards the model names a revision that the hub
-    has.
-    """
+    """An agent has to download a revision that its hub does not have. Afterwards, the model names an existing revision."""
     with fetching(bed, "hf://org/model@nope", 20_000) as (_hub, start):
         start()
         bed.rig.wait("it fails", lambda: [each["state"] for each in held(bed.rig)] == ["Failed"], 60)
@@ -97,7 +99,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeWeightsStall")
 def _(bed: Bed) -> Iterator[None]:
-    """An agent is killed in the middle of a model, and comes back."""
+    """An agent is killed during the download of a model, and is started again."""
     with fetching(bed, "hf://org/model", 2_000_000) as (hub, start):
         hub.rate = 50_000
         start()
@@ -116,7 +118,9 @@ RECORDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodemodels.om
 
 @fault("OmeObjectsUnread")
 def _(bed: Bed) -> Iterator[None]:
-    """An agent of another version writes its record, in which `models` is a map. The CRD accepts any status."""
+    """An agent of another version writes its record with a map instead of a list as `models`. The CRD is changed to accept
+    any status.
+    """
     rig = bed.rig
     before = rig.api.get(RECORDS)["spec"]["versions"]
     opened = copy.deepcopy(before)
@@ -133,7 +137,7 @@ def _(bed: Bed) -> Iterator[None]:
         try:
             rig.api.request("PATCH", f"{path('NodeModels', '', NODE)}/status", {"status": status}, MERGE)
         except ApiError as error:
-            if error.code != 422:  # it knows the old schema yet; and for a moment it prunes what it tells by that
+            if error.code != 422:  # for a moment, the API server still has the old schema, and refuses or prunes the status
                 raise
         return bool(bed.asked.ask("ome_watch_unread_total > 0"))
 

@@ -1,4 +1,4 @@
-"""Faults of the operator as a process."""
+"""Faults of the operator's process."""
 
 import signal
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from tests.controlplane.alerts.faults.known import fault
 
 @fault("OmeNobodyLeads")
 def _(bed: Bed) -> Iterator[None]:
-    """The operator is killed."""
+    """The operator is killed, and no other operator runs."""
     bed.rig.stop(signal.SIGKILL)
     yield
     bed.operate()
@@ -42,7 +42,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmePoliciesAbsent")
 def _(bed: Bed) -> Iterator[None]:
-    """The operator runs as an administrator, whom no admission policy restricts."""
+    """The operator has an administrator's kubeconfig, and no admission policy applies to administrators."""
     bed.operate(kubeconfig=bed.rig.cluster.kubeconfig)
     yield
     bed.operate()

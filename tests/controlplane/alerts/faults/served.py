@@ -1,4 +1,4 @@
-"""A service that serves, for faults to be done to."""
+"""A service that serves, in which other modules cause faults."""
 
 from typing import Any
 
@@ -21,5 +21,5 @@ def served(bed: Bed, size: int = 1, gpus: int = 0, name: str = SERVICE, **spec: 
 
 
 def engines(rig: Rig, namespace: str) -> list[Manifest]:
-    """Their pods."""
+    """Return the engine pods of the service."""
     return rig.all("Pod", namespace, "component=engine")

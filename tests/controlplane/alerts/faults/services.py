@@ -23,12 +23,12 @@ from tests.support.rig import Manifest, Rig
 
 
 def edit(bed: Bed, namespace: str, **engine: Any) -> None:
-    """Change its engine."""
+    """Change the engine of the service."""
     bed.rig.patch("InferenceService", namespace, SERVICE, {"spec": {"engine": engine}})
 
 
 def speaks(status: Manifest) -> None:
-    """The readiness probe succeeds again."""
+    """Let the readiness probe of a pod succeed again."""
     for each in status["conditions"]:
         if each["type"] in ("Ready", "ContainersReady"):
             each["status"] = "True"
@@ -50,7 +50,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeServiceIncomplete")
 def _(bed: Bed) -> Iterator[None]:
-    """A quota has no space for the pods of a second group, and the first group serves on."""
+    """A quota does not permit the pods of a second group, while the first group continues to serve."""
     namespace = served(bed)
     pods = len(bed.rig.all("Pod", namespace))
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full", "namespace": namespace}}
@@ -66,7 +66,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeRolloutFailed")
 def _(bed: Bed) -> Iterator[None]:
-    """The API server refuses an edit, and what served serves on."""
+    """The API server refuses the new revision of a service, whose old revision continues to serve."""
     namespace = served(bed)
     edit(bed, namespace, runner={"imagePullPolicy": "Sometimes"})
     bed.rig.says(namespace, SERVICE, "RolledOut", "DryRunRefused", "imagePullPolicy")
@@ -77,7 +77,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeRolloutOld")
 def _(bed: Bed) -> Iterator[None]:
-    """An edit asks for nodes that there are not, so it waits, and what served serves on."""
+    """A new revision requires nodes that do not exist, so the rollout waits, and the old revision continues to serve."""
     namespace = served(bed)
     edit(bed, namespace, nodeSelector={"test.example.com/pool": "b"})
     yield
@@ -87,7 +87,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeWaveStopped", alone=False)
 def _(bed: Bed) -> Iterator[None]:
-    """The API server refuses an edit of a runtime for every service. OmeRolloutFailed fires as well."""
+    """The API server refuses what an edit of a runtime changes for each of its services. OmeRolloutFailed fires as well."""
     namespace = served(bed)
     refused = {"engineConfig": {"runner": {"imagePullPolicy": "Sometimes"}}}
     bed.rig.patch("ClusterServingRuntime", "", namespace, {"spec": refused})
@@ -98,7 +98,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeGroupsFailed")
 def _(bed: Bed) -> Iterator[None]:
-    """A leader hangs, and its group may not be recycled."""
+    """A leader hangs, and `maxRecycles: 0` forbids to recycle its group."""
     namespace = served(bed, engine={"lifecycle": {"hangTimeout": "2s", "maxRecycles": 0}})
     (leader,) = engines(bed.rig, namespace)
     write_status(bed.rig, leader, silent)
@@ -109,7 +109,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeSystemicFault")
 def _(bed: Bed) -> Iterator[None]:
-    """Both leaders stop answering their probes at once, until both answer again."""
+    """Both leaders of a service stop answering their probes at the same time. Afterwards both answer again."""
     namespace = served(bed, engine={"minReplicas": 2, "lifecycle": {"hangTimeout": "5m"}})
     for leader in engines(bed.rig, namespace):
         write_status(bed.rig, leader, silent)
@@ -135,7 +135,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 
 def whole(rig: Rig, namespace: str) -> bool:
-    """Whether every group is Ready, and the service too."""
+    """Return whether the service has two engine pods, and all of its groups are Ready."""
     status = (rig.get("InferenceService", namespace, SERVICE) or {}).get("status", {})
     groups = status.get("groups", ())
     return bool(groups) and all(each["phase"] == "Ready" for each in groups) and len(engines(rig, namespace)) == 2
@@ -143,7 +143,7 @@ def whole(rig: Rig, namespace: str) -> bool:
 
 @fault("OmeGpusWasted")
 def _(bed: Bed) -> Iterator[None]:
-    """A leader with GPUs hangs, and nothing is recycled."""
+    """A leader with GPUs hangs, and `restartPolicy: None` forbids to recycle its group."""
     namespace = served(bed, gpus=8, engine={"lifecycle": {"restartPolicy": "None"}})
     (leader,) = engines(bed.rig, namespace)
     write_status(bed.rig, leader, silent)
@@ -154,7 +154,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeGangWaits")
 def _(bed: Bed) -> Iterator[None]:
-    """Two services want 12 of 16 nodes each."""
+    """Each of two services needs 12 of 16 nodes."""
     namespace = served(bed, size=12, gpus=8)
     bed.rig.create(yamls.service(namespace, "other", namespace))
     yield
@@ -164,7 +164,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeMoveWaits")
 def _(bed: Bed) -> Iterator[None]:
-    """A person moves a group whose service may use one node only, until it may use another one, too."""
+    """A user moves a group, but the service may use a single node. Afterwards it may use a second node, too."""
     label, first, second = "test-pool", "h200-02", "h200-03"
     for node in (first, second):
         bed.later(bed.rig.cluster.kubectl, "label", "node", node, f"{label}-")
@@ -183,7 +183,9 @@ ROLES = {"prefill": "engine", "decode": "decoder"}
 
 
 class Registry(BaseHTTPRequestHandler):
-    """A stand-in for the registry of a router: it says which pairs fail, and for how long a leader has been silent."""
+    """An HTTP handler that stands in for the registry of a router. It reports failing pairs, and for how long a leader has
+    been silent.
+    """
 
     body: ClassVar[Manifest] = {}
     since: ClassVar[float | None] = None
@@ -204,8 +206,8 @@ class Registry(BaseHTTPRequestHandler):
 
 @fault("OmeGroupsSilent")
 def _(bed: Bed) -> Iterator[None]:
-    """The router's registry reports that the only leader is silent; later the leader answers again. The registry is a
-    stand-in, whose address is that of the simulated router.
+    """The registry of a router reports that the only leader is silent. Later the leader answers again. A stand-in for the
+    registry runs at the address of the simulated router.
     """
     bed.later(bed.operate)
     bed.operate("--router-watch", "5")
@@ -228,7 +230,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @contextmanager
 def reporting(bed: Bed, router: Manifest) -> Iterator[None]:
-    """Let the stand-in answer in the place of the registry of a simulated router."""
+    """Let the stand-in answer at the address of a simulated router inside the `with` block."""
     with ThreadingHTTPServer(("127.0.0.1", 29001), Registry) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         write_status(bed.rig, router, lambda status: status.update(podIP="127.0.0.1", podIPs=[{"ip": "127.0.0.1"}]))
@@ -238,8 +240,8 @@ def reporting(bed: Bed, router: Manifest) -> Iterator[None]:
 
 @fault("OmeTransfersFail")
 def _(bed: Bed) -> Iterator[None]:
-    """The router's registry, a stand-in, reports that the only pair of a prefill and a decode group fails; later it
-    reports no such pair.
+    """The registry of a router, a stand-in, reports that transfers between the only prefill and the only decode group fail.
+    Later it reports no failing pair.
     """
     bed.later(bed.operate)
     bed.operate("--router-watch", "5")
@@ -272,7 +274,7 @@ def phases(rig: Rig, namespace: str) -> list[str]:
 
 @fault("OmeBrakeForgotten")
 def _(bed: Bed) -> Iterator[None]:
-    """A person freezes a service, and thaws it."""
+    """A user freezes a service, and unfreezes it afterwards."""
     namespace = served(bed)
     ome(bed.rig, "freeze", f"{namespace}/{SERVICE}", "--why", "a test")
     yield
@@ -280,6 +282,6 @@ def _(bed: Bed) -> Iterator[None]:
 
 
 def ome(rig: Rig, *words: str) -> None:
-    """A command against the rig's cluster, which has to succeed."""
+    """Run a command against the cluster. It has to succeed."""
     done = CliRunner().invoke(app, [*words, "--kubeconfig", str(rig.cluster.kubeconfig)])
     assert done.exit_code == 0, (done.output, done.exception)
