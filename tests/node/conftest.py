@@ -1,4 +1,4 @@
-"""Fixtures: a cluster with a real node where this machine supports one; otherwise all tests of this directory are skipped
+"""Fixtures: a cluster with a real node, if this machine supports one. Otherwise all tests of this directory are skipped,
 with the reason.
 
 With OME_E2E=kind, the cluster is a kind cluster with two workers in Docker.
@@ -57,7 +57,7 @@ def steps(tables: Tables) -> Iterator[Steps]:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Exclude fixtures from the time limit, because the first test waits for the tools, which may take minutes to build."""
+    """Exclude fixtures from the time limit. The first test waits for tools, which may take minutes to build."""
     item.add_marker(pytest.mark.timeout(600, func_only=True))
 
 
@@ -79,8 +79,8 @@ def docker(machine: None, steps: Steps) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def ours() -> None:
-    """Skip tests that inspect the directories and processes of a node, or stop its control plane, on kind, whose nodes
-    are containers.
+    """Skip tests on kind, whose nodes are containers, if they inspect the directories and processes of a node or stop its
+    control plane.
     """
     if ON_KIND:
         pytest.skip("it reaches into the node and the control plane, which are Docker's here")

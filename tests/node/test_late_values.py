@@ -1,4 +1,4 @@
-"""Values of pods that the API server accepts and a real node does not: `lint/pod_tables.py:LATE`."""
+"""Tests of values in pods that the API server accepts and a real node rejects: `lint/pod_tables.py:LATE`."""
 
 import json
 from typing import Any
@@ -33,7 +33,7 @@ WRONG: dict[str, dict[str, Any]] = {
         ]
     },
 }  # fmt: skip
-"""Field -> a pod that only this value keeps from starting."""
+"""Field -> a pod that cannot start only because of the value of this field."""
 NOT_HERE = {
     "Capabilities.add": "the pod starts, and lacks the capability",
     "ImageVolumeSource.reference": "such volumes are switched off in this version",

@@ -1,4 +1,4 @@
-"""Tests that `down` removes everything that `up` creates, even after an incomplete `up`."""
+"""Tests that `down` removes everything that `up` creates, even after `up` was killed."""
 
 import random
 import shutil
@@ -45,7 +45,7 @@ def test_two_side_by_side_and_nothing_left(real: Cluster, name: str, busybox_arc
     look = "wget -q -O- --no-check-certificate https://kubernetes.default.svc/readyz"
     eventually("kube-proxy has the Service", lambda: answers(cluster, "alone", look) == "ok")
     seen = traces.left(before, traces.taken(root))
-    assert {"links", "routes", "control groups", "processes"} <= set(seen), "the comparison sees a node"
+    assert {"links", "routes", "control groups", "processes"} <= set(seen), "the comparison must find the traces of a node"
     cluster.down()
     assert traces.left(before, traces.taken(root)) == {}
     assert not cluster.at.root.exists()
@@ -74,7 +74,7 @@ def killed_up(name: str, after_s: float) -> None:
     process.wait()
     cgroups.remove(
         f"ome-probe-{process.pid}"
-    )  # This name is used by the check whether the command may create cgroups; no other code knows it.
+    )  # The check whether `up` may create cgroups uses this name, and no other code does.
 
 
 def test_killed_programs_come_back(name: str, real: Cluster, busybox_archive: Path) -> None:
@@ -121,9 +121,9 @@ def test_a_cluster_keeps_what_it_was_made_with(real: Cluster, tmp_path: Path, mo
 def test_images_outlive_a_cluster(
     real: Cluster, name: str, busybox_archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A new node has the images of a deleted node on which a pod was running, and nothing of that node's pods."""
+    """A new node has the images of a deleted node, but nothing of the pods that ran there."""
     place = layout.layout(name).root.with_name(f"{name}-images")
-    monkeypatch.setattr(image_cache, "_place", lambda: place)  # next to that of the session's cluster
+    monkeypatch.setattr(image_cache, "_place", lambda: place)  # next to the cluster of the session
     cluster = Cluster.up(name, real_node=True)
     cluster.load_image(busybox_archive)
     cluster.apply(pod("first", "exec sleep 1000"))
@@ -133,15 +133,15 @@ def test_images_outlive_a_cluster(
     cluster = Cluster.up(name, real_node=True)
     assert f"docker.io/{busybox.REFERENCE}" in images.listed(cluster.node)
     layers = snapshots(cluster)
-    assert "Committed" in layers and "Active" not in layers, "layers, and nothing that a container wrote"
-    busybox_archive.touch()  # The file is recreated, as far as the node can tell.
+    assert "Committed" in layers and "Active" not in layers, "only unpacked layers, and no writable layer of a container"
+    busybox_archive.touch()  # For the node, this is a new file.
     cluster.load_image(busybox_archive)
     assert len([one for one in images.loaded(cluster.node.images) if busybox.REFERENCE in one.read_text()]) == 1
     cluster.load_image(namesake(tmp_path))
-    cluster.load_image(busybox_archive)  # Another image took its name in the meantime.
+    cluster.load_image(busybox_archive)  # Another image has taken its name meanwhile.
     images.remove_unused(cluster.node)
     assert len(images.listed(cluster.node)) == 6, "busybox and pause, each by its name, by buildah's, and by its digest"
-    assert snapshots(cluster) == layers, "an import fails where it finds a layer that is removed only then"
+    assert snapshots(cluster) == layers, "an import fails if a layer that it finds is removed meanwhile"
     cluster.apply(pod("second", "exec sleep 1000"))
     wait_ready(cluster, "second")
     monkeypatch.setattr(image_cache, "put", lambda at: None)

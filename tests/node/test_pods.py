@@ -1,4 +1,6 @@
-"""Pods on the real node behave as on any node: they are started, probed, reachable, resolvable and restarted."""
+"""Tests that pods on the real node behave as on any other node: they start, are probed, can be reached by address and by
+name, and are restarted.
+"""
 
 import json
 import socket
@@ -72,8 +74,8 @@ def web(real: Cluster, steps: Steps) -> str:
 
 
 def test_the_node_takes_what_is_meant_for_it(real: Cluster, web: str) -> None:
-    """A taint keeps other pods away, so the pods of demos stay on simulated nodes; a pod that selects the real node is
-    scheduled on it.
+    """A taint keeps other pods off the real node, so the pods of demos stay on simulated nodes. A pod that selects the real
+    node is scheduled on it.
     """
     node = json.loads(real.kubectl("get", "node", NAME, "-o", "json"))
     assert node["metadata"]["labels"][LABEL] == "true"
@@ -190,6 +192,6 @@ def test_a_restricted_namespace(real: Cluster) -> None:
 
 
 def test_a_missing_image_is_a_sentence(real: Cluster) -> None:
-    """The error message comes from the tool, not from ctr."""
+    """The status of the pod has the error message of the project's tool, instead of that of ctr."""
     with pytest.raises(UserError, match=r"There is no image archive /nowhere/x\.tar"):
         real.load_image(Path("/nowhere/x.tar"))

@@ -1,8 +1,9 @@
-"""Test a release as users install it: from a registry with TLS onto a real node, with tokens, upgraded to the next
-version and rolled back.
+"""Test of a release as users install it: from a registry with TLS onto a real node. The service generates tokens, is
+upgraded to the next version, and is rolled back.
 
-Run by `make release-check`. The registry is 127.0.0.1 for helm, as in the commands that users type. The node has its own
-loopback interface, so its containerd is configured with the address of that name, as on machines with a registry mirror.
+`make release-check` runs it. For helm, the registry is 127.0.0.1, as in the commands that users type. The node has its own
+loopback interface, so its containerd is configured with the address that this machine has for the node, as for a registry
+mirror.
 """
 
 import json
@@ -29,7 +30,7 @@ from tests.support.tls_registry import Front
 
 pytestmark = [MINUTES, pytest.mark.timeout(1800, func_only=True)]
 VERSIONS = ("90.0.0", "90.1.0")
-"""Newer than every tag that a clone may have."""
+"""Versions that are newer than any tag that a clone may have."""
 PLACES = ("ome_operator/__init__.py", "pyproject.toml", "charts/ome-crd/Chart.yaml", "charts/ome-resources/Chart.yaml")
 SAID = re.compile(r'^((?:__version__ = |version = )"|(?:version|appVersion): )[\d.]+', re.MULTILINE)
 SERVICE = "kimi-k2-tiny"
@@ -55,7 +56,7 @@ def front(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]
         known = os.environ.get("SSL_CERT_FILE") or ssl.get_default_verify_paths().cafile
         bundle = (
             folder / "bundle.crt"
-        )  # Meanwhile images are built from registries that the machine's own certificate authorities vouch for.
+        )  # Images are built from registries whose certificates the machine's own authorities have signed.
         bundle.write_text((Path(known).read_text() if known else "") + made.authority.read_text())
         patch.setenv("SSL_CERT_FILE", str(bundle))
         patch.setenv("DOCKER_CONFIG", str(folder))
@@ -166,8 +167,8 @@ def test_from_the_registry_to_tokens_to_the_next_version_and_back(rig: Rig, fron
 
 
 def again(rig: Rig, url: str, said: list[int], running: set[str]) -> None:
-    """The router's sidecar is the operator's image, so routers are replaced; engines are not, and their answers do not
-    change.
+    """Check the service after an upgrade of the operator. The router's sidecar has the image of the operator, so routers are
+    replaced. Engines are not, and generate the same tokens.
     """
     image = running_image(operator(rig))
 
@@ -182,7 +183,7 @@ def again(rig: Rig, url: str, said: list[int], running: set[str]) -> None:
 
 
 def test_refusals_of_the_command(front: Front, clone: Path) -> None:
-    """The command fails with one sentence and exit code 1, without a request to the registry."""
+    """The command fails with one message and exit code 1, before it sends any request to the registry."""
     front.asked.clear()
     (clone / "new.txt").write_text("x")
     dirty = release(clone, front, "push", "--version", VERSIONS[-1])

@@ -1,4 +1,4 @@
-"""`ome local up --kind` and the demo on a real kind, in homes of their own."""
+"""Fixtures for tests of `ome local up --kind` and of the demo with a real kind, each with its own home directory."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.node.conftest import ON_KIND
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Minutes in Docker."""
+    """Skip these tests unless OME_E2E is `kind`, because they take minutes."""
     item.add_marker(pytest.mark.skipif(not ON_KIND, reason="takes minutes in Docker: `make e2e` runs it with OME_E2E=kind"))
 
 

@@ -1,4 +1,6 @@
-"""`make demo ARGS=--kind` twice in a row: tokens from kind's node, and Kimi K2 stays Ready on simulated nodes."""
+"""Test that `make demo ARGS=--kind` works twice in a row: a real node of kind generates tokens, and Kimi K2 stays Ready on
+simulated nodes.
+"""
 
 import os
 import subprocess
@@ -25,7 +27,9 @@ def run() -> str:
 
 @pytest.mark.timeout(1200, func_only=True)
 def test_twice(home: Path, steps: Steps) -> None:
-    """The second run failed when simulated nodes did not report for as long as kind's controllers wait by default."""
+    """The second run once failed, because simulated nodes did not report for as long as kind's controllers wait by
+    default.
+    """
     with steps.measure("make demo ARGS=--kind, the first time"):
         assert "16 tokens in" in run()
     time.sleep(SILENCE_S)

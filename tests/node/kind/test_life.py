@@ -1,4 +1,6 @@
-"""Up, up again, stopped, interrupted, down: with kind's own containers."""
+"""Tests of the life of a kind cluster with real containers: it is created, started again, stopped, interrupted and
+deleted.
+"""
 
 import json
 import subprocess
@@ -18,11 +20,13 @@ from tests.support.local import eventually, ready, statefulset
 from tests.support.rig import is_ready
 
 SILENCE_S = 75.0
-"""Longer than the 40 s and 50 s that controllers of various versions wait for a node, and a look of theirs."""
+"""Longer than the 40 s or 50 s for which controllers of various versions wait for a silent node, including the interval of
+their checks.
+"""
 
 
 def nodes(cluster: Cluster) -> dict[str, Any]:
-    """Name -> node."""
+    """Return name -> node."""
     return {node["metadata"]["name"]: node for node in json.loads(cluster.kubectl("get", "nodes", "-o", "json"))["items"]}
 
 
@@ -34,8 +38,8 @@ def system_pods(cluster: Cluster, *words: str) -> list[Any]:
 
 @pytest.mark.timeout(600, func_only=True)
 def test_simulated_nodes_stay_ready_and_real_pods_find_names(home: Path, steps: Steps) -> None:
-    """Wait longer than kind's controllers wait by default for a silent node, and then once more after Docker was stopped
-    and started.
+    """The simulated nodes must stay ready for longer than kind's controllers wait for a silent node, also after Docker was
+    stopped and started again.
     """
     with steps.measure("ome local up --kind --nodes 4"):
         cluster = Cluster.up("life", kind=True, nodes=4)
@@ -75,7 +79,9 @@ def addons_are_on(cluster: Cluster, real: str) -> None:
 def test_interrupted_and_beside_another_home(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: Steps
 ) -> None:
-    """An interrupted start is repeated or removed. A cluster of the same name in another home directory is independent."""
+    """After an interrupted start, `up` completes the cluster and `down` removes it. A cluster of the same name in another
+    home directory is not affected.
+    """
     first = layout.layout("half")
     interrupted(first, "half")
     assert life.containers(first) and not first.kubeconfig.exists()
@@ -95,7 +101,7 @@ def test_interrupted_and_beside_another_home(
 
 
 def interrupted(at: layout.Layout, name: str) -> None:
-    """Ctrl-C, or worse, as soon as there is a container."""
+    """Kill `ome local up --kind` as soon as a container exists."""
     command = [sys.executable, "-m", "ome_operator", "local", "up", "--kind", "--name", name]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
@@ -106,7 +112,7 @@ def interrupted(at: layout.Layout, name: str) -> None:
 
 
 def test_refusals_change_nothing(home: Path) -> None:
-    """Each is a sentence, before anything is made."""
+    """Options that do not work together are refused with a message before anything is created."""
     for wanted in ({"kind": True, "audit": True}, {"workers": 2}):
         with pytest.raises(UserError, match="Leave"):
             Cluster.up("none", **wanted)

@@ -1,4 +1,6 @@
-"""The operator as helm installs it, on the real node, with the images and the tiny model that its services need."""
+"""Fixtures: the operator as helm installs it, on the real node, with the images and the tiny model that the services
+need.
+"""
 
 import json
 import os
@@ -20,19 +22,19 @@ SINGLE, GROUPS = "config/samples/isvc/ome/kimi-k2-tiny-pd.yaml", "config/samples
 HOLDS = "models.ome.io/clusterbasemodel.kimi-k2-tiny=Ready"
 READY_WITHIN_S = 300.0
 FEW = 5
-"""Tries: what random weights say can be nothing, or all white space."""
+"""Number of attempts, because a model with random weights may generate no text, or only white space."""
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""Opens URLs without a proxy that this machine may be configured with."""
+"""Opens URLs directly, without a proxy for which this machine may be configured."""
 
 ON_OUR_NODE = pytest.mark.usefixtures("ours")
-"""Mark for tests that use folders and processes of this machine: skipped where nodes are kind's."""
+"""Mark for tests that use directories and processes of this machine. They are skipped on kind."""
 
 MINUTES = pytest.mark.skipif("OME_E2E" not in os.environ, reason="takes minutes: `make e2e` runs it")
 
 
 @pytest.fixture(scope="package")
 def serving(real: Cluster, steps: Steps) -> Rig:
-    """Model and runtime are there, and the operator runs inside."""
+    """Load the images, install the operator inside of the cluster, and create the tiny model and its runtime."""
     with steps.measure("images, built or from the cache"):
         archives = build.build()
     for name, archive in archives.items():
@@ -49,7 +51,7 @@ def serving(real: Cluster, steps: Steps) -> Rig:
 
 @pytest.fixture(scope="package")
 def tiny(serving: Rig, steps: Steps) -> Iterator[str]:
-    """One prefill, one decode, one router."""
+    """Yield the URL of a service with one prefill group, one decode group and one router."""
     yield come_up(serving, SINGLE, "kimi-k2-tiny", steps, "1 prefill + 1 decode + router, apply to Ready")
     remove(serving, "kimi-k2-tiny")
 
@@ -67,7 +69,9 @@ def come_up(rig: Rig, sample: str, service: str, steps: Steps, what: str) -> str
 
 
 def reached(url: str) -> bool:
-    """Whether the Service leads somewhere: a node learns of endpoints a moment after the router is ready."""
+    """Return whether the Service has a working endpoint. The node learns of endpoints only a moment after the router is
+    ready.
+    """
     try:
         with DIRECT.open(f"{url}/readiness", timeout=5):
             return True
@@ -82,14 +86,14 @@ def remove(rig: Rig, service: str) -> None:
 
 
 def address(rig: Rig, namespace: str, service: str) -> str:
-    """The Service as this machine reaches it: it is a node of the cluster, or has routes to it."""
+    """Return the URL of a Service on this machine, which is a node of the cluster or has routes to it."""
     found = rig.get("Service", namespace, service)
     assert found is not None
     return f"http://{found['spec']['clusterIP']}"
 
 
 def post(url: str, body: dict[str, Any], **headers: str) -> dict[str, Any]:
-    """The JSON answer to a JSON request."""
+    """Send a JSON request, and return the JSON of the answer."""
     sent = {"Content-Type": "application/json", **{name.replace("_", "-"): value for name, value in headers.items()}}
     request = urllib.request.Request(url, json.dumps(body).encode(), sent)
     with DIRECT.open(request, timeout=60) as reply:

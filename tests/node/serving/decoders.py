@@ -1,4 +1,6 @@
-"""A service with one prefill and two decode groups on the real node: what its router lists, and faults of its pods."""
+"""A service with one prefill group and two decode groups on the real node: the workers that its router lists, and faults of
+its pods.
+"""
 
 import asyncio
 import contextlib
@@ -23,7 +25,7 @@ Pod = dict[str, Any]
 
 
 class Decoders(NamedTuple):
-    """The service, which has the name of its namespace."""
+    """The service, whose name is also that of its namespace."""
 
     rig: Rig
     name: str
@@ -73,7 +75,7 @@ class Decoders(NamedTuple):
 
 @contextlib.contextmanager
 def two_groups(rig: Rig, name: str, url: str, steps: Steps) -> Iterator[Decoders]:
-    """Yield a service that exists, with two decode groups; afterwards it has one."""
+    """Scale an existing service to two decode groups, and yield it; afterwards it has one group again."""
     found = Decoders(rig, name, url)
     with steps.measure("one more decode group"):
         found.scale(2)
@@ -131,21 +133,23 @@ def inside(pod: Pod, *command: str) -> str:
 
 
 def cut(source: Pod, target: Pod) -> None:
-    """Lose all packets from one pod to another: they go to a station that does not exist."""
+    """Lose all packets from one pod to another, by a neighbor entry with a MAC address that does not exist."""
     at = target["status"]["podIP"]
     inside(source, "ip", "neigh", "replace", at, "lladdr", "02:00:00:00:00:99", "dev", "eth0", "nud", "permanent")
 
 
 def cut_transfers(source: Pod, target: Pod, *how: str) -> None:
-    """Drop or reject the packets of KV caches, and leave all others."""
-    ports = re.findall(r":(1[5-7]\d{3}) ", inside(target, "ss", "-ltn"))  # Mooncake's range
+    """Drop or reject the packets with KV caches from one pod to another, and let all other packets pass. `how` is the target
+    of iptables.
+    """
+    ports = re.findall(r":(1[5-7]\d{3}) ", inside(target, "ss", "-ltn"))  # the range of Mooncake's ports
     assert len(ports) == 2, f"the ports of Mooncake are {ports}"
     rule = ["-d", target["status"]["podIP"], "-p", "tcp", "-m", "multiport", "--dports", ",".join(ports), "-j", *how]
     inside(source, "iptables", "-A", "OUTPUT", *rule)
 
 
 def mend(source: Pod) -> None:
-    """Let packets pass again."""
+    """Undo `cut` and `cut_transfers`."""
     inside(source, "ip", "neigh", "flush", "all", "nud", "permanent")
     inside(source, "iptables", "-F", "OUTPUT")
 

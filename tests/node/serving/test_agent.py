@@ -1,4 +1,6 @@
-"""The whole model plane on the real node: a hub, the agent's image, a Secret, a verified directory, a label, real tokens."""
+"""Tests of agents on the real node with all real parts: a hub, the image of the agent, a Secret, verified files, a label,
+and tokens from the downloaded model.
+"""
 
 import base64
 import json
@@ -39,13 +41,13 @@ def hub(serving: Rig, disk: Path) -> Iterator[Hub]:
 
 @pytest.fixture(scope="module")
 def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory of this machine, and so of its node."""
+    """Return a directory of this machine, which is also on its node."""
     return tmp_path_factory.mktemp("disk")
 
 
 @pytest.fixture(scope="module")
 def agent(serving: Rig, hub: Hub, disk: Path, steps: Steps) -> Iterator[Rig]:
-    """Install the chart with agents. Their namespace must admit the directory of weights."""
+    """Install the chart with agents. Meanwhile their namespace admits pods that mount a directory of the node."""
     with steps.measure("image of the agent, built or from the cache"):
         archive = build.build(["agent"])["agent"]
     with steps.measure("image agent into the node", megabytes=archive.stat().st_size / 1e6):
@@ -71,12 +73,12 @@ def agent(serving: Rig, hub: Hub, disk: Path, steps: Steps) -> Iterator[Rig]:
 
 
 def agents(rig: Rig) -> list[dict[str, Any]]:
-    """The agent's pods."""
+    """Return the pods of agents."""
     return rig.all("Pod", "ome", "app.kubernetes.io/name=ome-agent")
 
 
 def engine() -> dict[str, Any]:
-    """One server of the tiny model that prefills and decodes itself."""
+    """Return a runtime in which one server of the tiny model does both prefill and decode."""
     args = ["--model-path=$(MODEL_PATH)", "--device=cpu", "--host=0.0.0.0", "--port=30000", "--max-total-tokens=4096"]
     probe = {"httpGet": {"path": "/health", "port": 30000}, "periodSeconds": 2, "timeoutSeconds": 5, "failureThreshold": 150}
     runner = {
@@ -96,14 +98,14 @@ def engine() -> dict[str, Any]:
 
 
 def labels(rig: Rig) -> dict[str, str]:
-    """Return the labels of the node about the model."""
+    """Return the labels of the node that concern the model."""
     found = (rig.get("Node", "", NAME) or {})["metadata"]["labels"]
     return {key: value for key, value in found.items() if key.startswith(LABEL)}
 
 
 @pytest.mark.timeout(READY_WITHIN_S + 180, func_only=True)
 def test_a_service_starts_from_what_the_agent_fetched(agent: Rig, hub: Hub, disk: Path, steps: Steps) -> None:
-    """No label is set manually."""
+    """The agent downloads the model, and its record becomes a label of the node. No label is set by the test."""
     model = yamls.model(MODEL, URI)
     model["spec"]["storage"] = {"storageUri": URI, "path": str(disk / MODEL), "key": "hub"}
     agent.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}, engine())
@@ -132,8 +134,8 @@ def test_a_service_starts_from_what_the_agent_fetched(agent: Rig, hub: Hub, disk
 
 
 def nothing_tells_the_token(rig: Rig) -> None:
-    """Only the Secret itself contains the token: no object, Event, log or command line does, while a kubelet has mounted
-    the agent's Secret.
+    """Check that only the Secret contains the token: it is in no object, Event, log or command line, although the agent uses
+    it.
     """
     (pod,) = agents(rig)
     seen = {kind: json.dumps(rig.all(kind, "")) for kind in ("ConfigMap", "Event", "Pod", "Node", "NodeModels")}

@@ -1,4 +1,4 @@
-"""The published benchmark of SGLang, from a BenchmarkJob to results on the node: speed, accuracy, and requests that fail."""
+"""Tests of BenchmarkJobs with SGLang's published benchmarks on the real node: speed, accuracy, and requests that fail."""
 
 import json
 import os
@@ -25,7 +25,7 @@ ENDED_WITHIN_S = 240.0
 
 @pytest.fixture(scope="module")
 def out() -> Iterator[Path]:
-    """The directory of the node that the samples name, with the data sets that no hub gives here."""
+    """Yield the directory of results that the samples name, with data sets that the samples would download from a hub."""
     shutil.rmtree(OUT, ignore_errors=True)
     (OUT / "data").mkdir(parents=True)
     os.chown(OUT, USER, USER)
@@ -38,7 +38,7 @@ def out() -> Iterator[Path]:
 
 
 def sample(file: str, name: str, **spec: Any) -> Manifest:
-    """A BenchmarkJob of the samples, for the tiny model."""
+    """Return the BenchmarkJob of a sample file, changed to measure the tiny model."""
     (body,) = [one for one in yaml.safe_load_all((SAMPLES / file).read_text()) if one["kind"] == "BenchmarkJob"]
     here = {
         "endpoint": {"inferenceService": {"name": NAMESPACE, "namespace": NAMESPACE}},
@@ -65,7 +65,9 @@ def ended(rig: Rig, body: Manifest, steps: Steps) -> Manifest:
 
 
 def test_requests_of_given_lengths(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
-    """Two sizes at one and at four in flight: counted in the status, written as JSON and as a page."""
+    """The benchmark runs with one and with four requests at a time. The status has the counts, and the results are written
+    as JSON and as an HTML page.
+    """
     status = ended(serving, sample("kimi-k2-tiny.yaml", "speed"), steps)
     assert status["state"] == "Completed", status
     report, each = status["report"], 8
@@ -80,7 +82,7 @@ def test_requests_of_given_lengths(serving: Rig, tiny: str, out: Path, steps: St
 
 @pytest.mark.parametrize(("file", "requests"), [("kimi-k2-latency.yaml", 10), ("kimi-k2-throughput.yaml", 40)])
 def test_the_benchmarks_of_the_seeds(serving: Rig, tiny: str, out: Path, steps: Steps, file: str, requests: int) -> None:
-    """Conversations instead of ShareGPT's, and fewer of them."""
+    """The data set has a few own conversations instead of those of ShareGPT."""
     data = {"storageUri": f"local://{OUT}/data/talks.json"}
     name = file.removesuffix(".yaml")
     status = ended(serving, sample(file, name, dataset=data, maxRequestsPerIteration=requests, numConcurrency=[4]), steps)
@@ -88,7 +90,9 @@ def test_the_benchmarks_of_the_seeds(serving: Rig, tiny: str, out: Path, steps: 
 
 
 def test_questions(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
-    """GSM8K's script with sums of one digit: random weights know none, but are asked and judged."""
+    """GSM8K's script runs with additions of one digit. A model with random weights cannot solve them, but all are asked and
+    evaluated.
+    """
     data = {"storageUri": f"local://{OUT}/data/sums.jsonl"}
     less = {"num_shots": "2", "max_new_tokens": "8"}
     limits = {"additionalRequestParams": less, "maxRequestsPerIteration": 6, "numConcurrency": [2]}
@@ -98,7 +102,9 @@ def test_questions(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
 
 
 def test_the_time_is_up_and_the_common_format(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
-    """The benchmark sends chat completions, which every server accepts, and more requests than fit into a minute."""
+    """The benchmark sends chat completions, which every server supports. There are more requests than fit into the time
+    limit of a minute.
+    """
     url = {"endpoint": {"url": f"http://{NAMESPACE}.{NAMESPACE}/v1", "apiFormat": "openai", "modelName": NAMESPACE}}
     path = "/var/lib/ome/models/kimi-k2-tiny"
     pod = {
@@ -117,7 +123,7 @@ def test_the_time_is_up_and_the_common_format(serving: Rig, tiny: str, out: Path
 
 
 def test_requests_that_fail_make_the_job_failed(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
-    """Prompts that are longer than the model's context are refused by the server."""
+    """The server refuses prompts that are longer than the model's context."""
     long = {"trafficScenarios": ["D(9000,4)"], "numConcurrency": [1], "maxRequestsPerIteration": 2}
     status = ended(serving, sample("kimi-k2-tiny.yaml", "toolong", **long), steps)
     assert status["state"] == "Failed", status

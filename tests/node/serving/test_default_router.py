@@ -1,8 +1,8 @@
-"""The router that `router: {}` brings where the runtime has none, on a real node: it finds the engines by their labels, and
-requests through the URL of the service are answered with tokens.
+"""Tests of the router that a service with `router: {}` gets if its runtime has none, on a real node: it discovers the
+engines by their labels, and requests to the URL of the service are answered with tokens.
 
-The services override only what a machine without GPUs needs: the image of the router, its resources, and the taint of the
-node.
+The services override only what a machine without GPUs requires: the image of the router, its resources, and the toleration
+of the node's taint.
 """
 
 from typing import Any
@@ -39,7 +39,9 @@ def disaggregated(_: Rig) -> list[dict[str, Any]]:
 
 
 def alone(rig: Rig) -> list[dict[str, Any]]:
-    """Return the three files of docs/your-own-model.md, with a router in front of the engine."""
+    """Return the objects of the three files of docs/your-own-model.md. The service also has a router in front of the
+    engine.
+    """
     model, runtime, service = files(rig)
     service["spec"]["router"] = ROUTER
     return [model, runtime, service]

@@ -1,5 +1,5 @@
-"""Prefill engines of the class Demand on the real node: a burst of real requests brings a second one, and its end takes it
-back, without a request that fails (docs/demand.md).
+"""Tests of prefill engines with the class Demand on the real node: a burst of real requests adds a second prefill group,
+which is removed after the burst. No request fails (docs/demand.md).
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from tests.support.traffic import Report, generate, stream_of
 pytestmark = [MINUTES, pytest.mark.usefixtures("ours")]
 NAME = "kimi-k2-tiny-demand"
 CLIENTS = 30
-"""Clients of the burst, each of which sends its next request when it has an answer."""
+"""Clients of the burst. Each sends its next request when the previous one is answered."""
 PATIENT_S = 300
-"""SGLang's default of the seconds for which a request waits for its partner; the runtime has 10 s."""
+"""Seconds for which a request waits for its partner by default in SGLang; the runtime sets 10 s."""
 CALM_PER_S = 0.5
 WITHIN_S = 60.0
 DECIDED_WITHIN_S, SERVED_WITHIN_S, BACK_WITHIN_S = 200.0, 300.0, 240.0
@@ -91,7 +91,9 @@ async def busy(url: str) -> AsyncIterator[Report]:
 
 @pytest.fixture
 def hasty(serving: Rig) -> Iterator[Rig]:
-    """Yield the cluster with an operator on this machine that removes groups sooner, in place of the operator inside."""
+    """Replace the operator inside of the cluster by one on this machine that removes groups sooner, and yield the
+    cluster.
+    """
     serving.cluster.kubectl("scale", "-n", "ome", "deployment/ome-operator", "--replicas=0")
     serving.wait("no operator inside", lambda: not serving.all("Pod", "ome"), 60)
     config = serving.cluster.keep_token("ome", "ome-operator")
@@ -105,7 +107,7 @@ def hasty(serving: Rig) -> Iterator[Rig]:
 
 @pytest.mark.timeout(800, func_only=True)
 async def test_a_burst_brings_a_second_prefill_group(service: Decoders, tables: Tables) -> None:
-    """These are the times of the operator as the chart installs it."""
+    """The operator runs as the chart installs it, so the measured times are real."""
     async with busy(service.url) as report:
         began = time.monotonic()
         decided = await after(began, "a second group is wanted", DECIDED_WITHIN_S, lambda: wanted(service) == 2)

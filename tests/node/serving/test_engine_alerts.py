@@ -29,26 +29,26 @@ WITHIN_S = 240.0
 pytestmark = [MINUTES, ON_OUR_NODE, pytest.mark.timeout(READY_WITHIN_S + 3 * WITHIN_S, func_only=True)]
 SPACE = "alerts-tiny"
 CACHE = 1024
-"""Tokens."""
+"""Number of tokens that fit into the engine's KV cache."""
 FLAGS = (
     "--enable-metrics",
     f"--max-total-tokens={CACHE}",
     "--max-running-requests=2",
-    # It tells its gauges with each prefill, and then not in the moment between two requests, when the cache is free.
+    # The engine sets its gauges with each prefill, and not in the moment between two requests, when the cache is free.
     "--decode-log-interval=10000",
 )
 
 
 class Load(NamedTuple):
-    """Clients, each of which asks again once it is answered."""
+    """A number of clients. Each sends its next request when the previous one is answered."""
 
     clients: int
     prompt: int
-    """Tokens of the prompt, which is the same in each request: the engine stores them once for as long as any request uses
-    them.
+    """Number of tokens of the prompt. All requests have the same prompt, so the engine stores these tokens once as long as
+    any request uses them.
     """
     answer: int
-    """Tokens, up to two more by the client: not all requests may end at once."""
+    """Number of generated tokens. Some clients ask for one or two more, so that not all requests end at the same time."""
 
 
 LOADS: Mapping[str, Load] = {
@@ -56,7 +56,9 @@ LOADS: Mapping[str, Load] = {
     "OmeFirstTokenSlow": Load(clients=90, prompt=8, answer=400),
     "OmeCacheFull": Load(clients=4, prompt=CACHE - 14, answer=3),
 }
-"""Each fires its alert alone: waits are short in the first, the queue in the others, and only the last needs the cache."""
+"""Each load fires only its own alert: in the first, requests wait for a short time; in the others, the queue is short; and
+only the last one fills the cache.
+"""
 
 
 async def ask(url: str, load: Load) -> None:
@@ -90,12 +92,12 @@ async def loaded(url: str, load: Load) -> AsyncIterator[asyncio.Task[None]]:
 
 @pytest.fixture(scope="module")
 def url(serving: Rig, steps: Steps) -> Iterator[str]:
-    """An engine with room for little."""
+    """Yield the URL of a service whose engine has a small KV cache."""
     runtime = engine()
     runtime["metadata"]["name"] = SPACE
     runner = runtime["spec"]["engineConfig"]["runner"]
     runner["args"] += FLAGS
-    # Before anything imports prometheus_client: else what is counted of requests is on no page.
+    # It has to be set before anything imports prometheus_client, or else the metrics lack the counts of requests.
     runner["env"].append({"name": "PROMETHEUS_MULTIPROC_DIR", "value": "/tmp"})
     serving.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}, runtime)
     try:
@@ -112,7 +114,7 @@ def url(serving: Rig, steps: Steps) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def asked(serving: Rig, url: str) -> Iterator[Prometheus]:
-    """Prometheus with divided times, once it has asked operator and engine."""
+    """Yield a Prometheus with divided durations that has scraped the operator and the engine."""
     with joined(serving.cluster, divided(alerts.rules(), BY, OTHERS)) as made:
         for series in ("ome_leader", f'sglang:num_queue_reqs{{namespace="{SPACE}"}}'):
             until(f"{series} is there", lambda series=series: made.ask(series), 60)
@@ -120,7 +122,7 @@ def asked(serving: Rig, url: str) -> Iterator[Prometheus]:
 
 
 async def seen(what: str, holds: Callable[[], bool]) -> float:
-    """Seconds until it holds."""
+    """Wait until the condition holds, and return the seconds that it took."""
     began = time.monotonic()
     await asyncio.to_thread(until, what, holds, WITHIN_S, 1.0)
     return time.monotonic() - began

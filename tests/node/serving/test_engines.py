@@ -1,5 +1,5 @@
-"""Tests that the flags known for each engine are those that the engines in the images of this repository print. No GPU is
-needed.
+"""Tests that the operator's data about the flags of engines equal what the engines in the images of this repository print.
+No GPU is needed.
 """
 
 import json
@@ -66,8 +66,8 @@ SIZES = (
     "--tp-size=8 --page-size=64 --chunked-prefill-size=1000",
     "--tp-size=8 --page-size=64 --chunked-prefill-size=1024",
 )
-"""Sizes for 8 GPUs that SGLang checks before it reads weights. A size that fails only in a layer, such as EP 7, cannot be
-tested here.
+"""Sizes for 8 GPUs that SGLang checks before it reads weights. Sizes that fail only in a layer, such as EP 7, cannot be
+tested in this way.
 """
 
 
@@ -117,7 +117,7 @@ def test_what_we_refuse_the_engines_parser_refuses_and_what_we_pass_it_takes(ser
 
 
 def refused(words: str) -> bool:
-    """Whether `ome lint` calls these arguments an error, for 8 GPUs and a model of which nothing is known."""
+    """Return whether `ome lint` reports an error for these arguments, with 8 GPUs and a model without any known facts."""
     runner = {
         "name": "ome-container",
         "image": "docker.io/lmsysorg/sglang:v0.5.23",
@@ -135,7 +135,9 @@ def refused(words: str) -> bool:
 
 
 def test_the_record_of_the_resolver_is_what_the_image_says(serving: Rig) -> None:
-    """`tests/unit/lint/test_resolver.py` compares `ome lint` with this record."""
+    """The resolver in the image gives the recorded answers. `tests/unit/lint/test_resolver.py` compares `ome lint` with this
+    record.
+    """
     folder, lines = "/tmp/k2", list(resolver.record())
     words = json.dumps([resolver.argv(line, folder) for line in lines])
     script = f"mkdir {folder}; cd {folder}; mkdir {' '.join(resolver.other_configs())}\n"

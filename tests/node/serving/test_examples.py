@@ -1,4 +1,4 @@
-"""The programs in examples/ as people run them: through a port-forward."""
+"""Tests that the programs in examples/ work as users run them, through a port-forward."""
 
 import os
 import subprocess
@@ -11,8 +11,10 @@ from tests.node.test_pods import forwarded
 from tests.support.rig import ROOT, Rig
 
 SPELLED = 60
-"""Random weights mostly spell the mark that begins a call letter by letter, which a trained model never does: SGLang 0.5.23
-lets a lone `<` of it pass as text and then sees no call in the stream. By hand one of five came out whole."""
+"""A model with random weights mostly spells the mark that begins a tool call letter by letter, which a trained model never
+does. SGLang 0.5.23 passes a single `<` of the mark on as text, and then finds no call in the stream. In a manual test, one
+of five calls was complete.
+"""
 
 
 @pytest.mark.parametrize(
@@ -25,7 +27,7 @@ lets a lone `<` of it pass as text and then sees no call in the stream. By hand 
     ],
 )
 def test_example(serving: Rig, tiny: str, example: str, words: tuple[str, ...], expected: str, tries: int) -> None:
-    """Random weights say noise, but a call's arguments fit what the tool asks for."""
+    """A model with random weights generates meaningless text, but the arguments of a call match the tool's schema."""
     said = ""
     with forwarded(serving.cluster, "service/kimi-k2-tiny", 80, "kimi-k2-tiny") as local:
         length = "120" if tries == FEW else "400"

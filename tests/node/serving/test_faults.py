@@ -1,7 +1,7 @@
-"""Tests in which prefill and decode pods are killed under traffic while the API server is temporarily stopped, to show the
-effect of the registry.
+"""Tests in which pods of prefill and decode are killed under traffic, in some while the API server does not run.
 
-The same faults are tested with the registry beside the router and without it. The figures are printed with the steps.
+The same faults are caused with the registry beside the router and without it, to show its effect. The results are printed
+with the steps.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ ANNOTATION = "ome.io/registry"
 TINY = "kimi-k2-tiny"
 PER_SECOND = 4.0
 CALM_S = 5.0
-"""Seconds of traffic before something breaks."""
+"""Seconds of traffic before the fault."""
 OUT_WITHIN_S = 10.0
 
 
@@ -46,30 +46,30 @@ def doubled(serving: Rig, tiny: str, steps: Steps) -> Iterator[str]:
 
 
 def scale(rig: Rig, groups: int) -> None:
-    """Wanted groups of both roles."""
+    """Set the number of groups of both roles."""
     one = {"minReplicas": groups, "maxReplicas": groups}
     rig.patch("InferenceService", TINY, TINY, {"spec": {"engine": one, "decoder": one}})
 
 
 def leaders(rig: Rig) -> list[dict[str, Any]]:
-    """All leader pods of engines."""
+    """Return all leader pods of engines."""
     return rig.all("Pod", TINY, "leaderworkerset.sigs.k8s.io/worker-index=0")
 
 
 def ready_leaders(rig: Rig) -> dict[str, dict[str, Any]]:
-    """Name -> leader pod, while it is ready."""
+    """Return name -> pod, for the leaders that are ready and not being deleted."""
     ready = (pod for pod in leaders(rig) if is_ready(pod) and not pod["metadata"].get("deletionTimestamp"))
     return {pod["metadata"]["name"]: pod for pod in ready}
 
 
 def leader(rig: Rig, component: str) -> str:
-    """One of them."""
+    """Return the name of a ready leader of a component."""
     return min(one for one, pod in ready_leaders(rig).items() if pod["metadata"]["labels"]["component"] == component)
 
 
 def crash(rig: Rig, pod: str) -> None:
-    """All of SGLang in the pod dies at once."""
-    with contextlib.suppress(UserError):  # the container ends, and this with it
+    """Kill all processes of SGLang in the pod at once."""
+    with contextlib.suppress(UserError):  # kubectl fails, because the container ends
         rig.cluster.kubectl("exec", "-n", TINY, pod, "-c", "ome-container", "--", "python3", "-c", KILL)
 
 
@@ -83,7 +83,7 @@ for proc in pathlib.Path('/proc').glob('[0-9]*'):
 
 
 def delete_unseen(rig: Rig, pod: str) -> None:
-    """The pod is deleted while the API server that the router watches is away."""
+    """Delete the pod while the API server that the router watches does not run."""
     second = rig.cluster.extra_apiserver()
     rig.cluster.stop("apiserver", signal.SIGKILL)
     words = ["delete", "pod", "-n", TINY, pod, "--grace-period=0", "--force"]
@@ -95,7 +95,7 @@ def delete_unseen(rig: Rig, pod: str) -> None:
 
 
 class Fault(NamedTuple):
-    """Something that breaks."""
+    """A fault of a leader."""
 
     what: str
     happens: Callable[[Rig, str], None]
@@ -132,7 +132,7 @@ async def under_traffic(rig: Rig, url: str, fault: Callable[..., None], *words: 
 
 
 async def tell(rig: Rig, url: str, steps: Steps, with_what: str) -> None:
-    """Cause one fault after the other, and print a line of figures for each."""
+    """Cause one fault after another, and print the results of each."""
     for one in (*FAULTS, *(() if ON_KIND else UNSEEN)):
         pod = await asyncio.to_thread(leader, rig, one.component)
         report, began = await under_traffic(rig, url, one.happens, pod)
@@ -152,13 +152,13 @@ def listed_are_ready(rig: Rig) -> None:
 
 @pytest.mark.timeout(1500, func_only=True)
 async def test_what_dies_is_out_within_seconds(serving: Rig, doubled: str, steps: Steps) -> None:
-    """The test runs with the registry beside the router."""
+    """The registry runs beside the router. After each fault, the router lists exactly the ready leaders."""
     await tell(serving, doubled, steps, "registry")
 
 
 @pytest.mark.timeout(1500, func_only=True)
 async def test_without_the_registry(serving: Rig, doubled: str, steps: Steps) -> None:
-    """The same faults, for the figures."""
+    """The router runs without the registry. The same faults happen, only to print the results for comparison."""
     mark = {"metadata": {"annotations": {ANNOTATION: "false"}}}
     await asyncio.to_thread(serving.patch, "InferenceService", TINY, TINY, mark)
     await asyncio.to_thread(serving.wait, "a router alone", lambda: routers(serving) == [1], 120)
@@ -171,7 +171,7 @@ async def test_without_the_registry(serving: Rig, doubled: str, steps: Steps) ->
 
 
 def workers(rig: Rig, address: str, timeout: float) -> dict[str, Any]:
-    """The list of a router, which is shown only to who has the key of its control plane."""
+    """Return a router's list of workers, which it shows only to clients with the key of its control plane."""
     secret = rig.get("Secret", TINY, f"{TINY}-router-key") or {}
     key = base64.b64decode((secret.get("data") or {}).get("key", "")).decode()
     request = urllib.request.Request(f"http://{address}:8080/workers", headers={"Authorization": f"Bearer {key}"})
@@ -187,7 +187,7 @@ def routers(rig: Rig) -> list[int]:
 
 @pytest.mark.timeout(300, func_only=True)
 async def test_a_group_that_is_scaled_away_loses_no_request(serving: Rig, doubled: str, steps: Steps) -> None:
-    """Marked, out of the router, then stopped."""
+    """The leader is marked, removed from the router, and only then stopped, so no request fails."""
     async with stream_of(doubled, PER_SECOND) as report:
         await asyncio.sleep(CALM_S)
         began = time.monotonic()

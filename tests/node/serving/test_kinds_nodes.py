@@ -1,4 +1,6 @@
-"""Nodes that are containers are drained, stopped and cut off, with groups of a service on them."""
+"""Tests in which nodes that are containers of kind are drained, stopped and disconnected, while groups of a service run on
+them.
+"""
 
 import os
 import subprocess
@@ -34,7 +36,7 @@ pytestmark = [
 ]
 MANIFEST = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
 TOKENS_WITHIN_S = 300.0
-"""Several tries: a request over a connection to a pod of another node that is gone without a word hangs for a minute."""
+"""Enough for several attempts: a request over a connection to a pod whose node has vanished hangs for a minute."""
 GRACE = "--node-monitor-grace-period="
 
 
@@ -68,13 +70,13 @@ def watched(serving: Rig) -> Iterator[Rig]:
 
 
 def on(rig: Rig, node: str) -> list[Manifest]:
-    """Pods of the service's engines on this node."""
+    """Return the leader pods of the service's engines on this node."""
     return [pod for pod in leaders(rig) if pod["spec"].get("nodeName") == node]
 
 
 @pytest.fixture
 def victim(serving: Rig, tiny: str) -> str:
-    """The worker without the operator, which has the decode group of the service now."""
+    """Return the worker node on which the operator does not run. The decode group of the service runs on it."""
     cluster = serving.cluster
     (operator,) = serving.all("Pod", "ome")
     home = operator["spec"]["nodeName"]
@@ -139,8 +141,8 @@ def test_a_stopped_node_comes_back(watched: Rig, tiny: str, victim: str, steps: 
 
 
 def test_a_node_that_is_cut_off_is_waited_for(watched: Rig, tiny: str, victim: str, steps: Steps) -> None:
-    """The network of the node is disconnected: its pods keep running, nothing is deleted, and every group is ready once the
-    network is back.
+    """The node loses its network, and its pods keep running. Nothing is deleted, and every group is ready once the network
+    is back.
     """
     said = watched.wait("tokens", lambda: said_by(tiny), TOKENS_WITHIN_S)
     before, all_before, spent = engines(watched), objects(watched), recycles(watched)
@@ -160,7 +162,7 @@ def test_a_node_that_is_cut_off_is_waited_for(watched: Rig, tiny: str, victim: s
 
 
 def link(node: str) -> str:
-    """The end of the container's only cable on this machine."""
+    """Return the interface on this machine to which the container's eth0 is connected."""
     index = docker("exec", node, "cat", "/sys/class/net/eth0/iflink").strip()
     files = Path("/sys/class/net").glob("*/ifindex")
     return next(file.parent.name for file in files if file.read_text().strip() == index)

@@ -1,4 +1,6 @@
-"""A decode group is scaled away while requests of a minute and more run on it: none of them fails."""
+"""Test that a decode group is removed by scaling while requests run on it for a minute and longer, and that none of them
+fails.
+"""
 
 import asyncio
 import statistics
@@ -23,7 +25,7 @@ ARRIVE_WITHIN_S = 40.0
 SCALED_AFTER_S = 25.0
 LONGEST_S = 400
 MOST_TOKENS = 3_900
-"""Of the 4,096 tokens of the model's context."""
+"""Part of the model's context of 4,096 tokens."""
 TRIAL, TRIAL_TOKENS = 100, 48
 
 

@@ -1,4 +1,6 @@
-"""LoRA adapters of FineTunedWeights in the real engine: it loads what the operator names, and generates with it."""
+"""Tests of LoRA adapters from FineTunedWeights in the real engine: it loads the adapters that the operator names, and
+generates with them.
+"""
 
 import json
 import tempfile
@@ -27,7 +29,7 @@ TARGETS = ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "o_proj")
 
 
 def adapter(silent: bool) -> dict[str, bytes]:
-    """Name -> content of the files of an adapter of the tiny model, as PEFT writes them."""
+    """Return name -> content of the files of an adapter for the tiny model, as PEFT writes them."""
     shapes: dict[str, tuple[int, ...]] = {}
     for name, shape in tinymodel.shapes().items():
         module = name.removesuffix(".weight")
@@ -61,7 +63,7 @@ def places() -> Iterator[dict[str, Path]]:
 
 
 def weight(name: str, place: Path) -> dict[str, Any]:
-    """A FineTunedWeight that lies on the node."""
+    """Return a FineTunedWeight that is on the node."""
     storage = {"storageUri": f"local://{place}", "path": str(place)}
     spec = {"baseModelRef": {"name": "kimi-k2-tiny"}, "modelType": "LoRA", "storage": storage}
     return {"apiVersion": yamls.API, "kind": "FineTunedWeight", "metadata": {"name": name}, "spec": spec}
@@ -69,10 +71,10 @@ def weight(name: str, place: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def url(serving: Rig, places: dict[str, Path], steps: Steps) -> Iterator[str]:
-    """One server of the tiny model with both adapters."""
+    """Yield the URL of a service with one server of the tiny model and both adapters."""
     runtime = engine()
     runtime["metadata"]["name"] = SPACE
-    # The default, csgmv, is written in Triton. The flag says nothing about which adapters there are: that is the operator's.
+    # The default, csgmv, needs Triton. The runtime does not name the adapters, because that is the operator's part.
     runtime["spec"]["engineConfig"]["runner"]["args"].append("--lora-backend=torch_native")
     labels = [f"models.ome.io/finetunedweight.{name}" for name in places]
     serving.cluster.kubectl("label", "node", NAME, *(f"{label}=Ready" for label in labels))
@@ -104,12 +106,14 @@ def with_adapter(url: str, name: str) -> list[int]:
 
 
 def test_an_adapter_changes_what_the_model_says(url: str) -> None:
-    """Adapters are picked by each request, and those of zeros prove that nothing else differs."""
+    """Each request selects its adapter. The tokens with an adapter of zeros equal those without one, so nothing else
+    differs.
+    """
     plain = tokens(url, PROMPT)
     assert with_adapter(url, POET) != plain
     assert with_adapter(url, POET) == with_adapter(url, POET)
     assert with_adapter(url, SILENT) == plain
-    assert tokens(url, PROMPT) == plain, "a request that names no adapter gets none"
+    assert tokens(url, PROMPT) == plain, "a request without an adapter uses the base model"
 
 
 def test_chats_name_an_adapter_behind_the_model(url: str) -> None:

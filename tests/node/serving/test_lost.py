@@ -1,4 +1,6 @@
-"""The router dies, and the node under everything: what serves is left alone, and what died comes back."""
+"""Tests in which the router dies, or the node on which everything runs. Engines that serve are not touched, and what died
+comes back.
+"""
 
 import asyncio
 import os
@@ -29,11 +31,11 @@ LOST_WITHIN_S = 3.0 * GRACE_S
 TEXT = "Experts are chosen by"
 
 Start = tuple[str, int]
-"""UID of a pod, and how often its main container has started again."""
+"""UID of a pod, and the number of restarts of its main container. It identifies a start of the container."""
 
 
 def start(pod: dict[str, Any]) -> Start:
-    """The start that its main container is in."""
+    """Return the current start of a pod's main container."""
     return pod["metadata"]["uid"], sum(one["restartCount"] for one in pod["status"].get("containerStatuses", ()))
 
 
@@ -43,12 +45,12 @@ def starts(rig: Rig, component: str) -> dict[str, Start]:
 
 
 def engines(rig: Rig) -> dict[str, Start]:
-    """Prefill and decode."""
+    """Return the starts of all pods of prefill and decode."""
     return starts(rig, "engine") | starts(rig, "decoder")
 
 
 def objects(rig: Rig) -> dict[str, str]:
-    """UIDs of everything that the operator made."""
+    """Return the UIDs of all objects that the operator created."""
     found = ((kind, one["metadata"]) for kind in OBJECTS for one in rig.all(kind, TINY, MINE))
     return {f"{kind} {metadata['name']}": metadata["uid"] for kind, metadata in found}
 
@@ -111,14 +113,14 @@ async def test_a_router_comes_back(serving: Rig, tiny: str, steps: Steps, what: 
 
 
 def one_router_but(rig: Rig, old: Start) -> bool:
-    """Whether there is one router, in another start."""
+    """Return whether there is exactly one router, and its start is not the old one."""
     found = starts(rig, "router")
     return len(found) == 1 and old not in found.values()
 
 
 @pytest.fixture
 def watched(ours: None, serving: Rig) -> Iterator[Rig]:
-    """Yield the cluster with a controller-manager that notices silent nodes as in any other cluster."""
+    """Yield the cluster with a controller-manager that notices silent nodes after the default time, as in other clusters."""
     cluster, usual = serving.cluster, "controller-manager"
     words = [*components.controller_manager(cluster.at, cluster.kept), f"--node-monitor-grace-period={GRACE_S}s"]
     cluster.stop(usual)
@@ -172,8 +174,8 @@ def switch_off(cluster: Cluster) -> None:
 
 
 def said_by(url: str) -> list[int]:
-    """Return the tokens that the model generates; [] if no server answers. A router without workers is not ready, and adds
-    workers one by one.
+    """Return the tokens that the model generates; [] if no server answers. A router that has started is ready only after it
+    has added a worker.
     """
     try:
         return tokens(url, TEXT)

@@ -1,4 +1,4 @@
-"""Engines that all work, under mixed load: none leaves the router, and none is recycled.
+"""Test that no leader is removed from the router, and no group is recycled, as long as all engines work under mixed load.
 
 The load takes a minute, or `OME_MIXED_S` seconds.
 """
@@ -34,7 +34,7 @@ def two(serving: Rig, tiny: str, ours: None, steps: Steps) -> Iterator[Decoders]
 
 
 async def every(seconds: float, url: str, counts: Counter[str], what: str, text: str, tokens: int, patience: float) -> None:
-    """Send a request every so many seconds, independent of the others, and count the answers."""
+    """Send a request every `seconds` seconds, each independent of the others, and count the answers."""
 
     async def one(session: aiohttp.ClientSession, number: int) -> None:
         sampling = {"temperature": 0, "max_new_tokens": tokens, "ignore_eos": True}
@@ -49,7 +49,9 @@ async def every(seconds: float, url: str, counts: Counter[str], what: str, text:
 
 
 async def watch(service: Decoders, out: Counter[str]) -> int:
-    """Count the readings in which a leader is not listed, until the end of the load. Return the number of readings."""
+    """Check until the end of the load that all leaders are listed and none is reported as silent. Count the exceptions in
+    `out`, and return the number of checks.
+    """
     end, readings = time.monotonic() + SECONDS, 0
     while time.monotonic() < end:
         found = await asyncio.to_thread(service.summary)

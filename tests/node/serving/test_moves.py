@@ -1,5 +1,5 @@
-"""Nodes of a service with `spec.moves` are drained under traffic, with real engines on two workers of kind: how many
-requests fail, and the least number of groups that served (docs/moves.md).
+"""Tests in which nodes of a service with `spec.moves` are drained under traffic, with real engines on two workers of kind.
+The number of failed requests and the smallest number of groups that served are printed (docs/moves.md).
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class Row(NamedTuple):
     """A move under traffic."""
 
     leave: tuple[str, ...]
-    """The roles that leave the node; the others run on the other worker before."""
+    """The roles that leave the node. All other roles run on the other worker from the start."""
     drained: bool = True
     """Whether the node is drained; otherwise `ome move SERVICE GROUP` names the only group."""
 
@@ -74,8 +74,8 @@ def node_of(rig: Rig, role: str) -> str:
 
 
 def arranged(service: Decoders, leave: tuple[str, ...]) -> str:
-    """Place the roles that leave on one worker, and the others on the other worker. Return the first worker. Without
-    `spec.moves`, pods that are deleted are created again elsewhere.
+    """Place the roles in `leave` on one worker and all others on the other worker, and return the first worker. While
+    `spec.moves` is absent, pods that are deleted are created again elsewhere.
     """
     rig = service.rig
     set_moves(rig, None)
@@ -111,26 +111,26 @@ def elsewhere(rig: Rig, role: str, source: str) -> bool:
 
 
 def set_moves(rig: Rig, moves: dict[str, Any] | None) -> None:
-    """Write `spec.moves`, and wait until the budgets follow."""
+    """Write `spec.moves`, and wait until the disruption budgets have changed accordingly."""
     rig.patch("InferenceService", NAME, NAME, {"spec": {"moves": moves}})
     allowed = 1 if moves is None else 0
     rig.wait(f"budgets allow {allowed}", lambda: set(budgets(rig)) == {allowed})
 
 
 def budgets(rig: Rig) -> list[int]:
-    """Return the evictions that each budget of the service allows."""
+    """Return the number of evictions that each disruption budget of the service allows."""
     return [one["spec"]["maxUnavailable"] for one in rig.all("PodDisruptionBudget", NAME)]
 
 
 def served(service: Decoders) -> None:
-    """Wait until the service is whole and its router lists both groups."""
+    """Wait until the service is complete and its router lists both groups."""
     service.rig.ready(NAME, NAME, READY_WITHIN_S)
     service.rig.wait("the router lists both", lambda: len(service.leaders()) == 1 == len(service.leaders("engine")), 60)
     service.rig.wait("both are listed", lambda: all(one["listed"] for one in service.summary()["leaders"]), 60)
 
 
 def over(rig: Rig, before: dict[str, set[str]]) -> bool:
-    """Return whether no move is left, and the roles have other pods than before."""
+    """Return whether all moves have ended, and the pods of these roles are other ones than before."""
     now = {role: drains.uids(rig, NAME, role) for role in before}
     return not drains.moves_of(rig, NAME, NAME) and all(len(now[role]) == 1 and now[role] != before[role] for role in before)
 
@@ -155,7 +155,7 @@ async def moved(rig: Rig, row: Row, node: str) -> float:
 
 
 async def under_traffic(url: str, happens: Callable[[], Awaitable[float]]) -> tuple[float, Report, Report]:
-    """Send short and long requests while something happens; return its seconds, and the reports of both."""
+    """Send short and long requests while `happens` runs. Return its result, and the reports of both kinds of requests."""
     async with stream_of(url, SHORT_PER_S, WITHIN_S) as short, stream_of(url, LONG_PER_S, WITHIN_S, **LONG) as long:
         await asyncio.sleep(CALM_S)
         assert not short.failed, short.failed[0].error

@@ -1,4 +1,4 @@
-"""The operator in the cluster, from the charts alone."""
+"""Tests of the operator inside of the cluster, installed from the charts alone."""
 
 import json
 
@@ -6,7 +6,7 @@ from tests.support.rig import Rig
 
 
 def test_it_runs_restricted_on_the_real_node(serving: Rig) -> None:
-    """The namespace of the operator admits only `restricted` pods."""
+    """The namespace of the operator admits only `restricted` pods, so the operator satisfies this level."""
     namespace = serving.get("Namespace", "", "ome")
     assert namespace is not None
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
@@ -19,7 +19,7 @@ def test_it_runs_restricted_on_the_real_node(serving: Rig) -> None:
 
 
 def test_models_and_runtimes_have_a_status(serving: Rig) -> None:
-    """The operator that runs inside wrote it."""
+    """The operator inside of the cluster writes these statuses."""
 
     def told() -> bool:
         model = serving.get("ClusterBaseModel", "", "kimi-k2-tiny") or {}

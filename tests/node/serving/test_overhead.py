@@ -1,6 +1,6 @@
-"""Tests of the latency that the router, and the registry's readings, add to a request.
+"""Tests of the latency that the router and the registry's readings add to a request.
 
-One run sends each request through the router, and also directly to prefill and decode, as the router does.
+In one run, each request is sent through the router, and also directly to prefill and decode, as the router would send it.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from tests.support.traffic import Report, burst
 
 
 def figures(report: Report) -> str:
-    """Percentiles of the answers."""
+    """Return the percentiles of the response times as text."""
     return f"p50 {report.percentile(0.5) * 1000:>6.0f} ms   p99 {report.percentile(0.99) * 1000:>6.0f} ms"
 
 
 @MINUTES
 @pytest.mark.parametrize(("concurrency", "count"), [(1, 100), (16, 320)])
 async def test_router_overhead(serving: Rig, tiny: str, steps: Steps, concurrency: int, count: int) -> None:
-    """Directly means the same two requests with the same fields, sent to both leaders by the client."""
+    """A direct request consists of the same two requests with the same fields, sent to both leaders by the client."""
     pods = {pod["metadata"]["labels"]["component"]: pod for pod in serving.all("Pod", "kimi-k2-tiny")}
     prefill, decode = (pods[role]["status"]["podIP"] for role in ("engine", "decoder"))
     meet = {"bootstrap_host": prefill, "bootstrap_port": 8998}
@@ -46,15 +46,17 @@ async def test_router_overhead(serving: Rig, tiny: str, steps: Steps, concurrenc
         steps.note(f"{count} requests, {concurrency} at a time, {name}", figures(report))
 
 
-# --- what the registry's readings cost ------------------------------------------------------------------------------------
+# --- the cost of the registry's readings ----------------------------------------------------------------------------------
 WINDOW_S, WINDOWS = 10.0, 24
-"""Windows are on, off, off, on and so forth, so that a slow change of the machine affects both alike."""
+"""Windows with and without readings are ordered on, off, off, on and so forth, so that a slow change of the machine affects
+both alike.
+"""
 GAP_S = 0.1
 
 
 @pytest.fixture
 def unread(serving: Rig, tiny: str) -> Iterator[list[LeaderState]]:
-    """Yield the leaders of the service while no registry reads them."""
+    """Yield the leaders of the service, whose router meanwhile has no registry, so that nothing reads them."""
     serving.patch("InferenceService", TINY, TINY, {"metadata": {"annotations": {ANNOTATION: "false"}}})
     serving.wait("a router alone", lambda: routers(serving) == [1], 120)
     roles = {"engine": ("prefill", 8998), "decoder": ("decode", None)}
@@ -89,7 +91,7 @@ async def first_token(session: aiohttp.ClientSession, leaders: list[LeaderState]
 
 
 async def window(session: aiohttp.ClientSession, leaders: list[LeaderState], *, read: bool) -> list[float]:
-    """Return the times to the first token of the requests in a window in which a registry reads the leaders, or not."""
+    """Return the times to the first token in one window. If `read` is true, a registry reads the leaders meanwhile."""
     reader = TelemetryReader(session, "", lambda: leaders)
     reader.passed(leaders, ())
     task = asyncio.create_task(reader.run()) if read else None

@@ -1,7 +1,7 @@
-"""The three files of docs/your-own-model.md on a real node: a model of one's own, with real tokens.
+"""Test of the three files of docs/your-own-model.md on a real node: a user's own model generates tokens.
 
-The files differ from the page only in what a machine without GPUs and without Internet needs: the image and the arguments of
-the engine for CPUs, its memory instead of GPUs, and the model's directory and architecture.
+The files differ from the page only in what a machine without GPUs and without Internet access requires: the image and the
+arguments of an engine for CPUs, memory instead of GPUs, and the model's directory and architecture.
 """
 
 import re

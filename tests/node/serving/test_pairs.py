@@ -1,5 +1,5 @@
-"""A prefill engine cannot reach one of two decode engines, under traffic: seconds until this decode is out of the router,
-and until it is back after the repair. All engines work, and none is recycled.
+"""Tests in which a prefill engine cannot reach one of two decode engines, under traffic. The tests measure the seconds until
+that decode engine is removed from the router, and until it is back after the repair. All engines work, and none is recycled.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ def reject(prefill: Pod, decode: Pod) -> None:
 
 
 def number_of(leader: Pod) -> str:
-    """Return the number of a leader's group, whose name ends with it and the rank."""
+    """Return the number of a leader's group, which is in the name of the pod before its rank."""
     return name_of(leader).split("-")[-2]
 
 

@@ -1,7 +1,7 @@
-"""Tests on the real node that every query of the dashboards returns data from a real Prometheus, next to a service that
-runs in containers.
+"""Tests on the real node that every query of the dashboards returns data from a real Prometheus, next to a service whose
+pods are real containers.
 
-The queries are those of the files in the chart. One service works, and others are in the states that panels show.
+The queries are those of the files in the chart. One service works, and another one is in the states that some panels show.
 """
 
 import json
@@ -25,7 +25,7 @@ pytestmark = [MINUTES, ON_OUR_NODE]
 BOARDS = sorted((ROOT / "charts/ome-resources/files/dashboards").glob("*.json"))
 NAMESPACE = SERVICE = "kimi-k2-tiny"
 OTHERS = "panels"
-"""The namespace of services that are not Ready, or frozen."""
+"""The namespace of a service that is frozen and not Ready."""
 
 
 class Query(NamedTuple):
@@ -46,7 +46,7 @@ EMPTY: Mapping[Query, str] = {
     Query("service", "Time to first token (90 %)", "TensorRT-LLM {{pod}}"): TENSORRT,
     Query("fleet", "Ready with fewer groups than desired", "{{namespace}}/{{service}}"): SHORT,
 }
-"""Why a query has no data here. A query that gets some has to leave this list."""
+"""Query -> why it has no data in this test. A query that gets data has to be removed from this list."""
 
 
 def queries() -> dict[Query, str]:
@@ -62,7 +62,7 @@ def queries() -> dict[Query, str]:
 
 
 def variables() -> dict[str, str]:
-    """Name of a dashboard's variable → the selector of the series whose label it is."""
+    """Return the name of each dashboard variable -> the selector of the series that have a label with this name."""
     found: dict[str, str] = {}
     for file in BOARDS:
         for each in json.loads(file.read_text())["templating"]["list"]:
@@ -75,7 +75,7 @@ def variables() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def asked(serving: Rig, tiny: str, steps: Steps) -> Iterator[Prometheus]:
-    """A Prometheus that joins the cluster, and ends with this module."""
+    """Yield a Prometheus that has joined the cluster."""
     with ExitStack() as stack:
         with steps.measure("Prometheus joins the cluster"):
             made = stack.enter_context(joined(serving.cluster))
@@ -84,7 +84,7 @@ def asked(serving: Rig, tiny: str, steps: Steps) -> Iterator[Prometheus]:
 
 @pytest.fixture(scope="module")
 def states(serving: Rig) -> Iterator[None]:
-    """Yield with a service whose model does not exist, and which is frozen."""
+    """Create a frozen service whose model does not exist, and delete it afterwards."""
     serving.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OTHERS}})
     body = yamls.service(OTHERS, "waits", "nobody-has-this", model="nobody-has-this")
     body["metadata"]["annotations"] = {keys.FREEZE: "true"}
@@ -101,7 +101,7 @@ def numbers(asked: Prometheus, query: str) -> list[float]:
 
 
 def stream(url: str, body: dict[str, Any]) -> None:
-    """A chat to its end: without a stream engines measure no time between tokens."""
+    """Send a streamed chat and read it to its end. Engines measure the time between tokens only for streams."""
     sent = {"Content-Type": "application/json"}
     request = urllib.request.Request(url, json.dumps({**body, "stream": True}).encode(), sent)
     with DIRECT.open(request, timeout=60) as answer:
@@ -149,7 +149,7 @@ def test_engines_and_routers_are_scraped_and_no_simulated_pod(asked: Prometheus)
 
 
 def test_what_a_client_gets_wrong_is_no_error_of_a_router(asked: Prometheus, tiny: str) -> None:
-    """The alert OmeRouterErrors counts answers of the server's side (5xx) alone."""
+    """The alert OmeRouterErrors counts only answers with errors of the server (5xx)."""
     answered = f'sum(smg_http_responses_total{{namespace="{NAMESPACE}",status_code=~"4.."}})'
     before = sum(numbers(asked, answered))
     with pytest.raises(urllib.error.HTTPError, match="HTTP Error 4"):

@@ -1,4 +1,6 @@
-"""Checks before engines on a real node: what is wrong is named, with its rank and node, and a healthy group says nothing."""
+"""Tests of the checks before engines on a real node: a finding names the fault, its rank and its node, and a healthy group
+has no finding.
+"""
 
 import os
 import resource
@@ -27,19 +29,21 @@ pytestmark = [MINUTES, ON_OUR_NODE]
 SPACE, IMAGE, TP2 = "preflight", "local/sglang-cpu:0.5.23", "kimi-k2-tiny-tp2"
 PORT, MEET = 5757, 29002
 GATE = "until [ -e /gate/${HOSTNAME##*-} ]; do sleep 0.2; done"
-"""Keeps a rank from its check until the test has broken something: the last word of a pod's name is its rank."""
+"""A command that keeps a rank from its check until a file in /gate has the rank's number as its name. The last part of a
+pod's name is its rank.
+"""
 TOLD_WITHIN_S = 90.0
 MEGABYTES = 1 << 20
 
 
 class Place:
-    """A namespace with a runtime of three ranks that wait at a gate."""
+    """A namespace with a runtime whose three ranks wait at a gate until the test has caused a fault."""
 
     def __init__(self, rig: Rig) -> None:
         self.rig, self.gate = rig, rig.cluster.models / "gate"
 
     def start(self, name: str, mode: str = "Warn", ranks: str = "012", **engine: Any) -> None:
-        """A service; these ranks are let through the gate at once."""
+        """Create a service. The gate is open for these ranks from the start."""
         shutil.rmtree(self.gate, ignore_errors=True)
         self.gate.mkdir()
         self.open(ranks)
@@ -49,12 +53,12 @@ class Place:
         self.rig.create(body)
 
     def open(self, ranks: str) -> None:
-        """Let ranks through the gate."""
+        """Open the gate for these ranks."""
         for rank in ranks:
             (self.gate / rank).touch()
 
     def told(self, name: str, reason: str, *words: str) -> str:
-        """The message of the condition Preflight, when it has all of these words."""
+        """Wait until the condition Preflight has this reason and all of these words in its message. Return the message."""
 
         def said() -> str:
             found = self.rig.condition(SPACE, name, "Preflight")
@@ -64,7 +68,9 @@ class Place:
         return self.rig.wait(f"Preflight {reason} {words}", said, TOLD_WITHIN_S)
 
     def pid(self, name: str, rank: int) -> int:
-        """A process of a rank that waits at the gate: its network is the pod's."""
+        """Return the ID of a process in the pod of a rank that waits at the gate, by which the network of the pod can be
+        entered.
+        """
 
         def found() -> int:
             for proc in Path("/proc").glob("[0-9]*"):
@@ -80,7 +86,7 @@ class Place:
         return self.rig.wait(f"rank {rank} waits at the gate", found, TOLD_WITHIN_S)
 
     def inside(self, name: str, rank: int, *command: str) -> None:
-        """Run a program of this machine in the network of a rank."""
+        """Run a program of this machine in the network of a rank's pod."""
         subprocess.run(["nsenter", f"--target={self.pid(name, rank)}", "--net", *command], check=True, capture_output=True)
 
     def end(self, name: str) -> None:
@@ -90,8 +96,8 @@ class Place:
         self.rig.wait("no pods", lambda: not self.rig.all("Pod", SPACE), 120)
 
     def demand(self, *words: str, **engine: Any) -> subprocess.Popen[str]:
-        """`ome preflight` with these words, or with the file of a service."""
-        self.gate.mkdir(exist_ok=True)  # its volume stays; the container that waits there does not run
+        """Start `ome preflight` with these words, or with the file of a service."""
+        self.gate.mkdir(exist_ok=True)  # the pods of the check mount it, too, but do not wait
         if not words:
             body = yamls.service(SPACE, "demand", "looked", "engine", model=tinymodel.NAME, engine=engine)
             file = self.gate / "demand.yaml"
@@ -108,14 +114,16 @@ class Place:
         return [each for kind in ("Service", "Pod") for each in self.rig.all(kind, SPACE, keys.PREFLIGHT_RUN)]
 
     def restarts(self) -> int:
-        """Return how often the checks ran again."""
+        """Return how often the init containers with the checks have been restarted."""
         boxes = [box for pod in self.rig.all("Pod", SPACE) for box in pod["status"].get("initContainerStatuses", ())]
         return sum(int(box["restartCount"]) for box in boxes if box["name"] == keys.PREFLIGHT_CONTAINER)
 
 
 @pytest.fixture(scope="module")
 def place(serving: Rig) -> Iterator[Place]:
-    """Three ranks of an engine that only sleeps, in the image of SGLang, with enough shared memory."""
+    """Yield a place in which an engine has three ranks. They run SGLang's image with enough shared memory, but only
+    sleep.
+    """
     serving.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
     gate = {
         "name": "gate",
@@ -167,7 +175,7 @@ def test_a_device_that_is_not_there(place: Place) -> None:
     place.start("device", runner={"name": keys.RUNNER, "args": args})
     said = place.told("device", "PreflightFindings", f"rank 0 on node {NAME}: devices: RDMA device mlx5_0 does not exist")
     assert "rank 2" in said
-    place.rig.ready(SPACE, "device", 60)  # Warn
+    place.rig.ready(SPACE, "device", 60)  # the mode Warn does not prevent the start
     place.end("device")
 
 
@@ -195,7 +203,7 @@ def test_a_port_that_is_closed(place: Place) -> None:
 
 
 def test_a_rank_that_is_slow(place: Place) -> None:
-    """tbf, for kernels without netem."""
+    """The rank is slowed down with tbf, because some kernels have no netem."""
     place.start("slow", ranks="")
     slower = ("tbf", "rate", "40mbit", "burst", "32kb", "latency", "50ms")
     place.inside("slow", 1, "tc", "qdisc", "add", "dev", "eth0", "root", *slower)
@@ -226,8 +234,8 @@ def test_a_file_of_the_weights_that_is_cut_short(place: Place) -> None:
 
 @contextmanager
 def few_files(rig: Rig, most: int) -> Iterator[None]:
-    """Restart containerd with a lower limit of open files. Containers that containerd starts meanwhile inherit the limit
-    and cannot raise it.
+    """Lower the limit of open files of containerd, and restart it afterwards. Containers that start meanwhile inherit this
+    limit and cannot raise it.
     """
     found = rig.cluster.process("containerd")
     assert found is not None
@@ -240,7 +248,7 @@ def few_files(rig: Rig, most: int) -> Iterator[None]:
 
 
 def ready(rig: Rig) -> bool:
-    """Whether the kubelet has its containerd again."""
+    """Return whether the node is Ready, which means that its kubelet has reached containerd again."""
     (node,) = [each for each in rig.all("Node", "") if each["metadata"]["name"] == NAME]
     return any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"]["conditions"])
 
@@ -257,7 +265,7 @@ def test_a_rank_that_never_starts(place: Place, steps: Steps) -> None:
     with steps.measure("a rank that never starts, until the others say so"):
         said = place.told("absent", "PreflightFailed", f"rank 2 on node {NAME}: absent: rank 2 did not connect within")
     assert "rank 0" not in said and "rank 1 " not in said
-    place.open("2")  # they ask again, and meet
+    place.open("2")  # the checks of all ranks are repeated, and succeed
     place.rig.ready(SPACE, "absent", 300)
     assert place.rig.condition(SPACE, "absent", "Preflight") == {}
     place.end("absent")

@@ -1,4 +1,6 @@
-"""Real ranks are killed and stopped in groups of two pods, under traffic: from the fault to the first good token again."""
+"""Tests in which real ranks are killed and stopped in groups of two pods, under traffic. They measure the time from the
+fault until tokens are generated again.
+"""
 
 import asyncio
 import time
@@ -16,7 +18,7 @@ NAME = "kimi-k2-tiny-tp2"
 PER_SECOND = 2.0
 CALM_S = 4.0
 HEALED_WITHIN_S = 240.0
-"""The start of a group took 36 s, and a hang is watched for 60 s beside the probes."""
+"""A start of a group took 36 s, and a hang is observed for 60 s in addition to the time of the probes."""
 
 SEND = """
 import contextlib, os, pathlib, signal
@@ -51,14 +53,14 @@ def pod_of(rig: Rig, component: str, rank: int) -> str:
 
 
 def send(rig: Rig, pod: str, signal: str) -> None:
-    """A signal to the rank's scheduler, the process that computes."""
+    """Send a signal to the scheduler of a rank, which is the process that computes."""
     script = SEND.replace("{signal}", signal)
     said = rig.cluster.kubectl("exec", "-n", NAME, pod, "-c", "ome-container", "--", "python3", "-c", script)
     assert "sent" in said, f"no scheduler in {pod}"
 
 
 def first_good(report: Report, since: float) -> float:
-    """Seconds from the fault until tokens came after the last request that failed."""
+    """Return the seconds from the fault until the first answer after the last failed request."""
     last = max((one.began for one in report.failed), default=since)
     good = (one.began + one.seconds for one in report.answers if not one.error and one.began > last)
     return min(good, default=0.0) - since
@@ -77,7 +79,7 @@ def first_good(report: Report, since: float) -> float:
     ],
 )
 async def test_a_group_comes_back(serving: Rig, groups: str, steps: Steps, component: str, rank: int, signal: str) -> None:
-    """A failure causes at most one recycle of one group. A group that hangs comes back only by a recycle."""
+    """A failure causes at most one recycle of one group. A group that hangs recovers only by a recycle."""
     before, other = group(serving, component), group(serving, {"engine": "decoder", "decoder": "engine"}[component])
     pod = pod_of(serving, component, rank)
     async with stream_of(groups, PER_SECOND) as report:
@@ -99,11 +101,11 @@ async def test_a_group_comes_back(serving: Rig, groups: str, steps: Steps, compo
     assert signal != "SIGSTOP" or recycles == 1
     assert after["lastFailure"]["reason"], after
     still = group(serving, other["component"])
-    assert still.get("recycles", 0) == other.get("recycles", 0), "the other role's group was recycled, too"
+    assert still.get("recycles", 0) == other.get("recycles", 0), "the group of the other role must not be recycled"
     serving.ready(NAME, NAME, READY_WITHIN_S)
 
 
 def back(rig: Rig, before: dict[str, Any]) -> bool:
-    """Whether the group was recorded once more."""
+    """Return whether the group is Ready again after a further start."""
     now = group(rig, before["component"])
     return now.get("phase") == "Ready" and now.get("incarnation", 0) > before["incarnation"]

@@ -1,7 +1,8 @@
-"""Real routers and engines are replaced under continuous traffic: no request fails, and none meets two revisions.
+"""Tests in which real routers and engines are replaced under continuous traffic: no request fails, and none is sent to pods
+of two revisions.
 
-A request goes to one prefill and one decode group that its router lists, so the lists of all routers are read all the time:
-whatever a router of one revision lists must be a pod of that revision.
+A router sends a request to one prefill and one decode group of its list. So the lists of all routers are read continuously,
+and a router may only list pods of its own revision.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ ROLLED_WITHIN_S = 420.0
 
 
 class Lists:
-    """The workers that routers listed, and the pods to which their addresses belonged."""
+    """The workers that routers have listed, and the revisions of the pods to which their addresses belonged."""
 
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
@@ -38,7 +39,7 @@ class Lists:
         self.looks = 0
 
     def look(self) -> None:
-        """Ask every router."""
+        """Read the list of every router once."""
         pods = self._rig.all("Pod", TINY)
         for pod in pods:
             labels, address = pod["metadata"]["labels"], pod["status"].get("podIP")
@@ -48,7 +49,7 @@ class Lists:
             labels, address = pod["metadata"]["labels"], pod["status"].get("podIP")
             if labels["component"] != "router" or not address:
                 continue
-            with contextlib.suppress(OSError, ValueError):  # it starts or ends
+            with contextlib.suppress(OSError, ValueError):  # the router is starting or terminating
                 told = workers(self._rig, address, timeout=2)
                 listed = {one["url"].split("/")[2].partition(":")[0] for one in told["workers"]}
                 self.seen |= {(labels["ome.io/revision"], one) for one in listed}
@@ -56,14 +57,14 @@ class Lists:
 
     @property
     def strangers(self) -> list[tuple[str, str]]:
-        """Routers' revisions and what they listed of another one."""
+        """Return (revision of the router, address) for each listed address of a pod of another revision."""
         return [(router, one) for router, one in self.seen if router not in self.revisions.get(one, {router})]
 
 
 @asynccontextmanager
 async def read(rig: Rig) -> AsyncIterator[Lists]:
     """Read the routers' lists while the block runs."""
-    lists, over = Lists(Rig(rig.cluster)), asyncio.Event()  # a connection of its own
+    lists, over = Lists(Rig(rig.cluster)), asyncio.Event()  # with a connection of its own
 
     async def again_and_again() -> None:
         while not over.is_set():
@@ -89,13 +90,13 @@ def rollout(rig: Rig, strategy: dict[str, Any], number: int) -> str:
 
 
 def rolled(rig: Rig, old: str) -> bool:
-    """Whether another revision is complete, and no other revision is left."""
+    """Return whether the rollout to another revision is complete, and no other revision is left."""
     found = (rig.get("InferenceService", TINY, TINY) or {})["status"]["revision"]
     return found != old and "→" not in found and rig.condition(TINY, TINY, "RolledOut").get("status") == "True"
 
 
 async def under_traffic(rig: Rig, url: str, steps: Steps, what: str, strategy: dict[str, Any], groups: int) -> None:
-    """Roll out under traffic, and return the figures."""
+    """Roll out under traffic, record the results, and check that no request failed and that enough groups served."""
     wanted = {"engine": groups, "decoder": groups}
     with recording(rig, TINY) as film:
         async with read(rig) as lists, stream_of(url, PER_SECOND) as report:

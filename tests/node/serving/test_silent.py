@@ -1,5 +1,5 @@
-"""Engines that stop working, under traffic, beside another decode group: seconds until the leader is out of the router,
-until its group is recycled, and until no request fails any more.
+"""Tests in which an engine stops working under traffic, while another decode group works. They measure the seconds until the
+leader is removed from the router, until its group is recycled, and until no request fails any more.
 
 With OME_SOAK=1, each fault is repeated three times.
 """
@@ -30,7 +30,7 @@ HEADING = "engines that stop, beside another decode group"
 
 
 class Limit(NamedTuple):
-    """What users set, and what they get."""
+    """The `hangTimeout` of a service, and how long it then takes until a silent group is recycled."""
 
     hang: str
     """`hangTimeout` of decode; "" for the default."""

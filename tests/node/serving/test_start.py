@@ -1,8 +1,8 @@
-"""The seconds of each part of real starts: the first start of a service, second starts, a start after a kill, and the start
-of a new revision. And what the end of a start costs, beside the same engines as they started on 2026-11-27.
+"""Measures the parts of real starts in seconds: the first start of a service, further starts, a start after a kill, and the
+start of a new revision. The end of a start is compared with that of the same engines on 2026-11-27.
 
-Two tables are printed: the parts as the status shows them, and the steps as this machine's clock saw them, from the
-command until the first tokens.
+Two tables are printed: the parts that the status shows, and the steps by the clock of this machine, from the command until
+the first tokens.
 """
 
 import asyncio
@@ -93,8 +93,8 @@ def groups(rig: Rig, name: str) -> list[dict[str, Any]]:
 
 
 def complete(rig: Rig, name: str, before: dict[str, int]) -> bool:
-    """Whether the starts of both groups are recorded with the parts that become known last, and are later than those in
-    `before`, which maps names of leaders to incarnations.
+    """Return whether the starts of both groups are recorded with the parts that become known last, and are later than
+    those in `before`, which maps names of leaders to incarnations.
     """
     found = groups(rig, name)
     return len(found) == 2 and all(
@@ -112,7 +112,7 @@ def seen(rig: Rig, name: str, timeline: Timeline, began: float, served: float) -
     leaders = [timeline.of_leader(each["name"], began) for each in found]
     both = max(each.listed for each in leaders)
     open_ = max(timeline.router_ready(both), timeline.endpoints_ready(name, both))
-    served = max(served, open_)  # the former revision serves meanwhile
+    served = max(served, open_)  # the previous revision serves meanwhile
     steps = [
         {
             "pod": each.created - began,
@@ -162,7 +162,7 @@ def command(namespace: str, pod: str, what: str) -> tuple[str, ...]:
 
 
 def over(rig: Rig, name: str, before: dict[str, int], leaders: list[str], what: str) -> bool:
-    """Whether the start has ended, and the old groups of a revision are gone."""
+    """Return whether the start has ended, and, for a new revision, the old groups are gone."""
     if what == "revision" and {each["name"] for each in groups(rig, name)} & set(leaders):
         return False
     return complete(rig, name, before)

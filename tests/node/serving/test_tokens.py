@@ -1,4 +1,6 @@
-"""Real tokens: the requests of the seeds, streams, tools, and the same answers as one server alone gives."""
+"""Tests of real tokens: the requests of the seeds, streams, and tools. A disaggregated service generates the same tokens as
+a single server.
+"""
 
 import json
 import subprocess
@@ -29,9 +31,7 @@ def test_the_curl_of_the_seeds(serving: Rig, tiny: str) -> None:
 
 
 def test_lengths_count_in_sampling_params_alone(tiny: str) -> None:
-    """The curl command of docs/seeds.md states the length next to the text. SGLang ignores it at this place, as README.md
-    says.
-    """
+    """The curl command of docs/seeds.md states the length beside the text, where SGLang ignores it, as README.md says."""
     asked = {"text": "The future of AI is", "sampling_params": {"temperature": 0, "ignore_eos": True}}
     beside = post(f"{tiny}/generate", {**asked, "max_new_tokens": 3})
     inside = post(f"{tiny}/generate", {**asked, "sampling_params": {**asked["sampling_params"], "max_new_tokens": 3}})
@@ -52,7 +52,7 @@ def test_chat_streams(tiny: str) -> None:
 
 
 def test_a_tool_is_called(tiny: str) -> None:
-    """A grammar makes even random weights fill in the arguments."""
+    """A grammar makes even a model with random weights fill in the arguments of a tool call."""
     body = {
         "model": "kimi-k2-tiny",
         "messages": [{"role": "user", "content": "Weather?"}],
@@ -71,7 +71,7 @@ def test_the_client_of_the_seeds(tiny: str) -> None:
     """The client program of the fourth example in docs/seeds.md works. The part of the answer that only a reasoning model
     gives is not checked.
     """
-    import openai  # a second for each process of tests
+    import openai  # imported here, because it takes a second in each process of tests
 
     direct = openai.DefaultHttpxClient(trust_env=False)
     client = openai.OpenAI(base_url=f"{tiny}/v1", api_key="EMPTY", http_client=direct)
@@ -81,14 +81,14 @@ def test_the_client_of_the_seeds(tiny: str) -> None:
         temperature=0.6,
         max_tokens=24,
         stream=True,
-        extra_body={"ignore_eos": True},  # the one line that is not theirs: random weights may end at their first token
+        extra_body={"ignore_eos": True},  # not in the seed: random weights may end at the first token
     )
     pieces = [chunk.choices[0].delta.content or "" for chunk in response if chunk.choices]
     assert len(pieces) > 3
 
 
 def alone(ranks: int) -> dict[str, Any]:
-    """Start a server that does both prefill and decode, with this tensor parallelism."""
+    """Return the pod of a server that does both prefill and decode, with this tensor parallelism."""
     args = ["--model-path=/model", "--device=cpu", "--host=0.0.0.0", "--port=30000", f"--tp-size={ranks}"]
     args += ["--max-total-tokens=4096", "--max-running-requests=4", "--sleep-on-idle"]
     probe = {"httpGet": {"path": "/health", "port": 30000}, "periodSeconds": 2, "timeoutSeconds": 5, "failureThreshold": 100}
@@ -121,7 +121,7 @@ def alone(ranks: int) -> dict[str, Any]:
 
 
 def of_one_server(rig: Rig, ranks: int) -> dict[str, list[int]]:
-    """Return the answer of a single server to each prompt."""
+    """Start a single server, and return its tokens for each prompt."""
     pod = alone(ranks)
     rig.cluster.apply(pod)
     try:
@@ -141,7 +141,7 @@ def test_prefill_and_decode_say_what_one_server_says(serving: Rig, tiny: str) ->
 
 @MINUTES
 def test_groups_of_two_pods_say_what_one_server_says(serving: Rig, steps: Steps) -> None:
-    """The leader and the worker of a group connect over the network. Every pod passes `restricted`."""
+    """The leader and the worker of a group connect over the network. Every pod satisfies the level `restricted`."""
     name = "kimi-k2-tiny-tp2"
     url = come_up(serving, GROUPS, name, steps, "2 prefill + 2 decode (TP 2) + router, apply to Ready")
     try:

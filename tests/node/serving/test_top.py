@@ -1,4 +1,4 @@
-"""`ome top` beside a load that the client counts."""
+"""Test that `ome top` shows the load that a client counts itself."""
 
 import json
 import subprocess
@@ -64,7 +64,7 @@ def top(rig: Rig) -> dict[str, Any]:
 
 def test_requests_and_tokens_are_those_that_the_client_counted(serving: Rig, tiny: str, steps: Steps) -> None:
     with load(tiny) as answered:
-        time.sleep(WINDOW + 20)  # the whole window lies within the load
+        time.sleep(WINDOW + 20)  # so that the whole window lies within the load
         row = top(serving)
         until = time.monotonic() - row["age"]
     counted = [each for each in answered if until - WINDOW < each.at <= until]

@@ -1,4 +1,6 @@
-"""A request to real pods is a trace through router, prefill and decode, whose spans say whose they are (docs/traces.md)."""
+"""Test that a request to real pods becomes one trace through router, prefill and decode, whose spans name their service,
+role and pod (docs/traces.md).
+"""
 
 import asyncio
 import threading
@@ -20,7 +22,7 @@ DECODE = {"decode_bootstrap", "decode_transferred", "decode_waiting", "decode_fo
 
 
 class Listening:
-    """A collector in a thread of its own, at an address of this machine."""
+    """A trace collector that runs in its own thread, at an address of this machine."""
 
     def __init__(self, host: str) -> None:
         self.collector, self._loop = Collector(), asyncio.new_event_loop()
@@ -29,13 +31,13 @@ class Listening:
         self.endpoint = asyncio.run_coroutine_threadsafe(self.collector.start(host), self._loop).result(10)
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the collector and its thread."""
         asyncio.run_coroutine_threadsafe(self.collector.stop(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
 
     def requests(self) -> list[list[Span]]:
-        """The traces that began in a router; those of probes did not."""
+        """Return the spans of each trace that began in a router. Traces of probes do not begin there."""
         spans = [*self.collector.spans]
         roots = [span.trace for span in spans if span.name == "http_request"]
         return [[span for span in spans if span.trace == trace] for trace in roots]
@@ -65,7 +67,7 @@ def test_a_request_is_a_trace_through_router_prefill_and_decode(serving: Rig, li
         assert tokens(url, "The future of AI is", 4)
 
         def whole() -> list[Span]:
-            """The trace in which prefill and decode have ended."""
+            """Return the spans of a trace in which prefill and decode have ended; [] if there is none yet."""
             found = listening.requests()
             return next((spans for spans in found if {span.name for span in spans} >= PREFILL | DECODE), [])
 
@@ -84,6 +86,6 @@ def test_a_request_is_a_trace_through_router_prefill_and_decode(serving: Rig, li
         assert said["service.name"] == ("smg" if role == "router" else f"{SPACE}-{role}")
     (root,) = [span for span in spans if not span.parent]
     assert root.name == "http_request"
-    assert sum(span.parent == root.id for span in spans) == 2, "of prefill and of decode"
+    assert sum(span.parent == root.id for span in spans) == 2, "the spans of prefill and of decode follow that of the router"
     for span in sorted(spans, key=lambda span: span.resource["ome.role"]):
         steps.note(f"span {span.resource['ome.role']} {span.name}", f"{span.seconds * 1000:>8.1f} ms")

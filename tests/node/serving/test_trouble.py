@@ -1,5 +1,5 @@
-"""Tests of failures that only real nodes show, and of the status about them: volumes that cannot be mounted, and engines
-that end at once.
+"""Tests of failures that happen only on real nodes, and of the status about them: volumes that cannot be mounted, and
+engines that exit immediately.
 """
 
 import time
@@ -18,16 +18,16 @@ from tests.support.rig import Rig
 SPACE = "trouble"
 WORDS = "sglang serve: error: unrecognized arguments: --max-runing-requests=16"
 ENDS = f"sleep 3; echo '{WORDS}' >&2; exit 2"
-"""A command that runs for a moment, so that the status could forget between two runs how the command ended."""
+"""A command that runs for a moment before it fails. Between two runs, the status must still show how it ended."""
 WATCHED_S = 45.0
 
 
 @pytest.fixture(scope="module")
 def place(serving: Rig) -> Iterator[str]:
-    """A namespace, a runtime of small pods for real nodes, and a model of which no node has a directory."""
+    """Yield a namespace, with a runtime of small pods for real nodes, and a model whose directory no node has."""
     serving.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
     box = {**yamls.container(image=REFERENCE), "command": ["/bin/sh", "-c", ENDS], "args": []}
-    box["readinessProbe"] = {"exec": {"command": ["/bin/sh", "-c", "exit 1"]}}  # else it is ready until it ends
+    box["readinessProbe"] = {"exec": {"command": ["/bin/sh", "-c", "exit 1"]}}  # or else it would be ready until it exits
     router = {"runner": {**box, "name": "router"}, **PLACED}
     runtime = {"engineConfig": {"runner": box, **PLACED}, "routerConfig": router}
     serving.cluster.apply(
@@ -45,7 +45,7 @@ def place(serving: Rig) -> Iterator[str]:
 
 
 def test_a_model_whose_directory_is_not_there(serving: Rig, place: str) -> None:
-    """The kubelet tells it in an event alone; the pod's status says ContainerCreating for ever."""
+    """The kubelet reports the missing directory only in an event; the status of the pod stays at ContainerCreating."""
     serving.create(yamls.service(place, "absent", "ends", "engine", model="nope"))
     told = serving.says(place, "absent", "EngineReady", "FailedMount", "/var/lib/ome/models/nope is not a directory", 60)
     assert "1 pod cannot mount a volume" in told["message"]

@@ -1,5 +1,5 @@
-"""A service on a real node is scaled to zero under traffic, and a request brings it back: what clients see, and the seconds
-from the request until the first token.
+"""Tests in which a service on a real node is scaled to zero under traffic, and a request brings it back. They show what
+clients see, and measure the time from the request until the first token.
 """
 
 import asyncio
