@@ -1,6 +1,6 @@
-"""Seeded stories of engines that answer, are slow, overloaded, paused, updated, or return no token any more, as the registry
-sees them: an engine that answers is never reported as silent, and one that does not is, within the documented time.
-`OME_STORIES` is the number of stories.
+"""Seeded stories of engines, as the registry sees them: they answer, are slow, overloaded, paused or updated, or return no
+tokens any more. An engine that answers is never reported as silent, and an engine without answers is reported within the
+documented time. `OME_STORIES` is the number of stories.
 """
 
 import os
@@ -24,13 +24,14 @@ from ome_operator.registry.engine_load import EngineLoad
 
 STORIES = int(os.environ.get("OME_STORIES") or 200)
 BLOCKS = 4
-"""Tests among which the stories are divided. About one story in ten has an engine without answers."""
+"""Number of tests among which the stories are divided. In about one of ten stories, the engine stops answering."""
 SECONDS, TICK = 120.0, 0.05
 OUT_WITHIN, BACK_WITHIN = 20.0, 10.0
-"""Seconds until an engine without answers is mute, from its first request after the fault; and until one that answers again
-is not."""
+"""Seconds from the first request after the fault until the engine is reported as silent, and seconds until it is no longer
+reported after it answers again.
+"""
 UNHEALTHY = 20.0
-"""Seconds after which SGLang calls itself unhealthy if a request for its health is not answered."""
+"""Seconds after which SGLang reports itself as unhealthy if a health request is not answered."""
 NEVER = 1e9
 
 
@@ -53,7 +54,7 @@ class Engine:
     chance: random.Random
     now: float = 0.0
     held: list[Request] = field(default_factory=list)
-    """Requests that the HTTP server keeps, because the engine is paused or its weights are to be replaced."""
+    """Requests that the HTTP server holds back, because the engine is paused or is about to replace its weights."""
     arriving: list[tuple[float, Request]] = field(default_factory=list)
     waiting: list[Request] = field(default_factory=list)
     running: list[Request] = field(default_factory=list)
@@ -92,7 +93,7 @@ class Engine:
         return self.mute[0] <= self.now < self.mute[1]
 
     def is_held(self) -> bool:
-        """Return whether the HTTP server keeps new requests."""
+        """Return whether the HTTP server holds back new requests."""
         return self.pause[0] <= self.now < self.pause[1] or self.now >= self.update
 
     def send(self, request: Request) -> None:
@@ -106,7 +107,7 @@ class Engine:
         return (503 if self.pause[0] <= self.now < self.pause[1] else healthy), healthy
 
     def tick(self) -> None:
-        """Live for a moment."""
+        """Advance by TICK seconds."""
         self.now += TICK
         if not self.is_held():
             self.arriving += [(self.now + self.chance.uniform(0, self.delay) / 4, request) for request in self.held]
@@ -131,7 +132,7 @@ class Engine:
         self.ended = [request for request in self.running if request.tokens <= 0]
         self.running = [request for request in self.running if request.tokens > 0]
         if self.now - self.update >= 0 and not (self.running or self.ended or self.waiting or self.arriving or self.leaving):
-            self.step_ends = self.updated = self.now + self.updates  # it loads the new weights
+            self.step_ends = self.updated = self.now + self.updates  # the engine loads the new weights
             self.update = NEVER
             return
         self.unpublished += 1
@@ -172,7 +173,7 @@ class Registry:
         """Whether another engine of the role works."""
 
     def tick(self, now: float) -> None:
-        """Live for a moment."""
+        """Advance to this time."""
         chance, is_out = self.engine.chance, self.signs.is_mute and self.stops_sending
         if not is_out and chance.random() < self.rate * TICK:
             one = Request(chance.randint(1, self.prompts), chance.randint(1, self.longest), self.patience, now)
@@ -193,7 +194,7 @@ class Registry:
             self.probes += 1
 
     def watch(self, probe: Request, now: float) -> None:
-        """Read the load during a probe, and judge the probe at its end."""
+        """Read the load while a probe runs, and evaluate the probe at its end."""
         should_read = now - probe.came >= READ_EVERY * (len(self.loads) + 1)
         if should_read and now - probe.came <= READ_UNTIL and probe.answered is None:
             self.loads.append(self.engine.load)
@@ -221,7 +222,7 @@ class Story:
     """Whether the engine has been reported as silent since the fault."""
 
     def check(self, engine: Engine, registry: Registry) -> None:
-        """Check what the registry concludes now."""
+        """Check the registry's current result against the true state of the engine."""
         now, signs, (stops, works) = engine.now, registry.signs, engine.mute
         at, is_waiting = f"story {self.seed} at {now:.1f} s", engine.load.waiting != 0
         may_be = stops <= now < works + BACK_WITHIN

@@ -1,4 +1,4 @@
-"""Whatever is observed, a decision about the size of a service keeps its limits."""
+"""Every decision about the size of a service keeps its limits, whatever has been observed."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,20 +27,22 @@ from ome_operator.core.demand.facts import (
 from ome_operator.core.demand.stored import from_status, to_status
 from tests.unit.core.demand.loads import KNOWN, NOW
 
-rates = st.none() | st.just(0.0) | st.floats(1 / 60, 1e4)  # a request a minute is the smallest rate that can be counted
+rates = st.none() | st.just(0.0) | st.floats(1 / 60, 1e4)  # one request per minute is the smallest rate that can be counted
 counts = st.none() | st.integers(0, 10**6)
 shares = st.none() | st.floats(0, 1)
 
 
 def busy_groups(draw: st.DrawFn) -> CompletedWork:
-    """Return a number of groups, the requests that they completed each second, at least one a minute, and their tokens."""
+    """Generate a number of groups, the requests that they have completed per second (at least one per minute), and their
+    tokens.
+    """
     requests = draw(st.just(0.0) | st.floats(1 / 60, 1e3))
     return CompletedWork(draw(st.integers(0, 3)), requests, requests * draw(st.floats(1, 1e6)))
 
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[DemandSample, ...]:
-    """Up to ten minutes of samples with any numbers and holes."""
+    """Generate up to ten minutes of samples. Their numbers are arbitrary, and some samples are missing."""
     times = sorted(draw(st.sets(st.integers(0, 60), max_size=12)))
     return tuple(
         DemandSample(
@@ -56,7 +58,7 @@ sizes = st.integers(1, 8)
 
 @st.composite
 def situations(draw: st.DrawFn) -> tuple[Fleet, Targets, ScalingState]:
-    """A fleet with limits and a past."""
+    """Generate a fleet, its limits, and the state of earlier decisions."""
     roles = [
         RoleFleet(draw(sizes), draw(st.integers(0, 2)), draw(st.integers(0, 2)), room=draw(st.none() | sizes))
         for _ in range(2)
@@ -112,7 +114,9 @@ curves = st.lists(points, min_size=1, max_size=6, unique_by=lambda one: one[0]).
 def test_what_one_load_shows_never_more_than_doubles_the_groups_that_serve(
     seen: tuple[DemandSample, ...], situation: tuple[Fleet, Targets, ScalingState], point: tuple[float, float]
 ) -> None:
-    """Neither one load of decode nor a queue of prefill, with as many groups as anybody may ask for."""
+    """Neither a single load of decode nor a queue of prefill shows enough for more, even if the user's limits permit any
+    number of groups.
+    """
     fleet, targets, state = situation
     bounds = {role: GroupBounds(1, 10**6) for role in (PREFILL, DECODE, ROUTER)}
     first = Learned(work=KNOWN.work, curve=(point,), starts=KNOWN.starts)
@@ -127,7 +131,9 @@ def test_what_one_load_shows_never_more_than_doubles_the_groups_that_serve(
 @settings(max_examples=300, deadline=None)
 @given(curves, st.floats(1e-3, 1))
 def test_a_curve_is_continued_within_what_its_points_permit(curve: Curve, target: float) -> None:
-    """A time in proportion to the requests is the steepest line that a point permits above it, and the flattest below."""
+    """Beyond the measured points, the time grows at most in proportion to the requests, and at least with the slope
+    FLATTEST.
+    """
     batch = batch_within(curve, target)
     (x0, y0), (x1, y1) = curve[0], curve[-1]
     if y0 > target:
@@ -179,7 +185,7 @@ def test_no_group_is_removed_because_of_what_was_measured_before_a_rollout(
     learned = KNOWN._replace(configurations=(old, old))
     planned = PlannedSpeeds(KNOWN.work, KNOWN.curve) if is_planned else NO_PLAN
     begin = state._replace(learned=learned if has_started else KNOWN, configured=(NOW - 9, NOW - 9))
-    if not has_started:  # stored by an earlier version, and the first decision of this one was during the rollout
+    if not has_started:  # stored by an earlier version; the first decision of this version was during the rollout
         begin = bound(begin, fleet._replace(prefill=RoleFleet(1, configurations=(old, *new))), NOW - 9)
         begin = bound(begin, fleet._replace(decode=RoleFleet(1, configurations=(old, *new))), NOW - 9)
     made, after = decide(seen, fleet._replace(prefill=prefill, decode=decode), targets, begin, NOW, planned)

@@ -1,5 +1,5 @@
-"""The registries of routers report how many requests are left in a leader: none is stopped while it has some, and none is
-kept for ever.
+"""Stories in which the registries of routers report how many requests a leader still has. No leader with requests is
+stopped, and none is kept forever.
 """
 
 from dataclasses import replace
@@ -21,8 +21,8 @@ from tests.support.simulator import TICK, World
 
 
 class Heard(World):
-    """A cluster in which registries report the requests of leaders, which end `seconds` after the leader was marked. A
-    report is missing with the probability `deaf`.
+    """A cluster in which registries report the requests of leaders. A leader has requests for `seconds` seconds after it was
+    marked. A report is missing with the probability `deaf`.
     """
 
     def __init__(self, service: InferenceService, deps: Deps, seed: int, seconds: float, deaf: float) -> None:
@@ -70,7 +70,7 @@ GRACE = 30.0
 
 
 def replaced(shape: Shape, seed: int, seconds: float, deaf: float) -> list[float]:
-    """Replace a revision, and return the seconds after which leaders that were marked were stopped."""
+    """Replace a revision. Return, for each marked leader, the seconds after which it was stopped."""
     world = Heard(shape.service(), shape.deps(), seed, seconds, deaf)
     world.settle()
     after = replace(shape, image="b")
@@ -85,12 +85,14 @@ def test_a_leader_is_stopped_when_its_requests_end_or_at_the_limit(shape: Shape,
     limit = timedelta(seconds=max(seconds, NOTICE) if seconds < GRACE else GRACE).total_seconds()
     found = replaced(shape, seed, seconds, deaf=0.0)
     assert all(each >= min(seconds, GRACE) for each in found)
-    assert all(each <= limit + 6 * TICK for each in found), "the passes of a story are up to some steps apart"
+    assert all(each <= limit + 6 * TICK for each in found), "up to some steps lie between two passes"
 
 
 @STORY
 @given(ROLLOUTS, seeds, st.floats(0, 60), st.floats(0, 1))
 def test_whatever_is_not_heard_every_rollout_ends(shape: Shape, seed: int, seconds: float, deaf: float) -> None:
-    """The world checks that a leader is stopped after the notice, or earlier if every router reports that it is empty."""
+    """The world checks that a leader is stopped only after the time of notice, or earlier if every router reports that it
+    has no requests.
+    """
     found = replaced(shape, seed, seconds, deaf)
     assert all(each >= min(seconds, NOTICE) for each in found)

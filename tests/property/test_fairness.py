@@ -1,4 +1,4 @@
-"""Tenants who ask for nodes that they can never use do not keep the nodes from others (docs/placement.md, "Fair")."""
+"""Tenants that request nodes that they can never use must not keep others from these nodes (docs/placement.md, "Fair")."""
 
 import pytest
 from hypothesis import given, settings
@@ -9,12 +9,12 @@ from tests.support.fairness import Gang, Town
 
 ATTACKERS = (1, 2, 3, 5, 10, 20, 50) if SOAK else (1, 5, 20)
 WARM = 40 * 60
-"""Seconds for which the attackers are alone: longer than the time after which nodes are kept for a gang."""
+"""Seconds for which only the attackers have services: longer than the time after which nodes are reserved for a gang."""
 
 
 def waited(attackers: list[Gang], quotas: dict[str, int]) -> list[float]:
-    """Return the seconds from the creation of a service until all of its pods are on nodes: for a service of one node, and
-    five minutes later for a service of 12 of the 16 nodes.
+    """Return two waits in seconds, from the creation of a service until all of its pods are on nodes: of a service that
+    needs one node, and of a service, created five minutes later, that needs 12 of the 16 nodes.
     """
     small, large = Gang("b", "small", 1, comes=WARM, lives=60), Gang("b", "large", 12, comes=WARM + 300)
     town = Town(16, [*attackers, small, large], quotas)
@@ -24,10 +24,10 @@ def waited(attackers: list[Gang], quotas: dict[str, int]) -> list[float]:
 
 
 def squats(number: int, kind: str, *, on_demand: bool) -> tuple[list[Gang], dict[str, int]]:
-    """Return services of which none can be complete, and the quotas of their namespaces.
+    """Return services that can never be complete, and the quotas of their namespaces.
 
-    `kind` is "quota" if the namespace may have a single pod, "volumes" if no pod is ever bound to a node, or "half" if all
-    pods but one are bound.
+    `kind` is "quota" if a quota permits only one pod, "volumes" if no pod is ever bound to a node, or "half" if all pods
+    except one are bound.
     """
     stuck = {"quota": 0, "volumes": 16, "half": 1}[kind]
     found = [Gang("a", f"a{at}", 16, comes=at * 7.0, stuck=stuck, on_demand=on_demand) for at in range(number)]
@@ -37,7 +37,9 @@ def squats(number: int, kind: str, *, on_demand: bool) -> tuple[list[Gang], dict
 @pytest.mark.parametrize("on_demand", [False, True])
 @pytest.mark.parametrize("number", ATTACKERS)
 def test_a_newcomer_that_fits_starts_beside_a_tenant_with_a_quota_of_one_node(number: int, on_demand: bool) -> None:
-    """Before, it waited for more than an hour beside 20 services, or beside 5 with attempts of 20 minutes."""
+    """The review reported waits of more than an hour beside 20 services, or beside 5 services whose attempts last 20
+    minutes.
+    """
     attackers, quotas = squats(number, "quota", on_demand=on_demand)
     assert max(waited(attackers, quotas)) <= 120
 
@@ -45,7 +47,9 @@ def test_a_newcomer_that_fits_starts_beside_a_tenant_with_a_quota_of_one_node(nu
 @pytest.mark.parametrize("on_demand", [False, True])
 @pytest.mark.parametrize(("kind", "limit"), [("volumes", 120), ("half", 300)])
 def test_the_same_beside_volumes_that_never_come(kind: str, limit: int, on_demand: bool) -> None:
-    """The attackers have no quota. If all volumes but one come, their attempts really hold nodes, one after the other."""
+    """The attackers have no quota. If all volumes of a gang except one are attached, its attempts hold nodes, one after the
+    other.
+    """
     attackers, quotas = squats(10, kind, on_demand=on_demand)
     assert max(waited(attackers, quotas)) <= limit
 
@@ -55,7 +59,9 @@ TEAMS = ("a", "b", "c")
 
 @st.composite
 def stories(draw: st.DrawFn) -> Town:
-    """Generate a cluster and services of three teams that come within half an hour. Some can never be complete."""
+    """Generate a cluster, and services of three teams that are created within half an hour. Some of them can never be
+    complete.
+    """
     nodes, found = draw(st.integers(4, 16)), []
     for number in range(draw(st.integers(3, 14))):
         size = draw(st.integers(1, nodes))
@@ -82,7 +88,7 @@ def possible(gang: Gang, town: Town) -> bool:
 @settings(max_examples=200 if SOAK else 15)
 @given(stories())
 def test_whoever_fits_starts_within_ten_minutes(town: Town) -> None:
-    """The model also checks that no gang is incomplete for longer than 1.5 time limits."""
+    """The model also checks that no gang stays incomplete for more than 1.5 time limits."""
     hoping = [gang for gang in town.gangs if possible(gang, town)]
     while town.second < 5400 and any(gang.placed_at is None for gang in hoping):
         town.step()

@@ -1,5 +1,5 @@
-"""A service is frozen at any moment: whatever happens then, no object that determines pods is written until it is
-unfrozen.
+"""A service may be frozen at any moment. Whatever happens meanwhile, no object that determines pods is written until the
+freeze ends.
 
 The world checks the law `a_service_that_is_held_is_only_told_of` at every reconciliation.
 """
@@ -126,7 +126,7 @@ def test_nothing_moves_until_the_thaw_and_then_all_ends_right(
 @STORY
 @given(shapes(engines=st.integers(2, 3), decoders=0, scaled=False, router=True, strategy=""), brakes, seeds)
 def test_leaders_that_serve_when_it_is_frozen_go_on_to_serve(shape: Shape, how: str, seed: int) -> None:
-    """A freeze takes back the mark of leaders that were about to be removed, and no existing pod ends."""
+    """A freeze removes the marks of leaders that were about to be removed, and no pod is deleted."""
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
     story = Story(world, replace(shape, image="b"))

@@ -31,7 +31,7 @@ ROLES = ("prefill", "decode")
 
 
 def held_back(decision: Decision) -> Numbers:
-    """Return the groups that are not to be created."""
+    """Return the groups that must not be created yet."""
     return decision.record.waiting if decision.record is not None else {}
 
 
@@ -71,7 +71,7 @@ class Service:
         return tuple(Need((role,), role, demand, count * self.sizes[role]) for role, count in groups.items())
 
     def seen(self) -> Seen:
-        """Return what a reconciliation observes."""
+        """Return what a reconciliation of this service observes."""
         ranks = Counter((pod.role, pod.group) for pod in self.pods if pod.node and pod.ends is None)
         whole = {(role, group) for (role, group), count in ranks.items() if count >= self.sizes[role]}
         founded = {role for role, _ in whole | self.served} == self.wanted.keys()
@@ -79,7 +79,7 @@ class Service:
         return Seen(self.wanted, Counter(role for role, _ in whole), Counter(role for role, _ in self.served), half)
 
     def claim(self, now: datetime) -> Claim | None:
-        """Return the claim of the service on nodes."""
+        """Return the nodes that the service claims."""
         seen = self.seen()
         tries = self.record is None or self.record.trying
         groups = trying(self.record, seen) if tries else gang(self.record, seen)
@@ -121,7 +121,7 @@ class Cluster:
         return [service for service in self.services if service.born <= self.second and not service.gone]
 
     def step(self) -> None:
-        """Let the events of a moment happen in any order."""
+        """Advance by one step, in which the possible events happen in random order."""
         self.soon = False
         acts = [self._schedule, self._schedule, *(lambda service=service: self._pass(service) for service in self.alive())]
         self.chance.shuffle(acts)
@@ -150,12 +150,12 @@ class Cluster:
         if new and not blocked:
             assert not held_back(decision), "an uncontested creation does not wait"
         if tries and not blocked and not seen.half:
-            assert not decision.failed, "pods that hold no node and keep nobody away stay for autoscalers to see"
+            assert not decision.failed, "pods without nodes that compete with no service stay, for node autoscalers to see"
         if decision.failed:
             self.read |= {name: self.second + 300 for name, until in self.strangers.items() if self.second < until}
         self._carry_out(service, decision)
         lost = before - {(pod.role, pod.group) for pod in service.pods if pod.ends is None}
-        assert not lost & service.served, "a group that serves is never taken back"
+        assert not lost & service.served, "a group that serves is never deleted"
 
     def _carry_out(self, service: Service, decision: Decision) -> None:
         """Create the groups that do not have to wait. If there are too many groups, delete those without nodes first."""
@@ -223,7 +223,7 @@ class Cluster:
             half = bool(held) and any(not pod.node for pod in service.pods)
             service.half_since = (service.half_since if service.half_since is not None else self.second) if half else None
             if service.half_since is not None:
-                assert self.second - service.half_since <= 1.5 * TIMEOUT, f"{service.name} holds half for too long"
+                assert self.second - service.half_since <= 1.5 * TIMEOUT, f"{service.name} holds a partial gang for too long"
 
 
 POOLS = st.sampled_from(["", "", "a", "b"])
@@ -280,8 +280,8 @@ def test_races_beside_strangers(found: list[Service], number: int, strangers: in
 
 
 def test_who_wants_what_strangers_hold_tries_seldom() -> None:
-    """The capacity that foreign pods hold is remembered, so the service does not take nodes from others in vain at every
-    timeout.
+    """The operator remembers the nodes that foreign pods hold. Otherwise the service would take nodes from others in vain
+    after every timeout.
     """
     service = Service("s", {"prefill": 1}, {"prefill": 4})
     cluster = Cluster({f"n{at}": "a" for at in range(4)}, [service], 1)
@@ -311,8 +311,8 @@ def test_two_services_that_want_all_nodes_are_placed_as_a_whole_in_turn() -> Non
 
 
 def test_small_services_do_not_starve_a_large_one_for_ever() -> None:
-    """A stream of services of one node, each for a minute, competes with a service that needs all nodes. After half an
-    hour it has to wait for at most four periods until nodes are kept free for it.
+    """Services of one node, each of which lives for a minute, are created all the time, and another service needs all nodes.
+    After half an hour, it waits for at most four periods until nodes are reserved for it.
     """
     limit = timing.RESERVE_AFTER.total_seconds() + 4 * timing.RESERVATION.total_seconds()
     small = [Service(f"s{at}", {"prefill": 1}, {"prefill": 1}, born=at * 17, lives=60) for at in range(220)]
@@ -339,5 +339,5 @@ def test_a_scale_up_that_finds_room_for_some_keeps_these() -> None:
     for _ in range(40):
         cluster.step()
     assert service.seen().bound == {"prefill": 1, "decode": 3}
-    assert len(service.pods) == 5, "the last holds no node, and is seen by autoscalers"
+    assert len(service.pods) == 5, "the last pod has no node, and stays for node autoscalers to see"
     assert service.record is not None and service.record.trying and service.record.since == ""

@@ -1,5 +1,5 @@
-"""Nodes of serving services are lost permanently: only the affected groups move, and no service holds nodes that others
-could use.
+"""Nodes of serving services are lost permanently. Only the affected groups move, and no service holds nodes that it cannot
+use and others can.
 """
 
 import random
@@ -22,9 +22,13 @@ from tests.support.simulator import World
 
 STORIES = 300 if SOAK else 8
 LONG = 300 if SOAK else 130
-"""Steps of 11 seconds in which nothing may happen: longer than `timing.RECOVERY_EXPECTED`."""
+"""Number of steps of 11 seconds to wait before a test concludes that nothing happens: longer than
+`timing.RECOVERY_EXPECTED`.
+"""
 PATIENCE = 15 * TIMEOUT
-"""Seconds after which everything has to be placed again. Tries that seemed to fit and failed add pauses of minutes."""
+"""Seconds within which everything has to be placed again. An attempt that seemed to fit and failed adds a pause of
+minutes.
+"""
 
 
 SMALL = Shape(size=1, engines=1, router=False)
@@ -83,10 +87,10 @@ def test_only_the_groups_of_lost_nodes_move_and_what_is_left_is_used(
 
     def look() -> None:
         now = race.groups("a")
-        assert not founded or all(now.get(group) == uids for group, uids in stay.items()), "a group of other nodes moved"
+        assert not founded or all(now.get(group) == uids for group, uids in stay.items()), "an unaffected group moved"
 
     room = len(race.nodes) // size
-    if room < 2:  # a group of each role cannot be placed: nothing is released, because that would help no service
+    if room < 2:  # No group of each role fits, so nothing is released: that would help no service.
         for _ in range(20):
             race.step()  # the pods of recycled groups terminate
         held = used(race, "a")
@@ -103,9 +107,7 @@ def test_only_the_groups_of_lost_nodes_move_and_what_is_left_is_used(
 @settings(max_examples=STORIES // 2)
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(0, 10_000))
 def test_of_two_services_that_have_lost_ranks_one_serves_again(size: int, lost: int, seed: int) -> None:
-    """Each service serves with a group of each role, and both lose nodes: the remaining nodes are enough for a single
-    service.
-    """
+    """Both services have one group of each role, and both lose nodes. The remaining nodes are enough for one of them."""
     shape = Shape(size=size, engines=1, decoders=1, router=False)
     race = serving({"a": shape, "b": shape}, 4 * size, seed)
     nodes = race.nodes
@@ -116,7 +118,7 @@ def test_of_two_services_that_have_lost_ranks_one_serves_again(size: int, lost: 
     until(race, "serving", lambda: any(map(race.serving, race.worlds)))
     for _ in range(LONG):
         race.step()
-    assert any(map(race.serving, race.worlds)), "it goes on"
+    assert any(map(race.serving, race.worlds)), "the service continues to serve"
     race.have(nodes)
     until(race, "both serve", lambda: len(race.whole()) == 2)
 
@@ -141,13 +143,13 @@ def test_who_serves_nobody_and_finds_no_node_gives_way_to_who_waits(seed: int) -
     race.have(nodes)
     for _ in range(20):
         race.step()
-    assert race.worlds["a"].service.status["placement"], "it waits, or tries whether there is room"
+    assert race.worlds["a"].service.status["placement"], "the service waits for its admission, or tries to get nodes"
     race.delete("b")
     until(race, "it serves again", lambda: "a" in race.whole())
 
 
 def test_pods_of_a_lost_group_stay_where_that_helps_nobody() -> None:
-    """The pods stay, because an autoscaler of nodes has to see them."""
+    """No other service waits for the nodes. The pods stay, because a node autoscaler has to see them."""
     shape = Shape(size=2, engines=2, decoders=1, router=False)
     race = serving({"a": shape}, 6, 1)
     take(race, used(race, "a"), 1)
@@ -161,7 +163,9 @@ def test_pods_of_a_lost_group_stay_where_that_helps_nobody() -> None:
 
 
 def beside(shape: Shape, nodes: int, seed: int) -> tuple[Race, World, Callable[[], None]]:
-    """Return a serving service, and a function that creates another service, which needs a single node."""
+    """Return a race with a serving service, its world, and a function that creates another service, which needs a single
+    node.
+    """
     race = Race({"a": shape, "b": SMALL}, nodes, seed)
     later, world = race.worlds.pop("b"), race.worlds["a"]
     until(race, "ready", lambda: race.whole() == {"a"})
@@ -180,7 +184,9 @@ def of(world: World, group: int, rank: int) -> LivePod:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_group_that_serves_without_a_rank_stays(seed: int) -> None:
-    """Its engine tolerates the loss, and another group that lost its leader is released instead."""
+    """The engine of the group tolerates the loss of the rank. Another group, which has lost its leader, is released
+    instead.
+    """
     shape = Engines(size=3, engines=2, router=False, lifecycle=(("toleratedLostRanks", 1),))
     race, world, comes = beside(shape, 6, seed)
     leader, gone = of(world, 1, 0).uid, {of(world, 0, 0).node, of(world, 1, 2).node}
@@ -193,8 +199,8 @@ def test_a_group_that_serves_without_a_rank_stays(seed: int) -> None:
 
 
 def test_a_group_whose_leader_is_ready_stays() -> None:
-    """Nothing is recycled there, so the group is Pending with a rank that cannot terminate on a node that does not
-    report.
+    """The recovery policy recycles nothing. The group is Pending, because one of its pods cannot terminate on a node that
+    does not report.
     """
     shape = Engines(size=3, engines=1, router=False, lifecycle=(("restartPolicy", "None"),))
     race, world, comes = beside(shape, 3, 1)
@@ -209,7 +215,9 @@ def test_a_group_whose_leader_is_ready_stays() -> None:
 
 
 def test_what_was_given_back_whole_serves_only_with_a_group_of_every_role() -> None:
-    """Its next try gets a node for decode alone, which becomes ready: the gang is incomplete, as in its first try."""
+    """In its next attempt, only decode gets a node and becomes ready. The gang is still incomplete, as in its first
+    attempt.
+    """
     shape = Shape(size=1, engines=1, decoders=1, router=False)
     race, world, _ = beside(shape, 2, 1)
     take(race, used(race, "a"), 1)

@@ -1,4 +1,6 @@
-"""Stories of a service whose nodes are tainted and come back, in any order, with restarts, rollouts and lost pods."""
+"""Stories of a service whose nodes are tainted and recover in any order, while the operator restarts, rollouts run, and pods
+are lost.
+"""
 
 import random
 from dataclasses import replace
@@ -13,7 +15,7 @@ from tests.support.shapes import seeds
 
 STORIES = settings(max_examples=200 if SOAK else 12)
 LENGTH = 60
-"""Number of passes, each ten seconds after the one before, in which things happen."""
+"""Number of passes in which things happen, with ten seconds between two passes."""
 
 
 def movable(size: st.SearchStrategy[int]) -> st.SearchStrategy[Movable]:
@@ -39,7 +41,7 @@ def rolled_out(fleet: Fleet) -> bool:
 
 
 def ends_whole(fleet: Fleet) -> None:
-    """Bring all nodes back, and check that the service becomes complete and that nothing is left of its moves."""
+    """Bring all nodes back, and check that the service becomes complete and that no move is left."""
     for name in fleet.world.deps.nodes:
         fleet.untaint(name)
     fleet.world.service = replace(fleet.world.service, annotations={})
@@ -52,7 +54,9 @@ def ends_whole(fleet: Fleet) -> None:
 @STORIES
 @given(movable(st.integers(1, 3)), seeds)
 def test_with_spare_nodes_every_role_is_whole_all_the_time(shape: Movable, seed: int) -> None:
-    """One node is left at a time, for long or for a moment. There are enough spare nodes for a group of every role."""
+    """One node after another is left, for a long time or for a moment. There are enough spare nodes for a group of every
+    role.
+    """
     shape = replace(shape, moves=())
     fleet, chance = serving(shape, spare=2 * shape.size + 1, seed=seed), random.Random(seed)
     for _ in range(LENGTH):
@@ -72,7 +76,7 @@ def test_with_spare_nodes_every_role_is_whole_all_the_time(shape: Movable, seed:
 @STORIES
 @given(movable(st.integers(1, 3)), st.integers(0, 3), seeds)
 def test_whatever_happens_one_group_of_a_role_moves_and_everything_ends_whole(shape: Movable, spare: int, seed: int) -> None:
-    """Taints, requests, freezes, pauses, rollouts, lost pods and restarts in any order."""
+    """Taints, requests, freezes, pauses, rollouts, lost pods and restarts happen in any order."""
     fleet, chance = serving(shape, spare=spare, seed=seed), random.Random(seed)
     world = fleet.world
 
@@ -110,8 +114,8 @@ def test_whatever_happens_one_group_of_a_role_moves_and_everything_ends_whole(sh
 @STORIES
 @given(movable(st.integers(1, 3)), seeds)
 def test_a_group_leaves_an_avoided_node_and_never_moves_to_one(shape: Movable, seed: int) -> None:
-    """Nodes are avoided because groups failed there: two that are free, and one on which a group serves. That one and others
-    are drained, one after the other.
+    """Some nodes are avoided because groups failed there: two free nodes, and one on which a group serves. That node and
+    others are drained one after another.
     """
     shape = replace(shape, moves=())
     fleet, chance = serving(shape, spare=2 * shape.size + 3, seed=seed), random.Random(seed)
@@ -140,7 +144,7 @@ def test_a_group_leaves_an_avoided_node_and_never_moves_to_one(shape: Movable, s
 @STORIES
 @given(movable(st.integers(1, 3)), seeds)
 def test_a_group_that_serves_is_torn_down_only_when_others_serve_or_the_service_says_so(shape: Movable, seed: int) -> None:
-    """Without spare nodes, taints come and go: with `Stay` nothing that serves ends."""
+    """There are no spare nodes while taints are added and removed. With `Stay`, no group that serves is deleted."""
     shape = replace(shape, moves=())
     fleet, chance = serving(shape, spare=0, seed=seed), random.Random(seed)
     serves = {

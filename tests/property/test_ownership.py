@@ -1,5 +1,5 @@
-"""The operator changes only its own objects: foreign objects stay, and its orphans are adopted without a restart
-(decisions 19, 24).
+"""The operator changes only its own objects. Objects of others stay, and orphans of the operator are adopted without a
+restart (decisions 19, 24).
 """
 
 from dataclasses import replace
@@ -42,7 +42,7 @@ def stranger(world: World, key: tuple[str, str], owner: str, owned: str) -> Live
 def test_a_taken_name_is_a_condition_until_it_is_free(
     shape: Shape, key: tuple[str, str], whose: tuple[str, str], seed: int
 ) -> None:
-    """The object belongs to another user, to another operator that made it for this service (by UID), or to nobody."""
+    """The object has another owner, has this service as its owner but was not applied by the operator, or has no owner."""
     if key[0] == "RoleScale" and whose[0] in ("", parts.UID):
         return  # the operator never applies RoleScales: one with its labels is its own unless it has another owner
     world = World(shape.service(), shape.deps(), seed)
@@ -62,7 +62,9 @@ def test_a_taken_name_is_a_condition_until_it_is_free(
 
 @given(shapes(engines=st.integers(1, 2)), seeds)
 def test_a_refusal_of_what_is_there_is_not_told(shape: Shape, seed: int) -> None:
-    """A write was carried out but its response was lost, and a server that had just started refused the repetition."""
+    """A write was carried out, but its response was lost. The API server had just started, and refused the repeated
+    write.
+    """
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
     right = world.service.status
@@ -113,7 +115,7 @@ def made_anew(world: World) -> None:
 
 @given(shapes(engines=st.integers(1, 2), scaled=False), seeds)
 def test_orphans_of_ours_are_adopted_and_no_pod_restarts(shape: Shape, seed: int) -> None:
-    """The case of `kubectl delete --cascade=orphan` followed by an apply, or of a restored backup."""
+    """Orphans exist after `kubectl delete --cascade=orphan` followed by an apply, and after a backup was restored."""
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
     pods = world.alive()
@@ -127,7 +129,9 @@ def test_orphans_of_ours_are_adopted_and_no_pod_restarts(shape: Shape, seed: int
 @STORY
 @given(shapes(engines=st.just(1), scaled=True), seeds, st.booleans())
 def test_a_scale_that_was_orphaned_counts_before_it_is_adopted(shape: Shape, seed: int, lost: bool) -> None:
-    """Otherwise the groups above minReplicas would be stopped and started again. A new scale counts the existing groups."""
+    """If the orphaned scale did not count, the groups above minReplicas would be stopped and started again. If there is no
+    scale, the new one counts the existing groups.
+    """
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
     world.children["RoleScale", "svc-engine"].manifest["spec"]["replicas"] = 2
@@ -155,8 +159,8 @@ def test_orphans_of_another_revision_make_room(shape: Shape, seed: int) -> None:
 
 @pytest.mark.parametrize("router", [True, False])
 def test_a_former_service_of_the_name_is_waited_for(router: bool) -> None:
-    """The service was deleted and created again at once: the old objects still refer to the old owner, and their pods do
-    not count.
+    """The service was deleted and created again at once. The old objects still refer to the deleted service, and their pods
+    do not count.
     """
     shape = Shape(size=2, router=router)
     world = World(shape.service(), shape.deps(), 7)

@@ -1,4 +1,6 @@
-"""Stories of pairs: leaders and links that break and are repaired, busy leaders, and registries without a network."""
+"""Stories of pairs of prefill and decode leaders: leaders and links break and are repaired, leaders are busy, and the
+registry may have no network.
+"""
 
 import os
 import random
@@ -11,7 +13,9 @@ from ome_operator.registry.pairs import PairResult, Pairs, failing, next_pair, p
 STORIES = 10_000 if "OME_SOAK" in os.environ else 300
 LATE = 12.0
 NOISE = 0.01
-"""Probability of a failed probe for no reason. Three in a row happen in some of 10,000 stories."""
+"""Probability with which a probe fails although the pair works. Three such failures in a row happen in some of 10,000
+stories.
+"""
 
 
 class Story:
@@ -34,7 +38,7 @@ class Story:
         """Leader -> time until which a fault of it, or of one of its links, explains that it is out."""
 
     def change(self) -> None:
-        """Break, repair, load or unload something."""
+        """Let a random leader or link break, recover, become busy, or become idle."""
         rng, leaders = self.random, [*self.prefill, *self.decode]
         what = rng.choice(("link", "leader", "repair", "busy", "idle", "cut", "restart", "nothing"))
         if what == "link":
@@ -73,7 +77,7 @@ class Story:
         self.running[pair] = self.now, self.now + took, result, busy
 
     def step(self) -> frozenset[str]:
-        """Live one second, and return the leaders that are out."""
+        """Advance by one second, and return the leaders that are out of the router."""
         self.now += 1.0
         for pair, (began, ends, result, busy) in [*self.running.items()]:
             if ends <= self.now:
@@ -91,7 +95,9 @@ class Story:
 
 
 MEMORY = 180.0
-"""Seconds after a repair in which a leader may still be out: its pairs are probed less often the more there are."""
+"""Seconds for which a leader may still be out of the router after a repair. The more pairs it has, the more rarely each is
+probed.
+"""
 
 
 @pytest.mark.parametrize("part", range(10))
@@ -106,8 +112,8 @@ def test_no_leader_is_blamed_without_a_fault_of_it_or_its_links(part: int) -> No
             out += len(blamed)
             for uid in blamed:
                 assert story.now - story.broken_at.get(uid, -1e9) <= MEMORY, (seed, second, uid)
-            assert {*story.prefill} - blamed and {*story.decode} - blamed, "the last of its role is never out"
-    assert out, "no story blames anybody"
+            assert {*story.prefill} - blamed and {*story.decode} - blamed, "the last leader of a role is never removed"
+    assert out, "no leader was removed in any story"
 
 
 @pytest.mark.parametrize("part", range(10))
@@ -154,7 +160,7 @@ def test_a_link_that_is_cut_takes_out_the_side_with_fewer_other_partners(prefill
     if prefill == decode == 1:
         assert not blamed
     elif prefill < decode:
-        assert blamed == {"d0"}, "of fewer partners, a larger share fails"
+        assert blamed == {"d0"}, "with fewer partners, a larger share of probes fails"
     elif prefill > decode:
         assert blamed == {"p0"}
     else:

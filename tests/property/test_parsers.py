@@ -1,6 +1,6 @@
-"""Whatever the input, a parser returns its value or raises the error that it declares, and never another error.
+"""For any input, a parser returns its value or raises the error that it declares, and never another error.
 
-Inputs have two forms: any JSON, and valid objects with some places changed. With OME_SOAK=1 many more are tested.
+There are two kinds of inputs: any JSON, and valid objects with some changed places. With OME_SOAK=1 there are many more.
 """
 
 import json
@@ -213,7 +213,7 @@ CONFIGS: list[Any] = [
 
 @given(st.dictionaries(st.sampled_from([*FILES, "model.safetensors"]), broken(CONFIGS).map(dumped) | st.binary(max_size=40)))
 def test_files_of_models(found: dict[str, bytes]) -> None:
-    """An invalid file has the same effect as a missing file."""
+    """An invalid file of a model has the same effect as a missing file."""
     headers = {name: data for name, data in found.items() if name.endswith(".safetensors")}
     facts({name: data for name, data in found.items() if name not in headers}, headers, ["x-Q4_K_M.gguf"]).dump()
     with tempfile.TemporaryDirectory() as folder:
@@ -232,7 +232,9 @@ def test_yaml(text: str) -> None:
 
 @given(st.data())
 def test_objects_that_are_kept(data: st.DataObject) -> None:
-    """Objects that an API server has accepted: the spec is open in places, the metadata is not."""
+    """An API server has accepted these objects, so their metadata is valid, and only open parts of the spec may have any
+    value.
+    """
     kind = data.draw(st.sampled_from(sorted(PARSE)))
     body = {
         "metadata": SHIPPED[kind][-1]["metadata"],

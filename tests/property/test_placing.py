@@ -1,5 +1,5 @@
-"""Complete services compete for nodes: reconciliations with `sync`, the admission of the controllers, and a scheduler
-that binds pod by pod.
+"""Complete services compete for nodes. Their reconciliations run `sync`, the controllers admit them, and a scheduler binds
+pods one by one.
 """
 
 from dataclasses import replace
@@ -23,7 +23,7 @@ from tests.support.simulator import World
 
 @settings(max_examples=8)
 @given(st.integers(1, 2), st.integers(0, 10_000), st.booleans())
-@example(1, 2137, False)  # decode was ready alone and given back, then prefill became ready alone
+@example(1, 2137, False)  # decode became ready alone and was deleted, then prefill became ready alone
 def test_two_services_are_placed_as_a_whole_in_turn(size: int, seed: int, router: bool) -> None:
     """Each service needs more than half of the nodes. The second reports what it waits for, and is placed after the first
     is gone.
@@ -85,7 +85,9 @@ def test_what_is_off_changes_nothing() -> None:
 
 
 def test_room_that_a_rollout_makes_is_promised_to_it() -> None:
-    """The nodes of the old group, which is being removed, are not given to other services that wait for the same number."""
+    """The nodes of an old group that is being removed are for the new group of the rollout, and not for other services that
+    wait for as many nodes.
+    """
     shape = Shape(size=2, engines=1, decoders=1, router=False)
     race = Race({"a": shape}, 4, 1)
     world = race.worlds["a"]
@@ -99,7 +101,9 @@ def test_room_that_a_rollout_makes_is_promised_to_it() -> None:
 
 
 def test_a_newcomer_of_a_better_priority_class_tries_at_once() -> None:
-    """Its pods must exist for preemption to see them. With the priority class of the waiting services, it waits as well."""
+    """The pods of the new service must exist, because preemption considers only existing pods. If it has the same priority
+    class as the waiting services, it waits as well.
+    """
     shape = Shape(size=2, engines=1, decoders=1, router=False)
 
     def first(mine: str, *rivals: Claim) -> bool:
@@ -118,4 +122,4 @@ def test_a_newcomer_of_a_better_priority_class_tries_at_once() -> None:
     assert not first("low", waits)
     tries = waits._replace(key="ns/x", trying=True)
     assert first("low", waits._replace(priority=5, priority_class="worse"), tries), "it is better than all that wait"
-    assert first("", waits._replace(needs=(need._replace(pods=4),))), "who can never fit keeps nobody waiting"
+    assert first("", waits._replace(needs=(need._replace(pods=4),))), "a service that can never fit delays none"

@@ -1,4 +1,6 @@
-"""A complete service whose pods get few nodes or none: reconciliations with `sync` while competitors only claim nodes."""
+"""A complete service whose pods get few nodes or none. Its reconciliations run `sync`, while its competitors exist only as
+claims on nodes.
+"""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -47,8 +49,8 @@ WAITS = Claim("ns/w", (Need(("engine",), "engine", Demand(requests=(("nvidia.com
 
 @pytest.mark.parametrize("rival", [None, WAITS, WAITS._replace(trying=True, serves=True), WAITS._replace(trying=True)])
 def test_pods_on_no_node_are_taken_back_only_for_others(rival: Claim | None) -> None:
-    """The competitor waits for the same nodes, or serves and releases nodes: then the pods would take half of the
-    capacity that becomes free.
+    """A competitor waits for the same nodes, or serves and releases nodes. If the pods stayed, they would take a part of the
+    nodes that become free.
     """
     world = alone(4, 0)
     before = world.alive()
@@ -62,7 +64,7 @@ def test_pods_on_no_node_are_taken_back_only_for_others(rival: Claim | None) -> 
 
 @pytest.mark.parametrize("placed", [0, 3])
 def test_who_is_frozen_keeps_nobody_from_nodes(placed: int) -> None:
-    """A frozen service cannot release anything, so the waiting services are admitted in spite of it."""
+    """A frozen service cannot release nodes, so waiting services are admitted without regard to it."""
     world = alone(4, placed)
     claim = world.sync().claim
     assert claim is not None and claim.trying
@@ -92,7 +94,7 @@ def test_nodes_that_come_after_an_hour_have_their_time_from_the_first_on() -> No
 def test_who_waits_looks_when_others_have_to_give_way_to_it(timeout: float, looks: list[float]) -> None:
     world = alone(4, 3)
     later(world, 120)
-    assert not world.alive(), "it has given back"
+    assert not world.alive(), "the service has released its nodes"
     world.edit(deps=changed(world.deps, gang_timeout=timeout))
     world.now = datetime.fromisoformat(world.service.status["placement"]["since"])
     found: list[float | None] = []
@@ -103,8 +105,8 @@ def test_who_waits_looks_when_others_have_to_give_way_to_it(timeout: float, look
 
 
 def test_what_gives_back_waits_for_no_leader() -> None:
-    """All StatefulSets are deleted in one reconciliation and the worker pods in the next, although leaders still
-    terminate. A worker that is deleted while its StatefulSet exists would be created again.
+    """All StatefulSets and the leaders are deleted in one reconciliation. The workers are deleted in the next one, even if
+    leaders are still terminating. A worker that is deleted while its StatefulSet exists would be created again.
     """
     world = alone(4, 3)
     world.now += timedelta(seconds=61)
@@ -122,8 +124,8 @@ def test_what_gives_back_waits_for_no_leader() -> None:
 
 @pytest.mark.parametrize("leads", [True, False])
 def test_what_could_not_be_deleted_of_a_gang_goes_in_the_next_pass(leads: bool) -> None:
-    """The StatefulSets of leaders or workers stay after the first reconciliation; pods that they would create again are
-    deleted after them.
+    """The StatefulSets of leaders or of workers could not be deleted in the first reconciliation. Pods that they would
+    create again are deleted only after them.
     """
     world = alone(4, 3)
     world.now += timedelta(seconds=61)
@@ -140,7 +142,9 @@ def test_what_could_not_be_deleted_of_a_gang_goes_in_the_next_pass(leads: bool) 
 
 
 def test_pods_that_the_collector_deletes_first_have_their_grace_shortened() -> None:
-    """The garbage collector gives a worker its own grace period, for which an unused node would be held."""
+    """The garbage collector deletes a worker with the pod's own grace period, for which the worker would hold an unused
+    node.
+    """
     world = alone(4, 3)
     world.now += timedelta(seconds=61)
     world.carry_out(world.sync())
@@ -152,7 +156,9 @@ def test_pods_that_the_collector_deletes_first_have_their_grace_shortened() -> N
 
 @pytest.mark.parametrize("ranks", [0, 1])
 def test_a_further_group_is_given_back_alone_and_only_where_it_holds_a_node(ranks: int) -> None:
-    """An autoscaler requests the group: existing groups are placed, whether they have served or not."""
+    """An autoscaler has requested a further group. The existing groups stay on their nodes, whether they have served or
+    not.
+    """
     shape = Shape(size=2, engines=2, decoders=1, router=False)
     world = World(shape.service(), changed(shape.deps(), nodes=Race({"a": shape}, 6, 1).nodes, gang_timeout=TIMEOUT), 1)
     world.healthy = lambda _: False
@@ -168,7 +174,9 @@ def test_a_further_group_is_given_back_alone_and_only_where_it_holds_a_node(rank
 
 @pytest.mark.parametrize("beside", [(), (WAITS,)])
 def test_an_upgrade_takes_nothing_from_what_serves(beside: tuple[Claim, ...]) -> None:
-    """The default came with a new version: running services have no record of it, and some have just lost a rank."""
+    """A new version enables gangs by default. The running services have no record of a placement, and one of them has just
+    lost a rank.
+    """
     world = whole(Shape(size=2, engines=2, decoders=1, router=False))
     assert "placement" not in world.service.status
     lost = next(pod for pod in world.pods.values() if role(pod) == "decoder")
@@ -191,7 +199,7 @@ def test_who_waits_has_its_pods_again_when_gangs_are_switched_off() -> None:
 
 
 def test_what_a_quota_said_is_told_while_it_waits() -> None:
-    """The objects for which the quota was reported no longer exist."""
+    """The message of the quota is kept, although the objects that it was about no longer exist."""
     world = alone(4, 2)
     key = next(key for key in world.children if key[0] == "StatefulSet")
     plain = world.observed

@@ -1,6 +1,6 @@
-"""Lists every module that decodes external data, with the test that gives it arbitrary input.
+"""Lists every module that decodes external data, with the test that gives arbitrary input to it.
 
-A module that begins to decode data has to be added: otherwise `test_no_module_that_decodes_is_forgotten` fails.
+`test_no_module_that_decodes_is_forgotten` fails if a module decodes data and is not listed.
 """
 
 import ast
@@ -70,7 +70,7 @@ OWN = {
     "recorder/writer.py": "what the operator sends to its own child process",
     "recorder/recording.py": "in a command",
 }
-"""Module or folder → why it decodes no external data in a process that others depend on."""
+"""Module or folder -> why it needs no test: it decodes no external data in a process on which others depend."""
 
 
 def decoding() -> set[str]:
@@ -93,7 +93,7 @@ def decoding() -> set[str]:
 
 def test_no_module_that_decodes_is_forgotten() -> None:
     found = {module for module in decoding() if module not in OWN and module.split("/")[0] not in OWN}
-    assert found == READERS.keys(), "give each a test that sends it anything, and its name to READERS"
+    assert found == READERS.keys(), "write a test with arbitrary input for each, and add it to READERS"
 
 
 @pytest.mark.parametrize("test", sorted({*READERS.values()}))
@@ -102,7 +102,7 @@ def test_each_has_a_test(test: str) -> None:
     assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8")
 
 
-# --- data of others that the API server stores
+# --- data of other users that the API server stores
 # ---------------------------------------------------------------------------------
 
 RECORD = {
@@ -120,7 +120,7 @@ RECORD = {
 
 @given(typed(RECORD))
 def test_records_of_agents(body: Any) -> None:
-    """Records as an API server accepts them: an agent can write any value of the types in the CRD."""
+    """The records are valid for the CRD. Within its types, an agent can write any value."""
     node_record(body)
 
 
@@ -147,7 +147,7 @@ def test_messages_of_checks(message: str, code: int | None, before: bool) -> Non
 @given(st.lists(ANY.map(dumped) | st.binary(max_size=40), max_size=3).map(b",".join))
 def test_pages_of_lists(items: bytes) -> None:
     for page in (b'{"metadata":{},"items":[' + items + b"]}", items):
-        # The list begins again, or the whole page is decoded.
+        # the list begins again, or the whole page is decoded
         with_declared(lambda page=page: list(members(page)), ValueError, TypeError, KeyError, RecursionError)
 
 
@@ -171,7 +171,7 @@ SAID = (broken([HELLO, ANSWER, *ORDERS]) | ANY).map(dumped) | st.binary(max_size
 
 @given(SAID)
 def test_what_ranks_say(raw: bytes) -> None:
-    """Any bytes that arrive at the port lead to a value that the check can use, or to an error that it expects."""
+    """If arbitrary bytes arrive at the port, the result is a value that the check can use, or an error that it expects."""
     here, there = socket.socketpair()
     with here, there:
         there.sendall(raw.replace(b"\n", b" ")[:60_000] + b"\n")
@@ -188,7 +188,7 @@ def test_what_ranks_say(raw: bytes) -> None:
         _used(found if read is messages.parse_hello else {}, found if read is messages.parse_answer else {})
         if read is messages.parse_order:
             ports = [port for some in (found.get("ports") or {}).values() for port in some]
-            assert all(0 < port < 65536 for port in ports), "connecting to it would be an OverflowError"
+            assert all(0 < port < 65536 for port in ports), "connecting raises OverflowError"
             json.dumps(found)
 
 
@@ -197,7 +197,7 @@ def test_what_ranks_say(raw: bytes) -> None:
 @example(dumped({**HELLO, "link": "fast"}))
 @example(dumped({**HELLO, "rank": math.inf}))
 def test_whoever_comes_to_rank_0(raw: bytes) -> None:
-    """Whether or not the client is a rank of the group, rank 0 continues with the other ranks."""
+    """Rank 0 continues with the other ranks, even if a client that is no rank of the group connects to it."""
     meeting = Meeting({"rank": 0, "size": 3}, CommandLine([]), cast(Ports, None), {}, time.monotonic() + 60)
     here, there = socket.socketpair()
     hellos: dict[int, Any] = {0: {**HELLO, "skew": 0.0}}
@@ -207,7 +207,7 @@ def test_whoever_comes_to_rank_0(raw: bytes) -> None:
         meeting._greet(here, hellos, {})
     assert hellos.keys() <= {0, 1, 2}
     list(clocks(hellos)), list(links(hellos))
-    assert all(0 < port < 65536 for hello in hellos.values() for port in hello["ports"]), "connecting is an OverflowError"
+    assert all(0 < port < 65536 for hello in hellos.values() for port in hello["ports"]), "connecting raises OverflowError"
 
 
 def _used(hello: Any, answer: Any) -> None:

@@ -1,6 +1,6 @@
 """Ready is True if and only if requests to the URL are answered, whatever is edited, scaled, lost or frozen.
 
-What answers is computed here independently of the operator, from the objects and pods of the simulated cluster.
+The test computes which pods answer from the objects and pods of the simulated cluster, independently of the operator.
 """
 
 from collections.abc import Callable
@@ -78,7 +78,7 @@ class Story:
         self.world.watcher = self.watch
 
     def watch(self, plan: Plan) -> None:
-        """Check Ready against what the pods and the Service are at this moment."""
+        """Check the condition Ready against the pods and the Service that exist at this moment."""
         told = {each["type"]: each for each in plan.status["conditions"]}
         ready, scaled = told["Ready"]["status"] == "True", told.get("Scaled", {}).get("status") == "True"
         assert ready == answers(self.world, plan), (told["Ready"], told.get("Scaled"), self.world.log[-10:])
@@ -152,7 +152,9 @@ def test_ready_is_true_if_and_only_if_the_service_answers(shape: Shape, up: bool
 def test_a_role_that_cannot_grow_takes_nothing_from_what_serves(
     engines: int, decoders: int, router: bool, size: int, seed: int
 ) -> None:
-    """More groups are asked for than the nodes can hold: the service is Ready in every pass, and Scaled reports the rest."""
+    """Users request more groups than the nodes can hold. The service is Ready in every pass, and Scaled reports the missing
+    groups.
+    """
     shape = Shape(size=size, engines=engines, decoders=decoders, router=router)
     world = World(shape.service(), shape.deps(), seed)
     world.settle()

@@ -1,5 +1,5 @@
-"""Whatever happens to a service, a recording of its reconciliations leads to the same decisions on another machine and
-from a file.
+"""For every story of a service, a recording of its reconciliations leads to the same decisions when it is replayed from a
+file on another machine.
 """
 
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Ranks end, hang and vanish at any moment, and the operator does too: groups become complete again, and nothing else is
+"""Ranks exit, hang and vanish at any moment, and so does the operator. Groups become complete again, and nothing else is
 affected.
 
 The fleet asserts at every deletion that the group does not serve and that the pod is not newer than the record.
@@ -31,15 +31,16 @@ AGAIN = [
     ((0, 0, "exit", False), 3, 0, False),
     ((0, 1, "exit", False), 1, 0, False),
 ]
-"""Found among 100,000 stories: a rank is recorded when it has just restarted, and its leader is still ready because it
-has not noticed."""
+"""Found among 100,000 stories: a rank that has just restarted is recorded while its leader is still ready, because the
+leader has not noticed the restart.
+"""
 SUCCEEDED = [
     *[((0, 0, "exit", False), 0, 0, False)] * 4,
     ((0, 0, "exit", False), 4, 0, False),
     ((0, 1, "exit", True), 2, 0, True),
     ((0, 0, "delete", False), 8, 0, False),
 ]
-"""Found in the same way: the pod of that leader is lost then, and its successor joins the rank."""
+"""Found in the same way: then the pod of that leader is lost, and the next leader joins the rank."""
 AHEAD = [
     ((0, 0, "exit", False), 0, 0),
     ((0, 0, "exit", False), 3, 0),
@@ -98,7 +99,7 @@ def test_whatever_happens_groups_come_back_and_what_serves_is_left_alone(
     for _ in range(30):
         fleet.operate()
         fleet.step()
-    assert [one.members for one in fleet.stored.values()] == starts, "what has come back is left alone"
+    assert [one.members for one in fleet.stored.values()] == starts, "recovered groups are left alone"
 
 
 @many
@@ -139,7 +140,7 @@ def test_one_failure_is_one_recycle_of_one_group(
 @example([1, 2], AHEAD, 0)
 @example([1], TWICE, 277417)
 def test_a_clock_that_jumps_makes_nothing_wait(sizes: list[int], story: list[Any], seed: int) -> None:
-    """The clock jumps hours ahead or back between any two passes. No story waits for the deadline of a start, so no rank
+    """The clock jumps hours ahead or back between any two passes. The deadline of a start is never reached, and no rank
     waits forever.
     """
     fleet = Fleet(sizes, PATIENT._replace(start=timedelta(days=9).total_seconds()), seed)
@@ -158,7 +159,7 @@ def test_a_clock_that_jumps_makes_nothing_wait(sizes: list[int], story: list[Any
 @many
 @given(st.integers(2, 4), st.integers(0, 3), seeds)
 def test_a_group_that_meets_again_in_time_is_not_recycled(size: int, rank: int, seed: int) -> None:
-    """A rank that ends makes the others end, and the kubelet restarts all of them."""
+    """After a rank has exited, the other ranks exit too, and the kubelet restarts all of them in time."""
     fleet = Fleet([size], PATIENT._replace(self_heal=3600.0), seed)
     come_up(fleet)
     fleet.fail(0, rank, "exit", False)
@@ -209,7 +210,7 @@ def group_of(world: World, name: str) -> tuple[str, ...]:
     lags,
 )
 def test_lost_pods_take_their_group_and_no_other(shape: Shape, losses: list[tuple[int, int]], seed: int, lag: int) -> None:
-    """Complete reconciliations run with facts that are some steps old."""
+    """The stories use complete reconciliations, whose facts are some steps old."""
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
     world.lag = lag

@@ -1,5 +1,5 @@
-"""For all pods and all states of a router, the router sync converges, then stops writing, and never acts on incomplete
-information.
+"""For all pods and all states of a router, the synchronization of the router converges, then stops writing, and never acts
+on incomplete information.
 """
 
 from hypothesis import given
@@ -87,7 +87,9 @@ def test_an_old_list_removes_nothing(some: list[Pod], listed: list[Worker], memo
 def test_only_whole_groups_are_added(
     some: list[Pod], listed: list[Worker], memory: WorkerMemory, early: dict[str, float]
 ) -> None:
-    """Each leader is ready, or awaits only the kubelet's probes of an engine that has become healthy since its ranks run."""
+    """Each leader that is added is ready, or its engine has become healthy since its ranks run and only the kubelet's probes
+    are missing.
+    """
     sizes = {role.component: role.pods for role in ROLES}
     for target in reconcile(some, listed, memory, TERMS, NOW, healthy=early).add:
         (leader,) = [pod for pod in some if pod.uid == target.uid]
@@ -105,7 +107,7 @@ def test_only_whole_groups_are_added(
 def test_a_worker_of_a_leader_that_can_serve_is_never_removed_twice(
     some: list[Pod], listed: list[Worker], memory: WorkerMemory
 ) -> None:
-    """It may be removed once, to be added again with corrected properties; then it stays."""
+    """A worker may be removed once, to be added again with corrected properties. Afterwards it stays."""
     first = reconcile(some, listed, memory, TERMS, NOW)
     after = carried_out(listed, first)
     second = reconcile(some, after, first.memory, TERMS, NOW)
@@ -116,7 +118,9 @@ def test_a_worker_of_a_leader_that_can_serve_is_never_removed_twice(
 def test_silent_leaders_empty_no_role(
     some: list[Pod], listed: list[Worker], memory: WorkerMemory, silent: frozenset[str]
 ) -> None:
-    """With silent leaders, too, the router's list converges, and a role has workers if it would have some without them."""
+    """If leaders are silent, the router's list still converges. A role that would have workers without the silent reports
+    has some with them.
+    """
     spared, plain = listed, memory
     for _ in range(4):
         step = reconcile(some, listed, memory, TERMS, NOW, silent=silent)

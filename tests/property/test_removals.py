@@ -1,4 +1,6 @@
-"""Weights are removed only when no stored revision and no pod refers to them (decisions 7), whatever pods mount."""
+"""Weights are removed only if no stored revision and no pod refers to them, in whatever way pods mount them (decisions
+7).
+"""
 
 import asyncio
 from typing import Any, NamedTuple
@@ -24,7 +26,7 @@ class Use(NamedTuple):
     target: str
     """Digest of the directory that is mounted; "" for none."""
     alive: bool
-    """Whether it counts: a revision, or a pod of this node that has not ended."""
+    """Whether the reference counts: it is that of a revision, or of a pod that has not ended."""
 
     def pod(self) -> dict[str, Any]:
         """Return the pod spec."""

@@ -1,4 +1,4 @@
-"""Rollouts respect their bounds at every step, whatever happens, and complete (decisions 6, 9, 11 and 12)."""
+"""Rollouts keep their bounds at every step, whatever happens, and come to their end (decisions 6, 9, 11 and 12)."""
 
 import os
 import random
@@ -44,8 +44,8 @@ ONE = Bounds({}, {"engine": 1, "decoder": 1})
 
 
 def test_prefill_and_decode_step_together() -> None:
-    """Two of four decode groups are replaced with one of two prefill groups; with fewer, the old prefill group would be
-    idle.
+    """One of two prefill groups is replaced together with two of four decode groups. With fewer decode groups, the old
+    prefill group would be partly idle.
     """
     wanted = {"engine": 2, "decoder": 4}
     old = {"engine": some(True, True), "decoder": some(True, True, True, True)}
@@ -58,14 +58,14 @@ def test_prefill_and_decode_step_together() -> None:
 
 
 def test_a_broken_group_goes_before_one_that_serves() -> None:
-    """The broken group has the lowest rank, whatever its number: the two ready groups are the ones that the bound
-    requires.
-    """
+    """The broken group is removed first, whatever its number. The two ready groups are those that the bound requires."""
     assert step({"engine": 3}, "new", {"old": {"engine": some(True, True, False)}}, ONE)["old"] == {"engine": 2}
 
 
 def test_groups_on_their_way_out_keep_their_room() -> None:
-    """While another slice exists, a group of the target that a user deleted holds its accelerators until it is gone."""
+    """While another slice exists, a group of the target that a user has deleted counts until it is gone, because it still
+    holds its accelerators.
+    """
     seen = {"old": {"engine": some(True)}, "new": {"engine": GroupCounts(1, (True,), 2)}}
     assert step({"engine": 3}, "new", seen, Bounds({}, {"engine": 1}))["new"] == {"engine": 1}
 
@@ -93,8 +93,8 @@ def test_routers_share_requests_as_capacity_is_shared() -> None:
 
 
 class Capacity:
-    """Checks that the strategy's share of groups serves at any time: groups that a router of their own revision routes
-    to.
+    """Checks that the share of groups that the strategy guarantees serves at any time. A group serves if a router of its own
+    revision can send requests to it.
     """
 
     def __init__(self, world: World, shape: Shape) -> None:
@@ -141,8 +141,8 @@ def suitable(number: int, fit: int) -> dict[str, Node]:
 
 
 class Keeper:
-    """Checks that nothing of an old slice is removed while no node suits the new slice, unless the new slice already has
-    its nodes.
+    """Checks that nothing of an old slice is removed while no node suits the new slice, unless the new slice already has its
+    nodes.
     """
 
     def __init__(self, world: World, pods: int) -> None:
@@ -157,7 +157,7 @@ class Keeper:
         for delete in () if self.suits or len(new) == self.pods else plan.delete:
             found = self.world.children.get((delete.kind, delete.name))
             leads = delete.kind == "Deployment" or (delete.kind == "StatefulSet" and not delete.name.endswith("-w"))
-            assert not (found and leads and found.labels[keys.REVISION] == self.old), f"{delete.name} goes for nothing"
+            assert not (found and leads and found.labels[keys.REVISION] == self.old), f"{delete.name} is removed for nothing"
 
 
 BIG = shapes(size=st.integers(1, 2), engines=st.integers(1, 3), decoders=st.integers(1, 3), router=True, scaled=False)
@@ -173,13 +173,13 @@ BIG = shapes(size=st.integers(1, 2), engines=st.integers(1, 3), decoders=st.inte
 def test_nothing_goes_for_a_slice_that_has_no_place(
     shape: Shape, seed: int, events: list[tuple[int, int, bool]], gangs: float
 ) -> None:
-    """Nodes are added and removed and the operator restarts at any time; in the end there are nodes and the service is
-    rolled out.
+    """Nodes are added and removed, and the operator restarts at any time. In the end, there are enough nodes, and the
+    rollout completes.
 
-    The test includes gangs that release their nodes. This service is admitted at any time.
+    The test includes gangs that release their nodes; this service is always admitted.
     """
     pods = (shape.engines + shape.decoders) * shape.size
-    number = 3 * pods + 2 * shape.size  # capacity for both slices and a surge
+    number = 3 * pods + 2 * shape.size  # enough for both slices and a surge
     world = World(shape.service(), changed(shape.deps(), nodes=suitable(number, 0), gang_timeout=gangs), seed)
     world.turn = Turn(sure=True)
     Scheduler(world)
@@ -206,7 +206,7 @@ def test_nothing_goes_for_a_slice_that_has_no_place(
 
 
 def test_a_slice_that_comes_and_loses_all_its_leaders_comes_again() -> None:
-    """The remaining pods of its groups hold their capacity, and are removed."""
+    """The remaining pods of the slice's groups hold nodes, and are removed. Then the slice starts again."""
     shape = Shape(size=2, decoders=1, strategy="blueGreen")
     world = World(shape.service(), shape.deps(), 1)
     world.settle()
@@ -251,7 +251,9 @@ def test_a_service_keeps_serving_while_it_is_rolled_out(shape: Shape, seed: int,
 @example(Shape(size=1, engines=2, decoders=3), 0, 12)
 @example(Shape(size=1, engines=1, decoders=2, strategy="faster", gateway=True), 2, 2)
 def test_a_pause_in_the_middle_moves_nothing_and_keeps_serving(shape: Shape, seed: int, passes: int) -> None:
-    """Missing groups are created. A slice serves as much as its weaker role: 1 of 2 next to 1 of 3 is less than it seems."""
+    """Missing groups are created during the pause. A slice serves as much as its weaker role: 1 of 2 groups together with 1
+    of 3 serve a third.
+    """
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
     paused = replace(shape, image="b", paused=True)

@@ -1,5 +1,6 @@
-"""Seeded stories of engines that work, are slow, pause, restart or stop, as the registry sees them: an engine that works is
-never taken for silent, and an engine that stopped is, within the documented time. `OME_STORIES` is the number of stories.
+"""Seeded stories of engines, as the registry sees them: they work, are slow, pause, restart or stop. An engine that works is
+never reported as silent, and an engine that has stopped is reported within the documented time. `OME_STORIES` is the number
+of stories.
 """
 
 import bisect
@@ -16,13 +17,15 @@ from ome_operator.registry.silence import PROBE, LifeSigns, ProbeResult, heard, 
 STORIES = int(os.environ.get("OME_STORIES") or 100)
 SECONDS = 180.0
 LONGEST_STEP = 11.5
-"""Seconds of the longest step of an engine's scheduler that is certainly not taken for silence, if its clock is not set back
-by some seconds at the same time."""
+"""Seconds of the longest step of an engine's scheduler that is never mistaken for silence, provided that the clock is not
+set back by some seconds at the same time.
+"""
 OUT_WITHIN, BACK_WITHIN = 17.0, 12.0
-"""Seconds until a stopped engine is silent, beside the time of its last step, and until an engine that works again is not
-silent. The removal from the router follows at once."""
+"""Seconds until a stopped engine is reported as silent, in addition to the duration of its last step, and seconds until an
+engine that works again is no longer reported. It is removed from the router at once.
+"""
 HEALTH_TIMEOUT = 20.0
-"""Seconds after which SGLang calls itself unhealthy if a request for its health is not answered."""
+"""Seconds after which SGLang reports itself as unhealthy if a health request is not answered."""
 
 
 class Engine:
@@ -64,7 +67,7 @@ class Engine:
         return (at + self.clock + (self.set_by if at >= self.set_at else 0.0),) * self.ranks
 
     def answers(self, began: float) -> float:
-        """Return when a probe is answered; SGLang looks once a second whether its scheduler has answered."""
+        """Return when a probe is answered. SGLang checks once a second whether its scheduler has answered."""
         after = bisect.bisect_right(self.marks, began + 0.05)
         at = self.marks[after] if after < len(self.marks) else SECONDS * 2
         return began + self.slow_http + 1.0 + int(at - began)
@@ -107,7 +110,7 @@ class Registry:
         return now < self.begins or self.hangs <= now < self.hangs + self.hangs_for
 
     def step(self, now: float) -> None:
-        """Do what is due."""
+        """Do what is due at this time."""
         if self.hung(now):
             return
         if now >= self.read_at:
@@ -127,7 +130,7 @@ class Registry:
             self.silence = heard(self.silence, self.engine.taken(now), now)
 
     def conclude(self, probe: Probe, now: float) -> None:
-        """Learn from the end of a probe."""
+        """Process the result of a probe that has ended."""
         if not probe.is_answered:
             self.read(now)
         is_paused = self.engine.tells_pause(now)

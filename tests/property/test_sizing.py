@@ -59,16 +59,14 @@ def test_longer_requests_are_never_cheaper(place: ServingStack, load: Load, node
 def test_the_closed_loop_keeps_its_sums(
     place: ServingStack, load: Load, prefill: Worker, decode: Worker, concurrency: float, more: float
 ) -> None:
-    """The results satisfy Little's law, prefill can keep up with the rate, and more requests do not reduce the
-    throughput.
-    """
+    """The results satisfy Little's law, prefill keeps up with the rate, and more requests never reduce the throughput."""
     pair = Pair(place, Role(1, prefill), Role(2, decode), [load], fitted())
     state, busier = pair.closed(concurrency), pair.closed(concurrency * more)
     assert math.isclose(state.rate * state.whole, concurrency, rel_tol=1e-6)
     assert math.isclose(state.whole, state.ttft + (load.answer - 1) * state.tpot, rel_tol=1e-3)
     assert state.rate <= state.most_prefill * (1 + 1e-9)
     assert state.ttft >= state.own * ROUNDED
-    assert busier.rate >= state.rate * 0.97, "waits of the first burst may cost a little"
+    assert busier.rate >= state.rate * 0.97, "the first burst may wait a little"
 
 
 @given(st.floats(0.1, 20), st.floats(1.0, 5.0))
@@ -98,7 +96,9 @@ batches = st.floats(0.1, 4000)
 def test_no_step_is_faster_than_its_data_sheet(
     place: ServingStack, worker: Worker, mode: str, batch: float, context: int
 ) -> None:
-    """A decode step takes at least the time of its bytes, of its operations, and of its messages."""
+    """A decode step takes at least as long as its bytes, its operations and its messages take at the rates of the data
+    sheet.
+    """
     step = steps.decoder(place, worker, context, fitted(), mode)(batch)
     assert step >= steps.floor(steps.decode_terms(place, worker, batch, context))
 
@@ -169,7 +169,7 @@ def test_engines_that_do_both_keep_their_sums(
     assert math.isclose(state.rate * state.whole, concurrency, rel_tol=1e-6)
     assert math.isclose(state.whole, state.ttft + (load.answer - 1) * state.tpot, rel_tol=1e-3)
     assert state.rate <= state.most_prefill * (1 + 1e-9)
-    assert busier.rate >= state.rate * 0.97, "waits of the first burst may cost a little"
+    assert busier.rate >= state.rate * 0.97, "the first burst may wait a little"
     cached = Together(place, Role(1, worker), [replace(load, hit=0.5)], fitted()).closed(concurrency)
     assert cached.rate >= state.rate * ROUNDED
 

@@ -1,5 +1,5 @@
-"""Edits, faults and repairs in any order: a working slice is never removed for a slice that cannot start, and everything
-recovers in the end.
+"""Edits, faults and repairs happen in any order. A working slice is never removed for a slice that cannot start, and
+everything recovers in the end.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ RUNTIME = Ref("ClusterServingRuntime", "", "rt")
 
 @dataclass
 class Story:
-    """The current faults, and the checks for events that must not happen meanwhile."""
+    """The current faults, and checks of what must not happen meanwhile."""
 
     world: World
     shape: Shape
@@ -37,12 +37,14 @@ class Story:
 
     @property
     def closed(self) -> bool:
-        """Return whether nothing may be replaced now, whatever the target is."""
+        """Return whether a fault or a pause currently forbids to replace anything, whatever the target is."""
         wrong = not self.model or self.runtime == "gone" or self.runtime == "invalid"
         return self.shape.paused or (wrong and not self.shape.pin)
 
     def waits(self, target: str) -> bool:
-        """Return whether another service is being admitted and the target has another runtime than an existing slice."""
+        """Return whether the service may not take up edits of its runtime yet, and the target has another runtime than an
+        existing slice.
+        """
         stored = {
             one.labels[keys.REVISION]: one.manifest["data"]["inputs"]["runtime"]
             for one in self.world.children.values()
@@ -52,7 +54,7 @@ class Story:
         return not self.world.may_roll and any(stored.get(str(one)) != stored.get(target) for one in here)
 
     def watch(self, plan: Plan) -> None:
-        """Check that nothing of a slice is removed while the gate is closed, unless the desired slice already runs."""
+        """Check that nothing of a slice is removed while replacements are forbidden, unless the target already runs."""
         target = str(plan.status.get("revision", "")).rpartition("→")[2]
         if target and target not in self.revisions:
             self.revisions.append(target)
@@ -65,12 +67,12 @@ class Story:
         for delete in plan.delete:
             found = self.world.children.get((delete.kind, delete.name))
             assert found is None or self.spare(found, plan), f"leader {delete.name} goes at a closed gate"
-            taken_out = delete.kind == "Deployment" and not self.shape.router  # by the user, of slices with the same roles
+            taken_out = delete.kind == "Deployment" and not self.shape.router  # the user has removed it
             assert delete.kind != "Deployment" or taken_out, f"router {delete.name} goes at a closed gate"
 
     def spare(self, found: Live, plan: Plan) -> bool:
-        """Return whether the object is no leader, or its slice keeps as many groups of the role as the user currently
-        wants.
+        """Return whether the object may be deleted: it is no leader, or its slice keeps as many groups of the role as the
+        user currently requests.
         """
         if found.key[0] != "StatefulSet" or keys.WORKER_INDEX not in found.labels:
             return True
@@ -177,7 +179,7 @@ REASONS = {
     lags,
 )
 def test_a_closed_gate_leaves_every_pod_and_the_url_alone(old: Shape, new: Shape, cause: str, seed: int, lag: int) -> None:
-    """The same pods continue to serve, whatever shape waits behind the gate."""
+    """While a fault forbids replacements, the same pods continue to serve, whatever shape the user requests."""
     world = World(old.service(), old.deps(), seed)
     world.settle()
     pods, url, front = world.alive(), world.service.status["url"], world.children["Service", "svc"].manifest["spec"]
@@ -214,9 +216,9 @@ def test_a_closed_gate_leaves_every_pod_and_the_url_alone(old: Shape, new: Shape
     lags,
 )
 def test_whenever_a_rollout_is_stopped_something_serves(shape: Shape, passes: int, cause: str, seed: int, lag: int) -> None:
-    """Before the new slice has begun, the old slice is completed again, and it is removed after the rollout can proceed.
+    """If the new slice has not started, the old slice is completed again. It is removed after the rollout can proceed.
 
-    A pause also stops a rollout midway: then both slices serve, and missing groups are created.
+    A pause may stop a rollout midway. Then both slices serve, and missing groups are created.
     """
     world = World(shape.service(), shape.deps(), seed)
     world.settle()

@@ -1,4 +1,4 @@
-"""Over any history of edits, pins, failures and restarts, the target is a stored revision, and it becomes stable."""
+"""After any history of edits, pins, failures and restarts, the target is a stored revision and does not change any more."""
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -34,8 +34,8 @@ class History:
         return target(self.pin, self.numbers, [self.status["whole"]], self.status["rejected"], self.retry)
 
     def step(self) -> TargetRevision:
-        """Change the status according to the result of the target: it becomes complete, or it is rejected if there is a
-        revision to return to.
+        """Update the status with the result of the target: it is complete, or it is rejected if there is a revision to
+        return to.
         """
         aim = self.aim
         rejected = aim.rejected
@@ -48,7 +48,7 @@ class History:
         return aim
 
     def collect(self, aim: TargetRevision) -> None:
-        """Apply the history limit in the worst case: remove everything that is not needed."""
+        """Apply the history limit in the worst case, by removing every revision that is not needed."""
         self.numbers = {name: number for name, number in self.numbers.items() if name in aim.used}
 
     def edit(self, name: str) -> None:
@@ -91,7 +91,7 @@ def test_the_target_is_stored_and_comes_to_rest(history: list[tuple[tuple[str, A
             one.step()
     seen = [one.step().revision for _ in range(6)]
     assert set(seen) <= one.numbers.keys()
-    assert seen[1:] == [seen[1]] * 5, "at most one step back, and never forth again"
+    assert seen[1:] == [seen[1]] * 5, "at most one step back, and none forward"
     final = one.aim
     assert final.wish == (one.pin if one.pin in one.numbers else max(one.numbers, key=one.numbers.__getitem__))
     assert final.revision == final.wish or final.wish in one.broken or final.rejection is not None
@@ -99,7 +99,7 @@ def test_the_target_is_stored_and_comes_to_rest(history: list[tuple[tuple[str, A
 
 @given(st.lists(st.tuples(events, st.integers(0, 4)), max_size=20))
 def test_what_was_rejected_is_tried_again_only_after_the_user_did_something(history: list[Any]) -> None:
-    """Between two actions of the user, no revision becomes the target again after another one."""
+    """Between two actions of the user, a revision that was replaced as the target does not become the target again."""
     one = History()
     one.edit("a")
     for (kind, value), steps in history:
@@ -120,7 +120,7 @@ def test_what_was_rejected_is_tried_again_only_after_the_user_did_something(hist
 def test_what_worked_last_serves_whatever_was_tried_since(
     edits: list[tuple[str, bool]], broken: frozenset[str], shape: Shape, seed: int, lag: int
 ) -> None:
-    """The test runs complete reconciliations with `sync` and restarts of the operator."""
+    """The stories use complete reconciliations with `sync`, and restarts of the operator."""
     world = World(shape.service(), replace(shape, image=edits[0][0]).deps(), seed)
     world.lag = lag
     world.healthy = lambda pod: image_of(world, pod.labels[keys.REVISION]) not in broken

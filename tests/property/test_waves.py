@@ -1,4 +1,6 @@
-"""Waves over services that become complete, fail, are created and deleted, with an operator that restarts at any moment."""
+"""Stories of waves over services that become complete, fail, are created and deleted, while the operator restarts at any
+moment.
+"""
 
 from datetime import datetime, timedelta
 
@@ -18,8 +20,8 @@ ACTS = (
 
 
 def allowed(fleet: Fleet) -> int:
-    """Return how many services may be in progress or complete. It is computed independently, from the true state of each
-    service.
+    """Return how many services may have started or completed the edit. It is computed from the true state of each service,
+    independently of the operator.
     """
     total, wave = len(fleet.services), 0
     proofs = {**fleet.whole, **fleet.equal}
@@ -53,7 +55,7 @@ class Story(Fleet):
         """
         if self.registry._objects[RUNTIME].epoch != self.epoch:
             return
-        assert not self.failed, "a failure stops it"
+        assert not self.failed, "no service starts after a failure"
         self.called.append(name)
         on_their_way = self.begun | set(self.called) | self.whole.keys() | self.equal.keys()
         most = self.terms.at_once
@@ -128,13 +130,13 @@ def test_no_more_begin_than_the_wave_allows_and_all_are_reached(
     size: int, terms: Terms, acts: list[tuple[str, int]], waves: int
 ) -> None:
     story = Story(size, terms)
-    for _ in range(waves):  # waves that are complete when the story begins
+    for _ in range(waves):  # these waves are complete before the story begins
         story.hear_all()
         story.become_whole(*list(story.begun))
         story.wait(seconds=terms.bake)
     for what, number in acts:
         story.act(what, number)
-    # Nothing fails from now on: all services are reached.
+    # From now on nothing fails, so all services complete the edit.
     story.lost.clear()
     story.become_whole(*story.failed)
     story.hear_all()
