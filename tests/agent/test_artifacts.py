@@ -98,7 +98,7 @@ def test_every_layer_is_a_file(node: Node) -> None:
     made = node.fetch("m/files:1")
     assert node.files == FILES and made.revision == digest
     assert all(one.hash.algorithm == "sha256" for one in made.files)
-    assert node.front.total == sum(map(len, FILES.values())), "every byte came once"
+    assert node.front.total == sum(map(len, FILES.values())), "every byte was downloaded once"
 
 
 def test_a_revision_stays_what_it_was_when_the_tag_moves(node: Node) -> None:
@@ -121,7 +121,7 @@ def test_a_directory_that_was_pushed_is_the_models(node: Node, pushed: str) -> N
     assert sorted(one.name for one in node.store.home.iterdir()) == ["0123abcd", "0123abcd.json"]
     node.progress.fetched = 0
     node.fetch("m/directory:1")
-    assert node.files == FILES, "a directory that is there is repaired in place"
+    assert node.files == FILES, "an existing directory is repaired in place"
 
 
 @pytest.mark.parametrize("beside", [False, True])
@@ -188,7 +188,9 @@ def test_an_archive_that_cannot_be_used_is_said(node: Node, names: list[str], ki
 
 @pytest.mark.parametrize("last", ["file", "archive"])
 def test_a_file_beside_an_archive_with_the_same_file_is_said_in_either_order(tmp_path: Path, last: str) -> None:
-    """If the archive was unpacked while the separate file was downloaded, the model's status once had a traceback."""
+    """Reported: if the archive was unpacked while the separate file was downloaded, the model's status contained a
+    traceback.
+    """
     store = Store(tmp_path / "models" / "m", "0123abcd")
     file, archive = (RemoteFile(name, 1, Hash("sha256", name), unpack) for name, unpack in (("a", False), ("a.tar", True)))
     listing = Listing("r", (file, archive))

@@ -137,7 +137,7 @@ async def test_an_archive_with_more_than_there_is_room_for(tmp_path: Path, free:
 
 
 class Unpacking:
-    """A replacement of `unpack` that continues until its time is over, but for at most half a second."""
+    """A replacement for `unpack` that runs until its time is over, but for at most half a second."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, rate: float) -> None:
         self.begun = self.ended = False
@@ -162,7 +162,7 @@ class Unpacking:
 async def test_unpacking_gives_way_after_its_time(
     rate: float, said: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stopped unpacking starts from the beginning, so its time limit grows with the size of the archive."""
+    """Unpacking that was stopped starts from the beginning, so its time limit grows with the size of the archive."""
     given, unpacking = Given(gzip.compress(b"x"), unpack=True), Unpacking(monkeypatch, rate)
     with pytest.raises(said):
         await fetching(tmp_path, given, over=lambda: unpacking.begun).run()
@@ -178,7 +178,7 @@ async def test_unpacking_ends_with_its_model(tmp_path: Path, monkeypatch: pytest
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert unpacking.ended and time.monotonic() - began < 0.4, "no thread outlives it"
+    assert unpacking.ended and time.monotonic() - began < 0.4, "no thread continues afterwards"
 
 
 async def test_an_archive_comes_out_after_a_turn_that_was_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +203,7 @@ async def test_namespaces_take_turns_in_an_agent(tmp_path: Path, monkeypatch: py
     async def counted(self: Work, over: TurnCheck = lambda: False) -> None:
         running.append(self.model.namespace)
         order.append(self.model.namespace)
-        assert len(running) == 1, "one place"
+        assert len(running) == 1, "a single download at a time"
         try:
             await run(self, over)
         finally:
@@ -245,4 +245,4 @@ async def test_namespaces_take_turns_in_an_agent(tmp_path: Path, monkeypatch: py
                 await task
             await agent.close()
     first = order.index("team-b" if order[0] == "team-a" else "team-a")
-    assert first <= 2 and order[0] in order[first:], f"they take turns: {order}"
+    assert first <= 2 and order[0] in order[first:], f"the namespaces must alternate: {order}"

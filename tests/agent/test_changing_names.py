@@ -17,11 +17,11 @@ from ome_operator.storage.http import read_small, session
 from ome_operator.storage.listing import SourceError
 
 PUBLIC, PRIVATE = "127.0.0.2", "127.0.0.1"
-"""Two addresses of this machine; the test regards the first as public."""
+"""Two addresses of this machine. The test treats the first one as public."""
 
 
 class Changing(AbstractResolver):
-    """The name server of an attacker: the name has these addresses one after the other."""
+    """An attacker's name server, which returns these addresses one after another for the name."""
 
     answers: Iterator[tuple[str, ...]]
 
@@ -47,7 +47,7 @@ class Changing(AbstractResolver):
 def test_no_answer_of_a_name_server_leads_into_the_network(
     monkeypatch: pytest.MonkeyPatch, answers: list[tuple[str, ...]], redirects: int
 ) -> None:
-    """Both addresses are listened on, and the name is asked for again and again, in new connections and redirects."""
+    """Servers listen on both addresses. The name is resolved again and again, for new connections and for redirects."""
     seen: list[str] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -77,4 +77,4 @@ def test_no_answer_of_a_name_server_leads_into_the_network(
     monkeypatch.setattr(private_addresses, "DefaultResolver", Changing)
     Changing.answers = itertools.cycle(answers)
     asyncio.run(attack())
-    assert set(seen) == {PUBLIC}, "the address that is checked is the address that is connected to"
+    assert set(seen) == {PUBLIC}, "the connection uses the address that was checked"

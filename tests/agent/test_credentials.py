@@ -1,6 +1,6 @@
-"""Tests of what leaves an agent's process: every request that carries a Secret, or a token that a Secret was exchanged for,
-is compared with the grant of an administrator, as a server receives it and not as a user writes it (findings T3 and T4 of
-the second security review).
+"""Tests of what leaves an agent's process. Every request that carries a Secret, or a token that a Secret was exchanged for,
+is compared with an administrator's grant, as the server receives it and not as a user writes it (findings T3 and T4 of the
+second security review).
 """
 
 import asyncio
@@ -77,13 +77,13 @@ class Recorder:
 
     @property
     def shown(self) -> list[Request]:
-        """Requests that carried a credential."""
+        """Return the requests that carried a credential."""
         return [each for each in self.requests if each.authorization or each.cookie]
 
 
 @pytest.fixture
 def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
-    """A certificate for servers on loopback, which all clients of the agent trust."""
+    """Return a TLS context for servers on loopback, whose certificate all clients of the agent trust."""
     made = certificate(tmp_path / "tls")
     ca = str(tmp_path / "tls" / "ca.crt")
     monkeypatch.setattr("aiohttp.connector._SSL_CONTEXT_VERIFIED", ssl.create_default_context(cafile=ca))
@@ -93,14 +93,14 @@ def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
 
 @pytest.fixture
 def real(tls: ssl.SSLContext) -> Iterator[Recorder]:
-    """The registry, hub or store that an administrator lists for the Secret."""
+    """Yield the registry, hub or store that an administrator has listed for the Secret."""
     with served(Recorder(), tls=tls) as made:
         yield made
 
 
 @pytest.fixture
 def evil() -> Iterator[Recorder]:
-    """A server of a tenant, with plain HTTP."""
+    """Yield a tenant's server, without TLS."""
     with served(Recorder()) as made:
         yield made
 
@@ -155,7 +155,7 @@ def bearer(realm: str, scope: str = SCOPE) -> str:
 def test_t3_no_token_is_fetched_for_an_endpoint_that_may_not_have_the_secret(
     real: Recorder, evil: Recorder, uris: tuple[str, ...]
 ) -> None:
-    """The tenant's endpoint names the real token server as its own: the token of the Secret was sent to the endpoint."""
+    """Reported: a tenant's endpoint named the real token server as its own, and received the token of the Secret."""
     evil.challenge = bearer(f"{real.url}/token")
     uri = f"oci://{place(real)}/team-a/anything"
     said = ask(uri, access(uri, real, endpoint=evil.url, uris=tuple(each.replace("HOST", place(real)) for each in uris)))
@@ -183,7 +183,7 @@ def test_t3_a_token_without_a_secret_has_the_models_scope_too(evil: Recorder) ->
 
 
 def test_t3_nothing_made_of_a_secret_follows_a_redirect_or_comes_back_as_a_cookie(real: Recorder, evil: Recorder) -> None:
-    real.url = real.url.replace("127.0.0.1", "localhost")  # clients keep no cookies of IP addresses
+    real.url = real.url.replace("127.0.0.1", "localhost")  # clients keep no cookies for IP addresses
     real.challenge = bearer(f"{real.url}/token")
     real.cookie = "session=MADE-OF-THE-SECRET; Path=/"
     real.redirect = f"{evil.url.replace('127.0.0.1', 'localhost')}/v2/x"
@@ -237,7 +237,9 @@ GRANTED = {
     "az": "az://bucket/team-a",
 }
 BELOW = {"oci": ("/v2/team-a/",), "hf": ("/api/models/team-a/", "/team-a/")}
-"""Scheme -> the paths below which a server may see the Secret. The stores have a list of a bucket, and objects in it."""
+"""Scheme -> the paths below which a server may receive the Secret. For stores, these are the list of a bucket, and objects
+in it.
+"""
 
 
 def permitted(kind: str, request: Request) -> bool:
@@ -258,7 +260,9 @@ def permitted(kind: str, request: Request) -> bool:
 def test_t4_a_secret_is_shown_for_what_its_grant_names_and_for_nothing_else(
     real: Recorder, kind: str, rest: str, extra: bool
 ) -> None:
-    """What a server receives with the Secret, or with a token of it, is below what the grant names."""
+    """Every request that carries the Secret, or a token that it was exchanged for, is for a path below what the grant
+    names.
+    """
     host = f"{place(real)}/" if kind == "oci" else ""
     granted = tuple(each.replace("HOST", place(real)) for each in GRANTED.values())
     uri = f"{kind}://{host}{rest}".replace("HOST", place(real))
@@ -267,7 +271,7 @@ def test_t4_a_secret_is_shown_for_what_its_grant_names_and_for_nothing_else(
     real.challenge = bearer(f"{real.url}/token") if kind == "oci" else ""
     endpoint = "" if kind in ("oci", "hf") or extra else real.url
     said = ask(uri, access(uri, real, uris=granted, endpoint=endpoint))
-    assert said, "nothing that is asked for exists"
+    assert said, "none of the requested files exists"
     tokens = [each for each in real.shown if each.path == "/token"]
     assert all(each.query["scope"].startswith("repository:team-a/") and ".." not in each.query["scope"] for each in tokens)
     others = [each for each in real.shown if each.path != "/token" and not permitted("hf" if extra else kind, each)]
@@ -303,7 +307,7 @@ def test_t4_what_a_grant_names_is_asked_for_with_the_secret(real: Recorder, kind
     "revision", ["..", "../..", "../../../team-b/secret/manifests/1", "a/../b", "", "sha256:x", "%2e%2e"]
 )
 def test_t4_a_revision_that_another_node_reports_leads_nowhere_else(real: Recorder, revision: str) -> None:
-    """The revision comes from the status of a model, and the first node to report it may be anybody's."""
+    """The revision comes from the status of a model. The first node that reports it may be under an attacker's control."""
     for kind, host in (("oci", f"{place(real)}/"), ("hf", "")):
         real.challenge = bearer(f"{real.url}/token") if kind == "oci" else ""
         real.requests.clear()

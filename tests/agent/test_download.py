@@ -100,7 +100,7 @@ def test_a_source_that_is_always_wrong_never_becomes_ready(node: Node) -> None:
     node.hub.fault = lambda number, name: Answer()
     node.hub.sent.clear()
     node.fetch()
-    assert {one.name for one in node.hub.sent} == {BIG}, "what was right was kept"
+    assert {one.name for one in node.hub.sent} == {BIG}, "correct bytes were kept"
 
 
 def test_an_object_store_is_a_source_too(node: Node) -> None:

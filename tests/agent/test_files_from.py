@@ -68,7 +68,7 @@ def made(here: Here, other: str, uri: str = URI) -> Any:
 def test_a_model_says_where_the_files_beside_it_come_from(here: Here) -> None:
     report = here.work(made(here, ORIGINAL)).report()
     assert (report.state, report.directories) == ("Ready", (weights(made(here, ORIGINAL)).digest,))
-    assert report.facts["architecture"] == "DeepseekV3ForCausalLM", "which the checkpoint alone does not tell"
+    assert report.facts["architecture"] == "DeepseekV3ForCausalLM", "the checkpoint alone does not state this"
     assert (here.root / "m" / "config.json").read_bytes() == CONFIG
 
 
@@ -92,7 +92,7 @@ def test_what_is_no_repository_is_said_with_the_field(here: Here, other: str) ->
 
 
 def test_the_hub_beside_an_object_store_is_not_asked_at_its_endpoint() -> None:
-    """The endpoint in the parameters is that of the bucket, so the hub is not queried there."""
+    """The endpoint in the parameters is that of the bucket. The hub is at its own endpoint."""
     found = open_source(f"s3://bucket/prefix+{ORIGINAL}", Access({"endpoint": "http://bucket:1"}, {}, "http://hub:2"))
     assert "http://hub:2" in vars(vars(found)["_other"]).values()
     with pytest.raises(Refused, match=r"filesFrom gs://b/x is not a repository of a model hub"):

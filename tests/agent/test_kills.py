@@ -1,4 +1,4 @@
-"""The agent is killed (SIGKILL) at random moments: the files are correct in the end, and no byte on the disk is
+"""The agent is killed (SIGKILL) at random moments. In the end the files are correct, and no byte that was on the disk was
 downloaded again.
 """
 
@@ -85,7 +85,7 @@ def test_kills_at_random_moments(tmp_path: Path) -> None:
             kills += one_model(tmp_path / str(rounds), Origin("hf://org/model", hub, hub.files), chance, KILLS - kills)
             sent, size = sent + hub.total, size + hub.size
     lost = (sent - size) / kills
-    assert lost > 0, "bytes came when it was killed"
+    assert lost > 0, "the agent was killed while bytes arrived"
     print(f"\nseed {SEED}: {kills} kills, {rounds} models of {size:,} bytes; {lost:,.0f} bytes were under way at a kill")
 
 
@@ -109,7 +109,7 @@ def test_kills_while_archives_are_unpacked(tmp_path: Path) -> None:
                 kills += one_model(tmp_path / str(rounds), origin, chance, KILLS // 2 - kills)
                 sent, size = sent + front.total, size + sum(one.size for one in origin.listed().values())
     lost = (sent - size) / kills
-    assert lost > 0, "bytes came when it was killed"
+    assert lost > 0, "the agent was killed while bytes arrived"
     print(f"\nseed {SEED}: {kills} kills, {rounds} artifacts of {size:,} bytes; {lost:,.0f} bytes were under way at a kill")
 
 

@@ -1,4 +1,6 @@
-"""Memory of an agent's process for files whose author intends to end it (T1 of the second security review)."""
+"""Tests of the memory of an agent's process that reads files whose author wants to exhaust it (T1 of the second security
+review).
+"""
 
 import json
 import subprocess
@@ -53,7 +55,7 @@ def ran(url: str, root: Path) -> tuple[int, str, str, dict[str, object]]:
 
 
 def bomb(size: int, start: bytes = b'{"architectures":["X"],"a":[') -> bytes:
-    """Return JSON of some bytes whose values need 25 times the memory of the text."""
+    """Return JSON of this size whose parsed values need 25 times the memory of the text."""
     return start + b"[]," * ((size - len(start) - 4) // 3) + b"[]]}"
 
 
@@ -69,7 +71,7 @@ def test_three_files_do_not_take_an_agents_memory(tmp_path: Path) -> None:
 
 
 def most_permitted(memory: int, made: Callable[[int], bytes]) -> bytes:
-    """Return a text of this shape that is parsed, at most a tenth shorter than the longest one."""
+    """Return the longest text of this shape that is still parsed, or one that is at most a tenth shorter."""
     count = int(memory / (memory_of(made(1000)) / 1000))
     while memory_of(text := made(count)) > memory:
         count = int(count * 0.95)
@@ -101,7 +103,7 @@ def test_the_largest_files_that_are_parsed_fit_into_an_agents_memory(shape: Call
 
 
 def test_a_description_of_a_hub_does_not_take_an_agents_memory() -> None:
-    """A sibling: 32 MiB of a hub's description needed 0.8 GiB."""
+    """A similar case: a hub's description of a model with 32 MiB needed 0.8 GiB."""
     data = bomb(real_hub.LIMIT, b'{"sha":"c0ffee","siblings":[')
     with pytest.raises(Refused, match="by more than agents read: its description may need"):
         real_hub.Hub("org/model", "").read_description(data)

@@ -16,7 +16,7 @@ __all__ = ["hubs", "quickly"]
 
 
 class Secretive(Town):
-    """A hub that lists the files of a model but does not send them, as hubs do for models with a license agreement."""
+    """A hub that lists the files of a model but refuses to send them, as hubs do for models with a license agreement."""
 
     async def _bytes(self, request: web.Request, headers: dict[str, str] | None = None) -> web.StreamResponse:
         return web.Response(status=403)
@@ -24,8 +24,8 @@ class Secretive(Town):
 
 @pytest.mark.parametrize("peers", [False, True], ids=["this disk", "another node"])
 async def test_a_hash_is_no_proof_of_possession(tmp_path: Path, hubs: tuple[Town, Town], peers: bool) -> None:
-    """A tenant lists the hashes of another tenant's model and must not get its files; of a cluster-wide model, it may get
-    them.
+    """A tenant lists the hashes of another tenant's model, and must not get its files. It may get the files of a
+    cluster-wide model.
     """
     real, _ = hubs
     shared = {"shared.safetensors": b"for everybody" * 5_000}
@@ -89,7 +89,7 @@ async def test_a_namespace_that_was_made_again_gets_nothing_of_the_former(
 
 
 async def test_what_cannot_be_told_about_a_namespace_takes_no_model_away(tmp_path: Path, hubs: tuple[Town, Town]) -> None:
-    """The agent restarts while the API server returns models but fails to return namespaces."""
+    """The agent restarts while the API server returns models, but no namespaces."""
     real, _ = hubs
     node = Node(tmp_path / "raid", real.url)
     async with running(node):
@@ -115,7 +115,7 @@ async def test_models_of_a_namespace_share_bytes_through_proven_hashes(tmp_path:
         node.apply("BaseModel", "three", URI, f"{node.root}/three", namespace="team-a")
         await node.settled(first="Ready", two="Ready", three="Ready")
     assert node.fetched("team-a") == [GOOD] * 3
-    assert len([sent for sent in real.sent if sent.name == BIG]) <= 2, "URIs that are equal wait for each other"
+    assert len([sent for sent in real.sent if sent.name == BIG]) <= 2, "downloads of the same URI wait for each other"
 
 
 @pytest.mark.parametrize(

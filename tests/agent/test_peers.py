@@ -31,7 +31,7 @@ URI, TOKEN = "hf://org/model", "shared"
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Increase timeouts, so that a peer on a busy machine does not count as silent."""
+    """Use long timeouts, so that a peer on a busy machine does not count as silent."""
     monkeypatch.setattr("ome_operator.agent.peers.PATIENCE", aiohttp.ClientTimeout(total=60.0))
 
 
@@ -64,8 +64,8 @@ def place(folder: Path, uri: str = URI) -> Store:
 async def second(
     hub: Hub, tmp_path: Path, *, token: str = TOKEN, spoil: bool = False, uri: str = URI
 ) -> tuple[PeerSource, int]:
-    """A node has the model and a second node downloads it: return the second node's swarm, and the number of bytes that
-    the hub sent to it.
+    """Download the model to a first node from the hub, then to a second node. Return the second node's swarm, and the number
+    of bytes that the hub sent to it.
     """
     first = tmp_path / "a"
     await fetch(hub, first, [], uri=uri)
@@ -99,7 +99,7 @@ def test_with_sums_nothing_of_a_bucket_but_the_list_is_asked_for_twice(hub: Hub,
 
 def test_a_peer_that_spoils_a_file_is_found_out(hub: Hub, tmp_path: Path) -> None:
     _, sent = run(hub, tmp_path, spoil=True)
-    assert sent == len(hub.files[BIG]), "that file came from the hub, the others did not"
+    assert sent == len(hub.files[BIG]), "only that file was downloaded from the hub"
 
 
 def test_without_the_token_a_peer_gives_nothing(hub: Hub, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_what_a_stranger_is_answered(shown: str | dict[str, Any], asked: str, st
 
 @pytest.mark.parametrize(("given", "by_peer"), [(UPLOADS - 1, True), (UPLOADS, False)])
 def test_a_peer_gives_so_many_files_at_once(given: int, by_peer: bool, hub: Hub, tmp_path: Path) -> None:
-    """A peer rejects HEAD and GET requests beyond its limit; the client then downloads the file from the hub."""
+    """A peer rejects requests beyond its limit, both HEAD and GET. The client then downloads the file from the hub."""
     giver = PeerServer([str(tmp_path / "a")], TOKEN)
 
     async def ask() -> tuple[set[int], int, int]:
@@ -220,7 +220,7 @@ def test_a_peer_gives_so_many_files_at_once(given: int, by_peer: bool, hub: Hub,
 
 
 def test_a_file_of_which_only_the_size_is_known_is_asked_of_the_source(hub: Hub, tmp_path: Path) -> None:
-    """A file without a known hash is not requested from peers, because any client with the token could send false bytes."""
+    """Without a known hash, a file is not requested from peers, because any client with the token could send wrong bytes."""
     asked: list[str] = []
 
     async def peer(request: web.Request) -> web.Response:
@@ -248,7 +248,7 @@ def test_a_file_of_which_only_the_size_is_known_is_asked_of_the_source(hub: Hub,
 
 
 class Impostor:
-    """A pod at the address of an agent that has ended, or the agent of a node that somebody else controls."""
+    """A pod that has the address of an agent that has ended, or an agent on a node that an attacker controls."""
 
     def __init__(self, *, slow: bool = False, redirect: str = "") -> None:
         self.url, self._slow, self._redirect = "", slow, redirect
@@ -256,7 +256,7 @@ class Impostor:
         """(method, path, Authorization) of each request."""
 
     def app(self) -> web.Application:
-        """Return the web application, which claims to have every file and to have nothing to do."""
+        """Return the web application, which claims to have every file and no other client."""
         made = web.Application()
         made.router.add_route("*", "/{rest:.*}", self._answer)
         return made
@@ -276,7 +276,9 @@ class Impostor:
 
 
 def test_whoever_answers_in_place_of_an_agent_gets_nothing_that_opens_another(hub: Hub, tmp_path: Path) -> None:
-    """The token was sent to every address in the DNS answer, also if the agent there had ended and another pod had it."""
+    """Reported: the token was sent to every address in the DNS answer, even if the agent there had ended and another pod had
+    the address.
+    """
 
     async def attack(impostor: Impostor) -> list[int]:
         await fetch(hub, tmp_path / "a", [])
@@ -299,14 +301,14 @@ def test_whoever_answers_in_place_of_an_agent_gets_nothing_that_opens_another(hu
 
 
 def test_a_peer_leads_to_no_other_host(hub: Hub, tmp_path: Path) -> None:
-    """Else it could have the agent ask addresses inside of the cluster, of which only the bytes would be thrown away."""
+    """Otherwise a peer could make the agent send requests to addresses inside the cluster."""
     with served(Impostor()) as victim, served(Impostor(redirect=f"{victim.url}/inside")) as impostor:
         asyncio.run(fetch(hub, tmp_path, [impostor.url]))
         assert impostor.shown and not victim.shown
 
 
 def test_a_slow_peer_delays_one_attempt_and_not_every_one(hub: Hub, tmp_path: Path) -> None:
-    """It says that it has each file and serves nobody else, so it was preferred at each attempt."""
+    """The peer claims to have every file and no other client, so it was preferred at each attempt."""
     avoided: dict[str, float] = {}
 
     async def attempt(peer: str) -> None:

@@ -127,7 +127,7 @@ def test_a_store_that_leads_nowhere_is_read(kind: str, pair: tuple[Bucket, Bucke
 
 
 def test_behind_a_proxy_too(pair: tuple[Bucket, Bucket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another loopback proxy stands for the proxy of the environment."""
+    """The environment names a further proxy. Another loopback proxy stands in for it."""
     named, other = pair
     proxy = LoopbackProxy(named.url)
     reached: list[None] = []
@@ -154,11 +154,11 @@ def test_behind_a_proxy_too(pair: tuple[Bucket, Bucket], tmp_path: Path, monkeyp
     proxy.refused = ""
     with pytest.raises(Failed, match="redirects to"):
         asyncio.run(run())
-    assert other.asked == [] and not proxy.refused, "not even the proxy hears of it"
+    assert other.asked == [] and not proxy.refused, "the request does not even reach the proxy"
 
 
 def test_what_is_no_request_ends(pair: tuple[Bucket, Bucket]) -> None:
-    """The proxy closes a connection without a valid request, and continues to serve others."""
+    """The proxy closes a connection that sends no valid request, and continues to serve others."""
     named, other = pair
 
     async def say(where: str, said: bytes) -> bytes:

@@ -67,7 +67,7 @@ def test_a_byte_that_changed_in_the_store_is_never_ready(summed: Node, scheme: s
 def test_without_sums_sizes_alone_let_it_pass(node: Node) -> None:
     node.hub.etag = lambda data: GENERATION
     spoil(node)
-    assert fetch(node) == {"size"}, "what SHA256SUMS is for"
+    assert fetch(node) == {"size"}, "only SHA256SUMS detects the changed byte"
 
 
 def test_google_proves_by_md5_where_the_etag_is_one(node: Node) -> None:
@@ -83,7 +83,7 @@ def test_google_s_wrong_bytes_are_found_out_where_the_etag_is_an_md5(node: Node)
 def test_a_bucket_encrypted_with_own_keys_is_proven_without_a_setting(summed: Node) -> None:
     summed.hub.etag = lambda data: ENCRYPTED
     assert fetch(summed) == {"sha256"}
-    assert asked(summed) == 2, "its ETag says other bytes than came, so it is read again to be sure"
+    assert asked(summed) == 2, "the file is read again, because its ETag differs"
 
 
 def test_sums_that_come_wrong_are_read_again(summed: Node) -> None:

@@ -22,7 +22,7 @@ from tests.support.hub import COMMIT, Answer, served
 
 @dataclass
 class Blanks:
-    """A hub that answers 200 at once, and then sends a blank from time to time without end."""
+    """A hub that answers 200 at once, and then keeps sending blanks forever."""
 
     url: str = ""
     ended: list[str] = field(default_factory=list)
@@ -51,8 +51,8 @@ def blanks() -> Iterator[Blanks]:
 
 
 def test_a_listing_ends_and_leaves_no_thread(tmp_path: Path, blanks: Blanks) -> None:
-    """Listings of ten models that never end must not keep threads: once, they occupied all six threads of the agent, even
-    after the models were deleted.
+    """Reported: the listings of ten models never ended and occupied all six threads of the agent, even after the models were
+    deleted.
     """
     before = threading.active_count()
     limits = Limits(first=0.001, last=0.01, tries=2, listing=0.3)
@@ -71,7 +71,7 @@ def test_a_listing_ends_and_leaves_no_thread(tmp_path: Path, blanks: Blanks) -> 
     async def all_of_them() -> list[str]:
         said = await asyncio.gather(*map(item, range(10)))
         await asyncio.sleep(0.3)
-        assert len(blanks.ended) == 20, "each try ended its question"
+        assert len(blanks.ended) == 20, "each attempt has ended its request"
         return said
 
     assert set(asyncio.run(all_of_them())) == {"the source did not return the list of its files within 0 s"}
@@ -79,7 +79,7 @@ def test_a_listing_ends_and_leaves_no_thread(tmp_path: Path, blanks: Blanks) -> 
 
 
 def test_a_listing_ends_with_its_model(tmp_path: Path, blanks: Blanks) -> None:
-    """A listing of a deleted model must end: once, no thread was left for other models, so no other model was downloaded."""
+    """Reported: no thread was left for other models after a model was deleted whose listing never ended."""
     before = threading.active_count()
 
     async def pair(number: int) -> None:
@@ -100,7 +100,7 @@ def test_a_listing_ends_with_its_model(tmp_path: Path, blanks: Blanks) -> None:
         for number in range(4):
             await pair(number)
         await asyncio.sleep(0.3)
-        assert len(blanks.ended) == 8, "the source is not asked any more"
+        assert len(blanks.ended) == 8, "the source gets no further requests"
         await asyncio.wait_for(asyncio.to_thread(str), 1)  # Disks have separate threads.
 
     asyncio.run(all_of_them())
@@ -120,7 +120,7 @@ def test_a_description_that_never_ends_is_refused(node: Node, monkeypatch: pytes
 
 
 def test_what_is_tried_again_and_again_writes_short_lines(node: Node, caplog: pytest.LogCaptureFixture) -> None:
-    """The review reported 45 MB of log in half an hour, with the URI in each attempt (S23 of the security review)."""
+    """The review reported 45 MB of logs in half an hour, because each attempt logged the complete URI (S23)."""
     caplog.set_level("DEBUG", logger="ome_operator")
     name = "n" * 200
     node.hub.files = {name: b"12345" * 100}
@@ -163,7 +163,9 @@ def test_a_hash_that_is_none_is_said(node: Node, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_turn_that_is_over_keeps_what_came(node: Node) -> None:
-    """The next time slice continues at the byte where this one stopped, so a model that yields still completes."""
+    """The next time slice continues at the byte at which this one stopped, so the download of a model completes in several
+    slices.
+    """
     turns, node.hub.rate = 0, 4e6
     while turns < 50:
         asked = len(node.hub.sent)
@@ -186,4 +188,4 @@ def test_a_turn_that_is_over_keeps_what_came(node: Node) -> None:
     starts = [
         sent.start for sent in node.hub.sent if sent.name == max(node.hub.files, key=lambda name: len(node.hub.files[name]))
     ]
-    assert starts == sorted(starts) and starts[-1] > 0, "no byte that came was asked for again"
+    assert starts == sorted(starts) and starts[-1] > 0, "no byte was requested twice"

@@ -109,7 +109,7 @@ def test_an_upload_that_goes_on_is_told_from_a_model(place: Place, tmp_path: Pat
         Failed, match=f"SHA256SUMS names '{BIG}', which is not in the object store: check that the upload is complete"
     ):
         fetch(place, store, progress, "org/half")
-    assert (progress.fetched, progress.revision) == (0, ""), "no node is pinned to half a model"
+    assert (progress.fetched, progress.revision) == (0, ""), "a node must not be pinned to an incomplete model"
     stores.put(place, "org/half", {BIG: FILES[BIG]})
     fetch(place, store, progress, "org/half")
     assert (store.root / BIG).read_bytes() == FILES[BIG]

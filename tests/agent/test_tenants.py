@@ -31,7 +31,7 @@ async def test_s1a_a_tenant_that_comes_first_does_not_fill_the_directory_of_a_cl
         await node.settled(kimi_k2="Ready")
     assert node.files("moonshotai/Kimi-K2-Instruct") == GOOD and real.asked() == {"org/model"}
     assert node.fetched("team-a") == [EVIL]
-    assert not (node.root / "moonshotai/anything").exists(), "a namespace's model has no link on the node"
+    assert not (node.root / "moonshotai/anything").exists(), "the model of a namespace has no link on the node"
 
 
 async def test_s1b_another_pin_of_a_tenant_does_not_replace_files_that_pods_mount(
@@ -107,8 +107,8 @@ async def test_s3_a_repository_whose_name_has_the_same_short_digest_is_another_m
 
 
 def forged(name: str, data: bytes) -> dict[str, bytes]:
-    """Return the files of a repository that looks like a download in progress: a file, and a journal that marks it as
-    verified with the real hash.
+    """Return the files of a repository that imitates an unfinished download: a file with these bytes, and a journal that
+    marks the file as verified with the real hash.
     """
     real = GOOD[name]
     proof = f"sha256:{hashlib.sha256(real).hexdigest()}"
@@ -125,7 +125,7 @@ async def test_s10a_a_path_inside_of_what_agents_keep_is_refused(tmp_path: Path,
     node = Node(tmp_path / "raid", real.url)
     victim = f"{node.root}/victim"
     identity = {"kind": "ClusterBaseModel", "namespace": "", "name": "victim", "uri": URI, "path": victim, "source": ""}
-    digests = [names.digest(URI), names.digest(identity, 32)]  # the former name of the directory, and its current name
+    digests = [names.digest(URI), names.digest(identity, 32)]  # the previous name of the directory, and its current name
     async with running(node):
         for number, digest in enumerate(digests):
             storage = {"parameters": {"endpoint": evil.url}}
@@ -142,7 +142,9 @@ async def test_s10a_a_path_inside_of_what_agents_keep_is_refused(tmp_path: Path,
 async def test_s10a_what_a_journal_says_counts_after_a_restart_when_the_bytes_do(
     tmp_path: Path, hubs: tuple[Town, Town]
 ) -> None:
-    """The origin of a journal does not matter: the test writes the lines and files of an attacker at the exact path."""
+    """It does not matter how a journal got onto the disk, so the test writes an attacker's lines and files to the exact
+    path.
+    """
     real, _ = hubs
     node = Node(tmp_path / "raid", real.url)
     victim = f"{node.root}/victim"

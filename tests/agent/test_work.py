@@ -83,7 +83,7 @@ def test_a_restart_fetches_nothing_and_asks_nobody(here: Here) -> None:
     here.work(here.model())
     here.hub.tokens.clear()
     first = Work(here.model(), here.settings).report()
-    assert (first.state, first.directories) == ("Ready", (weights(here.model()).digest,)), "before any pass"
+    assert (first.state, first.directories) == ("Ready", (weights(here.model()).digest,)), "before the first reconciliation"
     assert here.work(here.model()).report().state == "Ready"
     assert here.hub.tokens == []
 
@@ -105,11 +105,13 @@ def test_another_commit_than_the_pinned_one_is_not_ready(here: Here) -> None:
     here.work(here.model())
     report = here.work(here.model(pinned="f" * 40)).report()
     assert report.state == "Failed" and "no revision ffff" in report.message
-    assert report.directories == (), "what is there is not what the others have"
+    assert report.directories == (), "the existing revision is not that of the other nodes"
 
 
 def test_a_revision_is_looked_up_before_a_download_has_its_turn(here: Here) -> None:
-    """A word of a second node in time is what keeps the word of the first from counting for all."""
+    """A revision is reported early, because the revision that the first node reports counts for all only if no second node
+    reports another one in time.
+    """
     work = Work(here.model(), here.settings)
     asyncio.run(work.look())
     report = work.report()
@@ -118,11 +120,11 @@ def test_a_revision_is_looked_up_before_a_download_has_its_turn(here: Here) -> N
     here.hub.listings.clear()
     for quiet in (work, Work(here.model(pinned=COMMIT), here.settings), Work(here.local("m"), here.settings)):
         asyncio.run(quiet.look())
-    assert here.hub.listings == [], "it is known already"
+    assert here.hub.listings == [], "the revision is already known"
     here.hub.token = "another"
     failing = Work(here.model(f"{URI}@v1"), here.settings)
     asyncio.run(failing.look())
-    assert failing.report().state == "Updating", "the download says why"
+    assert failing.report().state == "Updating", "the download reports the reason"
 
 
 def test_a_failure_is_said_and_tried_again_later(here: Here) -> None:
@@ -164,12 +166,12 @@ def test_a_token_comes_from_the_mounted_secret(closed: Here, caplog: pytest.LogC
 
 @pytest.mark.parametrize("hosts", [("huggingface.co",), ("127.0.0.1:1",)])
 def test_a_token_goes_to_no_other_host(closed: Here, hosts: tuple[str, ...]) -> None:
-    """S2 of the review: the model names the endpoint, but the token belongs to the cluster."""
+    """S2 of the review: the model names the endpoint, but the token is the cluster's."""
     granted(closed, *hosts)
     closed.settings = replace(closed.settings, endpoint="")
     report = closed.work(closed.model(key="hf-token", parameters={"endpoint": closed.hub.url})).report()
     assert "is not allowed for host 127.0.0.1" in report.message
-    assert closed.hub.tokens == [], "not even asked"
+    assert closed.hub.tokens == [], "the host gets no request at all"
 
 
 def test_a_token_is_never_sent_in_clear(here: Here) -> None:
@@ -198,7 +200,7 @@ def test_a_model_of_a_namespace_asks_no_private_address(here: Here) -> None:
     made = parts.model(storage={"storageUri": URI, "path": str(here.root / "m"), "parameters": {"endpoint": here.hub.url}})
     report = here.work(Model(**{**made.__dict__, "kind": "BaseModel", "namespace": "team-a"})).report()
     assert "127.0.0.1 is a private address, which agents do not contact" in report.message
-    assert here.hub.tokens == [], "nobody was connected to, so nothing tells whether a port is open"
+    assert here.hub.tokens == [], "without a connection, nothing reveals whether a port is open"
 
 
 def test_files_of_somebody_else_are_reported(here: Here) -> None:
@@ -233,12 +235,12 @@ def test_damage_is_found_and_mended_when_files_are_looked_at_again(here: Here) -
 
 
 def marks(here: Here) -> list[str]:
-    """Return the marks of readings that did not end."""
+    """Return the marks of reads that were started and have not ended."""
     return [mark.read_text() for mark in here.root.rglob("*.reading")]
 
 
 def test_a_model_is_reported_before_its_facts_are_read(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reported: the facts were read first, so an agent that ended there never reported the model."""
+    """Reported: the facts were read first. An agent that ended while it read them never reported the model."""
     seen: list[tuple[str, list[str]]] = []
     work = Work(here.model(), here.settings)
     real = model_facts.read_facts
@@ -250,13 +252,13 @@ def test_a_model_is_reported_before_its_facts_are_read(here: Here, monkeypatch: 
 
 
 def test_a_model_that_ended_the_agent_is_not_read_first(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reported: after the restart, the agent read the same files at once, and ended again."""
+    """Reported: after a restart, the agent read the same files first, and ended again."""
     read: list[Path] = []
     monkeypatch.setattr(model_facts, "read_facts", lambda root: (read.append(root), {"architecture": "X"})[1])
     here.work(here.model())
     read.clear()
     for ended, seconds in ((1, 600), (2, 1200)):
-        (here.root / ".ome" / f"{weights(here.model()).digest}.reading").write_text(str(ended))  # as the next test leaves it
+        (here.root / ".ome" / f"{weights(here.model()).digest}.reading").write_text(str(ended))  # as a kill leaves it
         work = here.work(here.model())
         report = work.report()
         times = "once" if ended == 1 else "2 times"
@@ -283,14 +285,14 @@ def test_a_kill_while_facts_are_read_leaves_the_mark(here: Here) -> None:
     store = Work(here.model(), here.settings).store
     for ended in (1, 2):
         child = os.fork()
-        if child == 0:  # as the kernel ends a process that has too little memory
+        if child == 0:  # SIGKILL, with which the kernel ends a process when memory runs out
             with store.reading():
                 os.kill(os.getpid(), signal.SIGKILL)
         assert os.waitpid(child, 0)[1] == signal.SIGKILL
         assert store.interrupted_readings() == ended and marks(here) == [str(ended)]
     with pytest.raises(ZeroDivisionError), store.reading():
         raise ZeroDivisionError
-    assert marks(here) == [], "an exception ends no process"
+    assert marks(here) == [], "an exception must not end the process"
     with store.reading():
         pass
     remove(store.root)
