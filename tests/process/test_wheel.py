@@ -1,4 +1,4 @@
-"""The wheel, installed elsewhere into an environment of its own: every command runs there, far from any checkout."""
+"""Tests that every command works in the installed wheel, in an environment of its own and without a checkout."""
 
 import json
 import os
@@ -65,14 +65,14 @@ def fork(process):
 
 print(json.dumps([fork(process) for process in json.loads(sys.argv[1])]))
 """
-"""Lists of commands, each list in a process of its own: code, output and errors of each command. Our package is loaded in
-each process, and only once what it needs of others, which is most of a start.
+"""Runs lists of commands, each list in a process of its own, and prints exit code, output and errors of each command. The
+packages that ours needs are loaded only once, because that takes most of a start. Our own package is loaded in each process.
 """
 Done = subprocess.CompletedProcess[str]
 
 
 def run(*words: object, **more: object) -> Done:
-    """A command that has to succeed."""
+    """Run a command that has to succeed, and return its result."""
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False, **more)  # type: ignore[call-overload]
     assert done.returncode == 0, f"{words}: {done.stdout}\n{done.stderr}"
     return done  # type: ignore[no-any-return]
@@ -88,7 +88,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Installed:
-    """The wheel in an environment of its own, in an empty folder."""
+    """The wheel in an environment of its own, with an empty working directory."""
 
     def __init__(self, there: Path) -> None:
         self.there, self.bin = there, there / "venv/bin"
@@ -97,17 +97,17 @@ class Installed:
         self.environment["KUBECONFIG"] = str(there / "kubeconfig")
 
     def words(self, command: str, line: str) -> list[str]:
-        """A command of the table as a process gets it."""
+        """Return the words with which a command of the table is started."""
         plan = (self.there / "plan.json").read_text()
         filled = [Template(word).safe_substitute(HERE=self.there, PLAN=plan) for word in shlex.split(line)]
         return [str(self.bin / "ome"), *command.split(), *filled]
 
     def ome(self, command: str, line: str = "") -> Done:
-        """Run it to its end."""
+        """Run a command of the table to its end."""
         return self.told([[(command, line)]])[0]
 
     def told(self, processes: Iterable[Iterable[tuple[str, str]]], **environment: str) -> list[Done]:
-        """Run commands of the table to their ends, by the processes that they share."""
+        """Run the commands of the table and return their results. Commands in the same inner list share a process."""
         lists = [[self.words(*row) for row in rows] for rows in processes]
         program = [self.bin / "python", "-c", TOLD, json.dumps(lists)]
         given = {"cwd": self.there, "env": self.environment | environment, "stdin": subprocess.DEVNULL}
@@ -161,13 +161,13 @@ def test_it_carries_what_commands_read(wheel: Path) -> None:
 
 
 def test_no_command_is_forgotten(installed: Installed) -> None:
-    """The commands for local clusters, which are in another package, must be available too."""
+    """The commands for local clusters, which are in another package, must be in the table, too."""
     done = run(installed.bin / "python", "-c", LEAVES, cwd=installed.there, env=installed.environment)
     leaves = {*json.loads(done.stdout)}
     assert {"operator", "demo", "local up", "plan layouts"} <= leaves
     rows = {command for part in PARTS.values() for command in part}
-    assert rows - leaves == {"adopt"}, "a group that is a command as well"
-    assert leaves - rows == set(), "tests/data/commands.yaml has no line for it"
+    assert rows - leaves == {"adopt"}, "this command also has subcommands"
+    assert leaves - rows == set(), "tests/data/commands.yaml lacks a line for it"
 
 
 def test_both_programs_start(installed: Installed) -> None:
@@ -189,11 +189,11 @@ def test_commands_work_with_what_came_in_the_wheel(installed: Installed) -> None
         assert row["says"] in done.stdout + done.stderr, (command, row, done.stdout)
     assert {file.name for file in (installed.there / "out").iterdir()} == {"results.json", "report.html"}
     known = installed.ome("render", "-f kimi/service.yaml --catalog config/")
-    assert "ClusterBaseModel" not in known.stderr, "it is in config/, which came with the wheel"
+    assert "ClusterBaseModel" not in known.stderr, "the object is in config/, which is part of the wheel"
 
 
 def documented(command: str) -> int:
-    """The exit code of a command that gets no answer, by the table of docs/cli.md."""
+    """Return the exit code of a command that gets no answer, from the table in docs/cli.md."""
     rows = re.findall(r"^\| `([a-z ]+?)(?: SERVICE)?` \|.*\| ([^|]+) \|$", (ROOT / "docs/cli.md").read_text(), re.MULTILINE)
     names = {name for name, second in rows if "no answer" in second} | {"logs"}
     return 2 if {command, command.split()[0]} & names else 1
@@ -201,7 +201,7 @@ def documented(command: str) -> int:
 
 @pytest.fixture(scope="module")
 def kimi(installed: Installed) -> Installed:
-    """Return the installation with the folder that many commands read."""
+    """Return the installation, in which the folder `kimi` exists that many commands read."""
     if not (installed.there / "kimi").exists():
         installed.ome("generate", PARTS["alone"]["generate"][0]["line"])
     return installed
@@ -211,7 +211,7 @@ ON_CLUSTERS = [(command, line) for command, lines in PARTS["cluster"].items() fo
 
 
 def test_a_cluster_that_refuses_is_said(kimi: Installed) -> None:
-    """The command prints a sentence and exits with the documented code."""
+    """A server refuses the connection. The command prints an error message, and exits with the documented code."""
     found = kimi.told([(command, line) for line in lines] for command, lines in PARTS["cluster"].items())
     for (command, line), done in zip(ON_CLUSTERS, found, strict=True):
         assert (done.returncode, done.stdout) == (documented(command), ""), (line, done.stderr)
@@ -219,7 +219,7 @@ def test_a_cluster_that_refuses_is_said(kimi: Installed) -> None:
 
 
 def test_a_cluster_that_is_not_named_is_said(kimi: Installed) -> None:
-    """The same; in a process together, for each loads the same."""
+    """No kubeconfig names a cluster. The commands run in a single process, because they load the same modules."""
     found = kimi.told([ON_CLUSTERS], KUBECONFIG=str(kimi.there / "none"))
     for (command, line), done in zip(ON_CLUSTERS, found, strict=True):
         assert (done.returncode, done.stdout) == (documented(command), ""), (command, line, done.stderr)
@@ -232,7 +232,7 @@ def test_what_waits_for_a_cluster_says_so_and_ends_when_told(installed: Installe
     words = installed.words(command, row["line"])
     merged = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     with subprocess.Popen(words, cwd=installed.there, env=installed.environment, **merged) as process:  # type: ignore[call-overload]
-        late = Timer(60, process.kill)  # a line that never comes fails this test, instead of the time limit of all tests
+        late = Timer(60, process.kill)  # a line that never comes fails this test before the time limit of all tests
         late.start()
         try:
             for text in process.stdout:

@@ -57,7 +57,7 @@ class Engine:
         self._runner: web.AppRunner | None = None
 
     def stop_scheduler(self) -> None:
-        """From now on, answer nothing for which the scheduler is needed, until `works` is set."""
+        """Answer no request for which the scheduler is needed, until `works` is set."""
         self.stopped_at = time.time()
         self.works.clear()
 
@@ -272,18 +272,18 @@ class Stage:
         return await until(holds, within)
 
     async def stands(self) -> dict[str, dict[str, Any]]:
-        """Return what the registry reports about each pod."""
+        """Return the state that the registry reports for each pod."""
         async with self.session.get(f"http://127.0.0.1:{self.probe}/workers") as answer:
             body = json.loads(await answer.text())
         return {one["pod"].removesuffix("-0"): one for one in body["workers"]}
 
     async def summary(self) -> dict[str, Any]:
-        """Return the registry's summary of the work of router and engines."""
+        """Return the registry's summary of what the router and the engines do."""
         async with self.session.get(f"http://127.0.0.1:{self.probe}/summary") as answer:
             return dict(json.loads(await answer.text()))
 
     async def trouble(self) -> list[str]:
-        """Return what the registry reports as trouble."""
+        """Return the problems that the registry reports."""
         async with self.session.get(f"http://127.0.0.1:{self.probe}/workers") as answer:
             told: list[str] = json.loads(await answer.text())["trouble"]
         return told

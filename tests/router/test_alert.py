@@ -141,7 +141,7 @@ async def test_failing_engines_fire_it_and_what_clients_get_wrong_does_not(
             return bool(await asyncio.to_thread(asked.ask, refused))
 
         await until(clients_are_wrong, WITHIN_S)
-        assert not await asyncio.to_thread(asked.ask, pending), "requests that are wrong are no failure of the router"
+        assert not await asyncio.to_thread(asked.ask, pending), "errors of clients do not count as errors of the router"
         assert answered == {200, 400}
         engines.status = 500
         took = await until(is_fired, WITHIN_S)

@@ -1,5 +1,5 @@
-"""After the engines of a real router have failed requests for a moment, requests succeed again at once with the flags of the
-runtimes in config/. The engines are simulated.
+"""Tests that a real router with the flags of the runtimes in config/ serves requests again immediately after its engines
+have failed requests for a moment. The engines are simulated.
 """
 
 import asyncio
@@ -21,13 +21,14 @@ from tests.support.waiting import until
 CLIENTS = 30
 FAILURE_S = 1.0
 AGAIN_WITHIN_S = 5.0
-"""Maximum seconds from the end of the failure until no request fails any more. Circuits are open for 1 s; the rest is for
-a slow machine."""
+"""Maximum seconds from the end of the failure until no request fails any more. A circuit stays open for 1 s; the rest is for
+slow machines.
+"""
 WATCHED_S = 15.0
 
 
 class Failing(Engine):
-    """An engine whose answers have status 500 while `fails`, as those of SGLang after a failed transfer."""
+    """An engine that answers with status 500 while `fails` is set, as SGLang does after a failed transfer."""
 
     fails = False
 
@@ -39,7 +40,7 @@ class Failing(Engine):
 
 
 def flags(runtime: str) -> list[str]:
-    """Return the arguments of a runtime's router that concern its circuits."""
+    """Return the arguments of a runtime's router that configure its circuit breakers."""
     spec = yaml.safe_load((ROOT / "config/runtimes/srt" / f"{runtime}.yaml").read_text(encoding="utf-8"))["spec"]
     return [word for word in spec["routerConfig"]["runner"]["args"] if word.startswith("--cb-")]
 
@@ -64,8 +65,8 @@ async def failing_router(folder: Path, *words: str) -> AsyncIterator[tuple[str, 
 
 async def failures(url: str, failing: list[Failing], seconds: float | None) -> tuple[list[float], int]:
     """Let engines fail for `seconds` (None: until the end) while `CLIENTS` clients send requests. Return the times of the
-    failed requests, in seconds after the engines work again or, if they do not, after they began to fail; and the number of
-    successful requests.
+    failed requests and the number of successful requests. Times are in seconds after the engines work again or, if they do
+    not, after they began to fail.
     """
     failed: list[float] = []
     succeeded, over = 0, asyncio.Event()
@@ -113,7 +114,7 @@ def test_each_runtime_with_prefill_and_decode_has_the_same_flags() -> None:
 
 @pytest.mark.parametrize("ours", [True, False])
 async def test_a_second_of_failures_is_over_soon_with_our_flags(tmp_path: Path, ours: bool) -> None:
-    """With the router's defaults it goes on (the rule `circuits-open`)."""
+    """With the router's defaults, requests would keep failing (the rule `circuits-open`)."""
     async with failing_router(tmp_path, *(flags(RUNTIMES[0]) if ours else [])) as (url, engines):
         failed, succeeded = await failures(url, engines, FAILURE_S)
     late = [at for at in failed if at > AGAIN_WITHIN_S]
@@ -122,7 +123,7 @@ async def test_a_second_of_failures_is_over_soon_with_our_flags(tmp_path: Path, 
 
 @pytest.mark.parametrize("bad", [1, 3])
 async def test_an_engine_that_always_fails_is_left_out(tmp_path: Path, bad: int) -> None:
-    """The other engine of its role answers, and its partners are not left out."""
+    """The other engine of the same role answers, and the engines of the other role stay in use."""
     async with failing_router(tmp_path, *flags(RUNTIMES[0])) as (url, engines):
         failed, succeeded = await failures(url, [engines[bad]], None)
     assert len(failed) <= succeeded / 100, (len(failed), succeeded)

@@ -1,4 +1,4 @@
-"""Test which paths of a router are open to which client: the table of docs/security.md, checked with a real
+"""Tests which clients may use which path of a router: the table of docs/security.md is compared with a real
 sglang-router.
 """
 
@@ -42,11 +42,11 @@ DOORS: dict[str, list[tuple[str, str, dict[str, Any] | None]]] = {
     "/health": [("GET", "/health", None)],
     "/readiness": [("GET", "/readiness", None)],
 }
-"""Requests for each path in the head of the table."""
+"""The requests by which each path in the head of the table is tested."""
 
 
 def table() -> list[list[str]]:
-    """Return the cells of the table, beginning with its head."""
+    """Return the cells of the table, row by row, with the head as the first row."""
     page = (ROOT / "docs/security.md").read_text(encoding="utf-8").partition("## Routers")[2]
     lines = [line for line in page.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if not line.startswith("|---")]

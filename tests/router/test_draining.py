@@ -1,5 +1,5 @@
-"""A leader is drained by its running requests: a real router, its registry, the operator's requests for the summary, and the
-operator's decision. Only the engines and the API server are simulated.
+"""Test that a leader is drained until its running requests have ended, with a real router, its registry, the operator's
+requests for the summary, and the operator's decision. Only the engines and the API server are simulated.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ def leader_set(group: int) -> Child:
 
 
 class Operator:
-    """The part of the operator that hears routers and decides when a leader is stopped."""
+    """The part of the operator that reads the summaries of registries, and decides when a leader is stopped."""
 
     def __init__(self, stage: Stage) -> None:
         self.router, self.dirty, self.mark = pod("router", keys.ROUTER, "router", 0), list[Ref](), ""
@@ -50,7 +50,7 @@ class Operator:
         self._telemetry = Telemetry(lambda: [self.router], self.dirty.append, wall, 5.0, stage.probe)
 
     async def stops(self) -> bool:
-        """Ask the registry once, and return whether group 1 may be stopped now."""
+        """Read the registry's summary once, and return whether group 1 may be stopped now."""
         async with new_session() as session:
             await self._telemetry.walk(session)
         leaders = [pod("d-0-0", keys.DECODER, "uid-d-0", 0)]
@@ -69,18 +69,18 @@ async def test_no_request_fails_and_the_leader_is_kept_as_long_as_the_last_one_r
         return stage.engines[D].running + stage.engines[E].running == REQUESTS
 
     await until(all_run, within=10)
-    assert stage.engines[E].running > 0, "else this test proves nothing"
+    assert stage.engines[E].running > 0, "otherwise the test proves nothing"
     operator = Operator(stage)
     operator.mark = datetime.now(UTC).isoformat(timespec="seconds")
     stage.api.run("d-1", "decoder", E, **{keys.DRAINING: operator.mark})
     await stage.lists(P, D, within=7)
     began = asyncio.get_running_loop().time()
     while asyncio.get_running_loop().time() - began < NOTICE + 10:
-        assert not await operator.stops(), "requests are left in it, also after the notice"
+        assert not await operator.stops(), "the leader still has requests, even after the time of notice"
         if asyncio.get_running_loop().time() - began < NOTICE:
-            operator.dirty.clear()  # The parts of the leaders' starts become known once.
+            operator.dirty.clear()  # The durations of the leaders' starts become known only once.
         await asyncio.sleep(2)
-    assert not operator.dirty, "only numbers have moved"
+    assert not operator.dirty, "only numbers have changed"
     for engine in stage.engines.values():
         engine.released.set()
     took = await until(operator.stops, within=25)

@@ -1,4 +1,4 @@
-"""How real routers choose a prefill group for the turns of a conversation. The engines are simulated."""
+"""Tests how real routers choose a prefill group for the turns of a conversation. The engines are simulated."""
 
 import asyncio
 import importlib.util
@@ -65,7 +65,9 @@ def apart(found: Mapping[int, set[str]]) -> int:
 
 
 async def test_the_old_router_scatters_conversations_with_its_default_and_its_prefix_policy(tmp_path: Path) -> None:
-    """The rule `cache-aware-random`. By chance, one of 27 conversations of 4 turns stays on one of 3 engines."""
+    """The behavior is the reason for the rule `cache-aware-random`. By chance, one of 27 conversations of 4 turns stays on
+    one of 3 engines.
+    """
     assert apart(await prefills(tmp_path, OLD)) > CONVERSATIONS / 2
     assert apart(await prefills(tmp_path, OLD, "--prefill-policy=cache_aware")) > CONVERSATIONS / 2
 

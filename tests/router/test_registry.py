@@ -14,13 +14,13 @@ P, D, E = address(11), address(21), address(22)
 async def test_a_worker_that_died_while_nobody_watched_is_out_in_time(stage: Stage) -> None:
     assert stage.api.asked == {"labelSelector": SELECTOR, "token": "Bearer secret"}
     await stage.api.stop()
-    await asyncio.sleep(4)  # longer than the interval, so the registry has noticed that the router does not answer
+    await asyncio.sleep(4)  # longer than the interval, so that the registry has noticed that the router does not answer
     assert await stage.listed() == {P, D, E} and await stage.health() == 200
     del stage.api.pods["d-1"]
     stage.api.status = 500
     await stage.api.start()
     await asyncio.sleep(4)
-    assert await stage.listed() == {P, D, E}, "an error is no empty list"
+    assert await stage.listed() == {P, D, E}, "an error must not count as an empty list"
     stage.token.write_text("newer")
     stage.api.status = 200
     assert await stage.lists(P, D, within=10) < 10
@@ -80,7 +80,9 @@ async def test_a_drained_leader_ends_what_it_began_and_then_says_so(stage: Stage
 
 
 async def test_the_summary_counts_what_clients_sent(stage: Stage) -> None:
-    """The arrivals of the router, and the answers of the engines: each request passes through prefill and decode."""
+    """The summary has the arrivals of the router and the answers of the engines. Each request passes through prefill and
+    decode.
+    """
 
     async def known() -> bool:
         found = await stage.summary()
@@ -97,7 +99,7 @@ async def test_the_summary_counts_what_clients_sent(stage: Stage) -> None:
         router, by_role = found["router"], {"prefill": 0.0, "decode": 0.0}
         for one in found["leaders"]:
             by_role[one["role"]] += one["work"].get("requests", 0.0) * one["work"]["window"]
-        # Each engine's first reading, the start of its window, came before the requests.
+        # The window of each engine starts with its first reading, which came before the requests.
         numbers = (router.get("requests", 0.0) * router["window"], *by_role.values())
         return all(abs(number - 30) < 1 for number in numbers) and router["errors"] == router["inFlight"] == 0
 
@@ -117,11 +119,11 @@ async def test_it_outlives_the_router(stage: Stage) -> None:
 
 
 async def test_a_leader_that_starts_is_listed_when_its_engine_is_healthy(stage: Stage) -> None:
-    """Kubernetes reports it as ready only after its probes, each of which takes a second."""
+    """Kubernetes reports the leader as ready only after its probes, which run once a second."""
     new = address(12)
     stage.engines[new].is_healthy = False
     stage.api.begin("p-1", "engine", new)
-    await asyncio.sleep(4)  # longer than the interval, so the registry has asked the engine
+    await asyncio.sleep(4)  # longer than the interval, so that the registry has sent a request to the engine
     assert await stage.listed() == {P, D, E}
     stage.engines[new].is_healthy = True
     assert await stage.lists(P, new, D, E, within=3) < 3

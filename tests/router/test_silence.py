@@ -1,4 +1,6 @@
-"""A leader stops: a real router and its registry; only the engines and the API server are simulated."""
+"""Tests of a leader that stops working, with a real router and its registry. Only the engines and the API server are
+simulated.
+"""
 
 import asyncio
 import contextlib
@@ -14,7 +16,7 @@ OUT_WITHIN, BACK_WITHIN = 20.0, 15.0
 
 
 async def test_a_leader_that_stops_leaves_the_router_and_comes_back(stage: Stage) -> None:
-    await asyncio.sleep(7)  # the registry takes an engine for stopped only if it has seen it work: two readings
+    await asyncio.sleep(7)  # An engine counts as stopped only if it was seen working, which takes two readings.
     stage.engines[E].stop_scheduler()
     out = await stage.lists(P, D, within=OUT_WITHIN)
     assert (await stage.stands())["d-1"]["state"] == "silent"

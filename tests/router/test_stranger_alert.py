@@ -20,7 +20,7 @@ from tests.support.waiting import until
 
 WITHIN_S = 120.0
 DIVIDED_BY = 60
-"""The alert clears half an hour after the last foreign worker."""
+"""Divisor of the durations. The alert clears only half an hour after the last foreign worker was seen."""
 ALERT = "OmeRouterStranger"
 
 
@@ -61,7 +61,9 @@ class Operator:
 
 
 async def test_a_worker_that_somebody_adds_fires_it(tmp_path: Path) -> None:
-    """The router has no key of the operator. With a key, no client can add a worker (tests/router/test_strangers.py)."""
+    """The router has no key of the operator. With a key, foreign clients cannot add workers
+    (tests/router/test_strangers.py).
+    """
     async with place(tmp_path, note="false") as here:
         operator = Operator(here.selector, here.page)
         port = await operator.start()
@@ -86,10 +88,10 @@ async def _fires_and_clears(here: Place, operator: Operator, asked: Prometheus) 
 
     await until(counted, WITHIN_S)
     await until(quiet, WITHIN_S)
-    operator.told.clear()  # the end of the worker's start is told, too
+    operator.told.clear()  # the end of the worker's start is reported, too
     body = {"url": f"http://{THIEF}:{PORT}", "worker_type": "regular"}
     async with here.session.post(f"{here.url}/workers", json=body) as answer:
-        assert answer.status < 300, "else this test proves nothing"
+        assert answer.status < 300, "otherwise the test proves nothing"
     took = await until(fires, WITHIN_S)
     assert operator.told == [Ref("InferenceService", "team", "svc")]
     cleared = await until(quiet, WITHIN_S)

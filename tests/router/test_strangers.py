@@ -1,5 +1,5 @@
-"""Tests of a client that may send prompts and tries to control the router: a real sglang-router and its registry, as
-rendered.
+"""Tests of an attacker that may send prompts and tries to control the router: a real sglang-router and its registry, with
+the rendered arguments.
 """
 
 import asyncio
@@ -34,7 +34,9 @@ SECONDS = 20 if SOAK else 8
 
 
 class Attack:
-    """The result of an attack."""
+    """The results of an attack: the status codes of the attacker's requests, and how many prompts each server has
+    answered.
+    """
 
     def __init__(self) -> None:
         self.answers: list[int] = []
@@ -42,7 +44,7 @@ class Attack:
 
     @property
     def stolen(self) -> int:
-        """The number of prompts that the attacker's server received."""
+        """Return the number of prompts that the attacker's server received."""
         return self.served.get(THIEF, 0)
 
 
@@ -73,7 +75,7 @@ class Place:
         self.session = aiohttp.ClientSession()
 
     async def prompt(self, text: str) -> str:
-        """Return the name of the server that answered a prompt sent without a key."""
+        """Send a prompt without a key, and return the name of the server that answered."""
         async with self.session.post(f"{self.url}/generate", json={"text": text, "sampling_params": {}}) as answer:
             return str((await answer.json())["text"]) if answer.status == 200 else f"status {answer.status}"
 
@@ -180,7 +182,7 @@ async def place(folder: Path, note: str = "") -> AsyncIterator[Place]:
 
 @pytest.mark.parametrize("delete_others", [False, True], ids=["POST", "POST and DELETE of the others"])
 async def test_who_may_send_prompts_may_not_redirect_those_of_others(tmp_path: Path, delete_others: bool) -> None:
-    """The security review redirected 206 of 362 prompts, and 255 of 332 with DELETE."""
+    """In the security review, an attacker redirected 206 of 362 prompts, and 255 of 332 with DELETE requests."""
     async with place(tmp_path) as here:
         done = await here.attack(delete_others)
         assert set(done.answers) == {401} and len(done.answers) > SECONDS
@@ -218,13 +220,15 @@ async def test_the_registrys_page_needs_the_same_key_and_its_probes_need_none(tm
 
 
 async def test_without_a_key_strangers_are_taken_out_and_counted(tmp_path: Path) -> None:
-    """A router without a key of the operator can still be attacked for a short time, as the review reported."""
+    """A router without a key of the operator can still be attacked for a short time, as the review reported. The foreign
+    worker is then removed and counted.
+    """
     async with place(tmp_path, note="false") as here:
         assert here.registry.child is not None
         # How many prompts are redirected depends on the time of the registry's check, and on which of two workers the router
         # prefers. To make the result certain, the registry does not check for a while, and there is no other worker.
         here.registry.child.send_signal(signal.SIGSTOP)
-        assert (await here.attack(delete_others=True)).stolen > 0, "else the tests above prove nothing"
+        assert (await here.attack(delete_others=True)).stolen > 0, "otherwise the tests above prove nothing"
         here.registry.child.send_signal(signal.SIGCONT)
         await here.attack()
 

@@ -1,5 +1,5 @@
-"""Spans of a real sglang-router, started as the operator starts it, reach a collector, and prefill and decode join its
-trace.
+"""Test that the spans of a real sglang-router, started as the operator starts it, reach a collector, and that prefill and
+decode join its trace.
 """
 
 import sys
@@ -58,11 +58,11 @@ async def test_a_request_is_a_trace_through_router_prefill_and_decode(tmp_path: 
             await engine.stop()
     (span,) = [span for span in collector.spans if span.name == "http_request"]
     assert [engine.traces for engine in engines] == [[f"00-{span.trace}-{span.id}-01"]] * 2, (
-        "prefill and decode are its children"
+        "the spans of prefill and decode must be children of the router's span"
     )
     ours = {"ome.service": "svc", "ome.revision": "r1", "ome.role": "router", "k8s.namespace.name": "team"}
     assert ours.items() <= span.resource.items() and span.resource["k8s.pod.name"] == "svc-router-r1-x"
     assert 0 < span.seconds < 60
-    assert span.resource["deployment.environment"] == "test", "what the user says of a resource stays"
+    assert span.resource["deployment.environment"] == "test", "attributes that the user sets must stay"
     # docs/traces.md states two facts about this version.
     assert span.resource["service.name"] == "smg" and (span.parent, span.trace != CALLER) == ("", True)

@@ -1,4 +1,6 @@
-"""A real router that loses its last engine and gets one again: what its registry answers meanwhile, and what it hears."""
+"""Tests of a real router that loses its last engine and gets one again: what its registry answers meanwhile, and which
+requests it counts.
+"""
 
 import asyncio
 from typing import Any
@@ -17,7 +19,9 @@ async def heard(stage: Stage) -> int:
 
 
 async def test_a_client_with_an_open_connection_is_heard_although_it_stays_at_the_router(stage: Stage) -> None:
-    """The Service leads to the registry, but an open connection stays where it is."""
+    """The Service then leads to the registry, but a client with an open connection keeps sending to the router. These
+    requests count, too.
+    """
     connector = aiohttp.TCPConnector(limit=1)
     async with aiohttp.ClientSession(connector=connector) as client:
 
@@ -28,7 +32,7 @@ async def test_a_client_with_an_open_connection_is_heard_although_it_stays_at_th
         assert (await ask())[0] == 200
         stage.api.pods["p-0"]["metadata"]["annotations"]["ome.io/draining"] = "now"
         await stage.lists(address(21), address(22), within=15)
-        assert await heard(stage) == 0, "nothing has arrived since"
+        assert await heard(stage) == 0, "no request has arrived since"
         await asyncio.sleep(11)  # two readings of the router's counters
         assert (await ask())[0] == 503
 
