@@ -1,4 +1,4 @@
-"""Pages say what the code says: paths, symbols, rooms and tests that a page names exist."""
+"""Tests that paths, symbols, packages and tests that the pages name exist."""
 
 import ast
 import re
@@ -10,11 +10,11 @@ from ome_operator.core.reasons import REASONS
 
 ROOT = Path(__file__).parents[2]
 CALLS = frozenset({"Problem", "ProblemError", "Gate", "Condition", "Refusal"})
-"""Classes whose arguments contain a reason."""
+"""Classes with a reason among their arguments."""
 
 
 def literals(source: str) -> set[str]:
-    """Reasons that stand as strings where something carries a reason."""
+    """Yield the reasons in a module that are written as literal strings."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call):
@@ -78,12 +78,12 @@ def paths(page: str) -> list[tuple[str, str]]:
 
 
 def placed(path: str) -> list[Path]:
-    """The files or folders that a path of a page means."""
+    """Return the files or folders that a path on a page can mean."""
     return [found for folder in _FOLDERS for found in (ROOT / folder).glob(path.rstrip("/"))]
 
 
 def defined(file: Path, symbol: str) -> bool:
-    """Whether a module defines a function, class or constant, or `Class.method`."""
+    """Return whether a module defines a function, class or constant, or `Class.method`."""
     body: list[ast.stmt] = ast.parse(file.read_text()).body
     for name in symbol.split("."):
         node = next((statement for statement in body if name in _names(statement)), None)
@@ -101,7 +101,7 @@ def _names(node: ast.stmt) -> set[str]:
 
 
 def functions_of(file: Path) -> set[str]:
-    """Names of the tests in a file, those in classes included."""
+    """Return the names of the tests in a file, including those in classes."""
     tree = ast.parse(file.read_text())
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
@@ -109,13 +109,13 @@ def functions_of(file: Path) -> set[str]:
 @pytest.mark.parametrize("page", STRICT)
 def test_paths_in_backticks_exist(page: str) -> None:
     found = paths(page)
-    assert len(found) > 20, "the pages name their paths in backticks"
+    assert len(found) > 20, "paths on the pages must be in backticks"
     assert [path for path, _ in found if not placed(path)] == []
 
 
 @pytest.mark.parametrize("page", STRICT)
 def test_symbols_in_backticks_are_defined_there(page: str) -> None:
-    """`path.py:function`, `path.py:Class.method`, `path.py:CONSTANT`, or `path.py::test`."""
+    """A symbol is written as `path.py:function`, `path.py:Class.method`, `path.py:CONSTANT`, or `path.py::test`."""
     for path, symbol in paths(page):
         if symbol:
             (file,) = placed(path)
@@ -124,7 +124,9 @@ def test_symbols_in_backticks_are_defined_there(page: str) -> None:
 
 @pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
 def test_every_room_is_named(page: str) -> None:
-    """Packages of the operator and folders of the repository, each by its path below ome_operator or the root."""
+    """The page names every package of the operator and every folder of the repository, by its path below ome_operator or the
+    root.
+    """
     operator = ROOT / "ome_operator"
     packages = {str(file.parent.relative_to(operator)) for file in operator.rglob("__init__.py")} - {"."}
     folders = {str(file.parent.relative_to(ROOT)) for file in (ROOT / "ome_local").rglob("__init__.py")}
@@ -141,12 +143,12 @@ IN_PAGES = re.compile(r"\]\([\w/]*decisions\.md\),\s+(\d+(?:(?:, | and |, and )\
 
 
 def headings() -> set[int]:
-    """Numbers of the entries of docs/decisions.md."""
+    """Return the numbers of the entries in docs/decisions.md."""
     return {int(number) for number in re.findall(r"^## (\d+)\. ", (ROOT / "docs/decisions.md").read_text(), re.M)}
 
 
 def cited(file: Path) -> set[int]:
-    """Numbers of the decisions that a module or a page names."""
+    """Return the numbers of the decisions that a module or a page names."""
     found = [said for pattern in (IN_CODE, IN_PAGES) for said in pattern.findall(file.read_text())]
     return {int(number) for said in found for number in re.findall(r"\d+", said)}
 
@@ -163,7 +165,7 @@ def test_every_decision_that_is_named_has_a_heading() -> None:
 
 
 def test_every_decision_is_named_by_what_it_rules() -> None:
-    """Code must name each decision, because an editor of that code has to know which decision it implements."""
+    """Code that implements a decision has to name it, so that whoever edits the code knows the decision."""
     code = [file for folder in ("ome_operator", "ome_local") for file in (ROOT / folder).rglob("*.py")]
     assert headings() - {number for file in code for number in cited(file)} == set()
 
@@ -189,7 +191,7 @@ _HERE = (
 
 
 def test_no_file_names_a_page_that_is_not_here() -> None:
-    """A page by its name, or by the end of its path."""
+    """A page is named by its file name, or by the end of its path."""
     files = [file for file in (*ROOT.glob("*"), *(ROOT / ".github").rglob("*")) if file.is_file()]
     files += [file for folder in _HERE for file in (ROOT / folder).rglob("*") if file.is_file()]
     pages = [f"/{file.relative_to(ROOT)}" for file in files if file.suffix == ".md"]
@@ -212,8 +214,8 @@ def test_every_decision_names_a_test_that_exists() -> None:
 
 
 def test_the_version_of_ome_that_was_compared_is_named_in_one_place() -> None:
-    """Other pages link to this place, and measurements name the version that was measured. Newer versions of OME exist,
-    which were not compared.
+    """All other pages link to this place. Newer versions of OME exist and were not compared, and measurements name the
+    version that was measured.
     """
     pages = (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
     named = {page.name for page in pages if re.search(r"\bOME v\d", page.read_text())}

@@ -1,4 +1,4 @@
-"""Each report from the field has tests that exist, and docs/field-reports.md is written from the rows."""
+"""Tests that the tests of each report from the field exist, and that docs/field-reports.md is generated from the rows."""
 
 import re
 from collections import Counter
@@ -25,7 +25,7 @@ def test_every_report_is_there_once_and_in_order() -> None:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
 def test_a_row_names_tests_that_exist(row: Row) -> None:
     assert row.id[0] in SOURCES and all((row.kind, row.siblings, row.before, row.now))
-    assert bool(row.tests) is not row.open, "a row without a test is open, and an open row needs none"
+    assert bool(row.tests) is not row.open, "only open rows may have no test"
     for test in row.tests:
         path, _, name = test.partition("::")
         assert (ROOT / path).is_file() and name in standing(ROOT / path), test

@@ -1,4 +1,6 @@
-"""The form of findings (CONTRIBUTING.md): what their heads state, and that none uses this repository. Nothing runs them."""
+"""Tests of the form of findings (CONTRIBUTING.md): their heads state what is required, and they do not use this repository.
+The scripts are not run.
+"""
 
 import re
 import subprocess

@@ -1,4 +1,6 @@
-"""Commands of README and the pages work to the letter: those without a cluster run, and the others of ours look for it."""
+"""Tests that the commands in README.md and on the pages work exactly as they are written. Commands that need no cluster are
+run. All other commands of ours must get as far as looking for a cluster.
+"""
 
 import gzip
 import os
@@ -23,7 +25,7 @@ COMMANDS: Any = typer.main.get_command(app)
 
 
 def lines(block: str) -> list[str]:
-    """The commands of a block, without what continues a line and without comments behind them."""
+    """Return the commands of a block. Continued lines are joined, and comments behind a command are removed."""
     joined = re.sub(r"\\\n\s*", "", block)
     return [line for text in joined.splitlines() if (line := re.sub(r"\s+# .*$", "", text.strip()))]
 
@@ -42,19 +44,19 @@ OFFLINE = [(str(page), run) for page, block in ALL if (run := [line for line in 
 
 
 def test_every_command_is_listed_and_every_listed_command_stands_on_a_page() -> None:
-    """A new command on a page has to be run by a test, or its entry states why it cannot be run."""
+    """A new command on a page has to be run by a test, or its entry has to state why it cannot be run."""
     typed = {line for _, block in ALL for line in block}
     listed = [*LISTED["offline"], *LISTED["refused"], *LISTED["elsewhere"]]
     assert sorted(typed - {*listed}) == [], "tests/data/page_commands.yaml does not list them"
     assert sorted({*listed} - typed) == [], "no page has them any more"
     assert len(listed) == len({*listed})
     ours = [line for line in LISTED["elsewhere"] if re.match(r"ome (?!local|operator|--)(?!.*ome local)", line)]
-    assert ours == ["ome generate"], "every other command of ours can be tried without a cluster"
+    assert ours == ["ome generate"], "all other commands of ours can be run without a cluster"
 
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the files that pages take for granted, and `ome` and a stand-in of kubectl in bin/."""
+    """Return a folder with the files that pages assume, and with `ome` and a stand-in for kubectl in bin/."""
     at = tmp_path_factory.mktemp("desk")
     for name in ("config", "tests"):
         (at / name).symlink_to(ROOT / name)
@@ -81,14 +83,14 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def program(path: Path, text: str) -> None:
-    """A program of a few words."""
+    """Write a short program."""
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
 
 
 @pytest.mark.parametrize(("page", "block"), OFFLINE, ids=lambda value: value if isinstance(value, str) else "")
 def test_what_needs_no_cluster_runs(page: str, block: list[str], desk: Path) -> None:
-    """Line by line in a single shell, as a person would type the block."""
+    """Each block runs line by line in a single shell, as if a user typed it."""
     script = "set -o pipefail\n" + "".join(f"{line}\necho $? >&3\n" for line in block)
     environment = {**os.environ, "PATH": f"{desk / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
     with (desk / "codes").open("w+") as codes:
@@ -105,7 +107,7 @@ def test_what_needs_no_cluster_runs(page: str, block: list[str], desk: Path) -> 
 
 @pytest.mark.parametrize("line", LISTED["refused"])
 def test_what_needs_a_cluster_asks_it(line: str, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names and options are right, for it comes as far as the cluster, which is not there."""
+    """The command fails only because there is no cluster, so its name and options are right."""
     monkeypatch.chdir(desk)
     monkeypatch.setenv("KUBECONFIG", "nowhere")
     words = shlex.split(line.removeprefix("kubectl "))
@@ -116,7 +118,7 @@ def test_what_needs_a_cluster_asks_it(line: str, desk: Path, monkeypatch: pytest
 
 
 def leaf(words: list[str]) -> tuple[Any, list[str]]:
-    """The command that these words call, and the words behind it."""
+    """Return the command that these words call, and the words after it."""
     command, context = COMMANDS, COMMANDS.make_context("ome", [], resilient_parsing=True)
     while words and hasattr(command, "get_command") and (below := command.get_command(context, words[0])):
         command, words = below, words[1:]

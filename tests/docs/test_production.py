@@ -1,4 +1,6 @@
-"""docs/production.md says what the code says: metrics, chart values, commands, policies, reasons, limits, defaults."""
+"""Tests that docs/production.md agrees with the code: metrics, values of the chart, commands, policies, reasons, limits and
+defaults.
+"""
 
 import re
 from pathlib import Path
@@ -30,7 +32,7 @@ def spans() -> list[str]:
 
 
 def commands() -> list[str]:
-    """Lines of blocks of shell."""
+    """Return the lines of the shell blocks."""
     return [
         line.strip() for block in re.findall(r"```sh\n(.*?)```", PAGE, re.S) for line in block.splitlines() if line.strip()
     ]
@@ -72,9 +74,9 @@ def test_defaults_that_the_page_names() -> None:
     assert (VALUES["agent"]["enabled"], VALUES["agent"]["removeAfterSeconds"]) == (False, 0)
     on = VALUES["admissionPolicy"]["enabled"], VALUES["rbac"]["createSecrets"], VALUES["rbac"]["aggregateToUserRoles"]
     assert on == (True, True, True)
-    assert Settings().lease_duration == 15, "takes over within 15 s"
+    assert Settings().lease_duration == 15, "another operator takes over within 15 s"
     assert VALUES["placement"] == {"gangs": True, "timeout": Policy().gang_timeout, "avoidBadNodes": True}, (
-        "a process does as the chart"
+        "a process has the same default as the chart"
     )
     assert f"at most {revisions.SIZE_LIMIT:,} bytes" in PAGE
     asked = strategy(parts.service(engine={}), None)
@@ -89,7 +91,7 @@ def test_every_command_exists() -> None:
 
 def test_policies_and_accounts_of_the_commands_are_those_of_the_chart() -> None:
     text = (CHART / "templates/admissionpolicy.yaml").read_text()
-    text = re.sub(r"\{\{ include \"ome.name\" [.$] \}\}", "ome-operator", text)  # as it is without a class
+    text = re.sub(r"\{\{ include \"ome.name\" [.$] \}\}", "ome-operator", text)  # the names without an operator class
     policies = {*re.findall(r"^kind: ValidatingAdmissionPolicy\nmetadata:\n  name: ([\w-]+)$", text, re.M)}
     (listed,) = [line for line in commands() if "validatingadmissionpolicies" in line]
     assert {*listed.split()[3:]} == policies
@@ -104,7 +106,9 @@ CONDITIONS_AND_KINDS = frozenset({
     "Advice", "RolledOut", "Unschedulable", "Init", "Recovered", "Hold", "Rollback", "GroupRecycled", "Recreate",
     "CrossNamespacePodAffinity", "RoleScale",
 })  # fmt: skip
-"""Words with a capital that are no reason of ours: conditions, an event, values of fields, and Kubernetes' own words."""
+"""Words that begin with a capital letter and are no reasons of this project: conditions, an event, values of fields, and
+words of Kubernetes.
+"""
 
 
 def test_every_reason_exists() -> None:
@@ -127,10 +131,10 @@ def test_the_rollout_example_can_be_read() -> None:
 
 
 def changed_by(change: dict[str, Any]) -> list[Manifest]:
-    """Return the manifests that a pass applies to Kimi K2, which was complete, after this change."""
+    """Return the manifests that the next pass applies to a complete Kimi K2 after this change."""
     world = World(*parts.kimi(), seed=1)
     world.settle()
-    assert not world.sync().apply, "nothing is to do before"
+    assert not world.sync().apply, "the service needs no changes before"
     world.deps = parts.changed(world.deps, **change)
     plan = world.sync()
     assert not plan.delete
@@ -138,7 +142,7 @@ def changed_by(change: dict[str, Any]) -> list[Manifest]:
 
 
 def test_an_upgrade_of_the_operator_replaces_routers_and_no_engine() -> None:
-    """Routers are replaced because the image of their registry sidecar is the operator's image."""
+    """Routers are replaced because the operator's image is also that of their registry sidecar."""
     (deployment,) = changed_by({"registry_image": "registry:2"})
     assert deployment["kind"] == "Deployment"
     assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}

@@ -1,4 +1,6 @@
-"""The first page and those that it leads to: a command on the first screen, versions as they are, claims with sources."""
+"""Tests of the first page and of the pages to which it links: the first screen shows a command, versions are current, and
+claims have sources.
+"""
 
 import re
 from pathlib import Path
@@ -14,7 +16,7 @@ SCREEN = 24
 """Number of lines that a terminal shows; a browser shows more."""
 PAGES = ("README.md", "docs/production.md", "docs/performance.md", "docs/comparison.md")
 NOTHING = ("–", "not measured")
-"""Cells that claim nothing."""
+"""Contents of cells that make no claim."""
 
 
 def section(text: str, heading: str) -> str:
@@ -30,8 +32,8 @@ def table(text: str) -> list[list[str]]:
 
 def test_the_first_command_is_on_the_first_screen() -> None:
     first = README.splitlines()[:SCREEN]
-    assert "make demo" in first, "a stranger has to find it without scrolling"
-    assert not [line for line in first if line.startswith(("![", "|"))], "pictures and tables come later"
+    assert "make demo" in first, "new users have to find it without scrolling"
+    assert not [line for line in first if line.startswith(("![", "|"))], "pictures and tables have to come later"
 
 
 def test_every_cell_about_others_has_a_source() -> None:
@@ -79,13 +81,13 @@ def test_links_into_pages_find_their_heading(page: str) -> None:
 
 
 def test_words_that_are_explained() -> None:
-    """These words occur in messages, so a new user needs an explanation."""
+    """These words occur in messages, so new users need explanations of them."""
     explained = {word.rstrip("s") for word in re.findall(r"\*([a-z]+)\*", section(README, "The three files"))}
     assert {"component", "role", "group", "rank", "revision", "slice"} <= explained
 
 
 def test_every_page_can_be_found_from_the_first() -> None:
-    """Directly, or by a page that is named there."""
+    """Every page can be reached from README.md by links."""
     seen, new = set(), {"README.md"}
     while new:
         page = new.pop()

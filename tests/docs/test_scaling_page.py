@@ -17,7 +17,7 @@ PAGES = [Path(__file__).parents[2] / "docs" / name for name in ("scaling.md", "d
 
 
 def blocks() -> list[dict[str, Any]]:
-    """The YAML of both pages."""
+    """Return the YAML documents of both pages."""
     found = [match for page in PAGES for match in re.findall(r"^( *)```yaml\n(.*?)^ *```", page.read_text(), re.M | re.S)]
     return [yaml.safe_load(textwrap.dedent(text)) for _, text in found]
 

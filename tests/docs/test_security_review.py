@@ -1,4 +1,6 @@
-"""Each finding of the security review has tests that exist, and docs/security-review.md is written from the rows."""
+"""Tests that the tests of each finding of the security reviews exist, and that docs/security-review.md is generated from the
+rows.
+"""
 
 import re
 from collections import Counter
@@ -29,13 +31,13 @@ def test_every_finding_is_there_once() -> None:
     )
     assert first == list(range(1, 26)), "in order"
     assert others == list(range(1, 18)), "in order"
-    assert second == sorted(second) and set(second) <= set(range(1, 20)), "in order, and not yet all of them"
+    assert second == sorted(second) and set(second) <= set(range(1, 20)), "in order, but some are still missing"
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id or row.what)
 def test_a_row_names_tests_that_exist(row: Row) -> None:
     assert row.what and row.now and (row.before or not row.id)
-    assert bool(row.tests) is not row.open, "a row without a test is open, and an open row needs none"
+    assert bool(row.tests) is not row.open, "only open rows may have no test"
     for test in row.tests:
         path, _, name = test.partition("::")
         assert (ROOT / path).is_file() and name in standing(ROOT / path), test
@@ -85,7 +87,9 @@ ACROSS = {
 
 
 def test_no_try_is_missing() -> None:
-    """68 with the operator's token, 16 across namespaces, 8 forged fields, 13 names of files, 8 archives, 3 models."""
+    """Every attempt of the reviews is a test: 68 with the operator's token, 16 across namespaces, 8 with forged fields, and
+    13 names of files, 8 archives and 3 models.
+    """
     refused, accepted = [each.what for each in REFUSED], [each.what for each in ACCEPTED]
     for words, count in REPORTED.items():
         assert len([what for what in refused if re.search(words, what)]) >= count, words
@@ -93,7 +97,7 @@ def test_no_try_is_missing() -> None:
     assert set(refused) >= REFUSED_SINCE and set(accepted) >= ACCEPTED_STILL
     assert sum(REPORTED.values()) + len(REFUSED_SINCE) + len(ACCEPTED_STILL) >= 68
     told = (len(refused), len(accepted), len(TRIES), len(FORGED))
-    assert told == (85, 14, 20, 8), "docs/security-review.md says these numbers"
+    assert told == (85, 14, 20, 8), "docs/security-review.md states these numbers"
     assert len(set(refused)) == len(refused)
     assert all(len([what for what in TRIES if words in what]) >= count for words, count in ACROSS.items())
     assert sum(ACROSS.values()) >= 16

@@ -1,4 +1,4 @@
-"""Every sentence of the first documents has a row on docs/seeds.md, or a reason why it needs none."""
+"""Tests that every sentence of the first documents has a row in docs/seeds.md, or a reason why it needs none."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,6 @@
-"""`make lint` checks the pages with typos: it finds words that have a standard term, and leaves code out."""
+"""Tests of the typos checks in `make lint`: on the pages, they find misspelled words and project words that have a standard
+term, but not in code.
+"""
 
 import subprocess
 import sys

@@ -1,4 +1,6 @@
-"""The three objects of docs/your-own-model.md: as short as the page says, valid, and made for each other."""
+"""Tests of the three objects in docs/your-own-model.md: they are as short as the page states, valid, and refer to each
+other.
+"""
 
 import re
 from pathlib import Path

@@ -68,7 +68,7 @@ def _template(one: Manifest, everything: list[Manifest]) -> Manifest:
 
 
 def _beyond(value: Manifest, base: Manifest) -> Manifest:
-    """Return the part of `value` that `base` lacks or has with another value."""
+    """Return the part of `value` that is missing in `base`, or different there."""
     more = {key: inner for key, inner in value.items() if key not in base or base[key] != inner}
     return {key: _beyond(inner, base[key]) if _both(inner, base.get(key)) else inner for key, inner in more.items()}
 

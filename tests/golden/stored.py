@@ -1,8 +1,8 @@
-"""Record services as a version of the operator leaves them on a cluster: their inputs, every object, the pods, the
+"""Records services as a version of the operator leaves them in a cluster: their inputs, all objects, the pods and the
 status.
 
-`python -m tests.golden.stored NAME [CASE…]` makes the record with the current version, for the tests of later versions. Run
-it at a release, and when the stored part of a revision changes on purpose. An existing record is never changed.
+`python -m tests.golden.stored NAME [CASE…]` makes a record with the current version, for the tests of later versions. Run it
+at a release, and when the stored part of a revision changes on purpose. An existing record is never changed.
 """
 
 import sys

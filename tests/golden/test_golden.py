@@ -1,4 +1,4 @@
-"""Compare complete manifests byte by byte, and check rules that every manifest must satisfy."""
+"""Compares complete manifests byte by byte, and checks rules that every manifest must satisfy."""
 
 import json
 from collections.abc import Iterator
@@ -100,8 +100,8 @@ def test_no_pod_is_under_two_budgets(case: str) -> None:
 
 
 def test_nothing_is_spelled_otherwise_than_the_server_stores_it(case: str) -> None:
-    """Every value is written in the form that the API server stores. Otherwise the managed fields would differ from the
-    written ones on every reconciliation (decisions 13).
+    """All values are written in the form in which the API server stores them. Otherwise the managed fields would differ from
+    the written fields in every reconciliation (decisions 13).
     """
     for one in rendered(case):
         for path, value in walk(one) if one["kind"] != "ControllerRevision" else ():
@@ -124,7 +124,7 @@ def test_nothing_is_spelled_otherwise_than_the_server_stores_it(case: str) -> No
 
 
 def test_references_between_variables_see_only_what_stands_before(case: str) -> None:
-    """The kubelet does not expand `$(LATER)` if the variable LATER is defined after its use."""
+    """The kubelet does not expand `$(LATER)` if the variable LATER is defined after the variable that uses it."""
     for one in rendered(case):
         for path, value in walk(one):
             if path[-1] != "env":

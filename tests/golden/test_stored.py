@@ -81,7 +81,7 @@ def test_a_pod_that_is_lost_comes_back(folder: Path) -> None:
 
 
 def refuses_everything(asked: RevisionUnderTest) -> ValidationResult:
-    """A validation result of a hypothetical later version, which rejects every existing service."""
+    """Return the validation result of a hypothetical later version that rejects every existing service."""
     said = f"{asked.parts[0].title} is not what it was"
     return ValidationResult((f"new-rule: {said}",), (Objection("new-rule", said, f"new-rule: {said}; write another"),))
 

@@ -1,5 +1,5 @@
-"""Tests that the operator decides again as it decided in an incident. A recording that is moved into this folder becomes a
-test.
+"""Tests that the operator decides in the same way as in a recorded incident. A recording becomes a test when it is moved
+into this folder.
 
 After an intended change of a decision, run `ome replay FILE`, read the difference, and then run `pytest tests/incidents
 --update-golden`.
@@ -40,9 +40,9 @@ MEANT: dict[str, tuple[int, tuple[str, ...]]] = {
     "rank-deleted": (1, (*BACK, "Scaled True")),
     "group-drained": (1, (*BACK, "Scaled True")),
 }
-"""For each fault: the number of recycles of a group, and lines of the replay that must occur in this order. The golden file
-alone would not prove them, because anyone can regenerate it. The services keep serving with their other groups, so it is
-the condition Scaled that reports when all groups are back.
+"""For each fault: the number of recycles of a group, and lines that the replay must contain in this order. The golden file
+alone is no proof, because it can be regenerated after any change. The services keep serving with their other groups, so the
+condition Scaled reports when all groups are back.
 """
 FILES = sorted(path.name for path in HERE.glob("*.json*"))
 
@@ -60,11 +60,11 @@ def test_the_same_is_decided_as_then(name: str, update: bool) -> None:
         for step in replay.replay(passes, found.redacted > 0)
         if step.other
     }
-    assert not other, f"`ome replay tests/incidents/{name}` shows it all; if it is meant: --update-golden"
+    assert not other, f"`ome replay tests/incidents/{name}` shows it; if it is intended: --update-golden"
 
 
 def again(found: recording.Recording, name: str) -> dict[str, Any]:
-    """The JSON of a file with what is decided today."""
+    """Return the JSON of a file with the current decisions."""
     raw = recording.parse_json((HERE / name).read_bytes())
     for service, passes in found.services.items():
         for told, old in zip(raw["services"][service]["passes"], passes, strict=True):

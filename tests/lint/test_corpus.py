@@ -28,7 +28,7 @@ def name(path: Path) -> str:
 
 
 def test_every_rule_has_a_file_and_every_folder_is_a_rule() -> None:
-    """Every rule has a file in this corpus or in the second one."""
+    """Every rule has a file in this corpus or in the second one, and every directory has the name of a rule."""
     folders = {path.parent.name for path in FILES}
     headers = "".join(path.read_text(encoding="utf-8") for path in (LINT / "second").glob("*.yaml"))
     assert folders <= RULES.keys()
@@ -36,7 +36,7 @@ def test_every_rule_has_a_file_and_every_folder_is_a_rule() -> None:
 
 
 def test_the_bases_give_no_error_of_their_own() -> None:
-    """A case shows what is wrong in its overlay, not in its base."""
+    """The fault of a case must be in its overlay, and not in its base."""
     errors = {
         path.stem: {each.rule.id for each in in_file(path) if each.rule.severity == Severity.ERROR}
         for path in BASES.glob("*.yaml")
@@ -71,8 +71,9 @@ ALSO = {
     "nnodes-differ/three": {"heads-divide", "blocks-divide"},
     "tp-divides-nodes/odd": {"gpus-too-few", "heads-divide", "blocks-divide"},
 }
-"""Other findings in these files, because a size that does not divide, or a command line that the engine cannot read, often
-causes several faults."""
+"""Further findings in these files. A size that does not divide, or a command line that the engine cannot parse, often causes
+several faults.
+"""
 
 
 @pytest.mark.parametrize("path", FILES, ids=name)

@@ -1,4 +1,4 @@
-"""A working service has no finding of severity error, and a warning only where its reason is known."""
+"""Tests that a working service has no finding of severity error, and has a warning only if the reason for it is known."""
 
 import itertools
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.unit.cookbook.test_combinations import answer, asks
 
 WAITS = "waiting-longer: SGLANG_DISAGGREGATION_WAITING_TIMEOUT is 100000 s, but the router gives up after 600 s"
 KNOWN = {
-    "runtimes/srt/kimi-k2-pd-seed-rt.yaml": [WAITS],  # exactly as published
+    "runtimes/srt/kimi-k2-pd-seed-rt.yaml": [WAITS],  # exactly as it was published
 }
 """File of config/ -> expected warnings."""
 GUIDE = "0.4.9.post2"
@@ -32,7 +32,7 @@ WORKING = {
     "digest": ["sglang"],
     "embedding": ["sglang"],
     "folded": ["sglang", "sglang", "sglang-router"],
-    "gateway": [],  # a program that starts engines with its own flags
+    "gateway": [],  # it runs a program that starts engines with its own flags
     "nodes": ["sglang"],
     "overridden": ["sglang"],
     "single": ["sglang"],
@@ -68,8 +68,8 @@ def test_the_catalog_as_a_whole() -> None:
 
 
 def test_every_answer_of_the_generator() -> None:
-    """Every recipe of `ome generate` is checked in every version of its engine, without options and with 16 nodes;
-    without `make soak`, only every fifth of them.
+    """Every recipe of `ome generate` is checked for every version of its engine, without options and with 16 nodes. Except
+    in `make soak`, only every fifth recipe is checked.
     """
     shelf = bookshelf()
     plans = [

@@ -1,5 +1,5 @@
-"""Scripts as people write them cause no error where a shell makes something right of them, and no error about a value that
-only a shell can compute.
+"""Tests of scripts as users write them: no error is reported for what a shell corrects, or for a value that only a shell can
+compute.
 """
 
 import copy
@@ -68,7 +68,7 @@ def flags_of(args: list[str]) -> list[int]:
 
 @pytest.mark.parametrize("base", sorted(path.name for path in BASES.iterdir()))
 def test_a_value_that_only_a_shell_knows_is_no_error(base: str) -> None:
-    """Each argument of each engine in turn gets a value that the shell computes."""
+    """Each argument of each engine in turn gets a value that the shell has to compute."""
     bodies: list[Body] = list(yaml.safe_load_all((BASES / base).read_text()))
     before = set(errors(bodies))
     said: dict[str, list[str]] = {}

@@ -1,7 +1,7 @@
 """Tests with invalid services by an author who had seen neither the rules nor the first corpus.
 
-The sources are user reports and SGLang's own checks. Before rules were added because of these files, the rules found half of
-the faults. The header of a file states the fault and the rule that must find it, or why no rule can.
+The faults come from user reports and from SGLang's own checks. Before rules were added because of these files, the rules
+found half of the faults. The head of a file states its fault, and the rule that must find it or why no rule can.
 """
 
 import re
@@ -19,7 +19,7 @@ ASKED = 0.9
 
 
 def told(path: Path, label: str) -> str:
-    """Return the text behind a label in the header of a file; empty if there is none."""
+    """Return the text after a label in the head of a file; "" if the label is missing."""
     found = re.search(rf"^# {label}: (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     return found[1] if found else ""
 
@@ -31,7 +31,7 @@ def test_each_says_what_is_wrong_and_where_that_is_from() -> None:
     assert len(SECOND) >= 40 and len(WORKS) >= 12
     for path in SECOND:
         assert all(told(path, label) for label in ("wrong", "then", "source")), path
-        assert bool(told(path, "rule")) != bool(told(path, "missed")), f"{path}: a rule, or why there is none"
+        assert bool(told(path, "rule")) != bool(told(path, "missed")), f"{path}: name a rule, or state why there is none"
         assert not told(path, "rule") or told(path, "rule") in RULES, path
     for path in WORKS:
         assert all(told(path, label) for label in ("odd", "works", "source")), path
@@ -44,7 +44,7 @@ def test_nine_of_ten_are_found() -> None:
 
 
 def test_what_no_file_says_is_called_no_error() -> None:
-    """For a fault that no rule can find, no rule reports an error; a rule that reports something about the file reports
+    """If no rule can find the fault, no rule reports an error for the file. A rule that reports something else has found
     another fault.
     """
     for path in set(SECOND) - set(DECIDABLE):

@@ -1,4 +1,4 @@
-"""Into a real registry behind TLS: all of a release gets its names, or nothing does."""
+"""Tests of pushing a release to a real registry with TLS: either everything gets its names, or nothing does."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ def layout(tmp_path: Path) -> Layout:
 
 
 def release(layout: Layout, tmp_path: Path, content: bytes = b"1") -> list[Item]:
-    """An image of two platforms, and the chart of the kinds."""
+    """Write a release with an image for two platforms and the chart of CRDs."""
     made = [oci.image(tmp_path / f"{arch}-{content.hex()}", {"a": content}, arch) for arch in ("amd64", "arm64")]
     items = [Item("ome-operator", layout.join(made, f"ome-operator-{content.hex()}"))]
     packed = charts.package(ROOT, "ome-crd", "0.1.0", {}, tmp_path)
@@ -37,7 +37,7 @@ def tags(front: Front) -> dict[str, list[str]]:
 
 
 def test_all_of_it_is_there_and_helm_takes_the_chart(front: Front, layout: Layout, tmp_path: Path) -> None:
-    """The chart is pulled by `oci://`, with only the certificate in SSL_CERT_FILE."""
+    """Helm pulls the chart by `oci://`, and trusts only the certificate in SSL_CERT_FILE."""
     items = release(layout, tmp_path)
     push(items, layout.folder, f"{front.host}/us", "0.1.0")
     assert tags(front) == {name: ["0.1.0"] for name in REPOSITORIES}
@@ -53,7 +53,7 @@ def test_all_of_it_is_there_and_helm_takes_the_chart(front: Front, layout: Layou
 
 @pytest.mark.parametrize("refused", ["charts/ome-crd", "ome-operator"])
 def test_a_registry_that_refuses_a_content_has_no_name(front: Front, layout: Layout, tmp_path: Path, refused: str) -> None:
-    """The rights may end at any repository, and the sentence says at which."""
+    """A user may lack the rights for any of the repositories. The message names the repository."""
     front.refuse = lambda method, path: 403 if method in ("POST", "PUT") and f"/us/{refused}/" in path else 0
     with pytest.raises(
         UserError, match=rf"us/{refused} was refused, and nothing has a name yet: .*denied: not yours\.$"
@@ -64,7 +64,7 @@ def test_a_registry_that_refuses_a_content_has_no_name(front: Front, layout: Lay
 
 
 def test_a_registry_that_refuses_a_name_keeps_none(front: Front, layout: Layout, tmp_path: Path) -> None:
-    """The names before it are taken back, and the same command completes the release later."""
+    """The names that were pushed before are removed again. The same command completes the release later."""
     front.refuse = lambda method, path: 403 if method == "PUT" and path.endswith("us/charts/ome-crd/manifests/0.1.0") else 0
     items = release(layout, tmp_path)
     with pytest.raises(UserError, match=r"charts/ome-crd:0\.1\.0 could not be named: .* No name is left of this release"):
@@ -76,7 +76,7 @@ def test_a_registry_that_refuses_a_name_keeps_none(front: Front, layout: Layout,
 
 
 def test_a_name_that_cannot_be_taken_back_is_said(front: Front, layout: Layout, tmp_path: Path) -> None:
-    """Some registries delete nothing."""
+    """Some registries do not support deletions."""
     closed = ("DELETE",)
     front.refuse = lambda method, path: (
         405 if method in closed else 403 if method == "PUT" and path.endswith("us/charts/ome-crd/manifests/0.1.0") else 0
@@ -87,7 +87,7 @@ def test_a_name_that_cannot_be_taken_back_is_said(front: Front, layout: Layout, 
 
 
 def test_a_release_never_changes(front: Front, layout: Layout, tmp_path: Path) -> None:
-    """Other bytes under the same name are refused before anything is sent."""
+    """If a name exists with other content, the push is refused before anything is sent."""
     push(release(layout, tmp_path), layout.folder, f"{front.host}/us", "0.1.0")
     (tmp_path / "b").mkdir()
     with pytest.raises(UserError, match=r"ome-operator:0\.1\.0 exists with other content .* take a newer VERSION"):

@@ -1,4 +1,4 @@
-"""Argo CD's own Lua runs the health checks of `ome_operator/describe/argo_cd.py`."""
+"""Tests of the health checks in `ome_operator/describe/argo_cd.py` with Argo CD's own Lua."""
 
 from typing import Any
 
@@ -15,14 +15,14 @@ LUA = (argo_cd.ROOT / argo_cd.LUA).read_text()
 
 
 def health(objects: list[dict[str, Any]], script: str = LUA) -> list[tuple[str, str]]:
-    """Return status and message of each object."""
+    """Return the health and the message of each object."""
     lines = [{"script": script, "object": one} for one in objects]
     found = works_with.answers(works_with.argo_cd(), lines)
     return [(one["status"], one.get("message", "")) for one in found]
 
 
 def test_every_reason_has_a_health() -> None:
-    """Broken, refused or waiting is never green, and what serves is never red."""
+    """An object that is broken, refused or waiting is never green, and one that serves is never red."""
     tried = [*bodies()]
     found = health([each for _, _, each in tried])
     assert len(found) == len(tried) > 150
@@ -33,7 +33,7 @@ def test_every_reason_has_a_health() -> None:
 
 
 def allowed(record: ReasonRecord, type_: str, found: dict[str, Any]) -> set[str]:
-    """The healths that an object with the reason may have."""
+    """Return the health states that an object with this reason may have."""
     conditions = {one["type"]: one["status"] for one in found["status"]["conditions"]}
     serves = "True" in (conditions.get(READY), conditions.get(COMPLETE))
     missing = record.kstatus is not Kstatus.CURRENT and bool(conditions.keys() & {"Stalled", "Reconciling"})

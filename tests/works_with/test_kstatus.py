@@ -1,4 +1,6 @@
-"""kstatus itself reads the statuses that the operator writes, and its rules are those that the other tests use."""
+"""Tests that kstatus itself reads the statuses that the operator writes, and that the other tests use the same rules as
+kstatus.
+"""
 
 import pytest
 
