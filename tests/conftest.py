@@ -1,8 +1,8 @@
-"""Settings for all test suites: the number of hypothesis examples, golden files, tables after the session, and the
-distribution of tests to processes.
+"""Settings of all test suites: the number of hypothesis examples, golden files, tables that are printed after the session,
+and the distribution of tests among processes.
 
-Property tests use the same sample in every run. With OME_SOAK=1 they use many examples, which differ between runs;
-hypothesis prints a line that reproduces a failing example.
+Property tests use the same examples in every run. With OME_SOAK=1 they use many examples, which differ between runs.
+Hypothesis prints a line that reproduces a failing example.
 """
 
 import contextlib
@@ -18,12 +18,12 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-os.environ.pop("KUBECONFIG", None)  # a person's own cluster, or another checkout's demo: no test may speak with it
-os.environ.setdefault("GOGC", "400")  # servers that live for minutes: a fifth of what they cost was their own collector
-os.environ.setdefault("GOMAXPROCS", "1")  # handing work from core to core was a tenth of what clusters cost
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # below a script's &: commands honour that, and tests send it to them
+os.environ.pop("KUBECONFIG", None)  # no test may connect to a user's own cluster, or to the demo of another checkout
+os.environ.setdefault("GOGC", "400")  # Go servers spent a fifth of their CPU time in garbage collection
+os.environ.setdefault("GOMAXPROCS", "1")  # switching between cores took a tenth of the time of clusters
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a script's background job, but tests send SIGINT
     signal.signal(signal.SIGINT, signal.default_int_handler)
-gc.disable()  # nothing that is made while tests are collected is garbage
+gc.disable()  # no garbage is made while tests are collected
 SOAK = bool(os.environ.get("OME_SOAK"))
 settings.register_profile(
     "ome",
@@ -50,13 +50,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def update(request: pytest.FixtureRequest) -> bool:
-    """Whether to write golden files instead of comparing them."""
+    """Return whether golden files are written instead of compared."""
     return bool(request.config.getoption("--update-golden"))
 
 
-# --- tables: what is told when the session ends -------------------------------------------------------------------------
+# --- tables that are printed when the session ends ------------------------------------------------------------------------
 Tables = dict[str, list[str]]
-"""Headings and their lines."""
+"""Heading -> lines of each table."""
 _TABLES = pytest.StashKey[Tables]()
 
 
@@ -68,7 +68,7 @@ def tables(pytestconfig: pytest.Config) -> Tables:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """One of several processes hands its tables over."""
+    """Send the tables of a worker process to the main process."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["tables"] = session.config.stash.get(_TABLES, {})
 
@@ -80,27 +80,27 @@ def pytest_testnodedown(node: WorkerController) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Show them."""
+    """Print the tables."""
     for heading, lines in config.stash.get(_TABLES, {}).items():
         terminalreporter.section(heading)
         for line in lines:
             terminalreporter.line(line)
 
 
-# --- side by side: `pytest -n 5` ------------------------------------------------------------------------------------------
+# --- distribution to processes: `pytest -n 5` -----------------------------------------------------------------------------
 TOGETHER = (
     "tests/node/", *(f"tests/controlplane/{folder}" for folder in ("operator/", "namespaces/", "process/", "adopt/", "")),
 )  # fmt: skip
 """Folders whose files share a cluster and therefore run in one process. Every other file may run in any process."""
 LARGE, FIRST_LETTERS = "tests/controlplane/operator/test_", ("r", "m", "f", "d", "a")
-"""Clusters for a folder of many files, which mostly wait: one for the files from `r` on, one for those from `m` on before
-`r`, and so on.
+"""Clusters of a folder with many files, whose tests mostly wait: one cluster for files from `r` on, one for files from `m`
+to `q`, and so on.
 """
 RACES = f"{LARGE}races.py::test_services_race_for_the_same_nodes["
-"""A thousand in `make soak`, in as many clusters as there are processes."""
+"""Number of races: a thousand in `make soak`, in as many clusters as there are processes."""
 MIXED = ("tests/property", "tests/router", "tests/unit/preflight")
-"""The first computes, the others wait for seconds again and again: in the order of their files' names, so that neither all
-processes wait at a time nor the cores are fought for.
+"""Folders whose files start in alphabetical order: some files compute, and others wait for seconds again and again. So not
+all processes wait at the same time, and they do not all compete for the cores.
 """
 COMPUTE = ("tests/property", "tests/lint", "tests/unit", "tests/docs")
 LONG = (
@@ -109,7 +109,9 @@ LONG = (
     "tests/unit/controllers/test_waves_of_services.py",
 )
 FIRST = (*TOGETHER, MIXED, LONG, "tests/lint")
-"""Folders in the order in which they start: the longest first, so that the many short files fill the rest of the time."""
+"""Folders in the order in which they start. The longest ones start first, so that the many short files fill the remaining
+time.
+"""
 
 
 def _unit(nodeid: str) -> str:
@@ -122,14 +124,14 @@ def _unit(nodeid: str) -> str:
 
 
 def _place(nodeid: str) -> tuple[int, str]:
-    """The smaller the sooner."""
+    """Return the place of an item in the order of starts; smaller numbers start sooner."""
     place = next((place for place, folders in enumerate(FIRST) if nodeid.startswith(folders)), len(FIRST))
     return place, nodeid.split("::")[0].rpartition("/")[2] if nodeid.startswith(MIXED) else ""
 
 
 class Units(LoadScopeScheduling):
-    """A scheduler that gives whole units to processes, in the order of collection. The fifth process starts with tests that
-    only compute.
+    """A scheduler that gives complete units to processes, in the order of collection. The fifth process begins with tests
+    that only compute.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -144,18 +146,18 @@ class Units(LoadScopeScheduling):
 
 
 def pytest_collection(session: pytest.Session) -> None:
-    """Let each process compile other modules first in a new clone, so that five processes do not all compile the same
-    modules.
+    """In a new clone, let each process compile other modules first, so that the processes do not all compile the same
+    ones.
     """
     worker = getattr(session.config, "workerinput", None)
     if worker is None:
         return
     folders = [Path(arg).absolute() for arg in session.config.args]
     files = [file for folder in folders for file in sorted(folder.rglob("test_*.py"))]
-    files = [file for file in files if not (file.parent / "__init__.py").exists()]  # pytest calls the others differently
+    files = [file for file in files if not (file.parent / "__init__.py").exists()]  # in packages, modules have other names
     first = len(files) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
     for file in files[first:] + files[:first]:
-        with contextlib.suppress(Exception, pytest.skip.Exception):  # collecting says what is wrong
+        with contextlib.suppress(Exception, pytest.skip.Exception):  # pytest reports the error when it collects the tests
             import_module(".".join(file.relative_to(session.config.rootpath).with_suffix("").parts))
 
 
@@ -163,18 +165,20 @@ def pytest_collection(session: pytest.Session) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Units:
     """Use `Units` whatever `--dist` is, because any other scheduler would start a cluster in every process."""
     config.option.loadscopereorder = False
-    gc.enable()  # this process collects no tests
+    gc.enable()  # the main process collects no tests
     return Units(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The longest first, where several run side by side."""
+    """Order the tests so that the longest start first, if several processes run."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: _place(item.nodeid))
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of tests and all modules are no garbage: to look at them again and again was a twentieth of all work."""
+    """Exclude what exists after the collection from garbage collection: examining thousands of tests and all modules
+    repeatedly took a twentieth of the CPU time.
+    """
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
     gc.enable()
