@@ -32,7 +32,7 @@ VERSIONS = ("torch", "triton", "numpy", "sgl-deep-gemm", "sgl-flash-mla", "sglan
 
 @dataclass(frozen=True)
 class Step:
-    """A command, the seconds after which it is killed, and what it is for."""
+    """A command, the seconds after which it is killed, and its purpose."""
 
     name: str
     argv: tuple[str, ...]
@@ -104,7 +104,7 @@ def planned(names: Sequence[str]) -> list[Step]:
 
 
 def missing(step: Step) -> list[str]:
-    """Return the modules that the step needs and this Python lacks."""
+    """Return the modules that the step needs and that are not installed."""
     return [name for name in step.needs if importlib.util.find_spec(name) is None]
 
 
@@ -185,7 +185,7 @@ def _summary(ended: Facts) -> str:
 
 
 def main() -> None:
-    """Run what the arguments name."""
+    """Parse the arguments, and run the steps that they name."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.gpu", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

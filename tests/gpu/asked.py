@@ -13,14 +13,14 @@ DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def get(url: str, timeout_s: float = 30) -> str:
-    """The body of a page."""
+    """Return the body of a page."""
     with DIRECT.open(url, timeout=timeout_s) as reply:
         text: str = reply.read().decode()
         return text
 
 
 def post(url: str, body: dict[str, Any], timeout_s: float = 120) -> dict[str, Any]:
-    """The JSON answer to a JSON request."""
+    """Send a JSON request, and return the JSON of the answer."""
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
     with DIRECT.open(request, timeout=timeout_s) as reply:
         answer: dict[str, Any] = json.loads(reply.read())
@@ -68,7 +68,9 @@ def called(url: str) -> dict[str, Any]:
 
 
 def speed(url: str, parallel: int, count: int = 256, times: int = 3) -> float:
-    """Tokens a second of requests side by side: the median of some runs behind a warm one."""
+    """Return the generated tokens per second while `parallel` requests run at the same time: the median of `times` runs,
+    after one run to warm up.
+    """
 
     def one(number: int) -> int:
         return len(tokens(url, f"{number} {LONG}", count))

@@ -22,7 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LIMIT = 48 * 2**20
-"""Bytes that DIR may have: the transfer to the machine takes 64 MiB, of which the repository needs the rest."""
+"""Largest permitted size of DIR in bytes. The transfer to the machine takes 64 MiB, of which the repository needs the
+rest.
+"""
 PYTHON = "3.12"
 GLIBC = (17, 24, 28)
 """Minor versions of glibc 2 whose wheels run on the machine; pip matches each of them exactly."""
@@ -50,14 +52,14 @@ TVM_FFI = Package(
     "apache-tvm-ffi", "0.1.11", "2843f084cdc94dedacd8b257a395a2b71b8a3dc7fc99711b148bf1d161983128",
     ("tvm_ffi/include/*", "tvm_ffi/3rdparty/*", "tvm_ffi/src/*", "tvm_ffi/share/*", "tvm_ffi/cython/*"),
 )  # fmt: skip
-"""Loads the library of DeepGEMM, which requires exactly this version."""
+"""TVM FFI loads the library of DeepGEMM, which requires exactly this version."""
 FLASH_MLA = Package("sgl-flash-mla", "1.0.0", "95d2761376337af4568dbadedc1807b0d90e4d8383c63fa859518a34937392b3")
-"""Uses torch's stable ABI, so it loads with torch 2.10 and later, although its metadata ask for 2.14."""
+"""FlashMLA uses torch's stable ABI, so it loads with torch 2.10 and later, although its metadata require 2.14."""
 PACKAGES = (DEEP_GEMM, TVM_FFI, FLASH_MLA)
 
 
 def requirements(packages: Iterable[Package]) -> str:
-    """A requirements file for pip, with hashes."""
+    """Return a requirements file for pip, with hashes."""
     return "".join(f"{one.name}=={one.version} --hash=sha256:{one.sha256}\n" for one in packages)
 
 
@@ -71,17 +73,17 @@ def download_command(file: Path, target: Path) -> list[str]:
 
 
 def members(names: Iterable[str], package: Package) -> list[str]:
-    """The members of PACKAGE's wheel that are carried."""
+    """Return the members of PACKAGE's wheel that are unpacked."""
     return [name for name in names if not any(fnmatch.fnmatch(name, pattern) for pattern in package.left_out)]
 
 
 def wheel_of(folder: Path, package: Package) -> Path:
-    """PACKAGE's wheel in FOLDER."""
+    """Return the path of PACKAGE's wheel in FOLDER."""
     return next(folder.glob(f"{package.name.replace('-', '_')}-{package.version}-*.whl"))
 
 
 def unpack(wheel: Path, package: Package, site: Path) -> None:
-    """Unpacks the carried members of WHEEL to SITE, its libraries without symbols for debuggers."""
+    """Unpack the members of WHEEL that are needed to SITE, and strip the libraries of debugging symbols."""
     with zipfile.ZipFile(wheel) as archive:
         carried = members(archive.namelist(), package)
         archive.extractall(site, carried)
@@ -90,12 +92,12 @@ def unpack(wheel: Path, package: Package, site: Path) -> None:
 
 
 def size(folder: Path) -> int:
-    """Bytes of all files below FOLDER."""
+    """Return the number of bytes of all files below FOLDER."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def too_large(folder: Path, limit: int = LIMIT) -> str:
-    """Why FOLDER cannot be carried, or ""."""
+    """Return why FOLDER is too large for the machine, or ""."""
     bytes_ = size(folder)
     if bytes_ <= limit:
         return ""
@@ -120,7 +122,7 @@ def carry(site: Path) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line."""
+    """Run the command line. Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.gpu.carry", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("dir", metavar="DIR", type=Path, help="the folder to make; an earlier result is replaced")
     given = parser.parse_args(arguments)

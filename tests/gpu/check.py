@@ -1,10 +1,11 @@
-"""Real engines on one real GPU: starts what the operator renders and writes down what comes of it.
+"""Starts engines on one real GPU as the operator renders them, and records the results.
 
     ome render -f tests/gpu/one-gpu.yaml -o json > one.json
     ome render -f config/samples/isvc --catalog config/models --catalog config/runtimes -o json > samples.json
-    python -m tests.gpu.check one.json samples.json OUT        # where SGLang, its router, Mooncake and a GPU are
+    python -m tests.gpu.check one.json samples.json OUT        # on a machine with SGLang, its router, Mooncake and a GPU
 
-Needs of this repository only what is in Python's own library. A step that fails is written down, and the next one starts.
+Besides this repository, it needs only Python's standard library. If a step fails, the reason is recorded, and the next step
+starts.
 """
 
 import json
@@ -34,7 +35,7 @@ KEPT = re.compile(
     r"KV Cache is allocated|Load weight|max_total_num_tokens|Capture|attention backend|avail mem|Memory pool|mem usage|"
     r"[Oo]verrid|[Ww]arn|disabl|EPLB|lora|LoRA|backend",
 )
-"""Lines of an engine's log that say what it decided."""
+"""Matches the lines of an engine's log that state its decisions."""
 
 
 @dataclass
@@ -51,7 +52,7 @@ class Running:
 
 
 class Checks:
-    """The steps and what they found."""
+    """The steps, and their results."""
 
     def __init__(self, plan: list[Manifest], out: Path) -> None:
         self.out = out
@@ -60,7 +61,7 @@ class Checks:
         self.reference: list[list[int]] = json.loads(os.environ.get("OME_GPU_REFERENCE", "[[], [], [], []]"))
 
     def engine(self, name: str, number: int) -> Process:
-        """A rendered engine."""
+        """Return the process of a rendered engine. `number` determines its address."""
         return rendered.process(self.of[name], number)
 
     @contextmanager
@@ -108,7 +109,9 @@ class Checks:
     # --- steps --------------------------------------------------------------------------------------------------------
 
     def memory(self) -> Facts:
-        """One server with half of the GPU, alone: the reference of all others."""
+        """Measure one server that uses half of the GPU and runs alone. Its tokens are the reference for all other
+        servers.
+        """
         what = self.engine("plain-engine", 0).but("--mem-fraction-static=0.5", without=("--max-total", "--mem-fraction"))
         with self.running("alone", what) as one:
             self.reference = asked.all_tokens(one.url)
@@ -172,7 +175,7 @@ class Checks:
         return found
 
     def variant(self, name: str, what: Process, then: Callable[[Running], Facts] | None = None) -> Facts:
-        """Another way to start one server: whether it says the same."""
+        """Start one server in another way, and return whether it generates the same tokens as the reference."""
         with self.running(name, what) as one:
             said = asked.all_tokens(one.url)
             found: Facts = {"start_s": one.seconds, "as_reference": said == self.reference, "said": said}
@@ -194,7 +197,7 @@ class Checks:
         }
 
     def variants(self) -> None:
-        """Several at a time."""
+        """Run all variants, several at a time."""
 
         def plain(number: int, *more: str) -> Process:
             return self.engine("plain-engine", number).but(*more)
@@ -270,7 +273,7 @@ def _parsed(samples: list[Manifest], out: Path) -> Facts:
 
 
 def main(one: Path, samples: Path, out: Path) -> Facts:
-    """All of it, or the steps that OME_GPU_STEPS names."""
+    """Run all steps, or the steps that OME_GPU_STEPS names. Return the results by step."""
     for path in (one, samples):
         if not path.exists():
             raise SystemExit(f"{path} is missing. Write it with the commands at the top of tests/gpu/check.py.")

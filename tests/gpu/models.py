@@ -1,4 +1,4 @@
-"""The sizes of a model whose share of one GPU is measured. Needs only Python's own library."""
+"""The sizes of a model whose part on one GPU is measured. Needs only Python's standard library."""
 
 import json
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ class Model:
 
     @property
     def slots(self) -> int:
-        """Experts on one GPU, with redundant copies."""
+        """Return the number of experts on one GPU, including redundant copies."""
         return (self.experts + self.copies) // self.ranks
 
 

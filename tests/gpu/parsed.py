@@ -5,7 +5,7 @@ import sys
 
 
 def main(words: list[str]) -> None:
-    """The last line printed is the answer."""
+    """Print the parsed arguments. They are on the last line of the output."""
     from sglang.srt.server_args import prepare_server_args
 
     found = prepare_server_args(words)

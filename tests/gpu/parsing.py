@@ -40,8 +40,10 @@ _CONFIGS = {
 
 
 def parsed(samples: list[Manifest], folder: Path) -> Facts:
-    """Name of every StatefulSet and Deployment -> its arguments, why it was refused, or its image where that is another."""
-    # Samples share models: every config.json is there before the first parser reads one.
+    """Return the name of every StatefulSet and Deployment -> its parsed arguments, why they were refused, or its image if
+    that is another one.
+    """
+    # Services share models, so every config.json exists before the first parser reads one.
     asked = [_asked(one, folder) for one in samples]
     with ThreadPoolExecutor(5) as pool:
         found = list(pool.map(_answer, asked))
@@ -78,12 +80,12 @@ def _answer(asked: Process | Facts) -> Facts:
 
 
 def _leads(manifest: Manifest) -> bool:
-    """Names of workers' StatefulSets end in w."""
+    """Return whether a manifest is that of leaders: names of workers' StatefulSets end in w."""
     return not manifest["metadata"]["name"].endswith("-w")
 
 
 def _model(path: str, folder: Path) -> Path | None:
-    """A folder with the config.json of the model that lies at this path."""
+    """Return a folder with the config.json of the model at this path."""
     config = next((value for word, value in _CONFIGS.items() if word in path), None)
     if config is None:
         return None

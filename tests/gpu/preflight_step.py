@@ -2,7 +2,7 @@
 
     python -m tests.gpu.preflight_step [--seconds 60]        # or: PYTHONPATH=. python tests/gpu/preflight_step.py
 
-Needs of this repository only the check itself, and of Python only the standard library. The check runs as in the pod of
+The step needs only the check itself and Python's standard library. The check runs as in the pod of
 service `plain` of one-gpu.yaml: the launcher in /bin/sh, the packed program, the variables and arguments of the rendered
 init container (test_preflight_step.py compares them), and the real /sys, /proc and /dev. Only the file of its message is in
 a temporary folder, because /dev/termination-log exists only in a container.
@@ -139,14 +139,16 @@ class Step:
     # --- cases ------------------------------------------------------------------------------------------------------------
 
     def timed(self) -> None:
-        """A pod without faults, three times; the first loads torch into the page cache. Then once without torch."""
+        """Run the check of a pod without faults three times; the first run loads torch into the page cache. Then run it once
+        without torch.
+        """
         clean = Case("clean", self.model)
         for name in ("clean-first", "clean-second", "clean-third"):
             self.attempt(name, partial(self.check, replace(clean, name=name)))
         self.attempt("without-torch", lambda: self.check(replace(clean, name="without-torch", torch=False)))
 
     def faults(self) -> None:
-        """Pods with a fault. They run at the same time, with addresses and ports of their own."""
+        """Run the checks of pods that have a fault. They run at the same time, each with its own address and ports."""
         short, lacking = weights(self.folder / "short"), weights(self.folder / "lacking")
         file = min(short.glob("*.safetensors"))
         os.truncate(file, file.stat().st_size - 1)

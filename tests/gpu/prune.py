@@ -1,9 +1,9 @@
-"""Cuts machine code for other GPUs out of shared libraries, so that they can be carried to a machine without network.
+"""Removes machine code for other GPUs from shared libraries, so that they are small enough for a machine without network.
 
     python tests/gpu/prune.py 90 LIBRARY...        # compute capability 9.0: H100 and H200
 
-Sizes stay as they are; what is cut becomes zeros, which compress to nothing. In a library of several parts each part keeps
-the code for that GPU, or, where it has none, PTX that the driver can compile. Needs readelf.
+The sizes of the files stay the same: removed code becomes zeros, which compress well. If a library has several parts, each
+part keeps the code for that GPU or, if it has none, the PTX that the driver can compile. Needs readelf.
 """
 
 import mmap
@@ -18,18 +18,18 @@ MAGIC = 0xBA55ED50
 """Format of the beginning of a part: magic, version, size of this header, and size of the data behind the header."""
 PTX, ELF = 1, 2
 Entry = tuple[int, int, int, int]
-"""Kind, compute capability, where the code begins, and its size."""
+"""Kind, compute capability, offset of the code, and its size in bytes."""
 
 
 def sections(path: str) -> list[tuple[int, int]]:
-    """Offset and size of the sections that hold GPU code."""
+    """Return the offset and size of each section that holds GPU code."""
     told = subprocess.run(["readelf", "-SW", path], capture_output=True, text=True, check=True).stdout
     found = re.findall(r"\] (?:\.nv_fatbin|__nv_relfatbin)\s+\S+\s+\S+\s+([0-9a-f]+)\s+([0-9a-f]+)", told)
     return [(int(offset, 16), int(size, 16)) for offset, size in found]
 
 
 def parts(data: mmap.mmap, begin: int, size: int) -> Iterator[list[Entry]]:
-    """The entries of each part of a section."""
+    """Yield the entries of each part of a section."""
     at, end = begin, begin + size
     while at + 16 <= end:
         magic, _, header, length = struct.unpack_from("<IHHQ", data, at)
@@ -49,7 +49,7 @@ def parts(data: mmap.mmap, begin: int, size: int) -> Iterator[list[Entry]]:
 
 
 def prune(path: str, wanted: int) -> tuple[int, int]:
-    """Bytes kept and bytes cut."""
+    """Replace code that is not wanted by zeros. Return the numbers of bytes that were kept and replaced."""
     kept = cut = 0
     with Path(path).open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
         for section in sections(path):
@@ -65,7 +65,7 @@ def prune(path: str, wanted: int) -> tuple[int, int]:
 
 
 def main(wanted: int, paths: list[str]) -> None:
-    """Say what was done to each."""
+    """Prune each library, and print the result."""
     for path in paths:
         kept, cut = prune(path, wanted)
         print(f"{path}: {kept >> 20} MiB kept, {cut >> 20} MiB cut")

@@ -1,4 +1,4 @@
-"""Run the rendered manifests as processes of one machine: every pod gets an address of the loopback interface."""
+"""Runs the rendered manifests as processes of one machine. Every pod gets an address of the loopback interface."""
 
 import json
 import re
@@ -12,32 +12,32 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True)
 class Process:
-    """A command and what it finds in its environment."""
+    """A command, its environment variables, and the URL on which it will listen."""
 
     argv: list[str]
     env: dict[str, str] = field(default_factory=dict)
     url: str = ""
 
     def but(self, *more: str, without: tuple[str, ...] = ()) -> "Process":
-        """The same without the flags that begin like these, and with some more."""
+        """Return the same process without the arguments that begin with any of `without`, and with more arguments."""
         kept = [word for word in self.argv if not word.startswith(without)] if without else self.argv
         return Process([*kept, *more], self.env, self.url)
 
 
 def read(path: Path) -> list[Manifest]:
-    """The pods' owners in what `ome render -o json` wrote."""
+    """Return the workloads in a file that `ome render -o json` has written."""
     said = json.loads(path.read_text())
     return [one for one in said["items"] if one["kind"] in ("StatefulSet", "Deployment")]
 
 
 def main_container(manifest: Manifest) -> dict[str, Any]:
-    """The engine's or the router's."""
+    """Return the main container of a workload: the engine, or the router."""
     found: dict[str, Any] = manifest["spec"]["template"]["spec"]["containers"][0]
     return found
 
 
 def part(manifest: Manifest) -> str:
-    """`<service>-<component>` of a workload."""
+    """Return `<service>-<component>` of a workload."""
     labels = manifest["metadata"]["labels"]
     return f"{labels['ome.io/inferenceservice']}-{labels['component']}"
 
@@ -56,7 +56,9 @@ def variables(manifest: Manifest, address: str) -> dict[str, str]:
 
 
 def process(manifest: Manifest, number: int) -> Process:
-    """An engine. Engines of one machine share its ports, so each listens at its own address, and gathers at its own port."""
+    """Return the process of an engine. Engines on one machine share its ports, so each has its own address to listen on, and
+    its own port for its rendezvous.
+    """
     address = f"127.0.0.{10 + number}"
     env = variables(manifest, address)
     box = main_container(manifest)

@@ -55,7 +55,7 @@ class Run:
 
     @property
     def gpu(self) -> Gpu:
-        """The GPU of the planner on which the run was made."""
+        """Return the GPU of the planner on which the run was made."""
         title = self.machine["gpus"][0].lower()
         return gpu(next(name for name in ("h200", "h100") if name in title))
 

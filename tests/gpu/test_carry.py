@@ -25,7 +25,7 @@ WHEELS = {
 
 @pytest.fixture
 def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The commands that run, where pip makes WHEELS and nothing is stripped."""
+    """Return the list of executed commands. Instead of downloading, pip writes WHEELS, and nothing is stripped."""
     ran: list[list[str]] = []
 
     def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""The kernels of tests/gpu/kernels compute what they are for: on a GPU, or on a CPU with Triton's interpreter."""
+"""Tests that the kernels of tests/gpu/kernels compute the right results, on a GPU or on a CPU with Triton's interpreter."""
 
 import importlib.util
 import os
@@ -23,7 +23,7 @@ ROUNDED = 0.08
 
 
 def random(*shape: int) -> torch.Tensor:
-    """Random numbers in BF16."""
+    """Return random numbers in BF16."""
     return torch.randn(*shape, device=DEVICE, dtype=torch.bfloat16)
 
 
@@ -42,7 +42,7 @@ def test_a_norm_adds_the_residual_first(quantize: bool) -> None:
 
 
 def test_only_rows_with_tokens_are_activated() -> None:
-    """The rows that fill up an expert's part are neither read nor written."""
+    """The padding rows of an expert's part are neither read nor written."""
     x, used = random(2, 4, 512), torch.tensor([4, 2], dtype=torch.int32, device=DEVICE)
     out, scale = torch.zeros(2, 4, 256, device=DEVICE, dtype=FP8), column_major(2, 4, 2, device=DEVICE)
     triton_kernels.silu_mul(x, out, scale, used)
@@ -61,7 +61,7 @@ def test_groups_of_a_token_are_quantized() -> None:
 
 
 def test_the_last_numbers_of_a_head_are_rotated() -> None:
-    """The others stay."""
+    """The other numbers of a head are unchanged."""
     x, table = random(3, 4, 192), torch.randn(10, 64, device=DEVICE)
     positions, before = torch.tensor([1, 5, 7], device=DEVICE), x.clone()
     triton_kernels.rope(x, positions, table, 128)
@@ -104,7 +104,7 @@ def test_each_expert_multiplies_its_own_rows(by_expert: bool) -> None:
 
 @pytest.mark.parametrize("splits", [1, 2, 5])
 def test_latent_attention_reads_the_pages_of_a_request(splits: int) -> None:
-    """However many programs share a request, also more than it has pages."""
+    """The result is the same for any number of programs per request, even for more programs than pages."""
     heads, latent, rope, page = 16, 128, 16, 64
     cache, query = random(8 * page, latent + rope), random(2, heads, latent + rope)
     pages = torch.tensor([[3, 0, 5], [7, 1, 2]], dtype=torch.int32, device=DEVICE)
@@ -119,7 +119,7 @@ def test_latent_attention_reads_the_pages_of_a_request(splits: int) -> None:
 
 
 def test_all_numbers_are_read() -> None:
-    """A part that is shorter than a program's share, too."""
+    """Also if a part is shorter than the share of a program."""
     x, out = torch.randn(100_000, device=DEVICE), torch.empty(4, device=DEVICE)
     triton_kernels.read(x, out)
     assert abs(float(out.sum() - x.sum())) < 0.01

@@ -1,4 +1,4 @@
-"""Test real engines on a real GPU. Without a GPU, check that the manifests rendered for them are complete."""
+"""Tests real engines on a real GPU. Without a GPU, checks that the manifests rendered for them are complete."""
 
 import importlib.util
 import json
@@ -21,7 +21,7 @@ NEEDS = pytest.mark.skipif(
 
 
 def render(to: Path, *words: str) -> Path:
-    """Render what the operator would create into a file."""
+    """Write what the operator would create to a file, and return the file."""
     command = [sys.executable, "-m", "ome_operator", "render", *words, "-o", "json"]
     to.write_text(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
     return to
@@ -29,12 +29,12 @@ def render(to: Path, *words: str) -> Path:
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The services of one-gpu.yaml."""
+    """Return the file with the rendered services of one-gpu.yaml."""
     return render(tmp_path_factory.mktemp("gpu") / "one.json", "-f", str(HERE / "one-gpu.yaml"))
 
 
 def test_every_variable_of_a_command_is_known(one: Path) -> None:
-    """Engines get an address each, and nothing that a kubelet would fill in is left."""
+    """Each engine gets its own address, and no reference is left that a kubelet would have to expand."""
     of = {rendered.part(manifest): manifest for manifest in rendered.read(one)}
     prefill, decode = rendered.process(of["pair-engine"], 0), rendered.process(of["pair-decoder"], 1)
     front = rendered.router(of["pair-router"], prefill, decode)
@@ -48,8 +48,8 @@ def test_every_variable_of_a_command_is_known(one: Path) -> None:
 @NEEDS
 @pytest.mark.timeout(0)
 def test_the_pair_says_what_one_server_says(one: Path, tmp_path: Path) -> None:
-    """Prefill, decode and router as rendered must generate the tokens of a single server, exactly where sums do not depend
-    on the batch.
+    """Prefill, decode and router as rendered must generate the same tokens as a single server if the sums of the kernels do
+    not depend on the batch.
     """
     samples = tmp_path / "samples.json"
     samples.write_text(json.dumps({"items": []}))

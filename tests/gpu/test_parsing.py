@@ -14,7 +14,7 @@ MODEL = "/mnt/models/Kimi-K2-Instruct"
 
 
 def engine(name: str, image: str = "docker.io/lmsysorg/sglang:v0.5.23") -> dict[str, Any]:
-    """A StatefulSet that serves MODEL."""
+    """Return a StatefulSet that serves MODEL."""
     box = {
         "image": image, "command": ["python3", "-m", "sglang.launch_server"], "args": ["--model-path=$(MODEL_PATH)"],
         "env": [{"name": "MODEL_PATH", "value": MODEL}],
@@ -23,7 +23,9 @@ def engine(name: str, image: str = "docker.io/lmsysorg/sglang:v0.5.23") -> dict[
 
 
 def test_no_parser_reads_a_config_that_is_written_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Services share models, and several parsers run at a time."""
+    """Services share models, and several parsers run at the same time, so a config.json must not be written while one reads
+    it.
+    """
     config = tmp_path / Path(MODEL).name / "config.json"
     written: list[int] = []
 
@@ -43,7 +45,7 @@ def test_no_parser_reads_a_config_that_is_written_again(monkeypatch: pytest.Monk
 
 
 def test_a_parser_that_never_answers_takes_no_other_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The results of the other parsers are kept."""
+    """A parser that times out does not affect the results of the others."""
 
     def run(command: list[str], env: dict[str, str], **_: Any) -> subprocess.CompletedProcess[str]:
         if env["SLOW"]:

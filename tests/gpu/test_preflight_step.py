@@ -1,5 +1,5 @@
-"""Tests of the step that runs the preflight check on a real GPU, on a machine without one: what the step starts, and how it
-judges the results.
+"""Tests of the step that runs the preflight check on a real GPU, on a machine without one: which process the step starts,
+and how it evaluates the results.
 """
 
 import json
@@ -33,7 +33,7 @@ def objects(output: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Step]:
-    """A machine on which nvidia-smi lists one GPU."""
+    """Return the step on a machine on which nvidia-smi lists one GPU."""
     program = tmp_path / "bin/nvidia-smi"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0)'\n")
@@ -46,7 +46,7 @@ def step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Step]:
 
 
 def own(name: str, step: Step, **fields: Any) -> Case:
-    """A case at an address and ports of its own, because tests run at the same time."""
+    """Return a case with its own address and ports, because tests run at the same time."""
     config = {"bind": "127.87.3.1", "port": preflight_host.two_ports(), **fields.pop("config", {})}
     return Case(name, fields.pop("model", step.model), config=config, **fields)
 
@@ -96,7 +96,7 @@ def test_all_cases_without_a_gpu_and_without_torch(tmp_path: Path) -> None:
 
 
 def test_it_imports_of_the_project_only_the_check() -> None:
-    """The machine with the GPU has no pydantic."""
+    """The machine with the GPU does not have pydantic."""
     script = "import sys, tests.gpu.preflight_step\nprint(*sorted(n for n in sys.modules if 'ome_' in n or n == 'pydantic'))"
     imported = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert "ome_operator.preflight.code" in imported and "pydantic" not in imported
@@ -146,7 +146,7 @@ def test_a_case_ends_in_time(step: Step, tmp_path: Path, monkeypatch: pytest.Mon
 def test_two_ranks_that_nccl_refuses(
     step: Step, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: int, ok: bool
 ) -> None:
-    """The refusal is allowed only where the ranks share a GPU."""
+    """NCCL may refuse ranks that share a GPU, and only these."""
     with_torch(step, tmp_path, monkeypatch, "raise RuntimeError('Duplicate GPU detected')")
     step.machine = replace(step.machine, gpus=gpus)
     found = step.ranks(2)

@@ -1,4 +1,6 @@
-"""The script for GPUs, on a machine without one: its plan, its limits, its data, and the tables of the pages."""
+"""Tests of the script for GPUs, on a machine without one: its steps, its time limits, its data, and the tables of the
+pages.
+"""
 
 import json
 import sys
@@ -38,7 +40,7 @@ def test_the_modules_of_all_steps_exist() -> None:
 
 
 def test_the_steps_of_models_name_models_of_the_cases() -> None:
-    """Every model of cases.json is measured in decode and prefill."""
+    """The steps measure every model of cases.json in decode and in prefill."""
     named = {
         (each.argv[2], each.argv[3]) for each in script.STEPS if each.argv[1] == "tests.gpu.kernels" and len(each.argv) > 3
     }
@@ -71,7 +73,7 @@ def test_a_step_that_hangs_costs_its_own_limit(tmp_path: Path) -> None:
 
 
 def test_a_step_is_skipped_with_a_reason(tmp_path: Path) -> None:
-    """Because a module is missing, or because no time is left."""
+    """The reason is a missing module, or that no time is left."""
     results = script.run([step("lacks", "pass", needs=("no_such_module",)), step("late", "pass")], 0.0, tmp_path)
     skipped = {line["step"]: line["skipped"] for line in results if "skipped" in line}
     assert skipped == {"lacks": "no_such_module is not installed", "late": "no time was left"}
@@ -110,7 +112,7 @@ def test_every_measurement_was_correct() -> None:
 
 
 def test_the_parts_of_a_layer_are_complete() -> None:
-    """Their sum is the time of a whole layer in one CUDA graph, within 5 % (docs/gpu.md)."""
+    """The sum of the parts is the time of a whole layer in one CUDA graph, within 5 % (docs/gpu.md)."""
     compared = 0
     for run in tables.runs():
         for model in cases.models():

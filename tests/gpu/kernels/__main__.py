@@ -26,7 +26,7 @@ from tests.gpu.models import FILE, Model, models, small
 LARGEST_ERROR = 0.02
 """Largest relative error of a kernel against FP32 on the same quantized numbers. BF16 output alone causes 0.002."""
 ON_CPU = 0.15
-"""The same on a CPU: Triton's interpreter cuts numbers off where a GPU rounds."""
+"""Largest relative error on a CPU, where Triton's interpreter truncates numbers that a GPU rounds."""
 
 
 class Report:
@@ -124,7 +124,7 @@ def prefill(model: Model, report: Report) -> None:
 
 
 def main() -> None:
-    """Run what the arguments name."""
+    """Parse the arguments, and run the measurement that they name."""
     parser = argparse.ArgumentParser(description="Measure kernels of one GPU's share of a model.")
     parser.add_argument("step", choices=("roofline", "decode", "prefill"))
     parser.add_argument("model", nargs="?", default="")
