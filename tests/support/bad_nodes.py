@@ -28,7 +28,7 @@ class LiveGroup:
     nodes: list[str] = field(default_factory=list)
     created: float = 0.0
     ended: dict[int, float] = field(default_factory=dict)
-    """Rank -> when its container ended."""
+    """Rank -> time at which its container ended."""
     deleting: bool = False
     starts: int = 0
     failures: list[str] = field(default_factory=list)
@@ -71,8 +71,8 @@ class Town:
     def step(self, kills: Mapping[str, float], broken: frozenset[str] = frozenset()) -> None:
         """Let STEP seconds pass.
 
-        kills   Node -> the probability that the node ends a rank that runs there.
-        broken  Services whose containers end on every node, at any rank.
+        `kills` is node -> the probability that the node ends a rank that runs there. `broken` are the services whose
+        containers end on every node, whatever their rank.
         """
         self.now += STEP
         for group in self.groups:

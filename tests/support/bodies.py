@@ -31,7 +31,7 @@ class Cluster:
     summaries: dict[str, str | Exception] = field(default_factory=dict)
     """Pod of a router → the summary of its registry."""
     refused: dict[str, Exception] = field(default_factory=dict)
-    """Kind → the error that the API server returns for it."""
+    """Kind -> the error with which the API server answers requests for it."""
 
     def add(self, kind: str, *bodies: Manifest) -> None:
         self.objects.setdefault(kind, []).extend(bodies)
@@ -70,7 +70,7 @@ class Cluster:
         return Reads(self.read, self.page)
 
     def seen(self) -> Board:
-        """Return the board for these objects."""
+        """Return the board that is computed from these objects."""
         read = {kind: (bodies, "") for kind, bodies in self.objects.items()}
         return board(NOW, "", self.objects["InferenceService"], read)
 
@@ -90,7 +90,7 @@ class Namespaced(FakeApi):
         return list(await self._answer(Call("list_objects", kind, "", selector=selector, namespace=namespace)))
 
 
-# --- bodies as the API server has them --------------------------------------------------------------------------------
+# --- bodies as a real API server returns them -----------------------------------------------------------------------------
 
 
 def ago(**time: float) -> str:

@@ -39,7 +39,7 @@ RULES: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "[KMBTkmbt]?": (("7B", " 1.04 T", "1030000000"), ("7 Billion", "B", "-1B", "1,5B")),
     "^([01][0-9]|2[0-3]):[0-5][0-9]$": (("08:00", "23:59", "00:00"), ("24:00", "8:00", "08:60", "08:00:00", "")),
     "self.autoSync": (({"name": "m", "autoSync": False, "revision": "1"}, {"name": "m"}), ({"name": "m", "revision": "1"},)),
-    "oldSelf.hasValue()": ((), ()),  # the name of a service: cases of its own
+    "oldSelf.hasValue()": ((), ()),  # the name of a service has cases of its own
     "!has(self.decoder)": (({"engine": {}, "decoder": {}},), ({"decoder": {}},)),
     "has(self.endpoint) || has(self.inferenceService)": (
         ({"inferenceService": {"name": "a", "namespace": "b"}},), ({"inferenceService": None},),

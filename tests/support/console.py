@@ -1,7 +1,7 @@
 """Simulated services for the pages of `ome ui`, some of them with faults.
 
-Kimi K2 on 16 nodes with a rank that crashes, a rollout in progress, a service that waits for capacity, a service whose image
-is missing, a frozen service, and texts of hostile users.
+They are Kimi K2 on 16 nodes with a rank that crashes, a rollout in progress, a service that waits for capacity, a service
+whose image is missing, a frozen service, and a service with texts of hostile users.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Objects with as many levels as the API server accepts. Python's encoders cannot write them in every version."""
+"""Objects with as many levels as the API server accepts. In some versions, Python's encoders cannot write them."""
 
 import json
 from collections.abc import Mapping

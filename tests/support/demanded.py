@@ -1,4 +1,6 @@
-"""A simulated service that the autoscaler of the class Demand follows: passes of `sync` and decisions in turn."""
+"""A simulated service that the autoscaler of the class Demand follows. Reconciliations with `sync` alternate with
+decisions.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -85,7 +87,7 @@ class Demanded(World):
             self.now = datetime.fromtimestamp(max(now + 10, self.now.timestamp()), UTC)
 
     def _decided(self, task: DemandTask, now: float) -> dict[str, Any]:
-        """Decide, and return `status.scaling` without the sentence with the numbers, which changes with each sample."""
+        """Decide, and return `status.scaling` without the message about the numbers, which changes with each sample."""
         before = self.state
         if (self.scaling or {}).get("mode") != task.mode:
             before = before._replace(wanted=None)
@@ -105,7 +107,7 @@ class Demanded(World):
         return len(self.alive("decoder"))
 
     def write_scale(self, replicas: int) -> None:
-        """Write the RoleScale as somebody does."""
+        """Write a number into the RoleScale, as a user does."""
         scale = self.children["RoleScale", "svc-decoder"]
         scale.manifest = {**scale.manifest, "spec": {"replicas": replicas}}
         scale.generation += 1

@@ -15,7 +15,7 @@ from tests.support.proxy import Answer, Cut, Sent, Unheard, Verdict
 from tests.support.scenario import MINE, Life
 
 WRITE_FAULTS: tuple[Verdict, ...] = (
-    Answer(404, "NotFound"),  # a name of no object
+    Answer(404, "NotFound"),  # a name that no object has
     Answer(409, "Conflict"),
     Answer(429, "TooManyRequests", retry_after=1),
     Answer(500, "InternalError"),
@@ -58,7 +58,7 @@ class _Killer:
         if not self._left or not (self._any or sent.writes):
             return None
         self._after -= 1
-        if self._after:  # or below zero, while a strike waits for the response of its request
+        if self._after:  # n is below zero while a strike waits for the response of its request
             return None
         if self._any or self._chance.random() < 0.5:
             self.strike()

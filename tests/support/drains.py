@@ -107,7 +107,7 @@ def taint(rig: Rig, node: str) -> None:
 
 
 def untaint(rig: Rig, node: str) -> None:
-    """Remove all taints, and the cordon, of a node."""
+    """Remove the cordon and all taints of a node."""
     rig.patch("Node", "", node, {"spec": {"taints": None, "unschedulable": None}})
 
 
@@ -124,11 +124,11 @@ class Drain:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
+        """Return whether it is still running."""
         return self._process.poll() is None
 
     def ended(self, seconds: float) -> float:
-        """Wait until it has ended without an error, and return how many seconds it took."""
+        """Wait until it has ended without an error, and return the seconds that it took."""
         try:
             output, _ = self._process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -138,7 +138,7 @@ class Drain:
         return time.monotonic() - self._began
 
     def stop(self) -> None:
-        """End it, whatever it does."""
+        """Stop it, even if it is still running."""
         self._process.kill()
         self._process.communicate()
 
@@ -157,17 +157,17 @@ def evictions(rig: Rig, namespace: str, since: int) -> list[Eviction]:
 
 
 class Seen(NamedTuple):
-    """How many groups of a role served at a moment."""
+    """The number of groups of a role that served at one moment."""
 
     at: float
     groups: int
 
 
 class GroupWatch:
-    """A watch of all pods of services, which counts the groups of each role that serve: all of their pods are ready and not
-    being deleted, and the leader is not being drained.
+    """A watch of all pods of services, which counts the groups of each role that serve. A group serves if all of its pods
+    are ready, none is being deleted, and its leader is not being drained.
 
-    sizes   Number of pods of the groups of each namespace's service; 1 for others.
+    `sizes` is namespace -> number of pods of a group of the service there; 1 for all other namespaces.
     """
 
     def __init__(self, cluster: Cluster, sizes: Mapping[str, int]) -> None:
@@ -184,7 +184,7 @@ class GroupWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the watch."""
+        """Stop the watch."""
         self._process.kill()
         self._thread.join(10)
         self._process.communicate()

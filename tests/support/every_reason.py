@@ -45,7 +45,7 @@ def bodies() -> Iterator[tuple[ReasonRecord, str, dict[str, Any]]]:
 
 
 def body(conditions: list[Condition]) -> dict[str, Any]:
-    """An object with these conditions."""
+    """Return an object with these conditions."""
     said = cond.stamp(conditions, (), 1, EARLY)
     return {
         "apiVersion": "ome.io/v1beta1",
@@ -56,7 +56,7 @@ def body(conditions: list[Condition]) -> dict[str, Any]:
 
 
 def expected(record: ReasonRecord, type_: str) -> Kstatus:
-    """How kstatus reads an object with the reason for a condition of this type."""
+    """Return how kstatus must read an object that has the reason in a condition of this type."""
     if type_ == FROZEN or (type_ == "ModelReady" and record == "NodesUnknown"):
         return Kstatus.CURRENT  # such an object is complete, unless another condition says something else
     return record.read_as if type_ == READY else record.kstatus

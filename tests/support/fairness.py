@@ -65,7 +65,7 @@ class Gang:
 
     @property
     def bound(self) -> int:
-        """The number of pods that are on nodes and are not being deleted."""
+        """Return the number of pods that are on nodes and are not being deleted."""
         return sum(bool(pod.node) and pod.ends is None for pod in self.pods)
 
     def needs(self, pods: int) -> Needs:
@@ -111,7 +111,7 @@ class Town:
 
     @property
     def now(self) -> datetime:
-        """The current time."""
+        """Return the current time."""
         return START + timedelta(seconds=self.second)
 
     def alive(self) -> list[Gang]:
@@ -218,7 +218,7 @@ class Town:
         self.book.put(gang.ref, None, self.now.timestamp(), gone=True)
 
     def _look(self) -> None:
-        """Record for how long gangs have waited although they fit, and check how long gangs have been incomplete."""
+        """Record for how long gangs have waited although they fit. Check that no gang stays incomplete for too long."""
         free = len(self.nodes) - len({pod.node for gang in self.gangs for pod in gang.pods if pod.node})
         used = Counter[str]()
         for gang in self.gangs:
@@ -232,4 +232,4 @@ class Town:
             half = 0 < gang.bound < gang.size and gang.placed_at is None
             gang.half_since = (gang.half_since if gang.half_since is not None else self.second) if half else None
             if gang.half_since is not None and not gang.on_demand:
-                assert self.second - gang.half_since <= 1.5 * TIMEOUT, f"{gang.name} holds half for too long"
+                assert self.second - gang.half_since <= 1.5 * TIMEOUT, f"{gang.name} holds a partial gang for too long"

@@ -79,7 +79,7 @@ class Field:
     def __init__(self, rig: Rig, account: Account) -> None:
         self.rig, self.account = rig, account
         self.proxy = Proxy(rig.kubeconfig)
-        rig.api = rig.cluster.api(RIGHT_WITHIN_S)  # a busy machine may let one wait
+        rig.api = rig.cluster.api(RIGHT_WITHIN_S)  # on a busy machine, a request may have to wait
         root = rig.cluster.at.root
         self._clock, self._kubeconfig = root / "operator.clock", root / "proxied.kubeconfig"
         self.right: list[State] = []
@@ -174,7 +174,7 @@ class Field:
         cost = Cost(right_at - self._struck, self.proxy.requests - requests, self.proxy.writes - writes)
         after = life.starts()
         lost = {place for place, start in before.items() if not step.concerns(place) and after.get(place) != start}
-        assert not lost, f"{self._kind}, {step.name}: these pods were none of its business: {lost}"
+        assert not lost, f"{self._kind}, {step.name}: these pods had to stay: {lost}"
         if number == len(self.usual):
             self.usual.append(cost)
         above = (here - usual for here, usual in zip(cost[1:], self.usual[number][1:], strict=True))

@@ -11,7 +11,7 @@ Body = dict[str, Any]
 POD = "*"
 """Stands for an inline pod spec: every field that the class does not define."""
 KEYS = {"acceleratorConfig": "gpu", "ratios": "decoder"}
-"""Keys of maps that have to be the name of something; any other map gets the key `a`."""
+"""Field that is a map -> the key that the map gets, if its keys have to be names of something. Any other map gets `a`."""
 VALUES: dict[str, Any] = {
     POD: {"shareProcessNamespace": True},
     "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {

@@ -17,7 +17,7 @@ def service(number: int) -> Ref:
 
 
 class Fleet:
-    """Services of a runtime, as the operator sees them."""
+    """The services of a runtime, and the registry of waves that decides which of them may take up an edit."""
 
     def __init__(self, size: int, terms: Terms | None = None) -> None:
         self.terms, self.now = terms or Terms(), START

@@ -1,7 +1,7 @@
 """The operator as a program whose autoscaler of the class Demand decides sooner, because a test cannot wait for minutes.
 
-It measures over a third of the time and decides three times as often; with OME_SOAK=1 it does so with its own times. In both
-cases it removes a group, and stores a new reason to hold, sooner than the operator. Nothing else differs.
+It measures for a third of the usual time, and decides three times as often; with OME_SOAK=1 it keeps the usual times. In
+both cases, it removes groups and stores new reasons to hold sooner. Nothing else differs.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""A hub on loopback that implements what huggingface_hub and the agent request. It also lists objects like S3 and the XML
-interface of Google's storage.
+"""A hub on loopback that implements the requests of huggingface_hub and of the agent. It also lists objects like S3 and like
+the XML interface of Google's storage.
 
-Tests can inject faults. The hub counts every byte that it sends and records where every response began.
+Tests can inject faults. The hub counts every byte that it sends, and records where every response began.
 """
 
 import asyncio
@@ -174,7 +174,7 @@ class Hub:
         if partial:
             response.headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(data)}"
         response.content_length = len(body)
-        with suppress(ConnectionError):  # the client was killed
+        with suppress(ConnectionError):  # the client was killed meanwhile
             await response.prepare(request)
             await pour(request, response, body, fault.cut, told, self.rate)
         return response
@@ -285,7 +285,7 @@ def in_thread(app: web.Application, addresses: Sequence[str], context: ssl.SSLCo
     def run() -> None:
         asyncio.set_event_loop(loop)
         runner = loop.run_until_complete(start())
-        loop.call_soon(ready.set)  # not before, because a test without requests would stop the loop before it runs
+        loop.call_soon(ready.set)  # or else a test without any request would stop the loop before it runs
         loop.run_forever()
         loop.run_until_complete(runner.cleanup())
         loop.close()

@@ -1,7 +1,7 @@
-"""Recordings of the faults of docs/faults.md, made with the simulated cluster: `python -m tests.support.incidents` writes
+"""Recordings of the faults in docs/faults.md, made with the simulated cluster: `python -m tests.support.incidents` writes
 them.
 
-Faults that do not change what a reconciliation observes cannot be recorded: `UNSEEN`.
+A fault that does not change the facts of a reconciliation cannot be recorded; `UNSEEN` lists such faults.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,9 +36,7 @@ class Story:
         """Changes what the passes observe, according to the fault."""
 
     def passes(self, count: int, refused: tuple[str, str] | None = None) -> None:
-        """Run this number of passes with steps of the cluster in between. `refused` is an object that the API server
-        refuses.
-        """
+        """Run this number of passes, with steps of the cluster in between. The API server refuses the object `refused`."""
         for _ in range(count):
             plan = self.look()
             taken = tuple(each for each in plan.apply if (each.kind, each.manifest["metadata"]["name"]) != refused)
@@ -46,7 +44,7 @@ class Story:
             self.world.step()
 
     def look(self) -> Plan:
-        """Run a pass without carrying it out."""
+        """Run a pass, but do not carry out its plan."""
         world = self.world
         ear = PassRecorder(world.service, world.deps, self.change(world.observed()))
         plan = sync(world.service, ear.deps, ear.observed, world.now)
@@ -85,7 +83,7 @@ def settled(shape: Shape = USUAL) -> Story:
 
 
 def operator_killed() -> Story:
-    """The operator is killed in the middle of a rollout, and loses what passes had learned."""
+    """The operator is killed in the middle of a rollout, and forgets what its passes have learned."""
     story = settled(Shape(size=2, engines=2, strategy="surge"))
     story.world.edit(deps=Shape(size=2, engines=2, strategy="surge", image="b").deps())
     story.passes(4)
@@ -100,14 +98,14 @@ def requests_fail() -> Story:
     story.passes(1, key)
     story.change = lambda seen: replace(seen, refusals={**seen.refusals, key: Refusal("ServerError", "HTTP 503: try later")})
     story.passes(3, key)
-    story.passes(1)  # the request is accepted; the earlier refusal is remembered until then
+    story.passes(1)  # The request is accepted. The earlier refusal is remembered until then.
     story.change = lambda seen: seen
     story.passes(8)
     return story
 
 
 def watches_lag() -> Story:
-    """Passes see pods as they were up to three steps ago, while a rank is lost."""
+    """Passes see the pods as they were up to three steps ago. Meanwhile a rank is lost."""
     story = settled()
     story.world.lag = 3
     story.world.lose(story.leader())

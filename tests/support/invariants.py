@@ -44,7 +44,7 @@ from tests.support.live import Key, Live, LivePod
 
 
 def a_pass_changes_no_input_and_decides_the_same_again(before: Any, after: Any, plan: Plan, again: Plan) -> None:
-    """A reconciliation is a pure computation: it does not change its inputs, and the same inputs give the same plan."""
+    """A reconciliation is a pure computation: it changes none of its inputs, and the same inputs give the same plan."""
     assert after == before, "sync changed its inputs"
     assert again == plan, "sync is not deterministic"
 
@@ -68,7 +68,9 @@ def a_service_that_is_held_is_only_told_of(service: InferenceService, deps: Deps
 
 
 def a_change_meets_the_object_that_is_meant(key: Key, found: Live | None, uid: str) -> None:
-    """A change names the UID of its object, and an object with this UID exists. Without a UID an object is created."""
+    """Every change names the UID of its object, and an object with this UID exists. A change without a UID creates an
+    object.
+    """
     if uid:
         assert found is not None, f"{key} was to be changed but does not exist"
         assert found.uid == uid, f"{key} is a different object now"
@@ -94,7 +96,9 @@ def nothing_of_a_stateful_set_changes(found: Live, new: Manifest) -> None:
 
 
 def the_selector_of_a_deployment_never_changes(found: Live, new: Manifest) -> None:
-    """The API server refuses a change of the selector, and then every further write to that Deployment would fail."""
+    """The selector of a Deployment never changes. The API server refuses such a change, and every further write to the
+    Deployment would fail.
+    """
     if found.key[0] == "Deployment":
         assert found.manifest["spec"]["selector"] == new["spec"]["selector"], "selectors are immutable"
 

@@ -92,7 +92,7 @@ class LivePod:
     created: str = ""
     """Time at which the pod was created; "" if a test made it."""
     notes: dict[str, str] = field(default_factory=dict)
-    """Annotations that were written to the running pod."""
+    """Annotations that were written while the pod was running."""
     node: str = ""
     """Name of its node, only in tests that schedule pods."""
 

@@ -1,8 +1,7 @@
-"""Starts operators without loading time: for each cluster a process that has loaded the program, and forks for each
-start.
+"""Starts operators without loading time: for each cluster, a process has loaded the program, and forks for each start.
 
-Imports take half of a start. Two differences to the shipped program: nothing is loaded again, and sets have the same order
-in all operators of a cluster. tests/process/test_wheel.py, the node suite and the demo start the real program.
+Imports take half of a start. There are two differences to the shipped program: nothing is loaded again, and sets have the
+same order in all operators of a cluster. tests/process/test_wheel.py, the node suite and the demo start the real program.
 """
 
 import gc
@@ -36,7 +35,7 @@ def start(cluster: Cluster, name: str, words: Sequence[str], environment: Mappin
 
 
 def _asked(cluster: Cluster, address: str, question: str) -> int:
-    """Request an operator, and return its process ID."""
+    """Send a request for an operator, and return the operator's process ID."""
     until = time.monotonic() + _WITHIN_S
     while True:
         with socket.socket(socket.AF_UNIX) as connection:
@@ -53,8 +52,8 @@ def _asked(cluster: Cluster, address: str, question: str) -> int:
 
 
 def _serve(address: str) -> None:
-    """Fork for each request. Only a fork returns, as the requested operator."""
-    importlib.import_module("ome_operator.app")  # imported by the command when it runs
+    """Fork for each request. The function returns only in a fork, which then becomes the requested operator."""
+    importlib.import_module("ome_operator.app")  # the command imports it when it runs
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that no zombies remain
     Path(address).unlink(missing_ok=True)

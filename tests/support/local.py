@@ -1,4 +1,4 @@
-"""Helpers of tests of `ome local` for its cluster and etcd."""
+"""Helpers for tests of `ome local`, of its cluster and of etcd."""
 
 import http.client
 import ssl

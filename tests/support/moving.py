@@ -1,4 +1,6 @@
-"""A service whose nodes come and go in the simulated cluster, with what has to hold at every moment of its moves."""
+"""A service whose nodes are added and removed in the simulated cluster, and checks that hold at every moment of its
+moves.
+"""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -42,14 +44,16 @@ class Fleet(Scheduler):
         self.shape = shape
 
     def placed(self, pod: LivePod) -> bool:
-        """Place routers, too: on any node that accepts pods, whether GPUs are free or not."""
+        """Return whether a pod is on a node. Routers are placed on any node that accepts pods, whether GPUs are free or
+        not.
+        """
         if pod.labels[keys.COMPONENT] == keys.ROUTER and not pod.node:
             nodes = self.world.deps.nodes.values()
             pod.node = next((one.name for one in nodes if one.ready and not one.taints), "")
         return bool(pod.node) if pod.labels[keys.COMPONENT] == keys.ROUTER else super().placed(pod)
 
     def free(self, name: str) -> int:
-        """Return the number of GPUs of a node that no engine holds: routers need none."""
+        """Return the number of GPUs of a node that no engine uses. Routers need none."""
         mine = (pod for pod in self.world.pods.values() if pod.labels[keys.COMPONENT] != keys.ROUTER)
         return dict(self.world.deps.nodes[name].room)[GPU] - sum(pod.node == name for pod in mine)
 
@@ -73,7 +77,9 @@ class Fleet(Scheduler):
         return {pod.node for pod in pods if pod.node and number in (None, pod.group)}
 
     def serving(self, component: str) -> int:
-        """Return how many groups of a role get requests: all ranks are ready, and the leader is not being drained."""
+        """Return the number of groups of a role that receive requests: all ranks are ready, and the leader is not being
+        drained.
+        """
         pods = [pod for pod in self.world.pods.values() if pod.labels[keys.COMPONENT] == component]
         good = [pod for pod in pods if pod.ready and not pod.deleting and not pod.draining]
         if component == keys.ROUTER:
@@ -82,13 +88,13 @@ class Fleet(Scheduler):
         return sum(count == self.shape.size for count in ranks.values())
 
     def groups(self, component: str) -> set[tuple[str, int]]:
-        """Return the groups of a role of which any pod exists that is not terminating."""
+        """Return (revision, number) of each group of a role that has any pod that is not terminating."""
         pods = (pod for pod in self.world.pods.values() if pod.labels[keys.COMPONENT] == component and not pod.deleting)
         return {(pod.labels[keys.REVISION], pod.group) for pod in pods}
 
     @property
     def wanted(self) -> dict[str, int]:
-        """The number of groups, or routers, of each role that the service has."""
+        """Return role -> number of groups, or of routers, that the service has to have."""
         found = {keys.ENGINE: self.shape.engines, keys.DECODER: self.shape.decoders, keys.ROUTER: int(self.shape.router)}
         return {name: count for name, count in found.items() if count}
 
@@ -101,7 +107,7 @@ class Fleet(Scheduler):
         return {one["component"]: one for one in self.world.service.status.get("moves", ())}
 
     def run(self, passes: int = 1) -> None:
-        """Run passes one by one, and check what has to hold after each."""
+        """Run passes one by one, and check after each that everything holds."""
         for _ in range(passes):
             self.world.run(1)
             self.check()

@@ -97,8 +97,8 @@ TEXTS = (
 
 @st.composite
 def typed(draw: st.DrawFn, whole: Any) -> Any:
-    """Generate the object with some places missing, null, or replaced by another value of their type, because an API
-    server accepts no others.
+    """Generate the object with some places missing, null, or replaced by another value of the same type. An API server
+    accepts no other values.
     """
     made = copy.deepcopy(whole)
     for _ in range(draw(st.integers(1, 4))):
@@ -116,6 +116,6 @@ def typed(draw: st.DrawFn, whole: Any) -> Any:
 
 
 def with_declared(parse: Callable[[], Any], *errors: type[Exception]) -> None:
-    """Run the parser. These errors are those that its caller expects."""
+    """Run the parser. Exceptions of these types are expected; others propagate."""
     with contextlib.suppress(*errors):
         parse()

@@ -1,4 +1,6 @@
-"""Simulates what OME v0.1.5 leaves in a cluster: its CRDs, webhooks, finalizers and children, written as its manager."""
+"""Simulates what OME v0.1.5 leaves in a cluster: its CRDs, webhooks, finalizers and children, written with OME's field
+manager.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

@@ -1,7 +1,7 @@
 """The operator as a program with two injected bugs, which occur in reconciliations of services with these names.
 
-The alerts about both kinds of bugs have to be tested, and no real bug is known that raises or blocks the event loop for so
-long.
+The alerts about both kinds of bugs have to be tested, and no real bug is known that raises an exception or blocks the event
+loop for that long.
 """
 
 import time
@@ -22,7 +22,7 @@ def _broken(sync: Any) -> Any:
         if service.name == STANDS_STILL:
             end = time.monotonic() + STILL_S  # the stack of the event loop's thread
             while time.monotonic() < end:
-                pass  # it computes, because the watchdog may miss a second of a stall that only sleeps
+                pass  # It computes, because the watchdog may miss a second of a stall in which the thread only sleeps.
         return sync(service, *what)
 
     return decided

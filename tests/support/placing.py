@@ -77,7 +77,7 @@ class Known:
 
 
 class Race:
-    """Services that compete for the same nodes."""
+    """Services that compete for the same nodes, with the state of the cluster and of the admissions."""
 
     def __init__(self, shapes: dict[str, Shape], nodes: int, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -125,9 +125,9 @@ class Race:
                 world.carry_out(plan)
                 if self.chance.random() < 0.2:
                     world.service = replace(world.service, status=status)  # the status could not be written
-                    self.half.pop(name, None)  # what was released is created again, for another try
-                recycled = {one.name for group in plan.recycle for one in group.delete}  # a rank was lost, and exists again
-                assert not {pod for pod in served - recycled if world.pods[pod].deleting}, "a serving group is taken back"
+                    self.half.pop(name, None)  # released objects are created again for another attempt
+                recycled = {one.name for group in plan.recycle for one in group.delete}  # a lost rank was created again
+                assert not {pod for pod in served - recycled if world.pods[pod].deleting}, "a serving group is deleted"
             world.step()
             self.bind()
             world.now += timedelta(seconds=1)
@@ -161,7 +161,7 @@ class Race:
             mine = [pod for pod in pods if pod.name not in self.serving(name) and (role(pod), pod.group) not in served]
             if any(pod.node for pod in mine) and any(not pod.node for pod in mine):
                 since = self.half.setdefault(name, world.now)
-                # A step is 11 seconds long; a reconciliation may be that late, and so may the end of a pod.
+                # A step takes 11 seconds. A reconciliation may be that late, and so may the end of a pod.
                 assert (world.now - since).total_seconds() <= 2 * TIMEOUT, f"{name} holds an incomplete gang"
             else:
                 self.half.pop(name, None)

@@ -21,7 +21,9 @@ DEPENDING = frozenset({
     ("Toleration", "Lt"), ("Toleration", "Gt"), ("PodSecurityContext", "MountOption"), ("VolumeMount", "Bidirectional"),
     ("SecurityContext", "Unmasked"), ("Probe", 1),
 })  # fmt: skip
-"""(type, value): needs a newer version than the control plane of the tests, or another field; FINE and REFUSED have some."""
+"""(type, value) that needs a newer version than the control plane of the tests, or another field. FINE and REFUSED contain
+some of these.
+"""
 TEXTS = (
     "Wrong Value!",
     "",
@@ -56,7 +58,7 @@ ASKED: dict[str, tuple[Any, ...]] = {
 }
 """Form of a scalar -> the values with which each field of this form is tried."""
 ABSENT = "(absent)"
-"""Stands for a field that the smallest valid object has, and that is removed."""
+"""Stands for the removal of a field of the smallest valid object."""
 NOT_ASKED: dict[str, str] = {
     **dict.fromkeys(
         (
@@ -118,7 +120,7 @@ NOT_ASKED: dict[str, str] = {
         "newer than the control plane of the tests",
     ),
 }
-"""Type, or type and field -> why its values are not asked about."""
+"""Type, or type and field -> why its values are not sent to an API server."""
 _CLAIM: Json = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 MINIMAL: Mapping[str, Json] = {
     "AppArmorProfile": {"type": "RuntimeDefault"},
@@ -213,7 +215,7 @@ _SOURCES = frozenset(
         "serviceAccountToken",
     }
 )
-"""Fields of which an object has one: a new one replaces that of the smallest object."""
+"""Fields of which an object may have only one: a new field replaces that of the smallest object."""
 _EXTRA: Mapping[tuple[str, Any], Json] = {
     ("dnsPolicy", "None"): {"dnsConfig": {"nameservers": ["10.0.0.1"]}},
     ("operator", "In"): {"values": ["a"]},
@@ -261,7 +263,7 @@ def told() -> dict[str, list[Any]]:
 
 
 def asked() -> Iterator[tuple[str, Any, str, Json]]:
-    """Yield the questions whose answers FILE contains: the field, the value, a description and a pod with this value."""
+    """Yield the cases whose answers FILE contains: the field, the value, a description, and a pod with this value."""
     for type_ in (pod_fields.POD, *holders()):
         for field, form in pod_fields.forms(type_).items():
             name, bare = f"{type_}.{field}", form.lstrip("[]{}")
@@ -295,13 +297,15 @@ def holders() -> dict[str, tuple[str, str, bool]]:
 
 
 def put(type_: str, field: str, value: Any) -> Json:
-    """Return a pod spec that is valid but for this value, in a list or map if the field is one."""
+    """Return a pod spec that is valid except for this value of the field, which is put into a list or map if the field is
+    one.
+    """
     form = pod_fields.forms(type_)[field]
     return placed(type_, field, [value] if form.startswith("[]") else {"k": value} if form.startswith("{}") else value)
 
 
 def placed(type_: str, field: str, value: Any) -> Json:
-    """Return a pod spec that is valid but for this value of a field."""
+    """Return a pod spec that is valid except for this value of a field."""
     return _nested(type_, {field: value, **(_EXTRA.get((field, value), {}) if isinstance(value, str) else {})})
 
 

@@ -66,7 +66,7 @@ class Prometheus:
 
 
 def until(what: str, seen: Callable[[], T], within_s: float = 30.0, every_s: float = 0.2) -> T:
-    """Poll until `seen` returns a true value. Fails with what was awaited and what was seen last."""
+    """Poll until `seen` returns a true value, and return that value. Fails with `what` and with the last value."""
     end = time.monotonic() + within_s
     last: T | None = None
     while time.monotonic() < end:
@@ -161,7 +161,7 @@ def _shorter(expression: str, by: float) -> str:
 
 
 def _is_time(part: str) -> bool:
-    """Return whether a part is an age. Durations of operations are no ages, because they are the same in a test."""
+    """Return whether a part is an age. Durations of operations do not count, because they are the same in a test."""
     return "_seconds" in part and "increase(" not in part and "quantile" not in part
 
 

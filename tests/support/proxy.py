@@ -232,7 +232,7 @@ class Proxy:
         return response
 
     async def _pump(self, answer: aiohttp.ClientResponse, response: web.StreamResponse) -> None:
-        """Pass on complete lines."""
+        """Forward the complete lines of a watch."""
         rest = b""
         async for chunk in answer.content.iter_any():
             await self._flowing.wait()

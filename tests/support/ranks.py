@@ -58,7 +58,7 @@ class Truth:
     silence: int = 0
     """Number of steps for which the leader does not answer although it is healthy."""
     failures: int = 0
-    """How often the test made the group fail."""
+    """Number of times at which the test made the group fail."""
     stubborn: bool = False
     """Whether ranks whose start is lost wait forever instead of ending."""
 
@@ -70,7 +70,7 @@ class Truth:
 
 
 class Fleet:
-    """The groups of a role, and an operator that may die at any moment."""
+    """The groups of a role, and an operator that may be killed at any moment."""
 
     def __init__(self, sizes: list[int], policy: RecoveryPolicy, seed: int) -> None:
         self.chance, self.policy = random.Random(seed), policy
@@ -166,7 +166,7 @@ class Fleet:
             truth.ready = False
         elif whole != truth.ready and (
             self.chance.random() < 0.6 or (whole and truth.late >= LATE)
-        ):  # late in both directions
+        ):  # the probe reports late when the leader starts to answer, and when it stops
             truth.ready = whole and not truth.silence
         elif truth.silence:
             truth.ready = False

@@ -1,5 +1,5 @@
-"""Returns as text what each reader computes from objects. If a change of a field changes the text, some reader uses the
-field.
+"""Returns as text what each reader computes from objects. If a change of a field changes any of these texts, some reader
+uses the field.
 """
 
 import asyncio
@@ -200,7 +200,7 @@ def catalog(bodies: Bodies) -> str:
 
 
 def unadvised(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a status without messages that something has no effect."""
+    """Return a status without the messages that say that something has no effect."""
     kept = []
     for item in status.get("conditions") or ():
         said = [sentence for sentence in item["message"].split("; ") if " has no effect" not in sentence]
@@ -251,10 +251,10 @@ def short(bodies: Bodies) -> str:
 
 
 def plain(plan: Plan) -> str:
-    """Return a plan without the consequences of every change of a revision's inputs: its name, its digests and the inputs
-    themselves.
+    """Return a plan without the parts that follow from any change of a revision's inputs: its name, its digests, and the
+    inputs themselves.
 
-    Messages that a field has no effect are removed, too, and the service's state with regard to shared objects.
+    Messages that a field has no effect are removed, too, and so is the state of the service with regard to shared objects.
     """
     said = _fields(replace(plan, status=unadvised(plan.status), stands={}))
     named = {item.manifest["metadata"]["labels"].get(keys.REVISION) for item in (*plan.first, *plan.apply)} - {None}

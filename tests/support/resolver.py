@@ -172,7 +172,7 @@ def write_models(folder: Path) -> None:
 
 
 def configs() -> Mapping[str, Mapping[str, Any]]:
-    """Return path below the folder → content, for each file that the lines need."""
+    """Return path below the folder -> content, for each file that the lines name."""
     others = {f"{name}/config.json": config for name, config in other_configs().items()}
     return {"config.json": published_config(MODEL) or {}, **others}
 

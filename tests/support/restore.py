@@ -20,7 +20,7 @@ REST = (
 ORDER = (*FIRST, *sorted(REST, key=lambda kind: KINDS[kind][1]))
 RESET = ("uid", "resourceVersion", "generation", "creationTimestamp", "ownerReferences", "selfLink", "generateName")
 BY_OTHERS = ("default", "kube-root-ca.crt")
-"""Objects that Kubernetes makes in each namespace."""
+"""Objects that Kubernetes creates in each namespace."""
 
 Backup = dict[str, list[Manifest]]
 """The objects of a namespace, by kind."""

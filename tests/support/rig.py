@@ -226,9 +226,9 @@ class Rig:
 
     @contextmanager
     def own_namespace(self, name: str, kind: str = "StatefulSet", seconds: float = 60) -> Iterator[str]:
-        """Create a namespace and yield its name. Afterwards, delete its services, and wait until it has no pods and no
-        objects of this kind. The namespace is deleted if it has objects of LASTING kinds; otherwise it stays as long as
-        the cluster, because the controller-manager deletes a namespace with more than 60 requests.
+        """Create a namespace, and yield its name. Afterwards, delete its services, and wait until it has no pods and no
+        objects of this kind. The namespace is then deleted only if it has objects of LASTING kinds. Otherwise it stays as
+        long as the cluster, because the controller-manager needs more than 60 requests to delete a namespace.
         """
         self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         yield name
@@ -272,7 +272,7 @@ class Rig:
             service = self.get("InferenceService", namespace, name) or {"metadata": {}}
             one = _condition(service, "Ready")
             now = one.get("observedGeneration") == service["metadata"].get("generation")
-            complete = _condition(service, "Scaled").get("status") != "False"  # one without pods has no such condition
+            complete = _condition(service, "Scaled").get("status") != "False"  # a service without pods has no such condition
             return service if now and complete and one.get("status") == "True" else {}
 
         return self.wait(f"{namespace}/{name} Ready", holds, seconds)

@@ -1,6 +1,7 @@
-"""Rollouts as numbers: groups come, become ready, falter and go at random, and the planner is asked again and again.
+"""Rollouts as numbers: groups are created, become ready, fail and are removed at random, and the planner is called again and
+again.
 
-The checks do not use the planner: they compute the bounds independently from the existing groups, at every step.
+The checks do not use the planner. They compute the bounds independently, from the groups that exist at every step.
 """
 
 import random
@@ -26,7 +27,7 @@ class Role:
     """Number of a group that is being removed → steps since the decision."""
 
     def order(self) -> list[int]:
-        """Return the groups that stay for now, the most valuable first."""
+        """Return the groups that are not being removed, the most valuable first."""
         there = [number for number, state in self.states.items() if state != ENDING]
         return sorted(there, key=lambda number: (number in self.marks, self.states[number] != READY, number))
 
@@ -105,7 +106,7 @@ class Rollout:
         return min((count - missing[role]) * WHOLE // count for role, count in self.wanted.items())
 
     def paired(self, kept: Mapping[str, Share], seen: Mapping[str, Mapping[str, GroupCounts]]) -> int:
-        """Return the capacity of the slices if each serves only within itself."""
+        """Return the capacity of the slices if requests stay within one slice."""
         shares = ([ready(kept, seen, name, role) * WHOLE // n for role, n in self.wanted.items()] for name in seen)
         return sum(min(one) for one in shares)
 
@@ -131,7 +132,7 @@ class Rollout:
             left += said[self.target][role] if self.target not in seen else 0
             held = sum(roles[role].left for roles in seen.values() if role in roles)
             most = count + self.bounds.surge.get(role, 0)
-            alone = not seen.keys() - {self.target}  # a lost group is created again while it terminates
+            alone = not seen.keys() - {self.target}  # a lost group is created again while its pods still terminate
             assert alone or left <= max(held, most), f"{role}: {left} groups, {most} allowed: {seen} -> {said}"
         for name, share in said.items():
             whole = name not in seen or all(one.have for one in seen[name].values())
@@ -169,9 +170,10 @@ def ready(kept: Mapping[str, Share], seen: Mapping[str, Mapping[str, GroupCounts
 
 
 def story(chance: random.Random) -> tuple[int, int, int]:
-    """A service with random groups and bounds is edited, paused and disturbed, and in the end left alone.
+    """Simulate a service with random groups and bounds, which is edited, paused and disturbed, and is left alone in the end.
 
-    Returns the number of edits, of steps until the last of them was rolled out, and how often a bound gave way.
+    Returns the number of edits, the number of steps from the last edit until it was rolled out, and how often a bound was
+    violated.
     """
     roles = ("engine", "decoder") if chance.random() < 0.8 else ("engine",)
     wanted = {role: chance.randint(1, 6) for role in roles}

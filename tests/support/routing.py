@@ -54,7 +54,7 @@ def a_route_leads_to_what_serves(objects: Mapping[Key, Live], pods: Iterable[Liv
     assert leads, "the route leads nowhere"
     assert all(("Service", name) in objects for name in leads), f"the route leads to {leads}, which do not all exist"
     if _service(found) in leads:
-        assert leads == {_service(found)}, f"some requests are shared twice: {leads}"
+        assert leads == {_service(found)}, f"the route leads to all routers, and to some again: {leads}"
         return  # that Service selects every ready router
     can = {names.router(_service(found), revision) for revision in serving(objects.values(), pods)}
     assert not can or leads <= can, f"the route leads to {leads}, and {can} can answer"

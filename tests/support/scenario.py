@@ -1,5 +1,5 @@
-"""Services that go through all kinds of changes in a few steps, next to foreign objects, and the correct state after each
-step.
+"""Services that go through all kinds of changes in a few steps, next to objects of other users, and the correct state after
+each step.
 
 The correct state is learned from an undisturbed run. The name of the namespace and values that the API server generates
 (UIDs, addresses, times) are left out, so that runs in different namespaces compare equal.
@@ -161,7 +161,7 @@ def _edit_another(life: Life) -> None:
     life.edit("split", engine={"runner": {"image": "engine:2"}})
     life.scale("pair-engine", 2)
     life.strike(silent, "solo", "engine", "1", "0")
-    # Not of the service that is scaled down: the removed group would depend on the order of events.
+    # Pods of the service that is scaled down are left out: which group is removed would depend on the order of events.
     life.loses("StatefulSet", life.pod("calm", "engine", rank="1")["metadata"]["ownerReferences"][0]["name"])
 
 
@@ -209,9 +209,9 @@ def _strangers(namespace: str) -> Iterator[Manifest]:
 def _told(service: Manifest) -> Any:
     """Return what the status of a service reports, without times and messages.
 
-    The number of recycles is not compared either: kwok deletes pods by name, on a busy machine sometimes also the next pod
-    of that name, and a pod that was created from a foreign template has to be deleted. Advice is not compared: an autoscaler
-    that finds no metrics reports that with a delay of up to 15 s.
+    The number of recycles is left out, too: kwok deletes pods by name, and on a busy machine sometimes also the next pod of
+    that name, and a pod that was created from a changed template has to be deleted. Advice is left out because an autoscaler
+    without metrics reports this with a delay of up to 15 s.
     """
     status = service.get("status", {})
     current = status.get("observedGeneration") == service["metadata"]["generation"]

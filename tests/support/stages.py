@@ -55,7 +55,7 @@ def _runtime(name: str = "rt", size: int = 2, decoder: bool = True, **spec: Any)
     own = {
         "image": "own:sglang-router-0.3.2",
         "command": ["sglang-router"],
-    }  # known to send spans, not known to accept a key
+    }  # The router is known to send spans, and is not known to accept a key.
     router = {"runner": parts.container("router", args=[*_ROUTER], **own)}
     whole: dict[str, Any] = {"engineConfig": part, "routerConfig": router, "supportedModelFormats": [_FORMAT]}
     whole |= {"decoderConfig": part} if decoder else {}

@@ -1,5 +1,5 @@
-"""Records when what happens at a start, on the clock of this machine, because the API reports whole seconds: states of pods
-and endpoints from watches, and the router's list of workers.
+"""Records when each step of a start happens, by the clock of this machine, because the API reports only whole seconds. The
+states of pods and endpoints come from watches, and the list of workers from the router.
 """
 
 import base64
@@ -47,7 +47,7 @@ NAN = float("nan")
 
 
 class Timeline:
-    """What was seen of the pods, the endpoints and the routers of a namespace."""
+    """The recorded states of the pods, the endpoints and the routers of a namespace."""
 
     def __init__(self, rig: Rig, namespace: str) -> None:
         self._rig, self._namespace = rig, namespace

@@ -1,7 +1,7 @@
 """Servers that implement the protocols of object stores: Versity's gateway (S3), fake-gcs-server (Google) and Azurite
 (Azure).
 
-Only `make soak` builds them, because that takes minutes. Every run uses them if they are in the cache.
+Only `make soak` builds them, because this takes minutes. Other runs use them if they are in the cache.
 """
 
 import asyncio

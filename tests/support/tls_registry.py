@@ -1,4 +1,6 @@
-"""A registry behind TLS as users have it: a front with a certificate of its own authority, which can refuse requests."""
+"""A registry behind TLS as users have it: a server in front of it, whose certificate has its own authority, and which can
+refuse requests.
+"""
 
 import json
 import urllib.error

@@ -81,7 +81,7 @@ class Node:
     def apply(
         self, kind: str, name: str, uri: str, path: str, *, namespace: str = "", pin: str = "", **storage: Any
     ) -> None:
-        """Add a model as the agent's watch reports it. A later model is younger."""
+        """Add a model as the agent's watch reports it. Models that are added later are younger."""
         self._made += 1
         known = self._uids.setdefault((namespace, name), f"uid-{self._made}")
         stamp = f"2026-01-01T00:00:{int(known[4:]):02}Z"

@@ -1,7 +1,7 @@
-"""Traces that a real node could leave on the machine, taken before and after and then compared.
+"""The traces that a real node may leave on the machine. They are recorded before and after a test, and compared.
 
-Other nodes may be created and deleted on the machine meanwhile, so traces that carry another cluster's mark do not count.
-Traces that Docker creates for a container, and values that change by themselves (counters and times), do not count either.
+Other nodes may be created and deleted on the machine meanwhile, so traces with the mark of another cluster do not count.
+Neither do traces that Docker creates for a container, and values that change by themselves (counters and times).
 """
 
 import os

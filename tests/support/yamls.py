@@ -8,7 +8,7 @@ READY = {"models.ome.io/clusterbasemodel.tiny": "Ready"}
 
 
 def model(name: str = "tiny", uri: str = "hf://test/tiny") -> Manifest:
-    """Return a model that simulated nodes hold if they have the labels READY."""
+    """Return a model. Simulated nodes hold it if they have the labels READY."""
     spec = {"storage": {"storageUri": uri, "path": f"/models/{name}"}, "modelFormat": {"name": "safetensors"}}
     return {"apiVersion": API, "kind": "ClusterBaseModel", "metadata": {"name": name}, "spec": spec}
 

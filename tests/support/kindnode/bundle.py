@@ -1,4 +1,4 @@
-"""Archives of several images in a file, as kind's builder of node images wants them."""
+"""Writes archives with several images in one file, as kind's builder of node images needs them."""
 
 import hashlib
 import io
@@ -19,14 +19,14 @@ class Image(NamedTuple):
     layer: Path
     """An uncompressed tar."""
     config: Mapping[str, Any] = {}
-    """Configuration of the image in the format of images: Entrypoint, Env and so on."""
+    """Configuration of the image: Entrypoint, Env, and other fields of the OCI image format."""
 
 
 def write(out: Path, *images: Image) -> None:
-    """A docker-archive of all of them.
+    """Write a docker-archive with all images.
 
-    Kind reads only the first image of manifest.json, but every name in the older file `repositories`: so images that kind
-    would pull by itself can ride along with another.
+    Kind reads only the first image of manifest.json, but all names in the older file `repositories`. So further images that
+    kind would pull by itself can be added to the archive of another image.
     """
     names: dict[str, dict[str, str]] = {}
     for image in images:

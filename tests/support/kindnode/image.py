@@ -1,4 +1,4 @@
-"""Kind's node image: built once, kept in the cache as an archive under a digest of all that it is made of."""
+"""Builds kind's node image once, and keeps it in the cache under a digest of everything from which it is built."""
 
 import hashlib
 import re
@@ -27,7 +27,9 @@ _SYSTEMD = {
 
 
 def key() -> str:
-    """Digest of what the image is made of: versions, the files here that build it, and the pinned modules."""
+    """Return the digest of everything from which the image is built: versions, the files of this folder that build it, and
+    the pinned modules.
+    """
     mods = {file for tool in programs.OWN for file in (programs.GOMODS / tool.module).iterdir()}
     files = sorted([*mods, *(HERE / name for name in ("bundle.py", "image.py", "layers.sh", "rootfs.sh"))])
     parts = [KUBERNETES, *(f"{tool.name} {tool.version}" for tool in programs.OWN)]
@@ -36,7 +38,9 @@ def key() -> str:
 
 
 def provide() -> str:
-    """The name of the node image, which the running Docker has now. About seven minutes the first time, then seconds."""
+    """Make the node image available in the running Docker, and return its name. The first call takes about seven minutes,
+    and later ones seconds.
+    """
     name = f"ome/kind-node:{VERSION}-{key()}"
     if _docker("image", "inspect", name, check=False).returncode == 0:
         return name
@@ -77,7 +81,9 @@ def _build(name: str) -> None:
 
 
 def _release(work: Path, source: Path) -> Path:
-    """Kubernetes' server release, as kind takes it apart: four archives hold every image that kubeadm and kind name."""
+    """Write the server release of Kubernetes in the form that kind reads: four archives contain every image that kubeadm and
+    kind name.
+    """
     place = work / "release" / "kubernetes"
     folder = place / "server" / "bin"
     folder.mkdir(parents=True)
@@ -95,7 +101,7 @@ def _release(work: Path, source: Path) -> Path:
         Image(_named("coredns", wanted), layers / "coredns.tar", {"Entrypoint": ["/coredns"]}),
         Image("registry.k8s.io/pause:3.10", layers / "pause.tar", {"Entrypoint": ["/pause"], "User": "65535:65535"}),
         Image(_kinds("kindnetd", source), layers / "kindnetd.tar", {"Entrypoint": ["kindnetd"]}),
-        # No test stores anything on claims: the provisioner's pod only has to find its image.
+        # No test stores data on claims, so only the image has to exist.
         Image(_kinds("local-path-provisioner", source), layers / "pause.tar", {"Entrypoint": ["/pause"]}),
         Image(_kinds("local-path-helper", source), layers / "tools.tar", {"Cmd": ["/bin/sh"]}),
     )
@@ -110,7 +116,7 @@ def _named(image: str, wanted: str) -> str:
 
 
 def _kinds(image: str, source: Path) -> str:
-    """The name of an image of kind's own, as its source has it."""
+    """Return the name of one of kind's own images, from kind's source."""
     for file in sorted((source / "pkg/build/nodeimage").glob("*.go")):
         if found := re.search(rf"docker\.io/kindest/{image}:[a-z0-9.-]+", file.read_text()):
             return found[0]

@@ -1,4 +1,4 @@
-"""The programs: kind itself, and those in the node image."""
+"""The programs that the tests need: kind itself, and the programs in the node image."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ OWN = (
     _tool("kind", "kind", KIND, "sigs.k8s.io/kind"),
     *(_tool(name, "containerd", CONTAINERD, f"{_CTR}/{name}") for name in ("containerd", "ctr", "containerd-shim-runc-v2")),
     _tool("kubeadm", "kubernetes", KUBERNETES, "k8s.io/kubernetes/cmd/kubeadm"),
-    # With the plugins of kubeadm's Corefile, so it is another program than the real node's.
+    # It has the plugins of kubeadm's Corefile, so it differs from the program of the real node.
     _tool("coredns-kubeadm", "coredns", "1.12.4"),
     _tool("kindnetd", "kindnetd", "1"),
 )

@@ -30,7 +30,9 @@ def bounding() -> set[str]:
 
 
 def fit(process: dict[str, Any], have: set[str], hard: Callable[[str], int], score: int) -> None:
-    """Reduce a process of the runtime specification. `hard` returns the hard limit of a resource, -1 for no limit."""
+    """Adapt the capabilities, limits and OOM score of a process, in the format of the runtime specification, to what this
+    process may grant. `hard` returns the hard limit of a resource, -1 for no limit.
+    """
     for kind, wanted in (process.get("capabilities") or {}).items():
         process["capabilities"][kind] = [each for each in wanted or [] if each in have]
     for limit in process.get("rlimits") or []:

@@ -31,7 +31,9 @@ _VARIABLE = re.compile(r"OME_[A-Z0-9_]*[A-Z0-9]")
 
 
 def crds() -> Iterator[str]:
-    """Yield field paths of every kind and version, with the values of enumerations, scopes and columns of tables."""
+    """Yield the paths of the fields of every kind and version, with the values of enumerations, scopes, and columns of
+    tables.
+    """
     for file in sorted((ROOT / "crds").glob("*.yaml")):
         spec = yaml.safe_load(file.read_text(encoding="utf-8"))["spec"]
         for version in spec["versions"]:
@@ -54,14 +56,14 @@ def _schema(schema: Mapping[str, Any], at: str) -> Iterator[str]:
 
 
 def labels() -> Iterator[str]:
-    """Yield labels, annotations and whatever else other programs select by."""
+    """Yield labels, annotations, and everything else by which other programs select objects."""
     yield from (value for name, value in vars(keys).items() if name.isupper() and isinstance(value, str))
     yield from (text for text in walk.texts("ome_operator") if _LABEL.fullmatch(text))
     yield from (f"{kind} {name}" for kind, name in _written() if kind in ("label", "annotation"))
 
 
 def conditions() -> Iterator[str]:
-    """Yield the types of conditions and all reasons, those of Events included."""
+    """Yield the types of conditions, and all reasons, including those of Events."""
     yield from (f"reason {reason}" for reason in reasons.REASONS)
     for name, value in vars(reasons.conditions).items():
         texts = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)
@@ -102,7 +104,7 @@ def _command(command: Any, at: str) -> Iterator[str]:
 
 
 def _choices(parameter: Any) -> Iterable[Any]:
-    """Return the values that an option takes, where they are an enumeration: typer's, or click's choice."""
+    """Return the values of an option that is an enumeration, either of typer or of click."""
     if (described := getattr(parameter, "type_descriptor", None)) is None:
         return [getattr(choice, "value", choice) for choice in getattr(parameter.type, "choices", ())]
     kinds = (described.annotation, *get_args(described.annotation))

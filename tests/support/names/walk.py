@@ -12,12 +12,12 @@ from typing import Any, get_args, get_type_hints
 
 PACKAGES = ("ome_operator", "ome_local")
 NOT_IMPORTED = {"ome_operator.benchmark_pod.inside_genai"}
-"""Modules that only an image can import, because they need packages that are installed there alone."""
+"""Modules that can be imported only in an image, because only the image has the packages that they need."""
 
 
 @cache
 def modules(package: str) -> tuple[ModuleType, ...]:
-    """Import every module of a package, at whatever path it is, and return all of them."""
+    """Import every module of a package, at any depth, and return all of them."""
     root = importlib.import_module(package)
     if not hasattr(root, "__path__"):
         return (root,)
@@ -49,7 +49,9 @@ def nodes(*packages: str) -> Iterator[tuple[ModuleType, ast.AST]]:
 
 
 def texts(*packages: str) -> Iterator[str]:
-    """Yield every text of these packages: constants in their code, and what is assembled when they are imported."""
+    """Yield every text of these packages: the constants in their code, and the texts that are assembled during their
+    import.
+    """
     for _, node in nodes(*packages):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value

@@ -1,6 +1,6 @@
-"""Proofs of rows: each function examines the code or runs it, and returns what is wrong, or "" if the proof holds.
+"""Proofs of rows: each function examines the code or runs it. It returns what is wrong, or "" if the proof holds.
 
-A proof is a map with a single key, the name of such a function, and its argument.
+A proof is a map whose only key is the name of such a function, and whose value is the function's argument.
 """
 
 import json
@@ -56,7 +56,7 @@ def holds(name: str, argument: Any) -> str:
 
 
 def flag(argument: Argument) -> str:
-    """A flag that the version of its time knows is in the generated command, and in pods with the same value."""
+    """A flag that the engine version of that time has is in the generated command, and in pods with the same value."""
     name, *values = shlex.split(argument["is"])
     if said := _known(argument["generate"], name, values):
         return said
