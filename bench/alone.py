@@ -72,7 +72,9 @@ def steady(service: InferenceService, deps: Deps) -> tuple[InferenceService, Obs
 
 
 def touched(observed: Observed, version: int) -> Observed:
-    """Return the same observation with a newer version of one pod: most passes are about events that change nothing."""
+    """Return the same observation with a newer version of one pod, because most passes are caused by events that change
+    nothing.
+    """
     first, *rest = observed.pods
     return replace(observed, pods=(first._replace(version=version), *rest))
 
@@ -110,8 +112,8 @@ def _pod(template: Manifest, owner: Manifest, ordinal: int) -> Manifest:
 
 
 def per_call(call: Callable[[], Plan], calls: int) -> float:
-    """Return the median of several series in microseconds. As in the operator, old objects are not garbage collected
-    meanwhile.
+    """Return the median duration of a call over several series, in microseconds. As in the operator, old objects are not
+    garbage collected meanwhile.
     """
     series = []
     gc.collect()

@@ -1,4 +1,4 @@
-"""The benchmark's own minimal client, so that the floor does not depend on the operator's client."""
+"""The benchmark's own minimal client, so that the measured floor does not depend on the operator's client."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Measures what the memory of bad nodes costs the operator, in this process and without a cluster: a look at all pods and
+"""Measures what the memory of bad nodes costs the operator, in this process and without a cluster: a check of all pods and
 nodes, and reconciliation passes of a service while nodes are avoided. `python -m bench.badnodes` prints the figures.
 """
 
@@ -23,25 +23,27 @@ from ome_operator.kube.client import Client
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NODES, SERVICES, PODS, FAILURES = 5000, 1000, 4, 500
-"""A fleet; FAILURES is the number of pods whose container has ended since the last look, each on another node."""
+"""The size of the cluster. FAILURES is the number of pods whose container has ended since the last check, each on another
+node.
+"""
 LOOKS, PASSES = 5, 60
 PERIOD = timedelta(seconds=100)
 CROWD = Crowd(Size(nodes=NODES, models=1, services=SERVICES))
 
 
 class Figures(NamedTuple):
-    """CPU seconds of this thread: the median of several."""
+    """Medians of CPU seconds of this thread."""
 
     quiet_look: float
-    """A look in which nothing has failed."""
+    """A check in which no container has ended."""
     look: float
-    """A look in which FAILURES containers have ended."""
+    """A check in which FAILURES containers have ended."""
     remembered: int
     """Number of failures that are remembered in the end."""
     stays: float
     """A pass of a service that is ready, over a cluster of NODES nodes."""
     stays_avoiding: float
-    """The same while a tenth of the nodes are avoided."""
+    """The same pass while a tenth of the nodes are avoided."""
     new: float
     """The first pass of a service."""
     new_avoiding: float
@@ -138,7 +140,7 @@ def _median(call: Callable[[], object]) -> float:
 
 
 def lines(found: Figures) -> list[str]:
-    """Return the figures as lines for people."""
+    """Return the figures as lines of text."""
     return [
         f"{NODES:,} nodes, {SERVICES:,} services of {PODS} pods; CPU of the thread",
         f"a look in which nothing failed      {1000 * found.quiet_look:>8.1f} ms",

@@ -102,7 +102,9 @@ def _furnish(cluster: Cluster) -> None:
 
 
 async def _served(api: Api) -> None:
-    """Wait until our kinds can be listed. For some seconds after its CRD, the API server answers 404 or 429 for a kind."""
+    """Wait until the kinds of this project can be listed. For some seconds after a CRD was created, the API server answers
+    404 or 429 for its kind.
+    """
     until = asyncio.get_running_loop().time() + SERVED_WITHIN_S
     for kind in OWN_KINDS:
         while True:
@@ -116,8 +118,8 @@ async def _served(api: Api) -> None:
 
 
 async def _collecting(api: Api) -> None:
-    """Wait until the garbage collector knows our kinds. It looks for new kinds every 30 s, and until then requests the owner
-    of each object, which happens on no older cluster.
+    """Wait until the garbage collector knows the kinds of this project. It looks for new kinds every 30 s. Before that it
+    requests the owner of each object, which does not happen on an older cluster.
     """
     owner = {"apiVersion": keys.API_VERSION, "kind": "RoleScale", "metadata": {"name": "canary", "namespace": NAMESPACE}}
     made = await api.create({**owner, "spec": {"replicas": 0}})
@@ -158,14 +160,14 @@ class Operator:
         await asyncio.to_thread(self._cluster.stop, "operator")
 
     def usage(self) -> Usage:
-        """Return the resources that it has used since it started."""
+        """Return the resources that the operator has used since its start."""
         process = self._cluster.process("operator")
         if process is None:
             raise Late(f"the operator ended: {self._last_words()}")
         return usage(process.pid)
 
     def log(self) -> str:
-        """Return its complete log."""
+        """Return the operator's complete log."""
         return self._cluster.log("operator").read_text(errors="replace")
 
     def _last_words(self) -> str:

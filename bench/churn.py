@@ -1,4 +1,4 @@
-"""Creates and deletes thousands of services on a real API server, and measures what the operator still keeps of them
+"""Creates and deletes thousands of services on a real API server, and measures how much memory the operator keeps for them
 afterwards.
 """
 
@@ -17,8 +17,8 @@ WITHIN_S = 120.0
 
 async def measure(services: int, lanes: int) -> Churned:
     """Create services, wait until they are Ready, and delete them, several at a time. Memory is read after each round. After
-    half of the services, what is kept of deleted ones for a while (caches, the flight recorder, versions of deleted objects)
-    is full.
+    half of the services, everything is full that keeps data of deleted services for a while: caches, the flight recorder,
+    and versions of deleted objects.
     """
     async with bed(SHAPE) as at:
         process = Operator(at)

@@ -66,7 +66,7 @@ class Crowd:
         return self._body(SINGLE[1].runtime, {"generation": generation}, spec=edited)
 
     def _body(self, name: str, metadata: Manifest, **parts: Manifest) -> Manifest:
-        self._version += 1000  # a status that is written meanwhile gets the next version
+        self._version += 1000  # the next version is for a status that is written meanwhile
         given = {"name": name, "uid": f"uid-{name}", "resourceVersion": str(self._version), "generation": 1}
         return {"metadata": given | metadata, **parts}
 

@@ -36,7 +36,7 @@ def labelled(found: Labelled) -> Iterator[Row]:
 
 
 def started(found: Started) -> Iterator[Row]:
-    """Yield the medians of several starts, and of a bare client."""
+    """Yield the medians of several starts of the operator, and of a bare client that lists the same objects."""
     floor, ours = median(found.lists_s), median(found.starts_s)
     yield Row(
         "until it leads and knows all objects (floor: the same lists, decoded)",
@@ -50,7 +50,7 @@ def started(found: Started) -> Iterator[Row]:
 
 
 def churned(found: Churned) -> Iterator[Row]:
-    """Yield what the operator holds of deleted services."""
+    """Yield the memory that the operator keeps for deleted services."""
     first, half, last = found.rounds_mib[0], found.rounds_mib[(len(found.rounds_mib) - 1) // 2], found.rounds_mib[-1]
     yield Row(
         "memory after all of them (floor: after half of them)",

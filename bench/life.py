@@ -1,8 +1,8 @@
 """Measures what the life of services costs the operator, in this process and without a cluster: `python -m bench.life`.
 
-Services are created, and their pods become Ready. The operator's own manager, informer and client do the work; a simulated
-API server answers their requests with bodies, and delivers events, as a real server encodes them. Only the time of this
-thread counts, without that of the simulated server. kopf and HTTP are not part of it.
+Services are created, and their pods become Ready. The operator's own manager, informer and client do the work. A simulated
+API server answers their requests, and delivers events encoded as a real server does. Only the time of this thread counts,
+without that of the simulated server. kopf and HTTP are not part of the measurement.
 """
 
 import asyncio

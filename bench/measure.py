@@ -150,7 +150,7 @@ async def _deletion(at: Bed, kind: str, scenario: Scenario, lanes: int) -> Delet
     watching, began = at.watching, time.monotonic()
     await together(map(name, range(scenario.services)), lanes, lambda item: at.api.delete(kind, NAMESPACE, item))
     pods = await watching.until("pods gone", lambda: not watching.pods, WITHIN_S) - began
-    for child in CHILDREN:  # deleted objects do not come back, so the kinds can be checked one after another
+    for child in CHILDREN:  # deleted objects do not return, so one kind can be checked after another
         while await at.api.names(child, NAMESPACE, OURS, limit=1):
             if time.monotonic() > began + WITHIN_S:
                 raise Late(f"objects of kind {child} still exist after {WITHIN_S:.0f} s")

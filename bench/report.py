@@ -174,7 +174,7 @@ def _readiness(operators: list[Ramp]) -> Iterator[Row]:
 
 
 def _known(ramp: Ramp) -> bool:
-    """Return whether OME was measured with the same services."""
+    """Return whether measurements of OME with the same services are known."""
     return ramp.scenario == SINGLE[100].key
 
 

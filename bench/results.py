@@ -28,7 +28,7 @@ class Ramp:
     pods_s: float
     """Seconds from the first request until the last pod is Ready."""
     sent_s: float
-    """Seconds until the benchmark's own requests (objects, or services) were answered."""
+    """Seconds until the benchmark's own requests were answered, which create objects or services."""
     services: int
     pods: int
     objects: int
@@ -37,7 +37,7 @@ class Ramp:
     pace_ms: float
     """Milliseconds that a fixed amount of work took on a core meanwhile; higher means a slower machine."""
     deletion: Deletion | None = None
-    # only for the operator's side
+    # only for the side of the operator
     ready_s: float = 0.0
     """Seconds until the last service is Ready."""
     lags_s: tuple[float, ...] = ()

@@ -83,5 +83,5 @@ def _line(cells: list[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return text for a table cell without bars, which would end the cell."""
+    """Return text for a table cell. Vertical bars, which would end the cell, are escaped."""
     return text.replace("|", "\\|")
