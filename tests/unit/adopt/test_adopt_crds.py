@@ -1,4 +1,4 @@
-"""Tests of what happens to OME's CRDs and objects."""
+"""Tests of how an adoption treats OME's CRDs and objects."""
 
 import copy
 from typing import Any

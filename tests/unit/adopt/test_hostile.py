@@ -1,4 +1,6 @@
-"""What tenants write, and what else is in a cluster, cannot stop an adoption, widen it, or write to a terminal."""
+"""Tests that nothing that tenants write, and no other object in the cluster, can stop an adoption, extend it to other
+objects, or write control characters to the terminal.
+"""
 
 import asyncio
 import time
@@ -29,7 +31,7 @@ def owned(namespace: str, name: str, owner: str, version: str = keys.API_VERSION
 
 
 def cluster_of(services: Mapping[str, bool], children: list[dict[str, Any]]) -> FakeApi:
-    """A cluster with services (`namespace/name` -> whether it is ready), and OME's Deployments."""
+    """Return a cluster with these services (`namespace/name` -> whether it is ready) and with OME's Deployments."""
 
     def found(call: Call) -> Any:
         namespace = next(name.partition("/")[0] for name in services if name.endswith(f"/{call.name}"))
@@ -56,7 +58,7 @@ def cluster_of(services: Mapping[str, bool], children: list[dict[str, Any]]) -> 
 
 
 async def test_a_service_that_does_not_start_delays_no_other_namespace() -> None:
-    """A tenant with 50 services that never start delayed all others by 50 hours."""
+    """A tenant has 50 services that never start. Before, they delayed the services of all other namespaces by 50 hours."""
     services = {f"bad/svc{number}": False for number in range(50)} | {"good/fine": True}
     children = [owned(*name.split("/"), f"uid-of-{name.replace('/', '-')}") for name in services]
     api, lines = cluster_of(services, children), list[str]()
@@ -85,13 +87,13 @@ async def test_a_service_that_is_deleted_meanwhile_is_one_line() -> None:
 
 
 async def test_an_object_of_another_namespace_or_of_another_kind_belongs_to_no_service() -> None:
-    """Whoever names the service of another namespace as owner; and an InferenceService of KServe."""
+    """Anyone can name a service of another namespace as the owner of an object. KServe also has a kind InferenceService."""
     mine = owned("victim", "mine", "uid")
     others = [owned("tenant", "forged", "uid"), owned("victim", "kserve", "uid", "serving.kserve.io/v1beta1")]
     api = FakeApi({"list_metadata": lambda call: [mine, *others] if call.kind == "Deployment" else [], "served": []})
     found = await old_objects(api)
     assert [each.name for each in found["victim", "uid"]] == ["mine"]
-    assert [each.name for each in found["tenant", "uid"]] == ["forged"], "which no service of this namespace has as its UID"
+    assert [each.name for each in found["tenant", "uid"]] == ["forged"], "no service of this namespace has this UID"
 
 
 def configuration(name: str) -> dict[str, Any]:
@@ -105,7 +107,7 @@ def configuration(name: str) -> dict[str, Any]:
     [("inferenceservice.ome.io", False, True), ("policy.corp.example", False, False), ("policy.corp.example", True, True)],
 )
 async def test_a_policy_of_the_cluster_whose_server_is_down_stays(name: str, yes: bool, removed: bool) -> None:
-    """Only OME's webhooks are removed without a question: others may guard the cluster."""
+    """Without --yes, only OME's webhooks are removed, because other webhooks may protect the cluster."""
 
     def listed(call: Call) -> Any:
         return [configuration(name)] if call.kind == "ValidatingWebhookConfiguration" else []
@@ -118,7 +120,7 @@ async def test_a_policy_of_the_cluster_whose_server_is_down_stays(name: str, yes
 
 @pytest.mark.parametrize(("yes", "released"), [(False, False), (True, True)])
 async def test_an_object_that_is_deleted_meanwhile_keeps_its_finalizer(yes: bool, released: bool) -> None:
-    """Its deletion would be completed without --yes."""
+    """Without --yes, the finalizer stays, because its removal would complete the deletion of the object."""
     body = {"metadata": metadata("ns", "svc", finalizers=["inferenceservice.finalizers"])}
     live = {"metadata": {**body["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
     api, lines = FakeApi({"get": live, "patch_merge": live}), list[str]()
@@ -129,7 +131,7 @@ async def test_an_object_that_is_deleted_meanwhile_keeps_its_finalizer(yes: bool
 
 @pytest.mark.parametrize(("ahead", "counts"), [(-60, True), (30, True), (3600, False), (10**8, False), (-3600, False)])
 def test_a_time_in_the_future_stops_no_adoption(ahead: int, counts: bool) -> None:
-    """One forged entry of managedFields stopped it for ever."""
+    """Before, a single forged entry in managedFields stopped the adoption for ever."""
     when = (datetime.now(UTC) + timedelta(seconds=ahead)).strftime("%Y-%m-%dT%H:%M:%SZ")
     entry = {"manager": "x", "operation": "Update", "subresource": "status", "time": when, "fieldsV1": {"f:status": {}}}
     assert bool(cluster._recent([{"metadata": metadata("ns", "svc", managedFields=[entry])}])) is counts
@@ -158,7 +160,9 @@ WRITTEN = {"manager": "ome", "operation": "Update", "subresource": "status", "fi
 async def test_a_deployment_of_a_tenant_is_not_taken_for_omes_controller(
     deployments: list[dict[str, Any]], stopped: bool
 ) -> None:
-    """A service was written a moment ago. A stopped controller explains that; a Deployment that may not write does not."""
+    """A service was written a moment ago, so OME's controller may still run. Only a stopped Deployment that has the right to
+    write statuses proves that it does not.
+    """
 
     def review(call: Call) -> Any:
         asked = call.body["spec"]

@@ -1,4 +1,4 @@
-"""Tests that OME's objects get a new owner without any loss for their other owners."""
+"""Tests that OME's objects get a new owner, and that no other owner loses its fields."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def test_the_makers_fields_become_those_of_our_apply() -> None:
         "f:metadata": {"f:ownerReferences": {}, "f:labels": {"f:a": {}, "f:b": {}}},
         "f:spec": {"f:selector": {}},
     }
-    assert metadata["managedFields"][:2] == [PERSON, STATUS], "others keep theirs"
+    assert metadata["managedFields"][:2] == [PERSON, STATUS], "other owners keep their fields"
     assert metadata["labels"] == {keys.MANAGED_BY: keys.MANAGER}
     assert metadata["resourceVersion"] == "7"
 
