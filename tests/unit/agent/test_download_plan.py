@@ -32,18 +32,18 @@ def test_a_disk_that_is_too_small_is_said_before_anything_is_fetched() -> None:
     assert "the download needs 10.0 GiB more, but only 9.5 GiB are available below /mnt" in too_full_message(
         10 * 1024**3, int(9.5 * 1024**3), "/mnt"
     )
-    assert too_full_message(0, -1, "/mnt") == "", "nothing to fetch needs no room"
+    assert too_full_message(0, -1, "/mnt") == "", "a download of 0 bytes needs no space"
 
 
 def test_two_models_do_not_count_on_the_same_room(tmp_path: Path) -> None:
-    """Each looked at the disk before the other had written anything (S9 of the review)."""
+    """Before, both downloads measured the free space before the other one had written anything (S9 of the review)."""
     room, progress = FreeSpace(), Progress()
     progress.start("c1", 8 * 1024**3, 1024**3, 3)
     mine, others = tmp_path / "mine", tmp_path / "others"
     with room.reserve(others, 1, progress):
         assert room.free(mine, 1, 10 * 1024**3) == 10 * 1024**3 - MARGIN - 7 * 1024**3
         assert room.free(mine, 2, 10 * 1024**3) == 10 * 1024**3 - MARGIN, "another disk"
-        assert room.free(others, 1, 10 * 1024**3) == 10 * 1024**3 - MARGIN, "its own claim"
+        assert room.free(others, 1, 10 * 1024**3) == 10 * 1024**3 - MARGIN, "a model's own reservation is not subtracted"
     assert room.free(mine, 1, 10 * 1024**3) == 10 * 1024**3 - MARGIN
 
 

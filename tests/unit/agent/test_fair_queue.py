@@ -1,4 +1,4 @@
-"""Slow models of one namespace do not keep others waiting for ever (S8 of the review)."""
+"""Tests that slow downloads of one namespace do not block those of other namespaces for ever (S8 of the review)."""
 
 import asyncio
 from contextlib import suppress
@@ -9,7 +9,7 @@ from ome_operator.agent.fair_queue import FairQueue
 
 
 class Bench:
-    """Models that work for as long as they are let, and a clock that only we move."""
+    """A queue, models that are downloaded for as long as the queue permits, and a clock that the test sets."""
 
     def __init__(self, places: int = 2) -> None:
         self.now = 0.0
@@ -28,7 +28,7 @@ class Bench:
 
 
 async def settle() -> None:
-    """Let everything run that can."""
+    """Run all tasks that can continue."""
     for _ in range(20):
         await asyncio.sleep(0)
 
@@ -86,7 +86,7 @@ async def test_a_model_that_is_left_takes_no_place_with_it(given: bool) -> None:
 
 
 async def end(tasks: list[asyncio.Task[None]]) -> None:
-    """Stop them."""
+    """Stop all models."""
     for task in tasks:
         task.cancel()
     for task in tasks:

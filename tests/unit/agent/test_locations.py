@@ -16,7 +16,7 @@ ROOTS = ("/mnt/models", "/raid", "/raid/models")
 
 
 def model(path: str, uri: str = "hf://a/b", namespace: str = "", name: str = "m") -> Model:
-    """A ClusterBaseModel, or a BaseModel of a namespace."""
+    """Return a ClusterBaseModel, or a BaseModel if a namespace is given."""
     metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
     kind = "BaseModel" if namespace else "ClusterBaseModel"
     body = {"kind": kind, "metadata": metadata, "spec": {"storage": {"storageUri": uri, "path": path}}}
@@ -84,10 +84,10 @@ def test_nobody_is_in_the_way_of_a_model_with_the_same_files() -> None:
     assert "is in use by ClusterBaseModel m" in path_conflict(weights(model("/raid/a", "hf://a/c")), taken)
     assert "is in use by ClusterBaseModel m" in path_conflict(weights(model("/raid/./a", "hf://a/c")), taken)
     assert "is inside /raid/a, which is in use by" in path_conflict(weights(model("/raid/a/b/c")), taken)
-    assert path_conflict(weights(model("/raid/a/b", "local:///raid/a/b")), taken) == "", "what somebody put there"
+    assert path_conflict(weights(model("/raid/a/b", "local:///raid/a/b")), taken) == "", "the files were put there manually"
     assert path_conflict(weights(model("/raid/ab")), taken) == ""
     by_hand = {"/raid/a": weights(model("/raid/a", "local:///raid/a"))}
-    assert path_conflict(weights(model("/raid/a/b")), by_hand) == "", "no link is there"
+    assert path_conflict(weights(model("/raid/a/b")), by_hand) == "", "models with a local:// URI have no symbolic link"
 
 
 @pytest.mark.parametrize(

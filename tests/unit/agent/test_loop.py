@@ -1,4 +1,4 @@
-"""Tests of what an agent knows, and when it retries."""
+"""Tests of which models an agent processes, and when it tries again."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from tests.support.fake_api import Call, FakeApi
 
 
 def server() -> FakeApi:
-    """An API server with one Node, whose record is not there before it is created."""
+    """Return an API server with one Node. The Node's record does not exist before the agent creates it."""
 
     def created(_: Call) -> None:
         del api.answers["apply"]
@@ -43,7 +43,7 @@ def model(uid: str, **spec: Any) -> dict[str, Any]:
 
 async def test_models_are_gone_that_a_list_does_not_show_and_that_were_there_before_it() -> None:
     def listed(_: Call) -> list[Any]:
-        agent.seen("ClusterBaseModel", model("new"))  # made while models are listed
+        agent.seen("ClusterBaseModel", model("new"))  # created while the models are listed
         return []
 
     agent = Agent(AgentSettings(node="n"), FakeApi({"list_metadata": listed}))
@@ -71,7 +71,7 @@ BREAKING: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", BREAKING)
 async def test_a_model_that_breaks_the_agent_is_failed_and_the_others_go_on(case: str, tmp_path: Path) -> None:
-    """Each was a BaseModel that ended the agents of all nodes, and every next one."""
+    """Each of these BaseModels once ended the agents on all nodes, again after every restart."""
     storage, said = BREAKING[case]
     storage = {**storage, "path": storage["path"].replace("/models", str(tmp_path))}
     api, complete = server(), asyncio.Event()
@@ -101,7 +101,9 @@ async def test_a_model_that_breaks_the_agent_is_failed_and_the_others_go_on(case
     "body", [{}, {"metadata": 5}, {"metadata": {"uid": "u", "name": []}, "spec": 5}, {"metadata": None}]
 )
 def test_a_body_that_nobody_can_read_costs_itself(body: dict[str, Any]) -> None:
-    """The directories that this object refers to are unknown, so no directory is offered for removal."""
+    """The agent continues with the other models. It offers no directory for removal while it has such an object, because it
+    does not know to which directories the object refers.
+    """
     agent = Agent(AgentSettings(node="n"), FakeApi({}))
     agent.seen("BaseModel", body)
     agent.seen("ClusterBaseModel", model("m"))
@@ -132,7 +134,7 @@ async def test_nothing_is_offered_while_a_model_cannot_be_read(tmp_path: Path) -
 
 
 def test_models_beyond_the_number_of_a_namespace_are_no_work(tmp_path: Path) -> None:
-    """The oldest count; an agent that restarts has them in any order."""
+    """The oldest models of a namespace are processed, whatever the order in which an agent sees them after a restart."""
     agent = Agent(AgentSettings(node="n", roots=(str(tmp_path),), models_per_namespace=2), FakeApi({}))
 
     def seen(kind: str, namespace: str, name: str, day: int) -> dict[str, Any]:
@@ -171,7 +173,7 @@ async def test_models_that_cannot_be_listed_keep_nobody_from_telling() -> None:
 
 
 async def settled(agent: Agent, done: Callable[[], bool]) -> None:
-    """Run an agent that has seen every model until this holds."""
+    """Run an agent that has seen every model until the condition holds."""
     complete = asyncio.Event()
     complete.set()
     running = asyncio.create_task(agent.run(complete))
@@ -194,7 +196,7 @@ async def test_three_hundred_models_with_all_that_their_authors_may_write(
     """
     monkeypatch.setattr(loop, "TICK", 0.05)
     api = server()
-    # No second try, which is told, too: a busy machine needs more than ten seconds for all of them.
+    # No second attempt, which would be reported too: a busy machine needs more than ten seconds for all models.
     agent = Agent(AgentSettings(node="n", roots=(str(tmp_path),), again=600.0), api)
     for number in range(300):
         path = (place.replace("ROOT", str(tmp_path)) + ("/" + "p" * 200) * 19)[:2048]
@@ -216,7 +218,7 @@ async def test_three_hundred_models_with_all_that_their_authors_may_write(
     assert len(json.dumps(told())) < 1_100_000
     assert all(len(item.get("message", "")) <= record.MAX_MESSAGE for item in told()["models"])
     lines = [found.getMessage() for found in caplog.records]
-    assert len(lines) <= 310 and max(map(len, lines)) < 1_000, "a line for each, and not again in every pass"
+    assert len(lines) <= 310 and max(map(len, lines)) < 1_000, "one line for each model, not repeated in every pass"
 
 
 @pytest.mark.parametrize(
@@ -227,7 +229,7 @@ async def test_three_hundred_models_with_all_that_their_authors_may_write(
 async def test_a_record_that_is_refused_is_sent_ever_less_often_and_the_work_goes_on(
     refusal: KubeError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reported: once a second by every node, with 1.6 MB each time."""
+    """Reported: every node sent a refused record of 1.6 MB once a second."""
     monkeypatch.setattr(loop, "TICK", 0.01)
     api = server()
     api.answers["apply"] = refusal
@@ -244,7 +246,7 @@ async def test_a_record_that_is_refused_is_sent_ever_less_often_and_the_work_goe
         return asyncio.get_running_loop().time() - began > 1.0
 
     await settled(agent, over)
-    assert 3 <= len(api.bodies("apply")) <= 8, "of a hundred passes"
+    assert 3 <= len(api.bodies("apply")) <= 8, "about a hundred passes, but few requests"
     assert agent._works["later"].report().state == record.READY
 
 
@@ -281,7 +283,9 @@ async def test_a_record_that_vanished_is_back_in_half_a_minute() -> None:
 
 
 async def test_the_owner_of_a_new_record_is_the_node_as_it_is_now() -> None:
-    """A record that belonged to the Node before would be collected with it, as the old one was."""
+    """The old record was garbage-collected with the previous Node of this name. A new record with that owner would be,
+    too.
+    """
     api = server()
     agent = Agent(AgentSettings(node="n", roots=()), api)
     await agent._read_node()
@@ -303,4 +307,4 @@ def test_a_disabled_model_is_fetched_no_more_and_what_is_here_is_looked_after(tm
     for folder in (store.root, path):
         folder.mkdir(parents=True)
     Path(f"{store.root}.json").write_text("{}")
-    assert agent._wanted(off), "services that run need it again"
+    assert agent._wanted(off), "running services need the directory again"

@@ -1,4 +1,4 @@
-"""Manifests and journals, whose length a source decides."""
+"""Tests of manifests and journals, whose length depends on the source of a model."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,9 @@ PROOF = Hash("sha256", "a" * 64)
 
 
 def test_the_largest_manifest_of_a_listing_is_read_again(tmp_path: Path) -> None:
-    """Otherwise an agent would download such a model again and again. 30 TB in 50,000 files with long Chinese names."""
+    """The model has 30 TB in 50,000 files with long Chinese names. If its manifest were too large to be read, the agent
+    would download the model again and again.
+    """
     length = MAX_NAME_BYTES // MAX_FILES // 3 - 2
     blocks = 30 * 10**12 // BLOCK // MAX_FILES
     files = tuple(
@@ -32,7 +34,7 @@ def test_the_largest_manifest_of_a_listing_is_read_again(tmp_path: Path) -> None
 
 
 def test_a_manifest_that_would_not_be_read_again_is_not_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Members of archives may have names of any length."""
+    """The members of an archive may have names of any length, so the manifest may be too large."""
     monkeypatch.setattr(store, "MEMORY", 2000)
     made = Store(tmp_path / "m", "0123abcd")
     file = RemoteFile("a", 1, Hash("sha256", "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"))
@@ -42,7 +44,7 @@ def test_a_manifest_that_would_not_be_read_again_is_not_published(tmp_path: Path
     made.accept(file, (0,))
     with pytest.raises(Refused, match="the names of its files are too long for the manifest"):
         made.publish("hf://org/model", listing, "2026-01-01T00:00:00Z")
-    assert made.manifest() is None and made.proven().keys() == {"a"}, "nothing is lost"
+    assert made.manifest() is None and made.proven().keys() == {"a"}, "the downloaded file is kept"
 
 
 def test_what_takes_too_much_memory_is_no_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A source that gives a byte now and then keeps no model for ever (S8 of the review)."""
+"""Tests that a source which sends a byte now and then does not block a model for ever (S8 of the review)."""
 
 from collections.abc import AsyncIterator
 
@@ -8,7 +8,7 @@ from ome_operator.agent.minimum_speed import MinimumSpeed, TooSlow
 
 
 class Slow:
-    """A source on a clock of its own."""
+    """A source that sends chunks of `count` bytes with pauses, and a clock that it moves."""
 
     def __init__(self, seconds: float, count: int) -> None:
         self.now, self._seconds, self._count, self.closed = 0.0, seconds, count, False
@@ -43,5 +43,5 @@ async def test_slow_but_steady_is_not() -> None:
 
 
 async def test_what_we_take_ourselves_does_not_count() -> None:
-    """A node with `agent.bandwidthMBps` of its own, or a slow disk."""
+    """The reader may be slow itself: its node may have its own `agent.bandwidthMBps`, or a slow disk."""
     assert await Slow(0.001, 1024).read(1000, ours=100.0) == 1_024_000

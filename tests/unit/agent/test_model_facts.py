@@ -1,4 +1,4 @@
-"""Headers of files whose authors decide how long they are (S23 of the review)."""
+"""Tests of file headers whose length depends on the author of a model (S23 of the review)."""
 
 import json
 import weakref
@@ -13,7 +13,7 @@ HEADER = json.dumps({"w": {"dtype": "F8_E4M3", "shape": [7, 9], "data_offsets": 
 
 
 class Content(bytearray):
-    """The content of a file, to which weak references are possible."""
+    """The content of a file. Unlike bytes, it supports weak references."""
 
 
 def written(folder: Path, count: int, length: int = SIZE) -> None:
@@ -24,7 +24,7 @@ def written(folder: Path, count: int, length: int = SIZE) -> None:
 
 
 def test_headers_that_are_longer_than_any_models_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reported: 256 headers of 100 MB lay in memory together, and the agent has 2 GiB."""
+    """Reported: 256 headers of 100 MB were in memory at the same time, and the agent has 2 GiB."""
     monkeypatch.setattr(model_facts, "MAX_HEADER_BYTES", 10 * SIZE)
     read: list[str] = []
     real = model_facts._Headers.__getitem__
@@ -40,7 +40,7 @@ def test_headers_that_are_longer_than_any_models_are_not_kept(tmp_path: Path, mo
 
 
 def test_a_file_is_dropped_before_the_next_one_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reported: three files of 64 MiB were in memory together, with all values in them."""
+    """Reported: three files of 64 MiB were in memory at the same time, with all parsed values."""
     kept: list[weakref.ref[Content]] = []
     real = model_facts._Headers.__getitem__
 

@@ -1,4 +1,6 @@
-"""A record of a node is written, however many models there are and whatever they say (S6 of the review)."""
+"""Tests that the record of a node is always short enough to be written, however many models exist and whatever they contain
+(S6 of the review).
+"""
 
 import json
 from collections import Counter
@@ -11,18 +13,20 @@ LIMIT = 1_100_000
 
 
 def entry(number: int, namespace: str = "team-a", **more: Any) -> dict[str, Any]:
-    """A model that says as much as it may."""
+    """Return the entry of a model whose fields have their greatest length."""
     kind = "BaseModel" if namespace else "ClusterBaseModel"
     said = {"kind": kind, "namespace": namespace, "name": f"m-{number:05}", "uri": "hf://" + "u" * 2000, "state": "Failed"}
     return {key: value for key, value in {**said, "message": "m" * 300, **more}.items() if value}
 
 
 def test_three_hundred_models_with_everything_long() -> None:
-    """Reported: 1.6 MB, refused once a second by every node for as long as they existed."""
+    """Reported: the record had 1.6 MB, and the API server refused it once a second for every node for as long as the models
+    existed.
+    """
     mine = entry(0, "", state="Ready", uri="hf://moonshotai/Kimi-K2", message="", facts={"architecture": "x" * 2000})
     said = status([mine, *(entry(number) for number in range(600))])
     assert len(json.dumps(said)) < LIMIT
-    assert mine in said["models"], "the cluster's own models stay, with their facts"
+    assert mine in said["models"], "the cluster-wide models stay, with their facts"
     assert "not listed because the record would be too long" in said["summary"]
 
 
@@ -46,7 +50,7 @@ def test_a_hundred_namespaces_give_way_alike() -> None:
 
 
 def test_directories_that_no_model_names_leave_room_for_models() -> None:
-    """A tenant that makes and deletes models has any number of them where nothing is removed."""
+    """If nothing is removed from the disk, a tenant that creates and deletes models can leave any number of directories."""
     left = [{"directory": f"/raid/.namespaces/team-a/.ome/{number:032x}", "models": ["m" * 60]} for number in range(20_000)]
     others = [{"directory": f"/raid/models/.ome/{number:032x}", "bytes": 1} for number in range(10)]
     mine = [entry(number, "team-b") for number in range(50)]

@@ -1,4 +1,4 @@
-"""The limit on bytes per second."""
+"""Tests of the limit on bytes per second."""
 
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.throttle import Throttle
@@ -8,9 +8,9 @@ def test_who_takes_more_than_there_is_waits() -> None:
     now = 0.0
     throttle = Throttle(100, lambda: now)
     assert throttle.wait(50) == 0.5
-    assert throttle.wait(50) == 1.0, "what others took counts"
+    assert throttle.wait(50) == 1.0, "bytes of other downloads count"
     now = 10.0
-    assert throttle.wait(50) == 0.5, "nothing is saved up while nobody fetches"
+    assert throttle.wait(50) == 0.5, "unused bandwidth does not accumulate"
     assert Throttle(0).wait(10**12) == 0.0
 
 

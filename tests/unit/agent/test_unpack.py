@@ -1,5 +1,5 @@
-"""Tests of archives by other people: nothing is written outside of the requested files or without limits (S9 of the
-review).
+"""Tests of archives from untrusted sources: nothing is written outside of the requested files, and memory and disk space are
+limited (S9 of the review).
 """
 
 import gzip
@@ -19,7 +19,7 @@ MB = 1024 * 1024
 
 
 def member(name: str = "model.bin", size: int = 3, **more: object) -> tarfile.TarInfo:
-    """A plain file's header."""
+    """Return the header of a regular file."""
     made = tarfile.TarInfo(name)
     made.size = size
     for key, value in more.items():
@@ -28,7 +28,7 @@ def member(name: str = "model.bin", size: int = 3, **more: object) -> tarfile.Ta
 
 
 def tar(*members: tarfile.TarInfo, zipped: bool = False) -> bytes:
-    """An archive of these members, their bytes being zeros."""
+    """Return an archive of these members, whose content consists of zeros."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for item in members:
@@ -37,7 +37,7 @@ def tar(*members: tarfile.TarInfo, zipped: bool = False) -> bytes:
 
 
 def gnu_sparse(size: int) -> bytes:
-    """One member of the old GNU form that says to be so long and holds 512 bytes."""
+    """Return an archive with a sparse member of the old GNU format. The member declares this size and contains 512 bytes."""
     header = bytearray(member("model.bin", 512).tobuf(tarfile.GNU_FORMAT))
     header[156:157] = tarfile.GNUTYPE_SPARSE
     header[386:398], header[398:410] = b"00000000000\0", b"00000001000\0"
@@ -48,7 +48,9 @@ def gnu_sparse(size: int) -> bytes:
 
 
 def pax_sparse(size: int) -> bytes:
-    """The same in a header of the PAX form, as GNU tar writes it (1.0)."""
+    """Return an archive with a sparse member of the PAX format, as GNU tar writes it (1.0). It declares this size and
+    contains 512 bytes.
+    """
     said = {
         "GNU.sparse.major": "1",
         "GNU.sparse.minor": "0",
@@ -63,7 +65,7 @@ def pax_sparse(size: int) -> bytes:
 
 
 def long_header(size: int) -> bytes:
-    """A name of so many bytes: tarfile reads it at once."""
+    """Return an archive with a header that contains a name of this size. tarfile reads such a name as a whole."""
     header = member("././@LongLink", size, type=tarfile.GNUTYPE_LONGNAME).tobuf(tarfile.GNU_FORMAT)
     return gzip.compress(header + bytes(size))
 
@@ -78,7 +80,7 @@ def take(folder: Path, data: bytes, room: int = 64 * MB) -> list[str]:
 
 @pytest.mark.parametrize("made", [gnu_sparse, pax_sparse])
 def test_a_sparse_member_writes_nothing(made: Callable[[int], bytes], tmp_path: Path) -> None:
-    """10 kB of archive, 3 GiB on the disk of every node."""
+    """An archive of 10 kB would otherwise write 3 GiB on the disk of every node."""
     data = made(3 * 1024 * MB)
     assert len(data) < 12_000
     with pytest.raises(Refused, match=r"which is outside the model.s directory, occurs twice or is not a regular file"):
@@ -110,7 +112,7 @@ def directories(count: int) -> bytes:
 
 
 def test_directories_count_like_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reported: 400,000 of them in 1.08 MB took 150 MiB and 14 s."""
+    """Reported: an archive of 1.08 MB with 400,000 directories took 150 MiB and 14 s."""
     monkeypatch.setattr("ome_operator.agent.unpack.MAX_FILES", 1000)
     assert take(tmp_path, directories(999)) == ["model.bin"]
     with pytest.raises(Refused, match="more than 1000 files and directories"):
@@ -118,7 +120,7 @@ def test_directories_count_like_files(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_no_header_is_kept(tmp_path: Path) -> None:
-    """The list of tarfile and all contents of global headers would take 41 MiB for a thousand headers."""
+    """The list of members that tarfile keeps and all contents of global headers would take 41 MiB for a thousand headers."""
     said = [tarfile.TarInfo.create_pax_global_header({f"key{number}": "v" * 20_000}) for number in range(500)]
     made = [member(f"m{number}", pax_headers={"comment": "c" * 20_000}).tobuf(tarfile.PAX_FORMAT) for number in range(500)]
     data = b"".join(header + item + bytes(512) for header, item in zip(said, made, strict=True)) + bytes(1024)
@@ -132,7 +134,7 @@ def test_no_header_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["extended", "global", "long name"])
 def test_headers_of_headers_are_bounded(kind: str, tmp_path: Path) -> None:
-    """Each is read while the one before it is held: 4 MB that are zipped would be gigabytes."""
+    """Each header is kept in memory while the next one is read, so 4 MB of compressed headers would take gigabytes."""
     info = member()
     header = {
         "extended": member(pax_headers={"comment": "c" * 3000}).tobuf(tarfile.PAX_FORMAT)[:-512],
@@ -150,7 +152,9 @@ def test_names_together_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_size_below_nothing_is_none(tmp_path: Path) -> None:
-    """The size is in a header of the PAX format. tarfile would then continue to read inside the previous member."""
+    """A header of the PAX format declares a negative size, with which tarfile would continue to read inside the previous
+    member.
+    """
     odd = member("odd.bin", 0, pax_headers={"size": str(-2 * MB)}).tobuf(tarfile.PAX_FORMAT)
     data = member("first.bin", 4 * MB).tobuf() + bytes(4 * MB) + odd + bytes(1024)
     with pytest.raises(
@@ -190,7 +194,7 @@ def test_what_is_no_plain_file_below_is_refused_and_leaves_nothing(name: str, tm
 
 
 def test_what_a_failed_unpacking_wrote_is_gone(tmp_path: Path) -> None:
-    """The second member's bytes are missing; the first is whole."""
+    """The archive ends inside its second member. The first member, which is complete, is removed, too."""
     whole = tar(member("first.bin", MB), member("second.bin", MB))
     with pytest.raises(Refused, match="not a readable tar archive"):
         take(tmp_path, whole[: MB + 4096])
@@ -203,5 +207,5 @@ def test_rights_of_a_member_do_not_count(tmp_path: Path) -> None:
 
 
 def used(folder: Path) -> int:
-    """Bytes of all files below."""
+    """Return the number of bytes in all files below the folder."""
     return sum(item.stat().st_size for item in folder.rglob("*") if item.is_file())

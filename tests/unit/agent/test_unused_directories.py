@@ -15,7 +15,7 @@ LABEL = "models.ome.io/clusterbasemodel.k2"
 
 
 def whole(home: Path, digest: str, path: str = "k2") -> Path:
-    """A directory with its manifest, as a fetched model leaves them."""
+    """Create a directory and its manifest, as the download of a model leaves them, and return its path."""
     root = home / digest
     root.mkdir(parents=True)
     (root / "a").write_bytes(b"12345")
@@ -27,7 +27,7 @@ def whole(home: Path, digest: str, path: str = "k2") -> Path:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """An old revision, and a new one to which the model's path leads."""
+    """Return a directory with an old revision and a new one. The model's path is a link to the new one."""
     made = tmp_path / "models" / ".ome"
     for digest in (OLD, NEW):
         whole(made, digest)
@@ -38,7 +38,7 @@ def home(tmp_path: Path) -> Path:
 
 
 class Clocked:
-    """Leftovers and their clock."""
+    """The unused directories of a node, and a clock that the test sets."""
 
     def __init__(self, home: Path, after: float) -> None:
         self.now = 1000.0
@@ -48,7 +48,7 @@ class Clocked:
         self._named = {str(home / NEW)}
 
     async def says(self, seconds: float = 0.0, offer: bool = True, also: str = "") -> list[dict[str, Any]]:
-        """The record after so many seconds."""
+        """Let this many seconds pass, and return the entries of the node's record."""
         self.now += seconds
         self.it.changed()
         await self.it.scan()
@@ -62,7 +62,7 @@ def test_what_is_on_a_disk(home: Path) -> None:
     old, new, begun = directories(home)
     assert (old.path, old.models, old.paths, old.bytes) == (str(home / OLD), (LABEL,), (str(home.parent / "k2"),), 5)
     assert new.path == str(home / NEW)
-    assert (begun.models, begun.bytes) == ((), 3), "not whole, so no pod can want it"
+    assert (begun.models, begun.bytes) == ((), 3), "incomplete, so no pod can use it"
 
 
 def test_removing_takes_all_of_it_and_nothing_else(home: Path) -> None:
@@ -73,7 +73,7 @@ def test_removing_takes_all_of_it_and_nothing_else(home: Path) -> None:
 
 
 def test_a_models_own_files_are_no_directory_of_ours(home: Path) -> None:
-    """A repository may hold a folder of this name: what lies there is neither given to peers nor removed."""
+    """A repository may contain a folder named `.ome`. Its content is neither offered to other nodes nor removed."""
     whole(home / NEW / ".ome", "deadbeef")
     assert find_homes([home.parent]) == [home]
 
@@ -92,10 +92,10 @@ async def test_it_is_offered_after_a_while_without_a_name(home: Path) -> None:
     assert "offer" not in (await clocked.says(59.0))[0]
     (said,) = await clocked.says(2.0)
     offer = said["offer"]
-    assert offer == "1970-01-01T00:17:41+00:00", "when it was made"
+    assert offer == "1970-01-01T00:17:41+00:00", "the time of the offer"
     assert (await clocked.says(5.0))[0]["offer"] == offer, "the same offer until it is answered"
-    assert await clocked.says(also=str(home / OLD)) == [], "a model names it again"
-    assert "offer" not in (await clocked.says(59.0))[0], "from the beginning"
+    assert await clocked.says(also=str(home / OLD)) == [], "a model refers to it again"
+    assert "offer" not in (await clocked.says(59.0))[0], "the waiting time starts again"
 
 
 async def test_a_model_that_cannot_be_read_may_name_anything(home: Path) -> None:
