@@ -1,4 +1,4 @@
-"""Objects that set every field which YAML written for OME may carry, made from `fields.yaml`."""
+"""Objects that set every field that users of OME may have in their YAML files, made from `fields.yaml`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,7 +44,7 @@ _SPECIAL: dict[str, Any] = {
 
 
 def sample(kind: Kind, leave_out: str) -> Tree:
-    """An object that sets every known field of its kind, but the one that is left out."""
+    """Return an object that sets every known field of its kind, except for the one to leave out."""
     trees = FIELDS[kind.kind]
     metadata = {"name": "every-field"} | ({"namespace": "default"} if kind.namespaced else {})
     body = {"apiVersion": f"{kind.group}/{kind.version}", "kind": kind.kind, "metadata": metadata}
@@ -53,12 +53,12 @@ def sample(kind: Kind, leave_out: str) -> Tree:
 
 
 def kinds() -> Iterator[Kind]:
-    """The kinds that OME's users have."""
+    """Return the kinds of the API group ome.io that have known fields."""
     return (kind for kind in KINDS if kind.group == "ome.io" and kind.kind in FIELDS)
 
 
 def paths(tree: Any, at: str = "") -> Iterator[str]:
-    """Every leaf as a dotted path."""
+    """Yield the dotted path of every leaf."""
     if not isinstance(tree, dict):
         yield at
         return

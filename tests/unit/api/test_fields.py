@@ -1,4 +1,6 @@
-"""Every field of YAML written for OME is accepted, offline: by the schemas under strict validation, and by `parse`."""
+"""Tests without an API server that every known field of OME's YAML files is accepted by the schemas under strict validation,
+and by `parse`.
+"""
 
 from typing import Any
 
@@ -43,7 +45,7 @@ def test_the_list_is_whole() -> None:
 @EACH
 @VARIANT
 def test_accepted_by_the_schema(kind: Kind, leave_out: str) -> None:
-    """No field is unknown, of the wrong type or out of bounds, in spec and status."""
+    """Strict validation finds no unknown field, no wrong type and no value out of bounds, in spec and status."""
     assert refused(kind, known.sample(kind, leave_out)) == []
 
 
@@ -60,7 +62,7 @@ def test_accepted_and_kept_by_parse(kind: Kind, leave_out: str) -> None:
 
 @EACH
 def test_a_misspelled_field_is_unknown(kind: Kind) -> None:
-    """The walker is as strict as it must be for the tests above to mean something."""
+    """Otherwise the tests above would prove nothing."""
     body = known.sample(kind, "maxUnavailable")
     body["spec"]["mispelled"] = 1
     assert refused(kind, body) == ["spec.mispelled: unknown"]

@@ -1,4 +1,4 @@
-"""The CRDs: as generated, small, structural, and without anything that would change stored objects."""
+"""Tests of the CRDs: they are up to date, small and structural, and contain nothing that would change stored objects."""
 
 import json
 from pathlib import Path
@@ -19,17 +19,17 @@ ALL = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.crd)
 
 
 def schema_of(kind: Kind) -> dict[str, Any]:
-    """The schema of a whole object of the kind."""
+    """Return the schema of a complete object of the kind."""
     return crds.crd(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 
 
 def test_what_is_committed_is_what_would_be_generated() -> None:
-    """`python -m ome_operator.api.crds` was run after the last change of a model."""
+    """The test fails if `python -m ome_operator.api.crds` was not run after the last change of a model."""
     assert crds.differences() == []
 
 
 def test_differences_names_what_is_changed_missing_or_left_over(tmp_path: Path) -> None:
-    """The check of the command sees each way in which a folder can be wrong, and writing it again heals all."""
+    """The check finds changed, missing and superfluous files. Writing the folder again repairs all of them."""
     crds.write(tmp_path)
     assert crds.differences(tmp_path) == []
     (tmp_path / "crds/rolescales.ome.io.yaml").write_text("changed")
@@ -52,7 +52,7 @@ def test_small_enough_for_a_client_side_apply(kind: Kind) -> None:
 
 @ALL
 def test_every_field_has_a_description(kind: Kind) -> None:
-    """`kubectl explain` says of each field what it is for."""
+    """`kubectl explain` prints the purpose of each field."""
     known = nodes(schema_of(kind))
     fields = {at: node for at, node in known if not at.endswith(("[]", "{}")) and not at.startswith(".metadata")}
     assert [at for at, node in fields.items() if not node.get("description")] == []
@@ -60,8 +60,8 @@ def test_every_field_has_a_description(kind: Kind) -> None:
 
 @ALL
 def test_no_default_anywhere(kind: Kind) -> None:
-    """A default would change what stored objects read as, and with it every revision (decisions 2). A status is no input of
-    a revision.
+    """A default would change the stored objects as they are read, and with them every revision (decisions 2). A status is no
+    input of a revision, so it may have defaults.
     """
     found = [at for at, node in nodes(schema_of(kind)) if "default" in node]
     assert found == ([] if kind.kind in RECORDS else [".status"])
@@ -69,9 +69,9 @@ def test_no_default_anywhere(kind: Kind) -> None:
 
 @ALL
 def test_an_object_that_no_operator_has_processed_says_so(kind: Kind) -> None:
-    """`kubectl get` shows it, and kstatus does not take the object for one that is complete."""
+    """`kubectl get` shows this state, and kstatus does not consider the object complete."""
     default = schema_of(kind)["properties"]["status"].get("default")
-    if kind.kind in RECORDS:  # written by agents or the operator, and nobody waits for it
+    if kind.kind in RECORDS:  # written by agents or the operator; no client waits for it
         assert default is None
         return
     (condition,) = default["conditions"]
@@ -81,14 +81,14 @@ def test_an_object_that_no_operator_has_processed_says_so(kind: Kind) -> None:
 
 
 def test_what_people_look_for_comes_first() -> None:
-    """A URL is longer than what is left of a terminal's line."""
+    """The URL is the last column, because it is often longer than the rest of the line on a terminal."""
     (service,) = (kind for kind in KINDS if kind.kind == "InferenceService")
     names = [column.name for column in service.columns if not column.wide]
     assert names[:2] == ["Ready", "Reason"] and names[-1] == "URL"
 
 
 def test_what_a_service_is_held_at_has_columns() -> None:
-    """`kubectl get isvc -o wide`: the revision that it is pinned to, and those that its model and runtime are taken from."""
+    """`kubectl get isvc -o wide` shows the revision to which the service is pinned, and those of its model and runtime."""
     (service,) = (kind for kind in KINDS if kind.kind == "InferenceService")
     wide = {column.name: column.path for column in service.columns if column.wide}
     assert wide == {
@@ -102,7 +102,7 @@ def test_what_a_service_is_held_at_has_columns() -> None:
 
 @ALL
 def test_structural(kind: Kind) -> None:
-    """Every node has one type (or says that it is open), and lists say what they hold."""
+    """Every node has one type, or is marked as open, and every list declares the type of its items."""
     for at, node in nodes(schema_of(kind)):
         assert node.keys() & {"type", "x-kubernetes-int-or-string", OPEN}, at
         assert not node.keys() & {"$ref", "anyOf", "allOf", "oneOf", "title", "const"}, at
@@ -112,7 +112,7 @@ def test_structural(kind: Kind) -> None:
 
 @ALL
 def test_lists_in_a_status_can_be_applied(kind: Kind) -> None:
-    """Every list of a status says whether it is replaced or merged by key, and its keys are required."""
+    """Every list of a status declares whether it is replaced or merged by key. The keys of a merged list are required."""
     for at, node in nodes(schema_of(kind)["properties"]["status"]):
         if node.get("type") != "array":
             continue
@@ -153,13 +153,13 @@ def test_the_chart_keeps_the_kinds_and_holds_the_same() -> None:
 
 
 def test_braces_of_a_schema_survive_helm() -> None:
-    """A template that says how to write two braces."""
+    """Braces in a schema are replaced by a template that prints them."""
     assert crds.escaped("a {{ b") == 'a {{ "{{" }} b'
 
 
 @ALL
 def test_rules_are_said_once_in_words_that_name_a_remedy(kind: Kind) -> None:
-    """Every rule has a message, and no message is the rule itself."""
+    """Every validation rule has a message, and no message repeats the rule itself."""
     for at, node in nodes(schema_of(kind)):
         for rule in node.get("x-kubernetes-validations", ()):
             assert rule["message"], at

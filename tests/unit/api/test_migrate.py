@@ -1,4 +1,4 @@
-"""The older form of a service becomes the present one."""
+"""Tests that the older form of a service is migrated to the present form."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ def migrated(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_whole_predictor() -> None:
-    """Model, runtime, scaling, pod and workers each go where they stand today."""
+    """Model, runtime, scaling, pod and workers each move to their present fields."""
     assert migrated(
         {
             "predictor": {
@@ -70,7 +70,7 @@ CASES = [
 
 @pytest.mark.parametrize(("predictor", "engine"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_the_runner(predictor: dict[str, Any], engine: dict[str, Any]) -> None:
-    """Which container is the main one, and what it gets from the model."""
+    """The test covers which container becomes the main one, and which settings of the model it gets."""
     assert migrated({"predictor": predictor})["engine"] == engine
 
 
@@ -85,7 +85,7 @@ def test_the_runner(predictor: dict[str, Any], engine: dict[str, Any]) -> None:
     ],
 )
 def test_what_stays_as_it_is(spec: dict[str, Any]) -> None:
-    """The spec has no older form, an empty older form, or already the present form."""
+    """A spec stays unchanged if it has no older form, an empty older form, or already the present form."""
     assert migrated(spec) == spec
 
 

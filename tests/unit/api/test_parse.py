@@ -1,5 +1,5 @@
-"""Tests of parsing objects. An invalid object gives a sentence with the YAML name of the field and the fix, and never an
-exception.
+"""Tests of parsing objects. An invalid object leads to a message with the YAML name of the field and the fix, and never to
+an exception.
 """
 
 from typing import Any
@@ -70,7 +70,7 @@ def test_a_body_without_kind_is_known_by_its_namespace(metadata: dict[str, Any],
 
 
 def test_what_is_not_named_is_the_pod() -> None:
-    """All fields of a component that it does not declare are its inline pod spec, unchanged."""
+    """All fields that a component does not declare form its inline pod spec, unchanged."""
     engine = parsed(
         {
             "engine": {
@@ -94,7 +94,7 @@ def test_what_is_not_named_is_the_pod() -> None:
 
 
 def test_the_pod_of_a_runtime_is_what_it_names() -> None:
-    """A runtime's own pod spec has listed fields, so that a misspelled component is found."""
+    """The pod spec of a runtime has declared fields only, so that a misspelled component is found."""
     one = Runtime.parse(
         {
             "metadata": {"name": "r"},
@@ -187,7 +187,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("spec", "why"), WRONG, ids=[why.split(":")[0][:40] for _, why in WRONG])
 def test_a_wrong_spec_is_a_sentence(spec: dict[str, Any], why: str) -> None:
-    """The sentence contains the field in its YAML spelling, its value, and what to write instead."""
+    """The message contains the field in its YAML spelling, its value, and what to write instead."""
     one = service(spec)
     assert isinstance(one, Invalid)
     assert why in one.why
@@ -238,7 +238,7 @@ def test_many_errors_are_counted() -> None:
     ],
 )
 def test_a_body_that_is_no_object_is_said_so(body: Any, why: str) -> None:
-    """A YAML file may contain any value, such as a list or a number."""
+    """A YAML file may contain any value instead of an object, such as a list or a number."""
     one = InferenceService.parse(body)
     assert isinstance(one, Invalid)
     assert one.why.startswith(why)
@@ -281,7 +281,7 @@ def test_a_benchmark_names_what_it_tests() -> None:
     ],
 )
 def test_the_other_kinds(kind: type[Object[Any]], spec: dict[str, Any]) -> None:
-    """The two lines of the first seed, and our own scale object."""
+    """The kinds of sglang.ai, with the two lines of the announcement, and the operator's own RoleScale are parsed."""
     one = kind.parse({"metadata": {"name": "kimi-k2-chat"}, "spec": spec})
     assert not isinstance(one, Invalid)
     assert one.dump() == {
@@ -293,5 +293,7 @@ def test_the_other_kinds(kind: type[Object[Any]], spec: dict[str, Any]) -> None:
 
 
 def test_unknown_fields_are_left_out() -> None:
-    """An object of a newer operator is still usable; a server with our CRDs refuses or prunes them anyway."""
+    """The operator can still use an object that was written for a newer version. An API server with these CRDs refuses or
+    removes unknown fields anyway.
+    """
     assert parsed({"model": {"name": "m", "tomorrow": 1}, "tomorrow": {}}).spec.dump() == {"model": {"name": "m"}}

@@ -1,4 +1,4 @@
-"""A model's address, path and size, as people write them: known, or refused with the fix."""
+"""Tests of the address, the path and the size of a model as users write them: they are parsed, or rejected with the fix."""
 
 from typing import Any
 
@@ -25,13 +25,13 @@ from ome_operator.core.selection import model_profile
     ],
 )
 def test_storage_uris_that_are_known(uri: str) -> None:
-    """Every scheme of the contract."""
+    """Every scheme of the contract is accepted."""
     assert not isinstance(Model.parse({"metadata": {"name": "a"}, "spec": {"storage": {"storageUri": uri}}}), Invalid)
 
 
 @pytest.mark.parametrize("uri", ["ftp://x", "hf:/x", "hf://", "/models", "HF://a/b"])
 def test_storage_uris_that_are_not(uri: str) -> None:
-    """The sentence lists the schemes."""
+    """The message lists the schemes."""
     one = Model.parse({"metadata": {"name": "a"}, "spec": {"storage": {"storageUri": uri}}})
     assert isinstance(one, Invalid)
     assert one.why.startswith("spec.storage.storageUri is refused: start it with one of hf://, s3://")
@@ -51,14 +51,16 @@ SIZES = ("1,03T", "1TB", "seven", "7B-chat", ".5B", "-1B")
 
 
 def kept(**spec: Any) -> Any:
-    """A model, parsed."""
+    """Return the result of parsing a model with this spec."""
     storage = {"storageUri": "hf://a/b", **spec.pop("storage", {})}
     return Model.parse({"metadata": {"name": "a"}, "spec": {"storage": storage, **spec}})
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_paths_that_no_pod_could_mount_or_none_should(path: str) -> None:
-    """`/` would give pods the whole node, and what begins elsewhere or climbs is refused late, in words about pods."""
+    """The path `/` would give pods access to all files of the node. Relative paths and paths with `..` would only be refused
+    when pods are created, by a message about pods.
+    """
     refused = kept(storage={"path": path})
     assert isinstance(refused, Invalid)
     assert refused.why.startswith("spec.storage.path is refused: write a directory below the root")
@@ -80,7 +82,7 @@ def test_a_model_of_a_hub_has_an_owner_and_a_name(uri: str) -> None:
 def test_a_number_of_parameters_that_nobody_could_read(size: str) -> None:
     refused = kept(modelParameterSize=size)
     assert isinstance(refused, Invalid) and 'for example "7B" or "1.04T"' in refused.why
-    assert model_profile.parameter_count(size) is None, "it would have been left out without a word"
+    assert model_profile.parameter_count(size) is None, "the field would be ignored without a message"
 
 
 @pytest.mark.parametrize("size", ["7B", "1.04T", "335M", "500m", "12", "7 B"])

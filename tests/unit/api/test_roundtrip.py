@@ -33,7 +33,7 @@ SPELLED: dict[str, Strategy] = {
 
 
 def values(node: dict[str, Any], name: str = "") -> Strategy:
-    """Anything that the schema allows at this place."""
+    """Return a strategy for all values that this part of the schema allows."""
     if name in SPELLED:
         return SPELLED[name]
     if "enum" in node:
@@ -55,7 +55,7 @@ def values(node: dict[str, Any], name: str = "") -> Strategy:
 
 
 def fields(node: dict[str, Any]) -> Strategy:
-    """A map with the required fields, some of the others, and anything else where the map is open."""
+    """Return a strategy for maps with the required fields, some of the others, and any further fields if the map is open."""
     known = {name: st.deferred(lambda n=name, b=below: values(b, n)) for name, below in node.get("properties", {}).items()}
     required = {name: known.pop(name) for name in node.get("required", ())}
     some = st.fixed_dictionaries(required, optional=known)
@@ -75,8 +75,8 @@ def written(kind: str) -> tuple[dict[str, Any], Strategy]:
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
 @given(st.data())
 def test_parse_and_dump(data: st.DataObject) -> None:
-    """Objects that are valid by the schema are valid for `parse`, except for rules between fields. `dump` returns the
-    original object.
+    """`parse` accepts every object that is valid according to the schema, except for rules between fields. `dump` returns
+    the original object.
     """
     kind = data.draw(st.sampled_from(sorted(OURS)))
     accepted, strategy = written(kind)

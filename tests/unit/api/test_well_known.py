@@ -1,4 +1,6 @@
-"""Facts of well-known models: found by repository and by name, made from config/models, of the same words as files."""
+"""Tests of the facts about well-known models: they are found by repository and by name, and are generated from
+config/models.
+"""
 
 from pathlib import Path
 from typing import Any

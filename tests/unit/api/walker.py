@@ -1,4 +1,4 @@
-"""A strict check of an object against a structural schema, as a server with strict field validation does it."""
+"""A strict check of an object against a structural schema, which works like strict field validation of an API server."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ _TYPES = {"object": dict, "array": list, "string": str, "integer": int, "number"
 
 
 def errors(value: Any, schema: Json, at: str = "") -> Iterator[str]:
-    """Yield the errors of the value; nothing if it is accepted. CEL rules are not evaluated."""
+    """Yield the errors of the value. CEL rules are not evaluated."""
     if schema.get("x-kubernetes-int-or-string"):
         if isinstance(value, bool) or not isinstance(value, int | str):
             yield f"{at}: {value!r} is neither a number nor a text"
@@ -54,7 +54,7 @@ def _bounds(value: Any, schema: Json, at: str) -> Iterator[str]:
 
 
 def nodes(schema: Json, at: str = "") -> Iterator[tuple[str, Json]]:
-    """Every schema in a schema, with its path."""
+    """Yield every subschema with its path."""
     yield at, schema
     for name, below in schema.get("properties", {}).items():
         yield from nodes(below, f"{at}.{name}")
