@@ -1,4 +1,6 @@
-"""The steady state that is measured is one, and the floor is what the operator would create."""
+"""Tests that the measured service is in a steady state, and that the floor consists of the objects that the operator would
+create.
+"""
 
 import asyncio
 from collections import Counter

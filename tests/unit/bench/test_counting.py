@@ -1,4 +1,4 @@
-"""The audit log as numbers."""
+"""Tests of the counts that are derived from the audit log."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from ome_local.audit_log import Request
 
 
 def request(verb: str, resource: str, **more: Any) -> Request:
-    """One request of the operator."""
+    """Return a request of the operator."""
     what = {
         "user": OPERATOR,
         "group": "",

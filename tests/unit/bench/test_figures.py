@@ -1,4 +1,4 @@
-"""Medians, percentiles, and what /proc says."""
+"""Tests of medians, percentiles, and values that are read from /proc."""
 
 import pytest
 

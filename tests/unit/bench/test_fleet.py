@@ -1,4 +1,4 @@
-"""Tests that the benchmark reads its fleet completely, and that its rows judge the measured values."""
+"""Tests that the benchmark reads its fleet completely, and that its rows evaluate the measured values."""
 
 from dataclasses import asdict, replace
 
@@ -18,7 +18,7 @@ def test_the_power_is_found(power: int) -> None:
 
 
 async def test_all_waves_are_read_and_told() -> None:
-    """An object that is unreadable or invalid would cause no work, and the benchmark would measure nothing."""
+    """An object that is unreadable or invalid would cause no work, so the benchmark would measure nothing."""
     found = await fleet.run("", Size(nodes=4, models=3, services=2, records=2, strangers=2))
     assert {wave.what for wave in found.waves} >= {"start", "labels set", "nodes flap", "records change"}
     assert all(wave.cpu_s > 0 for wave in found.waves)
@@ -26,7 +26,9 @@ async def test_all_waves_are_read_and_told() -> None:
 
 
 def made(grows: str, power: float, stall: float = 0.1) -> list[Fleet]:
-    """A fleet whose cost grows so."""
+    """Return the measurements of three fleets. Their cost is the number of nodes to this power, and `grows` is the size that
+    differs.
+    """
     sizes = [replace(Size(), **{grows: number}) for number in (100, 200, 400)]
     return [Fleet(grows, asdict(size), [_wave(size.nodes**power / 1e3, stall)], 0.1, 90.0, 100.0, 3000) for size in sizes]
 

@@ -1,4 +1,4 @@
-"""Samples of the machine's pace."""
+"""Tests of the samples of the machine's speed."""
 
 import os
 import subprocess
@@ -30,7 +30,9 @@ def test_samples_are_taken_until_the_end_of_the_block() -> None:
 
 
 def test_samples_end_with_the_benchmark() -> None:
-    """One that was killed cannot end them: the process then has another parent than it was started by."""
+    """A benchmark that was killed cannot stop the sampling process. That process stops when its parent is no longer the
+    process that started it.
+    """
     words = [sys.executable, "-m", "bench.pace", str(os.getppid())]
     done = subprocess.run(words, cwd=ROOT, check=True, timeout=20, stdout=subprocess.PIPE)
     assert done.stdout == b""

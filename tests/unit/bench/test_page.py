@@ -1,4 +1,6 @@
-"""docs/performance.md says what the benchmark says: OME's figures, the aims, the commands, and the form of a pasted run."""
+"""Tests that docs/performance.md agrees with the benchmark: OME's figures, the aims, the commands, and the format of a
+pasted run.
+"""
 
 import re
 from dataclasses import replace
@@ -22,7 +24,7 @@ RAMP = Ramp(
 
 
 def known() -> Results:
-    """A run of everything for which OME has a figure."""
+    """Return the results of a run that has every measurement for which a figure of OME exists."""
     ours = replace(RAMP, side="operator", lags_s=(0.2,), usage=Usage(9.0, 100.0), count=COUNT)
     return Results(
         about={"began": "2026-11-24", "commit": "0123456", "cpus": 2, "python": "3.11"},
@@ -57,11 +59,11 @@ def test_the_commands_are_understood() -> None:
 
 
 def test_the_last_run_is_marked_and_has_its_date() -> None:
-    """The section is either empty or contains the output of `--markdown` of a whole run."""
+    """The section is either empty or contains the output of `--markdown` of a complete run."""
     found = re.findall(r"^<!-- last run: .*? -->\n(.*?)^<!-- end of the last run -->$", PAGE, re.M | re.S)
     assert len(found) == 1
     (pasted,) = found
-    assert _form(markdown(sections(known()), known().about)), "what is printed has the form that is asked for"
+    assert _form(markdown(sections(known()), known().about)), "the printed output has the required form"
     assert _form(pasted) or "**Not pasted yet.**" in pasted
 
 

@@ -1,4 +1,4 @@
-"""Results as rows, and which aims they meet."""
+"""Tests of results as rows, and of which aims they meet."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""The longest stall of a benchmark's loop is found, without what the benchmark does for itself."""
+"""Tests that the longest stall of the event loop is found, without the work of the benchmark itself."""
 
 import asyncio
 import contextlib
