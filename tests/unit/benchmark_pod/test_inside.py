@@ -1,4 +1,6 @@
-"""The program that runs in SGLang's image, with a benchmark that only pretends; tests/node runs it with the real one."""
+"""Tests of the program that runs in SGLang's image, with a stub in place of the benchmark. tests/node runs it with the real
+one.
+"""
 
 import argparse
 import asyncio
@@ -16,14 +18,14 @@ from ome_operator.benchmark_pod import inside
 
 
 class Output:
-    """The results of SGLang's back ends."""
+    """The result of a request, as in SGLang's back ends."""
 
     def __init__(self) -> None:
         self.success, self.ttft, self.error = False, 0.0, ""
 
 
 async def answer(request: float, pbar: Any = None) -> Output:
-    """A request takes as many seconds as it says; a negative one is answered without a token."""
+    """Return after as many seconds as the request states. The answer to a negative number has no token."""
     await asyncio.sleep(max(0.0, request))
     output = Output()
     output.success, output.ttft = True, 0.0 if request < 0 else 0.1
@@ -39,7 +41,7 @@ async def errors(requests: list[float], seconds: float) -> list[str]:
 async def test_requests_are_cut_when_the_time_is_up() -> None:
     assert await errors([0.0, 0.01, 30.0], 1.0) == ["", "", inside.CUT]
     send = inside.timed(answer, lambda _: Output(), 0.0)
-    assert (await send(0.0)).error == inside.CUT, "not even sent"
+    assert (await send(0.0)).error == inside.CUT, "the request was not sent"
 
 
 async def test_an_answer_without_a_token_is_a_failure() -> None:
@@ -59,7 +61,7 @@ def test_lengths(form: str, pair: tuple[int, int], low: int, high: int) -> None:
 
 @pytest.fixture
 def sglang(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
-    """A module that looks like SGLang's benchmark where `inside` touches it."""
+    """Return a stub of SGLang's benchmark module with the attributes that `inside` uses."""
     datasets: dict[str, Any] = {}
     benchmark = types.SimpleNamespace(
         ASYNC_REQUEST_FUNCS={"sglang": answer}, RequestFuncOutput=types.SimpleNamespace(init_new=lambda _: Output())
@@ -159,7 +161,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def older(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """An SGLang of before its benchmark had a package of its own."""
+    """Install a stub of an SGLang version whose benchmark was not yet a separate package."""
     forget(monkeypatch)
     (tmp_path / "sglang").mkdir()
     (tmp_path / "sglang/__init__.py").touch()
@@ -168,7 +170,7 @@ def older(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_older_versions_have_it_elsewhere(older: None, tmp_path: Path) -> None:
-    """0.5.6.post1: no registry of data sets, no options for sampling parameters."""
+    """SGLang 0.5.6.post1 has no registry of data sets and no options for sampling parameters."""
     words = ["--backend", "sglang", "--temperature", "0.6", "--top-p", "0.9", "--disable-ignore-eos"]
     asked = {**run(2), "args": ["--num-prompts", "2", "--dataset-name", "random-ids", "--tokenize-prompt"]}
     found = inside.outcome({"serving": words, "seconds": 60}, asked, tmp_path / "0.jsonl")
@@ -194,7 +196,7 @@ def test_an_image_without_a_benchmark_is_a_sentence(monkeypatch: pytest.MonkeyPa
 
 
 def run(requests: int) -> dict[str, Any]:
-    """One run of the plan."""
+    """Return one run of a plan."""
     lengths = {"form": "D", "prompt": [20, 20], "answer": [3, 3]}
     shared = {"scenario": "D(20,3)", "concurrency": 1, "program": "serving"}
     return {**shared, "args": ["--num-prompts", str(requests)], "lengths": lengths}
@@ -219,11 +221,13 @@ def test_every_run_leaves_its_outcome(
     assert found[1] == {"error": "Server at http://svc is not ready. Exiting."}
     asked = found[2]["result"]["args"]
     assert (asked["host"], asked["num_questions"], asked["data_path"], asked["num_shots"]) == ("svc", 3, "/d/x.jsonl", 5)
-    assert sglang.ASYNC_REQUEST_FUNCS["sglang"] is answer, "as it was, for the next run"
+    assert sglang.ASYNC_REQUEST_FUNCS["sglang"] is answer, "restored for the next run"
 
 
 def test_it_needs_nothing_of_ours(tmp_path: Path) -> None:
-    """SGLang's image contains neither this package nor its dependencies."""
+    """The program imports nothing of this project, because SGLang's image contains neither this package nor its
+    dependencies.
+    """
     command = [sys.executable, "-I", "-S", str(Path(inside.__file__))]
     env = {"OME_BENCHMARK": '{"runs": []}'}
     done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)

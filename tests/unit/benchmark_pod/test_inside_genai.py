@@ -1,4 +1,6 @@
-"""A BenchmarkJob in an image of genai-bench. That only pretends here; its options and results are those of 0.0.5."""
+"""Tests of a BenchmarkJob in an image of genai-bench. A stub replaces genai-bench; its options and results are those of
+version 0.0.5.
+"""
 
 import json
 import sys
@@ -58,7 +60,7 @@ def plan(url: str = "http://svc") -> dict[str, Any]:
 
 @pytest.fixture
 def image(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """An image with genai-bench and without SGLang."""
+    """Return the folder of a simulated image that contains genai-bench and not SGLang."""
     forget(monkeypatch)
     (tmp_path / "genai_bench/cli").mkdir(parents=True)
     for module in ("__init__", "cli/__init__"):
@@ -79,7 +81,7 @@ def test_a_run_is_measured_and_reported(image: Path) -> None:
     (row,) = results(plan(), {0: found})["runs"]
     assert (row["requests"], row["failed"], row["errors"]) == (3, 1, [{"error": "503: busy", "count": 1}])
     assert row["metrics"]["median_ttft_ms"] == 100.0 and row["metrics"]["output_throughput"] == 90.0
-    assert "p99_ttft_ms" not in row["metrics"], "what was not measured is not 0"
+    assert "p99_ttft_ms" not in row["metrics"], "a value that was not measured is absent, and not 0"
 
 
 @pytest.mark.parametrize(

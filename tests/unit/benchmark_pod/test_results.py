@@ -22,7 +22,7 @@ def plan(*runs: tuple[str, int], program: str = "serving") -> dict[str, Any]:
 
 
 def outcome(completed: int = 10, errors: tuple[str, ...] = (), throughput: float = 60.0) -> dict[str, Any]:
-    """The result of one run."""
+    """Return the result of one run."""
     which = ("ttft", "tpot", "e2e_latency")
     shares = {f"{share}_{one}_ms": 10.0 for share in ("mean", "median", "p90", "p99") for one in which}
     said = [*errors, *[""] * completed]
@@ -99,7 +99,9 @@ def test_the_page_needs_nothing_else_and_escapes_what_servers_say() -> None:
 
 
 def test_no_text_of_a_stranger_becomes_a_tag() -> None:
-    """Names, URL, the service's facts, scenarios and errors; five tags, and a text that ends an attribute."""
+    """Names, the URL, the facts of the service, scenarios and errors are untrusted. They contain tags, and a text that ends
+    an attribute.
+    """
     evil = ["<script>", "<img src=x onerror=a>", "<svg onload=a>", "<a href=x>", "</td><b>", '" onload="a']
     told = plan(*((f"D(1,{number}){text}", 1) for number, text in enumerate(evil)))
     told |= {"name": evil[0], "target": evil[1], "service": {"gpuType": evil[2], "engine": evil[4]}}
@@ -114,7 +116,7 @@ def test_a_plot() -> None:
     (line,) = found.lines
     assert [label for _, label in found.xs] == ["1", "8"]
     assert [label for _, label in found.ys] == ["0", "60", "120", "180", "240"]
-    assert line.points[0][0] < line.points[1][0] and line.points[0][1] > line.points[1][1], "up is smaller in SVG"
+    assert line.points[0][0] < line.points[1][0] and line.points[0][1] > line.points[1][1], "in SVG, a smaller y is higher"
     assert plot("t", [("a", [])]) is None
     alone = plot("t", [("a", [(4, 0.0)])])
     assert alone is not None and len(alone.lines[0].points) == 1
@@ -122,7 +124,7 @@ def test_a_plot() -> None:
 
 @pytest.mark.parametrize("text", ["x" * 9_000, "😀" * 9_000, "\ud800" * 9_000, "\x1b[2J" * 2_000])
 def test_a_summary_fits_whatever_a_server_or_a_user_writes(text: str) -> None:
-    """The kubelet cuts a longer message, and half a JSON text is no result."""
+    """The kubelet truncates a longer message, and truncated JSON cannot be read."""
     written = text.encode("utf-8", "replace").decode()
     found = results(plan((written, 1)), {0: outcome(0, (text,))})
     said = summary(found, f"s3://{written}")

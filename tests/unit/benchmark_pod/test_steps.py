@@ -1,4 +1,4 @@
-"""The steps of the pod that are ours, with files, a web server and an object store on loopback."""
+"""Tests of the project's own steps in the pod of a benchmark, with files, a web server and an object store on loopback."""
 
 import json
 import threading
@@ -19,12 +19,12 @@ OUTCOME = {"completed": 2, "errors": ["", ""], "output_throughput": 9.0, "median
 
 
 class Store(BaseHTTPRequestHandler):
-    """Keeps what is put, and gives it back."""
+    """An object store that keeps the objects it receives and returns them."""
 
     kept: ClassVar[dict[str, bytes]] = {}
 
     def do_PUT(self) -> None:
-        """Keep it."""
+        """Store the object."""
         Store.kept[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
         self.send_response(200)
         self.send_header("ETag", '"e"')
@@ -32,7 +32,7 @@ class Store(BaseHTTPRequestHandler):
         self.end_headers()
 
     def do_GET(self) -> None:
-        """Give it."""
+        """Return the object."""
         data = Store.kept.get(self.path)
         self.send_response(200 if data is not None else 404)
         self.send_header("Content-Length", str(len(data or b"")))
@@ -40,7 +40,7 @@ class Store(BaseHTTPRequestHandler):
         self.wfile.write(data or b"")
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""
+        """Write no log."""
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def plan(tmp_path: Path, output: dict[str, Any] | None = None, outcome: dict[str, Any] = OUTCOME) -> dict[str, Any]:
-    """A plan of one run, which has been made."""
+    """Return a plan of one run. The result of the run is already in the folder."""
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw/0.json").write_text(json.dumps({"result": outcome}))
     run = {"scenario": "D(1,1)", "concurrency": 1, "program": "serving"}
@@ -109,4 +109,4 @@ def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     done = command(tmp_path, plan(tmp_path))
     assert isinstance(done.exception, UserError)
     assert str(done.exception).startswith("spec.outputLocation: ")
-    assert json.loads((tmp_path / "m").read_text())["requests"] == 2, "what was measured is not lost"
+    assert json.loads((tmp_path / "m").read_text())["requests"] == 2, "the measurements are kept"
