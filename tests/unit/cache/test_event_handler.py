@@ -1,4 +1,4 @@
-"""Facts of the cluster, and which keys a change makes dirty."""
+"""Tests of the facts about the cluster, and of which services and models a change adds to the queue."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ AWAITED, SHARED, SOON = Urgency.AWAITED, Urgency.SHARED, Urgency.SOON
 
 
 class Told:
-    """A cluster and what it has enqueued."""
+    """An event handler, and the keys that it has added to the queue."""
 
     def __init__(self) -> None:
         self.dirty: list[tuple[Ref, Urgency]] = []
@@ -57,7 +57,7 @@ SPEC = {"model": {"name": "k2", "kind": "ClusterBaseModel"}, "runtime": {"name":
 
 def test_an_edit_of_a_service_is_its_own_key_and_those_of_what_it_names(told: Told) -> None:
     assert (SERVICE, AWAITED) in told.see("InferenceService", "kimi", spec={"engine": {}}, metadata={"generation": 2})
-    assert (MODEL, SOON) in told.dirty, "one user less"
+    assert (MODEL, SOON) in told.dirty, "the model has one user fewer"
     assert told.cluster.users(MODEL) == ()
 
 
@@ -145,8 +145,8 @@ def test_our_own_status_write_is_no_news_and_is_read_at_once(told: Told) -> None
 
 
 def test_an_edit_just_before_our_status_write_is_looked_at(told: Told) -> None:
-    """The event of the edit arrives after the response to the status write. The event is older than this response, so it is
-    ignored.
+    """The event of the edit arrives after the response to the status write. It is older than this response, so the handler
+    ignores it. The handler must find the edit in the response.
     """
     edited = {"generation": 2}
     told.dirty.clear()
@@ -168,7 +168,7 @@ def test_a_runtime_that_we_chose_has_a_user_at_once(told: Told) -> None:
 
 
 def test_facts_of_a_models_new_weights_are_read_again(told: Told) -> None:
-    """The same facts, which counted for other weights before."""
+    """The facts are the same, but they were facts of the previous weights before."""
     spec = {"modelFormat": {"name": "safetensors"}, "storage": {"storageUri": "oci://mirror/a"}}
 
     def learned(version: int, uri: str) -> dict[str, Any]:
@@ -185,7 +185,9 @@ def test_facts_of_a_models_new_weights_are_read_again(told: Told) -> None:
 
 
 def test_a_label_that_we_put_on_again_before_its_loss_was_told(told: Told) -> None:
-    """A watch by label says DELETED of the version without it, which is older than the answer to our write."""
+    """Somebody removed the label, and the operator added it again. A watch by label then reports DELETED for the version
+    without the label, which is older than the response to the operator's write.
+    """
     told.see("ServiceAccount", "w", metadata=child_labels())
     told.cluster.wrote("ServiceAccount", body("w", 59, metadata=child_labels()))
     told.cluster.gone("ServiceAccount", "uid-w", 57)
@@ -255,7 +257,7 @@ def test_a_name_that_was_used_before_means_the_newest_object(told: Told) -> None
     assert kept is not None
     assert kept.uid == "second"
     told.cluster.gone("InferenceService", "uid-kimi")
-    assert told.cluster.users(MODEL) == (SERVICE,), "the old incarnation takes nothing of the new one along"
+    assert told.cluster.users(MODEL) == (SERVICE,), "the deletion of the old object removes nothing of the new one"
 
 
 def test_our_own_status_of_a_model_reaches_its_short_form() -> None:
@@ -278,7 +280,7 @@ def test_a_record_concerns_its_node_and_the_models_that_it_names(told: Told) -> 
     assert told.see("NodeModels", "n", metadata=here, status={"models": [entry]}) == [(node, SOON), (MODEL, SOON)]
     assert told.cluster.cache.holdings(MODEL)["n"].bytes == 1
     assert told.see("NodeModels", "n", metadata=here, status={"models": [entry]}) == []
-    assert told.see("NodeModels", "n", metadata=here) == [(node, SOON), (MODEL, SOON)], "it is gone from there"
+    assert told.see("NodeModels", "n", metadata=here) == [(node, SOON), (MODEL, SOON)], "it is no longer there"
     assert told.cluster.cache.holdings(MODEL) == {}
 
 
@@ -298,7 +300,9 @@ def test_the_last_pod_that_turns_ready_is_waited_for(told: Told) -> None:
 
 
 def test_models_beyond_the_number_of_their_namespace_count_for_nobody() -> None:
-    """The oldest count. Whoever crosses the border has a pass, and so have the services that use it."""
+    """The oldest models of a namespace count. A model that starts or stops to count is reconciled, and so are the services
+    that use it.
+    """
     dirty: list[tuple[Ref, Urgency]] = []
     settled = changed(Deps(), models_per_namespace=2)
     cluster = EventHandler(ClusterCache(settled), lambda *told: dirty.append(told), model_refs, runtime_refs)

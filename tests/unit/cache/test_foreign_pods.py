@@ -1,4 +1,4 @@
-"""Tests that foreign pods on nodes are read live, counted once, and forgotten."""
+"""Tests that foreign pods on nodes are read live, counted once, and forgotten after a while."""
 
 import asyncio
 from typing import Any
@@ -43,7 +43,7 @@ def test_a_try_costs_no_more_than_so_many_reads_and_a_refusal_costs_the_answer_a
     asyncio.run(foreign.read(f"n{at}" for at in range(5000)))
     assert len(api.calls) == MOST
     asyncio.run(foreign.read(f"n{at}" for at in range(5000)))
-    assert len(api.calls) == 2 * MOST, "the next hundred"
+    assert len(api.calls) == 2 * MOST, "the next hundred nodes"
     refused = FakeApi({"list_objects Pod": Forbidden("no")})
     foreign = ForeignPods(refused, lambda: 1000.0, lambda _: False)
     asyncio.run(foreign.read(["n1", "n2"]))

@@ -1,4 +1,6 @@
-"""Tests that incrementally updated indices equal a computation over all objects, and that an event causes no other work."""
+"""Tests that incrementally updated indices equal a computation over all objects, and that an event causes no unrelated
+work.
+"""
 
 from typing import Any
 
@@ -56,7 +58,7 @@ EVENTS = st.lists(
 
 @given(EVENTS)
 def test_indices_are_what_a_walk_finds(events: list[Any]) -> None:
-    """Objects of a name follow each other, come late, and go."""
+    """Objects are replaced by others of the same name, events arrive late, and objects are deleted."""
     cluster = ClusterCache(Deps())
     for version, (kind, uid, name, models) in enumerate(events, start=1):
         if uid == "gone":
@@ -87,7 +89,9 @@ def _told(kind: str, uid: str, name: str, models: list[str], version: int) -> di
 
 
 def test_an_event_of_a_node_makes_no_name_of_other_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fleet of 300 nodes and 207 models stood still for ten seconds by that."""
+    """Before, an event computed the labels of all models, which stopped an operator with 300 nodes and 207 models for ten
+    seconds.
+    """
     told = Told()
     for number in range(50):
         told.see("ClusterBaseModel", f"k{number}", metadata={"namespace": ""}, spec=MODEL_SPEC)
@@ -136,7 +140,9 @@ def test_a_node_concerns_the_accelerator_classes_that_count_it(labels: dict[str,
 
 
 def test_users_of_a_model_are_woken_once_until_somebody_looks(told: Told) -> None:
-    """A list of 5,000 nodes would name each of 1,000 services 5,000 times before the first of them has a pass."""
+    """Otherwise a list of 5,000 nodes would enqueue each of 1,000 services 5,000 times before the first of them is
+    reconciled.
+    """
     label = {"labels": {keys.MODEL_LABEL_PREFIX + "clusterbasemodel.k2": "Ready"}}
     woken = [(MODEL, Urgency.SOON), (SERVICE, Urgency.SOON)]
     assert told.see("Node", "n1", metadata=label) == woken
@@ -150,7 +156,7 @@ def test_users_of_a_model_are_woken_once_until_somebody_looks(told: Told) -> Non
 
 
 def test_answers_about_nodes_end_with_the_next_change_of_any() -> None:
-    """The answers are cached for as long as the node objects are the same."""
+    """Results about nodes are cached for as long as no node changes."""
     told, needs = Told(), (Need(("decode",), "decode", Demand(requests=(("nvidia.com/gpu", 8), ("pods", 1))), 3),)
 
     def see(name: str) -> None:
@@ -160,7 +166,7 @@ def test_answers_about_nodes_end_with_the_next_change_of_any() -> None:
     for name in ("a", "b"):
         see(name)
     first = told.cluster.cache.deps().nodes
-    assert lacks(needs, first) and told.cluster.cache.deps().nodes is first, "no change: answered once for all services"
+    assert lacks(needs, first) and told.cluster.cache.deps().nodes is first, "computed once for all services"
     see("c")
     assert lacks(needs, told.cluster.cache.deps().nodes) == ()
     told.cluster.gone("Node", "uid-c")

@@ -1,4 +1,4 @@
-"""Objects of tenants take little of the operator's memory, however large they are (finding U13)."""
+"""Tests that objects of tenants take little of the operator's memory, however large they are (finding U13)."""
 
 import gc
 import tracemalloc
@@ -29,13 +29,13 @@ def service(words: int, version: int = 1, **metadata: Any) -> dict[str, Any]:
 
 
 def account(**metadata: Any) -> dict[str, Any]:
-    """A ServiceAccount with the operator's label, which any tenant may create."""
+    """Return a ServiceAccount with the operator's label. Any tenant may create one."""
     labels = {keys.MANAGED_BY: keys.MANAGER, keys.SERVICE: "s", **metadata.pop("labels", {})}
     return {"metadata": {"name": "x", "namespace": "ns", "uid": "x", "resourceVersion": "1", "labels": labels, **metadata}}
 
 
 def kept(cache: ClusterCache, kind: str, make: Callable[[], dict[str, Any]]) -> int:
-    """Return the bytes that the cache keeps of an object."""
+    """Return the number of bytes that the cache keeps of an object."""
     cache.seen(kind, {"metadata": {"name": "first", "namespace": "ns", "uid": "first", "resourceVersion": "1"}})
     tracemalloc.start()
     try:
@@ -60,7 +60,7 @@ def kept(cache: ClusterCache, kind: str, make: Callable[[], dict[str, Any]]) -> 
     ],
 )
 def test_little_is_kept_of_a_large_object(kind: str, make: Callable[[], dict[str, Any]]) -> None:
-    """Before, an InferenceService of 1 MB took 9.8 MiB, and a ServiceAccount with labels of 1 MB 6.9 MiB."""
+    """Before, an InferenceService of 1 MB took 9.8 MiB, and a ServiceAccount with labels of 1 MB took 6.9 MiB."""
     assert kept(ClusterCache(Deps()), kind, make) < KEPT
 
 
@@ -85,7 +85,9 @@ def test_a_large_service_is_refused_until_it_is_small() -> None:
 
 
 def test_a_status_alone_changes_nothing_for_a_large_service() -> None:
-    """Its events are compared without the parts that were left out, so that they make no pass urgent."""
+    """The cache leaves out parts of large objects. Events are compared without these parts, so a status update does not look
+    like an edit.
+    """
     cache = ClusterCache(Deps())
     labels = {"team": "x"}
     cache.seen("InferenceService", service(WORDS, labels=labels))

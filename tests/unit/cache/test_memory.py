@@ -24,7 +24,7 @@ CHILDREN = ("StatefulSet", "Deployment", "Service", "ControllerRevision", "Pod")
 
 
 class Life:
-    """A cluster whose services live for a while."""
+    """A cluster in which services are created and deleted."""
 
     def __init__(self) -> None:
         self.now, self.version = 0.0, 0
@@ -32,7 +32,7 @@ class Life:
         self.cluster = EventHandler(cache, lambda *_: None, CORE.models_of, CORE.runtimes_of)
 
     def lives(self, numbers: Iterable[int]) -> None:
-        """Services come with all that they have, and are deleted."""
+        """Create these services with all their objects, and delete everything."""
         told = [(kind, each) for number in numbers for kind, each in self._bodies(number)]
         for kind, each in told:
             self.cluster.seen(kind, each)
@@ -41,7 +41,7 @@ class Life:
         for kind, each in reversed(told):
             self.version += 1
             self.cluster.gone(kind, each["metadata"]["uid"], self.version)
-            self.cluster.wrote(kind, each)  # an answer that comes too late
+            self.cluster.wrote(kind, each)  # a response that arrives too late
 
     def _bodies(self, number: int) -> Iterable[tuple[str, dict[str, Any]]]:
         service = f"s-{number}"
@@ -63,14 +63,14 @@ class Life:
         return body(name, self.version, **parts)
 
     def later(self) -> None:
-        """Long after."""
+        """Let so much time pass that tombstones expire."""
         self.now += TOMBSTONE_SECONDS + 1
         self.cluster.cache.tidy()
         self.cluster.cache.deps()
 
 
 def entries(root: Any) -> int:
-    """Entries of all containers that an object of ours leads to."""
+    """Return the number of entries in all containers that can be reached from an object of this project."""
     seen, at, found = set[int](), [root], 0
     while at:
         value = at.pop()
@@ -86,14 +86,14 @@ def entries(root: Any) -> int:
 
 
 def test_services_that_are_gone_leave_nothing_behind() -> None:
-    """A thousand with nine objects each."""
+    """A thousand services with nine objects each are created and deleted."""
     life = Life()
     life.lives(range(100))
     life.later()
     before = entries(life.cluster)
     for first in range(100, 1100, 500):
         life.lives(range(first, first + 500))
-    assert entries(life.cluster) > 2 * before, "tombs: events of these may be in flight"
+    assert entries(life.cluster) > 2 * before, "tombstones remain, because events of deleted objects may still arrive"
     life.later()
     assert entries(life.cluster) == before
 
@@ -106,7 +106,7 @@ def test_memory_returns_to_what_it_was() -> None:
         for first in range(0, 400, 100):
             life.lives(range(first, first + 100))
             life.later()
-            nodes.clear_caches()  # bounded by itself, and fuller with each node that has other labels
+            nodes.clear_caches()  # this cache has its own limit, and grows with each node that has other labels
             gc.collect()
             sizes.append(tracemalloc.get_traced_memory()[0])
     finally:

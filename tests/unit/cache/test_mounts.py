@@ -1,4 +1,6 @@
-"""Directories that stored revisions mount, kept by difference, are what a walk over all revisions finds."""
+"""Tests that the incrementally updated set of directories that stored revisions mount equals a computation over all
+revisions.
+"""
 
 from typing import Any
 

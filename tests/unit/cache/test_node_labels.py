@@ -16,7 +16,7 @@ NODES, TEAMS, EACH = 4, 5, 40
 
 
 def bodies() -> Iterator[dict[str, Any]]:
-    """BaseModels of several namespaces."""
+    """Yield BaseModels of several namespaces."""
     for number in range(TEAMS * EACH):
         metadata = {
             "name": f"m-{number:03}",
@@ -52,7 +52,7 @@ def test_a_node_with_all_its_labels_costs_a_look_at_each_model(
 
 
 def test_what_records_say_is_looked_up_and_not_looked_for(cluster: ClusterCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reported: every model went through all that all records say."""
+    """Reported: for every model, the cache searched all entries of all records."""
     said = {"kind": "BaseModel", "uri": "hf://a/b", "state": "Ready"}
     entries = [{**said, **{key: body["metadata"][key] for key in ("namespace", "name")}} for body in bodies()]
 

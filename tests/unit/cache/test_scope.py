@@ -30,7 +30,7 @@ def test_of_what_is_for_others_an_operator_knows_nothing(kind: str, label: str |
 
 
 def test_it_writes_only_what_is_its_own() -> None:
-    """A model without a class is for everybody, and a single operator says how it is."""
+    """All operators read a model without a class, but only the operator without a class writes its status."""
     assert [Scope(operator_class=of).acts_on({}) for of in ("", "blue")] == [True, False]
     assert [Scope(operator_class=of).acts_on({LABEL: "blue"}) for of in ("", "blue")] == [False, True]
 
