@@ -1,4 +1,4 @@
-"""Tests of sizes that do not divide evenly, and of the message that names them."""
+"""Tests of sizes that do not divide evenly, and of the message that names these sizes."""
 
 import pytest
 
@@ -64,7 +64,7 @@ def test_what_is_unknown_or_absent_divides() -> None:
     assert heads(unknown, 7) is None and divides(unknown, ParallelShape(tp=8, pp=99)) is None
     dense = shape("Llama-3.1-8B").known
     assert experts(dense, 8, 3) is None
-    assert block(shape("Kimi-K2", "bf16").known, 2048, 3) is None, "no blocks"
+    assert block(shape("Kimi-K2", "bf16").known, 2048, 3) is None, "the weights have no quantization blocks"
 
 
 def test_heads_of_linear_attention_divide_too() -> None:
@@ -83,5 +83,5 @@ def test_an_uncut_matrix_needs_no_whole_blocks() -> None:
 def test_copies_fill_up_or_are_spare() -> None:
     assert redundant_experts(384, 96, spare=1) == 96
     assert redundant_experts(384, 96, spare=0) == 0
-    assert redundant_experts(384, 80, spare=1) == 16, "only what makes the experts divide"
+    assert redundant_experts(384, 80, spare=1) == 16, "the smallest number with which the experts divide"
     assert redundant_experts(0, 8, spare=0) == 0
