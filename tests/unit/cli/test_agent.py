@@ -1,4 +1,4 @@
-"""Tests that the command line of an agent becomes its settings."""
+"""Tests that the command line of the agent becomes its settings."""
 
 from pathlib import Path
 from typing import Any

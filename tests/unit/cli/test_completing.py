@@ -1,4 +1,4 @@
-"""Names that shells and kubectl complete."""
+"""Tests of the completion of names in shells and in kubectl."""
 
 import sys
 
@@ -33,7 +33,7 @@ def test_commands_and_options_as_kubectl_reads_them(
 def test_every_command_completes_from_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     *found, _ = completed(monkeypatch, capsys, "")
     assert [line.split("\t")[0] for line in found] == commands()
-    assert {"local", "demo"} <= {*commands()}, "commands of ome_local come by entry points"
+    assert {"local", "demo"} <= {*commands()}, "entry points add the commands of ome_local"
 
 
 def test_a_cluster_that_does_not_answer_completes_nothing(

@@ -1,4 +1,6 @@
-"""`ome operator --config`: every option through the file, precedence, and refusals that name file, key and fix."""
+"""Tests of `ome operator --config`: every option in the file, precedence, and refusals that name the file, the key and the
+fix.
+"""
 
 import re
 from pathlib import Path
@@ -42,7 +44,7 @@ def test_the_file_sets_what_the_flag_sets(key: str, file: Path, started: list[Se
     start(others)
     by_file, by_flag, default = started
     assert by_file == by_flag
-    assert field(by_file, OPTIONS[key]) != field(default, OPTIONS[key]), "and that is not the default"
+    assert field(by_file, OPTIONS[key]) != field(default, OPTIONS[key]), "the sample differs from the default"
 
 
 @pytest.mark.parametrize("key", SAMPLES)
@@ -60,7 +62,7 @@ def test_an_environment_variable_takes_precedence_over_the_file(
     monkeypatch.setenv("POD_UID", "from-pod")
     start(["--config", str(file)])
     assert (started[0].identity, started[0].kubeconfig) == ("from-pod", Path("/from/file"))
-    assert started[0].health_port == 18081, "a kubeconfig of the file counts as one of a flag"
+    assert started[0].health_port == 18081, "a kubeconfig in the file has the effect of the flag"
 
 
 def test_the_example_of_the_page_is_accepted(file: Path, started: list[Settings]) -> None:

@@ -1,4 +1,4 @@
-"""`ome explain runtime` on YAML files."""
+"""Tests of `ome explain runtime` with YAML files."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ SERVICE = {
 
 
 def said(tmp_path: Path, *files: Path, **spec: object) -> tuple[int, str]:
-    """(exit code, output) for SERVICE with other fields."""
+    """Return the exit code and the output for SERVICE with these fields replaced."""
     file = tmp_path / "isvc.yaml"
     file.write_text(yaml.safe_dump({**SERVICE, "spec": {**SERVICE["spec"], **spec}}))  # type: ignore[dict-item]
     arguments = ["runtime", "-f", str(file)] + [word for one in files for word in ("--files", str(one))]
@@ -76,7 +76,7 @@ def test_a_short_service_is_explained_like_the_service_that_is_made_of_it(tmp_pa
     assert (fits.exit_code, "chosen   ClusterServingRuntime" in fits.output) == (0, True), fits.output
     none = CliRunner().invoke(app, [*models, str(small)])
     assert (none.exit_code, "excluded ClusterServingRuntime small" in none.output) == (1, True), none.output
-    assert "problem" not in none.output, "its components come with its runtime"
+    assert "problem" not in none.output, "the runtime defines the components"
 
 
 def test_a_file_without_a_service_says_what_to_give(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`ome fit` on a fake API server."""
+"""Tests of `ome fit` with a fake API server."""
 
 import json
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ GPUS = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": 
 
 
 def pod(node: str, namespace: str = "other", service: str = "", phase: str = "Running") -> dict[str, Any]:
-    """A pod that holds all GPUs of a node."""
+    """Return a pod that holds all GPUs of a node."""
     labels = {"ome.io/managed-by": "ome-operator", "ome.io/inferenceservice": service} if service else {}
     metadata = {"name": f"{service}-{node}", "namespace": namespace, "uid": f"{namespace}-{node}", "labels": labels}
     return {"metadata": metadata, "spec": {**GPUS, "nodeName": node}, "status": {"phase": phase}}
@@ -29,7 +29,9 @@ def pod(node: str, namespace: str = "other", service: str = "", phase: str = "Ru
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Kind -> the answer to a list of it: three nodes with eight GPUs each that hold the model."""
+    """Return the objects of a cluster by kind: three nodes with eight GPUs each that have the model, the model, and a
+    runtime.
+    """
     nodes = [bodies.node(f"n{number}") for number in range(3)]
     for body in nodes:
         body["metadata"].setdefault("labels", {}).update(yamls.READY)
@@ -49,7 +51,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> str:
-    """A service with two groups of a pod with eight GPUs."""
+    """Return the path of a file with a service of two groups, each of which has one pod with eight GPUs."""
     service = {
         "apiVersion": yamls.API, "kind": "InferenceService", "metadata": {"name": "svc", "namespace": "team"},
         "spec": {"model": {"name": "tiny"}, "runtime": {"name": "rt"}, "engine": {"minReplicas": 2}},
@@ -60,7 +62,7 @@ def file(tmp_path: Path) -> str:
 
 
 def ask(*words: str) -> tuple[int, str]:
-    """Run the command; return its exit code and output."""
+    """Run the command, and return its exit code and output."""
     found = CliRunner().invoke(app, ["fit", "-n", "team", *words])
     if found.exception is not None and not isinstance(found.exception, SystemExit):
         raise found.exception

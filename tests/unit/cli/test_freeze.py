@@ -1,4 +1,4 @@
-"""`ome freeze`, `ome thaw`: what is written where, by whom it says it is, and when it is confirmed."""
+"""Tests of `ome freeze` and `ome thaw`: what is written to which object, under which name, and when it is confirmed."""
 
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -46,7 +46,7 @@ def selected(call: Call, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class Cluster(FakeApi):
-    """A cluster with services, Leases, and an operator that confirms a freeze, or without one."""
+    """A cluster with services and Leases, and with or without an operator that confirms a freeze."""
 
     def __init__(self, services: list[dict[str, Any]], leases: list[dict[str, Any]], *, runs: bool) -> None:
         self.services, self.leases, self.runs = services, leases, runs
@@ -72,7 +72,7 @@ class Cluster(FakeApi):
         return next((item for item in self.leases if item["metadata"]["name"] == call.name), NotFound("no", 404))
 
     def patched(self, call: Call) -> dict[str, Any]:
-        """The operator tells of what was written."""
+        """Store the annotation. If an operator runs, it confirms the freeze in the status."""
         value = call.body["metadata"]["annotations"][keys.FREEZE]
         if self.runs and value:
             hit = [item for item in self.services if call.kind == "Lease" or item["metadata"]["name"] == call.name]
@@ -122,7 +122,7 @@ def test_all_are_frozen_on_the_lease_and_every_service_confirms(monkeypatch: pyt
 
 
 def test_all_means_those_of_the_operators_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Services of another class have another operator, which confirms nothing."""
+    """Another operator manages the services of another class, so these services do not confirm the freeze."""
     leases = [lease(), lease(name="ome-operator-team-b")]
     api = Cluster([service(), service("r2", of="team-b")], leases, runs=True)
     done = ome(monkeypatch, api, "freeze", "--all", "--operator-class", "team-b")
@@ -143,7 +143,7 @@ def test_all_means_those_of_the_operators_class(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("words", [("r1",), ("--all",)])
 def test_nobody_confirms(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An older freeze that the status tells of is no answer to this freeze."""
+    """A status that confirms an older freeze does not confirm this one."""
     api = Cluster([service(told=OLD)], [lease()], runs=False)
     done = ome(monkeypatch, api, "freeze", *words, "--timeout", "0")
     assert (

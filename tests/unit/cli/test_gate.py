@@ -1,4 +1,4 @@
-"""What a cluster would refuse of files is found before they are applied, by every command that reads files."""
+"""Tests that every command that reads files reports what a cluster would refuse, before the files are applied."""
 
 import json
 from collections.abc import Iterator
@@ -77,7 +77,10 @@ def test_a_rule_says_why_it_refuses(tmp_path: Path) -> None:
 
 
 def test_each_class_that_a_name_can_stand_for_is_told_so() -> None:
-    """A reference has a name, and every class with a name whose values stand alone in a field is one."""
+    """Users often write only the name in place of such a class, and the message then proposes a map with the name.
+    `invalid.NAMED` must list every class with a field `name` that is the type of a field itself, and not of the items of a
+    list.
+    """
     alone = {
         inner.__name__
         for kind in KINDS

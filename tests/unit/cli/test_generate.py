@@ -1,4 +1,4 @@
-"""`ome generate` on the command line and on a terminal."""
+"""Tests of `ome generate` on the command line and on a terminal."""
 
 import io
 import os
@@ -53,7 +53,9 @@ def test_a_folder_gets_three_files(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("before", [True, False])
 def test_a_parser_has_a_value_or_none(words: tuple[str, ...], before: bool) -> None:
-    """The page of the SGLang cookbook writes `--reasoning-parser kimi_k2 --tool-call-parser kimi_k2`."""
+    """The page of the SGLang cookbook writes both flags with a value: `--reasoning-parser kimi_k2 --tool-call-parser
+    kimi_k2`.
+    """
     rest = ("--reasoning-parser", "kimi_k2", "--hardware", "h200", "--model", "Kimi-K2-Thinking")
     done = run(*words, *rest) if before else run(*rest, *words)
     assert done.exit_code == 0, done.output
@@ -72,7 +74,7 @@ def test_a_parser_that_the_engine_lacks_is_refused() -> None:
 
 
 def test_a_folder_that_a_person_has_edited_is_not_written_over(tmp_path: Path) -> None:
-    """The same answer again is no loss."""
+    """A folder with unchanged files may be written again."""
     words = ("--hardware", "h200", "--model", "instruct", "-o", str(tmp_path))
     assert run(*words).exit_code == run(*words).exit_code == 0
     edited = tmp_path / "runtime.yaml"
@@ -150,7 +152,9 @@ def test_the_only_item_stays() -> None:
 
 
 def test_on_a_terminal_it_asks(tmp_path: Path) -> None:
-    """Arrow keys on a real terminal: H100 (the second), Base (the first), pd (the last), and nothing about parsers."""
+    """The test presses arrow keys on a real terminal. It chooses H100 (the second), Base (the first) and pd (the last), and
+    gets no question about parsers.
+    """
     out = tmp_path / "stdout"
     pid, terminal = pty.fork()
     if pid == 0:
@@ -172,7 +176,7 @@ def test_on_a_terminal_it_asks(tmp_path: Path) -> None:
 
 
 def drain(terminal: int, shown: list[bytes]) -> None:
-    """Read everything that the terminal shows, until it closes."""
+    """Read the output of the terminal until the terminal closes."""
     try:
         while data := os.read(terminal, 4096):
             shown.append(data)
@@ -181,7 +185,7 @@ def drain(terminal: int, shown: list[bytes]) -> None:
 
 
 def wait_for(shown: list[bytes], words: str, reader: threading.Thread) -> None:
-    """Wait until a question is on the terminal."""
+    """Wait until the terminal shows a question."""
     while words.encode() not in b"".join(shown):
         reader.join(0.02)
         assert reader.is_alive(), b"".join(shown).decode()
@@ -209,7 +213,7 @@ def test_other_names_get_none() -> None:
 def test_more_than_anybody_has_is_refused(option: str) -> None:
     done = run(*BASE, option, "999999999999")
     assert done.exit_code == 2
-    assert option in done.output and re.search(r"(equal to |<=)\d+\b", done.output), done.output  # by the version of typer
+    assert option in done.output and re.search(r"(equal to |<=)\d+\b", done.output), done.output  # depends on typer
 
 
 @pytest.mark.parametrize(

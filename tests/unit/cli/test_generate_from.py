@@ -1,4 +1,4 @@
-"""`ome generate --from`: the three files for a model that has no recipe."""
+"""Tests of `ome generate --from`, which writes three files for a model that has no recipe."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ def run(*words: str) -> Result:
 
 
 def told(done: Result) -> str:
-    """The message with which the command ended, on one line."""
+    """Return the message with which the command ended, on one line."""
     text = done.stderr + (str(done.exception) if done.exception else "")
     return " ".join(text.replace("│", " ").split())
 
@@ -56,7 +56,9 @@ def written(text: str) -> list[dict[str, Any]]:
 def test_a_directory_becomes_three_files_without_a_finding(
     config: dict[str, Any], weights: int, tp: str, tmp_path: Path
 ) -> None:
-    """The last model is of a family that is not counted: its size is that of its files, and it has four heads."""
+    """The parameters of the last model's family are not counted, so its size is that of its files. It has four attention
+    heads.
+    """
     place = folder(tmp_path / "My-Model", config, weights)
     said = run("--from", str(place), "--hardware", "h200", "-o", "yaml")
     assert said.exit_code == 0, told(said)
@@ -69,7 +71,7 @@ def test_a_directory_becomes_three_files_without_a_finding(
         runtime["metadata"]["name"],
     )
     rules = violations(good(Runtime.parse(runtime)), profile_of(good(Model.parse(model))), chosen=False)
-    assert rules == (), "the runtime asks for what the model states"
+    assert rules == (), "the runtime requires only what the model states"
     assert grave(found([model, runtime, service], whole=False)) == []
 
 
@@ -81,7 +83,7 @@ def test_a_config_alone_is_enough_for_a_family_that_is_counted(tmp_path: Path) -
 
 
 def test_a_quantization_and_a_repository_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The facts are those that an agent wrote into the status of a model with this URI."""
+    """The model's facts are those that an agent wrote into the status of a model with this URI."""
     learned = Facts(architecture="NewForCausalLM", weight_bytes=80 * 2**30, context_length=4096)
     asked: list[str] = []
 
@@ -99,7 +101,7 @@ def test_a_quantization_and_a_repository_are_written(monkeypatch: pytest.MonkeyP
 
 
 def stored(kind: str, path: str, **storage: Any) -> dict[str, Any]:
-    """A model in the cluster whose facts an agent has read."""
+    """Return a model in the cluster whose facts an agent has read."""
     place = {"namespace": "team"} if kind == "BaseModel" else {}
     spec = {"storage": {"storageUri": "hf://org/New-Model", "path": path, **storage}}
     facts = {"architecture": f"Of{kind}", "parameters": 8_000_000_000}
@@ -121,7 +123,9 @@ OTHER_HUB = {"parameters": {"endpoint": "https://hub.tenant.example"}}
 def test_a_tenant_decides_neither_the_facts_nor_the_path(
     bodies: list[dict[str, Any]], known: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The manifests are those of a ClusterBaseModel. With an endpoint or `filesFrom`, the files are not the repository's."""
+    """The generated model is a ClusterBaseModel. A tenant's BaseModel never decides its path. It also provides no facts if
+    it has an endpoint or `filesFrom`, because its files are then not those of the repository.
+    """
 
     def on_cluster(_: object, __: object, work: Any, **___: object) -> Any:
         return asyncio.run(work(FakeApi({"list_objects": lambda call: [one for one in bodies if one["kind"] == call.kind]})))

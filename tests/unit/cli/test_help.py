@@ -1,4 +1,6 @@
-"""Help on a terminal of 80 columns: whole names, an example, and nothing about shells in every command."""
+"""Tests of the help texts on a terminal of 80 columns: names are complete, every command has an example, and only `ome
+--help` mentions shell completion.
+"""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ ROOT: Any = typer.main.get_command(app)
 
 
 def commands(group: Any = ROOT, before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every command and group with the words that call it."""
+    """Yield every command and group with the words that call it."""
     context: Any = group.make_context("ome", [], resilient_parsing=True)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
@@ -34,6 +36,6 @@ def test_help_can_be_read(words: tuple[str, ...], command: Any) -> None:
     names = [name for one in command.params for name in one.opts if name.startswith("--")]
     assert [name for name in names if not re.search(rf"(?<![\w-]){name}(?![\w-])", shown.output)] == []
     meant = re.sub(r"FILE…|b200, …|(NAME|names|services|\]|\})\.\.\.", "", shown.output)
-    assert "…" not in meant and "..." not in meant, "nothing is cut off"
+    assert "…" not in meant and "..." not in meant, "nothing is truncated"
     assert "Example" in shown.output
     assert words == () or "--install-completion" not in shown.output

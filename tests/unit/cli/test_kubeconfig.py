@@ -1,4 +1,4 @@
-"""`ome kubeconfig`: what is in the file, who may read it, and what is refused."""
+"""Tests of `ome kubeconfig`: the contents of the file, who may read it, and what is refused."""
 
 import stat
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ WORDS = ("--serviceaccount", "ome/ome-operator")
 
 
 class Server(FakeApi):
-    """Gives tokens, for an hour at most."""
+    """An API server that issues tokens, for at most an hour."""
 
     refusal: Exception | None = None
 
@@ -71,7 +71,7 @@ def test_a_shorter_life_than_was_asked_for_is_said(server: Server) -> None:
 
 
 def test_it_can_be_made_again_while_an_operator_reads_it(server: Server) -> None:
-    """The file is replaced whatever its mode has become. No other file is changed."""
+    """The file is replaced, whatever its mode is by now. No other file is changed."""
     file = Path("mine")
     assert run(*WORDS, "-o", "mine").exit_code == 0
     file.chmod(0o644)

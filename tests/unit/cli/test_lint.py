@@ -1,4 +1,4 @@
-"""`ome lint`: exit codes, forms, fixes and bad input."""
+"""Tests of `ome lint`: exit codes, output formats, fixes and invalid input."""
 
 import json
 from collections.abc import Iterator
@@ -129,7 +129,7 @@ def test_sarif() -> None:
 def test_a_fix_is_a_diff() -> None:
     diff = run("-f", ERROR, "--fix").stdout
     assert "-        - --enable-deepep-moe\n+        - --moe-a2a-backend=deepep\n" in diff
-    assert run("-f", WARNING, "--fix").stdout == "", "no word mends it"
+    assert run("-f", WARNING, "--fix").stdout == "", "no replacement of a word fixes it"
 
 
 def test_versions_of_the_users_own(tmp_path: Path) -> None:
@@ -168,4 +168,4 @@ def test_in_an_image_without_a_catalog_the_files_have_to_have_all(monkeypatch: p
     model = ROOT / "config/models/moonshotai/Kimi-K2-Instruct.yaml"
     assert "error flag-removed" in (said := run("-f", ERROR, "-f", model).stdout) and said.startswith("error flag-removed")
     assert "ClusterBaseModel kimi-k2-instruct is neither in these files nor in the catalog" in run("-f", ERROR).stdout
-    assert isinstance(run("-f", ERROR, "--catalog", "config").exception, UserError), "what is named has to be there"
+    assert isinstance(run("-f", ERROR, "--catalog", "config").exception, UserError), "a named object must exist"

@@ -1,4 +1,4 @@
-"""Which files of a folder are read."""
+"""Tests of which files of a folder are read."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,9 @@ from ome_operator.cli.manifests import files_in
 
 
 def test_in_a_folder_of_somebody_else_only_files_are_read(tmp_path: Path) -> None:
-    """A checkout may contain a link to a device without end, and an archive a pipe that nobody writes to."""
+    """A checkout may contain a link to a device such as /dev/zero, and an archive may contain a pipe that nobody writes
+    to.
+    """
     (tmp_path / "a.yaml").write_text("")
     (tmp_path / "below").mkdir()
     (tmp_path / "below/b.json").write_text("")
@@ -20,7 +22,7 @@ def test_in_a_folder_of_somebody_else_only_files_are_read(tmp_path: Path) -> Non
 
 
 def test_what_a_user_names_is_read_whatever_it_is(tmp_path: Path) -> None:
-    """A shell passes the output of a command as a pipe."""
+    """A shell passes the output of a command as a pipe, so a path that the user names may be one."""
     os.mkfifo(tmp_path / "pipe")
     named = [tmp_path / "pipe", Path("-"), tmp_path / "missing.yaml"]
     assert list(files_in(named)) == named

@@ -1,4 +1,4 @@
-"""`ome move` on a fake API server: which annotations are written, and what is refused."""
+"""Tests of `ome move` with a fake API server: which annotations are written, and what is refused."""
 
 import re
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ FROZEN = {"type": "Frozen", "status": "True"}
 
 
 def service(name: str, movable: bool = True, annotation: str = "", **status: Any) -> Manifest:
-    """A service with a prefill group and two decode groups."""
+    """Return a service with a prefill group and two decode groups."""
     groups = [{"component": "engine", "phase": "Ready"}, *({"component": "decoder", "index": at} for at in (1, 2))]
     metadata = {"name": name, "namespace": "team", "uid": f"uid-{name}", "annotations": {keys.MOVE: annotation}}
     return {"metadata": metadata, "spec": {"moves": {}} if movable else {}, "status": {"groups": groups, **status}}
@@ -36,7 +36,7 @@ def pod(name: str) -> Manifest:
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
-    """A cluster with the node gpu-1; `services` are added by a test."""
+    """Return a cluster with the node gpu-1. Tests add services."""
     made = FakeApi({"get Node": {"metadata": {"name": "gpu-1", "uid": "uid-node"}}, "list_objects": []})
     made.connection = SimpleNamespace(namespace="team")  # type: ignore[assignment]
 
@@ -49,14 +49,14 @@ def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
 
 
 def serve(api: FakeApi, *bodies: Manifest) -> None:
-    """Let these services exist, with a pod each on the node."""
+    """Add these services, each with a pod on the node."""
     known = {body["metadata"]["name"]: body for body in bodies}
     api.answers["get InferenceService"] = lambda call: known.get(call.name, NotFound("no", 404))
     api.answers["list_objects Pod"] = [pod(name) for name in known]
 
 
 def ask(*words: str) -> str:
-    """Return the output of the command, or the sentence with which it refuses."""
+    """Return the output of the command, or the message with which it refuses."""
     found = CliRunner().invoke(app, ["move", *words])
     if isinstance(found.exception, UserError):
         return str(found.exception)

@@ -1,4 +1,4 @@
-"""`ome nodes` on a fake API server."""
+"""Tests of `ome nodes` with a fake API server."""
 
 import json
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ def api() -> FakeApi:
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch, api: FakeApi) -> dict[str, Any]:
-    """Kind -> the answer to a list of it; a cluster of two nodes with 8 GPUs each by default."""
+    """Return the objects of a cluster by kind. By default, the cluster has two nodes with 8 GPUs each."""
     answers: dict[str, Any] = {"Node": [console.node("a"), console.node("b")]}
     api.answers["list_objects"] = lambda call: answers.get(call.kind, [])
 
@@ -49,7 +49,7 @@ def test_a_node_that_does_not_exist(cluster: dict[str, Any]) -> None:
 
 
 def faults(name: str, avoided: str = "by services of team: engine of team/svc failed there 3 times") -> dict[str, Any]:
-    """What is remembered about a node."""
+    """Return the NodeFaults of a node."""
     return {"metadata": {"name": name, "uid": f"of-{name}"}, "status": {"avoided": avoided} if avoided else {}}
 
 

@@ -1,4 +1,4 @@
-"""`ome operator`: where it listens, and what it refuses before anything begins."""
+"""Tests of `ome operator`: on which addresses it listens, and what it refuses before it starts."""
 
 import re
 from typing import Any
@@ -19,7 +19,7 @@ KUBECONFIG = ("--kubeconfig", "some")
 
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
-    """Return the settings of the operator that was started."""
+    """Return the settings with which the operator was started."""
     found: list[Settings] = []
 
     async def run(settings: Settings) -> int:
@@ -43,7 +43,9 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
 def test_on_a_persons_machine_it_listens_where_nobody_else_does(
     words: tuple[str, ...], where: tuple[Any, ...], given: list[Settings]
 ) -> None:
-    """In a pod, the kubelet and Prometheus use ports 8081 and 8080."""
+    """With a kubeconfig, the operator runs on a user's machine. It then listens on loopback only, and not on ports 8081 and
+    8080, which the kubelet and Prometheus expect in a pod.
+    """
     assert CliRunner().invoke(app, list(words)).exit_code == 0
     assert [(one.address, one.health_port, one.metrics_port) for one in given] == [where]
 
@@ -62,7 +64,7 @@ def test_refusals_can_be_turned_off(given: list[Settings]) -> None:
 
 
 def test_without_their_flags_nothing_of_a_public_registry_is_pulled(given: list[Settings]) -> None:
-    """A name without a registry is pulled from a public registry, where anybody may take it."""
+    """An image name without a registry would be pulled from a public registry, where anybody may have taken that name."""
     assert CliRunner().invoke(app, list(KUBECONFIG)).exit_code == 0
     CliRunner().invoke(app, [*KUBECONFIG, "--sidecar-image=r.example.com/op:1", "--tools-image=r.example.com/agent:1"])
     assert [(settings.policy.registry_image, settings.tools_image) for settings in given] == [

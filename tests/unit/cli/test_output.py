@@ -1,4 +1,4 @@
-"""Views as JSON and YAML contain plain words, whatever type a word has in the code."""
+"""Tests that JSON and YAML output contains plain strings for reasons and states, which have their own types in the code."""
 
 import json
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from ome_operator.core.reasons import Reason, State
 
 @dataclass(frozen=True)
 class RankState:
-    """A view as the commands make them."""
+    """A view like those of the commands."""
 
     reason: str
     state: State

@@ -1,4 +1,4 @@
-"""`ome preflight`: exit codes, forms, bad input, and a sentence for whatever goes wrong."""
+"""Tests of `ome preflight`: exit codes, output formats, invalid input, and a message for every failure."""
 
 import json
 import os
@@ -53,14 +53,14 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A service; its model and runtime are on the cluster."""
+    """Return the path of a file with a service whose model and runtime are in the cluster."""
     path = tmp_path / "service.yaml"
     path.write_text(yaml.safe_dump(service(engine={"minReplicas": 2})))
     return path
 
 
 def ome(monkeypatch: pytest.MonkeyPatch, api: Looked, *words: object) -> Result:
-    """Return the result of the command, and check that no object is left."""
+    """Return the result of the command, after a check that no object is left."""
 
     @asynccontextmanager
     async def opened(*_: Any) -> AsyncIterator[Looked]:
@@ -81,7 +81,7 @@ def found(pod: Manifest, looks: int) -> Manifest:
 
 
 def refused(result: Result) -> str:
-    """The sentence for what could not be done."""
+    """Return the message with which the command refused."""
     assert isinstance(result.exception, UserError) and result.exception.exit_code == 2, result.output
     return str(result.exception)
 
@@ -91,7 +91,7 @@ def test_of_files_all_groups_are_looked_at(monkeypatch: pytest.MonkeyPatch, file
     result = ome(monkeypatch, api, "-f", file)
     assert (result.exit_code, result.exception is None or isinstance(result.exception, SystemExit)) == (0, True)
     assert result.stdout.startswith("6 ranks on 2 nodes: nothing found in ")
-    assert sum(body["kind"] == "Pod" for body in api.ever) == 6, "two groups of prefill, and decode"
+    assert sum(body["kind"] == "Pod" for body in api.ever) == 6, "two prefill groups, and one decode group"
     assert {body["metadata"]["namespace"] for body in api.ever} == {"team"}
 
 
@@ -126,7 +126,7 @@ def test_nodes_that_are_held(monkeypatch: pytest.MonkeyPatch, file: Path) -> Non
         return unplaced() if pod["metadata"]["name"].endswith("-w-1") else ended("gpu-0")
 
     result = ome(monkeypatch, cluster(play), "svc", "-n", "team", "--timeout", "10")
-    assert result.exit_code == 2, "not all of it was looked at"
+    assert result.exit_code == 2, "not everything was checked"
     assert "prefill, rank 1 has no node: Unschedulable: 0/24 nodes are available" in result.stdout
     assert "kubectl annotate isvc svc -n team --overwrite ome.io/preflight=Warn" in result.stdout
     result = ome(monkeypatch, cluster(play), "-f", file, "--timeout", "10", "-o", "json")
@@ -134,7 +134,7 @@ def test_nodes_that_are_held(monkeypatch: pytest.MonkeyPatch, file: Path) -> Non
 
 
 def test_what_is_stored_is_what_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A revision keeps its templates, whatever this program would make of it."""
+    """A revision keeps its stored templates, even if this version would create others."""
     body = {**service(), "metadata": {**service()["metadata"], "uid": "u"}}
     parsed = parts.good(InferenceService.parse(body)), parts.good(Runtime.parse(runtime()))
     made = outcome(parsed[0], parts.deps(parts.model(), parsed[1]))
@@ -202,12 +202,14 @@ def test_missing_rights_are_named(monkeypatch: pytest.MonkeyPatch, file: Path) -
 
 
 def test_rights_to_read_a_runtime(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
-    """Without access to its runtime, a service would look as if the runtime were missing."""
+    """A user who may not read the runtime gets a message about that right, and not the message that the runtime is
+    missing.
+    """
     words = 'clusterservingruntimes.ome.io is forbidden: User "u" cannot list resource "clusterservingruntimes"'
     api = cluster(list_objects_to_ClusterServingRuntime=errors.Forbidden(words))
     assert "cannot list resource" in refused(ome(monkeypatch, api, "-f", file)) and api.ever == []
     nodes = cluster(list_objects_to_Node=errors.Forbidden("nodes is forbidden"))
-    assert ome(monkeypatch, nodes, "-f", file).exit_code == 0, "nodes need not be seen"
+    assert ome(monkeypatch, nodes, "-f", file).exit_code == 0, "no right on nodes is needed"
 
 
 def test_an_image_without_python(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Which files of a catalog are parsed for the objects that a user names."""
+"""Tests of which files of a catalog are parsed to find the objects that a user refers to."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`ome render`: manifests from files, without a cluster."""
+"""Tests of `ome render`, which makes manifests from files, without a cluster."""
 
 import json
 from pathlib import Path

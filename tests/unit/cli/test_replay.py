@@ -1,4 +1,4 @@
-"""`ome replay` and `ome record`: what they say, and how they end."""
+"""Tests of the output and the exit codes of `ome replay` and `ome record`."""
 
 import json
 from pathlib import Path
@@ -54,7 +54,9 @@ def test_a_service_that_is_not_in_it_is_named() -> None:
 
 
 def test_a_live_pass_of_a_service_that_is_well_plans_nothing() -> None:
-    """The settings of the operator are not known here: a router without its sidecar is no other router for that."""
+    """The command does not know the operator's settings. A router that those settings would change, for example by its
+    sidecar, counts as unchanged.
+    """
     shape = Shape(size=2, engines=1)
     world = World(shape.service(), shape.deps(), 1)
     world.settle()

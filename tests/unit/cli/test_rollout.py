@@ -1,4 +1,4 @@
-"""Tests of the names that users may give to a service and a revision, and of the messages if there is nothing to do."""
+"""Tests of the names that users may give for a service and a revision, and of the messages if there is nothing to do."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""`ome scale --simulate`: the results of all controllers, and the plot."""
+"""Tests of `ome scale --simulate`: the results of all controllers, and the plot."""
 
 from pathlib import Path
 
@@ -12,14 +12,14 @@ LOAD = "seconds,rate,prompt,answer\n300,1,8000,500\n300,4,8000,500\n"
 
 @pytest.fixture
 def load(tmp_path: Path) -> str:
-    """A short load in a file."""
+    """Return the path of a file with a short load."""
     path = tmp_path / "load.csv"
     path.write_text(LOAD)
     return str(path)
 
 
 def run(*words: str) -> tuple[int, str]:
-    """Return exit code and output of a call of `ome scale`."""
+    """Return the exit code and the output of `ome scale`."""
     done = CliRunner().invoke(app, ["scale", *words])
     return done.exit_code, done.output + (str(done.exception) if done.exception else "")
 

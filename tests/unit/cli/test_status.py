@@ -1,4 +1,6 @@
-"""Tests of `ome status` except for its tree: output for programs, `--watch` without a terminal, and the waves of an edit."""
+"""Tests of `ome status` except for its tree: machine-readable output, `--watch` without a terminal, and the waves of an
+edit.
+"""
 
 import asyncio
 import json
@@ -22,7 +24,7 @@ from tests.support.fake_api import Call, FakeApi
 
 
 def seen(ready: str, message: str = "") -> Tree:
-    """A service without slices."""
+    """Return the tree of a service without slices, whose condition Ready has this status and message."""
     condition = {"type": "Ready", "status": ready, "reason": "Serving", "message": message}
     body = {"metadata": {"name": "svc", "namespace": "team"}, "status": {"conditions": [condition], "url": "http://svc"}}
     return tree(body, Observed())
@@ -38,7 +40,7 @@ def test_fields_are_spelled_as_in_kubernetes(capsys: pytest.CaptureFixture[str])
 def test_watching_prints_again_only_what_changed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An API server that does not answer is a complaint, and the last view stays."""
+    """If the API server does not respond, a warning is printed, and the last view stays."""
     monkeypatch.setattr(status, "INTERVAL", 0)
     views: Iterator[Tree | KubeError] = iter(
         [seen("False", "one"), seen("False", "one"), Transient("no answer"), seen("False", "two"), seen("True")]
@@ -68,7 +70,7 @@ ROLLOUT = {
 
 @pytest.fixture
 def runtimes(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
-    """A cluster with a ClusterServingRuntime rt, and a ServingRuntime own in the namespace team."""
+    """Return a cluster with a ClusterServingRuntime rt, and a ServingRuntime own in the namespace team."""
 
     def get(call: Call) -> Any:
         where = {"rt": "ClusterServingRuntime", "own": "ServingRuntime"}.get(call.name)
@@ -92,7 +94,7 @@ def runtimes(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
 def test_the_waves_of_a_runtime(runtimes: FakeApi) -> None:
     found = CliRunner().invoke(app, ["status", "runtime", "rt"])
     assert found.exit_code == 1 and "ClusterServingRuntime rt: wave 2 of 4" in found.output
-    assert [call.kind for call in runtimes.calls] == ["ServingRuntime", "ClusterServingRuntime"], "its own counts first"
+    assert [call.kind for call in runtimes.calls] == ["ServingRuntime", "ClusterServingRuntime"], "the namespaced one first"
     found = CliRunner().invoke(app, ["status", "runtime", "own", "-o", "json"])
     assert found.exit_code == 0 and json.loads(found.output)["state"] == "Complete"
 

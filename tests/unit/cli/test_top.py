@@ -1,4 +1,6 @@
-"""`ome top`: the numbers of services, groups and nodes, from routers that answer, refuse or send something else."""
+"""Tests of `ome top`: the numbers of services, groups and nodes, from routers that answer, refuse, or send something
+else.
+"""
 
 import asyncio
 import json
@@ -40,7 +42,7 @@ STORED = {
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """A cluster whose routers all answer, except those of simulated faults."""
+    """Return a cluster whose routers all answer, except those of simulated faults."""
     return hear(console.fleet(hostile=False))
 
 
@@ -51,7 +53,7 @@ def run(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> Run:
     api.connection = SimpleNamespace(namespace="chat")  # type: ignore[assignment]
 
     class Pages:
-        """Reads the pages of the simulated pods."""
+        """Return the metrics pages of the simulated pods."""
 
         def __init__(self, _: Any) -> None:
             self.text = cluster.page
@@ -110,7 +112,7 @@ def test_groups_and_nodes_show_the_numbers_of_their_groups(run: Run) -> None:
     nodes = rows(run("nodes", "-A", "-o", "json"))
     assert nodes["h200-00"]["running"] == 7 and (nodes["h200-00"]["gpus"], nodes["h200-00"]["allocatable"]) == (8, 8)
     assert nodes["h200-23"]["running"] is None, "a node without groups"
-    assert "cpu-00" not in nodes, "only routers run there"
+    assert "cpu-00" not in nodes, "only routers run on this node"
 
 
 def test_the_table_is_plain_in_a_pipe(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""`ome wake`: which RoleScales are written, and with which numbers."""
+"""Tests of `ome wake`: which RoleScales are written, and with which numbers."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +17,9 @@ from tests.support.fake_api import FakeApi
 def woken(
     monkeypatch: pytest.MonkeyPatch, replicas: dict[str, int], groups: dict[str, int], missing: str = ""
 ) -> tuple[Result, dict[str, Any]]:
-    """Return the output, and the numbers that were written, for a service with these numbers of groups now and before."""
+    """Return the output, and the numbers that were written, for a service with these present and previous numbers of
+    groups.
+    """
     status = {"components": {role: {"replicas": count} for role, count in replicas.items()}, "zero": {"groups": groups}}
     spec = {role: {} for role in (*replicas, "router")}
 

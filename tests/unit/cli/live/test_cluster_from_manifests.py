@@ -1,4 +1,4 @@
-"""Facts from bodies at hand."""
+"""Tests of the facts that are derived from given manifests."""
 
 from ome_operator.api import InferenceService
 from ome_operator.cli.live.cluster_from_manifests import gather, over, ref

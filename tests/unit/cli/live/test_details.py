@@ -1,4 +1,4 @@
-"""The end of logs, the ports of engines, and what is asked of them."""
+"""Tests of the last lines of logs, the ports of engines, and the requests to both."""
 
 from collections.abc import AsyncIterator
 from functools import cache
@@ -23,12 +23,14 @@ ILL = "kimi-k2-instruct-decoder-44924f87-0-w-7"
 
 @cache
 def shown() -> Board:
-    """The fleet, without hostile names."""
+    """Return a fleet without hostile texts."""
     return console.fleet(hostile=False).seen()
 
 
 async def told(answers: dict[bool, Any], **more: Any) -> Any:
-    """The log of the rank that crashes; `answers`: of the former container, or of the present."""
+    """Return the log of the rank that crashes. `answers` maps whether the log of the previous container is requested to that
+    log.
+    """
 
     async def read(_: str, pod: str, __: str, wanted: Wanted) -> AsyncIterator[LogLine]:
         answer = answers[wanted.previous]

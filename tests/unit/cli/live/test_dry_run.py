@@ -1,4 +1,4 @@
-"""Tests that refusals of a dry run become sentences for users."""
+"""Tests that refusals of a dry run become messages for users."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ async def test_what_the_api_server_cannot_do_now_says_nothing_about_the_object()
 
 
 async def test_an_object_of_a_namespace_that_comes_with_it_is_tried_elsewhere() -> None:
-    """Samples begin with their namespace."""
+    """A file such as a sample may begin with the namespace of its objects. That namespace does not exist yet."""
 
     def answer(call: Call) -> Any:
         there = call.body["metadata"]["namespace"] == "default"
@@ -56,4 +56,4 @@ async def test_an_object_of_a_namespace_that_comes_with_it_is_tried_elsewhere() 
     api = FakeApi({"apply": answer})
     assert await refused(api, [service("new")], {"new"}) == ("InferenceService svc: spec: no",)
     sent = api.bodies("apply")[0]
-    assert sent["metadata"] == {"name": "svc", "namespace": "new"} and "status" not in sent, "only what people write"
+    assert sent["metadata"] == {"name": "svc", "namespace": "new"} and "status" not in sent, "only fields that users write"

@@ -1,4 +1,4 @@
-"""Tests of what commands print in addition to their own result, and of what `ome lint` finds on a cluster with the user's
+"""Tests of the findings that commands print in addition to their own result, and of `ome lint` on a cluster with the user's
 rights.
 """
 
@@ -34,7 +34,9 @@ def run(*words: object) -> Result:
 
 
 def broken(*names: str) -> list[dict[str, Any]]:
-    """The objects of a file that the operator refuses, its service under these names in namespaces of their own."""
+    """Return the objects of a file that the operator refuses, with a copy of its service for each name, each in its own
+    namespace.
+    """
     given = [*catalog(), *read_manifests([BROKEN], "default")]
     services = [body for body in given if body["kind"] == "InferenceService"]
     others = [body for body in given if body["kind"] != "InferenceService"]
@@ -45,7 +47,7 @@ def broken(*names: str) -> list[dict[str, Any]]:
 
 
 def cluster(*bodies: dict[str, Any], forbidden: str = "") -> FakeApi:
-    """A cluster with these objects."""
+    """Return a cluster with these objects."""
 
     def inside(call: Call) -> list[dict[str, Any]]:
         if call.kind == forbidden:
@@ -64,7 +66,7 @@ def cluster(*bodies: dict[str, Any], forbidden: str = "") -> FakeApi:
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Commands ask this cluster."""
+    """Let commands use this cluster."""
 
     def made(api: FakeApi) -> None:
         api.connection = SimpleNamespace(namespace="of-here")  # type: ignore[attr-defined]
@@ -147,4 +149,4 @@ def test_generate_finds_nothing_in_its_own_answer(monkeypatch: pytest.MonkeyPatc
     assert fine.exit_code == 0 and "warning" not in fine.stderr and "error" not in fine.stderr
     asked = []
     monkeypatch.setattr("ome_operator.cli.live.linted.lines", lambda *of: asked.append(of[1]) or ("a/b: error x: y; z",))
-    assert "a/b: error x: y; z" in run(*words).stderr and len(asked[0]) == 1, "its service is looked at"
+    assert "a/b: error x: y; z" in run(*words).stderr and len(asked[0]) == 1, "its service is checked"

@@ -1,4 +1,4 @@
-"""Many logs at once: merged by time, followed over restarts."""
+"""Tests of several logs at once: lines are merged by time, and logs are followed across restarts."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -23,7 +23,9 @@ def source(pod: str) -> Source:
 
 
 class Played:
-    """Logs that answer each request for a pod with the next of its scripts, and then find no pod."""
+    """Logs that answer each request for a pod with the next of its scripts, and after the last script that the pod does not
+    exist.
+    """
 
     def __init__(self, **scripts: list[Script]) -> None:
         self.scripts = scripts
@@ -40,7 +42,7 @@ class Played:
 
 
 class Seen:
-    """The lines that were shown, and the complaints."""
+    """The lines that were shown, and the warnings."""
 
     def __init__(self) -> None:
         self.shown: list[tuple[str, str]] = []
@@ -89,7 +91,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_container_that_restarts_is_followed_and_no_line_comes_twice() -> None:
-    """The API server looks at whole seconds, so the last lines come again with the new ones."""
+    """The API server selects lines by whole seconds, so it returns the last lines again, before the new ones."""
     broken = errors.Transient("the connection broke")
     played = Played(a=[[at(1, "one"), at(2, "two")], [at(2, "two"), broken], [at(2, "two"), at(3, "three")]])
     seen = await followed(played, lambda _: ["a"], lambda seen: len(seen.shown) >= 3)
@@ -110,4 +112,4 @@ async def test_a_pod_that_is_replaced_and_one_that_comes_are_followed_from_their
     seen = await followed(played, lambda look: ["a"] if look < 3 else ["a", "b"], lambda seen: len(seen.shown) >= 3)
     assert sorted(seen.shown) == [("a", "new"), ("a", "old"), ("b", "b")]
     assert "a: its pod a was deleted" in seen.complaints
-    assert next(wanted for pod, wanted in played.asked if pod == "b").tail is None, "nobody has seen its beginning yet"
+    assert next(wanted for pod, wanted in played.asked if pod == "b").tail is None, "its first lines have not been shown yet"

@@ -1,4 +1,4 @@
-"""Pods of `ome preflight` from their creation to their removal: whatever happens, none is left."""
+"""Tests of the pods of `ome preflight` from their creation to their removal. Whatever happens, no pod is left."""
 
 import asyncio
 import os
@@ -82,7 +82,7 @@ async def test_whatever_a_pod_says_is_a_sentence(fares: Manifest, words: str) ->
 
 
 async def test_a_rank_without_a_node_is_waited_for_and_then_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others, which it holds up, are waited for."""
+    """The other ranks wait for it, so the command also waits for them."""
 
     def play(pod: Manifest, looks: int) -> Manifest:
         if rank(pod) == 1:
@@ -97,7 +97,7 @@ async def test_a_rank_without_a_node_is_waited_for_and_then_named(monkeypatch: p
     assert told[1].startswith(f"engine, rank 1 has no node: Unschedulable: {FULL}") and told[2].startswith(
         "1 of 2 ranks on 1 node: 1 finding"
     )
-    assert said == [f"1 of 2 ranks run, 1 placed: Unschedulable: {FULL}"], "told once, however often it is looked at"
+    assert said == [f"1 of 2 ranks run, 1 placed: Unschedulable: {FULL}"], "reported once, however often the pods are read"
     assert api.made == {} and api.looks >= 30
 
 
@@ -115,7 +115,7 @@ async def test_a_check_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_simulated_node_is_named_at_once_and_the_others_are_waited_for() -> None:
-    """Kwok shows the pod of a check as running for ever."""
+    """On a node that kwok simulates, the pod of a check stays Running for ever."""
 
     def play(pod: Manifest, looks: int) -> Manifest:
         return status("sim-0", RUNS) if rank(pod) else healthy(pod, looks)
@@ -153,7 +153,7 @@ async def test_a_signal_removes_all(number: int) -> None:
     def play(pod: Manifest, looks: int) -> Manifest:
         if looks == 3:
             os.kill(os.getpid(), number)
-            os.kill(os.getpid(), number)  # people press it twice
+            os.kill(os.getpid(), number)  # users press it twice
         return status("n", RUNS)
 
     api = Looked(play)
@@ -234,7 +234,7 @@ async def test_a_server_that_does_not_answer_for_a_while() -> None:
 async def test_what_cannot_be_removed_is_said_with_how_to_remove_it() -> None:
     api, said = Looked(delete=errors.Forbidden('cannot delete resource "pods"')), list[str]()
     (told,) = await looked(api, made(decoder=False), said=said)
-    assert told.startswith("2 ranks"), "what was found is told all the same"
+    assert told.startswith("2 ranks"), "the findings are reported nevertheless"
     assert said == [
         'some objects of the check may not have been deleted (cannot delete resource "pods"). Their pods end by themselves. '
         "To delete them:  "

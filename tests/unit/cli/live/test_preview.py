@@ -1,4 +1,4 @@
-"""Tests of what `ome diff` says about an edit, given the answers of a cluster."""
+"""Tests of the output of `ome diff` about an edit, given the responses of a cluster."""
 
 from typing import Any
 
@@ -103,7 +103,7 @@ async def test_who_may_not_list_nodes_is_told_nothing_of_them(nodes: Any) -> Non
 
 
 async def test_nodes_that_others_hold_are_told_before_the_edit_is_made() -> None:
-    """Nodes are read live with the user's own rights. Without the right to read the pods on nodes, nothing is said about
+    """Nodes are read live with the user's own rights. A user without the right to read the pods on nodes gets no lines about
     nodes.
     """
     others = [{**node, "metadata": {**node["metadata"], "labels": {**HOLDS, "gpu": "H300"}}} for node in NODES[2:]]
@@ -121,7 +121,7 @@ FREE = (
 
 
 async def edit(api: FakeApi, **spec: Any) -> str:
-    """Return what is said about an edit of the engine's environment."""
+    """Return the lines about an edit of the engine's environment."""
     edited = service(runner={"env": [{"name": "A", "value": "b"}]})
     edited["spec"] |= spec
     found = await preview(api, [edited])
@@ -131,7 +131,7 @@ async def edit(api: FakeApi, **spec: Any) -> str:
 
 
 async def test_an_edit_that_interrupts_names_the_strategy_that_does_not() -> None:
-    """The service has two of the four nodes, and the other two are free."""
+    """The service has two of the four nodes, and the other two are free, so a second copy fits."""
     told = await edit(live(NODES))
     assert "all at the same time, so nothing serves meanwhile" in told
     assert told.endswith(f". 2 {FREE}")

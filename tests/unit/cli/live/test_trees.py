@@ -1,4 +1,4 @@
-"""Which objects of a cluster become trees."""
+"""Tests of which objects of a cluster become trees."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ MISSING = NotFound("there is no such object", 404)
 
 
 def serving(name: str) -> dict[str, Any]:
-    """A Serving as a server gives it."""
+    """Return a Serving as the API server returns it."""
     return {"metadata": {"name": name, "namespace": "team"}, "spec": {"baseModel": "m"}}
 
 
 def cluster(servings: Any) -> FakeApi:
-    """A cluster with one InferenceService, `made`."""
+    """Return a cluster with one InferenceService, `made`."""
     service = yamls.service("team", "made", "rt")
 
     def listed(call: Call) -> Any:

@@ -1,7 +1,8 @@
-"""The pages in a real browser: Debian's Chromium, driven by Playwright. Skipped, with the reason, where either is missing.
+"""Tests of the pages in a real browser: Debian's Chromium, controlled by Playwright. If either is missing, the tests are
+skipped with the reason.
 
-With OME_E2E=1 (`make e2e`) the browser is installed where it is missing. With OME_SCREENSHOTS=1 the pictures of docs/ui.md
-are written again.
+With OME_E2E=1 (`make e2e`) the browser is installed if it is missing. With OME_SCREENSHOTS=1 the pictures of docs/ui.md are
+written again.
 """
 
 import os
@@ -30,7 +31,7 @@ WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 
 
 def program() -> str | None:
-    """The browser's."""
+    """Return the path of the browser, or None if it is not installed."""
     return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
@@ -43,7 +44,7 @@ def chromium() -> None:
 
 
 class Browser:
-    """A window on a cluster, and what went wrong in it."""
+    """A browser window with the pages of a cluster, and the errors that occurred in it."""
 
     def __init__(self, page: Any, base: str, cluster: Cluster) -> None:
         self.page, self.base, self.cluster = page, base, cluster
@@ -59,15 +60,15 @@ class Browser:
         await self.page.wait_for_selector(".live.on")
 
     async def wide(self) -> int:
-        """Pixels that the page wants."""
+        """Return the width of the page's content in pixels."""
         return int(await self.page.evaluate("document.documentElement.scrollWidth"))
 
     async def shown(self) -> list[str]:
-        """Names of the services that are shown."""
+        """Return the names of the services on the page."""
         return list(await self.page.locator("tr[data-state]:visible .c-name a").all_inner_texts())
 
     async def picture(self, name: str, *, whole: bool = False) -> None:
-        """Save a screenshot for the pages if one was requested."""
+        """Save a screenshot for docs/ui.md if it was requested."""
         if os.environ.get("OME_SCREENSHOTS"):
             await self.page.screenshot(path=ROOT / f"docs/img/{name}.png", full_page=whole)
 
@@ -85,7 +86,7 @@ async def looking(cluster: Cluster, size: Any = WIDE, scheme: str = "light", **m
         try:
             await found.page.goto(address.ticket)
             await found.page.wait_for_selector(".live.on")
-            assert found.page.url == f"{found.base}/", "the token is out of the address"
+            assert found.page.url == f"{found.base}/", "the token is removed from the address"
             yield found
         finally:
             await window.close()
@@ -112,7 +113,7 @@ async def test_dark(monkeypatch: pytest.MonkeyPatch) -> None:
         ground = await browser.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
         assert max(map(int, ground[4:-1].split(", "))) < 60
         await browser.open("/service/code/qwen3-coder")
-        await browser.page.wait_for_selector("polyline >> nth=3", state="attached")  # a plot of zeros has no height
+        await browser.page.wait_for_selector("polyline >> nth=3", state="attached")  # a plot of zeros has a height of 0
         await browser.page.wait_for_timeout(6000 if os.environ.get("OME_SCREENSHOTS") else 0)
         await browser.picture("ui-rollout-dark")
 
@@ -158,7 +159,9 @@ async def test_a_picture_of_a_phone() -> None:
 
 
 async def test_hostile_words_do_nothing() -> None:
-    """No script runs, no address of theirs is asked, and the policy had nothing to stop: the console is empty."""
+    """Hostile texts run no script and load no address. The content security policy blocks nothing either, so the console is
+    empty.
+    """
     async with looking(console.fleet(kimi=False)) as browser:
         for path in ("/", "/service/zz-evil/hostile", "/nodes"):
             await browser.open(path)
@@ -235,10 +238,10 @@ async def test_a_hundred_services_with_a_thousand_pods_are_painted_within_a_seco
     async with looking(console.many(100, 1000)) as browser:
         for path in ("/", "/nodes", "/service/team/service-003"):
             times = []
-            for _ in range(3):  # other work on this machine may take a turn
+            for _ in range(3):  # other programs on this machine may need the CPU
                 await browser.open(path)
                 painted = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
-                await browser.page.wait_for_function(painted)  # it is noted after what is looked for is there
+                await browser.page.wait_for_function(painted)  # it is recorded after the expected element appears
                 times.append(await browser.page.evaluate(painted))
             size = await browser.page.evaluate(
                 "performance.getEntriesByType('navigation')[0].transferSize"

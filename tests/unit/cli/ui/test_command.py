@@ -1,4 +1,4 @@
-"""Tests of `ome ui` as a process, with a kubeconfig and a server that stands in for an API server."""
+"""Tests of `ome ui` as a process, with a kubeconfig and a server in place of an API server."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ PLURALS = {(resource.group, resource.plural): kind for kind, resource in RESOURC
 
 
 class Api:
-    """Lists of a cluster over HTTP."""
+    """An API server that returns the objects of a cluster over HTTP."""
 
     def __init__(self) -> None:
         self.cluster, self.asked = console.fleet(hostile=False), list[str]()
@@ -43,7 +43,7 @@ class Api:
 
 @asynccontextmanager
 async def running(folder: Path, *words: str) -> AsyncIterator[tuple[Any, str, Api]]:
-    """The process, the address that it prints, and the API server."""
+    """Yield the process, the address that it prints, and the API server."""
     api = Api()
     async with answers(api.answer) as connection:
         config = {
@@ -102,7 +102,9 @@ async def test_a_port_that_is_taken_is_a_sentence(tmp_path: Path) -> None:
 
 
 def test_no_address_is_in_the_arguments_of_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other users of the machine list them every few milliseconds, and were in before the browser."""
+    """Other users of the machine can list the arguments of processes. With the token from there, they could open the page
+    before the browser does.
+    """
     opened = list[str]()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setattr(webbrowser, "open", lambda address: bool(opened.append(address)) or True)

@@ -1,4 +1,4 @@
-"""Tests of who may see the pages: a browser on this machine with the token, not another site. No request changes the
+"""Tests of who may see the pages: a browser on this machine that has the token, and no other website. No request changes the
 cluster.
 """
 
@@ -22,7 +22,7 @@ async def test_the_token_is_traded_for_a_cookie_that_scripts_do_not_see() -> Non
 
 
 async def test_what_a_browser_is_started_with_lets_in_a_single_browser(caplog: pytest.LogCaptureFixture) -> None:
-    """If another user of the machine has it and is faster, the user notices, and the other user has no access any more."""
+    """If another user of the machine uses the address first, the user is warned, and the other user loses access."""
     async with visiting(console.fleet(kimi=False, hostile=False), enter=False) as visitor:
         path = visitor.ticket.removeprefix(visitor.base)
         assert [(await visitor.get(path))[0] for _ in range(2)] == [200, 200], "the same browser may go back"
@@ -32,12 +32,12 @@ async def test_what_a_browser_is_started_with_lets_in_a_single_browser(caplog: p
             async with aiohttp.ClientSession() as another, another.get(visitor.ticket) as answer:
                 assert answer.status == 401
             assert "used the address of the started browser a second time" in caplog.text
-            with pytest.raises(ValueError, match="Expecting value"):  # nothing, at the end of the stream
+            with pytest.raises(ValueError, match="Expecting value"):  # the stream has ended, so there is no JSON
                 while True:
                     await stream.look()
         assert (await visitor.get("/"))[0] == (await visitor.get(path))[0] == 401
         await visitor.enter()
-        assert (await visitor.get("/"))[0] == 200, "the printed address"
+        assert (await visitor.get("/"))[0] == 200, "the printed address still works"
 
 
 async def test_each_browser_has_its_own_session() -> None:
@@ -76,8 +76,8 @@ async def test_without_the_cookie_there_is_nothing(path: str) -> None:
     ids=str,
 )
 async def test_other_names_and_other_sites_are_refused(headers: dict[str, str]) -> None:
-    """The request has the cookie and the token, but comes by a name that resolves to this machine, or from a page of
-    another site.
+    """The request has the cookie and the token, but it was sent to another name that resolves to this machine, or from a
+    page of another website.
     """
     async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
         for path in ("/", f"/?token={visitor.token}", "/live/", "/static/ui.js"):

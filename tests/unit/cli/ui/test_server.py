@@ -1,4 +1,4 @@
-"""The pages over HTTP: what they show of a cluster that changes, refuses, or has hostile words."""
+"""Tests of the pages over HTTP, with a cluster that changes, that refuses requests, or that contains hostile texts."""
 
 import asyncio
 import itertools
@@ -22,7 +22,7 @@ from tests.support.waiting import until
 
 
 class Parsed(HTMLParser):
-    """Elements and attributes of a page, as a browser understands it."""
+    """The elements and attributes of a page, as a browser parses it."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -67,23 +67,25 @@ async def test_nodes_show_groups_weights_and_who_waits() -> None:
 
 @pytest.mark.parametrize("path", ["/", "/nodes", "/service/zz-evil/hostile"])
 async def test_what_users_write_is_text(path: str) -> None:
-    """Annotations, labels, messages, reasons, events, log lines, names of models and times are shown as text."""
+    """Annotations, labels, messages, reasons, events, log lines, names of models and times are shown as text, and never
+    interpreted.
+    """
     async with visiting(console.fleet(kimi=False)) as visitor, visitor.stream(path) as stream:
         whole = await visitor.page(path)
         await stream.look()
         await asyncio.sleep(0.1)
         await stream.look()
         parts = "".join(stream.shown.values())
-    assert "&lt;script&gt;" in whole and "&lt;script&gt;" in parts, "it is shown"
+    assert "&lt;script&gt;" in whole and "&lt;script&gt;" in parts, "the text is shown"
     for text in (whole, parts):
-        assert "\u202e" not in text and "\x1b" not in text, "nothing turns around what follows it"
+        assert "\u202e" not in text and "\x1b" not in text, "no control character reverses the following text"
         elements = Parsed(text).elements
         scripts = [named for tag, named in elements if tag == "script"]
         assert scripts == ([{"src": "/static/ui.js", "defer": None}] if text is whole else [])
         assert not [tag for tag, _ in elements if tag in ("img", "iframe", "object", "style", "base")]
         for _, named in elements:
             assert not [name for name in named if name.startswith("on") or name == "style"]
-            assert (named.get("href") or "/").startswith(("/", "#")), "javascript: is no address of ours"
+            assert (named.get("href") or "/").startswith(("/", "#")), "links with javascript: are removed"
             assert (named.get("src") or "/").startswith("/")
 
 
@@ -165,7 +167,7 @@ async def test_a_body_that_nobody_expected_ends_nothing() -> None:
 
 
 async def test_a_kubeconfig_without_rights_gets_sentences() -> None:
-    """A user who may not read nodes or events still sees the services, and a sentence about what cannot be read."""
+    """A user who may not read nodes or events still sees the services, and a message about what cannot be read."""
     cluster = console.fleet(hostile=False)
     for kind in ("Node", "NodeModels", "Event", "ClusterServingRuntime", "ControllerRevision"):
         cluster.refused[kind] = Forbidden(f'{kind} is forbidden: User "eve" cannot list resource', 403)
@@ -218,7 +220,7 @@ async def test_it_writes_nothing_and_looks_only_while_somebody_does() -> None:
         await asyncio.sleep(0.5)
         seen = visitor.site.feed.number
         await asyncio.sleep(0.3)
-        assert visitor.site.feed.number == seen, "nobody looks"
+        assert visitor.site.feed.number == seen, "no page is open"
         await visitor.page("/")
         await asyncio.sleep(0.2)
         assert visitor.site.feed.number > seen
@@ -287,7 +289,7 @@ async def test_where_metrics_cannot_be_read_a_sentence_says_so(answer: Exception
 
 
 async def test_a_hundred_services_with_a_thousand_pods_fit_and_come_quickly() -> None:
-    """The page is smaller than 1 MB, and the server needs only a fraction of a second for the first paint."""
+    """The page is smaller than 1 MB, and the server needs only a fraction of a second to send it first."""
     cluster = console.many(100, 1000)
     async with visiting(cluster) as visitor:
         loop = asyncio.get_running_loop()
