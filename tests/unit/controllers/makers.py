@@ -1,4 +1,4 @@
-"""Objects that the controllers under test depend on."""
+"""Makers of the objects that the controllers under test depend on."""
 
 import time
 from collections.abc import Callable

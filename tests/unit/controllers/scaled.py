@@ -1,4 +1,4 @@
-"""A service with the autoscaler class Demand, whose numbers a test sets, for the tests of its decisions."""
+"""A service with the autoscaler class Demand whose numbers a test sets."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""What the operator hears about requests that no engine could serve, and about tokens."""
+"""Tests of the reports about requests that no engine could serve, and about tokens."""
 
 from datetime import timedelta
 
@@ -12,7 +12,7 @@ async def test_requests_that_no_engine_could_serve_make_the_service_dirty_every_
     registry.answers(summary())
     await registry.walk()
     assert registry.telemetry.arrivals(registry.pods) == Arrivals() and not registry.news
-    for age in (1.0, 0.5, 1.2):  # the same request: its time is calculated from an age
+    for age in (1.0, 0.5, 1.2):  # the same request each time; its time is computed from its age
         registry.answers(summary(unserved={"requests": 1, "age": age}))
         await registry.walk()
         assert registry.telemetry.arrivals(registry.pods) == Arrivals(NOW - age)
@@ -23,7 +23,7 @@ async def test_requests_that_no_engine_could_serve_make_the_service_dirty_every_
         await registry.walk()
     assert len(registry.news) == 4
     registry.now += timedelta(seconds=21)
-    assert registry.telemetry.arrivals(registry.pods) == Arrivals(), "an old report is no report"
+    assert registry.telemetry.arrivals(registry.pods) == Arrivals(), "an old report does not count"
 
 
 async def test_an_engine_that_reports_tokens_is_a_fact(registry: Registry) -> None:

@@ -1,4 +1,4 @@
-"""The memory of failures by node: what is read, decided and stored (docs/bad-nodes.md)."""
+"""Tests of the failures that are remembered by node: what is read, decided and stored (docs/bad-nodes.md)."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -22,13 +22,13 @@ NOW = datetime(2027, 1, 15, 8, tzinfo=UTC)
 
 
 def node(name: str) -> dict[str, Any]:
-    """A node with eight GPUs."""
+    """Return a node with eight GPUs."""
     body = bodies.node(name)
     return {**body, "metadata": {**body["metadata"], "uid": f"uid-{name}"}}
 
 
 def ended(group: LiveGroup) -> dict[str, Any]:
-    """The pod of a group whose container has ended."""
+    """Return the pod of a group whose container has ended."""
     (pod,) = group.pods()
     body = bodies.pod(pod)
     body["metadata"] |= {"creationTimestamp": pod.times.created, "resourceVersion": str(int(group.ended[0]))}
@@ -38,7 +38,7 @@ def ended(group: LiveGroup) -> dict[str, Any]:
 
 
 class Stored:
-    """The API server's NodeFaults objects."""
+    """An API server with NodeFaults objects."""
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
@@ -86,7 +86,7 @@ class Case:
         self.nodes = BadNodes(self.cache, self.stored.api, self.called.append, lambda: self.now, acts=acts, stores=stores)
 
     async def fail(self, times: int = 1) -> None:
-        """Let the group fail on its node, a hundred seconds after each other."""
+        """Let the group fail on its node this number of times, a hundred seconds apart."""
         for _ in range(times):
             self.now += timedelta(seconds=100)
             self.group.ended = {0: self.now.timestamp()}
@@ -195,7 +195,7 @@ async def test_few_objects_are_written_at_once() -> None:
     for looks in (1, 2, 3, 4):
         await case.nodes.look()
         assert len(case.stored.objects) == min(3 * WRITES, looks * WRITES)
-    assert not case.nodes.of("team"), "all nodes report it"
+    assert not case.nodes.of("team"), "a fault that all nodes report is ignored"
 
 
 async def test_a_refused_write_is_repeated() -> None:

@@ -1,4 +1,4 @@
-"""Tests of the status of objects for which the operator writes only a status, if a pass over them fails."""
+"""Tests of the status after a failed pass, for kinds of which the operator writes only the status."""
 
 import logging
 from typing import Any
@@ -34,7 +34,9 @@ def fails(*_: Any, **_more: Any) -> Any:
 
 
 def world(kind: str, monkeypatch: pytest.MonkeyPatch) -> tuple[FakeApi, WorkQueue[Ref], StatusReconciler, Ref]:
-    """A server that stores statuses, a queue, passes with a bug, and an object of this kind."""
+    """Return an API server that stores statuses, a queue, a reconciler whose passes raise an exception, and the key of an
+    object of this kind.
+    """
     metadata = {"uid": "u", "resourceVersion": "1", **BODIES[kind]["metadata"]}
     body = {**BODIES[kind], "metadata": metadata}
     for module, function in ((job, "desired_job"), (convert, "source")):
@@ -61,7 +63,7 @@ async def test_a_bug_of_ours_is_a_condition_and_one_traceback(
     assert (condition["type"] in ("Ready", "Complete"), condition["status"]) == (True, "False")
     assert (condition["reason"], condition["message"]) == ("InternalError", BUG)
     assert [bool(one.exc_info) for one in caplog.records] == [True, False]
-    assert queue.retry(ref) == 4.0, "it was tried twice, each time later"
+    assert queue.retry(ref) == 4.0, "two attempts, with increasing delays"
 
 
 @pytest.mark.parametrize("kind", BODIES)

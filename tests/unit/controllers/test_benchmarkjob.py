@@ -1,4 +1,4 @@
-"""When the Job of a BenchmarkJob is made, where one of its name is there already."""
+"""Tests of when the Job of a BenchmarkJob is created if another Job of this name exists."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ REF = Ref(BENCHMARK, "team", "speed")
 
 
 def job(uid: str, owner: dict[str, Any] | None) -> dict[str, Any]:
-    """A Job of the wanted name."""
+    """Return a Job with the name of the desired one."""
     metadata = {"name": NAME, "namespace": "team", "uid": uid, "resourceVersion": "5"}
     owners = {"ownerReferences": [{**owner, "controller": True}]} if owner else {}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {**metadata, **owners}, "spec": {}}
@@ -31,7 +31,9 @@ def owner(uid: str, kind: str = BENCHMARK, name: str = "speed") -> dict[str, Any
 
 
 class World:
-    """Passes over a BenchmarkJob that was created again, while `there` contains the name of its Job."""
+    """Reconciliation of a BenchmarkJob that was deleted and created again. `there` is the existing Job with the name of its
+    Job.
+    """
 
     def __init__(self, there: dict[str, Any] | None) -> None:
         body = yamls.benchmark("team", "speed")
@@ -45,12 +47,12 @@ class World:
         self.passes = passes(self.cluster, self.api, makers.queue(), 600.0, makers.wall, Images("sglang:1", "tools:1"))
 
     def free(self) -> None:
-        """The Job is gone, and its name is free."""
+        """Delete the existing Job."""
         del self.api.answers["apply Job"]
         self.cluster.gone("Job", "job-1")
 
     async def says(self) -> tuple[str, str]:
-        """Reason and sentence after a pass."""
+        """Reconcile the BenchmarkJob, and return the reason and the message of its condition."""
         await self.passes.reconcile(REF)
         (one,) = plain(self.api.bodies("apply")[-1]["status"])
         return one["reason"], one["message"]
@@ -86,7 +88,9 @@ async def test_pods_of_the_former_job_are_not_its_own() -> None:
 
 
 async def test_few_pods_of_a_job_are_read_whoever_has_its_label() -> None:
-    """A tenant may give the label to as many large pods as its quota permits, and they are read every 15 seconds."""
+    """A tenant can give the Job's label to as many large pods as its quota permits, and the pods are read every 15
+    seconds.
+    """
     world, limits = World(None), list[int]()
     listed = world.api.list_objects
 

@@ -1,4 +1,4 @@
-"""Statuses of runtimes tell the waves of their last edit, and Events what is news of it."""
+"""Tests that the status of a runtime shows the waves of its last edit, and that Events report their changes."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -24,7 +24,7 @@ SERVICES = [Ref("InferenceService", "team", name) for name in "abc"]
 
 
 class Rig:
-    """A runtime whose edit waits for a service after the other, and the passes over it."""
+    """A runtime whose edit reaches one service after the other, and its reconciler."""
 
     def __init__(self, labels: Mapping[str, str] | None = None, **annotations: str) -> None:
         body = yamls.runtime("rt")
@@ -54,7 +54,7 @@ class Rig:
         self.waves.report(SERVICES[number], stands, asks=state != EditState.DONE, begun=begun)
 
     async def look(self) -> tuple[dict[str, Any], list[str], float]:
-        """Return the status, the reasons of all Events so far, and the time of the next pass."""
+        """Reconcile the runtime. Return the status, the reasons of all Events so far, and the time of the next pass."""
         resource = self.cluster.find(RUNTIME)
         assert resource is not None
         again = await self.passes.reconcile_resource(resource)
@@ -78,7 +78,7 @@ async def test_a_wave_is_told_and_looked_at_when_it_has_baked() -> None:
     rig.now += timedelta(seconds=300)
     said, events, again = await rig.look()
     assert (said["wave"], events[-1], again) == (2, "WaveBegins", 600.0)
-    assert rig.called == SERVICES[:2], "the pass over the runtime calls the next"
+    assert rig.called == SERVICES[:2], "the pass over the runtime enqueues the next services"
 
 
 async def test_an_annotation_of_the_runtime_counts_more() -> None:
@@ -93,7 +93,9 @@ async def test_an_annotation_of_the_runtime_counts_more() -> None:
 
 
 async def test_half_a_picture_changes_no_status() -> None:
-    """After a restart of the operator, the status keeps what the previous operator wrote."""
+    """After a restart, the operator does not know all services yet. Until then, the status keeps what the previous process
+    wrote.
+    """
     rig = Rig()
     rig.tell(0, EditState.PENDING)
     before, *_ = await rig.look()
@@ -118,7 +120,7 @@ async def test_the_waves_of_an_object_of_another_operator_go_on() -> None:
 
 
 async def test_while_it_only_looks_it_writes_no_event() -> None:
-    """The operator has only the rights of a reader."""
+    """In observe mode, the operator has only the rights of a reader."""
     rig = Rig()
     rig.cluster._index.deps = changed(rig.cluster.deps(), observe=True)
     rig.tell(0, EditState.PENDING)
@@ -137,7 +139,9 @@ async def test_a_lost_event_is_no_lost_status(lost: bool) -> None:
 
 
 async def test_a_bake_that_ends_while_it_is_looked_at_calls_the_next() -> None:
-    """The clock moves between any two looks at it: who sees the next wave has to call its services."""
+    """The clock advances between any two readings of it, so the bake time may end during a pass. A pass that sees the next
+    wave must enqueue the services of this wave.
+    """
     rig = Rig()
     for number in range(3):
         rig.tell(number, EditState.PENDING)

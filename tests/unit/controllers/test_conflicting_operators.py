@@ -1,4 +1,4 @@
-"""Two operators of a class, as far as either can see."""
+"""Tests that two operators of the same class detect each other, as far as their rights permit."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -50,7 +50,9 @@ async def test_who_reads_all_leases_of_his_class_finds_them(
     await made.check()
     assert bool(made.found) == found
     assert api.calls[0].selector == "ome.io/operator-lease="
-    assert len([said for said in caplog.records if "another operator" in said.message]) == found, "it is said once"
+    assert len([said for said in caplog.records if "another operator" in said.message]) == found, (
+        "the message is logged once"
+    )
 
 
 async def test_claims_are_made_renewed_and_taken_when_they_are_old() -> None:
@@ -65,7 +67,9 @@ async def test_claims_are_made_renewed_and_taken_when_they_are_old() -> None:
     updated: list[str] = []
     api.update = update  # type: ignore[method-assign]
     await made.check()
-    assert [made["metadata"]["namespace"] for made in api.bodies("create")] == ["a", "b"], "none where nothing is watched"
+    assert [made["metadata"]["namespace"] for made in api.bodies("create")] == ["a", "b"], (
+        "no claim in a namespace that is not watched"
+    )
     api.answers["get Lease"] = lease("a", "ome-operator-claim", "ome/ome-operator")
     await made.check()
     assert updated == ["ome/ome-operator"] * 2 and made.found == {}
@@ -84,7 +88,7 @@ async def test_what_cannot_be_asked_is_no_rival() -> None:
 
 
 async def test_a_lease_that_nobody_can_read_does_not_end_the_operator(caplog: pytest.LogCaptureFixture) -> None:
-    """Anyone who may write a Lease in some namespace chooses its labels, and so which operators read it."""
+    """Anyone who may write a Lease in some namespace chooses its labels, and thereby which operators read it."""
     odd = lease("ml")
     odd["spec"]["leaseDurationSeconds"] = "soon"
     api = FakeApi({"list_objects Lease": [odd]})

@@ -1,4 +1,6 @@
-"""The autoscaler of the class Demand beside reconciliations: what it reads, when it stores a decision, and a restart."""
+"""Tests of the autoscaler of the class Demand next to reconciliations: what it reads, when it stores a decision, and what
+happens at a restart.
+"""
 
 from datetime import timedelta
 from itertools import count
@@ -100,7 +102,7 @@ async def test_a_rollout_is_stored_within_a_minute_and_survives_a_restart() -> N
     await here.wait(FIRST + 2 * PAUSE, fleet=runs("old"))
     learned = here.field()["learned"]
     assert learned["configurations"] == dict.fromkeys(ROLES, "old")
-    assert learned["prefill"] == STORED["learned"]["prefill"], "an earlier version has stored it without configurations"
+    assert learned["prefill"] == STORED["learned"]["prefill"], "the status was stored by a version without configurations"
     here.rate = None  # nothing is measured any more
     await here.wait(PAUSE)
     here.rate = 0.0
@@ -238,7 +240,9 @@ async def test_another_mistake_is_stated_at_once() -> None:
 
 
 async def test_what_was_read_while_the_planner_worked_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A prediction takes half a second. Routers that are read meanwhile have numbers that are newer than the round."""
+    """A prediction takes half a second. Routers that are read in the meantime have newer numbers than the start of the
+    round.
+    """
     here = Follower(("a", "svc"), scaling=STORED)
     await here.wait(FIRST + PAUSE)
 

@@ -1,4 +1,6 @@
-"""Free nodes for the groups that the class Demand adds: who gets them, and for how long they are reserved."""
+"""Tests of free nodes for the groups that the class Demand adds: which service gets them, and for how long they are
+reserved.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -15,7 +17,7 @@ from tests.unit.controllers.scaled import REF, STORED, Follower
 
 
 class Counted(DemandScaler):
-    """An autoscaler that knows a number of free places, each for one group, and counts how often it looks for them."""
+    """An autoscaler that knows how many groups fit on the free nodes, and counts its searches for free nodes."""
 
     free, looks = 40, 0
 
@@ -31,8 +33,8 @@ def counted(here: Follower) -> Counted:
 
 
 async def test_groups_that_a_namespace_never_creates_keep_no_nodes_from_others() -> None:
-    """A tenant with a quota asks for all free nodes, before everybody else, and gets none. Before, the other one waited for
-    ever (finding U14).
+    """A tenant asks for all free nodes before everybody else, but its quota lets it create no group. Before, the other
+    tenant waited for ever (finding U14).
     """
     here = Follower((), scaling=STORED)
     victim = Ref(SERVICE, "other", "svc")
@@ -55,7 +57,7 @@ async def test_groups_that_a_namespace_never_creates_keep_no_nodes_from_others()
 
 
 async def test_a_namespace_with_many_services_has_as_long_to_create_groups_as_one_with_one() -> None:
-    """Before, ten services that waited for their pods for one round counted as a minute of their namespace."""
+    """Before, ten services that waited for their pods for one round counted as one minute of waiting of their namespace."""
     here = Follower(("svc", *(f"a{at}" for at in range(9))), scaling=STORED)
     here.scaler = counted(here)
     here.scaler.free = 10**6

@@ -1,4 +1,4 @@
-"""What tenants may create in any number is read in part: the reads of all namespaces follow each other."""
+"""Tests that objects which tenants can create in any number are read in part only."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Tests that objects of another `exposure.kind` are removed, and no others."""
+"""Tests that the objects of a previous `exposure.kind` are removed, and no others."""
 
 import logging
 from typing import Any
@@ -41,7 +41,7 @@ def api(**answers: Any) -> FakeApi:
 
 
 def deleted(client: FakeApi) -> list[tuple[str, str, str]]:
-    """Kind, name and UID of what was deleted."""
+    """Return the kind, the name and the UID of each deleted object."""
     return [(call.kind, call.name, call.uid) for call in client.calls if call.verb == "delete"]
 
 
@@ -62,7 +62,7 @@ async def test_a_kind_that_the_cluster_does_not_know_is_not_asked_for() -> None:
 
 
 async def test_without_rights_they_stay_and_that_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    """An operator whose chart gives no such right goes on."""
+    """An operator whose chart does not grant the right to list these objects logs a message, and continues."""
     caplog.set_level(logging.INFO)
     client = api(list_metadata=Forbidden("cannot list ingresses"))
     await remove(client, "", owns=OURS)

@@ -1,4 +1,6 @@
-"""Tests of what reconcilers write during a freeze in addition to the plans of services, and that every write is covered."""
+"""Tests of what reconcilers write during a freeze in addition to the plans of services, and that the tests cover every
+write.
+"""
 
 import ast
 import asyncio
@@ -27,20 +29,20 @@ from tests.unit.controllers import makers
 WHEN = "2026-11-24T15:40:00Z by alice"
 WRITES = frozenset({"apply", "create", "update", "patch_merge", "delete"})
 KNOWN = {
-    "agent/loop.py": {"apply", "create"},  # the record of its node: agents are not held
-    "controllers/bad_nodes.py": {"apply", "delete"},  # the faults of nodes: nothing while everything is held
+    "agent/loop.py": {"apply", "create"},  # the record of its node; a freeze does not affect agents
+    "controllers/bad_nodes.py": {"apply", "delete"},  # the faults of nodes; nothing while everything is frozen
     "controllers/benchmarkjob.py": {"apply"},  # the Job
-    "controllers/events.py": {"create"},  # an Event, of those that a Plan has
+    "controllers/events.py": {"create"},  # an Event that a Plan contains
     "controllers/former_exposure.py": {"delete"},  # Ingresses and HTTPRoutes of another exposure.kind; waits while frozen
     "controllers/inferenceservice/dry_run.py": {"apply", "create"},  # stores nothing
-    "controllers/inferenceservice/executor.py": {"apply", "create", "patch_merge", "delete"},  # what a Plan has
+    "controllers/inferenceservice/executor.py": {"apply", "create", "patch_merge", "delete"},  # the contents of a Plan
     "controllers/nodemodels.py": {"apply"},  # labels of a node
     "controllers/pod_dry_runs.py": {"create"},  # a dry run, which stores nothing
     "controllers/policies.py": {"apply"},  # dry runs, which store nothing
-    "controllers/conflicting_operators.py": {"create", "update"},  # Leases that say which class works in a namespace
-    "controllers/sglang.py": {"apply"},  # what is made of an object of sglang.ai
+    "controllers/conflicting_operators.py": {"create", "update"},  # Leases that state which class manages a namespace
+    "controllers/sglang.py": {"apply"},  # the objects that are made from an object of sglang.ai
     "controllers/status_writer.py": {"apply"},  # a status
-    "controllers/weights_gc.py": {"apply"},  # leave to remove weights
+    "controllers/weights_gc.py": {"apply"},  # permission to remove weights
     "kube/leader_election.py": {"create", "update"},  # the Lease
 }
 """Module -> how it writes. Code that writes elsewhere, or otherwise, calls `ClusterCache.active_hold` first, has a test
@@ -59,7 +61,7 @@ def test_every_place_that_writes_is_known() -> None:
 
 
 def written(tree: ast.AST) -> Iterable[str]:
-    """Methods of a client by which a module writes."""
+    """Yield the methods of a client with which a module writes."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in WRITES:
             of = node.func.value
@@ -133,7 +135,9 @@ RECORD = {
     [({}, ["Node"]), ({"frozen": WHEN}, ["Node", "NodeModels"]), ({"observe": True}, [])],
 )
 async def test_nodes_and_their_weights(settled: dict[str, Any], applied: list[str]) -> None:
-    """Labels tell of what is there. Leave to remove what is unused is taken back by a freeze."""
+    """Labels state which weights exist, so they are written during a freeze. The permission to remove unused weights is
+    withdrawn by a freeze.
+    """
     api = FakeApi({"list_objects Pod": []})
     await NodeModelsReconciler(cluster(NODE, RECORD, **settled), api, makers.queue(), 600.0).reconcile(
         Ref("NodeModels", "", "n")
@@ -176,7 +180,7 @@ async def test_a_pass_that_runs_stops_before_its_next_write(how: str) -> None:
 
 @pytest.mark.parametrize("held", [True, False])
 async def test_a_service_that_cannot_be_read_says_that_it_is_frozen(held: bool) -> None:
-    """The condition disappears after the thaw."""
+    """A service with an invalid spec has the condition Frozen during the freeze, and not after the thaw."""
     told = [{"type": "Frozen", "status": "True", "reason": "Frozen", "message": "frozen"}]
     body = {**SERVICE, "spec": {"engine": 5}, "status": {"conditions": told}}
     seen = cluster(body, frozen=WHEN if held else "")

@@ -1,4 +1,4 @@
-"""Which labels of a node are written."""
+"""Tests of which labels of a node are written."""
 
 from ome_operator.cache.facts import NodeResource
 from ome_operator.controllers.nodemodels import differs, settled
@@ -8,7 +8,7 @@ KEY = "models.ome.io/clusterbasemodel.k2"
 
 
 def node(ours: bool = True, **labels: str) -> NodeResource:
-    """A node whose labels are ours, or a person's."""
+    """Return a node with these labels, which belong to the operator or to a user."""
     found = {KEY if key == "k2" else key: value for key, value in labels.items()}
     return NodeResource("uid", 1, Node("n", 1, found, True, 8, frozenset(found) if ours else frozenset()))
 
@@ -17,18 +17,18 @@ def test_a_label_is_written_when_it_is_missing_or_wrong() -> None:
     assert differs(node(), {KEY: "Ready"})
     assert differs(node(k2="Updating"), {KEY: "Ready"})
     assert not differs(node(k2="Ready"), {KEY: "Ready"})
-    assert differs(node(ours=False, k2="Ready"), {KEY: "Ready"}), "it becomes ours"
+    assert differs(node(ours=False, k2="Ready"), {KEY: "Ready"}), "the operator takes over the label"
 
 
 def test_a_label_of_ours_goes_with_its_model_and_a_persons_stays() -> None:
     assert differs(node(k2="Ready"), {})
     assert not differs(node(ours=False, k2="Ready"), {})
-    assert not differs(node(zone="a"), {}), "not one about models"
+    assert not differs(node(zone="a"), {}), "the label is not about a model"
 
 
 def test_what_a_person_called_ready_stays_until_the_agent_says_so_too() -> None:
     theirs = node(ours=False, k2="Ready")
     assert settled(theirs, {KEY: "Updating"}) == {} and settled(theirs, {KEY: "Failed"}) == {}
     assert settled(theirs, {KEY: "Ready"}) == {KEY: "Ready"}
-    assert settled(node(k2="Ready"), {KEY: "Failed"}) == {KEY: "Failed"}, "ours tells the truth"
+    assert settled(node(k2="Ready"), {KEY: "Failed"}) == {KEY: "Failed"}, "the operator's own label shows the true state"
     assert settled(node(ours=False, k2="Failed"), {KEY: "Updating"}) == {KEY: "Updating"}

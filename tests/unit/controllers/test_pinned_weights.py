@@ -1,4 +1,4 @@
-"""The revision of its weights that a model's status pins decides over the labels of nodes."""
+"""Tests that labels of nodes are based on the revision of the weights that the model's status pins."""
 
 from typing import Any
 
@@ -19,7 +19,9 @@ PINNED = {"weights": {"uri": "hf://test/tiny", "revision": "abc"}}
 
 @pytest.mark.parametrize("others", [(), ("m",)])
 async def test_the_record_of_one_node_of_two_pins_nothing(others: tuple[str, ...]) -> None:
-    """Finding T5: with the token of one agent. In a cluster of one node, the word of that node counts."""
+    """An attacker with the token of one agent could otherwise choose the revision (finding T5). In a cluster with a single
+    node, the record of that node counts.
+    """
     model = yamls.model()
     body = {**model, "metadata": {**model["metadata"], "name": "tiny", "uid": "u", "resourceVersion": "1"}}
     held = {"kind": "ClusterBaseModel", "name": "tiny", "uri": "hf://test/tiny", "revision": "abc", "state": "Ready"}
@@ -35,7 +37,9 @@ async def test_the_record_of_one_node_of_two_pins_nothing(others: tuple[str, ...
 
 @pytest.mark.parametrize("lose", [False, True])
 async def test_records_are_looked_at_when_a_revision_was_pinned(lose: bool) -> None:
-    """The record is read even if the first answer was lost and the status is found to be written."""
+    """The records are reconciled even if the response to the first write was lost, and the next pass finds the status
+    already written.
+    """
     queue: WorkQueue[Ref] = WorkQueue(workers=1, first=60.0, last=60.0, jitter=lambda: 0.5)
     model = yamls.model()
     body = {**model, "metadata": {**model["metadata"], "name": "tiny", "uid": "u", "resourceVersion": "1"}}
@@ -49,6 +53,6 @@ async def test_records_are_looked_at_when_a_revision_was_pinned(lose: bool) -> N
     assert queue.depth == (0 if lose else 1)
     if lose:
         api.answers["apply"] = makers.storing(body)
-        passes.differs = lambda *_: False  # its event has come
+        passes.differs = lambda *_: False  # the event of the write has arrived
         await passes.reconcile(MODEL)
         assert queue.depth == 1

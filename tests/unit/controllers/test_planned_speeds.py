@@ -1,4 +1,6 @@
-"""What the operator asks the planner, how often, and what an error of the planner does."""
+"""Tests of the requests of the operator to the planner: their contents, how often they are made, and the effect of an
+error.
+"""
 
 import logging
 from collections.abc import Mapping

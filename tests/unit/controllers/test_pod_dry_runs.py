@@ -1,4 +1,6 @@
-"""The operator creates pods in dry runs only while it sees that the policy for pods binds it."""
+"""Tests that the operator creates pods in dry runs only if dry runs have shown that the admission policy for pods applies to
+it.
+"""
 
 import asyncio
 from typing import Any
@@ -31,7 +33,7 @@ READ = {"get ValidatingAdmissionPolicy": POLICY, "get ValidatingAdmissionPolicyB
 
 
 def made(create: Any, scope: Scope = EVERYWHERE, **answers: Any) -> tuple[PodDryRuns, FakeApi, list[float]]:
-    """Return what tests the policy, its API server, and its clock."""
+    """Return the object that tests the policy, its API server, and its clock."""
     api, now = FakeApi({"create Pod": create, **READ, **answers}), [0.0]
     return PodDryRuns(api, scope, "ome-operator", lambda: now[0]), api, now
 

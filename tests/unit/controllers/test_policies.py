@@ -1,4 +1,6 @@
-"""Tests of whether admission policies restrict the operator: dry runs show it, and the installed objects do not."""
+"""Tests of whether admission policies restrict the operator. Dry runs show this; the installed policy objects do not prove
+it.
+"""
 
 import asyncio
 import logging
@@ -43,7 +45,7 @@ def refusing(call: Call) -> KubeError:
 
 
 async def looked(apply: Any, **answers: Any) -> tuple[Policies, str]:
-    """Return the policies after a check, and the metric."""
+    """Return the policies after a check, and the value of the metric."""
     answers = {"apply": apply, "list_objects Node": NODES, "create SelfSubjectReview": ME, **READ, **NO_PODS, **answers}
     made, metrics = Policies(FakeApi(answers), EVERYWHERE, "home", "ome-operator", 600.0), Metrics()
     made.watch_metrics(metrics)
@@ -63,7 +65,9 @@ async def test_policies_that_refuse_bind(caplog: pytest.LogCaptureFixture) -> No
 
 
 async def test_what_is_accepted_is_told_once_with_the_user(caplog: pytest.LogCaptureFixture) -> None:
-    """An administrator's kubeconfig, or a cluster without the policies: every write goes through."""
+    """If the operator runs with an administrator's kubeconfig, or in a cluster without the policies, every write is
+    accepted.
+    """
     made, metrics = await looked(None)
     assert 'ome_admission_policies{state="absent"} 5.0' in metrics
     (said,) = caplog.records
@@ -132,7 +136,7 @@ async def test_it_looks_again_and_soon_where_something_is_unknown(monkeypatch: p
 
 
 def test_only_what_the_roles_allow_is_tried() -> None:
-    """RBAC refuses the rest, which would say nothing of the policies."""
+    """RBAC refuses all other writes, which would show nothing about the policies."""
 
     def tried(scope: Scope) -> list[tuple[str, str]]:
         found = probes(scope, "home", "n-1" if scope.labels_nodes else "", "ome-operator-blue")
@@ -175,7 +179,7 @@ async def test_the_policy_of_bindings_has_to_name_the_user() -> None:
 
 
 async def test_policies_that_the_chart_does_not_have_are_not_missed() -> None:
-    """Without the policies, the chart grants no right to read them. An administrator may read everything, which proves
+    """A chart without the policies grants no right to read them. An administrator may read everything, so that right proves
     nothing.
     """
     refused: Any = {POLICY: lambda call: policy(call) if call.name == BINDINGS else Forbidden("no", 403)}

@@ -1,4 +1,4 @@
-"""The manager with namespaces that come and go, and with objects of other classes."""
+"""Tests of the manager with namespaces that appear and disappear, and with objects of other operator classes."""
 
 import math
 from dataclasses import replace
@@ -45,12 +45,12 @@ def test_a_service_that_gets_another_class_is_forgotten_and_nothing_is_done() ->
     made.seen("InferenceService", service(version=2, **BLUE))
     assert made.cluster.find(REF) is None
     made.seen("InferenceService", service(version=3))
-    assert made.cluster.find(REF) is not None, "it can come back"
+    assert made.cluster.find(REF) is not None, "the namespace can return"
     assert api.calls == []
 
 
 async def test_passes_of_a_namespace_begin_when_it_is_whole_and_end_when_it_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half a picture would prune and recover."""
+    """With an incomplete list of objects, a pass would delete revisions and recreate pods that exist."""
     made, _ = manager(watch_namespaces=("a", "b"))
     passes: list[Ref] = []
 
@@ -67,11 +67,13 @@ async def test_passes_of_a_namespace_begin_when_it_is_whole_and_end_when_it_is_a
     made.namespace_unwatched("a")
     await made._pass(REF)
     assert passes == [REF]
-    assert made.cluster.find(REF) is not None, "what is known stays until the namespace was listed anew"
+    assert made.cluster.find(REF) is not None, "the cache keeps its objects until the namespace is listed again"
 
 
 async def test_a_bug_of_ours_is_a_failed_pass_and_what_the_api_server_refuses_is_none() -> None:
-    """OmePassesFail counts them: a service that says InternalError was a pass that ended well for it."""
+    """The alert OmePassesFail counts failed passes. Before, a pass that reported InternalError in the status counted as
+    successful.
+    """
     bugs = [True]
 
     def sync(*_: Any) -> Plan:
@@ -93,7 +95,7 @@ async def test_a_bug_of_ours_is_a_failed_pass_and_what_the_api_server_refuses_is
     assert await counted() == {"ok": 0.0, "error": 2.0}
     bugs.clear()
     assert await counted() == {"ok": 1.0, "error": 2.0}
-    assert "apply" in {verb for verb, *_ in api.calls}, "the status was refused all the same"
+    assert "apply" in {verb for verb, *_ in api.calls}, "the write of the status was refused"
 
 
 def test_an_audit_looks_only_where_lists_can_be_asked_for() -> None:
@@ -121,7 +123,9 @@ def test_a_service_of_an_absent_namespace_holds_up_nobody() -> None:
 async def test_nobody_begins_with_a_shared_edit_before_what_is_watched_was_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No pass runs over services of a namespace that is not completely read, so such a service must not delay others."""
+    """The services of all namespaces that are completely read must report first. A namespace that is not completely read has
+    no passes, so the others must not wait for its services.
+    """
     made, _ = manager(watch_namespaces=("a", "b"))
     monkeypatch.setattr(made._queue, "run", ended)
     monkeypatch.setattr(made._edits, "run", ended)
@@ -142,11 +146,11 @@ async def test_nobody_begins_with_a_shared_edit_before_what_is_watched_was_looke
 
 
 async def ended(*_: object) -> None:
-    """Run for ever."""
+    """Return at once, in place of a task that runs for ever."""
 
 
 def child(version: int = 1) -> dict[str, Any]:
-    """A StatefulSet of the service."""
+    """Return a StatefulSet of the service."""
     labels = {keys.SERVICE: "svc", keys.MANAGED_BY: keys.MANAGER}
     return {"metadata": {"name": "w", "namespace": "a", "uid": "w", "resourceVersion": str(version), "labels": labels}}
 

@@ -1,4 +1,4 @@
-"""What the operator makes of the reports of registries about leaders that have stopped."""
+"""Tests of how the operator uses the reports of registries about leaders that do not answer any more."""
 
 from datetime import timedelta
 from typing import Any
@@ -13,7 +13,7 @@ LEADER = pod(component="engine", name="e", uid="leader")
 
 
 def silent(**more: Any) -> dict[str, Any]:
-    """Return a summary about one leader that has stopped; `more` replaces the report of its silence."""
+    """Return a summary about one leader that does not answer. `more` replaces the report of its silence."""
     leader = {"id": mark("leader"), "role": "decode", "state": "silent", "listed": False}
     return summary(leaders=[{**leader, **(more or {"silence": {"age": 3, "seconds": 30}})}], upFor=600)
 
@@ -46,7 +46,7 @@ async def test_a_router_that_does_not_answer_may_hear_the_leader(registry: Regis
     other = pod(uid="other", name="r2")
     assert registry.telemetry.silences([*registry.pods, other, LEADER]) == {}
     assert registry.telemetry.silences([*registry.pods, other._replace(revision="r2"), LEADER]), "of another slice"
-    assert registry.telemetry.silences([*registry.pods, other._replace(deleting=True), LEADER]), "it ends"
+    assert registry.telemetry.silences([*registry.pods, other._replace(deleting=True), LEADER]), "the silence ends"
 
 
 async def test_silent_leaders_of_many_services_are_held(registry: Registry) -> None:

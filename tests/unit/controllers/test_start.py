@@ -1,4 +1,6 @@
-"""Whether ScaledObjects are created: what the operator's settings, the cluster and the operator's rights say."""
+"""Tests of whether ScaledObjects are created, which depends on the operator's settings, the cluster and the operator's
+rights.
+"""
 
 import asyncio
 import logging

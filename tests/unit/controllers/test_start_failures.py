@@ -1,4 +1,6 @@
-"""Tests that failures of nodes to start pods are read from Events, only for pods that wait, and less often each time."""
+"""Tests that failures of nodes to start pods are read from Events, only for pods that wait, and with increasing
+intervals.
+"""
 
 from datetime import timedelta
 from typing import Any
@@ -25,7 +27,7 @@ WHY = Why("FailedMount", NO_DIRECTORY)
 
 
 def event(uid: str, reason: str = "FailedMount", message: str = NO_DIRECTORY, minutes: float = 1.0) -> dict[str, Any]:
-    """An event about a pod, so many minutes ago."""
+    """Return an Event about a pod, from this number of minutes ago."""
     at = (makers.NOW - timedelta(minutes=minutes)).isoformat()
     about = {"kind": "Pod", "name": "p", "uid": uid}
     return {"involvedObject": about, "reason": reason, "message": message, "lastTimestamp": at}
@@ -36,7 +38,7 @@ def waiting(*uids: str) -> list[Pod]:
 
 
 class Look:
-    """Passes over a service."""
+    """Passes over a service, at times that the test sets."""
 
     def __init__(self, api: FakeApi) -> None:
         self.api, self.memory, self.now = api, ServiceMemory(), 0.0
@@ -89,7 +91,7 @@ async def test_events_that_cannot_be_read_are_read_later() -> None:
 
 
 async def test_a_benchmark_whose_volume_cannot_be_mounted_says_so() -> None:
-    """The results' folder does not exist on the node."""
+    """The directory for the results does not exist on the node."""
     body = yamls.benchmark("team", "speed")
     body = {**body, "metadata": {**body["metadata"], "uid": "u", "resourceVersion": "7"}}
     name = "benchmark-speed"

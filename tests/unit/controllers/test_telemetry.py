@@ -1,4 +1,4 @@
-"""The operator asks the registries beside routers for their summaries, whatever else answers there."""
+"""Tests that the operator reads the summaries of the registries next to routers, whatever else answers there."""
 
 import asyncio
 import gzip
@@ -83,12 +83,12 @@ class Registry:
         return web.Response(body=body, status=status, headers=headers)
 
     async def walk(self) -> dict[str, Strangers]:
-        """Ask every router once, and return the known foreign workers."""
+        """Read the summary of every router once, and return the known foreign workers."""
         await self.telemetry.walk(self.session)
         return self.telemetry.strangers(self.pods)
 
     def drains(self) -> dict[str, tuple[DrainReport, ...]]:
-        """Return what is known about the draining leader."""
+        """Return the known state of the draining leader."""
         return self.telemetry.drains([*self.pods, GOING])
 
 
@@ -116,7 +116,7 @@ async def test_foreign_workers_make_the_service_dirty_once(registry: Registry) -
     assert registry.news == [SERVICE] and registry.telemetry.total == 2
     registry.now += timedelta(seconds=5)
     registry.answers(summary(2, 9.0))
-    assert await registry.walk() == {"u": Strangers(2, NOW - 5)}, "the age is rounded, so the time would vary"
+    assert await registry.walk() == {"u": Strangers(2, NOW - 5)}, "the age is rounded, so the computed time would vary"
     assert len(registry.news) == 1
     registry.answers(summary(3, 0.0))
     await registry.walk()
@@ -173,7 +173,7 @@ async def test_who_has_no_address_or_has_ended_is_not_asked(registry: Registry) 
     registry.answers(summary())
     registry.pods = [pod(deletionTimestamp="2026-01-01T00:00:00Z")]
     await registry.walk()
-    assert len(registry.asked) == 1, "a router that ends may still have requests"
+    assert len(registry.asked) == 1, "a terminating router may still have requests"
 
 
 # --- a registry of the version before -----------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ async def test_a_registry_without_a_summary_still_reports_foreign_workers(regist
     assert registry.drains() == {} and registry.telemetry.states()["old",] == 1
     registry.answers(summary(2, 5.0))
     await registry.walk()
-    assert registry.telemetry.states()["fresh",] == 1, "it was upgraded"
+    assert registry.telemetry.states()["fresh",] == 1, "the registry was upgraded"
 
 
 @given(st.text() | st.builds("{} {}\n{} {}".format, NAMES, NUMBERS, NAMES, NUMBERS))
@@ -291,7 +291,7 @@ async def test_routers_that_hang_delay_no_other_namespace(registry: Registry, mo
         await asyncio.sleep(3)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-    assert len(registry.asked) >= 8, "asked again and again, while the first round of the other namespace goes on"
+    assert len(registry.asked) >= 8, "read again and again, while the first round of the other namespace continues"
 
 
 async def test_a_router_that_fails_again_and_again_is_asked_less_often(registry: Registry) -> None:

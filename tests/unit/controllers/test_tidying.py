@@ -1,4 +1,4 @@
-"""Tests of when unused data is forgotten."""
+"""Tests of when unused data is removed from memory."""
 
 import asyncio
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ FEW, LONG = 0.01, 3600.0
 
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A number for each time that results were forgotten."""
+    """Return a list to which each removal of unused results adds a number."""
     made: list[int] = []
 
     def turn() -> Iterator[None]:
@@ -28,7 +28,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def tidied(resync: float, gone: list[int]) -> None:
-    """Run the cleanup for a moment while this number of services is deleted between two looks."""
+    """Run the cleanup for a moment while the number of deleted services has these values in turn."""
     counts = iter(gone)
     last = [0]
 

@@ -1,4 +1,4 @@
-"""A model beyond the number of its namespace has a condition, and no work is done for it."""
+"""Tests that a model beyond the limit of its namespace has a condition, and that no work is done for it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Samples of services' numbers: once a minute, not while a service is frozen, and through a restart."""
+"""Tests of the traffic samples of services: once a minute, not while a service is frozen, and kept across a restart."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -18,7 +18,7 @@ REF = Ref(SERVICE, "ns", "svc")
 
 
 class Heard:
-    """A service with a router whose numbers a test sets."""
+    """A service with a router whose numbers the test sets."""
 
     def __init__(self, interval: float = 5.0, **status: Any) -> None:
         self.handler, self.now, self.rate, self.news = cluster(), START, 5.0, list[Ref]()
@@ -45,7 +45,7 @@ class Heard:
         return {pod.uid: RouterReport(at, 0, 0.0, WorkRates(at, 60.0, {"requests": self.rate}, {}), 0, {}) for pod in pods}
 
     async def wait(self, seconds: float) -> None:
-        """Let time pass, with a look at every tick."""
+        """Let time pass in ticks, with a sample after each."""
         end = self.now + timedelta(seconds=seconds)
         while self.now < end:
             self.now += timedelta(seconds=TICK)

@@ -1,4 +1,4 @@
-"""When the reports of registries about failing transfers cause a reconciliation."""
+"""Tests of when reports of registries about failing transfers cause a reconciliation."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ __all__ = ["registry"]
 
 
 def failing(failed: int) -> dict[str, Any]:
-    """Return a summary with a pair that fails."""
+    """Return a summary with a pair whose transfers fail."""
     return summary(pairs=[{"prefill": "a", "decode": "b", "probes": 20, "failed": failed}])
 
 

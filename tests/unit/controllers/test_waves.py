@@ -1,4 +1,4 @@
-"""Tests of which service waits for which, given the reports of services."""
+"""Tests of which service waits for which wave, given the reports of services."""
 
 import sys
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def test_waves_of_two_hundred() -> None:
     for begun, ends in ((1, 10), (9, 50), (40, 200)):
         assert len(fleet.begun) == begun
         fleet.become_whole(*list(fleet.begun))
-        assert not fleet.begun, "it bakes"
+        assert not fleet.begun, "the wave is in its bake time"
         assert fleet.told()["state"] == "Baking" and fleet.again == 300
         fleet.wait(seconds=299)
         assert not fleet.begun
@@ -62,7 +62,7 @@ def test_a_failed_service_that_is_tried_again_goes_at_once_and_another_edit_star
     fleet = edited(20)
     (first,) = fleet.begun
     fleet.failed.add(first)
-    fleet.begun.clear()  # it went back
+    fleet.begun.clear()  # the service was rolled back
     fleet.registry.report(first, {RUNTIME: Stand(fleet.epoch, EditState.FAILED)}, asks=True, begun=False)
     assert fleet.registry.ahead(first, {RUNTIME: fleet.epoch}) == ""
     fleet.edit()
@@ -81,7 +81,7 @@ def test_a_deleted_failure_stops_nobody() -> None:
 
 
 def test_after_an_edit_nobody_begins_before_all_were_seen() -> None:
-    """The share of a wave is a share of all, and what was done under the former generation proves nothing."""
+    """The size of a wave is a share of all services, and reports about the previous generation prove nothing."""
     fleet = edited(200)
     for _ in range(3):
         fleet.become_whole(*list(fleet.begun))
@@ -91,7 +91,7 @@ def test_after_an_edit_nobody_begins_before_all_were_seen() -> None:
     for name in fleet.services[:-1]:
         fleet.hear(name)
         assert not fleet.called and not fleet.begun
-        assert fleet.told() == {"kept": True}, "nothing is told of half a picture"
+        assert fleet.told() == {"kept": True}, "the status is unchanged until all services have reported"
     fleet.hear(fleet.services[-1])
     assert len(fleet.work()) == 1
 
@@ -109,7 +109,7 @@ def test_after_a_restart_nobody_begins_before_all_were_seen() -> None:
         fleet.hear(name)
         assert fleet.begun == on_their_way
     fleet.work()
-    assert fleet.begun == on_their_way, "the third wave has its fifty"
+    assert fleet.begun == on_their_way, "the third wave has 50 services"
     assert (fleet.told()["wave"], fleet.told()["done"], fleet.told()["rolling"]) == (3, 10, 40)
 
 
@@ -134,7 +134,7 @@ def test_a_service_whose_namespace_goes_away_holds_up_nobody() -> None:
 
 
 def test_a_called_service_that_cannot_begin_passes_its_turn_on() -> None:
-    """The gate of such a service is closed: its user paused it, or no node has its model."""
+    """The gate of the service is closed: for example, its user paused it, or no node has its model."""
     fleet = Fleet(20)
     for name in fleet.services:
         fleet.hear(name)
@@ -145,7 +145,7 @@ def test_a_called_service_that_cannot_begin_passes_its_turn_on() -> None:
     assert second != first and fleet.told()["waiting"] == 19
     fleet.hear(second)
     fleet.hear(first)
-    assert fleet.begun == {second}, "it is behind the others now"
+    assert fleet.begun == {second}, "it is last in the order now"
 
 
 def test_a_service_that_lost_a_group_keeps_its_place_and_holds_up_the_next_wave() -> None:
@@ -165,8 +165,8 @@ def test_a_service_that_lost_a_group_keeps_its_place_and_holds_up_the_next_wave(
     [(EditState.IDLE, False, 1, 20), (EditState.EQUAL, True, 1, 20), (EditState.EQUAL, False, 20, 120)],
 )
 def test_what_services_prove_that_need_not_do_anything(state: EditState, narrow: bool, begin: int, counted: int) -> None:
-    """A runtime that is put back as it was: those whom the edit had not reached are whole with it, so all others follow.
-    Not for an edit that is about the accelerators of the others alone.
+    """If a runtime is reverted, the services that the edit had not reached are complete with it, so all others may begin.
+    This is not so if the edit only concerns the accelerators of the others.
     """
     fleet = Fleet(20)
     others = [service(number) for number in range(100, 200)]
@@ -189,12 +189,14 @@ def test_a_new_service_proves_an_edit_when_it_has_baked() -> None:
     fleet.wait(minutes=4)
     assert len(fleet.begun) == 1 and not fleet.called
     fleet.wait(minutes=1)
-    assert len(fleet.begun) == 1, "it is the first of its wave, and the wave has two"
+    assert len(fleet.begun) == 1, "the new service is the first of two in its wave"
     assert (fleet.told()["wave"], fleet.told()["size"], fleet.told()["services"]) == (2, 2, 21)
 
 
 def test_services_that_scale_are_no_news() -> None:
-    """Scaling services are complete at one moment and incomplete at the next. No status of a runtime is written for that."""
+    """A service that scales is complete at one moment and incomplete at the next. This causes no write of the runtime's
+    status.
+    """
     fleet = edited(1)
     fleet.become_whole(*list(fleet.begun))
     fleet.changed.clear()
@@ -234,7 +236,7 @@ def test_the_sentence_names_the_wave_of_its_place() -> None:
 
 
 def test_only_so_many_are_called_as_there_is_room_for() -> None:
-    """A thousand waiting services: each is called when it is its turn, and never before."""
+    """A thousand services wait. Each is enqueued when it may begin, and never before."""
     fleet = edited(1000)
     called = 1
     while fleet.told()["state"] != "Complete":
@@ -252,7 +254,7 @@ def test_only_so_many_are_called_as_there_is_room_for() -> None:
 
 
 def steps(work: Callable[[], object]) -> int:
-    """Return the number of Python instructions that run, which would show a loop over all services."""
+    """Return the number of executed Python instructions, which would show a loop over all services."""
     found = 0
 
     def count(frame: FrameType, event: str, argument: object) -> Callable[..., object]:
@@ -300,7 +302,9 @@ def test_nothing_is_kept_of_services_that_are_gone() -> None:
 
 
 def test_a_wave_names_who_holds_it_and_goes_on_without_who_lacks_something_of_its_own() -> None:
-    """Half an hour after its claim was deleted, if all others of the wave are complete; the first wave never."""
+    """A service lacks something of its own, such as a deleted volume claim. After half an hour, the next wave begins without
+    it if all others of its wave are complete. The first wave is always waited for.
+    """
     fleet = edited(10, Terms(bake=0.0))
     for _ in range(2):
         fleet.become_whole(*list(fleet.begun))

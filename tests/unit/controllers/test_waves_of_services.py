@@ -1,4 +1,6 @@
-"""An edit of a runtime over services that really roll: the pure centre of each, and the waves between them."""
+"""Tests of an edit of a runtime over simulated services: the real reconciliation of each service, and the waves between
+them.
+"""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -57,7 +59,7 @@ class Member(World):
 
 
 class Services:
-    """All of them, and an operator."""
+    """All services of the fleet, and an operator."""
 
     def __init__(self, shape: Shape, seed: int) -> None:
         self.now = START
@@ -74,7 +76,7 @@ class Services:
         self.waves.expect(member.ref for member in members)
 
     def restart(self) -> None:
-        """The operator ends and starts again."""
+        """Restart the operator."""
         self.restart_with(self.members)
 
     def edit(self, shape: Shape, generation: int) -> None:
@@ -82,7 +84,9 @@ class Services:
             member.deps = numbered(shape, generation)
 
     def round(self, image: str) -> set[Ref]:
-        """A pass over each service, and some steps of the cluster; those that run or make the image."""
+        """Reconcile each service, let the cluster take some steps, and return the services whose StatefulSets have the
+        image.
+        """
         for member in self.members:
             member.now = self.now
             member.carry_out(member.sync())
@@ -92,7 +96,7 @@ class Services:
         return {member.ref for member in self.members if image in member.image}
 
     def proven(self) -> list[datetime]:
-        """When those became whole that say so, the first of them first."""
+        """Return the times at which services became complete with the edit, in ascending order."""
         proofs = [proof for member in self.members for proof in member.service.status.get("reached") or ()]
         return sorted(datetime.fromisoformat(proof["time"]) for proof in proofs)
 
@@ -126,7 +130,7 @@ def test_each_service_begins_in_its_wave_and_all_are_reached(strategy: str, rest
 
 @pytest.mark.parametrize("rollback", [False, True])
 def test_an_edit_that_works_for_nobody_stops_at_the_first_service(rollback: bool) -> None:
-    """The next edit continues from there: the service that failed receives it at once, because this service has begun."""
+    """The next edit begins with the service that failed, which receives it at once because it has already begun."""
     shape = Shape(size=1, rollback=rollback)
     services = Services(shape, 2)
     for member in services.members:
@@ -137,7 +141,7 @@ def test_an_edit_that_works_for_nobody_stops_at_the_first_service(rollback: bool
     begun: set[Ref] = set()
     for number in range(80):
         begun |= services.round("b")
-        services.now += timedelta(hours=number == 40)  # past its deadline
+        services.now += timedelta(hours=number == 40)  # after the deadline of the rollout
     assert len(begun) == 1 and services.told is not None
     assert (services.told["state"], services.told["failed"], services.told["waiting"]) == ("Stopped", 1, SIZE - 1)
     waiting = [member.condition("RolledOut") for member in services.members if member.ref not in begun]

@@ -1,7 +1,8 @@
-"""A 409 says that something came between, and never that an object is gone: what is forgotten wrongly is lost for good.
+"""Tests of conflicts: a response 409 says that the object has changed, and never that it is gone. An object that is
+forgotten by mistake is lost for good.
 
-API servers answer so where a name belongs to another UID by now; quotas, webhooks and proxies do about objects that stay.
-A 5xx says that the API server, or a webhook, cannot do it now.
+API servers answer 409 if the name now belongs to another UID. Quotas, webhooks and proxies do so about objects that still
+exist. A 5xx says that the API server or a webhook cannot process the request now.
 """
 
 from typing import Any
@@ -38,14 +39,14 @@ async def test_what_could_not_be_deleted_is_gone_only_where_it_is_not_there(has_
 
 
 class Retried:
-    """Passes that always want the same objects; each starts when the previous one requested it. All writes are refused."""
+    """Passes with the same plan, each at the time that the previous one requested. The API server refuses all writes."""
 
     def __init__(self, error: KubeError, plan: Plan = DELETE) -> None:
         self.api, self.memory, self.now = FakeApi({"delete": error, "apply": error, "get": STAYS}), ServiceMemory(), 0.0
         self._executor, self._plan = makers.executor(self.api, makers.cluster()), plan
 
     def relent(self) -> None:
-        """Writes are carried out."""
+        """Let the API server accept writes."""
         self.api.answers |= {"delete": STAYS, "apply": STAYS}
 
     async def passed(self) -> Result:
@@ -65,7 +66,7 @@ async def test_what_is_never_answered_well_is_tried_ever_later_and_told(error: K
         if (await retried.passed()).status_changed:
             told.append(number)
     assert times == [0.0, 1.0, 2.0, 3.0, 8.0, 18.0, 38.0]
-    assert told == [3], "once, when it is no chance any more"
+    assert told == [3], "reported once, when it is no coincidence any more"
     assert retried.memory.refusals() == {("StatefulSet", "svc-1"): Refusal(type(error).__name__, "not now", uid)}
     retried.relent()
     assert (await retried.passed()).status_changed and retried.memory.refusals() == {}
@@ -95,4 +96,4 @@ async def test_a_status_that_met_a_conflict_is_written_soon() -> None:
     await passes(
         cluster, FakeApi({"apply": MODIFIED}), queue, 60.0, makers.wall, Core(model_status=lambda *_: {"state": "Ready"})
     ).reconcile(ref)
-    assert queue.retry(ref) == 2.0, "it has failed once"
+    assert queue.retry(ref) == 2.0, "the queue counts one failure"

@@ -1,4 +1,4 @@
-"""Tests of who owns an object that has the name of a desired object."""
+"""Tests of which owner an object has whose name is that of a desired object."""
 
 from typing import Any
 
@@ -56,7 +56,7 @@ def test_somebody_elses() -> None:
 
 def test_scales_are_ours_by_their_owner() -> None:
     assert controller_ref.scale(live({"uid": "me"}, THEIRS), "kimi", "me").uid == "object"
-    assert controller_ref.scale(live(None, THEIRS), "kimi", "me").uid == "object", "an orphan with our labels"
+    assert controller_ref.scale(live(None, THEIRS), "kimi", "me").uid == "object", "labels of the operator, no owner"
     waiting = controller_ref.scale(live({"uid": "former"}, THEIRS), "kimi", "me").refusal
     assert waiting is not None
     assert waiting.reason == "Waiting"

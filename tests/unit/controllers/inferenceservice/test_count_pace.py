@@ -1,4 +1,4 @@
-"""Statuses in which only counts changed: each in its time, and all of them within a rate."""
+"""Tests of status writes that only change counts: each service waits for its interval, and all services share a rate."""
 
 from collections import Counter
 from typing import Any
@@ -39,7 +39,7 @@ def test_a_hundred_fill_the_rate_and_more_do_not_exceed_it(services: int) -> Non
     by_second = Counter(int(at + 1e-6) for times in found.values() for at in times)
     assert max(by_second.values()) <= RATE + 1
     assert sum(by_second.values()) >= 0.95 * RATE * 60
-    assert all(abs(len(times) - 60 * RATE / services) <= 1 for times in found.values()), "each has its turn"
+    assert all(abs(len(times) - 60 * RATE / services) <= 1 for times in found.values()), "each service writes"
 
 
 def test_what_is_more_than_numbers_waits_for_its_own_interval_alone() -> None:
@@ -52,8 +52,8 @@ def test_what_is_more_than_numbers_waits_for_its_own_interval_alone() -> None:
 
 
 def test_counts_that_come_and_go_take_a_single_turn() -> None:
-    """A write for another reason does not take a second slot either, because slots would be assigned faster than they are
-    used.
+    """A service whose counts change back and forth takes one slot. A write for another reason does not take a second slot
+    either, because slots would be assigned faster than they are used.
     """
     pace, flapping = CountPace(INTERVAL, RATE), ServiceMemory()
     pace.wait(ServiceMemory(), 100.0, numbers=True)

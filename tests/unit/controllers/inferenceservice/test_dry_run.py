@@ -1,4 +1,6 @@
-"""Tests of the API server's answers about the pods of a revision and about the same pods of the revision that serves."""
+"""Tests of dry runs: what the API server answers about the pods of a new revision, and about the same pods of the serving
+revision.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -38,7 +40,7 @@ Answers = dict[str, KubeError | None]
 
 
 class Bench:
-    """An API server with answers by the name of the pod, and a service whose pods are asked about."""
+    """An API server with an answer for each pod name, and a service whose pods are created in dry runs."""
 
     def __init__(self, answers: Answers, **more: Any) -> None:
         self.answers, self.now = answers, 0.0
@@ -48,11 +50,13 @@ class Bench:
         self.execution: Execution = makers.execution(clock=lambda: self.now)
 
     def _answer(self, call: Call) -> KubeError | None:
-        assert call.dry_run, "nothing is ever created"
+        assert call.dry_run, "no request creates a pod"
         return self.answers.get(call.name, DENIED if call.name == PROBE else None)
 
     async def ask(self, *questions: PodQuestion, quotas: QuotaChange | None = None) -> tuple[str | None, str]:
-        """Ask, and return the result as the next pass sees it: "" if accepted, and the remark."""
+        """Run the dry runs. Return the result as the next pass sees it ("" if the pods were accepted, None if it is
+        unknown), and the remark.
+        """
         check = Check(KEY, (SET,), questions or (QUESTION,), quotas)
         try:
             await dry_run.ask(self.api, self.pods, self.execution, check)
@@ -63,7 +67,7 @@ class Bench:
 
     @property
     def asked(self) -> list[str]:
-        """Names of the pods that were asked about."""
+        """Return the names of the pods in the dry runs."""
         return [call.name for call in self.api.calls if call.verb == "create" and call.name != PROBE]
 
 
@@ -160,14 +164,14 @@ async def test_the_remark_names_one_pod_for_each_cause() -> None:
 @pytest.mark.parametrize("name", ["new", "old", PROBE])
 async def test_without_an_answer_it_waits_and_not_for_ever(error: KubeError, name: str) -> None:
     if name == PROBE and isinstance(error, Conflict):
-        return  # that is an answer of a kind: the policy cannot be tested
+        return  # no answer about the pods, because the policy cannot be tested
     bench = Bench({"new": NO, name: error})
     assert await bench.ask() == (None, str(error))
     assert bench.execution.result.error is error and bench.execution.result.status_changed
     assert bench.execution.result.requeue_after == UNANSWERED
     bench.now, bench.execution.result.status_changed = UNANSWERED - 1.0, False
     assert await bench.ask() == (None, str(error))
-    assert not bench.execution.result.status_changed, "the same sentence is not written again"
+    assert not bench.execution.result.status_changed, "the same message is not written again"
     bench.now = UNANSWERED
     assert await bench.ask() == ("", f"there was no answer for 300 s: {error}")
 
@@ -196,7 +200,7 @@ async def test_a_success_is_asked_for_again_after_a_long_wait() -> None:
     bench.now = PASS_KEPT
     assert memory.checks(bench.now) == {KEY: ""} and memory.checks(bench.now, waits=True) == {}
     bench.answers["new"] = DOWN
-    assert await bench.ask() == (None, str(DOWN)), "what was accepted minutes ago proves nothing now"
+    assert await bench.ask() == (None, str(DOWN)), "a result from minutes ago no longer counts"
     bench.answers["new"] = NO
     assert (await bench.ask())[0] == f"decode leader pod: {NO}"
 
@@ -250,7 +254,7 @@ async def test_a_check_without_pods_tests_no_policy() -> None:
 
 @pytest.mark.parametrize("refused", ["apply StatefulSet", "create Pod"])
 async def test_a_full_quota_is_computed(refused: str) -> None:
-    """A dry run cannot know what the rollout removes."""
+    """A dry run does not know which pods the rollout removes, so the quota is computed instead."""
     bench = Bench({"new": FULL} if refused == "create Pod" else {})
     if refused == "apply StatefulSet":
         bench.api.answers[refused] = FULL
@@ -259,7 +263,7 @@ async def test_a_full_quota_is_computed(refused: str) -> None:
     bench = Bench({}, **{"list_objects ResourceQuota": [small]})
     why, _ = await bench.ask(quotas=ROOM)
     assert why is not None and why.startswith("ResourceQuota q: the new revision needs 1 pods, and 0 would be available")
-    assert bench.asked == [], "that is enough to know"
+    assert bench.asked == [], "the quota alone decides"
 
 
 async def test_quotas_that_cannot_be_read_are_left_to_the_dry_run() -> None:

@@ -1,4 +1,4 @@
-"""The flight recorder in the process: what it writes, when, and that it never ends a pass."""
+"""Tests of the flight recorder in the operator's process: what it writes, when, and that it never ends a pass."""
 
 import asyncio
 import os
@@ -45,7 +45,7 @@ def broken(*_: Any) -> Plan:
 
 
 async def files(made: InferenceServiceReconciler, folder: Path) -> list[recording.Recording]:
-    """Every recording, once all are written."""
+    """Return all recordings, after the last one was written."""
     for task in list(made.flight._writes):
         await task
     return read(folder)
@@ -75,7 +75,7 @@ async def test_all_services_are_written_when_somebody_asks(tmp_path: Path) -> No
 
 
 async def test_a_recording_is_written_by_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which ends with the operator's patience, also while it reads a text of a tenant."""
+    """The operator kills that process after a time limit, for example while it processes the text of a tenant."""
     made = reconciler(lambda *_: Plan(status={"conditions": []}), tmp_path)
     await made.reconcile(SERVICE)
     started = list["subprocess.Popen[bytes]"]()
@@ -119,7 +119,7 @@ async def test_many_errors_at_once_start_one_process_after_another(tmp_path: Pat
     flight = Flight(2**20, lambda: makers.NOW.replace(microsecond=next(moments)), tmp_path)
     written = await asyncio.gather(*(flight.write("InternalError", SERVICE) for _ in range(1000)))
     assert set(most) == {1} and len([path for path in written if path]) == flights.WAITING
-    assert await flight.write("SIGUSR1"), "later there is room again"
+    assert await flight.write("SIGUSR1"), "later, another process can start"
 
 
 async def test_a_process_that_fails_is_a_line_of_the_log(

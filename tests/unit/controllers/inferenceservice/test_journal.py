@@ -31,7 +31,7 @@ def test_a_turn_is_another_status_or_reason_of_what_people_look_at() -> None:
 
 
 async def test_a_pass_tells_what_it_did(caplog: pytest.LogCaptureFixture) -> None:
-    """Once: the next pass, which finds all of it, is silent."""
+    """Every change is logged once. The next pass, which finds all of it done, logs nothing."""
     caplog.set_level(logging.INFO)
     said = {"conditions": [condition("Ready", "True", "Serving", "http://x serves")]}
     plan = Plan(apply=applies("StatefulSet", "Deployment"), status=said)

@@ -1,4 +1,4 @@
-"""Tests of what is remembered between passes."""
+"""Tests of what the operator remembers about a service between passes."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_a_refusal_is_news_once_and_pauses_longer_each_time() -> None:
         assert not memory.refuse(KEY, no, "h", now)
     assert memory.refused[KEY].next == 30.0
     assert memory.refuse(KEY, Refusal("Invalid", "still no"), "other", 30.0)
-    assert memory.refused[KEY].next == 35.0, "another manifest starts anew"
+    assert memory.refused[KEY].next == 35.0, "for another manifest, the time starts again"
     memory.free(KEY)
     assert memory.refused[KEY].next < 0
     assert memory.refusals() == {KEY: Refusal("Invalid", "still no")}
@@ -73,15 +73,15 @@ def test_what_is_gone_is_forgotten() -> None:
 
 
 def test_workers_do_not_count_as_pods_of_their_leaders_workload() -> None:
-    """Worker StatefulSets are named like their leader's, with the number of the group behind."""
+    """The StatefulSet of the workers has the name of the leader's StatefulSet with a suffix."""
     memory = ServiceMemory()
     memory.count(workload(replicas=1), pods(3, "w-0"), 0.0)
     assert memory.missing == {KEY: 0.0}
 
 
 def test_what_was_found_of_nodes_is_true_for_seconds() -> None:
-    """A check that found no free capacity is repeated less and less often, but at least once a minute. The question about
-    other pods is new.
+    """A check that found no free capacity is repeated less and less often, but at least once a minute. A check of another
+    revision starts with the short interval.
     """
     memory, now = ServiceMemory(), 0.0
     lasted = []

@@ -47,7 +47,7 @@ async def test_what_selects_pods_comes_after_what_makes_them() -> None:
 
 
 def bound(*, uid: str = "", **role: Any) -> Plan:
-    """A RoleBinding and its Role; `uid`: of the binding that is there."""
+    """Return a plan with a RoleBinding and its Role. `uid` is the UID of the existing RoleBinding."""
     owned = {"metadata": {**manifest("Role")["metadata"], "ownerReferences": [makers.OWNER]}}
     binding, wanted = wants("RoleBinding", "Role", **owned, roleRef={"kind": "Role", "name": "svc-1"}, rules=RULES, **role)
     return Plan(apply=(replace(binding, after=("Role", "svc-1"), uid=uid), wanted))
@@ -55,7 +55,7 @@ def bound(*, uid: str = "", **role: Any) -> Plan:
 
 @pytest.mark.parametrize(("refused", "order"), [((), ["Role", "RoleBinding"]), (("Role",), ["Role"])])
 async def test_a_binding_comes_when_its_role_is_stored(refused: tuple[str, ...], order: list[str]) -> None:
-    """An API server refuses it while the Role is not there."""
+    """An API server refuses the RoleBinding while the Role does not exist."""
     plan = bound()
     answers = {f"apply {kind}": Forbidden("no", 403) for kind in refused}
     api = FakeApi({**answers, "get Role": plan.apply[1].manifest})
@@ -83,5 +83,5 @@ async def test_a_role_that_is_not_ours_by_uid_and_content_is_never_bound(live: A
     """
     api, execution = FakeApi({"get Role": live}), makers.execution()
     await makers.executor(api, makers.cluster()).effects(bound(uid=uid), execution)
-    assert api.kinds("apply") == ["Role"], "the cache takes the Role for ours, and live it is not"
+    assert api.kinds("apply") == ["Role"], "the Role is the operator's own in the cache, but not in the API server"
     assert execution.result.requeue_after == 1.0

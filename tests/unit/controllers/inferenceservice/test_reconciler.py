@@ -1,4 +1,4 @@
-"""Tests of what a pass assumes about other components."""
+"""Tests of what a pass assumes about other components: the API server, the clock and the cache."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ WRITTEN = datetime(2026, 1, 1, tzinfo=UTC)
         (timedelta(minutes=4), True),
         (timedelta(minutes=5), False),
         (timedelta(seconds=-2), True),  # the API server's clock is a little ahead of ours
-        (timedelta(days=-1), False),  # ours was set back
+        (timedelta(days=-1), False),  # the operator's clock was set back
     ],
 )
 def test_somebody_else_who_writes_our_statuses_is_known_for_five_minutes(later: timedelta, known: bool) -> None:
@@ -42,7 +42,7 @@ def status(ready: str) -> dict[str, object]:
 
 
 def refusing(*kinds: str, error: KubeError | None = None) -> FakeApi:
-    """An API server that does not write objects of these kinds, by default for the next 30 seconds."""
+    """Return an API server that does not write objects of these kinds, by default for the next 30 seconds."""
     return FakeApi({f"apply {kind}": error or TooMany("later", 429, 30.0) for kind in kinds})
 
 
@@ -50,7 +50,7 @@ SERVICE = Ref("InferenceService", "ns", "svc")
 
 
 def passes(api: FakeApi, plan: Plan, clock: Callable[[], float]) -> tuple[Any, WorkQueue[Ref]]:
-    """Passes over a new service, of which `sync` always wants the same."""
+    """Return the reconciler of a new service and its queue. Every pass has the same plan."""
     queue: WorkQueue[Ref] = WorkQueue(workers=1, first=0.5, last=9.0, jitter=lambda: 0.5, clock=clock)
     cluster = makers.cluster({"kind": "InferenceService", **makers.BODY})
     return makers.services(cluster, api, queue, Core(sync=lambda *_: plan), clock=clock), queue
@@ -64,7 +64,9 @@ def applies(*kinds: str) -> tuple[Apply, ...]:
 
 
 async def test_what_is_due_at_once_waits_where_its_status_cannot_be_written() -> None:
-    """A rollback is due until the status that tells of it was stored."""
+    """A rollback stays due until a status with the rejected revision is stored. If that write fails, the next pass waits for
+    the time that the API server states.
+    """
     now, api = 0.0, refusing("InferenceService")
     made, queue = passes(api, Plan(status={"rejected": ["r"]}, requeue_after=0.0), lambda: now)
     await made.reconcile(SERVICE)
@@ -91,8 +93,8 @@ async def test_nothing_is_carried_out_before_it_is_known_what_is_free() -> None:
     "later", [Invalid("no such policy", 422), TooMany("wait", 429, 5.0), ServerError("webhook is down", 500)]
 )
 async def test_a_refusal_that_is_asked_about_again_stays_in_the_status(later: KubeError) -> None:
-    """The plan that repeats the question would report "not known yet". The status must never say so, however often the
-    question is asked, because an API server that cannot answer has not withdrawn the refusal.
+    """A pass that repeats the dry run would report "not known yet". The status must keep the refusal, however often the dry
+    run is repeated, because an API server that cannot answer has not withdrawn it.
     """
     now, api = 0.0, FakeApi()
     answers = iter([Invalid("no such policy", 422)])
@@ -100,7 +102,7 @@ async def test_a_refusal_that_is_asked_about_again_stays_in_the_status(later: Ku
 
     def refuse(_: Call) -> KubeError:
         nonlocal now
-        now += 6.0  # a webhook takes its time, longer than the first refusals count
+        now += 6.0  # a webhook is slower than the time for which the first refusals count
         return next(answers, later)
 
     api.answers["apply StatefulSet"] = refuse
@@ -139,7 +141,9 @@ async def test_a_pod_of_a_namespace_that_is_not_watched_is_a_strangers() -> None
 
 @pytest.mark.parametrize("rests", [True, False])
 async def test_a_node_that_comes_wakes_a_service_whose_pass_rested_on_nodes(rests: bool) -> None:
-    """The effect ends when the service is deleted."""
+    """A new node causes another pass over a service whose last plan depended on nodes. This ends when the service is
+    deleted.
+    """
     dirty: list[Ref] = []
     cluster = makers.cluster({"kind": "InferenceService", **makers.BODY}, dirty=dirty)
     queue, api = makers.queue(), FakeApi()
@@ -159,7 +163,7 @@ async def test_a_node_that_comes_wakes_a_service_whose_pass_rested_on_nodes(rest
 @pytest.mark.parametrize("kind", ["Service", "Role", "RoleBinding"])
 @pytest.mark.parametrize("full", [False, True])
 async def test_nothing_is_ready_before_it_can_be_reached(kind: str, full: bool) -> None:
-    """For example, a router that has no right to list its workers serves no request."""
+    """For example, a router without the right to list its workers serves no request, so the service is not Ready."""
     api = refusing(*[kind] * full)
     made, _ = passes(api, Plan(apply=applies(kind), status=status("True")), lambda: 0.0)
     await made.reconcile(SERVICE)
@@ -168,7 +172,7 @@ async def test_nothing_is_ready_before_it_can_be_reached(kind: str, full: bool) 
 
 @pytest.mark.parametrize("refuses", [TooMany("later", 429, 30.0), Forbidden("no")])
 async def test_what_cannot_be_reached_yet_is_not_looked_at_again_and_again(refuses: KubeError) -> None:
-    """`requeue_after`, the time at which work is due until the status reports it, must be postponed, too."""
+    """A refused RoleBinding must also delay a pass that the plan requests at once with `requeue_after`."""
     plan = Plan(apply=applies("RoleBinding"), status=status("True"), requeue_after=0.0)
     api, seen = refusing("RoleBinding", error=refuses), list[Ref]()
     made, queue = passes(api, plan, time.monotonic)
@@ -180,8 +184,8 @@ async def test_what_cannot_be_reached_yet_is_not_looked_at_again_and_again(refus
     queue.add(SERVICE)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(queue.run(work), Settings().guard_delay / 2)
-    assert len(seen) <= 2, "that it was refused is news once"
-    assert api.kinds("apply") == ["RoleBinding"], "the API server is not asked again, nor told that it is Ready"
+    assert len(seen) <= 2, "the refusal causes only one further pass"
+    assert api.kinds("apply") == ["RoleBinding"], "neither the RoleBinding nor a Ready status is sent again"
 
 
 async def test_what_nobody_needs_to_be_served_holds_nothing_up() -> None:

@@ -1,4 +1,4 @@
-"""Tests of writes to a RoleScale that coincide with those of an autoscaler."""
+"""Tests of writes to a RoleScale at the same time as those of an autoscaler."""
 
 from typing import Any
 
@@ -37,7 +37,9 @@ async def carried_out(plan: Plan, stored: dict[str, Any], *seen: dict[str, Any])
 
 @pytest.mark.parametrize(("replicas", "again"), [(1, False), (3, True)])
 async def test_replicas_that_came_with_the_answer_are_looked_at(replicas: int, again: bool) -> None:
-    """Their own event is older than the answer and tells nothing any more."""
+    """The event of this number of replicas is older than the response, so it is ignored. Only the response shows the
+    number.
+    """
     plan = Plan(apply_status=(ApplyStatus(scale(5, 1, 1)),))
     outcome, _ = await carried_out(plan, scale(7, replicas, 1), scale(5, 1))
     assert outcome.wrote is again

@@ -19,7 +19,7 @@ SECRET = ssh.secret(OWNER, template())
 
 
 def server(answer: Exception | None = None) -> FakeApi:
-    """An API server that is to be asked for nothing but creation."""
+    """Return an API server that fails for every request except creation."""
     return FakeApi({"create": answer, "apply": AssertionError("a workload is made before the Secret that its pods mount")})
 
 
@@ -64,7 +64,7 @@ async def test_one_that_exists_is_success_and_is_asked_for_again_after_a_while()
     outcome = await passes(api, memory, 0.0, 1.0, SECRET_AGAIN - 1)
     assert len(api.calls) == 1 and not outcome.wrote and outcome.error is None
     await passes(api, memory, SECRET_AGAIN + 1)
-    assert len(api.calls) == 2, "it may have been a former service's, and gone with it"
+    assert len(api.calls) == 2, "it may belong to a previous service, and be deleted with it"
 
 
 async def test_a_refusal_is_told() -> None:
@@ -78,7 +78,7 @@ async def test_a_refusal_is_told() -> None:
     [Transient("no answer"), Conflict("the quota has changed", 409), Forbidden("the server has just started", 403)],
 )
 async def test_workloads_wait_for_a_secret_that_could_not_be_made(answer: KubeError) -> None:
-    """A kubelet that cannot mount it looks again only after minutes."""
+    """A kubelet that cannot mount the Secret tries again only after minutes."""
     workload = {"kind": "StatefulSet", "metadata": {"name": "svc-engine"}}
     outcome = await passes(server(answer), ServiceMemory(), 0.0, workloads=(Apply(workload, ""),))
-    assert outcome.error is answer or outcome.requeue_after in (1.0, STEP), "and it is tried again soon"
+    assert outcome.error is answer or outcome.requeue_after in (1.0, STEP), "the creation is tried again soon"

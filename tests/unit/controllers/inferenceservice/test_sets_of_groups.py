@@ -1,4 +1,6 @@
-"""Each group's StatefulSets are made leader first, and what many groups wait for is asked once."""
+"""Tests that the StatefulSet of a group's leader is created before that of its workers, and that a guard that many groups
+share is read once.
+"""
 
 import asyncio
 from collections.abc import Iterable
@@ -21,14 +23,14 @@ GROUPS = (0, 1, 2)
 
 
 def stateful_set(name: str, **metadata: Any) -> dict[str, Any]:
-    """A StatefulSet of the service."""
+    """Return a StatefulSet of the service."""
     about = {"name": name, "namespace": "ns", "labels": {keys.SERVICE: "svc"}, "annotations": {keys.HASH: "h"}}
     about |= {"ownerReferences": [makers.OWNER], **metadata}
     return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": about, "spec": {"replicas": 1}}
 
 
 def stored(name: str, **metadata: Any) -> dict[str, Any]:
-    """The same as the API server has it."""
+    """Return the same StatefulSet as the API server stores it."""
     return stateful_set(name, uid=f"uid-{name}", resourceVersion="3", **metadata)
 
 
@@ -42,7 +44,7 @@ def pairs(groups: Iterable[int] = GROUPS, guard: Guard | None = None) -> tuple[A
 
 
 def answers(refused: dict[str, KubeError] | None = None, **more: Any) -> FakeApi:
-    """An API server that stores StatefulSets but for those that it refuses."""
+    """Return an API server that stores StatefulSets, except for those that it refuses."""
 
     def apply(call: Call) -> Any:
         return (refused or {}).get(call.name) or stored(call.name)
@@ -51,7 +53,7 @@ def answers(refused: dict[str, KubeError] | None = None, **more: Any) -> FakeApi
 
 
 async def applied(api: FakeApi, plan: Plan, *seen: dict[str, Any]) -> tuple[list[str], Execution]:
-    """Names of what was applied, in this order, where these objects are known before."""
+    """Carry out the plan with these known objects, and return the names of the applied objects in order."""
     execution = makers.execution()
     await makers.executor(api, makers.cluster(*seen)).effects(plan, execution)
     return [call.name for call in api.calls if call.verb == "apply"], execution
@@ -70,7 +72,7 @@ async def test_without_its_leader_a_group_gets_no_workers(group: int, error: Kub
     assert sorted(names) == sorted({*(f"e-{one}" for one in GROUPS), *(f"e-{one}-w" for one in GROUPS if one != group)})
     assert ("StatefulSet", f"e-{group}") in execution.memory.refused
     assert ("StatefulSet", f"e-{group}-w") not in execution.memory.refused
-    assert execution.result.requeue_after, "the leader is tried again, and the workers with it"
+    assert execution.result.requeue_after, "the next pass applies the leader and the workers"
 
 
 async def test_a_quota_that_is_exceeded_is_asked_a_few_times_and_not_for_every_group(
@@ -89,15 +91,17 @@ async def test_a_quota_that_is_exceeded_is_asked_a_few_times_and_not_for_every_g
     execution, handler = makers.execution(clock=lambda: now), makers.cluster()
     await makers.executor(api, handler).effects(Plan(apply=pairs(range(1000))), execution)
     assert len(api.calls) <= 4 + executor.AT_ONCE
-    assert len(execution.memory.refused) == 1000 and execution.result.status_changed, "996 groups, and workers of four"
+    assert len(execution.memory.refused) == 1000 and execution.result.status_changed, (
+        "the leaders of 996 groups, and the workers of 4"
+    )
     assert len([each for each in caplog.messages if "exceeded quota" in each]) <= executor.AT_ONCE
     left, later = Plan(apply=pairs(range(4, 1000))), makers.execution(execution.memory, lambda: now)
     api.calls.clear()
     await makers.executor(api, handler).effects(left, later)
-    assert api.kinds("apply") == [], "until the pause is over"
+    assert api.kinds("apply") == [], "until the delay is over"
     now, gone = 3600.0, there.pop()
     await makers.executor(api, handler).effects(left, later := makers.execution(execution.memory, lambda: now))
-    assert len(there) == 4 and gone not in there and later.result.wrote, "and then an object that fits is created"
+    assert len(there) == 4 and gone not in there and later.result.wrote, "after the delay, an object that fits is created"
     assert len(api.calls) <= 4 + executor.AT_ONCE
 
 
@@ -134,7 +138,7 @@ LEADERS: dict[str, tuple[dict[str, Any], bool]] = {
 
 @pytest.mark.parametrize("case", LEADERS)
 async def test_workers_that_were_deleted_come_again_beside_a_leader_that_is_ours_and_stays(case: str) -> None:
-    """Only the StatefulSet of the workers is missing, so the plan contains nothing about the leader's."""
+    """Only the StatefulSet of the workers is missing, so the plan does not contain the leader's."""
     seen, comes = LEADERS[case]
     names, _ = await applied(answers(), Plan(apply=pairs([0])[:1]), seen)
     assert names == ["e-0-w"] * comes
@@ -147,7 +151,9 @@ async def test_a_leader_that_is_changed_does_not_hold_its_workers_up() -> None:
 
 
 async def test_equal_guards_are_asked_once_while_effects_go_together() -> None:
-    """A slice of a hundred groups lists the pods of the old slice once for its leaders, and once more for the workers."""
+    """A slice with a hundred groups lists the pods of the old slice once before its leaders are created, and once before its
+    workers are.
+    """
     api = answers(list_objects=[])
     names, _ = await applied(api, Plan(apply=pairs(guard=ALONE)))
     assert len(names) == 6
@@ -162,7 +168,7 @@ async def test_a_guard_that_stands_keeps_everything_back() -> None:
 
 
 async def test_a_guard_is_asked_anew_before_what_comes_later() -> None:
-    """Between two waves, and before the deletions, pods may have come."""
+    """Pods may appear after the leaders were created, so the guard is read again before the workers are."""
     lists = iter([[], [POD]])
     api = answers(list_objects=lambda _: next(lists))
     names, _ = await applied(api, Plan(apply=pairs(guard=ALONE)))
@@ -187,7 +193,7 @@ async def test_other_guards_are_asked_for_themselves() -> None:
 
 @pytest.mark.parametrize("error", [ServerError("not now", 500), NotFound("gone", 404)])
 async def test_a_guard_that_is_not_answered_lets_nothing_through(error: KubeError) -> None:
-    """All that share it learn of it, and other effects are carried out."""
+    """If the guard cannot be read, none of the effects that share it is carried out. Other effects are."""
     api = answers(list_objects=error)
     others = (Apply(stateful_set("free"), ""),)
     names, execution = await applied(api, Plan(apply=(*pairs(guard=ALONE), *others)))

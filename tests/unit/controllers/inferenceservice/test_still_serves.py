@@ -1,4 +1,4 @@
-"""A service whose spec cannot be read, or whose pass fails, is Ready while its pods serve."""
+"""Tests that a service whose spec cannot be read, or whose pass fails, stays Ready while its pods serve."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +24,7 @@ def settled() -> World:
 
 
 def asked(world: World, **changed: Any) -> bool:
-    """Ask about the service of a world, with other objects or pods than it has."""
+    """Return whether the service of a world still serves, with these objects or pods in place of its own."""
     seen = world.observed()
     found: dict[str, Any] = {"children_of": lambda *_: seen.children, "pods_of": lambda *_: seen.pods, **changed}
     resource: Any = SimpleNamespace(ref=Ref("InferenceService", "team", "svc"), uid=world.service.uid)
@@ -35,7 +35,7 @@ def test_the_pods_tell_and_not_the_spec(caplog: pytest.LogCaptureFixture) -> Non
     assert asked(settled())
     assert not asked(settled(), pods_of=lambda *_: ())
     assert not caplog.records
-    assert not asked(settled(), pods_of=lambda *_: ("no pod",)), "what cannot be read is not known to serve"
+    assert not asked(settled(), pods_of=lambda *_: ("no pod",)), "pods that cannot be read do not count as serving"
     assert "cannot determine whether team/svc serves" in caplog.text
 
 

@@ -1,4 +1,4 @@
-"""Passes over services of a runtime that was edited: who begins, and who is looked at next."""
+"""Tests of passes over services of a runtime that was edited: which service begins, and which one is reconciled next."""
 
 from datetime import timedelta
 from typing import Any
@@ -16,7 +16,7 @@ A, B = Ref("InferenceService", "ns", "a"), Ref("InferenceService", "ns", "b")
 
 
 class Rig:
-    """Two services whose plans a test says."""
+    """Two services whose plans the test sets."""
 
     def __init__(self) -> None:
         self.now, self.said = makers.NOW, dict[str, str]()
@@ -41,7 +41,7 @@ class Rig:
         return found
 
     async def look(self, ref: Ref) -> str:
-        """A pass; what the service waits for."""
+        """Reconcile the service, and return what it waits for."""
         self.woken.clear()
         await self.passes.reconcile(ref)
         return self.said[ref.name]
@@ -57,7 +57,9 @@ def plan(state: EditState, **more: Any) -> Plan:
 
 
 def replaced(name: str) -> dict[str, Any]:
-    """A StatefulSet of another revision than the one that was whole."""
+    """Return the StatefulSets of a service that is in the middle of a rollout: those of the complete revision and of a new
+    one.
+    """
     labels = {keys.SERVICE: name, keys.MANAGED_BY: keys.MANAGER}
     made = [{**labels, keys.REVISION: revision} for revision in ("old", "new")]
     return {
@@ -71,7 +73,7 @@ def replaced(name: str) -> dict[str, Any]:
 
 async def test_the_first_begins_when_both_were_looked_at_and_the_second_when_it_has_baked() -> None:
     rig = Rig()
-    assert "wave 1 of 2" in await rig.look(A) and A not in rig.woken, "nobody knows how the other stands"
+    assert "wave 1 of 2" in await rig.look(A) and A not in rig.woken, "the state of the other service is not known yet"
     assert "wave 2 of 2" in await rig.look(B) and A in rig.woken
     assert await rig.look(A) == ""
     rig.plans["a"] = plan(EditState.DONE)
@@ -87,7 +89,7 @@ async def test_what_has_begun_goes_on_after_a_restart() -> None:
     rig = Rig()
     for item in replaced("b")["items"]:
         rig.cluster.seen("StatefulSet", item)
-    assert await rig.look(B) == "", "its slices tell"
+    assert await rig.look(B) == "", "its StatefulSets show that it has begun"
     assert "wave 2 of 2" in await rig.look(A) and A not in rig.woken
 
 

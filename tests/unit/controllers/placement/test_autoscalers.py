@@ -1,4 +1,4 @@
-"""An autoscaler that makes nodes for a gang's pods gives its try more time."""
+"""Tests that a gang gets more time for an attempt while an autoscaler creates nodes for its pods."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ LASTS = 60.0
 
 
 class Known:
-    """A service that tries."""
+    """A service whose gang is being placed."""
 
     ref = Ref("InferenceService", "team", "svc")
 
@@ -42,7 +42,7 @@ def event(reason: str, after: float, uid: str = "uid-p") -> dict[str, Any]:
 
 
 def looked(known: Any, seconds: float, *told: dict[str, Any]) -> tuple[bool, int]:
-    """Whether nodes are known to come, and how often events were read."""
+    """Return whether an autoscaler is known to create nodes, and how often Events were read."""
     memory, now = ServiceMemory(), BEGAN + timedelta(seconds=seconds)
     api = FakeApi({"list_objects Event": list(told)})
     reader = events.scale_ups(api, lambda: 0.0, lambda: now)
@@ -87,4 +87,6 @@ def test_a_new_process_reads_in_the_middle_of_a_try_that_was_given_more_time() -
 def test_a_rank_that_was_lost_has_more_time_too() -> None:
     assert looked(Known().lost(), 58, event("TriggeredScaleUp", 20)) == (True, 1)
     assert looked(Known().lost(), 30, event("TriggeredScaleUp", 20)) == (False, 0)
-    assert looked(Known().lost(), 1300, event("TriggeredScaleUp", 20)) == (False, 0), "after 20 minutes nobody asks"
+    assert looked(Known().lost(), 1300, event("TriggeredScaleUp", 20)) == (False, 0), (
+        "after 20 minutes, Events are not read any more"
+    )

@@ -1,4 +1,4 @@
-"""Tests that the free capacity of nodes is computed again only where something changed."""
+"""Tests that the free capacity of nodes is computed again only if something changed."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,7 @@ GPU = "nvidia.com/gpu"
 
 
 def workload(gpus: int) -> dict[str, Any]:
-    """A stored StatefulSet."""
+    """Return the stored template of a role whose pods need this number of GPUs."""
     box = {"name": "c", "resources": {"limits": {GPU: str(gpus)}}}
     return {"spec": {"template": {"spec": {"containers": [box]}}}}
 
@@ -42,7 +42,7 @@ class Known:
         return [pod for pod in self.pods if (pod.namespace, pod.service) == (namespace, service)]
 
     def store(self) -> None:
-        """The revision of the pods becomes known."""
+        """Add the revision of the pods to the cluster."""
         roles = {"engine": {"leader": workload(2), "worker": workload(3), "size": 2, "port": 80}}
         content = {"revision": 1, "data": {"workloads": roles}}
         labels = {keys.REVISION: "r1"}

@@ -1,4 +1,4 @@
-"""Tests of what services that wait for nodes are told, and which services are woken."""
+"""Tests of what services that wait for nodes learn, and of which services are enqueued."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ ROOM = (("nvidia.com/gpu", 8), ("pods", 110))
 
 
 class Known:
-    """A cluster with so many free nodes."""
+    """A cluster with this number of free nodes."""
 
     def __init__(self, nodes: int) -> None:
         self.found = {f"n{at}": Node(f"n{at}", 1, {}, True, 8, room=ROOM) for at in range(nodes)}
@@ -45,7 +45,7 @@ def claim(ref: Ref, pods: int, *, trying: bool = False, first: float = 1.0) -> C
 
 
 def waiting(since: str = "T0") -> dict[str, Any]:
-    """The status of a service that waits."""
+    """Return the status of a service that waits."""
     return {"placement": {"trying": False, "since": since}}
 
 
@@ -71,14 +71,16 @@ def test_who_has_waited_longest_goes_first_and_its_room_is_promised() -> None:
 
 
 def test_a_turn_is_told_again_until_the_status_has_moved_on() -> None:
-    """A pass may come again before its status was written: what it began must not be given back."""
+    """Another pass may run before the status is written. It must get the same answer, so that it does not remove what the
+    first pass created.
+    """
     made, _ = gangs(4)
     made.report_claim(A, claim(A, 3), NOW)
     assert made.admission_of(A, waiting("T0"), NOW).sure is True
     made.report_claim(A, claim(A, 3, trying=True), NOW)
     made.report_claim(B, claim(B, 4), NOW)
     assert made.admission_of(A, waiting("T0"), NOW).sure is True
-    assert made.admission_of(A, waiting("T9"), NOW).sure is None, "that is another wait"
+    assert made.admission_of(A, waiting("T9"), NOW).sure is None, "this is another period of waiting"
     assert made.admission_of(A, {"placement": {"trying": True, "since": "T1"}}, NOW).sure is None
 
 
@@ -138,7 +140,7 @@ async def test_after_a_try_that_failed_strangers_are_read_where_there_seemed_to_
 
 @pytest.mark.parametrize("since", [NOW.timestamp(), 0.0], ids=["in an attempt", "after it"])
 def test_who_holds_the_nodes_is_known_as_soon_as_pods_find_none(since: float) -> None:
-    """It needs no request, because the pods of services are watched. The pods of the service itself are left out."""
+    """No request is needed, because the pods of services are watched. The pods of the service itself are left out."""
     known: Any = Full(3)
     made = Gangs(known, ForeignPods(FakeApi({}), lambda: 0.0, lambda _: False), lambda _: None)
     made.report_claim(A, claim(A, 2, trying=True)._replace(since=since), NOW)
@@ -206,37 +208,41 @@ def test_who_holds_no_node_makes_way_for_who_asks_for_the_same_nodes_alone() -> 
     made.report_claim(B, claim(B, 1), NOW)
     assert woken == ["a"]
     made.report_claim(B, claim(B, 2), NOW)
-    assert woken == ["a"], "it was told"
+    assert woken == ["a"], "the service was informed"
     made.report_claim(B, None, NOW)
     made.report_claim(B, claim(B, 1, trying=True)._replace(serves=True), NOW)
     assert woken == ["a", "a"]
 
 
 def test_a_pass_costs_nothing_of_what_others_want_while_nobody_waits(monkeypatch: Any) -> None:
-    """A thousand services come up, and none of them carries the claims of all others."""
+    """A thousand services may start at the same time. While none waits, a pass does not process the claims of all other
+    services.
+    """
     made, _ = gangs(4)
     monkeypatch.setattr(module, "turns", None)
     for at in range(100):
         made.report_claim(Ref("InferenceService", "ns", f"s{at}"), claim(B, 1, trying=True), NOW)
     assert made.admission_of(A, {}, NOW) == NO_TURN
     made.report_claim(B, claim(B, 9), NOW)
-    assert made.admission_of(A, {}, NOW).rivals == (claim(B, 9),), "whose turn it is, who waits asks"
+    assert made.admission_of(A, {}, NOW).rivals == (claim(B, 9),), "a service that waits makes others compare claims"
 
 
 async def test_who_holds_nodes_for_nobody_is_told_what_it_gives_back() -> None:
-    """The service is woken. The decision holds for as long as its pods terminate, and for these groups only."""
+    """A service that holds nodes without serving is enqueued, and learns which groups to release. The decision holds while
+    their pods terminate, and for these groups only.
+    """
     made, woken = gangs(4)
     goes, need = frozenset({("engine", 1), ("engine", 2)}), claim(A, 1).needs[0]
     unit = (need._replace(pods=3),)
     mine = claim(A, 4, trying=True)._replace(serves=True)
     made.report_claim(A, mine, NOW)
-    assert made.admission_of(A, {}, NOW).gives_way is None, "it asked nothing"
+    assert made.admission_of(A, {}, NOW).gives_way is None, "it holds nothing without serving"
     lost = Idle(goes, (), ((need._replace(pods=6),),), (), since=1.0)
     made.report_claim(A, mine._replace(idle=lost), NOW)
     await made.read_foreign_pods(mine._replace(idle=lost))
     assert made.admission_of(A, {}, NOW).gives_way == frozenset()
     made.report_claim(A, mine._replace(idle=lost._replace(units=(unit,))), NOW)
-    assert made.admission_of(A, {}, NOW + timedelta(seconds=1)).gives_way == frozenset(), "it was asked a second ago"
+    assert made.admission_of(A, {}, NOW + timedelta(seconds=1)).gives_way == frozenset(), "the last decision is a second old"
     assert made.admission_of(A, {}, NOW + timedelta(seconds=5)).gives_way == goes and woken == ["a"]
     other = mine._replace(idle=lost._replace(goes=frozenset({("engine", 7)})))
     made.report_claim(A, other, NOW)
@@ -248,7 +254,9 @@ async def test_who_holds_nodes_for_nobody_is_told_what_it_gives_back() -> None:
 
 
 async def test_who_has_waited_wakes_who_holds_nodes_for_nobody() -> None:
-    """The other service asked when no service waited, and would ask again only after half a minute."""
+    """The service that holds nodes was reconciled before another service waited, and would be reconciled again only after
+    half a minute.
+    """
     woken: list[str] = []
     lost = Idle(frozenset({("engine", 1)}), (("n0", ROOM),), (), (), since=1.0)
     known: Any = Known(1)
@@ -261,7 +269,7 @@ async def test_who_has_waited_wakes_who_holds_nodes_for_nobody() -> None:
     assert made.admission_of(A, {}, NOW).gives_way == frozenset()
     made.report_claim(B, claim(B, 1), NOW)
     woken.clear()
-    for seconds in (30, 57):  # the second is less than a tick before its time is over
+    for seconds in (30, 57):  # 57 is less than a tick before the timeout
         for ref, status in ((B, waiting()), (A, {})):
             made.admission_of(ref, status, NOW + timedelta(seconds=seconds))
         assert woken == []
@@ -284,7 +292,9 @@ async def test_pods_that_are_there_to_be_seen_are_heard_too() -> None:
 
 
 async def test_nobody_gives_back_before_strangers_were_read_for_it_and_what_was_read_is_known_at_each_question() -> None:
-    """Otherwise a group would be removed for a service that does not fit because of an unseen foreign pod."""
+    """Foreign pods on the nodes must be read first. Otherwise a group would be removed for a service that does not fit
+    because of a foreign pod.
+    """
     clock = [1000.0]
     box = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
     api, known = FakeApi({"list_objects Pod": [{"spec": {"containers": [box]}}]}), Known(2)
@@ -297,13 +307,13 @@ async def test_nobody_gives_back_before_strangers_were_read_for_it_and_what_was_
     free = made._capacity.nodes
     made._capacity.nodes = lambda: {"n0": less(known.found["n0"], {"nvidia.com/gpu": 8}), "n1": free()["n1"]}  # type: ignore[method-assign]
     made.admission_of(B, waiting(), NOW + timedelta(seconds=60))
-    assert made.admission_of(A, {}, NOW + timedelta(seconds=60)).gives_way == frozenset(), "it was not asked"
+    assert made.admission_of(A, {}, NOW + timedelta(seconds=60)).gives_way == frozenset(), "foreign pods are unknown"
     await made.read_foreign_pods(mine)
     for seconds in range(0, 900, 30):
         clock[0] = 1000.0 + seconds
         assert made.admission_of(A, {}, NOW + timedelta(seconds=65 + seconds)).gives_way == frozenset(), seconds
         await made.read_foreign_pods(mine)
-    assert 3 <= len(api.calls) <= 6, "a few minutes apart"
+    assert 3 <= len(api.calls) <= 6, "read every few minutes"
 
 
 async def test_strangers_are_read_for_who_has_lost_a_rank_once_in_five_minutes() -> None:
@@ -318,7 +328,9 @@ async def test_strangers_are_read_for_who_has_lost_a_rank_once_in_five_minutes()
 
 
 def test_an_attempt_of_twenty_minutes_ends_when_another_would_fit_on_its_nodes() -> None:
-    """The annotation, or an event that a tenant can write, lengthens nobody else's wait."""
+    """An annotation, or an Event that a tenant can write, gives the attempt more time. It must not make other services wait
+    longer.
+    """
     made, _ = gangs(4)
     late, status = NOW + timedelta(seconds=90), {"placement": {"trying": True, "since": "T0"}}
     made.report_claim(A, claim(A, 9, trying=True), NOW)
@@ -336,7 +348,7 @@ def test_who_wasted_promises_keeps_no_newcomer_waiting() -> None:
     made.report_claim(A, claim(A, 3)._replace(failed=True), NOW + timedelta(seconds=60))
     other = Ref("InferenceService", "quiet", "b")
     assert made.admission_of(other, {}, NOW + timedelta(seconds=60)).rivals == ()
-    assert made.admission_of(B, {}, NOW + timedelta(seconds=60)).rivals == (), "of the same namespace"
+    assert made.admission_of(B, {}, NOW + timedelta(seconds=60)).rivals == (), "B is in the same namespace"
     later = NOW + timedelta(hours=1)
     made.report_claim(A, claim(A, 3), later)
     assert len(made.admission_of(other, {}, later).rivals) == 1

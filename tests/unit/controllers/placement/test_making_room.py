@@ -16,7 +16,9 @@ BOX = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "
 
 
 def gangs(nodes: int, pods: Any) -> tuple[Gangs, FakeApi]:
-    """Return the placement on a cluster without pods of the operator. `pods` answers lists of the pods of a node."""
+    """Return the placement on a cluster without pods of the operator. `pods` is the response to requests for the pods of a
+    node.
+    """
     known: Any = Known(nodes)
     known.pods_of = lambda *_: ()
     api = FakeApi({"list_objects Pod": pods})
@@ -91,13 +93,15 @@ async def test_where_pods_may_not_be_read_what_is_known_decides() -> None:
 
 
 async def test_two_services_are_not_told_of_the_same_room() -> None:
-    """The first has no claim before its new pods are made, and that may take as long as an old leader needs to end."""
+    """The first service has no claim before its new pods exist, which may take as long as an old leader needs to stop."""
     made, _ = gangs(4, [])
     assert await made.check_capacity(A, claim(A, 3).needs, NOW) == ""
     made.report_claim(A, None, NOW, moves=True)
     assert await made.check_capacity(B, claim(B, 3).needs, NOW) != ""
     assert await made.check_capacity(B, claim(B, 1).needs, NOW) == ""
-    assert await made.check_capacity(A, claim(A, 3).needs, NOW) == "", "its own answer is no rival"
+    assert await made.check_capacity(A, claim(A, 3).needs, NOW) == "", (
+        "capacity that was promised to the service itself is free for it"
+    )
     made.report_claim(A, None, NOW)
     made.report_claim(B, None, NOW)
     assert await made.check_capacity(B, claim(B, 3).needs, NOW) == ""
