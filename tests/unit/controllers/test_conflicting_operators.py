@@ -50,9 +50,7 @@ async def test_who_reads_all_leases_of_his_class_finds_them(
     await made.check()
     assert bool(made.found) == found
     assert api.calls[0].selector == "ome.io/operator-lease="
-    assert len([said for said in caplog.records if "another operator" in said.message]) == found, (
-        "the message is logged once"
-    )
+    assert len([said for said in caplog.records if "another operator" in said.message]) == found, "it is logged once"
 
 
 async def test_claims_are_made_renewed_and_taken_when_they_are_old() -> None:
@@ -67,9 +65,7 @@ async def test_claims_are_made_renewed_and_taken_when_they_are_old() -> None:
     updated: list[str] = []
     api.update = update  # type: ignore[method-assign]
     await made.check()
-    assert [made["metadata"]["namespace"] for made in api.bodies("create")] == ["a", "b"], (
-        "no claim in a namespace that is not watched"
-    )
+    assert [made["metadata"]["namespace"] for made in api.bodies("create")] == ["a", "b"], "only in watched namespaces"
     api.answers["get Lease"] = lease("a", "ome-operator-claim", "ome/ome-operator")
     await made.check()
     assert updated == ["ome/ome-operator"] * 2 and made.found == {}

@@ -1,4 +1,4 @@
-"""Fixture: the library of this checkout, read once."""
+"""A fixture with the library of this checkout, which is read once."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Functions with which tests of complete passes query a plan and a cluster."""
+"""Functions with which tests of complete passes read a plan and a cluster."""
 
 from ome_operator import keys
 from ome_operator.core.reconcile.plan import Plan
@@ -7,17 +7,17 @@ from tests.support.simulator import World
 
 
 def conditions(plan: Plan) -> dict[str, tuple[str, str]]:
-    """Type -> (status, reason)."""
+    """Return the status and the reason of each condition, by type."""
     return {one["type"]: (one["status"], one["reason"]) for one in plan.status.get("conditions", ())}
 
 
 def settled(shape: Shape) -> World:
-    """A service that has come up."""
+    """Return a service that has become ready."""
     world = World(shape.service(), shape.deps(), 3)
     world.settle()
     return world
 
 
 def sets(world: World) -> set[str]:
-    """Revisions that have StatefulSets."""
+    """Return the revisions that have StatefulSets."""
     return {one.labels[keys.REVISION] for (kind, _), one in world.children.items() if kind == "StatefulSet"}

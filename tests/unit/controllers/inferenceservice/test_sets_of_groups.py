@@ -91,9 +91,7 @@ async def test_a_quota_that_is_exceeded_is_asked_a_few_times_and_not_for_every_g
     execution, handler = makers.execution(clock=lambda: now), makers.cluster()
     await makers.executor(api, handler).effects(Plan(apply=pairs(range(1000))), execution)
     assert len(api.calls) <= 4 + executor.AT_ONCE
-    assert len(execution.memory.refused) == 1000 and execution.result.status_changed, (
-        "the leaders of 996 groups, and the workers of 4"
-    )
+    assert len(execution.memory.refused) == 1000 and execution.result.status_changed, "996 leaders, and workers of 4"
     assert len([each for each in caplog.messages if "exceeded quota" in each]) <= executor.AT_ONCE
     left, later = Plan(apply=pairs(range(4, 1000))), makers.execution(execution.memory, lambda: now)
     api.calls.clear()

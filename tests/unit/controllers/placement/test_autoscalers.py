@@ -87,6 +87,4 @@ def test_a_new_process_reads_in_the_middle_of_a_try_that_was_given_more_time() -
 def test_a_rank_that_was_lost_has_more_time_too() -> None:
     assert looked(Known().lost(), 58, event("TriggeredScaleUp", 20)) == (True, 1)
     assert looked(Known().lost(), 30, event("TriggeredScaleUp", 20)) == (False, 0)
-    assert looked(Known().lost(), 1300, event("TriggeredScaleUp", 20)) == (False, 0), (
-        "after 20 minutes, Events are not read any more"
-    )
+    assert looked(Known().lost(), 1300, event("TriggeredScaleUp", 20)) == (False, 0), "not read after 20 minutes"

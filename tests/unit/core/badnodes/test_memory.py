@@ -1,4 +1,4 @@
-"""What is remembered about nodes, for how long, and which of them are avoided by whom."""
+"""Tests of what is remembered about nodes, for how long, and who avoids which nodes."""
 
 import json
 from typing import Any
@@ -29,12 +29,12 @@ ROLE, OTHER = Role("team", "svc", "engine", "r1"), Role("others", "svc", "engine
 
 
 def nodes(number: int = 30) -> dict[str, Node]:
-    """The nodes of a cluster."""
+    """Return the nodes of a cluster."""
     return {f"n{at}": node(f"n{at}") for at in range(number)}
 
 
 def failures(name: str, times: int, role: Role = ROLE, begin: float = T) -> list[Sign]:
-    """Failures on a node, a hundred seconds apart."""
+    """Return failures on a node, a hundred seconds apart."""
     return [Sign(name, role, "Error", begin + 100 * at, "it died") for at in range(times)]
 
 
@@ -70,10 +70,10 @@ def test_failures_of_another_revision_or_role_are_counted_apart() -> None:
 def test_two_namespaces_concern_everybody() -> None:
     memory = after(*failures("n1", 3), *failures("n1", 3, OTHER), *failures("n2", 3, ROLE._replace(service="b")))
     found = avoid(memory, nodes(), T + 1000)
-    assert found.everybody == {"n1": "services of 2 namespaces failed there"}, "it names no tenant to others"
+    assert found.everybody == {"n1": "services of 2 namespaces failed there"}, "the message names no tenant to other tenants"
     assert found.namespaces.keys() == {"team"}
     two = after(*failures("n1", 3), *failures("n1", 3, ROLE._replace(service="b")))
-    assert not avoid(two, nodes(), T + 1000).everybody, "two services of a namespace are one witness"
+    assert not avoid(two, nodes(), T + 1000).everybody, "two services of one namespace count as one"
 
 
 def test_work_on_other_nodes_confirms_the_blame() -> None:
@@ -98,7 +98,7 @@ def test_a_nodes_own_fault_concerns_everybody_once_it_lasts() -> None:
     assert not avoid(memory, there, T + LASTS - 1).everybody
     assert avoid(memory, there, T + LASTS).everybody == {"n3": "GPUMissing: 7 of 8 are allocatable"}
     flap = remember(memory, (), (), nodes(), T + 100)
-    assert flap["n3"].faults, "it is remembered for a while"
+    assert flap["n3"].faults, "the fault is remembered for a while"
     assert not remember(flap, (), (), nodes(), T + CLEARED)
 
 
@@ -109,7 +109,7 @@ def test_no_more_than_a_tenth_is_avoided_and_the_first_stay() -> None:
     assert found.ignored.keys() == {f"n{at}" for at in range(3, 10)}
     assert "as many nodes as allowed" in found.ignored["n9"]
     few = nodes(5)
-    assert avoid(after(*signs, nodes=few), few, T + 1000).of("team").keys() == {"n0"}, "at least one"
+    assert avoid(after(*signs, nodes=few), few, T + 1000).of("team").keys() == {"n0"}, "at least one node may be avoided"
 
 
 def test_only_nodes_with_gpus_are_counted_where_there_are_some() -> None:
@@ -155,8 +155,8 @@ def test_a_forgiven_node_begins_again() -> None:
     memory = after(*failures("n1", 3), nodes=there)
     memory["n1"] = memory["n1"]._replace(forgiven=T + 1001)
     later = after(*failures("n1", 3), memory=memory, nodes=there, now=T + 1002)
-    assert [fault.kind for fault in later["n1"].faults] == ["KernelDeadlock"], "what the node still reports is kept"
-    assert not avoid(later, there, T + 5000).of("team"), "but it was forgiven"
+    assert [fault.kind for fault in later["n1"].faults] == ["KernelDeadlock"], "a fault that the node still reports is kept"
+    assert not avoid(later, there, T + 5000).of("team"), "the failures were reset"
     again = after(*failures("n1", 3, begin=T + 2000), memory=later, nodes=there, now=T + 3000)
     assert avoid(again, there, T + 3000).of("team").keys() == {"n1"}
 
@@ -205,7 +205,9 @@ SPOOF = Avoider("evil", "it died: by services of victim: x")
     ],
 )
 def test_who_avoids_a_node_is_stored_beside_the_text(avoiders: list[Avoider], by: str) -> None:
-    """The text is cut, and contains the last words of containers."""
+    """The message is truncated and contains the last log lines of containers, so the namespaces that avoid the node are
+    stored in a separate field.
+    """
     stored = status(NodeMemory("uid"), avoiders)
     assert len(stored.get("avoided", "")) <= WORDS
     assert [name for name in ("team", "evil", "victim") if avoided_by(stored, name)] == by.split()

@@ -1,4 +1,4 @@
-"""Which endings of a group's containers count as failures that may be due to a node."""
+"""Tests of which failures of a group's containers may be due to a node."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +27,7 @@ class Made:
     more: dict[str, Any] | None = None
 
     def pod(self) -> Pod:
-        """Return it as the operator sees it."""
+        """Return the rank as the operator sees it."""
         ending = None if self.ended is None else Termination("e", self.reason, self.code, "", stamp(self.ended))
         facts: dict[str, Any] = {
             "namespace": "ns", "name": f"p{self.rank}", "uid": f"u{self.rank}", "version": 1, "service": "svc",
@@ -39,7 +39,7 @@ class Made:
 
 
 def found(*made: Made, counted: float = 0.0, now: float = T + 100, groups: tuple[dict[str, Any], ...] = ()) -> list[str]:
-    """Return the nodes of the failures."""
+    """Return the nodes to which the failures are attributed."""
     return [sign.node for sign in signs([one.pod() for one in made], groups, {}, counted, now)[0]]
 
 

@@ -1,4 +1,4 @@
-"""Stories by seed about nodes that are bad, and services that only seem to prove it (docs/bad-nodes.md)."""
+"""Random histories of nodes that are bad, and of services that only seem to prove that a node is bad (docs/bad-nodes.md)."""
 
 import pytest
 
@@ -12,7 +12,7 @@ HOUR = int(3600 / STEP)
 
 
 def town(seed: int) -> Town:
-    """A cluster with services of three namespaces, and some free nodes."""
+    """Return a cluster with services of three namespaces, and some free nodes."""
     made = Town(seed, 12 + seed)
     for number in range(3):
         made.add(f"team{number}", f"svc{number}", groups=1 + seed % 2, size=1 + (seed + number) % 2)
@@ -20,7 +20,7 @@ def town(seed: int) -> Town:
 
 
 def limit(made: Town) -> int:
-    """The largest number of nodes that may be avoided."""
+    """Return the largest number of nodes that may be avoided."""
     return max(1, len(made.nodes) // PART)
 
 
@@ -40,7 +40,7 @@ def test_a_node_that_kills_its_group_each_time_is_avoided_after_three_failures(s
     assert made.avoided.namespaces["team0"].keys() == {bad}
     assert not made.avoided.everybody
     assert "team1" not in made.avoided.namespaces
-    assert bad not in group.nodes, "the group came up elsewhere"
+    assert bad not in group.nodes, "the group became ready on other nodes"
     assert not group.ended
     assert made.most <= limit(made)
 
@@ -90,4 +90,4 @@ def test_a_tenant_that_ends_its_own_containers_takes_no_node_from_others(seed: i
         assert not made.avoided.everybody
         assert not made.avoided.namespaces.keys() - {"evil"}
         assert len(made.avoided.of("evil")) <= limit(made)
-    assert made.memory, "its failures were seen"
+    assert made.memory, "the operator has seen its failures"

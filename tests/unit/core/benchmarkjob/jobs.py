@@ -19,7 +19,7 @@ UID, GENERATION = "uid-of-job", 3
 
 
 def body(status: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
-    """A BenchmarkJob with these fields besides; None takes one away."""
+    """Return a BenchmarkJob with these fields in addition. A field with the value None is removed."""
     wanted = {name: value for name, value in {**SPEC, **spec}.items() if value is not None}
     metadata = {"name": "speed", "namespace": parts.NAMESPACE, "uid": UID, "generation": GENERATION}
     whole = {"apiVersion": "ome.io/v1beta1", "kind": "BenchmarkJob", "metadata": metadata, "spec": wanted}
@@ -27,5 +27,5 @@ def body(status: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
 
 
 def job(status: dict[str, Any] | None = None, **spec: Any) -> BenchmarkJob:
-    """The same, parsed."""
+    """Return such a BenchmarkJob, parsed."""
     return parts.good(BenchmarkJob.parse(body(status, **spec)))

@@ -1,4 +1,4 @@
-"""The Job that is made of a BenchmarkJob."""
+"""Tests of the Job that is created for a BenchmarkJob."""
 
 import json
 from dataclasses import replace
@@ -20,26 +20,26 @@ READY = {"url": URL, "conditions": [{"type": "Ready", "status": "True"}]}
 
 
 def service(status: dict[str, Any] = READY) -> InferenceService:
-    """The service that is measured."""
+    """Return the service that is measured."""
     return replace(parts.service(), status=status)
 
 
 def made(uri: str = "hf://test/tiny", **spec: Any) -> Manifest:
-    """The Job."""
+    """Return the Job."""
     manifest, why = desired_job(IMAGES, jobs.job(**spec), service(), parts.deps(parts.model(uri)))
     assert manifest is not None, why
     return manifest
 
 
 def refused(**spec: Any) -> tuple[str, str]:
-    """Why there is none."""
+    """Return the reason and the message why there is no Job."""
     manifest, why = desired_job(IMAGES, jobs.job(**spec), service(), parts.deps(parts.model()))
     assert manifest is None
     return why
 
 
 def pod(manifest: Manifest) -> Manifest:
-    """Spec of its pod."""
+    """Return the pod spec of the Job."""
     found: Manifest = manifest["spec"]["template"]["spec"]
     return found
 
@@ -59,8 +59,8 @@ def plan(manifest: Manifest) -> Manifest:
 
 
 def test_without_an_image_of_ours_nothing_is_made() -> None:
-    """There is no image that everybody can pull: a name without a registry would be pulled from whoever has taken that
-    name.
+    """No image of the operator is publicly available: an image name without a registry would be pulled from a public
+    registry, where anybody may have taken that name.
     """
     manifest, why = desired_job(Images("sglang:1", ""), jobs.job(), service(), parts.deps(parts.model()))
     assert manifest is None and why.reason == "NoToolsImage"
@@ -75,7 +75,7 @@ def test_it_belongs_to_the_benchmark_job_and_to_no_service() -> None:
     assert metadata["annotations"] == {keys.GENERATION: "3"}
     (owner,) = metadata["ownerReferences"]
     assert (owner["kind"], owner["uid"], owner["controller"]) == ("BenchmarkJob", jobs.UID, True)
-    assert manifest["spec"]["template"]["metadata"]["labels"] == {keys.BENCHMARK: "speed"}, "a service would select it"
+    assert manifest["spec"]["template"]["metadata"]["labels"] == {keys.BENCHMARK: "speed"}, "no label that a Service selects"
 
 
 def test_it_runs_once_and_not_for_ever() -> None:
@@ -108,7 +108,7 @@ def test_the_requests_of_a_service() -> None:
     assert told["seconds"] == 600
     first = told["runs"][0]
     assert (first["scenario"], first["lengths"]["prompt"]) == ("D(100,100)", [100, 100])
-    assert first["args"][-1] == "--tokenize-prompt", "tokens are counted exactly where the server takes tokens"
+    assert first["args"][-1] == "--tokenize-prompt", "tokens are counted exactly if the server accepts tokens"
 
 
 def test_the_tokenizer_comes_from_the_models_node() -> None:
@@ -136,7 +136,7 @@ def test_a_service_of_another_engine_is_asked_in_the_common_format() -> None:
     said = {"engine": "vLLM", "version": "0.9", "gpuType": "H100", "gpuCount": 8}
     told = plan(made(serviceMetadata=said))
     assert told["serving"][:2] == ["--backend", "vllm-chat"]
-    assert "--model" not in told["serving"], "the server says what it calls its model"
+    assert "--model" not in told["serving"], "the server states the name of its model"
     assert told["service"] == said
 
 
@@ -223,7 +223,9 @@ ELSEWHERE = {"inferenceService": {"name": parts.NAME, "namespace": "elsewhere"}}
 
 @pytest.mark.parametrize("named", ["", "other", "team-2,other", parts.NAMESPACE + "x", "*"])
 def test_a_service_of_another_namespace_lets_nobody_in_by_itself(named: str) -> None:
-    """Whether it is there, can be read, or is Ready, is not for another namespace to know: the words are the same."""
+    """Another namespace must not learn whether the service exists, can be parsed, or is Ready. The message is the same in
+    all cases.
+    """
     notes = {keys.BENCHMARK_NAMESPACES: named} if named else {}
     there = replace(service(), namespace="elsewhere", annotations=notes)
     cases = [None, Invalid("spec.engine is a text"), there, replace(there, status={})]
@@ -241,7 +243,7 @@ def test_a_service_of_another_namespace_lets_those_in_that_it_names(named: str) 
     assert manifest is not None, why
     assert plan(manifest)["target"] == URL
     assert desired_job(IMAGES, jobs.job(endpoint=ELSEWHERE), replace(there, status={}), deps)[1].reason == "ServiceNotReady"
-    assert keys.BENCHMARK_NAMESPACES in READ["InferenceService"], "else the status says that it has no effect"
+    assert keys.BENCHMARK_NAMESPACES in READ["InferenceService"], "or it would count as having no effect"
 
 
 @pytest.mark.parametrize(
@@ -275,7 +277,7 @@ def test_a_url_that_is_none_is_said(url: str, scenario: str) -> None:
 
 
 def node(value: Any) -> dict[str, Any]:
-    """A node affinity with these terms."""
+    """Return a node affinity with these terms."""
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": value}}
 
 
@@ -314,7 +316,7 @@ def test_a_long_name_still_makes_a_job() -> None:
 
 
 def test_its_images_are_pulled_with_secrets_of_its_namespace() -> None:
-    """The operator knows their names alone."""
+    """The operator only knows the names of the Secrets, which must exist in the namespace of the BenchmarkJob."""
     images = IMAGES._replace(pull_secrets=("company",))
     manifest, why = desired_job(images, jobs.job(), service(), parts.deps(parts.model("hf://test/tiny")))
     assert manifest is not None, why

@@ -19,7 +19,7 @@ GOOD = {"scenario": "D(1,1)", "concurrency": 4, "requests": 10, "failed": 0, "ou
 
 
 def made(*conditions: str, generation: int = jobs.GENERATION) -> Child:
-    """The Job, with these conditions True."""
+    """Return the Job. These conditions of it are True."""
     shared = {"status": "True", "lastTransitionTime": ENDED, "message": "why"}
     status = {"startTime": STARTED, "conditions": [{"type": one, **shared} for one in conditions]}
     metadata = {"name": "benchmark-speed", "uid": "j", "annotations": {"ome.io/generation": str(generation)}}
@@ -42,12 +42,12 @@ def pod(report: dict[str, Any] | str | None = None, run: dict[str, Any] | None =
 
 
 def said(job: Any, child: Child | None = None, *pods: dict[str, Any], why: Why = NOTHING) -> dict[str, Any]:
-    """The status."""
+    """Return the status."""
     return benchmark_status(job, child, pods, why, NOW)
 
 
 def complete(status: dict[str, Any]) -> tuple[str, str]:
-    """Status and reason of the condition Complete."""
+    """Return the status and the reason of the condition Complete."""
     return next((one["status"], one["reason"]) for one in status["conditions"] if one["type"] == "Complete")
 
 
@@ -88,7 +88,7 @@ def test_failed_requests_make_it_failed() -> None:
     found = said(jobs.job(), made("Failed"), pod(bad, code=1))
     assert (found["state"], complete(found)) == ("Failed", ("False", "RequestsFailed"))
     assert found["failureMessage"].endswith("2 failed; results: /out; the first error: Bad Gateway")
-    assert said(jobs.job(), made("Complete"), pod(bad))["state"] == "Failed", "whatever an exit code says"
+    assert said(jobs.job(), made("Complete"), pod(bad))["state"] == "Failed", "whatever the exit code is"
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_job_that_could_not_report(pods: tuple[dict[str, Any], ...], words: st
 def test_what_has_ended_stays_when_the_job_is_gone() -> None:
     before = said(jobs.job(), made("Complete"), pod(GOOD))
     assert said(jobs.job(before)) == before
-    assert said(jobs.job(before), made("Complete")) == before, "without looking at pods"
+    assert said(jobs.job(before), made("Complete")) == before, "without reading pods"
 
 
 def test_a_job_that_was_deleted_is_not_made_again() -> None:
@@ -138,7 +138,7 @@ def test_an_object_that_cannot_be_read() -> None:
 
 @pytest.mark.parametrize("number", [2**63, 10**400, -(2**63)])
 def test_a_number_that_the_api_server_refuses_is_no_report(number: int) -> None:
-    """The status would be refused again and again."""
+    """A status with such a number would be refused again and again."""
     row = {"scenario": "D(1,1)", "concurrency": 1, "requests": 1}
     for text in ({**row, "requests": number}, {**row, "results": [{**row, "failed": number}]}):
         assert _report(json.dumps(text)) is None

@@ -14,7 +14,7 @@ from tests.unit.core.benchmarkjob import jobs
 
 
 def one(scenario: str, dataset: str = "") -> Any:
-    """The only run of a scenario."""
+    """Return the only run of a scenario."""
     (found,) = runs(jobs.job(trafficScenarios=[scenario], numConcurrency=[8]).spec, dataset)
     return found
 
@@ -118,8 +118,8 @@ def test_parameters_are_json_where_they_are_json() -> None:
 
 
 def test_a_job_has_a_bounded_number_of_runs() -> None:
-    """A spec of 20 kB with 1,000 scenarios at 1,000 numbers of requests blocked the operator for a minute, and one with
-    3,000 of each took more memory than its container has.
+    """A spec of 20 kB with 1,000 scenarios at 1,000 numbers of requests blocked the operator for a minute. A spec with 3,000
+    of each took more memory than the operator's container has.
     """
     for scenarios, numbers in ((1_000, 1_000), (100_000, 100_000), (MOST_RUNS + 1, 1), (1, MOST_RUNS + 1)):
         spec = jobs.job(trafficScenarios=["D(1,1)"] * scenarios, numConcurrency=[1] * numbers).spec

@@ -1,4 +1,6 @@
-"""An agent is trusted with its own node: what it reports counts for other nodes only if it is confirmed (finding T5)."""
+"""Tests that the report of an agent counts for its own node. It only counts for other nodes if it is confirmed (finding
+T5).
+"""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -21,7 +23,7 @@ MANY = Witnesses(frozenset({"a", "b", "c", "d", "evil"}))
 
 
 def held(revision: str = COMMIT, state: str = "Updating", facts: Any = None, uri: str = URI) -> Holding:
-    """What one agent reports."""
+    """Return the report of one agent."""
     return Holding(Ref("ClusterBaseModel", "", "k2"), uri, revision, state, facts=facts)
 
 
@@ -32,13 +34,15 @@ def judged(
 
 
 def alone(minutes: float) -> dict[str, Any]:
-    """The stored status of a model of which one node has reported for some minutes."""
+    """Return the stored status of a model about which only one node has reported, for this number of minutes."""
     since = (NOW - timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {"conditions": [{"type": "NodesAgree", "status": "Unknown", "lastTransitionTime": since}]}
 
 
 def test_the_word_of_one_node_of_several_does_not_count() -> None:
-    """The attack of the review: a node's token reports another commit of a model that no other node has looked at yet."""
+    """An attack from the review: with a node's token, another commit of a model is reported, before another node has
+    reported about it.
+    """
     found = judged({"evil": held(EVIL)}, MANY)
     assert found.pin is None and found.condition is not None
     assert (found.condition.status, found.condition.reason) == (None, "Unconfirmed")
@@ -85,7 +89,7 @@ def test_a_cluster_of_one_node_needs_no_second() -> None:
 def test_the_first_agent_of_a_new_cluster_does_not_decide_alone(
     records: dict[str, str], dead: tuple[str, ...], counts: bool
 ) -> None:
-    """The attack with the token of one agent before any other agent has made its record."""
+    """An attack with the token of one agent, before any other agent has created its record."""
     nodes = {name: Node(name, 1, {}, True, 8, alive=name not in dead) for name in ("evil", "a", "b")}
     speakers = witnesses(parts.model(URI), nodes, records.get, frozenset(), NOW)
     evil = {"evil": held(EVIL, "Ready", FALSE)}
@@ -104,7 +108,7 @@ def test_a_model_that_selects_one_node_waits_for_no_other() -> None:
 
 
 def test_a_node_whose_others_are_silent_is_believed_after_a_while() -> None:
-    """The agents of the other nodes are down, or have no room for a look."""
+    """The agents of the other nodes may be down, or have no capacity to report about the model."""
     nodes = {"a": held(state="Ready", facts=FACTS)}
     assert judged(nodes, TWO, alone(4.9)).pin is None
     found = judged(nodes, TWO, alone(5))
@@ -123,7 +127,7 @@ def test_nodes_that_an_administrator_named_decide() -> None:
     nodes = {"a": held(), "b": held(EVIL), "c": held(EVIL), "evil": held(EVIL)}
     assert judged(nodes, MANY._replace(trusted=frozenset({"a"}))).pin == Pin(URI, COMMIT)
     silent = judged({"b": held(), "c": held()}, MANY._replace(trusted=frozenset({"a"})))
-    assert silent.pin is None, "the named node has said nothing yet"
+    assert silent.pin is None, "the named node has not reported yet"
     elsewhere = MANY._replace(trusted=frozenset({"of another pool"}))
     assert judged({"b": held(), "c": held()}, elsewhere).pin == Pin(URI, COMMIT), "the model selects none of them"
 
@@ -151,7 +155,7 @@ def test_a_revision_that_counts_stays_until_the_uri_is_another() -> None:
 
 
 def test_facts_of_one_node_do_not_replace_those_of_the_others() -> None:
-    """The attack of the review: the record says that the model is Ready, and has another architecture."""
+    """An attack from the review: the record of one node reports that the model is Ready, with another architecture."""
     before = {"weights": {"uri": URI, "revision": COMMIT}, "facts": FACTS}
     evil = {"evil": held(state="Ready", facts=FALSE)}
     found = judged(evil, MANY, before)
@@ -160,7 +164,7 @@ def test_facts_of_one_node_do_not_replace_those_of_the_others() -> None:
     new = {"weights": {"uri": URI, "revision": COMMIT}}
     assert judged(evil, MANY, new).facts is None
     honest = {name: held(state="Ready", facts=FACTS) for name in ("a", "b")}
-    assert judged({**evil, **honest}, MANY, {**new, "facts": FALSE}).facts == FACTS, "also after they have counted"
+    assert judged({**evil, **honest}, MANY, {**new, "facts": FALSE}).facts == FACTS, "false facts were stored"
 
 
 def test_facts_count_from_nodes_that_hold_the_revision() -> None:
@@ -176,7 +180,7 @@ def test_who_may_speak_is_who_the_model_selects() -> None:
         for name, pool, alive in (("a", "big", True), ("b", "small", True), ("c", "big", False), ("d", "big", True))
     }
     found = witnesses(model, nodes, {"a": OLD, "b": OLD, "c": OLD}.get, frozenset({"x"}), NOW)
-    assert found == Witnesses(frozenset({"a"}), frozenset({"x"}), others=True), "d has no agent, and c does not report now"
+    assert found == Witnesses(frozenset({"a"}), frozenset({"x"}), others=True), "c and d do not report"
     broken = parts.model(storage={"storageUri": URI, "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}})
     assert witnesses(broken, nodes, lambda _: OLD, frozenset(), NOW).nodes in (frozenset({"a", "b", "d"}), frozenset())
 

@@ -1,4 +1,4 @@
-"""Records of agents become labels of nodes and statuses of models."""
+"""Tests that records of agents become labels of nodes and statuses of models."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -42,11 +42,13 @@ def test_an_older_revision_keeps_its_label_while_the_new_one_comes() -> None:
 
 def test_a_revision_keeps_its_label_when_its_model_is_deleted() -> None:
     assert node_models.labels([], {}, [Unused(f"/m/.ome/{OLD_DIR}", (PLAIN,))]) == {FORMER: "Ready"}
-    assert node_models.labels([], {}, [Unused(f"/m/.ome/{OLD_DIR}")]) == {}, "it is not whole"
+    assert node_models.labels([], {}, [Unused(f"/m/.ome/{OLD_DIR}")]) == {}, "the directory is not complete"
 
 
 def test_a_directory_below_another_path_says_nothing_about_the_present_one() -> None:
-    """Pods of the present revision look only below the model's path, so the path is part of what a directory is called."""
+    """Pods of the present revision look for the weights only below the model's present path. The name of a directory depends
+    on the path, so the label differs.
+    """
     moved = parts.model(storage={"storageUri": URI, "path": "/elsewhere/k2"}, name="k2")
     there = weights(moved).digest
     found = node_models.labels([one("Updating")], PIN, [Unused(f"/elsewhere/.ome/{there}", (PLAIN,))])
@@ -73,7 +75,7 @@ def test_long_names_still_fit_a_label() -> None:
 
 
 def tenants(namespaces: int, models: int, state: str = "Ready") -> list[Holding]:
-    """Models of namespaces, as a node's record has them."""
+    """Return models of several namespaces, as the record of a node contains them."""
     refs = [Ref("BaseModel", f"team-{place:03}", f"m-{name:03}") for place in range(namespaces) for name in range(models)]
     digests = [f"{number:032x}" for number in range(len(refs))]
     profile_of = {"revision": "c1", "state": state, "directories": ("",)}
@@ -87,12 +89,12 @@ def pins(holdings: list[Holding]) -> dict[Ref, agreement.Pin]:
 
 
 def by_namespace(found: dict[str, str]) -> Counter[str]:
-    """Labels of each namespace."""
+    """Return the number of labels of each namespace."""
     return Counter(key.removeprefix("models.ome.io/").partition(".")[0] for key in found)
 
 
 def test_two_thousand_models_of_tenants_leave_a_node_small() -> None:
-    """Reported: 2,019 labels and a Node of 450 kB, for models that had failed, too."""
+    """Reported: a node had 2,019 labels, some of them for models that had failed, and its object had 450 kB."""
     mine = one()
     found = node_models.labels([mine, *(many := tenants(20, 100))], {**pins(many), **PIN})
     assert len(found) == node_models.LABEL_LIMIT + 2 and found[PLAIN] == found[WHOLE] == "Ready"
@@ -114,7 +116,7 @@ def test_what_services_use_is_labelled_first_and_what_no_model_names_last() -> N
     keep = [item for item in many if item.ref in last]
     assert found == node_models.labels(keep, pins(keep))
     few = node_models.labels([], {}, old)
-    assert len(few) == 9, "where there is room they have theirs"
+    assert len(few) == 9, "with enough space, they have their labels"
 
 
 def test_cluster_wide_models_have_no_bound_and_say_more_than_ready() -> None:
@@ -134,12 +136,12 @@ def test_the_summary_is_nodes_share_and_time() -> None:
     nodes = [one(), one("Updating", bytes=420, speed=1), one("Updating", bytes=710, speed=1)]
     assert node_models.summary(1, nodes) == "1/3 nodes, 71 %, 10 min"
     assert node_models.summary(3, [one()] * 3) == "3/3 nodes"
-    assert node_models.summary(0, [one("Updating", bytes=0, speed=0)]) == "0/1 nodes, 0 %", "nobody knows how long"
+    assert node_models.summary(0, [one("Updating", bytes=0, speed=0)]) == "0/1 nodes, 0 %", "the duration is unknown"
     assert node_models.duration(7200) == "2.0 h" and node_models.duration(0) == "1 s"
 
 
 def condition(nodes: dict[str, Holding], ready: frozenset[str] = frozenset(), uri: str = URI) -> tuple[str, str, str]:
-    """State of the model, reason and message of its condition."""
+    """Return the state of the model, and the reason and message of its condition."""
     status = model_status(parts.model(uri, "k2"), (), ready, NOW, nodes)
     said = plain(status)[0]
     return status["state"], said["reason"], said["message"]
@@ -151,13 +153,13 @@ def test_what_the_model_says_while_its_files_come() -> None:
     assert (state, reason, said) == ("Failed", "DownloadFailed", "node a: the disk is full")
     assert condition({"a": one(), "b": one("Failed")}, frozenset({"a"}))[:2] == ("Ready", "OnNodes")
     assert condition({})[:2] == ("Creating", "OnNoNode")
-    assert condition({"a": one()})[:2] == ("In_Transit", "Downloading"), "the label is still to come"
+    assert condition({"a": one()})[:2] == ("In_Transit", "Downloading"), "the label follows later"
 
 
 def test_what_cannot_be_fetched_is_said_at_once() -> None:
     state, reason, said = condition({}, uri="vendor://x/y")
     assert (state, reason) == ("Failed", "NotServed") and "vendor:// is not supported" in said
-    assert condition({}, frozenset({"a"}), uri="vendor://x/y")[1] == "OnNodes", "somebody put it there"
+    assert condition({}, frozenset({"a"}), uri="vendor://x/y")[1] == "OnNodes", "the files were put there manually"
 
 
 def test_facts_and_pin_reach_the_status() -> None:
@@ -177,7 +179,7 @@ def test_files_of_another_repository_are_part_of_what_is_pinned() -> None:
     assert status["weights"] == {"uri": both, "revision": "c1+d1", "directory": weights(model).digest}
     assert profile_of(replace(model, status=status)).architecture == "DeepseekV3ForCausalLM"
     alone = model_status(model, (), frozenset(), NOW, {"n": one(uri=URI)})
-    assert "weights" not in alone, "the weights without these files are another set of files"
+    assert "weights" not in alone, "weights without these files are other weights"
 
 
 def test_pin_and_facts_outlive_the_records_and_go_with_the_uri() -> None:
@@ -190,14 +192,14 @@ def test_pin_and_facts_outlive_the_records_and_go_with_the_uri() -> None:
     assert (kept["weights"]["revision"], kept["facts"]) == ("c1", {"layers": 61}), "every node was drained"
     assert status(URI, before, {"a": one("Updating")})["facts"] == {"layers": 61}
     assert status(URI, before, {"a": one(facts={"layers": 7})})["facts"] == {"layers": 7}
-    assert status(OLD, before, {}) == {}, "they were of other files"
+    assert status(OLD, before, {}) == {}, "the facts were those of other files"
     assert "facts" not in status(OLD, before, {"a": one("Updating", uri=OLD)})
     other = {"a": one("Updating"), "c": one("Updating"), "b": one(revision="c2", facts={"layers": 9})}
-    assert "facts" not in status(URI, {}, other), "of a node that holds another commit than the others"
+    assert "facts" not in status(URI, {}, other), "from a node with another commit than the others"
 
 
 def test_facts_of_other_files_are_not_believed() -> None:
-    """Between an edit of the URI and the next report, choices rest on what the spec says."""
+    """Between an edit of the URI and the next report of an agent, the operator only uses the facts in the spec."""
     model = parts.model(URI, "k2")
     told = {"facts": {"architecture": "DeepseekV3ForCausalLM"}, "weights": {"uri": URI, "revision": "c1"}}
     assert profile_of(replace(model, status=told)).architecture == "DeepseekV3ForCausalLM"

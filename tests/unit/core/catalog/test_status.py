@@ -1,4 +1,4 @@
-"""Status of models, runtimes and accelerator classes."""
+"""Tests of the status of models, runtimes and accelerator classes."""
 
 from datetime import datetime
 from typing import Any
@@ -16,7 +16,7 @@ NOW = datetime(2026, 1, 1)
 
 
 def ready(status: dict[str, Any]) -> tuple[str, str]:
-    """Status and reason of Ready."""
+    """Return the status and the reason of the condition Ready."""
     (one,) = plain(status)
     return one["status"], one["reason"]
 
@@ -74,7 +74,7 @@ def test_what_is_wrong_with_a_runtime(case: str) -> None:
 
 
 def node(name: str, up: bool = True, **labels: str) -> Node:
-    """A node of 8 GPUs."""
+    """Return a node with 8 GPUs."""
     return Node(name, 1, labels, up, 8)
 
 

@@ -1,4 +1,4 @@
-"""Samples of a service with one constant load, for the tests of decisions."""
+"""Samples of a service with a constant load, for the tests of decisions."""
 
 from typing import Any
 
@@ -31,7 +31,9 @@ def running(rate: float) -> float:
 
 
 def sample(at: float = NOW, rate: float = 4.0, **other: Any) -> DemandSample:
-    """Return a sample in which `rate` requests per second of 1,000 tokens in and 100 out are served without a queue."""
+    """Return a sample in which `rate` requests per second, each with 1,000 input tokens and 100 output tokens, are served
+    without a queue.
+    """
     values: dict[str, Any] = {
         "arrivals": rate, "waiting": 0, "running": running(rate), "running_now": round(running(rate)), "requests": rate,
         "prompt_tokens": 1000 * rate, "ended": rate, "output_tokens": 100 * rate, "errors": 0.0, "late": 0.0,
@@ -41,17 +43,17 @@ def sample(at: float = NOW, rate: float = 4.0, **other: Any) -> DemandSample:
 
 
 def samples(rate: float = 4.0, **other: Any) -> tuple[DemandSample, ...]:
-    """Return the samples of ten minutes until `NOW`; `other` are fields of the newest one."""
+    """Return the samples of the ten minutes until `NOW`. `other` are fields of the newest sample."""
     times = [NOW - KEPT + 10.0 * number for number in range(61)]
     return (*(sample(at, rate) for at in times[:-1]), sample(NOW, rate, **other))
 
 
 def fleet(prefill: int = 2, decode: int = 1, **other: Any) -> Fleet:
-    """Return a fleet whose groups serve."""
+    """Return a fleet whose groups all serve."""
     return Fleet(RoleFleet(prefill), RoleFleet(decode), **other)
 
 
 def state(prefill: int = 2, decode: int = 1, routers: int = 1, **other: Any) -> ScalingState:
-    """Return the state of a service that has wanted this size for an hour, and needed fewer groups for as long."""
+    """Return the state of a service that has wanted this size for an hour, and has needed fewer groups for as long."""
     values: dict[str, Any] = {"learned": KNOWN, "lower_since": (NOW - 3600, NOW - 3600), "changed": NOW - 3600}
     return ScalingState(wanted=(prefill, decode, routers), **{**values, **other})

@@ -1,4 +1,4 @@
-"""The rate of arrivals, its trend and its steps, and the age of the oldest waiting request."""
+"""Tests of the rate of arrivals, its trend and its steps, and of the age of the oldest waiting request."""
 
 import random
 from collections.abc import Callable
@@ -10,7 +10,9 @@ from ome_operator.core.demand.facts import DemandSample
 
 
 def seen(rate: Callable[[float], float], end: float = 600.0, noise: int | None = None) -> list[DemandSample]:
-    """Return a sample for each 10 s, with the mean of `rate` over the minute before; `noise` is a seed of chance."""
+    """Return a sample for each 10 s, with the mean of `rate` over the minute before. `noise` is the seed of the random
+    noise.
+    """
     rng = random.Random(noise)
     bins = []
     for number in range(int(end / 10) + 12):
@@ -38,7 +40,9 @@ def test_a_trend_is_not_continued_longer_than_it_was_observed() -> None:
 
 
 def test_the_rate_of_a_single_window_is_taken_to_be_low() -> None:
-    """After a restart of the operator a minute is known, whose arrivals may be many by chance."""
+    """After a restart, the operator knows the arrivals of a single minute, which may be many by chance. The estimate is
+    therefore below the measured rate.
+    """
     found = forecast([DemandSample(600.0, 4.7, waiting=0)], 100.0)
     assert found is not None and found.kind == "steady"
     assert found.now == found.ahead == pytest.approx(4.7 - 2 * (4.7 / 60) ** 0.5)

@@ -1,4 +1,4 @@
-"""Measured speeds count only for the configuration of the groups that showed them."""
+"""Tests that measured speeds count only for the configuration of the groups that were measured."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The time between tokens as a function of the requests in a decode group."""
+"""Tests of the time between tokens as a function of the number of requests in a decode group."""
 
 import pytest
 
@@ -25,7 +25,9 @@ def test_through_a_single_point_the_time_is_proportional(target: float, batch: f
 
 
 def test_two_neighbouring_points_with_noise_are_no_steep_line() -> None:
-    """10 requests at 20 ms and 10.1 at 21 ms: the line through them would reach 50 ms with 13 requests."""
+    """The points are 10 requests at 20 ms and 10.1 requests at 21 ms. The line through them would reach 50 ms at 13
+    requests.
+    """
     assert batch_within(((10.0, 0.020), (10.1, 0.021)), 0.05) == pytest.approx(10.1 * 0.05 / 0.021)
     assert batch_within(((10.0, 0.060), (10.1, 0.066)), 0.05) == pytest.approx(10.0 * 0.05 / 0.06)
 
@@ -59,7 +61,7 @@ def test_a_full_cache_is_a_limit_and_not_the_shape_of_a_curve() -> None:
     beyond = completed(((100.5, 0.05), (150.0, 0.06)), planned)
     assert [x for x, _ in beyond] == [1.0, 10.0, 50.0, 100.5, 150.0]
     assert [y for _, y in beyond] == pytest.approx([0.0125, 0.025, 0.0375, 0.05, 0.06], rel=0.01)
-    assert completed(((1000.0, 0.05),), planned)[0][1] > 0.001, "a ratio to predicted times, not to the limit"
+    assert completed(((1000.0, 0.05),), planned)[0][1] > 0.001, "a ratio to predicted times, and not to the limit"
     below = completed(((40.0, 0.03),), planned)
     assert below[-2:] == ((100.0, pytest.approx(0.03 / 0.0275 * 0.04)), (101.0, FULL))
     assert 100 < batch_within(below, 0.1) < 101

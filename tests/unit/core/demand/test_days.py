@@ -1,4 +1,4 @@
-"""The cost and the quality of each day."""
+"""Tests of the cost and the quality of each day."""
 
 from typing import Any
 

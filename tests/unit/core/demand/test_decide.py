@@ -1,4 +1,4 @@
-"""Every state and every hold of the decision about the size of a service."""
+"""Tests of every state, and of every reason to wait, of the decision about the size of a service."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +30,7 @@ def test_prefill_and_decode_grow_in_one_decision() -> None:
 
 
 def test_completions_are_no_demand() -> None:
-    """A saturated service completes what it can, while more requests arrive."""
+    """A saturated service completes only as many requests as it can, while more requests arrive."""
     newest = {"requests": 4.0, "prompt_tokens": 4000.0, "ended": 4.0, "output_tokens": 400.0, "waiting": 500}
     made, _ = decide(samples(16.0, **newest), fleet(1), TARGETS, state(1), NOW)
     assert made.prefill > 4
@@ -41,7 +41,7 @@ def test_a_backlog_is_served_before_two_starts_have_passed() -> None:
     made, _ = decide(samples(4.0, waiting=1200), fleet(), TARGETS, state(), NOW)
     spare = made.prefill / 0.25 - 4.0
     assert made.prefill > without.prefill
-    assert spare * 100 >= 1200 + 100 * (4.0 - 8.0)  # what is left after a start is served within another
+    assert spare * 100 >= 1200 + 100 * (4.0 - 8.0)  # the rest is served within another start time
     assert "the oldest request has waited 300 s" in made.why
 
 
@@ -117,7 +117,7 @@ def test_what_does_not_fit_is_asked_for_once(hold: HoldReason) -> None:
 
 @pytest.mark.parametrize("hold", FEWER_THAN_NEEDED)
 def test_too_few_groups_of_one_role_are_stated_although_the_other_role_has_one_too_many(hold: HoldReason) -> None:
-    """Prefill cannot have its groups, and many requests are late. A decode group stays because of that."""
+    """Prefill cannot get the groups that it needs, and many requests are late. This also keeps the surplus decode group."""
     seen, found, targets, before = FEWER_THAN_NEEDED[hold]()
     seen = tuple(one._replace(late=0.5) for one in seen)
     found = found._replace(decode=RoleFleet(3))
@@ -215,7 +215,7 @@ def test_a_service_without_requests_shrinks_to_its_minimum() -> None:
 
 
 def test_a_budget_also_holds_while_surplus_groups_of_the_other_role_exist() -> None:
-    """Two decode groups too many and too few prefill groups: the sum never exceeds the budget on the way."""
+    """There are two surplus decode groups, and prefill needs more groups. The total never exceeds the budget at any step."""
     targets = TARGETS._replace(gpus=8 * 6)
     made, after = decide(samples(16.0), fleet(3, 3), targets, state(3, 3, lower_since=(None, NOW - 300)), NOW)
     assert (made.size, made.hold) == ((3, 2, 1), HoldReason.BUDGET)

@@ -1,4 +1,6 @@
-"""The decision about a service as it is written: peaks, numbers that others set, nodes, and what cannot be followed."""
+"""Tests of the decision about a service as it is written: peaks, numbers that others set, nodes, and services that cannot be
+scaled by demand.
+"""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -21,12 +23,12 @@ def task(prefill: int = 2, decode: int = 1, **other: object) -> DemandTask:
 
 
 def room(prefill: int, decode: int = 9) -> Mapping[str, int]:
-    """Return the groups for which nodes have free capacity."""
+    """Return the number of groups of each role for which nodes have free capacity."""
     return {PREFILL: prefill, DECODE: decode}
 
 
 def never(_: Mapping[str, int]) -> Mapping[str, int]:
-    """Fail: nodes are not asked."""
+    """Fail, because the decision must not ask for free nodes."""
     raise AssertionError
 
 
@@ -91,7 +93,7 @@ def test_groups_for_which_no_node_is_free_are_not_part_of_the_size(free: int, si
     assert (made.prefill, made.hold) == (size, HoldReason.NO_ROOM)
     assert asked[0][PREFILL] > 2 and asked[0][DECODE] == 0
     made, again = follow(samples(20.0), task(size, fits=False), after, NOW, lambda _: room(0))
-    assert made.prefill == size and len(again.last) == len(after.last), "it is asked for once"
+    assert made.prefill == size and len(again.last) == len(after.last), "free nodes are requested once"
 
 
 def test_enough_free_nodes_limit_nothing_and_a_size_that_stays_asks_no_nodes() -> None:
@@ -102,7 +104,7 @@ def test_enough_free_nodes_limit_nothing_and_a_size_that_stays_asks_no_nodes() -
 
 
 def test_groups_that_exist_without_being_wanted_need_no_nodes() -> None:
-    """A group that is being drained is asked for again."""
+    """A group that is being drained is wanted again. It has its nodes, so no free nodes are needed."""
     made, _ = follow(samples(20.0), task(9, 1, fits=False), state(2, 1), NOW, never)
     assert made.prefill > 5
 

@@ -1,4 +1,4 @@
-"""What a service learns about itself."""
+"""Tests of what a service learns from its own measurements."""
 
 import pytest
 
@@ -25,7 +25,9 @@ def test_the_first_measurement_is_the_estimate_if_there_is_none() -> None:
 
 
 def test_a_queue_gives_an_estimate_until_the_first_measurement() -> None:
-    """A group with a queue at each reading may have been idle in between, so only a faster estimate replaces the first."""
+    """A group with a queue at each reading may have been idle in between. Until a real measurement exists, only a faster
+    estimate replaces the first one.
+    """
     queued = {"queued": CompletedWork(2, 2.0, 2000.0)}
     first = learn.learned(Learned(), sample(**queued), fleet())
     assert (first.work, first.scale, first.measured) == (PrefillWork(0.0, 2 / 2000), 1.0, 0)
@@ -75,7 +77,9 @@ def test_a_fleet_that_serves_in_time_shows_how_fast_it_is_at_least() -> None:
 
 
 def test_requests_that_are_late_end_a_bound_that_they_contradict() -> None:
-    """Two groups have served 4 requests/s in time, so a request took at most 0.45 s. A new revision is slower."""
+    """Two groups have served 4 requests/s in time, so a request took at most 0.45 s. The groups of a new revision are
+    slower.
+    """
     shown = Learned(shown=(1000.0, 0.45))
 
     def after(rate: float) -> tuple[float, float] | None:

@@ -1,4 +1,4 @@
-"""The formulas for the numbers of groups."""
+"""Tests of the formulas for the numbers of groups."""
 
 import math
 
@@ -15,7 +15,7 @@ def test_one_server_is_the_queue_with_a_single_server(patience: float) -> None:
 
 
 def test_erlang_c_agrees_with_a_published_value() -> None:
-    """10 servers with a load of 8 erlang: 40.9 % wait (Erlang C tables)."""
+    """According to tables of the Erlang C formula, 40.9 % of requests wait with 10 servers and a load of 8 erlang."""
     assert late_share(10, 8.0, 1.0, 0.0) == pytest.approx(0.409, abs=0.001)
 
 
@@ -60,7 +60,9 @@ def test_decode_writes_the_tokens_with_a_margin_for_chance() -> None:
 
 
 def test_what_a_decode_group_has_shown_it_can_do_again() -> None:
-    """A single request at 40 ms: the margin for chance alone would leave a quarter of a request to each group."""
+    """A group was measured with a single request at 40 ms. The margin for chance alone would leave a quarter of a request to
+    each group.
+    """
     one = ((1.0, 0.04),)
     assert decode_groups(75.0, one, 0.05) == 15
     assert decode_groups(75.0, one, 0.05, shown_rate(one, 0.05)) == 3

@@ -1,4 +1,4 @@
-"""The state in the status of a service."""
+"""Tests of the state that is stored in the status of a service."""
 
 import json
 from typing import Any
@@ -33,7 +33,7 @@ def test_what_was_measured_on_which_configuration_survives_the_status() -> None:
     assert stored["former"]["configurations"] == {PREFILL: "5e6f7a8b"}
     again = from_status(stored)
     assert (again.learned, again.former) == (before.learned, before.former)
-    assert ScalingSummary.model_validate(stored).dump() == stored, "the schema of the status has all of it"
+    assert ScalingSummary.model_validate(stored).dump() == stored, "the schema of the status contains all of the state"
 
 
 def test_the_stored_state_of_any_load_is_small() -> None:

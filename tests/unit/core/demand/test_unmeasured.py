@@ -1,4 +1,6 @@
-"""Services whose speed is not known, or only from a prediction, from a queue or from a single load; targets nobody meets."""
+"""Tests of services whose speed is unknown, or only known from a prediction, from a queue or from a single load; and of
+targets that cannot be met.
+"""
 
 from typing import Any
 
@@ -32,7 +34,9 @@ def unknown(prefill: int = 2, decode: int = 1, **known: Any) -> ScalingState:
 
 
 def idle(rate: float = 4.0, **other: Any) -> tuple[DemandSample, ...]:
-    """Return samples that show nothing about the groups: the load of decode changes, and nothing says who was in time."""
+    """Return samples that show nothing about the groups: the load of decode changes, and nothing shows which requests were
+    in time.
+    """
     return samples(rate, **{"running_now": 10**6, "late": None, **other})
 
 
@@ -79,7 +83,7 @@ def test_a_prediction_never_removes_a_group() -> None:
 
 
 def test_groups_that_served_more_in_time_are_enough_for_less() -> None:
-    """Six groups served 20 requests/s within the target, which nothing else than this shows."""
+    """Six groups served 20 requests/s within the target. No other measurement exists."""
     _, after = decide(idle(20.0, late=0.0), fleet(6), TARGETS, unknown(6), NOW, PLANNED)
     assert after.learned.shown is not None and 0.25 < after.learned.shown[1] < 6 / 20
     after = after._replace(lower_since=(NOW - 200, None), wanted=(6, 1, 1), changed=NOW - 3600)
@@ -91,7 +95,9 @@ def test_groups_that_served_more_in_time_are_enough_for_less() -> None:
 
 @pytest.mark.parametrize(("rate", "seconds", "kept"), [(10.0, 310, False), (10.0, 250, True), (40.0, 310, True)])
 def test_groups_that_are_late_for_minutes_have_shown_nothing(rate: float, seconds: float, kept: bool) -> None:
-    """Six groups have shown 20 requests/s with another revision. This one is late with fewer requests."""
+    """Six groups have served 20 requests/s in time with another revision. With this one they are late with fewer
+    requests.
+    """
     before = unknown(6, shown=(1000.0, 0.27))
     seen = tuple(one._replace(late=0.2 if one.at > NOW - seconds else 0.0) for one in idle(rate))
     _, after = decide(seen, fleet(6), TARGETS, before, NOW, PLANNED)
@@ -104,7 +110,9 @@ def test_groups_that_are_late_for_minutes_have_shown_nothing(rate: float, second
 
 
 def test_a_single_measured_load_of_decode_doubles_the_groups_at_most() -> None:
-    """A request at 39 ms: in proportion, the target of 40 ms would leave 0.17 requests to a group, and need 100 groups."""
+    """One request was measured at 39 ms. In proportion, the target of 40 ms would leave 0.17 requests to a group, so that
+    100 groups would be needed.
+    """
     before = unknown(work=PrefillWork(0.0, 0.0001 / 1000), measured=1, curve=((1.0, 0.039),))
     targets = TARGETS._replace(bounds=MANY)
     made, after = decide(idle(20.0), fleet(), targets, before, NOW)
@@ -119,7 +127,7 @@ def test_a_single_measured_load_of_decode_doubles_the_groups_at_most() -> None:
 
 
 def test_a_load_that_groups_serve_well_needs_no_more_groups() -> None:
-    """Three decode groups with a request each, at 30 ms: the same load again needs three groups."""
+    """Three decode groups with one request each were measured at 30 ms. The same load again needs three groups."""
     before = unknown(2, 3, work=PrefillWork(0.0, 0.0001 / 1000), measured=1)
     steady = samples(1.0, running=3.0, running_now=3)
     made, _ = decide(steady, fleet(2, 3), TARGETS._replace(bounds=MANY), before, NOW)
@@ -162,12 +170,12 @@ def test_a_target_that_nobody_meets_is_said_in_one_sentence_and_the_size_stays(n
     assert (made.size, made.hold) == ((2, 1, 1), hold)
     assert words in made.why and ". " not in made.why
     again, later = decide(seen, fleet(), targets, after, NOW, planned)
-    assert (again.size, later.changes, later.last) == (made.size, after.changes, after.last), "said once"
+    assert (again.size, later.changes, later.last) == (made.size, after.changes, after.last), "reported once"
 
 
 def test_a_slow_load_may_be_faster_with_fewer_requests_in_a_group() -> None:
-    """A group with 100 requests was measured at 50 ms, and the target is 40 ms. With more groups each has fewer requests and
-    may be faster, so groups are added once.
+    """A group with 100 requests was measured at 50 ms, and the target is 40 ms. With more groups, each has fewer requests
+    and may be faster, so groups are added once.
     """
     before = unknown(work=KNOWN.work, measured=1, curve=((100.0, 0.05),))
     seen = idle(20.0, output_tokens=2000.0)
@@ -175,11 +183,13 @@ def test_a_slow_load_may_be_faster_with_fewer_requests_in_a_group() -> None:
     assert made.decode == 2
     slow = after._replace(learned=after.learned._replace(curve=((50.0, 0.049), (100.0, 0.05))))
     made, _ = decide(seen, fleet(9, 2), TARGETS, slow, NOW)
-    assert (made.decode, made.hold) == (2, HoldReason.UNREACHABLE), "half of the requests are hardly faster"
+    assert (made.decode, made.hold) == (2, HoldReason.UNREACHABLE), "half as many requests are hardly faster"
 
 
 def test_a_prediction_that_one_measured_load_scales_proves_no_unreachable_target() -> None:
-    """64 requests at 60 ms, 1.31 times the plan: a single request at 42 ms in the plan would then take 55 ms."""
+    """64 requests were measured at 60 ms, which is 1.31 times the prediction. Scaled like this, the predicted 42 ms for a
+    single request would become 55 ms, above the target of 50 ms. Only a measurement proves that.
+    """
     planned = PlannedSpeeds(PLANNED.work, ((1.0, 0.04206), (64.0, 0.04584), (200.0, 0.054)))
     targets = TARGETS._replace(tbt=0.05, bounds=MANY)
     before = unknown(work=KNOWN.work, measured=1, curve=((64.0, 0.06),))
@@ -206,4 +216,4 @@ def test_a_saturated_service_of_which_even_the_maximum_is_late_goes_to_its_limit
     made, after = decide(seen, fleet(), TARGETS._replace(**limits), state(), NOW)
     assert (made.size[0] + made.size[1], made.hold) == (size[0] + size[1], hold)
     again, later = decide(seen, fleet(*made.size[:2]), TARGETS._replace(**limits), after, NOW)
-    assert (again.size, again.hold, later.changes) == (made.size, hold, after.changes), "and stays there"
+    assert (again.size, again.hold, later.changes) == (made.size, hold, after.changes), "the number of groups stays"

@@ -1,4 +1,4 @@
-"""Tests of who freezes a service, of the reason that is reported, and of how the freeze ends."""
+"""Tests of what freezes a service, of the reason that is reported, and of how the freeze ends."""
 
 from dataclasses import replace
 

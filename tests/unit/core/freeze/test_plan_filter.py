@@ -1,4 +1,6 @@
-"""Which parts of a Plan a hold lets through, for every field that a Plan has, and how the rest is reported."""
+"""Tests of which parts of a Plan are carried out during a freeze and in observe mode, for every field of a Plan, and of how
+the rest is reported.
+"""
 
 from dataclasses import fields, is_dataclass, replace
 from inspect import getmembers, isclass
@@ -34,7 +36,7 @@ SHAPE = Shape(size=2, engines=2)
 
 
 def settled(shape: Shape = SHAPE) -> World:
-    """A service that serves."""
+    """Return a service that serves."""
     world = World(shape.service(), shape.deps(), 3)
     world.settle()
     return world
@@ -118,7 +120,9 @@ def test_what_is_no_step() -> None:
 
 @pytest.mark.parametrize("kind", sorted(plan_filter.MENDED))
 def test_what_leads_to_pods_is_mended_as_it_was(kind: str) -> None:
-    """The object was changed by somebody or is missing, and is restored. New contents wait until the thaw."""
+    """If somebody changes or deletes an object through which requests reach pods, the object is restored. New contents wait
+    until the thaw.
+    """
     world = settled()
     name = "svc" if kind == "Service" else "svc-router"
     found = world.children[kind, name]
@@ -134,13 +138,13 @@ def test_what_leads_to_pods_is_mended_as_it_was(kind: str) -> None:
 
 
 def go(world: World, note: str) -> Plan:
-    """Return what a pass does while the service is frozen."""
+    """Return the plan of a pass while the service has this annotation."""
     held = replace(world.service, annotations={f"{keys.GROUP}/{note}": "true"})
     return sync(held, world.deps, world.observed(), world.now)
 
 
 def test_a_service_that_would_be_new_waits() -> None:
-    """A router is added: its account is missing, but no pod needs it yet."""
+    """A router is added during a freeze. Its ServiceAccount is missing, but no pod needs it yet."""
     world = settled(replace(SHAPE, router=False))
     world.edit(SHAPE.service())
     assert effects(go(world, "freeze")) == ()
@@ -189,11 +193,11 @@ def test_a_group_more_waits_and_nobody_says_that_it_is_created() -> None:
     world.edit(replace(SHAPE, engines=3).service())
     told = {item["type"]: (item["status"], item["reason"]) for item in go(world, "freeze").status["conditions"]}
     assert told["EngineReady"] == told["Scaled"] == ("False", "Frozen") and told["RouterReady"] == ("True", "Ready")
-    assert told["Ready"] == ("True", "Serving"), "the groups that exist go on serving"
+    assert told["Ready"] == ("True", "Serving"), "the existing groups continue to serve"
 
 
 def test_pods_that_nothing_leads_to_are_not_ready_while_they_are_observed() -> None:
-    """A frozen service gets its Service back in the same pass."""
+    """In observe mode, a missing Service is not created. A frozen service gets its Service back in the same pass."""
     world = settled()
     del world.children["Service", "svc"]
     told = {how: go(world, how) for how in ("observe", "freeze")}
@@ -208,14 +212,14 @@ def test_no_event_says_that_a_group_was_recycled_that_only_would_be() -> None:
     lost = next(pod for pod in world.pods.values() if pod.rank == 1 and pod.labels[keys.COMPONENT] == keys.ENGINE)
     world.lose(lost.name)
     while not (lost.name in world.pods and world.pods[lost.name].uid != lost.uid):
-        assert world.step(), "its StatefulSet makes it anew"
+        assert world.step(), "its StatefulSet creates it again"
     said = {event.reason for event in go(world, "freeze").events}
     assert "GroupRecycled" not in said and "Frozen" in said
     assert "GroupRecycled" in {event.reason for event in world.sync().events}
 
 
 def test_a_pass_that_repeats_says_the_same() -> None:
-    """Otherwise each pass would write a status, and that would be a pass."""
+    """Otherwise each pass would write a status, which would cause another pass."""
     world = settled()
     world.edit(replace(SHAPE, engines=1).service(), replace(SHAPE, image="b").deps())
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Why pods leave a node, and what people ask for with annotations."""
+"""Tests of why pods must leave a node, and of the annotations with which users request a move."""
 
 import time
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ NODE = Node("n0", 1, {}, True, 8)
 
 
 def tainted(key: str, effect: str = "NoSchedule") -> Node:
-    """A node with a taint."""
+    """Return a node with a taint."""
     return NODE._replace(taints=(Taint(key, "1", effect),))
 
 

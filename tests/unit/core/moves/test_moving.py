@@ -1,4 +1,6 @@
-"""Moves of a whole service in the simulated cluster: which groups leave, what waits, and what is never torn down."""
+"""Tests of moves of a complete service in the simulated cluster: which groups leave, what waits, and what is never
+removed.
+"""
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -67,7 +69,7 @@ def test_the_router_leaves_when_another_is_ready() -> None:
     fleet.change(gone, taints=(Taint("ToBeDeletedByClusterAutoscaler", "1", "NoSchedule"),))
     fleet.until("moved", lambda: gone not in fleet.nodes_of("router") and not fleet.moves().get("router"), whole=True)
     assert len(fleet.nodes_of("router")) == 1
-    assert all(fleet.world.pods[name].uid == uid for name, uid in others.items()), "without a spare node no engine moves"
+    assert all(fleet.world.pods[name].uid == uid for name, uid in others.items()), "without a free node no engine moves"
     assert not any(keys.DELETION_COST in pod.notes for pod in fleet.world.pods.values() if not pod.deleting)
 
 
@@ -151,7 +153,7 @@ def test_what_ome_move_names_leaves_at_once_and_only_once(asked: str) -> None:
 
 @pytest.mark.parametrize("asked", ["node", "service"])
 def test_no_replacement_lands_where_ome_move_takes_the_group_from(asked: str) -> None:
-    """The nodes accept pods, and two pods fit on each."""
+    """The nodes still accept pods, and two pods fit on each node."""
     fleet = serving(Movable(size=2, engines=1, router=False), spare=2)
     for name in fleet.world.deps.nodes:
         fleet.change(name, room=((GPU, 2), ("pods", 110)))

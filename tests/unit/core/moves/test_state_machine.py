@@ -1,4 +1,4 @@
-"""Each step of a move: what begins, holds, ends and repeats it."""
+"""Tests of each step of a move: what starts, delays, ends and repeats it."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -36,7 +36,7 @@ ROLLOUT, PAUSED = First("the rollout of revision b", ends=True), First("the end 
 def role(
     existing: str = "01", ready: str = "01", causes: dict[str, LeavingCause] | None = None, wanted: int = 2, **more: object
 ) -> MovingRole:
-    """Two groups that serve; group 0 leaves because of a taint."""
+    """Return a role with two groups that serve. By default, group 0 must leave because of a taint."""
     found = {"0": TAINT} if causes is None else causes
     values = {"left": set(existing), "joined": set(ready), "placed": set(existing), "unschedulable": set(), "failed": set()}
     return MovingRole(
@@ -46,13 +46,13 @@ def role(
 
 
 def move(phase: Phase, seconds: float = 0, member: str = "0", **more: object) -> Move:
-    """A move whose phase began some seconds ago."""
+    """Return a move whose phase began this number of seconds ago."""
     return Move("engine", "r", member, phase, rfc3339(NOW - timedelta(seconds=seconds)), "n0", "taint x", **more)  # type: ignore[arg-type]
 
 
 @dataclass
 class Case:
-    """The stored move, the groups, and the phase that follows; None if no move follows."""
+    """A stored move, the groups, and the phase that follows, or None if no move follows."""
 
     before: Move | None
     role: MovingRole
@@ -132,7 +132,7 @@ def test_what_follows(case: str) -> None:
     assert (found.phase if found else None) == told.phase
     assert bool(found and found.alone) == told.alone
     if found and told.before and found.phase is told.before.phase and found.member == told.before.member:
-        assert found.since == told.before.since, "a phase that goes on keeps its time"
+        assert found.since == told.before.since, "a phase that continues keeps its start time"
 
 
 def test_every_phase_is_left_and_reached() -> None:

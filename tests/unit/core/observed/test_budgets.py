@@ -1,4 +1,4 @@
-"""Which budgets of other clients select pods of a service."""
+"""Tests of which disruption budgets of other clients select pods of a service."""
 
 from dataclasses import replace
 from typing import Any

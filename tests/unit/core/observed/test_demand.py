@@ -1,4 +1,4 @@
-"""A sample of the demand, from the reports of routers."""
+"""Tests of the sample of the demand, which is derived from the reports of routers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Facts of children and nodes, and who else writes a status."""
+"""Tests of the facts about children and nodes, and of which other clients write a status."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -87,7 +87,7 @@ def test_foreign_writers_of_a_status() -> None:
     ],
 )
 def test_the_namespace_of_the_leader_that_a_pod_contacts(address: str | None, found: str) -> None:
-    """Only addresses in the operator's own form are recognized."""
+    """The namespace is only recognized in addresses of the operator's own form."""
     labels = {keys.SERVICE: "s", keys.REVISION: "r1", keys.COMPONENT: "engine"}
     env = [{"name": "A"}, {"name": "LWS_LEADER_ADDRESS", "value": address}]
     body = {"metadata": {"name": "p", "namespace": "team", "labels": labels}, "spec": {"containers": [{"env": env}]}}
@@ -99,7 +99,9 @@ def test_the_namespace_of_the_leader_that_a_pod_contacts(address: str | None, fo
     [(1, "", False), (2, "", True), (2, "2", False), (3, "2", True), (2, "9", True), (2, "soon", True), (1, "9", False)],
 )
 def test_a_number_of_a_role_scale_is_set_by_hand_unless_a_wake_wrote_it(generation: int, woken: str, by_hand: bool) -> None:
-    """A restored RoleScale has the annotation of another object."""
+    """The annotation states the generation that a wake wrote. In a restored RoleScale it does not match, because it belonged
+    to another object.
+    """
     notes = {keys.WAKE_GENERATION: woken} if woken else {}
     body = {"metadata": {"name": "svc-decoder", "generation": generation, "annotations": notes}, "spec": {"replicas": 2}}
     assert set_by_hand(from_api.child("RoleScale", body)) is by_hand

@@ -1,4 +1,4 @@
-"""Facts of pods, from bodies as schedulers, kubelets and kwok write them."""
+"""Tests of the facts about pods, from objects as schedulers, kubelets and kwok write them."""
 
 from copy import deepcopy
 from typing import Any
@@ -54,7 +54,7 @@ def test_a_ready_worker() -> None:
 
 
 def test_a_leader_is_of_the_group_that_its_label_says() -> None:
-    """The pod index of a leader is always 0."""
+    """The pod index of a leader is always 0, so it says nothing about the group."""
     pod = from_api.pod(body(LEADER))
     assert (pod.group, pod.rank) == (2, 0)
 

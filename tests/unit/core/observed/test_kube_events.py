@@ -1,4 +1,4 @@
-"""Events are read for what they state about pods: the newest one counts, while it is fresh."""
+"""Tests that Events show what happened to pods: the newest Event counts, for a limited time."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,7 +11,7 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def event(uid: str, reason: str = "FailedMount", message: str = NO_DIRECTORY, minutes: float = 1.0) -> dict[str, Any]:
-    """An event about an object, so many minutes ago."""
+    """Return an Event about an object, from this number of minutes ago."""
     at = (NOW - timedelta(minutes=minutes)).isoformat()
     return {"involvedObject": {"uid": uid}, "reason": reason, "message": message, "lastTimestamp": at}
 

@@ -1,4 +1,4 @@
-"""Amounts that a node cannot have are read without harm."""
+"""Tests that impossible amounts in the status of a node cause no error."""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""Digest of a manifest, and of what we own of a stored object. The real API server's answer: tests/controlplane."""
+"""Tests of the digests of a manifest, and of the operator's own fields in a stored object. tests/controlplane compares them
+with a real API server.
+"""
 
 import json
 from copy import deepcopy
@@ -71,7 +73,7 @@ FIELDS: dict[str, Any] = {
 
 
 def stored() -> dict[str, Any]:
-    """Return MANIFEST as the server stores it: without zero values, with defaults, and with a sidecar that somebody else
+    """Return MANIFEST as the server stores it: without zero values, with defaults, and with a sidecar that another client
     added.
     """
     body = deepcopy(MANIFEST)
@@ -159,7 +161,7 @@ def test_keys_of_any_shape_are_no_error() -> None:
 
 
 class Word(str):
-    """Text of another type, as the reasons of conditions have."""
+    """A subclass of str, like that of the reasons of conditions."""
 
 
 class Choice(StrEnum):
@@ -178,7 +180,7 @@ VALUES = st.recursive(
 
 
 def slowly(manifest: dict[str, Any]) -> str:
-    """The digest as it was first defined. It is stored in annotations, so it has to stay the same for ever."""
+    """Return the digest according to its first definition. Digests are stored in annotations, so they must never change."""
 
     def zeros(value: Any) -> Any:
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The faults that a node itself reports."""
+"""Tests of the faults that a node itself reports."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which ControllerRevisions are a service's own, and in which order."""
+"""Tests of which ControllerRevisions belong to a service, and in which order."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from ome_operator.core.render import meta
 
 
 def stored(name: str, number: int, inputs: Any = None, owner: str = "u", deleting: bool = False, owned: str = "h") -> Child:
-    """A ControllerRevision."""
+    """Return a ControllerRevision."""
     labels = meta.labels("svc", revision=name)
     content = {"revision": number, "data": {"inputs": inputs or {"n": name}}}
     return Child(

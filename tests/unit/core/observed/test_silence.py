@@ -1,4 +1,4 @@
-"""When a leader counts as silent for the operator, and when no leader may be recycled for its silence."""
+"""Tests of when the operator considers a leader silent, and when no leader may be recycled for its silence."""
 
 from typing import Any
 
@@ -51,12 +51,14 @@ def test_a_single_registry_may_know_that_an_engine_is_paused() -> None:
 
 
 def replace_paused(leader: LeaderReport) -> LeaderReport:
-    """Return the report of a registry that has recognized the pause."""
+    """Return the report of a registry that has recognized the engine as paused."""
     return leader._replace(silence=None, is_paused=True)
 
 
 def fleet(silent: int, services: int, apart: float = 1.0) -> list[set[float]]:
-    """Return services of which the first `silent` have a silent leader, each `apart` seconds after the previous one."""
+    """Return, for each service, the times at which its leaders became silent. The first `silent` services have one each,
+    `apart` seconds after the previous one.
+    """
     return [{NOW + number * apart} if number < silent else set() for number in range(services)]
 
 

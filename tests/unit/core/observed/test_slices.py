@@ -1,4 +1,4 @@
-"""Tests of which objects belong to a service, and which form a slice of it."""
+"""Tests of which objects belong to a service, and which objects form a slice of it."""
 
 from ome_operator.core.observed.objects import Observed
 from ome_operator.core.observed.slices import Slice, group_number, is_leader_set, own_pods, slices, started
@@ -12,7 +12,7 @@ def test_a_slice_has_started_when_it_has_leaders_that_stay() -> None:
 
 
 def test_a_set_is_of_its_group_by_its_name() -> None:
-    """Labels can be removed and added manually, but the name stays."""
+    """Users can remove and add labels, but the name of a StatefulSet stays."""
     bare = leader_set(3, labels={})
     assert (group_number(bare), is_leader_set(bare)) == (3, True)
     assert (group_number(WORKERS), is_leader_set(WORKERS)) == (0, False)

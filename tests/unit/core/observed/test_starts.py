@@ -1,4 +1,4 @@
-"""Pods whose containers no node starts: the last word of their events counts."""
+"""Tests of pods whose containers cannot be started by their node: the newest of their Events decides."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the operator accepts of a summary, whoever sent it."""
+"""Tests of which summaries the operator accepts, whoever sent them."""
 
 import json
 import math

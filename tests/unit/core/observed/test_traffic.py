@@ -1,4 +1,4 @@
-"""The numbers of a service, combined from the reports of its routers."""
+"""Tests of the numbers of a service, which are combined from the reports of its routers."""
 
 import math
 from typing import Any
@@ -54,7 +54,7 @@ def test_a_request_is_counted_once_with_disaggregation() -> None:
     seen = found(report(work(requests=3), p=PREFILL, d=DECODE))
     assert whole(seen).requests == 3 and whole(seen).output_tokens == 300 and whole(seen).prompt_tokens == 900
     assert whole(seen).running == 7 and whole(seen).waiting == 1
-    assert whole(seen).cache_use == 0.9, "the fullest leader of any role"
+    assert whole(seen).cache_use == 0.9, "that of the leader with the highest value"
     assert {role: numbers.running for role, numbers in by_role(seen).items()} == {"prefill": 2, "decode": 7}
 
 
@@ -89,7 +89,9 @@ def test_nothing_is_known_without_reports() -> None:
 
 
 def test_only_leaders_of_the_service_that_may_have_requests_count() -> None:
-    """A router reports about other pods, and about a leader that waits to be added and therefore has no requests."""
+    """A router may also report about pods of other services, and about a leader that it has not added yet, which has no
+    requests.
+    """
     waiting = DECODE._replace(state="waiting")
     seen = found(report(None, stranger=DECODE, w=DECODE, d=waiting), pods=(D, pod("w", rank=1), R, R2))
     assert seen.leaders == {}

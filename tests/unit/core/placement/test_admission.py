@@ -26,7 +26,7 @@ def nodes(**pools: int) -> dict[str, Node]:
 
 
 def needs(pods: int, pool: str = "") -> Needs:
-    """Pods that take a node each."""
+    """Return the needs of a gang with this number of pods, each of which takes a node."""
     selector = (Expression("pool", "In", (pool,)),) if pool else ()
     return (Need(("engine",), "engine", Demand(selector, requests=((GPU, 8),)), pods),)
 
@@ -57,22 +57,22 @@ def test_room_of_who_tries_is_promised() -> None:
 
 
 def test_a_try_that_has_no_room_keeps_others_from_its_own_nodes_only() -> None:
-    """A blind try of a pool stood before everybody in the cluster."""
+    """Before, a gang that is placed without a known place, in one pool of nodes, blocked every service of the cluster."""
     on = nodes(a=4, b=4)
     tries = claim("tries", 9, "a", trying=True)
     assert granted(tries, claim("other", 4, "b"), on=on) == {"other": True}
     assert granted(tries, claim("same", 1, "a"), on=on) == {}
-    assert granted(tries, claim("any", 4), on=on) == {"any": True}, "on the nodes of the other pool"
+    assert granted(tries, claim("any", 4), on=on) == {"any": True}, "it fits on the nodes of the other pool"
     assert granted(tries, claim("any", 5), on=on) == {}
 
 
 def test_a_service_that_serves_and_finds_no_room_keeps_nobody_away() -> None:
-    """A rank was lost with its node, for days."""
+    """The service has lost a rank together with its node, and finds no other node for days."""
     lost = claim("serves", 2, "a", trying=True, serves=True)
     on = nodes(a=4)
     free = {name: node for name, node in on.items() if name == "a0"}
     assert granted(lost, claim("small", 1, "a"), on=on, free=free) == {"small": True}
-    assert granted(lost, claim("large", 3, "a"), on=on) == {}, "but where it has room, that is promised to it"
+    assert granted(lost, claim("large", 3, "a"), on=on) == {}, "nodes on which it fits are promised to it"
 
 
 def test_blind_tries_of_other_nodes_do_not_wait_for_each_other() -> None:
@@ -100,7 +100,7 @@ def test_why_it_waits() -> None:
     for at in times:
         large, small = (claim(key, pods, first=LONG_AGO, since=at.timestamp()) for key, pods in (("large", 4), ("small", 1)))
         told.append(turns([large, small], on, free, at, 60.0).waits.get("small", ""))
-    assert sorted(told) == ["", "", "", "nodes are reserved for large at present"], "in ten of forty minutes"
+    assert sorted(told) == ["", "", "", "nodes are reserved for large at present"], "in ten of each forty minutes"
 
 
 def test_who_wants_the_same_nodes_contests_them() -> None:
@@ -120,7 +120,7 @@ def test_a_thousand_that_wait_for_the_same_are_a_single_question(monkeypatch: An
 
 
 def test_what_a_node_that_lies_about_its_room_has_left_is_never_below_nothing() -> None:
-    """The node reported fewer GPUs after pods had been bound to it."""
+    """After pods were bound to it, the node reported fewer GPUs than they use."""
     on = nodes(a=1)
     assert dict(less(on["a0"], {GPU: 20}).room) == {GPU: 0}
 
@@ -142,4 +142,4 @@ def test_many_kinds_of_pods_are_decided_about_without_a_search_and_each_is_asked
     found = granted(*claims, on=nodes(a=5000), free=free)
     placed = sum(each.needs[0].pods for each in claims if each.key in found)
     assert found and 40 <= placed <= 50
-    assert {*asked[1:]} == {50} and len(asked) < 2 * 160 + 2 * len(found), "the nodes that matter, each kind and size once"
+    assert {*asked[1:]} == {50} and len(asked) < 2 * 160 + 2 * len(found), "only free nodes, once per kind and size"

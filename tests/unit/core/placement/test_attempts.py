@@ -1,4 +1,4 @@
-"""The states of a service whose groups have no place."""
+"""Tests of the states of a service whose groups have no nodes."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -27,7 +27,7 @@ def test_a_try_ends_when_its_time_is_over_whether_that_is_a_second_or_a_year(tim
 
 
 def test_with_a_timeout_of_a_second_nothing_spins() -> None:
-    """Tries that fail although they seem to fit come after 0, 1, 2, 5, 5, … minutes."""
+    """Attempts that fail although the pods seem to fit are made after 0, 1, 2, 5, 5, … minutes."""
     record, second, begun = after(None, 0, 1).record, 0.0, 0
     while second < 3600:
         assert record is not None
@@ -61,14 +61,14 @@ def idle(hours: float = 1.0) -> Record:
 
 
 def test_pods_that_hold_no_node_stay_for_autoscalers_and_preemption_to_see() -> None:
-    """The pods may wait for an autoscaler that reports nothing, for volumes, or for a scheduler that is down. Their removal
+    """The pods may wait for an autoscaler that reports nothing, for volumes, or for a scheduler that is down. Removing them
     would free no capacity.
     """
     assert idle(24).waiting == {}
 
 
 def test_the_time_of_a_try_begins_when_its_first_rank_comes_to_a_node() -> None:
-    """The nodes of an autoscaler come one by one."""
+    """An autoscaler adds its nodes one after the other."""
     begun = after(idle(), 4000, 60, HALF)
     assert begun.again == 60 and begun.record is not None and begun.record.trying
     going = after(begun.record, 4059, 60, HALF)
@@ -81,7 +81,7 @@ def test_pods_that_hold_no_node_make_way_for_others_and_lose_no_place_in_the_ord
     now = NOW + timedelta(seconds=7200)
     made_way = advance(idle(), PENDING, turn=None, contested=True, timeout=60, now=now)
     assert made_way.record is not None and made_way.record.waiting == {"engine": 1, "decoder": 1}
-    assert not made_way.failed, "no try ended: nobody reads what strangers hold"
+    assert not made_way.failed, "no attempt has ended, so foreign pods are not read"
     assert made_way.record.first == (NOW + timedelta(seconds=60)).isoformat()
 
 
@@ -97,7 +97,7 @@ def test_a_try_that_is_contested_has_its_time_all_the_same() -> None:
     "before", [None, Record({"engine": 1}, "T1", first="T0", trying=False), Record({}, "T1", first="T0", tries=2)]
 )
 def test_what_gives_way_waits_beside_what_waited_already(before: Record | None) -> None:
-    """A decode group that had served is not seen as such any more; two of three prefill groups serve."""
+    """A decode group that had served releases its nodes, and waits again. Two of three prefill groups serve."""
     seen = Seen({"engine": 3, "decoder": 2}, {"engine": 2, "decoder": 1}, {"engine": 2, "decoder": 1})
     found = advance(before, seen, turn=None, contested=False, timeout=60, now=NOW, gives_way=True)
     assert found.record is not None and not found.record.trying and found.again == 0
@@ -106,7 +106,9 @@ def test_what_gives_way_waits_beside_what_waited_already(before: Record | None) 
 
 
 def test_what_was_given_back_whole_is_no_service_that_has_served_before_it_serves_again() -> None:
-    """All its ranks are on nodes, and then all but a rank, before anything was ready."""
+    """The service has released all its nodes. In the next attempt, all of its ranks get nodes, and one loses its node again
+    before anything is ready.
+    """
     seen = Seen({"engine": 1, "decoder": 1}, {}, {})
     given = advance(None, seen, turn=None, contested=False, timeout=60, now=NOW, gives_way=True).record
     assert given is not None and given.anew
@@ -115,7 +117,7 @@ def test_what_was_given_back_whole_is_no_service_that_has_served_before_it_serve
     assert bound.record is not None and bound.record.anew and not bound.record.waiting
     half = Seen(seen.wanted, {"decoder": 1}, {})
     begun = after(bound.record, 100, 60, half)
-    assert begun.record is not None and begun.again == 60, "it has the time of a try, from now on"
+    assert begun.record is not None and begun.again == 60, "the time of the attempt starts again"
     ended = after(begun.record, 160, 60, half)
     assert ended.failed and ended.record is not None and ended.record.waiting == {"engine": 1, "decoder": 1}
     assert (

@@ -1,4 +1,4 @@
-"""Which promises of capacity count as wasted, and what that costs the gang and its namespace."""
+"""Tests of which promises of capacity count as wasted, and of the consequences for the gang and its namespace."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -67,7 +67,7 @@ def test_the_pods_that_lack_a_node_are_compared_with_the_free_nodes() -> None:
 def test_whose_pods_are_refused_wastes_the_promise_whatever_is_free() -> None:
     cluster = Cluster(0)
     cluster.book.put(A, tries(4)._replace(refused=True), NOW)
-    assert not keeps(cluster.book.claims[A], NOW + 1, TIMEOUT), "and has none from then on"
+    assert not keeps(cluster.book.claims[A], NOW + 1, TIMEOUT), "and none from then on"
     cluster.book.put(A, waits(tries(4), NOW + 60), NOW + 60)
     assert cluster.book.standing(A, NOW + 60) > GOOD
 
@@ -80,7 +80,7 @@ def test_an_attempt_of_twenty_minutes_counts_after_the_usual_time() -> None:
 
 
 def test_who_deletes_a_service_before_its_attempt_ends_gains_nothing() -> None:
-    """Deleted and created again, or edited, every 50 seconds."""
+    """The service is deleted and created again, or edited, every 50 seconds."""
     cluster = Cluster(4)
     for at in range(2):
         ref = Ref("InferenceService", "team-a", f"a{at}")
@@ -98,7 +98,7 @@ def test_who_deletes_a_service_before_its_attempt_ends_gains_nothing() -> None:
 
 
 def test_room_that_a_rollout_made_and_did_not_take_is_promised_no_longer() -> None:
-    """A tenant makes the new pods of its service unschedulable: a claim of a volume is gone."""
+    """A tenant makes the new pods of its service unschedulable, for example by deleting a volume claim."""
     cluster = Cluster(4)
     serves = tries(2)._replace(serves=True, since=0.0)
     for second in (0, 30, 59):
@@ -125,7 +125,7 @@ def test_room_that_is_not_there_is_kept_for_a_service_that_serves_until_it_comes
 
 
 def granted(*claims: Claim, free: int, second: float = 0.0) -> set[str]:
-    """Return who is admitted on this number of free nodes of four."""
+    """Return which gangs are admitted if this number of the four nodes is free."""
     all_nodes = nodes(a=4)
     left: dict[str, Node] = {name: all_nodes[name] for name in list(all_nodes)[:free]}
     return {*turns(claims, all_nodes, left, datetime.fromtimestamp(NOW + second, UTC), TIMEOUT).granted}
@@ -148,7 +148,7 @@ def test_a_promise_ends_with_the_usual_time_however_long_the_attempt_lasts() -> 
 
 
 def test_who_came_first_is_not_held_up_by_who_began_without_a_turn() -> None:
-    """Its PriorityClass let it begin at once, and its pods turned out to have no higher priority."""
+    """A gang began without admission because of its PriorityClass. Its pods turned out to have no higher priority."""
     new = tries(4, NOW - 5)
     assert granted(new, wait("team-b/b", 1, first=NOW - 9), free=4) == {"team-b/b"}
     assert granted(new, wait("team-b/b", 1, first=NOW - 1), free=4) == set()
@@ -156,11 +156,11 @@ def test_who_came_first_is_not_held_up_by_who_began_without_a_turn() -> None:
 
 
 def test_who_fits_when_attempts_have_ended_is_not_passed_by_the_next_one() -> None:
-    """Two attempts of one node each hold up a gang of three: a third would hold it up again."""
+    """Attempts of two small gangs delay a gang of three nodes. Another small gang must not delay it again."""
     attempts = [tries(1, NOW - at, Ref("InferenceService", "t", f"t{at}")) for at in (10, 40)]
     large, small = wait("team-b/large", 3), wait("team-b/small", 2, first=NOW + 1)
     assert granted(*attempts, large, small, free=4) == set()
-    assert granted(*attempts, large, small._replace(needs=needs(1)), free=4) == {"team-b/small"}, "beside all of them"
+    assert granted(*attempts, large, small._replace(needs=needs(1)), free=4) == {"team-b/small"}, "it fits next to all"
     assert granted(large, small, free=4) == {"team-b/large"}
 
 
@@ -174,7 +174,7 @@ def test_who_fits_goes_before_attempts_that_will_fail_and_these_leave_pauses() -
     assert granted(blind, free=4, second=timing.SPECULATION.total_seconds()) == set()
     poor, large = wait("team-a/a", 1, standing=(4, 4)), wait("team-b/large", 4)
     assert granted(poor, large, free=3) == {"team-a/a"}
-    assert granted(poor, large, free=3, second=timing.SPECULATION.total_seconds()) == set(), "all nodes are free soon"
+    assert granted(poor, large, free=3, second=timing.SPECULATION.total_seconds()) == set(), "all nodes will be free soon"
 
 
 def test_the_order_is_standing_then_priority_then_time() -> None:
@@ -193,4 +193,4 @@ def test_nodes_are_kept_for_who_could_use_them() -> None:
 
 
 def test_after_half_an_hour_an_upper_bound_of_a_wait() -> None:
-    assert timedelta(minutes=8) >= timing.RESERVATION, "whoever fits waits for at most ten minutes"
+    assert timedelta(minutes=8) >= timing.RESERVATION, "a gang that fits waits for at most ten minutes"

@@ -1,4 +1,4 @@
-"""A whole pass over a service for which there are nodes, or none (docs/placement.md)."""
+"""Tests of a complete pass over a service for which there are enough nodes, or not (docs/placement.md)."""
 
 from dataclasses import replace
 from typing import Any
@@ -24,7 +24,7 @@ ASKED = {"nodeSelector": {"gpu": "H300"}}
 
 
 def nodes(number: int, first: int = 0, **facts: Any) -> dict[str, Node]:
-    """Nodes with a GPU each that hold the model."""
+    """Return nodes with one GPU each that hold the model."""
     plain: dict[str, Any] = {"version": 1, "labels": {**HOLDS, "gpu": "H100"}, "ready": True, "gpus": 1, "room": ROOM}
     return {f"n{at}": Node(**{**plain, "name": f"n{at}", **facts}) for at in range(first, first + number)}
 
@@ -35,7 +35,7 @@ def deps(shape: Shape = SHAPE, found: dict[str, Node] | None = None, **more: Any
 
 
 def serving(shape: Shape = SHAPE, found: dict[str, Node] | None = None) -> World:
-    """A service that serves on its nodes."""
+    """Return a service that serves on its nodes."""
     world = World(shape.service(), deps(shape, found), 3)
     Scheduler(world)
     world.settle()
@@ -50,7 +50,7 @@ def moved(world: World, **engine: Any) -> None:
 
 
 def said(plan: Plan, type_: str) -> tuple[str, str, str]:
-    """Status, reason and message of a condition."""
+    """Return the status, the reason and the message of a condition."""
     return next(
         (item["status"], item["reason"], item["message"]) for item in plan.status["conditions"] if item["type"] == type_
     )
@@ -136,7 +136,7 @@ def test_what_is_placed_is_not_asked_about_again() -> None:
 
 
 def test_nodes_that_hold_too_few_models_are_told_as_such() -> None:
-    """ModelReady says it, and no second sentence does."""
+    """The condition ModelReady reports this, and no second message repeats it."""
     world = World(SHAPE.service(), deps(found=nodes(8, labels={"gpu": "H100"}), holders={}), 3)
     plan = world.sync()
     assert said(plan, "ModelReady")[1] == "WaitingForNodes" and "DoesNotFit" not in str(plan.status)
@@ -165,18 +165,20 @@ def test_a_rollout_stops_half_way_when_its_nodes_vanish() -> None:
 
 
 def _new(world: World, labels: dict[str, str]) -> bool:
-    """Whether a pod is of the revision that comes."""
+    """Return whether a pod belongs to the new revision."""
     return "→" in world.service.status["revision"] and world.service.status["revision"].endswith(labels[keys.REVISION])
 
 
 def _sets(world: World, target: str) -> set[str]:
-    """Names of the StatefulSets of the old slice."""
+    """Return the names of the StatefulSets of the old slice."""
     found = (item for item in world.children.values() if item.key[0] == "StatefulSet")
     return {item.key[1] for item in found if item.labels[keys.REVISION] != target}
 
 
 def test_only_what_is_placed_has_to_fit() -> None:
-    """A service that has had half of its groups on nodes for weeks loses nothing by an edit for which there are as many."""
+    """For weeks, half of the groups of a service have had no nodes. An edit is accepted if as many groups fit as have nodes
+    now.
+    """
     shape = replace(SHAPE, size=1, engines=2, decoders=2)
     world = serving(shape, nodes(8))
     for pod in world.pods.values():
@@ -189,7 +191,9 @@ def test_only_what_is_placed_has_to_fit() -> None:
 
 
 def test_a_node_that_flaps_brings_no_old_slice_back() -> None:
-    """Before anything was removed, the node keeps the gate closed. Afterwards, only a lasting shortage does."""
+    """Before anything was removed, a missing node keeps the rollout from starting. Afterwards, only a lasting shortage
+    brings the old slice back.
+    """
     down = nodes(8, ready=False, alive=False)
     world = serving()
     world.edit(deps=deps(replace(SHAPE, image="b"), found=down))
@@ -216,7 +220,7 @@ def test_a_frozen_service_says_both() -> None:
 
 
 def test_the_shipped_sample_on_its_sixteen_nodes() -> None:
-    """Kimi K2, prefill over 4 nodes and decode over 12, with 8 GPUs each."""
+    """Kimi K2 needs 4 nodes with 8 GPUs for prefill and 12 for decode."""
     assert "DoesNotFit" not in str(_kimi(16, 8).status)
     assert said(_kimi(16, 4), "DecoderReady")[2] == (
         "decode needs 12 nodes with 8 nvidia.com/gpu: no node has as much; the maximum is 4"
@@ -225,7 +229,7 @@ def test_the_shipped_sample_on_its_sixteen_nodes() -> None:
 
 
 def _kimi(number: int, gpus: int) -> Plan:
-    """The first pass, on so many nodes that hold the model, of 16."""
+    """Return the plan of the first pass, on this number of nodes that hold the model."""
     service, found = parts.kimi()
     room = (("cpu", 192_000), ("memory", 2 * 2**40), ("nvidia.com/gpu", gpus), ("pods", 110), ("rdma/hca", 8))
     held = {"models.ome.io/clusterbasemodel.kimi-k2-instruct": "Ready"}

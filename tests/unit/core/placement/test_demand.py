@@ -11,12 +11,12 @@ LABELS = {"gpu": "H100", "memory": "80", "empty": ""}
 
 
 def template(labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
-    """A pod template."""
+    """Return a pod template."""
     return {"metadata": {"labels": labels or {}}, "spec": {"containers": [], **spec}}
 
 
 def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
-    """A required node affinity."""
+    """Return a required node affinity with these terms."""
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
 
 
@@ -92,7 +92,7 @@ def test_queues_other_schedulers_and_runtime_classes_are_not_second_guessed() ->
 
 
 def box(cpu: str = "", limit: str = "", **more: Any) -> dict[str, Any]:
-    """A container."""
+    """Return a container."""
     resources = {"requests": {"cpu": cpu} if cpu else {}, "limits": {"cpu": limit} if limit else {}}
     return {"name": "c", "resources": resources, **more}
 

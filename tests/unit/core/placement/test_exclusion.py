@@ -1,4 +1,4 @@
-"""Whole passes over a service while nodes are avoided (docs/bad-nodes.md)."""
+"""Tests of complete passes over a service while nodes are avoided (docs/bad-nodes.md)."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ SHAPE = Shape(size=2, engines=2, decoders=0)
 
 
 def world(found: int, avoided: tuple[str, ...], shape: Shape = SHAPE) -> World:
-    """A service on a cluster of `found` nodes."""
+    """Return a service on a cluster with `found` nodes."""
     made = World(shape.service(), deps(shape, nodes(found)), 5)
     made.avoided = dict.fromkeys(avoided, "is avoided")
     Scheduler(made)
@@ -25,12 +25,12 @@ def world(found: int, avoided: tuple[str, ...], shape: Shape = SHAPE) -> World:
 
 
 def where(one: World) -> set[str]:
-    """The nodes of the engines' pods."""
+    """Return the nodes of the engines' pods."""
     return {pod.node for pod in one.pods.values() if pod.labels[keys.COMPONENT] != keys.ROUTER}
 
 
 def excluded(one: World) -> dict[int, str]:
-    """The exclusion of each group."""
+    """Return the nodes that each group excludes."""
     sets = [child.manifest["metadata"] for (kind, _), child in one.children.items() if kind == "StatefulSet"]
     return {
         int(each["labels"][keys.GROUP_INDEX]): (each.get("annotations") or {}).get(keys.EXCLUDED_NODES, "") for each in sets

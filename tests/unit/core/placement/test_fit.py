@@ -23,17 +23,17 @@ PLAIN: dict[str, Any] = {"version": 1, "labels": {"gpu": "H100"}, "ready": True,
 
 
 def labelled(**labels: str) -> tuple[Expression, ...]:
-    """A nodeSelector."""
+    """Return a nodeSelector."""
     return tuple(Expression(key, "In", (value,)) for key, value in labels.items())
 
 
 def need(title: str = "decode", pods: int = 12, **demand: Any) -> Need:
-    """Pods of a role."""
+    """Return the need of a role for this number of pods."""
     return Need((title,), title, Demand(**{"requests": WHOLE, **demand}), pods)
 
 
 def said(found: dict[str, Node], *needs: Need, lasting: bool = False) -> str:
-    """All sentences."""
+    """Return all messages."""
     return "; ".join(lack.sentence for lack in lacks(needs, found, lasting))
 
 
@@ -135,7 +135,7 @@ def test_roles_that_ask_for_the_same_are_counted_together() -> None:
 
 
 def test_roles_that_want_the_same_nodes_in_different_ways() -> None:
-    """Each alone finds its nodes."""
+    """Each role alone fits on the nodes."""
     asked = need("prefill", 4, selector=labelled(gpu="H100")), need("decode", 8)
     assert said({**nodes(4), **nodes(8, 4, labels={})}, *asked) == ""
     assert said({**nodes(4), **nodes(7, 4, labels={})}, *asked) == (
@@ -216,5 +216,7 @@ def test_a_node_with_ten_thousand_labels_is_a_node() -> None:
     ],
 )
 def test_what_a_node_tells_of_itself_is_believed_and_what_it_does_not_tell_is_enough(room: Any, fits: bool) -> None:
-    """The scheduler believes it, too: a group that finds no place for that gives back after its timeout."""
+    """Amounts that a node reports are believed, as the scheduler does, and amounts that it does not report are taken to be
+    sufficient. A group that cannot be scheduled after all releases its nodes after the timeout.
+    """
     assert (said(nodes(12, room=room), need()) == "") is fits

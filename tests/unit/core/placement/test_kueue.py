@@ -25,7 +25,7 @@ QUEUE = {keys.KUEUE_LABEL: "gpus"}
 
 
 def world(**spec: Any) -> World:
-    """A service with prefill and decode over two nodes each; nothing of it exists yet."""
+    """Return a service with prefill and decode over two nodes each, of which nothing exists yet."""
     both = {"engine": {"labels": QUEUE}, "decoder": {"labels": QUEUE}, **spec}
     nodes = {f"n{at}": Node(f"n{at}", 1, WEIGHTS, True, 1, room=ROOM) for at in range(8)}
     deps = parts.deps(parts.model(), parts.simple(2, decoder=True))
@@ -35,7 +35,7 @@ def world(**spec: Any) -> World:
 
 
 def admit(world: World, wanted: Callable[[LivePod], bool]) -> None:
-    """Let Kueue admit, and the scheduler bind, the pods for which `wanted` is true. Other pods have no node."""
+    """Let Kueue admit, and the scheduler bind, the pods for which `wanted` is true. Other pods get no node."""
     for number, pod in enumerate(world.pods.values()):
         pod.node = f"n{number}" if wanted(pod) else ""
 
@@ -45,7 +45,7 @@ def engines(world: World) -> list[LivePod]:
 
 
 def begun(**spec: Any) -> World:
-    """The service when all of its pods exist and none is admitted."""
+    """Return the service after all of its pods were created. None of its engine pods is admitted."""
     made = world(**spec)
     made.healthy = lambda _: False
     while len(engines(made)) < 4:
@@ -57,7 +57,7 @@ def begun(**spec: Any) -> World:
 
 def later(world: World, seconds: float) -> None:
     world.now += timedelta(seconds=seconds)
-    for _ in range(5):  # the pods of what was deleted end
+    for _ in range(5):  # the pods of deleted objects end
         world.run(1)
 
 
@@ -66,7 +66,7 @@ def test_a_prefill_group_without_its_decode_group_is_released_and_created_again(
     admit(made, lambda pod: role(pod) != keys.DECODER)
     made.run(1)
     later(made, LONG - 120)
-    assert len(engines(made)) == 4, "what Kueue preempts for it may take its time to end"
+    assert len(engines(made)) == 4, "pods that Kueue preempts for the service may need time to end"
     later(made, 121)
     assert engines(made) == [] and made.service.status["placement"]["waiting"] == {"engine": 1, "decoder": 1}
     said = made.condition("EngineReady")
@@ -78,7 +78,7 @@ def test_a_prefill_group_without_its_decode_group_is_released_and_created_again(
 
 
 def test_leaders_that_kueue_admitted_without_their_workers_are_released() -> None:
-    """Pods of a revision that an earlier operator stored are admitted one by one."""
+    """Kueue admits the pods of a revision that an earlier version of the operator stored one by one, and not as a group."""
     made = begun()
     admit(made, lambda pod: pod.rank == 0)
     made.run(1)
@@ -113,7 +113,9 @@ def test_a_new_service_does_not_wait_for_services_that_want_the_same_nodes() -> 
 
 
 def test_it_claims_no_nodes() -> None:
-    """The quota of its queue decides. A claim would keep others from nodes that it may never get."""
+    """The quota of the queue decides when the service starts. With a claim, it would keep others from nodes that it may
+    never get.
+    """
     made = begun()
     assert made.sync().claim is None
     admit(made, lambda pod: role(pod) != keys.DECODER)

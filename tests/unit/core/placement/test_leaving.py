@@ -1,4 +1,4 @@
-"""Groups that are replaced under another number, because they failed on a node that is avoided now."""
+"""Tests of groups that are replaced under another number, because they failed on a node that is avoided now."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from tests.unit.core.placement.test_exclusion import excluded, where, world
 
 
 def failed(recycles: int = 1, ready: bool = False, group: int = 0) -> World:
-    """A service on eight nodes, one of whose two groups has been recycled."""
+    """Return a service on eight nodes, one of whose two groups has been recycled."""
     one = world(8, ())
     one.settle()
     status = dict(one.service.status)
@@ -25,12 +25,12 @@ def failed(recycles: int = 1, ready: bool = False, group: int = 0) -> World:
 
 
 def own(one: World) -> list[str]:
-    """The nodes of group 0."""
+    """Return the nodes of group 0."""
     return sorted(pod.node for pod in one.pods.values() if pod.labels[keys.COMPONENT] == keys.ENGINE and pod.group == 0)
 
 
 def replaced(plan: Plan) -> tuple[set[str], set[str]]:
-    """The numbers of the groups that are created, and the names of the StatefulSets that are deleted."""
+    """Return the numbers of the groups that are created, and the names of the StatefulSets that are deleted."""
     made = {apply.manifest["metadata"]["labels"][keys.GROUP_INDEX] for apply in plan.apply if apply.kind == "StatefulSet"}
     return made, {delete.name[-8:] for delete in plan.delete if delete.kind == "StatefulSet"}
 

@@ -18,7 +18,7 @@ TAKEN = "decode needs 4 nodes with 1 free GPU: 1 is free, 3 are held by others"
 
 
 def with_other_nodes(shape: Shape = SHAPE) -> World:
-    """A service that serves on its nodes, beside which there are others."""
+    """Return a service that serves on its nodes, in a cluster with further nodes."""
     world = serving(shape)
     world.edit(deps=deps(shape, found={**nodes(8), **OTHER}))
     world.settle()
@@ -31,7 +31,7 @@ def test_nodes_that_others_hold_leave_the_old_slice_as_it_is() -> None:
     world.room = lambda needs: asked.append(needs) or TAKEN  # type: ignore[func-returns-value]
     moved(world)
     plan = world.sync()
-    assert said(plan, "RolledOut")[:2] == ("False", "Checking") and plan.check and not plan.look, "asked last of all"
+    assert said(plan, "RolledOut")[:2] == ("False", "Checking") and plan.check and not plan.look, "checked last"
     world.settle()
     assert [(need.title, need.pods) for need in asked[-1]] == [("prefill", 2), ("prefill", 2), ("decode", 2), ("decode", 2)]
     assert world.alive() == pods
@@ -65,7 +65,7 @@ def test_it_goes_when_there_is_room_or_a_person_says_so(how: str) -> None:
 
 
 def test_what_stays_on_its_nodes_asks_for_nothing() -> None:
-    """Another image needs what the old slice gives up, and a service that asks for less needs less."""
+    """A revision with another image uses the capacity that the old slice releases. No check of free capacity is needed."""
     world = with_other_nodes()
     world.room = lambda _: pytest.fail("nobody has to look")
     world.edit(deps=deps(replace(SHAPE, image="b"), found={**nodes(8), **OTHER}))
@@ -74,7 +74,9 @@ def test_what_stays_on_its_nodes_asks_for_nothing() -> None:
 
 
 def test_more_of_its_own_nodes_is_asked_for() -> None:
-    """A pod that wants what the old pods did not have: others may hold it there."""
+    """The new pods request more CPU than the old ones had on the same nodes. Other pods may use that CPU, so the free
+    capacity is checked.
+    """
     wide = {name: node._replace(room=(*ROOM, ("cpu", 64_000))) for name, node in nodes(8).items()}
     world = serving(found=wide)
     world.room = lambda _: "prefill needs 4 nodes with 48 free cpu: 0 are free, 4 are held by others"
@@ -88,7 +90,9 @@ def test_more_of_its_own_nodes_is_asked_for() -> None:
 
 @pytest.mark.parametrize("strategy", ["surge", "blueGreen"])
 def test_where_nothing_goes_before_the_new_slice_serves_nobody_looks(strategy: str) -> None:
-    """The pods of the new slice are created, so that autoscalers and preemption see them."""
+    """With these strategies, the old slice stays until the new one serves. The new pods are created without a check, so that
+    autoscalers and preemption see them.
+    """
     shape = replace(SHAPE, strategy=strategy)
     world = with_other_nodes(shape)
     world.room = lambda _: TAKEN
@@ -100,7 +104,7 @@ def test_where_nothing_goes_before_the_new_slice_serves_nobody_looks(strategy: s
 
 
 def test_who_waits_for_a_turn_does_not_ask() -> None:
-    """The answer is true for seconds: it is asked for when the service may go."""
+    """A result is valid for seconds only, so the free capacity is checked when the service may begin."""
     world = with_other_nodes()
     world.room = lambda _: pytest.fail("it is not its turn")
     world.may_roll = False
@@ -110,7 +114,9 @@ def test_who_waits_for_a_turn_does_not_ask() -> None:
 
 
 def test_who_waits_for_room_waits_for_a_turn_when_there_is_room() -> None:
-    """Others have the turn meanwhile. Its reason does not change with every pass."""
+    """While the service waits for capacity, others may begin with the shared edit. Its reason does not change with every
+    pass.
+    """
     world = with_other_nodes()
     world.room = lambda _: TAKEN
     moved(world)
@@ -127,7 +133,7 @@ def test_who_waits_for_room_waits_for_a_turn_when_there_is_room() -> None:
 
 
 def waiting_for_capacity() -> World:
-    """A service whose next revision waits for capacity, while another service has the turn of the progressive rollout."""
+    """Return a service whose next revision waits for capacity, while another service may roll out the shared edit."""
     world = with_other_nodes()
     world.room = lambda _: TAKEN
     moved(world)
@@ -144,7 +150,7 @@ def test_a_service_that_never_ran_has_not_waited_for_capacity() -> None:
 
 
 def test_a_status_of_an_earlier_version_is_read_by_its_hold() -> None:
-    """The status as versions up to 0.1.0 store it: `rolloutHold` is in every component, with the gate and the target."""
+    """Versions up to 0.1.0 store `rolloutHold` in every component, with the gate and the target."""
     hold = {"gate": "WaitingForRoom", "reason": "waits", "target": "tiny-1", "since": "2026-11-25T00:00:00+00:00"}
     stored = {"components": {"engine": {"ready": "4/4"}, "decoder": {"ready": "4/4", "rolloutHold": hold}}}
     assert making_room.waited(stored)
@@ -152,7 +158,7 @@ def test_a_status_of_an_earlier_version_is_read_by_its_hold() -> None:
 
 
 def test_the_hold_decides_and_not_the_condition() -> None:
-    """A problem that takes the place of RolledOut's reason does not send the service back to ask for a turn."""
+    """If another problem replaces the reason of RolledOut, the service still waits for capacity, and not for its wave."""
     world = waiting_for_capacity()
     others = [each for each in world.service.status["conditions"] if each["type"] != "RolledOut"]
     world.service = replace(world.service, status={**world.service.status, "conditions": others})
@@ -163,8 +169,8 @@ def test_the_hold_decides_and_not_the_condition() -> None:
 
 
 def test_after_a_restart_of_the_operator_the_wait_for_capacity_begins_with_the_dry_run() -> None:
-    """The answer of the dry run is forgotten, so the gate is Checking for a pass, and the service asks for its turn again.
-    It does not keep the turn while nodes have no capacity.
+    """The result of the dry run is lost at a restart, so the gate is Checking for one pass, and the service is admitted to
+    its wave again. It does not keep the admission while nodes have no capacity.
     """
     world = waiting_for_capacity()
     world.restart()
@@ -176,7 +182,7 @@ def test_after_a_restart_of_the_operator_the_wait_for_capacity_begins_with_the_d
 
 
 def test_a_frozen_service_that_waits_for_capacity_says_the_same_with_every_pass() -> None:
-    """`settle` fails if the status keeps changing. After the thaw, the rollout continues."""
+    """`settle` fails if the status does not become constant. After the thaw, the rollout continues."""
     world = waiting_for_capacity()
     pods = world.alive()
     world.edit(replace(world.service, annotations={keys.FREEZE: "drill"}))
@@ -194,8 +200,8 @@ def test_a_frozen_service_that_waits_for_capacity_says_the_same_with_every_pass(
 
 @pytest.mark.parametrize("begun", [True, False], ids=["with a new group", "with none yet"])
 def test_room_that_is_lost_half_way(begun: bool) -> None:
-    """Groups that have begun continue. If nothing of the new slice exists yet, the removed groups of the old slice are
-    created again.
+    """Groups that have been started continue. If nothing of the new slice exists yet, the removed groups of the old slice
+    are created again.
     """
     shape = replace(SHAPE, size=1, engines=4, decoders=4)
     world = with_other_nodes(shape)
@@ -211,7 +217,9 @@ def test_room_that_is_lost_half_way(begun: bool) -> None:
 
 @pytest.mark.parametrize("strategy", ["", "recreate"])
 def test_an_answer_counts_for_less_time_than_a_group_needs_to_go(strategy: str) -> None:
-    """A leader serves no new requests for 15 s before it is stopped; a router may need longer."""
+    """A result is valid for seconds, but a leader needs 15 s without new requests before it is stopped, and a router may
+    need longer. The rollout must complete nevertheless.
+    """
     shape = replace(SHAPE, size=1, engines=4, decoders=4, strategy=strategy)
     world = with_other_nodes(shape)
     _decoders_elsewhere(world, shape)
@@ -235,7 +243,7 @@ def test_a_pod_that_happens_to_end_is_no_reason_not_to_look() -> None:
 
 
 def _asked_anew(world: World) -> dict[str, str]:
-    """Return the questions without the fields that are valid for seconds only."""
+    """Return the results of checks without those that are valid for seconds only."""
     return {key: why for key, why in world.checks.items() if ".room." not in key}
 
 
@@ -247,13 +255,15 @@ def _decoders_elsewhere(world: World, shape: Shape) -> None:
 
 
 def _new(world: World) -> list[str]:
-    """Pods of the new revision on the nodes that the service is to go to."""
+    """Return the names of the pods of the new revision on the nodes to which the service moves."""
     newest = world.service.status["revision"][-8:]
     return [name for name, pod in world.pods.items() if pod.node in OTHER and pod.labels[keys.REVISION] == newest]
 
 
 def test_what_serves_nobody_makes_room_unasked() -> None:
-    """The edit may mend it: a service that never came up must not wait for the nodes of others with what it has."""
+    """The edit may repair a service that never became ready. Its old slice serves no requests, so it is removed without a
+    check of free capacity.
+    """
     world = with_other_nodes()
     world.healthy = lambda _: False
     for pod in world.pods.values():

@@ -1,4 +1,4 @@
-"""Tests of the message about what a gang waits for."""
+"""Tests of the message about the capacity for which a gang waits."""
 
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.placement.claims import less
@@ -57,7 +57,9 @@ def holding(*needs: Need, held: dict[str, dict[str, int]], by: dict[str, str]) -
 
 
 def test_only_services_that_hold_what_the_pods_could_take_are_named() -> None:
-    """A pod of others, a pod that leaves room, and pods on nodes that could not be taken are not the reason."""
+    """Foreign pods, a pod that leaves enough capacity, and pods on unsuitable nodes are not the reason, so they are not
+    named.
+    """
     by = {f"n{at}": f"ns/s{at // 2}" for at in range(6)}
     assert holding(need(4), held=taken(*range(8)), by=by) == (
         "of the nodes that its pods could take, 2 are held by ns/s0, 2 are held by ns/s1, 2 are held by ns/s2"

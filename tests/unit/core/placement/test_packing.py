@@ -11,12 +11,12 @@ EIGHT: Room = ((GPU, 8),)
 
 
 def kind(pods: int, gpus: int, *apart: int) -> PodClass:
-    """Pods with so many GPUs each."""
+    """Return a number of pods with this number of GPUs each."""
     return PodClass(pods, ((GPU, gpus),), frozenset(apart))
 
 
 def places(room: Room, *takes: int, number: int = 1) -> list[tuple[Room, frozenset[int]]]:
-    """Nodes that are alike."""
+    """Return identical nodes."""
     return [(room, frozenset(takes))] * number
 
 
@@ -25,9 +25,9 @@ def places(room: Room, *takes: int, number: int = 1) -> list[tuple[Room, frozens
     [
         ([kind(2, 4), kind(1, 8)], places(EIGHT, 0, 1, number=2), None),
         ([kind(2, 4), kind(2, 8)], places(EIGHT, 0, 1, number=2), 3),
-        # A kind finds no place on a node that it may not use, however much room there is.
+        # A kind of pod does not fit on a node that it may not use, however much capacity the node has.
         ([kind(2, 2), kind(2, 2)], [*places(EIGHT, 0), *places(((GPU, 2),), 0, 1)], 3),
-        # What goes first must not take what only the other can use: 5 and 3, 4 and 4, not 4 and 3.
+        # The first kind must not take capacity that only the other kind can use: 5 and 3, 4 and 4, not 4 and 3.
         ([kind(1, 5), kind(1, 3), kind(2, 4)], places(EIGHT, 0, 1, 2, number=2), None),
         ([kind(2, 1, 0)], places(EIGHT, 0), 1),
         ([kind(1, 1, 1), kind(1, 1, 0)], places(EIGHT, 0, 1), 1),
@@ -45,7 +45,9 @@ def test_an_amount_is_divided_without_a_rest() -> None:
 
 
 def test_a_question_that_would_take_minutes_is_taken_to_fit_within_a_moment() -> None:
-    """Three kinds that ask for every GPU of 300 nodes of different sizes."""
+    """Three kinds of pods need all GPUs of 300 nodes of different sizes. An exact answer would take minutes, so the pods are
+    assumed to fit.
+    """
     nodes = [(((GPU, 40 + at % 7),), frozenset(range(3))) for at in range(300)]
     began = time.process_time()
     assert together([kind(1000, 5), kind(1000, 3), kind(699, 7)], nodes) is None

@@ -1,4 +1,4 @@
-"""Tests of which groups have lost a node, do not serve, and may release their nodes."""
+"""Tests of which groups have lost a node, do not serve, and may release their remaining nodes."""
 
 from datetime import timedelta
 
@@ -17,7 +17,7 @@ from tests.support.simulator import World
 
 
 def serving(engines: int, decoders: int = 0, size: int = 2) -> World:
-    """A service all of whose pods are on nodes of their own, and ready."""
+    """Return a service whose pods are all ready, each on its own node."""
     world = whole(Shape(size=size, engines=engines, decoders=decoders, router=False))
     world.edit(deps=changed(world.deps, gang_timeout=TIMEOUT))
     world.run(3)
@@ -29,7 +29,7 @@ def rank(world: World, component: str, group: int, number: int) -> LivePod:
 
 
 def lose(world: World, component: str, group: int, number: int = 1) -> None:
-    """A rank is lost: the group is recycled, and of its new pods this one finds no node."""
+    """Remove a rank. Its group is recycled, and the new pod of this rank finds no node."""
     del world.pods[rank(world, component, group, number).name]
     world.healthy = lambda _: False
     before = {pod.uid for pod in world.pods.values()}
@@ -49,7 +49,7 @@ def asks(world: World) -> Idle | None:
 
 
 def numbers(found: Idle) -> tuple[list[int], list[int]]:
-    """Pods of what is missing, and of whole parts."""
+    """Return the numbers of pods of the missing parts, and those of the complete parts."""
     return [sum(need.pods for need in part) for part in found.missing], [
         sum(need.pods for need in part) for part in found.units
     ]
@@ -71,7 +71,7 @@ def test_a_lost_rank_is_a_question_when_it_has_looked_for_a_node_for_a_timeout()
     found = asks(later(world))
     assert found is not None and found.goes == {("engine", 1)} and found.since == began.timestamp()
     assert [node for node, _ in found.holds] == [rank(world, "engine", 1, 0).node]
-    assert numbers(found) == ([1], []), "a group alone keeps nobody of its own from being whole"
+    assert numbers(found) == ([1], []), "a single group keeps no other group of the service from being complete"
 
 
 def test_two_lost_groups_ask_for_a_whole_one() -> None:
@@ -93,7 +93,7 @@ def test_where_a_role_has_no_group_left_all_of_the_service_goes() -> None:
 
 
 def test_a_group_whose_leader_is_the_one_that_served_and_is_ready_is_not_lost() -> None:
-    """Its readiness means that the group serves with the remaining ranks."""
+    """A leader that has served and is ready shows that the group serves with its remaining ranks."""
     world = serving(2, 1)
     lose(world, "engine", 1)
     leader = rank(world, "engine", 1, 0)
@@ -105,7 +105,7 @@ def test_a_group_whose_leader_is_the_one_that_served_and_is_ready_is_not_lost() 
 
 
 def test_a_new_leader_that_is_ready_alone_is_lost() -> None:
-    """The leader has no probe, or its probe does not check the ranks, as on simulated nodes."""
+    """The leader has no probe, or a probe that does not check the other ranks, as on simulated nodes."""
     world = serving(2, 1)
     lose(world, "engine", 1)
     rank(world, "engine", 1, 0).ready = True
@@ -146,7 +146,7 @@ def test_who_serves_stays_whatever_its_number(
 
 
 def test_the_groups_that_are_named_are_those_that_go() -> None:
-    """The first group lost a rank; by number it would be the one that stays."""
+    """The first group lost a rank, and is removed. By its number alone, it would be the group that stays."""
     world = serving(2, 1)
     lose(world, "engine", 0)
     found = asks(later(world))
@@ -154,7 +154,7 @@ def test_the_groups_that_are_named_are_those_that_go() -> None:
     stay = {pod.uid for pod in world.pods.values() if (role(pod), pod.group) != ("engine", 0)}
     world.turn = world.turn._replace(gives_way=frozenset({("engine", 1)}))
     world.run(2)
-    assert len(world.alive()) == 6, "an answer about others is none"
+    assert len(world.alive()) == 6, "a decision about other groups has no effect"
     world.turn = world.turn._replace(gives_way=found.goes)
     world.run(4)
     assert {*world.alive().values()} == stay and world.service.status["placement"]["waiting"] == {"engine": 1}
@@ -162,7 +162,7 @@ def test_the_groups_that_are_named_are_those_that_go() -> None:
 
 
 def test_a_service_that_serves_asks_for_no_more_than_its_pods_had() -> None:
-    """Its next revision has groups of 16 pods, and its old pod of one node is being deleted."""
+    """The next revision has groups of 16 pods, and the old pod, on one node, is being deleted."""
     template = Demand(requests=(("nvidia.com/gpu", 8),))
     needs = (Need(("engine",), "engine", template, 1), Need(("engine",), "engine", template, 15))
     world = Race({"a": Shape(size=1, router=False)}, 4, 1).worlds["a"]

@@ -1,4 +1,6 @@
-"""Whether the quotas of a namespace have the space for a rollout: hard, less used, and what the old pods release."""
+"""Tests of whether the quotas of a namespace permit a rollout: the hard limit, minus the used amount, plus what the old pods
+release.
+"""
 
 from typing import Any
 
@@ -10,7 +12,7 @@ GPU = "requests.nvidia.com/gpu"
 
 
 def pod(cpu: str = "2", gpus: int = 8, **more: Any) -> Usage:
-    """Return the usage of a pod of one container."""
+    """Return the usage of a pod with one container."""
     limits = {"nvidia.com/gpu": str(gpus), "memory": "1Gi"}
     return of_pod({"containers": [{"resources": {"requests": {"cpu": cpu}, "limits": limits}}], **more})
 

@@ -1,6 +1,4 @@
-"""Tests of when the nodes of a group that does not serve are released: only if this admits a service that is not admitted
-now.
-"""
+"""Tests of when a group that does not serve releases its nodes: only if this admits a service that is not admitted now."""
 
 import pytest
 
@@ -39,7 +37,7 @@ def waits(key: str, pods: int, since: float = 900.0, *, trying: bool = False, po
 
 
 def nodes(*free: str, held: str = "", pool: str = "x") -> Nodes:
-    """Nodes that are free, and nodes on which all is held."""
+    """Return free nodes, and nodes of which everything is in use."""
     names = {**dict.fromkeys(held.split(), 0), **dict.fromkeys(free, 8)}
     return {name: Node(name, 1, {"pool": pool}, True, 8, room=((GPU, left),)) for name, left in names.items()}
 
@@ -57,31 +55,31 @@ def test_nobody_else_nothing_is_given_back() -> None:
     ("waiting", "free", "given"),
     [
         (waits("w", 1), (), True),
-        (waits("w", 2), (), False),  # it holds a single node, which is not enough
+        (waits("w", 2), (), False),  # the service holds a single node, which is not enough
         (waits("w", 2), ("n3",), True),
-        (waits("w", 1), ("n3",), False),  # the other is placed without it
-        (waits("w", 1, NOW - 59), (), False),  # it has just begun to wait
-        (waits("w", 1, NOW + 9999), (), True),  # its clock was ahead
+        (waits("w", 1), ("n3",), False),  # the waiting service fits without that node
+        (waits("w", 1, NOW - 59), (), False),  # the other service has just begun to wait
+        (waits("w", 1, NOW + 9999), (), True),  # the clock was ahead
         (waits("w", 1, trying=True), (), False),
-        (waits("w", 1, 0.0, trying=True), (), True),  # its pods have been on no node for longer than a try lasts
+        (waits("w", 1, 0.0, trying=True), (), True),  # its pods have had no node for longer than an attempt lasts
         (waits("w", 1)._replace(priority=-1), (), False),
         (waits("w", 1)._replace(priority=1), (), True),
-        (waits("w", 1, pool="y"), (), False),  # these nodes do not suit it
+        (waits("w", 1, pool="y"), (), False),  # it cannot use these nodes
     ],
 )
 def test_for_who_waits_and_is_placed_then(waiting: Claim, free: tuple[str, ...], given: bool) -> None:
-    """The service holds a node for a group of three."""
+    """The service holds one node for a group of three. It releases the node only if a waiting service then fits."""
     assert asked([lost("a", ["n1"], 2), waiting], nodes(*free, held="n1 n2")) == ({"a"} if given else set())
 
 
 def test_who_finds_its_own_node_gives_nothing_back() -> None:
-    """The scheduler is late, and the node of the lost rank is there."""
+    """A node for the lost rank is free. The scheduler has just not bound the pod yet."""
     assert asked([lost("a", ["n1"], 1), waits("w", 2)], nodes("n3", held="n1")) == set()
     assert asked([lost("a", ["n1", "n2"], 1, units=2)], nodes("n3", held="n1 n2")) == set()
 
 
 def test_room_that_nothing_comes_to_is_believed_for_twenty_minutes() -> None:
-    """Something unknown to the operator keeps the rank from the free node."""
+    """Something that the operator does not know keeps the rank from the free node."""
     claims = [lost("a", ["n1"], 1, since=NOW), waits("w", 2)]
     assert asked(claims, nodes("n3", held="n1"), NOW + 1199) == set()
     assert asked(claims, nodes("n3", held="n1"), NOW + 1200) == {"a"}
@@ -93,12 +91,14 @@ def test_room_that_is_promised_is_not_free() -> None:
     assert asked([lost("a", ["n1"], 1), waits("w", 1)], nodes("n3", held="n1")) == set()
     assert asked([lost("a", ["n1"], 1), waits("w", 1), tries], nodes("n3", held="n1")) == {"a"}
     late = tries._replace(since=900.0)
-    assert asked([lost("a", ["n1"], 1), waits("w", 1), late], nodes("n3", held="n1")) == set(), "its promise is over"
+    assert asked([lost("a", ["n1"], 1), waits("w", 1), late], nodes("n3", held="n1")) == set(), "the promise has expired"
 
 
 @pytest.mark.parametrize(("units", "given"), [(2, True), (0, False), (3, False)])
 def test_its_own_groups_keep_each_other_from_being_whole(units: int, given: bool) -> None:
-    """Two groups of two, or of three, with a node each."""
+    """Two groups of two pods hold one node each: one of them releases its node, and the other becomes complete. With groups
+    of three pods, this would complete neither.
+    """
     assert asked([lost("a", ["n1", "n2"], max(1, units - 1), units=units)], nodes(held="n1 n2 n3")) == (
         {"a"} if given else set()
     )
@@ -108,11 +108,11 @@ def test_of_two_that_have_lost_a_rank_the_later_one_gives_way() -> None:
     first, second = lost("a", ["n1"], 1, since=100.0), lost("b", ["n2"], 1, since=200.0)
     room = nodes(held="n1 n2")
     assert asked([second, first], room) == {"b"}
-    assert asked([first, second._replace(priority=5)], room) == {"a"}, "or that of the lower priority"
+    assert asked([first, second._replace(priority=5)], room) == {"a"}, "the service with the lower priority"
 
 
 def test_the_first_gives_way_where_the_second_could_not_mend_it() -> None:
-    """The first group lacks six nodes, and there are not that many."""
+    """The first group lacks six nodes. The cluster does not have that many, even with the nodes of the second group."""
     first, second = lost("a", ["n1", "n2"], 6, since=100.0), lost("b", ["n3", "n4"], 1, since=200.0)
     assert asked([first, second], nodes(held="n1 n2 n3 n4")) == {"a"}
 
@@ -121,14 +121,16 @@ def test_several_give_way_to_who_needs_as_much_and_no_more_than_it_takes() -> No
     few = [lost(f"s{at}", [f"n{at}"], 50, since=float(at)) for at in range(4)]
     room = nodes(held="n0 n1 n2 n3")
     assert asked([*few, waits("w", 4)], room) == {"s0", "s1", "s2", "s3"}
-    assert asked([*few, waits("w", 2)], room) == {"s2", "s3"}, "those that lost their ranks last"
+    assert asked([*few, waits("w", 2)], room) == {"s2", "s3"}, "the services that lost their ranks last"
     assert asked([*few, waits("w", 5)], room) == set()
     large = lost("s9", ["n9", "m9"], 50, since=0.0)
     assert asked([*few, large, waits("w", 2)], {**room, **nodes(held="n9 m9")}) == {"s2", "s3"}
 
 
 def test_a_node_that_only_others_of_the_service_use_is_not_given_back() -> None:
-    """Two pods of a GPU each stay on the node where the lost group had six: who needs all eight finds no place there."""
+    """Two other pods with one GPU each stay on the node where the lost group has six GPUs. Releasing these six does not help
+    a pod that needs all eight.
+    """
     idle = Idle(frozenset({("engine", 0)}), (("n1", ((GPU, 6),)),), (needs(1),), (), 500.0)
     mine = Claim("a", needs(2), trying=True, serves=True, idle=idle)
     assert asked([mine, waits("w", 1)], nodes(held="n1")) == set()
@@ -137,7 +139,9 @@ def test_a_node_that_only_others_of_the_service_use_is_not_given_back() -> None:
 
 
 def test_all_are_looked_at_in_turn() -> None:
-    """Many wait for more than there is, and a service for a single node: it is asked about within some minutes."""
+    """Many services wait for more nodes than exist, and one waits for a single node. Within some minutes, that one is
+    considered, too.
+    """
     many = [waits(f"w{at}", 50, since=float(at)) for at in range(3 * MOST)]
     claims = [lost("a", ["n1"], 1), *many, waits("z", 1)]
     found = [asked(claims, nodes(held="n1 n2"), NOW + 60 * minute) for minute in range(4)]
@@ -145,7 +149,7 @@ def test_all_are_looked_at_in_turn() -> None:
 
 
 def test_each_of_many_that_have_lost_a_rank_is_looked_at_beside_each_that_waits() -> None:
-    """The first and the last of forty, and the last of forty: only these two can help each other."""
+    """Of forty services that have lost a rank, only the first can help one of forty that wait: the last one."""
     stranded = [lost(f"s{at:02}", [f"n{at}"], 99, since=float(at), pool="x") for at in range(40)]
     others = [waits(f"w{at:02}", 50, since=float(at)) for at in range(39)]
     room = {

@@ -17,7 +17,7 @@ SINGLE = Shape(size=2, engines=1, decoders=1)
 
 
 def rolling(shape: Shape = SINGLE, answer: str = "") -> tuple[World, list[Needs]]:
-    """Return a service that serves and whose image has been edited, and the questions about a second copy."""
+    """Return a service that serves and whose image has been edited, and the list of checks for a second copy."""
     world, asked = serving(shape), list[Needs]()
     world.beside = lambda needs: asked.append(needs) or answer  # type: ignore[func-returns-value]
     world.edit(deps=deps(replace(shape, image="b")))

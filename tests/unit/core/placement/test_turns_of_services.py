@@ -1,4 +1,6 @@
-"""An edit of what several services share: whose turn it is, how long a turn lasts, and who proves the edit."""
+"""Tests of an edit that several services share: which service may begin, until when it keeps its admission, and which one
+proves the edit.
+"""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -18,7 +20,9 @@ from tests.unit.core.passes import conditions, settled
 
 @pytest.mark.parametrize("strategy", ["", "surge", "blueGreen"])
 def test_a_turn_lasts_until_the_new_slice_is_whole(strategy: str) -> None:
-    """A runtime that works for no service stops at its first service, even if the old slice keeps serving."""
+    """The edit of a runtime that works for no service stops at its first service, even if the old slice continues to
+    serve.
+    """
     world = settled(Shape(strategy=strategy))
     world.deps = Shape(image="b").deps()
     plans: list[Plan] = []
@@ -33,7 +37,9 @@ def test_a_turn_lasts_until_the_new_slice_is_whole(strategy: str) -> None:
 
 
 def test_a_turn_ends_in_the_pass_that_says_so() -> None:
-    """No event follows our own write of a status, so a later pass may be ten minutes away, and others wait."""
+    """The operator's own write of a status causes no event. A later pass may be ten minutes away, while other services
+    wait.
+    """
     world = settled(Shape())
     world.deps = Shape(image="b").deps()
     plans: list[Plan] = []
@@ -71,14 +77,14 @@ def numbered(shape: Shape, generation: int) -> Deps:
 
 
 def stories(world: World) -> list[Plan]:
-    """The plans that are carried out from now on."""
+    """Return a list to which the following plans are added as they are carried out."""
     plans: list[Plan] = []
     world.watcher = plans.append
     return plans
 
 
 def test_a_service_proves_the_edit_that_it_became_whole_with() -> None:
-    """A new service proves nothing, nor does an edit that changes none of its engines."""
+    """A new service proves nothing, nor does a service whose engines the edit does not change."""
     world = World(Shape().service(), numbered(Shape(), 1), 3)
     world.settle()
     assert "reached" not in world.service.status and world.sync().stands[RUNTIME].state == EditState.EQUAL
@@ -86,7 +92,7 @@ def test_a_service_proves_the_edit_that_it_became_whole_with() -> None:
     world.settle()
     states = [plan.stands[RUNTIME].state for plan in plans]
     assert states == sorted(states, reverse=True) and {*states} == {EditState.PENDING, EditState.DONE}, (
-        "first pending, then done"
+        "the edit is first pending, then done"
     )
     assert all((plan.rolls or bool(plan.check)) is (plan.stands[RUNTIME].state == EditState.PENDING) for plan in plans)
     (proof,) = world.service.status["reached"]
@@ -96,7 +102,7 @@ def test_a_service_proves_the_edit_that_it_became_whole_with() -> None:
     world.now += timedelta(hours=1)
     world.edit(Shape(engines=2).service())
     world.settle()
-    assert world.sync().stands[RUNTIME].since == at, "scaling up takes nothing of the proof"
+    assert world.sync().stands[RUNTIME].since == at, "scaling up does not invalidate the proof"
     world.deps = numbered(Shape(image="b"), 3)
     world.settle()
     assert world.sync().stands[RUNTIME].state == EditState.EQUAL and "reached" not in world.service.status
@@ -113,12 +119,12 @@ def test_a_revision_that_a_user_names_waits_for_nobody() -> None:
     world.service = replace(world.service, spec=world.service.spec.model_copy(update={"rollout": rollout}))
     world.settle()
     assert world.service.status["revision"] == first and conditions(world.sync())["RolledOut"] == ("True", "Complete")
-    assert world.sync().stands == {} and "reached" not in world.service.status, "it is in no wave"
+    assert world.sync().stands == {} and "reached" not in world.service.status, "the service is in no wave"
 
 
 @pytest.mark.parametrize("why", ["keeps", "model", "large"])
 def test_who_is_whole_without_an_edit_proves_nothing_of_it(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The service does not follow the runtime, or no revision can be made from the present runtime."""
+    """The service does not follow the runtime, or no revision can be created from the present runtime."""
     world = World(Shape().service(), numbered(Shape(), 1), 3)
     world.settle()
     world.deps = numbered(Shape(image="b"), 2)
@@ -150,11 +156,11 @@ def test_what_did_not_become_whole_in_time_fails_the_edit(back: bool) -> None:
     assert conditions(world.sync())["RolledOut"][1] == ("RolledBack" if back else "ProgressDeadlineExceeded")
     world.deps = numbered(shape, 3)
     world.settle()
-    assert world.sync().stands[RUNTIME].state != EditState.FAILED, "the runtime was put back"
+    assert world.sync().stands[RUNTIME].state != EditState.FAILED, "the runtime was reverted"
 
 
 def test_an_edit_that_is_refused_fails_before_it_begins() -> None:
-    """Without this, the service would be asked to roll out for ever, and nothing would be reported."""
+    """Otherwise the service would be asked to roll out for ever, and nothing would be reported."""
     world = World(Shape().service(), numbered(Shape(), 1), 3)
     world.settle()
     world.verdict = lambda revision: "Invalid: imagePullPolicy"
@@ -164,6 +170,6 @@ def test_an_edit_that_is_refused_fails_before_it_begins() -> None:
     assert world.sync().stands[RUNTIME].state == EditState.FAILED and conditions(world.sync())["Ready"][0] == "True"
     world.verdict = lambda revision: ""
     world.deps = numbered(Shape(image="c"), 3)
-    assert world.sync().stands[RUNTIME].state == EditState.PENDING, "another edit is another try"
+    assert world.sync().stands[RUNTIME].state == EditState.PENDING, "another edit is tried again"
     world.settle()
     assert world.sync().stands[RUNTIME].state == EditState.DONE

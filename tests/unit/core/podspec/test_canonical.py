@@ -1,4 +1,4 @@
-"""A merged pod spec in the server's spelling, without what server-side apply refuses."""
+"""Tests that a merged pod spec has the API server's spelling, and nothing that server-side apply refuses."""
 
 from typing import Any
 

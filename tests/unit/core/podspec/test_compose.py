@@ -1,4 +1,4 @@
-"""The pods of a component: layers, group sizes, the runner, and refusals in words."""
+"""Tests of the pods of a component: layers, group sizes, the main container, and the messages of refusals."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ Data = dict[str, Any]
 
 
 def made(runtime: Data, written: Data | None = None, component: str = "engine") -> Composed:
-    """A component composed from a runtime's parts."""
+    """Return a component that is composed from parts of a runtime."""
     return compose(component, runtime, written)
 
 
 def test_layers_from_the_lowest_to_the_highest() -> None:
-    """Each layer overrides one key of the one below, so the result names them all in order."""
+    """Each layer overrides one key of the layer below, so the result names all layers in order."""
     runtime = {
         "pod": {
             "containers": [{"name": "main", "image": "1"}],

@@ -1,4 +1,4 @@
-"""The router of a service with `router: {}` whose runtime configures none."""
+"""Tests of the router of a service with `router: {}` whose runtime configures no router."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def sglang(*args: str) -> dict[str, Any]:
 
 
 def made(runtime: dict[str, Any], service: dict[str, Any]) -> Any:
-    """Return the default router's component, or None."""
+    """Return the component of the default router, or None."""
     found = default_router(parts.runtime(**runtime).spec, parts.service(**service).spec)
     return found and found["routerConfig"]
 

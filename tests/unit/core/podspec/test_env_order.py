@@ -1,4 +1,4 @@
-"""A variable stands behind the variables to which it refers, whichever layer each of them comes from."""
+"""Tests that a variable stands after the variables to which it refers, whichever layers they come from."""
 
 import re
 from typing import Any
@@ -39,7 +39,7 @@ def test_an_order_that_is_right_is_kept() -> None:
     right = env(A="1", C="$(A)", B="2")
     assert ordered(right) == right
     assert ordered(env(A="$$(B)", B="1")) == env(A="$$(B)", B="1"), "an escaped reference is text"
-    assert sorted(names(ordered(env(A="$(B)", B="$(A)", C="$(C)")))) == ["A", "B", "C"], "a circle ends"
+    assert sorted(names(ordered(env(A="$(B)", B="$(A)", C="$(C)")))) == ["A", "B", "C"], "a circular reference ends"
 
 
 @given(st.permutations(range(7)), st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=12))

@@ -1,4 +1,4 @@
-"""Words of a command line."""
+"""Tests of how the words of a command line are read."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Merge rules of the contract, one by one: the runtime below, the service above."""
+"""Tests of each merge rule of the contract, with the runtime below and the service above."""
 
 from typing import Any
 

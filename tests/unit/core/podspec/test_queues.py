@@ -1,4 +1,4 @@
-"""Which queue pods wait in."""
+"""Tests of the queue in which pods wait."""
 
 import pytest
 
@@ -10,7 +10,7 @@ VOLCANO, LABEL = "scheduling.volcano.sh/queue-name", "volcano.sh/queue-name"
 
 
 def made(annotations: dict[str, str], **labels: str) -> Composed:
-    """An engine over two nodes with these annotations and labels."""
+    """Return an engine over two nodes with these annotations and labels."""
     part = {"runner": {"image": "i"}, "worker": {"size": 1}, "annotations": annotations, "labels": labels}
     return compose("engine", {"engineConfig": part}, {})
 

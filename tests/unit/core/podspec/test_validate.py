@@ -1,4 +1,4 @@
-"""Tests of the open parts of a pod spec: valid YAML is accepted unchanged, and an error is one sentence with the path."""
+"""Tests of the open parts of a pod spec: valid YAML is accepted unchanged, and an error is one message with the path."""
 
 from typing import Any
 
@@ -64,7 +64,7 @@ def test_what_is_valid_is_rendered_as_it_is(case: str) -> None:
     for runtime, written in ((engine, {}), ({"runner": parts.container()}, engine)):
         spec = pod_template.leader(CONTEXT, compose("engine", {"engineConfig": runtime}, written))["spec"]
         for field, value in VALID[case].items():
-            if isinstance(value, list):  # the model's volume comes behind
+            if isinstance(value, list):  # the model's volume is added at the end
                 assert spec[field][: len(value)] == value
             elif field != "affinity":
                 assert spec[field] == value

@@ -1,4 +1,6 @@
-"""The init container of the check: as the engine's container, after all others, with no more of anything."""
+"""Tests of the check's init container: it runs last, in the image of the engine's container, and requests no additional
+resources.
+"""
 
 import json
 from typing import Any
@@ -30,12 +32,14 @@ def test_it_is_as_the_engine_and_comes_last() -> None:
     assert first["name"] == "fetch" and pod["containers"] == [MAIN]
     same = ("image", "envFrom", "resources", "volumeMounts", "securityContext", "args")
     assert all(box[field] == MAIN[field] for field in same)
-    assert not box.keys() & {"ports", "startupProbe", "lifecycle"}, "these are the engine's alone"
+    assert not box.keys() & {"ports", "startupProbe", "lifecycle"}, "these are only for the engine"
     assert box["command"][:2] == ["/bin/sh", "-c"] and box["command"][3:] == ["preflight", "python3"]
 
 
 def test_it_asks_for_no_other_node() -> None:
-    """The pod has each of both at a time: what the scheduler counts is the same."""
+    """Init containers and containers do not run at the same time, so the scheduler sees the same requests with and without
+    the check.
+    """
     plain, looked = ({"metadata": {"labels": {}}, "spec": spec} for spec in (POD, guarded(POD, "Warn", PLACE)))
     assert demand(plain, True) == demand(looked, True)
 

@@ -19,7 +19,7 @@ NOTE = keys.PREFLIGHT
 
 
 def applied(service: Manifest, runtime: Manifest, **deps: Any) -> tuple[Plan, Manifest]:
-    """(the first pass, the ControllerRevision)."""
+    """Return the plan of the first pass, and its ControllerRevision."""
     bodies = [
         {"kind": "InferenceService", "apiVersion": keys.API_VERSION, **service},
         {"kind": "ClusterServingRuntime", "apiVersion": keys.API_VERSION, "metadata": {"name": "rt"}, "spec": runtime},
@@ -48,7 +48,7 @@ def runtime(note: str | None = None) -> Manifest:
 
 
 def box(revision: Manifest, part: str = "leader") -> Manifest | None:
-    """The init container of the check."""
+    """Return the init container of the check."""
     spec = revision["data"]["workloads"]["engine"][part]["spec"]["template"]["spec"]
     return next((each for each in spec.get("initContainers") or () if each["name"] == keys.PREFLIGHT_CONTAINER), None)
 
@@ -82,7 +82,7 @@ def test_the_default_of_the_chart_is_no_part_of_a_revision() -> None:
     names = {applied(service(), runtime(), preflight=mode)[1]["metadata"]["name"] for mode in ("Off", "Warn", "Require")}
     assert len(names) == 1
     told = {applied(service(note), runtime())[1]["metadata"]["name"] for note in (None, "Off", "Warn", "Require")}
-    assert len(told) == 4, "what the service says is"
+    assert len(told) == 4, "the mode in the service is part of the revision"
 
 
 def test_off_leaves_no_trace() -> None:

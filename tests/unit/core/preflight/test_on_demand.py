@@ -1,4 +1,4 @@
-"""Tests of the pods of checks on demand: they equal the service's own pods in everything that decides about nodes, and no
+"""Tests of the pods of checks on demand: they equal the service's own pods in everything that decides on nodes, and no
 controller adopts them.
 """
 
@@ -50,7 +50,7 @@ PART: dict[str, Any] = {
 
 
 def roles(notes: dict[str, str] | None = None, **more: Any) -> dict[str, Stored]:
-    """Prefill and decode of two ranks, as they are stored."""
+    """Return the stored roles prefill and decode with two ranks each."""
     part = {**PART, **more}
     runtime = parts.runtime(engineConfig=part, decoderConfig=part)
     service = parts.service(engine={"minReplicas": 2}, decoder={}, annotations=notes or {})
@@ -87,7 +87,7 @@ def test_each_rank_of_each_group_is_there_by_its_name() -> None:
 
 
 def test_nobody_takes_its_pods_for_those_of_the_service() -> None:
-    """Every selector that the operator writes for a service, and those of routers and of users."""
+    """The selectors are all those that the operator writes for a service, and examples of those of routers and users."""
     known = roles()
     owner = meta.Owner("svc", "team", "u")
     asked = [each["spec"]["selector"] for each in services.services(owner, (("engine", 1), ("decoder", 1)), "engine", "")]
@@ -100,7 +100,7 @@ def test_nobody_takes_its_pods_for_those_of_the_service() -> None:
         labels = pod["metadata"]["labels"]
         assert not [each for each in asked if each.items() <= labels.items()]
         strange = {key for key in labels if not key.startswith(keys.PREFLIGHT_LABEL)}
-        assert strange == {keys.PREFLIGHT_RUN, keys.KUEUE_LABEL}, "the queue lets it in"
+        assert strange == {keys.PREFLIGHT_RUN, keys.KUEUE_LABEL}, "Kueue needs this label"
         assert selectors.matches(found.selector, labels) and found.headless["spec"]["selector"].items() <= labels.items()
         assert all(len(key.rpartition("/")[2]) <= 63 for key in labels)
     headless = found.headless["metadata"]["labels"]
@@ -126,14 +126,14 @@ def test_it_is_the_services_pod_in_all_that_decides_about_its_node() -> None:
         assert all(pod["spec"][field] == template["spec"][field] for field in same)
         main, only = template["spec"]["containers"][0], box(pod)
         assert all(only[field] == main[field] for field in ("image", "resources", "volumeMounts", "ports"))
-        assert pod["metadata"]["annotations"] == template["metadata"]["annotations"], "networks are asked for there"
+        assert pod["metadata"]["annotations"] == template["metadata"]["annotations"], "RDMA is requested there"
 
 
 def test_the_check_is_its_only_work_and_it_ends_by_itself() -> None:
     for pod in made().pods.values():
         spec, only = pod["spec"], box(pod)
         assert only["name"] == "ome-container" and only["command"][3:] == ["preflight", *BOX["command"]]  # type: ignore[misc]
-        assert not {"initContainers", "priorityClassName"} & spec.keys(), "it preempts nobody"
+        assert not {"initContainers", "priorityClassName"} & spec.keys(), "the check preempts no other pod"
         assert not {"readinessProbe", "startupProbe", "lifecycle"} & only.keys()
         assert (spec["restartPolicy"], spec["activeDeadlineSeconds"]) == ("Never", 180 + 240 + 120)
         assert spec["automountServiceAccountToken"] is False and env(pod)["OME_PREFLIGHT_MODE"] == "Warn"
@@ -157,9 +157,9 @@ def test_ranks_find_each_other_and_none_of_the_service() -> None:
     assert env(worker)["LWS_GROUP_INDEX"] == "0" and env(pods[RankKey("engine", 1, 1)])["LWS_GROUP_INDEX"] == "1"
     assert env(leader)["LWS_LEADER_ADDRESS"] == f"$(POD_NAME).{NAME}.team"
     assert env(worker)["LWS_LEADER_ADDRESS"] == f"{NAME}-decoder-$(LWS_GROUP_INDEX)-0.{NAME}.team"
-    assert env(leader)["ROLE"] == "decoder", "the kubelet would find no such label"
+    assert env(leader)["ROLE"] == "decoder", "the kubelet would not find such a label"
     assert box(leader)["args"][2] == f"--host=$(POD_NAME).{NAME}.team"
-    assert "svc-pods" not in json.dumps(leader["spec"]), "no name leads to the service"
+    assert "svc-pods" not in json.dumps(leader["spec"]), "no Service of the service selects the pod"
 
 
 def test_names_that_only_begin_alike_stay() -> None:
@@ -169,7 +169,9 @@ def test_names_that_only_begin_alike_stay() -> None:
 
 
 def test_a_service_that_is_looked_at_in_place_too_is_looked_at_a_single_time() -> None:
-    """The mount of the check itself does not count as a path that an init container fills."""
+    """The stored pods already contain the check as an init container. The pod on demand contains it once, and its mount does
+    not count as a path that an init container fills.
+    """
     pod = made(roles({keys.PREFLIGHT: "Require"})).pods[RankKey("engine", 0, 0)]
     assert "initContainers" not in pod["spec"] and json.loads(env(pod)["OME_PREFLIGHT"])["fetched"] == ["/cache"]
     bare = made(roles({keys.PREFLIGHT: "Require"}, initContainers=[])).pods[RankKey("engine", 0, 0)]
@@ -200,12 +202,12 @@ def test_pods_of_a_run_stand_to_each_other_as_those_of_the_service(kind: str) ->
     part = {REQUIRED: [near(OWN), other], PREFERRED: [{"weight": 7, "podAffinityTerm": near(OWN)}]}
     pod = made(roles(affinity={kind: part})).pods[RankKey("engine", 0, 0)]
     found = pod["spec"]["affinity"][kind]
-    before = [near(OWN)] if kind == "podAntiAffinity" else []  # pods that serve have to be avoided, too
+    before = [near(OWN)] if kind == "podAntiAffinity" else []  # serving pods must be avoided, too
     assert found[REQUIRED] == [*before, near(MARKED), other]
     assert [each["podAffinityTerm"] for each in found[PREFERRED]] == [*before, near(MARKED)]
     assert all(each["weight"] == 7 for each in found[PREFERRED])
     decode = made(roles(affinity={kind: part})).pods[RankKey("decoder", 0, 0)]["spec"]["affinity"][kind]
-    assert decode[REQUIRED] == [near(OWN), other], "it is about others"
+    assert decode[REQUIRED] == [near(OWN), other], "the term is about other pods"
 
 
 def test_spread_and_keys_of_labels() -> None:
@@ -239,7 +241,7 @@ def test_nothing_that_is_stored_changes() -> None:
 
 
 def test_a_check_is_no_part_of_a_pod_group_of_kueue() -> None:
-    """Kueue refuses a pod with the number of pods of a group and without the group's name."""
+    """Kueue refuses a pod that states the number of pods of a group, but not the name of the group."""
     labels = {keys.KUEUE_LABEL: "gold", keys.KUEUE_GROUP: "mine"}
     annotations = {"a": "b", keys.KUEUE_COUNT: "8", keys.KUEUE_SERVING: "true"}
     for pod in made(roles(labels=labels, annotations=annotations)).pods.values():

@@ -1,4 +1,4 @@
-"""A whole pass over a service whose ranks were found wanting before their engines."""
+"""Tests of a complete pass over a service whose preflight check has found a problem before the engines started."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -21,7 +21,9 @@ SHM = PreflightFinding("shm", OWN, "/dev/shm has 16 MiB, but 128 MiB are needed"
 
 
 def seen(held: bool, later: float = 0.0, **more: Any) -> tuple[Plan, World]:
-    """A pass over a service that has just been made, in which rank 0 of its engine was found wanting."""
+    """Return a pass over a new service in which the check of rank 0 of the engine has found a problem, and the simulated
+    cluster.
+    """
     world = World(Shape().service(), Shape().deps(), 3)
     world.settle()
 

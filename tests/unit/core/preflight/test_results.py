@@ -1,4 +1,6 @@
-"""Tests of the results that a preflight check left in a pod's status: any result is reported, and none causes an error."""
+"""Tests of the results that a preflight check leaves in the status of a pod: every result is reported, and none causes an
+error.
+"""
 
 import json
 from typing import Any
@@ -40,8 +42,8 @@ def test_findings_of_an_engine_that_starts_and_of_one_that_waits() -> None:
     assert read(status(ended(said(SHM), 1))) == Checked((FOUND,), held=True)
     again = {"waiting": {"reason": "CrashLoopBackOff"}}, {"running": {"startedAt": "x"}}
     for state in again:
-        assert read(status(state, lastState=ended(said(SHM), 1))) == Checked((FOUND,), held=True), "nothing flickers"
-    assert read(status(ended(said()), lastState=ended(said(SHM), 1))) is None, "it passed in the end"
+        assert read(status(state, lastState=ended(said(SHM), 1))) == Checked((FOUND,), held=True), "it stays the same"
+    assert read(status(ended(said()), lastState=ended(said(SHM), 1))) is None, "the last run passed"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +80,7 @@ def test_hostile_findings_are_bounded_and_clean() -> None:
     many = read(status(ended(said(*({**SHM, "rank": rank} for rank in range(30))))))
     assert many is not None and len(many.findings) == MANY + 1 and "and 18 more findings" in many.sentence
     left = read(status(ended(said(*({**SHM, "rank": rank} for rank in range(20)), more=5))))
-    assert left is not None and "and 13 more findings" in left.sentence, "those that had no room in the message, too"
+    assert left is not None and "and 13 more findings" in left.sentence, "it counts left-out findings"
     for odd_more in (True, -3, "7", None, [1]):
         found = read(status(ended(said(SHM, more=odd_more))))
         assert found is not None and found.findings == (FOUND,)
@@ -114,7 +116,7 @@ def only(state: dict[str, Any], name: str = keys.RUNNER) -> dict[str, Any]:
 def test_a_check_that_is_a_pods_only_container() -> None:
     for state in ({}, {"waiting": {"reason": "ContainerCreating"}}, {"running": {"startedAt": "x"}}):
         assert alone(only(state), keys.RUNNER) is None and began(only(state), keys.RUNNER) == ("running" in state)
-    assert alone(only(ended(said())), keys.RUNNER) == Checked((), held=False), "nothing found is an answer"
+    assert alone(only(ended(said())), keys.RUNNER) == Checked((), held=False), "a check without findings is a result"
     assert alone(only(ended(said(SHM))), keys.RUNNER) == Checked((FOUND,), held=False) and began(
         only(ended("")), keys.RUNNER
     )

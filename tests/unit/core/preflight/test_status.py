@@ -13,7 +13,7 @@ LATE = PreflightFinding("absent", 2, "rank 2 did not come", "look at its pod")
 
 
 def rank(number: int, *found: PreflightFinding, held: bool = False, ready: bool = False, **more: Any) -> Pod:
-    """A rank of decode group 4."""
+    """Return a rank of decode group 4."""
     said = Checked(found, held) if found or held else None
     return pod(f"p{number}", number, 4, "decoder", ready=ready, **more)._replace(preflight=said, node=f"n{number}")
 
@@ -23,7 +23,7 @@ def test_nothing_found_says_nothing() -> None:
 
 
 def test_each_finding_once_with_rank_and_node() -> None:
-    """All ranks report the finding, which is about one rank."""
+    """Several ranks report the same finding, which concerns one rank."""
     found = checked([rank(0, ABOUT_1), rank(1, SHM), rank(2, ABOUT_1)])
     ((name, group),) = found.items()
     assert group.lines == ("rank 1 on node n1: shm: /dev/shm has 16 MiB (mount more)",) and not group.held
