@@ -1,4 +1,6 @@
-"""Services whose autoscaler has the class Demand: what a pass reports, what counts, and what the status says."""
+"""Tests of services whose autoscaler has the class Demand: what a pass reports to the autoscaler, which number counts, and
+what the status shows.
+"""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -44,7 +46,7 @@ def test_apply_adds_a_group_and_takes_it_back() -> None:
     world.decide(120)
     assert world.decoders() == 2 and told(world) == ("True", "Followed")
     assert world.service.status["scaling"]["applied"] == {"decoder": 2}
-    assert world.children["RoleScale", "svc-decoder"].manifest["spec"]["replicas"] == 1, "nobody writes it"
+    assert world.children["RoleScale", "svc-decoder"].manifest["spec"]["replicas"] == 1, "nothing writes it"
     world.rate = QUIET
     world.decide(1800)
     assert world.decoders() == 1
@@ -68,7 +70,7 @@ def test_an_edit_from_recommend_to_apply_begins_with_the_size_that_exists() -> N
     world.edited(**spec("Apply", role={"minReplicas": 1, "maxReplicas": 9}))
     assert world.decoders() == 3, "not at once what was recommended"
     sizes = [world.decoders()]
-    for _ in range(200):  # the drain of a group is a hole in the numbers of the test
+    for _ in range(200):  # while a group drains, the numbers of the test have a gap
         world.decide()
         sizes.append(world.decoders())
     assert sorted(set(sizes), reverse=True) == [3, 2, 1], "one at a time"
@@ -88,7 +90,7 @@ def test_the_end_of_apply_keeps_the_size_and_makes_the_role_scale_true(role: dic
     assert world.children["RoleScale", "svc-decoder"].manifest["spec"]["replicas"] == 2
     assert "applied" not in world.service.status.get("scaling", {})
     world.write_scale(1)
-    assert world.decoders() == 1, "and it counts"
+    assert world.decoders() == 1, "the number counts"
 
 
 def test_a_role_scale_that_somebody_writes_wins_until_it_is_made_again() -> None:
@@ -105,7 +107,7 @@ def test_a_role_scale_that_somebody_writes_wins_until_it_is_made_again() -> None
     world.decide(1800)
     assert world.decoders() == 4
     world.resume()
-    assert world.decoders() == 4, "it begins with what there is"
+    assert world.decoders() == 4, "it begins with the existing groups"
     world.decide(3600)
     assert world.decoders() == 1 and told(world) == ("True", "Followed")
 
@@ -122,7 +124,7 @@ def test_after_a_wake_the_demand_decides_again_by_itself(minimum: int) -> None:
     world.wake(3)
     assert world.decoders() == 3
     sizes = [world.decoders()]
-    for _ in range(300):  # the drain of a group is a hole in the numbers of the test
+    for _ in range(300):  # while a group drains, the numbers of the test have a gap
         world.decide()
         sizes.append(world.decoders())
     assert sorted(set(sizes), reverse=True) == [3, 2, 1], "one at a time, and only because the demand needs fewer"
@@ -130,7 +132,7 @@ def test_after_a_wake_the_demand_decides_again_by_itself(minimum: int) -> None:
     world.wake(3)  # once more, before the first one is reported
     world.write_scale(4)
     world.decide(30)
-    assert world.decoders() == 4 and told(world) == ("False", "ScaledByHand"), "a number that is written later wins"
+    assert world.decoders() == 4 and told(world) == ("False", "ScaledByHand"), "the number that was written last counts"
 
 
 def test_after_a_request_has_woken_the_service_the_demand_decides_again() -> None:
@@ -259,7 +261,7 @@ def test_a_service_without_the_class_has_no_field_and_no_task() -> None:
 
 
 def test_the_annotation_cannot_set_the_class() -> None:
-    """Services that have it were not scaled before, and an upgrade alone scales nothing."""
+    """Services with this annotation were not scaled by earlier versions. An upgrade alone must not start to scale them."""
     whole = spec("Apply", role={"autoscaler": None})
     whole["decoder"] = {name: value for name, value in whole["decoder"].items() if value is not None}
     world = World(

@@ -1,4 +1,4 @@
-"""What the condition FollowsDemand states in each state of the decision."""
+"""Tests of the condition FollowsDemand in each state of the decision."""
 
 import pytest
 
@@ -54,7 +54,9 @@ def test_a_recommended_size_is_not_called_the_size(hold: str) -> None:
 
 
 def test_a_service_that_waits_for_its_first_step_says_so_until_it_is_measured() -> None:
-    """At 39 ms for a single request, a measured load in proportion asks for many groups: the number is doubled at most."""
+    """A single request was measured at 39 ms. In proportion, many groups would be needed, so the number is at most doubled
+    until more is measured.
+    """
     world = Demanded(**spec("Apply", role={"maxReplicas": 9}))
     world.decide()
     world.state = world.state._replace(learned=KNOWN._replace(curve=((1.0, 0.039),)))

@@ -1,4 +1,4 @@
-"""What a pass reports about the configurations of groups, and what a rollout does to the measured speeds."""
+"""Tests of what a pass reports about the configurations of groups, and of the measured speeds after a rollout."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ from tests.support.demanded import BUSY, KNOWN, QUIET, Demanded, spec
 
 
 def task(world: Demanded) -> DemandTask:
-    """Return what the present pass reports."""
+    """Return the task that the present pass reports to the autoscaler."""
     found = world.sync().demand
     assert found is not None
     return found
@@ -101,7 +101,9 @@ def test_the_gpus_are_those_that_the_nodes_name(labels: dict[str, str], hardware
 
 
 def test_after_a_rollout_no_group_is_removed_until_it_is_measured() -> None:
-    """Four decode groups for a load for which one was enough. After the rollout nobody knows whether it still is."""
+    """Four decode groups serve a load for which one group was enough. After the rollout it is unknown whether one is still
+    enough.
+    """
     role = {"minReplicas": 1, "maxReplicas": 9}
     world = Demanded(**edited(**role))
     world.children["RoleScale", "svc-decoder"].manifest["spec"]["replicas"] = 4  # as it was created
@@ -113,7 +115,7 @@ def test_after_a_rollout_no_group_is_removed_until_it_is_measured() -> None:
     assert world.decoders() == 4
     assert not world.state.learned.curve and world.state.former.curve == KNOWN.curve
     world.state = world.state._replace(learned=world.state.learned._replace(curve=KNOWN.curve))
-    for _ in range(400):  # the drain of a group is a hole in the numbers of the test
+    for _ in range(400):  # while a group drains, the numbers of the test have a gap
         world.decide()
     assert world.decoders() == 1
 

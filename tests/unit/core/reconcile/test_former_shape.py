@@ -1,4 +1,4 @@
-"""Slices and revisions that an older operator made in another shape are never touched."""
+"""Tests that slices and revisions with the layout of an earlier version of the operator are never changed."""
 
 import json
 
@@ -13,7 +13,9 @@ from tests.unit.core.passes import conditions, sets, settled
 
 
 def former(world: World, *, made: bool) -> str:
-    """The revision of a service that has come up, as an older operator stored it; whether its StatefulSets are left."""
+    """Change the stored revision to that of an earlier version, and return its name. `made` keeps StatefulSets of that
+    version; otherwise all pods are removed.
+    """
     revision = str(world.service.status["revision"])
     for key, one in list(world.children.items()):
         if key[0] == "ControllerRevision":
@@ -31,7 +33,9 @@ def former(world: World, *, made: bool) -> str:
 
 
 def test_a_former_slice_is_known_without_its_stored_revision() -> None:
-    """Somebody deleted the ControllerRevision. New StatefulSets beside the old one would need all accelerators twice."""
+    """Somebody deleted the ControllerRevision. The operator must not create StatefulSets next to the old ones, because
+    together they would need twice the accelerators.
+    """
     world = settled(Shape(size=2, engines=2))
     former(world, made=True)
     for key in [key for key in world.children if key[0] == "ControllerRevision"]:
@@ -54,11 +58,11 @@ def test_a_slice_of_the_former_shape_is_not_touched(edit: Shape) -> None:
     assert f"revision {revision} was created by an older version" in message and "delete the InferenceService" in message
     kept = ("url", "revision", "components", "groups")
     assert {name: plan.status.get(name) for name in kept} == {name: before.get(name) for name in kept}
-    assert conditions(plan)["EngineReady"] == ("True", "Ready"), "what was said of the rest stays"
+    assert conditions(plan)["EngineReady"] == ("True", "Ready"), "the other conditions stay"
     assert plan.status["observedGeneration"] == world.service.generation
     world.carry_out(plan)
     assert world.log == log
-    assert world.sync() == Plan(status=plan.status), "it is told once"
+    assert world.sync() == Plan(status=plan.status), "it is reported once"
 
 
 def test_also_beside_a_slice_of_todays_shape_nothing_is_touched() -> None:
@@ -78,7 +82,7 @@ def test_also_beside_a_slice_of_todays_shape_nothing_is_touched() -> None:
 
 @pytest.mark.parametrize("render", [2, 1, 0, None])
 def test_a_former_revision_that_nothing_was_made_of_is_never_the_target(render: int | None) -> None:
-    """The same inputs are another revision with another name: a revision's data never changes."""
+    """The same inputs become another revision with another name, because the data of a revision never changes."""
     world = settled(Shape())
     old = former(world, made=False)
     (stored,) = [one for key, one in world.children.items() if key[0] == "ControllerRevision"]

@@ -1,4 +1,6 @@
-"""A service of a hundred groups of two nodes: names, sizes, and how much work it is, beside services of fewer groups."""
+"""Tests of a service with a hundred groups of two nodes: names, sizes, and the number of writes compared with a service of
+fewer groups.
+"""
 
 import json
 import re
@@ -29,7 +31,7 @@ def service(groups: int) -> InferenceService:
 
 
 class Fleet(World):
-    """A service of many groups, and what its plans were."""
+    """A service with many groups, and counts of the effects of its passes."""
 
     def __init__(self, groups: int) -> None:
         super().__init__(service(groups), parts.deps(parts.model(), parts.simple(2), nodes=256), seed=1)
@@ -45,12 +47,12 @@ class Fleet(World):
         self.largest = max(self.largest, len(json.dumps(plan.status).encode()))
 
     def scale(self, groups: int) -> None:
-        """Another number of groups, and all that follows."""
+        """Change the number of groups, and wait until nothing changes any more."""
         self.edit(service(groups))
         self.settle()
 
     def break_(self, *numbers: int) -> None:
-        """Let the leaders of these groups be not ready, and those of all others ready."""
+        """Make the leaders of these groups not ready, and those of all other groups ready."""
         broken = {str(number) for number in numbers}
         self.healthy = lambda pod: pod.rank > 0 or pod.labels.get(keys.GROUP_INDEX) not in broken
         for pod in self.pods.values():
@@ -58,7 +60,7 @@ class Fleet(World):
 
     @property
     def groups(self) -> dict[int, dict[str, str]]:
-        """Number -> name -> UID of its pods."""
+        """Return the UIDs of the engine's pods by name, for each group number."""
         found: dict[int, dict[str, str]] = {}
         for name, uid in self.alive("engine").items():
             found.setdefault(int(self.pods[name].labels[keys.GROUP_INDEX]), {})[name] = uid
@@ -66,7 +68,7 @@ class Fleet(World):
 
 
 def missing(numbers: Collection[int]) -> list[int]:
-    """Holes, and what is not used at the end."""
+    """Return the group numbers from 0 to GROUPS that are not in use."""
     return sorted({*range(GROUPS + 1)} - {*numbers})
 
 
@@ -80,7 +82,7 @@ def test_a_hundred_groups_come_up_under_a_long_name_with_a_status_of_bounded_siz
     assert [name for name in names if not DNS_LABEL.fullmatch(name)] == []
     assert max(map(len, labels)) <= 63
     sets = [name for kind, name in fleet.children if kind == "StatefulSet"]
-    assert len(sets) == 2 * GROUPS and max(map(len, sets)) <= 52, "Kubernetes makes a label of it and ten characters"
+    assert len(sets) == 2 * GROUPS and max(map(len, sets)) <= 52, "Kubernetes makes a label of it with ten more characters"
     assert len(fleet.service.status["groups"]) == GROUPS
     assert fleet.largest < STATUS
 
@@ -101,12 +103,12 @@ def test_of_a_hundred_groups_the_worst_goes_and_a_hole_is_filled_first() -> None
     before = fleet.groups
     fleet.break_(41)
     fleet.scale(99)
-    assert missing(fleet.groups) == [41, 100], "the group that does not serve"
+    assert missing(fleet.groups) == [41, 100], "the group that does not serve is removed"
     fleet.break_()
     fleet.scale(98)
-    assert missing(fleet.groups) == [41, 99, 100], "where all serve, the highest number"
+    assert missing(fleet.groups) == [41, 99, 100], "if all serve, the highest number is removed"
     fleet.scale(99)
-    assert missing(fleet.groups) == [99, 100], "the hole"
+    assert missing(fleet.groups) == [99, 100], "the free number is used"
     fleet.scale(100)
     assert missing(fleet.groups) == [100]
     now = fleet.groups
@@ -114,7 +116,9 @@ def test_of_a_hundred_groups_the_worst_goes_and_a_hole_is_filled_first() -> None
 
 
 def test_the_work_of_many_groups_is_the_work_of_a_group_so_many_times() -> None:
-    """Nothing is written twice, and the number of passes does not grow, because groups start and end in parallel."""
+    """The number of writes is proportional to the number of groups. The number of passes does not grow, because groups start
+    and stop in parallel.
+    """
     few, many = Fleet(GROUPS // 4), Fleet(GROUPS)
     more = GROUPS - GROUPS // 4
     assert dict(many.work - few.work) == {"apply StatefulSet": 2 * more}

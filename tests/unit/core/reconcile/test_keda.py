@@ -1,4 +1,4 @@
-"""Services that KEDA scales: when a ScaledObject exists, what it costs, and what advice says."""
+"""Tests of services that KEDA scales: when a ScaledObject exists, how many requests it causes, and what the advice says."""
 
 from dataclasses import replace
 from typing import Any
@@ -40,7 +40,7 @@ def test_keda_writes_the_role_scale_and_the_operator_follows_it() -> None:
     world.children[SCALE].manifest["spec"]["replicas"] = 3
     world.settle()
     assert len({pod.uid for pod in world.pods.values()}) == 3 and advice(world) == ""
-    assert world.children[SCALE].manifest["spec"]["replicas"] == 3, "its number belongs to KEDA"
+    assert world.children[SCALE].manifest["spec"]["replicas"] == 3, "KEDA sets the number of groups"
 
 
 def test_without_keda_the_size_stays_and_advice_says_why() -> None:

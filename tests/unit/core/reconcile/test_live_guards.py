@@ -1,4 +1,4 @@
-"""Tests that decisions which would be wrong beside a pod missing from the cache are guarded by a live read."""
+"""Tests that a live read protects decisions which would be wrong if a pod is missing from the cache."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from tests.unit.core.passes import sets, settled
 
 
 class Blind(World):
-    """A cluster whose pods the cache does not show."""
+    """A cluster whose pods are missing from the cache."""
 
     def observed(self) -> Observed:
         """Return everything that exists except the pods."""
@@ -19,7 +19,7 @@ class Blind(World):
 
 
 def blinded(world: World) -> Blind:
-    """The same cluster, seen without its pods."""
+    """Return the same cluster, with its pods missing from the cache."""
     blind = Blind(world.service, world.deps, 5)
     blind.children, blind.pods = world.children, world.pods
     return blind
@@ -31,7 +31,7 @@ def test_a_new_slice_is_not_created_on_a_caches_word(size: int) -> None:
     world = blinded(settled(Shape(size=size, router=False)))
     world.edit(deps=Shape(size=size, image="b").deps())
     for _ in range(6):
-        world.carry_out(world.sync())  # the world refuses StatefulSets beside pods of another revision
+        world.carry_out(world.sync())  # the simulated cluster refuses StatefulSets next to pods of another revision
     target = world.service.status["revision"].rpartition("→")[2]
     assert target not in sets(world)
     world.pods.clear()
@@ -44,7 +44,7 @@ def test_workers_are_not_taken_from_a_leader_on_a_caches_word() -> None:
     world = blinded(settled(Shape(size=2, engines=2, router=False)))
     world.edit(Shape(size=2, engines=1, router=False).service())
     for _ in range(4):
-        world.carry_out(world.sync())  # the world refuses to delete workers before their leader
+        world.carry_out(world.sync())  # the simulated cluster refuses to delete workers before their leader
     left = [name for kind, name in world.children if kind == "StatefulSet"]
     (gone,) = [name for name in left if name.endswith("-w") and name.removesuffix("-w") not in left]
     assert len(left) == 3

@@ -1,4 +1,4 @@
-"""Tests of what recipes need besides pods: SSH keys of a service, and a load balancer that receives its workers as
+"""Tests of what recipes need besides pods: the SSH keys of a service, and a load balancer that receives its workers as
 arguments.
 """
 

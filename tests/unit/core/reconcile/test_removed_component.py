@@ -1,4 +1,4 @@
-"""Tests of the passes after a component has left the spec, while its pods still serve."""
+"""Tests of passes after a component was removed from the spec while its pods still serve."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A service that was restored from a backup: into its own namespace, or as a copy into another namespace."""
+"""Tests of a service that was restored from a backup, into its own namespace or as a copy into another namespace."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +22,7 @@ SHAPES = [
 
 
 def restored(world: World, namespace: str = "copy") -> None:
-    """Replace everything by what a backup restores: the objects without owners, the service with another UID."""
+    """Replace all objects by those that a backup restores: objects without owners, and a service with another UID."""
     for one in world.children.values():
         one.owner = ""
         one.manifest["metadata"] = {**one.manifest["metadata"], "namespace": namespace, "ownerReferences": []}
@@ -32,7 +32,7 @@ def restored(world: World, namespace: str = "copy") -> None:
 
 
 def addresses(value: Any) -> Iterator[str]:
-    """Every address of a leader in a manifest."""
+    """Yield every address of a leader in a manifest."""
     if isinstance(value, dict):
         if value.get("name") == LEADER_ADDRESS:
             yield value["value"]
@@ -72,7 +72,9 @@ def test_a_copy_in_another_namespace_contacts_no_rank_of_the_original(shape: Sha
 
 
 def test_nothing_holds_back_the_end_of_pods_that_contact_the_original() -> None:
-    """Neither missing nodes with the model, nor a pause, nor pods of a controller that was not restored prevent it."""
+    """These pods are removed even if no node has the model, the rollout is paused, or the pods belong to a controller that
+    was not restored.
+    """
     for shape in (Shape(size=2, paused=True), Shape(size=2)):
         world = settled(replace(shape, paused=False))
         (old,) = sets(world)
@@ -102,7 +104,9 @@ def test_objects_that_the_backup_restores_later_are_deleted_as_well() -> None:
 
 
 def test_what_serves_under_an_older_operator_is_not_restarted() -> None:
-    """An older operator adopted the copy: the upgrade says what is wrong, and restarts nothing."""
+    """An older version of the operator adopted the copy. After the upgrade, a message states the problem, and nothing is
+    restarted.
+    """
     world = settled(Shape(size=2))
     (old,) = sets(world)
     world.service = replace(world.service, namespace="copy")
@@ -110,7 +114,7 @@ def test_what_serves_under_an_older_operator_is_not_restarted() -> None:
     world.settle()
     assert sets(world) == {old} and world.alive("engine") == pods
     assert f"revision {old} was made in namespace team, and its pods contact the ranks there" in advice(world)
-    world.children["ControllerRevision", f"svc-{old}"].owner = ""  # somebody removed the owner: its workloads still serve
+    world.children["ControllerRevision", f"svc-{old}"].owner = ""  # somebody removed the owner
     world.settle()
     assert world.alive("engine") == pods
 
@@ -130,8 +134,8 @@ def test_a_revision_with_an_address_that_a_user_wrote_is_not_taken_for_a_copy() 
 @pytest.mark.parametrize("namespace", ["team", "copy"])
 @pytest.mark.parametrize("pods", [True, False])
 def test_the_number_of_groups_survives_a_restore(namespace: str, pods: bool) -> None:
-    """The RoleScale of the backup comes later than the service, and is then skipped, because it exists. Either the pods
-    or the StatefulSets show the number of groups.
+    """The restore skips the RoleScale of the backup, because the service was restored first and the operator has created
+    another one. The number is taken from the restored pods or StatefulSets.
     """
     world = settled(Shape(size=2, engines=1, scaled=True))
     scale = ("RoleScale", "svc-engine")

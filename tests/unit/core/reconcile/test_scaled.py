@@ -1,4 +1,6 @@
-"""Services whose groups people or autoscalers count: which objects that makes, and what the condition Advice says."""
+"""Tests of services whose number of groups is set by users or autoscalers: which objects exist, and what the condition
+Advice says.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -12,7 +14,7 @@ HPA, SCALE = ("HorizontalPodAutoscaler", "svc-engine"), ("RoleScale", "svc-engin
 
 
 def settled(**engine: Any) -> World:
-    """A service of up to two groups that has come up."""
+    """Return a service with up to two groups that has become ready."""
     service = parts.service(engine={"minReplicas": 1, "maxReplicas": 2, **engine})
     world = World(service, parts.deps(parts.model(), parts.simple(router=False)), seed=1)
     world.settle()
@@ -41,7 +43,7 @@ def test_requests_per_second_become_no_percent_of_a_cpu() -> None:
 
 
 def test_an_autoscaler_that_nobody_asks_for_any_more_goes_and_the_groups_stay() -> None:
-    """An operator of before made it of the counts alone."""
+    """Earlier versions created the autoscaler because of minReplicas and maxReplicas alone."""
     world = settled(scaleMetric="cpu")
     world.children[SCALE].manifest["spec"]["replicas"] = 2
     world.settle()

@@ -1,4 +1,4 @@
-"""Routers whose number people or autoscalers set: the RoleScale of the router, rollouts, and upgrades of the operator."""
+"""Tests of routers whose number is set by users or autoscalers: their RoleScale, rollouts, and upgrades of the operator."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -15,7 +15,7 @@ POLICY = ["--pd-disaggregation", "--service-discovery", "--policy=cache_aware"]
 
 
 def asked(groups: int = 2, **router: Any) -> Any:
-    """A service with this number of groups of each role, and with these fields of its router."""
+    """Return a service with this number of groups of each role, and with these fields of its router."""
     return parts.service(engine={"minReplicas": groups}, decoder={"minReplicas": groups}, router=router)
 
 
@@ -79,7 +79,7 @@ def test_the_shares_of_a_rollout_multiply_the_number_of_the_scale(number: int) -
     world.settle()
     assert seen and [*routers(world).values()] == [number]
     if number == 6:
-        assert (2, 4) in seen, "a third of the groups is new: two of six routers are theirs"
+        assert (2, 4) in seen, "a third of the groups is new, and so are two of six routers"
 
 
 def test_routers_stay_as_they_are_if_the_scale_is_deleted() -> None:

@@ -31,7 +31,7 @@ def test_slices_have_every_pod_and_what_counts_is_our_own() -> None:
 
 def test_a_revision_is_made_while_any_stateful_set_of_it_is_left() -> None:
     assert snapshot(ours(WORKERS)).made("r1") and not snapshot(ours(ROUTER), ours(BUDGET)).made("r1")
-    assert not snapshot(ours(LEADERS)).made("r0"), "pods alone are nothing that could be stamped"
+    assert not snapshot(ours(LEADERS)).made("r0"), "pods alone do not make a revision"
 
 
 def test_revisions_and_their_inputs_stand_in_their_order() -> None:

@@ -31,7 +31,7 @@ def test_another_operator_is_told_and_nothing_is_touched() -> None:
     plan = sync(world.service, Shape(image="b").deps(), replace(world.observed(), another="manager"), START)
     assert effects(plan) == ()
     assert conditions(plan)["AnotherOperator"] == ("True", "ForeignManager")
-    assert plan.status["url"] == world.service.status["url"], "what was said stays"
+    assert plan.status["url"] == world.service.status["url"], "the previous conditions stay"
     assert plan.requeue_after and not plan.urgent
 
 
@@ -57,18 +57,20 @@ def test_what_serves_stays_ready_though_its_spec_cannot_be_read() -> None:
 def test_what_serves_is_known_without_the_spec() -> None:
     world = settled(Shape(engines=2, decoders=1))
     assert observed_serves(world.observed(), "svc", world.service.uid)
-    assert not observed_serves(world.observed(), "svc", "another"), "the objects of a former service of this name"
+    assert not observed_serves(world.observed(), "svc", "another"), "the objects belong to a previous service of this name"
     for lost in ("router", "engine", "decoder"):
         without = tuple(pod for pod in world.observed().pods if pod.component != lost)
         assert not observed_serves(replace(world.observed(), pods=without), "svc", world.service.uid), lost
     one = tuple(pod for pod in world.observed().pods if (pod.component, pod.group, pod.rank) != ("engine", 0, 1))
-    assert observed_serves(replace(world.observed(), pods=one), "svc", world.service.uid), "a group is whole"
+    assert observed_serves(replace(world.observed(), pods=one), "svc", world.service.uid), "the other group is complete"
     del world.children["Service", "svc"]
     assert not observed_serves(world.observed(), "svc", world.service.uid)
 
 
 def test_wrong_shapes_in_a_pod_spec_are_a_condition() -> None:
-    """The parts of a pod spec are open in the CRD: nothing that stands there may crash a pass."""
+    """The CRD does not restrict these parts of a pod spec, so they may contain anything. No value may raise an exception in
+    a pass.
+    """
     service = parts.service(engine={"runner": {"env": {"A": "1"}}}, router={})
     plan = sync(service, Shape().deps(), Observed(), START)
     assert conditions(plan)["EngineReady"] == ("False", "InvalidPod")
@@ -102,7 +104,7 @@ def test_what_vanishes_under_a_service_that_runs_changes_only_a_condition(gone: 
 
 
 def test_repairs_go_on_while_the_runtime_is_gone() -> None:
-    """A slice is stamped from what is stored (decisions 3)."""
+    """The objects of a slice are created from its stored revision, and not from the runtime (decisions 3)."""
     shape = Shape(size=2)
     world = settled(shape)
     world.edit(deps=shape.deps(runtime=False))
@@ -162,7 +164,7 @@ def test_a_refusal_is_told_at_its_component_while_there_is_something_to_write() 
     plan = sync(world.service, world.deps, replace(world.observed(), refusals=refusals), START)
     assert conditions(plan)["EngineReady"] == ("False", "Invalid")
     assert conditions(plan)["RolledOut"] == ("False", "Forbidden")
-    assert conditions(plan)["Ready"] == ("True", "Serving"), "the Service that exists leads to what serves"
+    assert conditions(plan)["Ready"] == ("True", "Serving"), "the existing Service selects the serving pods"
     assert "old" not in str(plan.status)
 
 
@@ -187,8 +189,8 @@ def test_a_refused_deletion_leaves_the_service_not_alone() -> None:
     told = plan(one.uid)
     assert conditions(told)["RolledOut"] == ("False", "Conflict")
     assert [event.message for event in told.events] == [f"Service {one.name} cannot be deleted: not now"]
-    assert conditions(told)["Ready"][0] == "True", "what should go is in nobody's way"
-    assert conditions(plan("former"))["RolledOut"] == ("True", "Complete"), "another object had this name"
+    assert conditions(told)["Ready"][0] == "True", "a superfluous object blocks nothing"
+    assert conditions(plan("former"))["RolledOut"] == ("True", "Complete"), "the refusal was about a former object"
 
 
 def test_pods_that_never_came_are_looked_into() -> None:
@@ -203,7 +205,7 @@ def test_pods_that_never_came_are_looked_into() -> None:
 
 
 def front(world: World) -> str:
-    """The component behind the URL."""
+    """Return the component that the Service of the URL selects."""
     spec = world.children["Service", "svc"].manifest["spec"]
     return str(spec["selector"][keys.COMPONENT])
 
@@ -222,7 +224,7 @@ def test_an_engine_keeps_the_url_until_a_router_that_was_added_is_ready() -> Non
         pod.ready = pod.labels[keys.COMPONENT] != keys.ROUTER
     world.healthy = lambda pod: pod.labels[keys.COMPONENT] != keys.ROUTER
     world.settle()
-    assert front(world) == "router", "a router that is sick later does not give the URL back"
+    assert front(world) == "router", "a later failure of the router does not change the URL"
 
 
 def test_routers_keep_their_rights_until_the_last_of_them_is_gone() -> None:
@@ -261,7 +263,9 @@ def test_advice_is_gathered_from_everywhere() -> None:
 
 
 def test_an_engine_that_tells_prometheus_nothing_is_told_where_it_is_asked() -> None:
-    """Nothing is added to the running pods."""
+    """Advice names the missing flag only if the operator's chart configures Prometheus to scrape engines. The running pods
+    are not changed.
+    """
     launch = parts.container(command=["python3", "-m", "sglang.launch_server"])
     deps, asked = Shape().deps(), changed(Shape().deps(), scrapes_engines=True)
     assert "--enable-metrics" not in advice(deps, engine={"runner": launch})
@@ -283,7 +287,9 @@ def test_zero_replicas_of_a_router_and_of_engines() -> None:
     ("Role", "NameTaken", True), ("Role", "Forbidden", False), ("ServiceAccount", "NameTaken", False),
 ])  # fmt: skip
 def test_a_binding_goes_when_somebody_elses_role_has_the_name(kind: str, reason: str, gone: bool) -> None:
-    """The RoleBinding was created for our Role, and grants the rights of whatever Role has the name now."""
+    """The RoleBinding was created for the operator's own Role. It would now grant the rights of a foreign Role with this
+    name.
+    """
     world = settled(Shape(router=True))
     del world.children["Role", "svc-router"]
     refusals = {(kind, "svc-router"): Refusal(reason, "no")}
@@ -317,7 +323,7 @@ REFUSED = 'pods "svc-router" is forbidden: the image is not on the list'
 
 
 def test_pods_of_every_kind_of_workload_that_are_refused_are_said_with_the_cause() -> None:
-    """FailedCreate Events name a StatefulSet of engines, but the ReplicaSet of a router's Deployment."""
+    """FailedCreate Events name the StatefulSet of engines, but for a router they name the ReplicaSet of its Deployment."""
     world = settled(Shape(size=2, decoders=1))
     kinds = {key[0] for key, one in world.children.items() if "template" in one.manifest.get("spec", {})}
     assert kinds == {"StatefulSet", "Deployment"}

@@ -1,4 +1,6 @@
-"""An operator that reads nothing cluster-wide: what it cannot know it says, and nothing waits for it or is done for it."""
+"""Tests of an operator that reads no cluster-wide objects: it reports what it cannot know, and does not wait for it or act
+on it.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -26,7 +28,9 @@ def conditions(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def test_a_rollout_waits_for_no_nodes_that_nobody_sees() -> None:
-    """If nodes are read and none has the model, the same edit waits."""
+    """An operator that reads nodes waits with the same edit if none has the model. An operator that does not read nodes
+    rolls it out.
+    """
     for deps, rolls in ((Shape(image="b").deps(), False), (unread(Shape(image="b").deps()), True)):
         world = World(Shape().service(), Shape().deps(), 3)
         world.settle()
@@ -40,7 +44,7 @@ def test_a_rollout_waits_for_no_nodes_that_nobody_sees() -> None:
 
 
 def test_no_pod_is_taken_for_one_of_a_lost_node() -> None:
-    """Else each pod that ends would be deleted by force, and each group recycled."""
+    """Otherwise each terminating pod would be deleted by force, and each group would be recycled."""
     service, observed = Shape().service(), Observed()
     assert Snapshot(service, Deps(), observed, START).lost("n")
     assert not Snapshot(service, unread(Deps()), observed, START).lost("n")

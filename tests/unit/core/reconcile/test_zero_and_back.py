@@ -1,4 +1,4 @@
-"""A service whose roles are scaled to zero and come back: its Service, its groups, and what a request changes."""
+"""Tests of a service whose roles are scaled to zero and back: its Service, its groups, and the effect of a request."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -65,7 +65,7 @@ def asked(one: World) -> dict[str, int]:
 
 
 def answered(one: World) -> bool:
-    """Return whether the Service leads to registries, and check that it does so completely or not at all."""
+    """Return whether the Service sends requests to the registries. Fail if only some of the objects agree."""
     body = one.children["Service", "svc"].manifest
     is_labelled = keys.ANSWERED_BY in body["metadata"]["labels"]
     ports = {port["targetPort"] for port in body["spec"]["ports"]}
@@ -77,7 +77,7 @@ def answered(one: World) -> bool:
 
 
 def can_serve(one: World) -> bool:
-    """Return whether a leader of each role is ready and not marked."""
+    """Return whether a leader of each role is ready and not being drained."""
     ready = {pod.labels[keys.COMPONENT] for pod in one.pods.values() if pod.ready and not pod.deleting and not pod.draining}
     return {"router", *roles(one)} <= ready
 
@@ -163,7 +163,7 @@ def test_a_request_brings_both_roles_back_with_their_last_numbers_and_the_status
     assert asked(one) == {"engine": 2, "decoder": 2} and answered(one)
     for _ in range(60):
         one.arrived = one.now.timestamp() - 1
-        assert step(one).scale == (), "a wake is one change"
+        assert step(one).scale == (), "a wake causes one change"
     one.settle()
     assert not answered(one) and one.condition("Ready")["status"] == "True"
     wake = one.service.status["zero"]["wake"]

@@ -34,14 +34,16 @@ def test_a_thousand_groups_say_everything() -> None:
 
 
 def test_where_many_failures_say_much_they_say_less() -> None:
-    """Two thousand groups, each with the four kilobytes that a container may leave."""
+    """Each of a thousand groups has a failure message of 4 kB, the most that a container can leave. The messages are
+    shortened so that all records fit.
+    """
     told = written(group(index, words="é" * 4000) for index in range(1000))
     assert size(told) > 4 * LARGEST
     found, left = bounded(told)
     assert left == 0 and size(found) <= LARGEST
     assert {len(each["lastFailure"]["message"]) for each in found} == {WORDS}
     assert [{**each, "lastFailure": 0} for each in found] == [{**each, "lastFailure": 0} for each in told]
-    assert bounded(found) == (found, 0), "the next pass, which starts from it, changes nothing"
+    assert bounded(found) == (found, 0), "the next pass changes nothing"
 
 
 def test_groups_for_which_there_is_no_room_are_the_last() -> None:
@@ -57,12 +59,12 @@ def test_no_group_takes_more_than_is_reckoned(ranks: int, words: str, name: str,
 
 
 def test_a_service_with_more_groups_than_its_status_has_room_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others are watched over, and nothing is written again and again."""
+    """Groups without a record are still monitored, and the status does not change with every pass."""
     world = World(Shape(size=2, engines=3, router=False).service(), Shape(size=2).deps(), 1)
     while world.condition("Scaled").get("status") != "True":
         world.run(1)
     whole = [{k: v for k, v in one.items() if k != "start"} for one in written(read(world.service.status).values())]
-    assert len(whole) == 3  # the parts of a start are left out before a group is
+    assert len(whole) == 3  # the details of a start are left out before a group is
     monkeypatch.setattr(module, "LARGEST", size(whole[:2]) + 2)
     world.run(2)
     assert world.service.status["groups"] == whole[:2]

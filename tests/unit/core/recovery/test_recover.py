@@ -19,7 +19,7 @@ NODES = {name: Node(name, 1, {}, True, 8) for name in ("n0", "n1")}
 
 
 def settled(shape: Shape, **lifecycle: Any) -> World:
-    """A service that has come up, on nodes."""
+    """Return a service on nodes that has become ready."""
     service = parts.service(engine={"minReplicas": shape.engines, "lifecycle": lifecycle}, router={})
     world = World(service, replace(shape.deps(), nodes=NODES), 3)
     world.settle()
@@ -27,21 +27,21 @@ def settled(shape: Shape, **lifecycle: Any) -> World:
 
 
 def changed(world: World, name: str, **fields: Any) -> Observed:
-    """The facts with one pod changed."""
+    """Return the observed objects with these fields of one pod changed."""
     observed = world.observed()
     pods = tuple(pod._replace(**fields) if pod.name.endswith(name) else pod for pod in observed.pods)
     return replace(observed, pods=pods)
 
 
 def go(world: World, observed: Observed, later: float = 0.0) -> Plan:
-    """Run a pass over these facts, and store its status."""
+    """Run a pass over these objects, and store its status."""
     plan = sync(world.service, world.deps, observed, world.now + timedelta(seconds=later))
     world.service = replace(world.service, status=plan.status)
     return plan
 
 
 def recovered(plan: Plan) -> tuple[str, str, str]:
-    """Status, reason and message of the condition."""
+    """Return the status, the reason and the message of the condition Recovered."""
     one = next(one for one in plan.status["conditions"] if one["type"] == "Recovered")
     return one["status"], one["reason"], one["message"]
 
@@ -63,15 +63,15 @@ def test_a_recycle_is_stored_before_anything_is_deleted() -> None:
     second = go(world, broken)
     (recycle,) = second.recycle
     (delete,) = recycle.delete
-    assert (delete.name[-4:], delete.grace) == ("-1-0", 1), "the leader, whose start is the recorded one"
+    assert (delete.name[-4:], delete.grace) == ("-1-0", 1), "the leader of the recorded start"
     assert len(recycle.pods) == 2 and not second.events
-    assert go(world, broken).recycle == (recycle,), "until it is gone"
+    assert go(world, broken).recycle == (recycle,), "until the pod is gone"
 
 
 @pytest.mark.parametrize("group", range(3))
 @pytest.mark.parametrize("rank", range(3))
 def test_a_recycle_reads_the_pods_of_its_own_group_and_of_no_other(group: int, rank: int) -> None:
-    """Every leader's pod index is 0, whatever its group; decoders have the same numbers."""
+    """The pod index of every leader is 0, whatever its group, and the groups of decode have the same numbers."""
     shape = Shape(size=3, engines=3, decoders=3)
     world = World(shape.service(), shape.deps(), 3)
     world.settle()
@@ -91,7 +91,7 @@ def test_a_recycle_reads_the_pods_of_its_own_group_and_of_no_other(group: int, r
 
 
 def selected(world: World, selector: str) -> set[str]:
-    """Names of the pods with such labels."""
+    """Return the names of the pods that the selector matches."""
     return {pod.name for pod in world.pods.values() if matches(selector, pod.labels)}
 
 
@@ -123,7 +123,7 @@ def test_half_of_a_role_is_a_fault_of_something_else() -> None:
     assert recovered(go(world, half))[:2] == ("False", "SystemicFault")
     assert recovered(go(world, half, 3600))[:2] == ("False", "SystemicFault")
     one = silent(leaders[:1])
-    assert go(world, one, 3601).requeue_after is not None, "its clock begins when the others are back"
+    assert go(world, one, 3601).requeue_after is not None, "its time limit starts when the others are back"
     announced = go(world, one, 3700)
     assert recovered(announced)[:2] == ("False", "Recycling")
     two = silent([leaders[0], leaders[3]])
@@ -140,7 +140,7 @@ def test_a_draining_group_keeps_its_record_and_is_left_alone() -> None:
 
 
 def test_without_a_record_nothing_goes_before_the_start_up_deadline() -> None:
-    """A lost status."""
+    """The status with the records was lost."""
     world = settled(Shape(size=2))
     world.service = replace(world.service, status={})
     broken = changed(world, "-0-0", ready=False)
@@ -161,5 +161,5 @@ def test_scale_that_is_not_as_it_was_is_part_of_the_guard() -> None:
 
 
 def worker(pod: Pod) -> bool:
-    """A rank above 0."""
+    """Return whether the pod is a rank above 0."""
     return pod.rank > 0

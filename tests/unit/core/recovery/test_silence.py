@@ -1,5 +1,5 @@
-"""Tests of groups whose leader is Ready, but answers no probe of the routers' registries: who is recycled, when, and who
-never is.
+"""Tests of groups whose leader is Ready, but answers no probe of the routers' registries: which groups are recycled, when,
+and which never are.
 """
 
 import random
@@ -154,8 +154,8 @@ def test_a_paused_engine_is_not_recycled(ready: bool) -> None:
 
 @pytest.mark.parametrize("block", range(10 if SOAK else 2))
 def test_no_leader_that_a_registry_hears_is_ever_recycled(block: int) -> None:
-    """Two registries lose each leader for a while, start again and do not answer; at every moment one of them hears it or
-    says nothing.
+    """Each of two registries loses leaders for a while, restarts, or does not answer. At every moment, at least one of them
+    either has an answer of the leader or reports nothing.
     """
     for seed in range(block, 1000, 10):
         chance, records, some = random.Random(seed), dict(RECORDS), groups(3)
@@ -177,7 +177,9 @@ def test_no_leader_that_a_registry_hears_is_ever_recycled(block: int) -> None:
 
 
 def heard(chance: random.Random, since: list[float], now: float) -> RouterReport | None:
-    """Return the report of a registry that has lost the leaders at these times (0: not); None if it does not answer."""
+    """Return the report of a registry that has lost the leaders at these times (0 stands for a leader that it has not lost),
+    or None if the registry does not answer.
+    """
     if chance.random() < 0.1:
         return None
     leaders = {

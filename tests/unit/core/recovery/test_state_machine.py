@@ -22,7 +22,7 @@ NEW = GroupRecord("g-0", "engine", "r", 0)
 
 
 def pod(rank: int, uid: str = "", **more: Any) -> Pod:
-    """A rank that runs; the leader is ready."""
+    """Return a running pod of this rank. A leader is also ready."""
     fields: dict[str, Any] = {"ready": rank == 0, "deleting": False, "restarts": 0, "node": "n", **more}
     return Pod(
         namespace="ns", name=f"g-0-{rank}", uid=uid or f"{rank:08d}-old", version=1, service="s", component="engine",
@@ -41,7 +41,7 @@ LOST = group(pod(0), pod(1, "1new"))
 def go(
     one: Group, record: GroupRecord, policy: RecoveryPolicy = PLAIN, later: float = 0.0, lost: bool = False, **more: Any
 ) -> Transition:
-    """One pass."""
+    """Run one pass over the group, and return the transition."""
     return advance(one, record, Circumstances(policy, lambda _: lost, NOW + timedelta(seconds=later), **more))
 
 
@@ -54,7 +54,7 @@ def test_a_start_is_recorded_when_all_pods_are_there_and_the_leader_is_ready() -
         assert not go(unfit, NEW).record.members
     assert (READY.phase, READY.incarnation, READY.ready_since, READY.node) == (rec.READY, 1, rfc3339(NOW), "n")
     assert READY.members == {"0": "00000000.0", "1": "00000001.0"}
-    assert go(WHOLE, READY, later=9).record == READY, "a second pass says the same"
+    assert go(WHOLE, READY, later=9).record == READY, "a second pass has the same result"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_lost_rank_is_a_recycle_at_once_with_its_cause(one: Group, why: str) -
     record = go(one, READY).record
     assert (record.phase, record.recycles, record.in_a_row) == (rec.RECYCLING, 1, 1)
     assert record.failure and record.failure["reason"] == why
-    assert record.members == READY.members, "what has to go is what was recorded"
+    assert record.members == READY.members, "the recorded pods must go"
 
 
 def test_ranks_that_start_again_by_themselves_are_waited_for() -> None:
@@ -89,7 +89,7 @@ def test_ranks_that_start_again_by_themselves_are_waited_for() -> None:
 
 
 def test_a_rank_that_the_restarted_leader_found_as_it_was_recorded_has_joined_it() -> None:
-    """The rank was recorded between its own restart and the moment at which its leader noticed the restart."""
+    """The rank was recorded after its own restart, but before its leader noticed the restart."""
     too_early = go(group(pod(0), pod(1, restarts=1)), NEW).record
     waits = go(group(pod(0, ready=False, restarts=1), pod(1, restarts=1)), too_early).record
     assert (waits.phase, waits.recycles) == (rec.RESTARTING, 0)
@@ -100,7 +100,9 @@ def test_a_rank_that_the_restarted_leader_found_as_it_was_recorded_has_joined_it
 
 
 def test_a_new_leader_is_believed_to_have_met_the_ranks_only_when_it_is_probed() -> None:
-    """The leader's pod was lost and a recycle was announced. A leader without a probe is ready as soon as it runs."""
+    """The leader's pod was lost, and a recycle was announced. A leader without a probe is ready as soon as it runs, so its
+    readiness proves nothing.
+    """
     announced = go(group(pod(1)), READY).record
     assert announced.phase == rec.RECYCLING
     for leader in (pod(0, "0new"), pod(0, "0new", probed=True, ready=False)):
@@ -114,8 +116,8 @@ def test_a_new_leader_is_believed_to_have_met_the_ranks_only_when_it_is_probed()
 
 
 def test_a_leader_without_a_probe_goes_with_its_group_when_ranks_did_not_start_anew() -> None:
-    """If it stayed, the leader would be Ready beside a new rank 1 at once, end when it notices the new rank, and cost that
-    rank again each time.
+    """If the leader stayed, it would at once be Ready next to a new rank 1, then end when it notices the new rank, and cost
+    that rank again each time.
     """
     too_early = go(group(pod(0), pod(1, restarts=1)), NEW).record
     mixed = group(pod(0, restarts=1), pod(1, restarts=1))
@@ -123,7 +125,7 @@ def test_a_leader_without_a_probe_goes_with_its_group_when_ranks_did_not_start_a
     assert waits.phase == rec.RESTARTING
     record = go(mixed, waits, later=60).record
     assert (record.phase, record.members) == (rec.RECYCLING, mixed.marks())
-    assert go(mixed, record, later=61).record == record, "that it is Ready does not save it"
+    assert go(mixed, record, later=61).record == record, "its readiness does not matter"
     older = go(group(pod(0), pod(1, restarts=2)), replace(waits, since=rfc3339(NOW)), later=60).record
     assert (older.phase, older.members) == (rec.RECYCLING, too_early.members), "a rank that is newer than the record stays"
 
@@ -155,7 +157,7 @@ def test_a_hung_leader_is_recycled_after_a_time_and_not_when_it_comes_back() -> 
     assert (waits.record.phase, waits.again) == (rec.NOT_READY, TURN)
     assert go(silent, step.record, later=60, systemic=True).record.phase == rec.SYSTEMIC
     back = go(WHOLE, hung, later=61).record
-    assert back.phase == rec.READY and back.members == READY.members, "it answered before anything was deleted"
+    assert back.phase == rec.READY and back.members == READY.members, "it became ready before anything was deleted"
 
 
 def test_the_clock_of_a_hang_begins_when_the_node_reports_again() -> None:
@@ -166,7 +168,7 @@ def test_the_clock_of_a_hang_begins_when_the_node_reports_again() -> None:
 
 
 def test_a_leader_that_ends_politely_keeps_its_ranks_until_it_is_gone() -> None:
-    """A drain of its node: what it has in flight needs them."""
+    """The node of the leader is drained. The leader's running requests need the other ranks."""
     ends = rfc3339(NOW + timedelta(seconds=600))
     step = go(group(pod(0, deleting=True, ends=ends), pod(1)), READY)
     assert (step.record.phase, step.again) == (rec.NOT_READY, 600.0)
@@ -200,14 +202,14 @@ def test_what_happens_before_a_group_was_ready_is_its_boot() -> None:
     assert (step.record.phase, step.record.failure, step.again) == (rec.STARTING, None, PLAIN.start)
     late = go(booting, step.record, later=PLAIN.start).record
     assert (late.phase, late.members) == (rec.RECYCLING, booting.marks())
-    assert late.failure and late.failure["exitCode"] == 1, "the last ending says more than that it was late"
+    assert late.failure and late.failure["exitCode"] == 1, "the last termination is more exact than the time limit"
     assert go(group(pod(0, node="", ready=False), pod(1, node="")), NEW, later=99999).record.phase == rec.PENDING
 
 
 def test_a_group_that_gets_ready_while_it_is_to_be_recycled_for_being_late_is_recorded() -> None:
     late = go(group(pod(0, ready=False), pod(1)), replace(NEW, phase=rec.STARTING, since=rfc3339(NOW)), later=99999).record
     assert late.phase == rec.RECYCLING
-    assert go(WHOLE, late, later=99999).record == late, "that it runs proves nothing"
+    assert go(WHOLE, late, later=99999).record == late, "a running container proves nothing"
     record = go(group(pod(0, probed=True), pod(1)), late, later=99999).record
     assert (record.phase, record.incarnation, record.members) == (rec.READY, 1, WHOLE.marks())
 
@@ -217,18 +219,18 @@ def test_pods_of_a_drifted_template_go_with_their_group() -> None:
     record = go(new, replace(READY, phase=rec.STARTING)).record
     assert (record.phase, record.members) == (rec.RECYCLING, new.marks())
     assert record.failure and record.failure["reason"] == "TemplateDrift"
-    assert go(new, record).record == record, "that its leader is ready does not save it"
+    assert go(new, record).record == record, "the readiness of its leader does not matter"
     same = WHOLE._replace(drifted=frozenset({pod(1).uid}))
-    assert go(same, READY).record == READY, "recorded pods stay, whatever an upgrade calls their template"
+    assert go(same, READY).record == READY, "recorded pods stay, even if an upgrade changes their template"
     in_place = group(pod(0, restarts=1), pod(1, restarts=1), drifted=frozenset({pod(1).uid}))
     assert go(in_place, READY).record.recycles == 0
     again = group(pod(0, "0new", restarts=1, probed=True), pod(1, "1new"), drifted=frozenset({"0new"}))
-    assert go(again, record).record == record, "nor that it started again since, as what it should not be"
+    assert go(again, record).record == record, "nor does a restart with the wrong template"
     alone = group(pod(0, restarts=1), size=1, drifted=frozenset({pod(0).uid}))
     assert go(alone, replace(READY, phase=rec.RECYCLING, ready_since="")).record.phase == rec.RECYCLING
-    assert go(new._replace(drifted=frozenset(), settled=False), record).record == record, "nor a further edit meanwhile"
+    assert go(new._replace(drifted=frozenset(), settled=False), record).record == record, "nor does a further edit"
     unsettled = group(pod(0, "0new"), pod(1, "1new"), settled=False)
-    assert go(unsettled, READY).record.incarnation == 1, "not recorded while the template is a stranger's"
+    assert go(unsettled, READY).record.incarnation == 1, "not recorded while somebody else's template is there"
 
 
 def test_an_engine_that_survives_a_lost_rank_keeps_its_group() -> None:
@@ -240,11 +242,11 @@ def test_an_engine_that_survives_a_lost_rank_keeps_its_group() -> None:
     record = go(back, ready, elastic).record
     assert (record.phase, record.recycles, record.members["1"]) == (rec.READY, 0, "1new.0")
     in_place = group(pod(0, restarts=1, probed=True), pod(1, running=False), pod(2, restarts=1), size=3)
-    assert go(in_place, ready, elastic).record.incarnation == 2, "with a new leader, too, it serves without one of them"
+    assert go(in_place, ready, elastic).record.incarnation == 2, "with a new leader, it also serves without one rank"
     two = group(pod(0), pod(1, "1new"), pod(2, "2new"), size=3)
     assert go(two, ready, elastic).record.phase == rec.RECYCLING, "more ranks than it survives"
     headless = group(pod(0, "0new"), pod(1), pod(2), size=3)
-    assert go(headless, ready, elastic).record.phase == rec.RECYCLING, "nothing survives its leader"
+    assert go(headless, ready, elastic).record.phase == rec.RECYCLING, "no group survives the loss of its leader"
 
 
 def test_none_recycles_nothing_and_still_tells() -> None:
@@ -273,7 +275,9 @@ def test_a_clock_that_was_set_back_begins_every_wait_anew() -> None:
 
 
 def held(*running: bool, **more: Any) -> Group:
-    """A group whose ranks were found wanting before their engines, but for those that run."""
+    """Return a group. For each rank, `running` states whether its engine runs; the other ranks are stopped by a failed
+    preflight check.
+    """
     ranks = [pod(rank, running=runs, ready=False, **more) for rank, runs in enumerate(running)]
     return group(*(each if each.running else each._replace(preflight=Checked((), held=True)) for each in ranks))
 
@@ -284,7 +288,7 @@ def test_a_group_that_waits_in_its_preflight_is_never_recycled_for_it() -> None:
     later = go(held(False, False), step.record, later=10 * 24 * 3600)
     assert later.record == step.record
     passed = go(group(pod(0, ready=False), pod(1)), later.record, later=10 * 24 * 3600)
-    assert (passed.record.phase, passed.again) == (rec.STARTING, PLAIN.start), "and has its whole time to start then"
+    assert (passed.record.phase, passed.again) == (rec.STARTING, PLAIN.start), "it then has the complete start-up time"
 
 
 def test_after_a_recycle_too() -> None:
@@ -293,7 +297,7 @@ def test_after_a_recycle_too() -> None:
 
 
 def test_ranks_that_are_out_of_step_are_recycled_together() -> None:
-    """Rank 0 was started again by itself: the engine of the other waits for a leader that waits for a check."""
+    """Only rank 0 was restarted. Its check waits for the other rank, whose engine waits for the leader."""
     step = go(held(False, True), NEW)
     assert (step.record.phase, step.again) == (rec.STARTING, APART)
     record = go(held(False, True), step.record, later=APART).record
@@ -307,7 +311,9 @@ def test_a_group_that_waits_in_its_preflight_holds_up_no_other_for_long() -> Non
 
 
 def test_restored_pods_that_contact_another_namespace_go_before_their_first_start_is_recorded() -> None:
-    """Without the mark of a restored copy, pods of a group that was never ready may come from any template."""
+    """Pods of a group that was never ready are recorded whatever their template is. Pods of a restored copy are recycled
+    instead.
+    """
     both = frozenset({pod(0).uid, pod(1).uid})
     assert go(WHOLE._replace(drifted=both), NEW).record.incarnation == 1
     copied = WHOLE._replace(drifted=both, copied=True)
@@ -315,5 +321,5 @@ def test_restored_pods_that_contact_another_namespace_go_before_their_first_star
     assert (record.phase, record.incarnation, record.members) == (rec.RECYCLING, 0, WHOLE.marks())
     assert record.failure and record.failure["reason"] == "TemplateDrift"
     unsettled = go(copied._replace(drifted=frozenset(), settled=False), NEW).record
-    assert (unsettled.phase, unsettled.incarnation) == (rec.STARTING, 0), "its StatefulSet would make the same pods"
-    assert go(copied, READY).record == READY, "what serves since an older operator adopted it is not restarted"
+    assert (unsettled.phase, unsettled.incarnation) == (rec.STARTING, 0), "its StatefulSet would create the same pods"
+    assert go(copied, READY).record == READY, "a serving copy of an older operator is not restarted"

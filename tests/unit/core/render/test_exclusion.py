@@ -1,4 +1,4 @@
-"""The nodes that a group excludes, in its StatefulSets (docs/bad-nodes.md)."""
+"""Tests of the nodes that a group excludes, in its StatefulSets (docs/bad-nodes.md)."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ OWNER = meta.Owner("svc", "ns", "uid")
 
 
 def required(*terms: dict[str, Any]) -> dict[str, Any]:
-    """A pod spec with these terms of required node affinity."""
+    """Return a pod spec with these terms of required node affinity."""
     return {
         "affinity": {
             "podAntiAffinity": {"x": 1},
@@ -74,7 +74,7 @@ def test_the_demand_without_nodes_is_that_of_the_stamped_pod(terms: list[dict[st
 
 
 def stored() -> statefulsets.Stored:
-    """A role of two pods for each group."""
+    """Return a stored role whose groups have two pods."""
     shape = Shape(size=2, engines=1, decoders=0)
     from tests.unit.core.passes import settled
 

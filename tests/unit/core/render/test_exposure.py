@@ -24,7 +24,7 @@ def made(how: Exposure = INGRESS, **annotations: str) -> list[dict[str, Any]]:
 
 
 def hosts(**annotations: str) -> list[str]:
-    """Hosts of its Ingress."""
+    """Return the hosts of the Ingress."""
     return [rule["host"] for ingress in made(**annotations) for rule in ingress["spec"]["rules"]]
 
 
@@ -40,7 +40,7 @@ def test_an_ingress_leads_to_the_services_own_service() -> None:
 
 
 def replaced(how: Exposure, **edit: str) -> Exposure:
-    """The same, but for an edit."""
+    """Return the exposure with these changes."""
     return how._replace(**edit)
 
 
@@ -109,7 +109,7 @@ def test_annotations_for_the_controller_of_ingresses_are_handed_on() -> None:
 )
 @pytest.mark.parametrize("how", [STRICT, INGRESS._replace(domains=("others=forbidden.org",)), STRICT._replace(domain="")])
 def test_t8_a_service_has_no_host_of_another_namespace(how: Exposure, notes: dict[str, str]) -> None:
-    """Finding T8: the operator may write HTTPRoutes, and tenants chose any host for them."""
+    """Finding T8: the operator may write HTTPRoutes, and a tenant could choose any host for its own."""
     assert made(how, **notes) == []
     given = {f"ome.io/ingress-{name.replace('_', '-')}": value for name, value in notes.items()}
     (said,) = exposure.advice(OWNER, how, given)

@@ -1,4 +1,4 @@
-"""Tests of which pods may be reached by whom, if the operator creates NetworkPolicies."""
+"""Tests of which clients may reach which pods if the operator creates NetworkPolicies."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ SERVICE = {"from": [{"podSelector": {"matchLabels": OURS}}]}
 
 
 def made(front: str = "router", **ports: int) -> dict[str, dict[str, Any]]:
-    """Name -> spec."""
+    """Return the spec of each NetworkPolicy by its name."""
     found = policies(OWNER, tuple(ports.items()), front, "ome")
     return {item["metadata"]["name"]: item["spec"] for item in found}
 

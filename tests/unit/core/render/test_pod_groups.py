@@ -1,4 +1,4 @@
-"""Pods of an engine group in a queue of Kueue are one pod group."""
+"""Tests that the pods of an engine group in a queue of Kueue form one pod group."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def data(size: int = 2, runtime: dict[str, Any] | None = None, name: str = parts
 
 
 def pods(stored_data: dict[str, Any], component: str, *groups: int) -> list[Manifest]:
-    """The metadata of the pod templates of these groups: leader, workers, leader, workers, …"""
+    """Return the metadata of the pod templates of these groups in the order leader, workers, leader, workers, …"""
     return [one["spec"]["template"]["metadata"] for one in stamp(OWNER, stored(stored_data)[component], groups)]
 
 
@@ -51,7 +51,7 @@ def test_leader_and_workers_of_a_group_are_one_pod_group_of_its_size() -> None:
 
 
 def test_statefulsets_and_their_selectors_name_neither_queue_nor_pod_group() -> None:
-    """Kueue refuses changes of a StatefulSet with the name of a queue."""
+    """Kueue refuses changes of a StatefulSet that has the name of a queue."""
     made = data(2, engine={"labels": QUEUE}, decoder={"labels": QUEUE})
     for component in (keys.ENGINE, keys.DECODER):
         for one in stamp(OWNER, stored(made)[component], (0, 1)):

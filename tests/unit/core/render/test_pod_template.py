@@ -53,7 +53,9 @@ def test_labels_of_a_leader_win_over_the_users() -> None:
 
 
 def test_users_mark_no_leader_and_no_group() -> None:
-    """A worker with the leader's mark would get requests; a group with another number would be counted as that one."""
+    """With the label of leaders, a worker would receive requests. With the number of another group, a pod would count for
+    that group.
+    """
     composed = compose("engine", {"engineConfig": {**box(), **MARKED, "worker": {"size": 1, **MARKED}}}, {})
     first = pod_template.leader(CONTEXT, composed)["metadata"]["labels"]
     others = pod_template.worker(CONTEXT, composed)["metadata"]["labels"]
@@ -113,7 +115,7 @@ ENVS: dict[str, tuple[list[Manifest], list[str]]] = {
 
 @pytest.mark.parametrize("case", ENVS)
 def test_order_of_variables(case: str) -> None:
-    """A reference is expanded only if the variable stands before it."""
+    """Kubernetes expands a reference to a variable only if that variable stands before it."""
     theirs, order = ENVS[case]
     ours = [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)"}]
     found = pod_template.add_env({"env": theirs}, ours)["env"]
@@ -122,7 +124,7 @@ def test_order_of_variables(case: str) -> None:
 
 
 def test_the_users_pod_name_stands_before_the_leaders_address() -> None:
-    """Runtimes written for OME define POD_NAME themselves."""
+    """Runtimes for OME define POD_NAME themselves, and the address refers to it."""
     theirs = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     names = list(env(leader({**box(env=[{"name": "X", "value": "1"}, theirs]), "worker": {"size": 1}})))
     assert names.index("POD_NAME") < names.index("LWS_LEADER_ADDRESS") < names.index("X")
@@ -216,9 +218,7 @@ SGLANG = ["python3", "-m", "sglang.launch_server"]
 def test_a_class_that_divides_otherwise_is_followed_by_the_engines_own_arguments(
     args: list[str], accelerator: Manifest, found: list[str]
 ) -> None:
-    """Previously only PARALLELISM_SIZE was changed, and a runtime with its size written as a number ran with the wrong
-    size.
-    """
+    """Before, only PARALLELISM_SIZE was changed, so a runtime that states its size as a number ran with the wrong size."""
     assert main(leader(box(command=SGLANG, args=args), accelerator))["args"] == found
 
 

@@ -11,7 +11,7 @@ SERVER = ["python3", "-m", "sglang.launch_server"]
 
 
 def pod(command: list[str], **main: Any) -> dict[str, Any]:
-    """A pod spec with this main container."""
+    """Return a pod spec with this main container."""
     return {"containers": [{"name": "main", "command": command, **main}, {"name": "side"}]}
 
 
@@ -42,7 +42,7 @@ def test_rank_0_gets_probes_and_every_rank_another_pid_1() -> None:
     assert main["startupProbe"]["httpGet"] == main["readinessProbe"]["httpGet"] == {"path": "/health", "port": 31000}
     assert main["startupProbe"]["periodSeconds"] * main["startupProbe"]["failureThreshold"] == 3600
     assert main["readinessProbe"]["timeoutSeconds"] == 5
-    assert not [name for name in worker["containers"][0] if name.endswith("Probe")], "its /health proves nothing"
+    assert not [name for name in worker["containers"][0] if name.endswith("Probe")], "/health of this engine proves nothing"
     assert lead["containers"][1] == {"name": "side"}
 
 

@@ -1,4 +1,4 @@
-"""RDMA for pods that ask for it by annotation."""
+"""Tests of RDMA for pods that request it by annotation."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ ASK = {"rdma.ome.io/auto-inject": "true"}
 
 
 def injected(box: dict[str, Any] | None = None, pod: dict[str, Any] | None = None, **annotations: str) -> dict[str, Any]:
-    """A pod with a main container and a sidecar after injection."""
+    """Return a pod with a main container and a sidecar after RDMA was injected."""
     main = {"name": "main", **(box or {})}
     asked = {**ASK, **{f"rdma.ome.io/{key.replace('_', '-')}": value for key, value in annotations.items()}}
     return rdma.inject({"containers": [main, {"name": "side"}], **(pod or {})}, asked)

@@ -26,7 +26,7 @@ STANDARD = "component=engine leaderworkerset.sigs.k8s.io/worker-index=0 ome.io/i
 def beside(
     *args: str, wanted: Sidecar = PD, notes: dict[str, str] | None = None, image: str = "gateway:v0.3.2", **box: Any
 ) -> dict[str, Any] | None:
-    """The sidecar of a router with these arguments."""
+    """Return the sidecar of a router with these arguments."""
     main = {"name": "router", "image": image, "command": BASE, "args": list(args), **box}
     pod = registry_sidecar.with_registry({"containers": [main]}, OWNER, "r1", notes or {}, wanted)
     boxes = pod.get("initContainers") or [None]
@@ -124,7 +124,7 @@ METRICS: dict[str, tuple[list[str], str]] = {
 
 @pytest.mark.parametrize("case", METRICS)
 def test_where_the_routers_metrics_are(case: str) -> None:
-    """Nothing is added for the default, so that a new version of the operator replaces no router for it."""
+    """For the default address no argument is added, so that an upgrade of the operator replaces no router."""
     words, url = METRICS[case]
     found = [word for word in args(words=["--pd-disaggregation", *words]) if word.startswith("--router-metrics")]
     assert found == ([f"--router-metrics={url}"] if url else [])
@@ -141,7 +141,7 @@ def test_variables_that_it_needs_come_along_and_no_others() -> None:
 
 def test_an_admins_key_counts_more() -> None:
     words = ["--pd-disaggregation", "--control-plane-api-keys", "u:U:user:a", "x:X:admin:b", "--api-key", "c"]
-    assert args(words=words)[-2:] == ["--key=b", "--worker-key=c"], "and workers are shown the other"
+    assert args(words=words)[-2:] == ["--key=b", "--worker-key=c"], "the router expects the other key from workers"
     assert args(words=words[:-2])[-1] == "--key=b", "or none"
 
 
@@ -188,7 +188,7 @@ def test_ways_to_start_it(start: list[str]) -> None:
 
 
 def test_the_order_of_stored_roles_changes_nothing() -> None:
-    """The API server gives stored data back with its keys in another order."""
+    """The API server returns stored data with its keys in another order."""
     leader = {
         "metadata": {"name": "l"},
         "spec": {"template": {"spec": {"containers": [{"args": ["--disaggregation-bootstrap-port=9000"]}]}}},

@@ -1,4 +1,4 @@
-"""The router of a slice: it sees only its own slice, drains before it goes, and may only look at pods."""
+"""Tests of the router of a slice: it only sees its own slice, is drained before it is stopped, and may only read pods."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ OURS = "ome.io/revision=r1"
 
 
 def composed(written: dict[str, Any] | None = None, **box: Any) -> Composed:
-    """A router."""
+    """Return a composed router."""
     return compose("router", {"routerConfig": {"runner": {"name": "router", "image": "i", **box}}}, written or {})
 
 
@@ -65,7 +65,7 @@ TOLD = (("engine", ("p0", "p1")), ("decoder", ("d0",)))
 
 
 def test_a_router_is_given_every_leader_in_its_arguments() -> None:
-    """Each argument that refers to leaders stands there once for every one of them, with the values behind it."""
+    """Each argument that refers to leaders is repeated for every leader, together with the values after it."""
     args = [
         "--mini-lb",
         "--prefill",
@@ -88,7 +88,7 @@ def test_a_router_that_looks_for_workers_itself_is_given_nothing() -> None:
 
 
 def names(deployment: dict[str, Any]) -> dict[str, Any]:
-    """Variables of the router."""
+    """Return the environment variables of the router."""
     return {one["name"]: one.get("value") for one in deployment["spec"]["template"]["spec"]["containers"][0]["env"]}
 
 
@@ -121,7 +121,7 @@ def test_it_serves_until_endpoints_have_noticed_and_then_ends_in_its_own_time(
 
 
 def lifecycle(seconds: int, **box: Any) -> Any:
-    """Lifecycle of the router in a pod with this grace period."""
+    """Return the lifecycle hooks of the router in a pod with this grace period."""
     spec = deployed({"terminationGracePeriodSeconds": seconds}, **box)["spec"]["template"]["spec"]
     assert spec["terminationGracePeriodSeconds"] == seconds
     return spec["containers"][0].get("lifecycle")

@@ -1,4 +1,6 @@
-"""The key for the control plane of a service's routers: in a Secret, in no pod spec, and made before a router needs it."""
+"""Tests of the key for the control plane of a service's routers: it is in a Secret and in no pod spec, and exists before a
+router needs it.
+"""
 
 from typing import Any
 
@@ -17,7 +19,7 @@ ARGS = ["--service-discovery", "--selector=component=engine", "--port=8080"]
 
 
 def world(note: str = "", on_router: str = "", **box: Any) -> World:
-    """A service with a router whose image takes a key."""
+    """Return a service with a router whose image supports the key."""
     runner = parts.container("router", **{"image": "sglang-router:0.3.2", "args": ARGS, **box})
     engine = parts.container(args=["--port=30000"])
     noted = {"annotations": {keys.ROUTER_KEY: on_router}} if on_router else {}
@@ -27,14 +29,14 @@ def world(note: str = "", on_router: str = "", **box: Any) -> World:
 
 
 def pod(plan: Plan) -> dict[str, Any]:
-    """The pod spec of the router."""
+    """Return the pod spec of the router."""
     (found,) = [item.manifest for item in plan.apply if item.kind == "Deployment"]
     spec: dict[str, Any] = found["spec"]["template"]["spec"]
     return spec
 
 
 def secrets(plan: Plan) -> list[str]:
-    """Names of Secrets that must exist."""
+    """Return the names of the Secrets that must exist."""
     return [item.manifest["metadata"]["name"] for item in plan.ensure_secret]
 
 
@@ -44,7 +46,7 @@ def test_router_and_registry_get_the_same_variable_and_no_argument_has_the_key()
     source = {"name": "OME_ROUTER_KEY", "valueFrom": {"secretKeyRef": {"name": "svc-router-key", "key": "key"}}}
     assert source in main["env"] and beside["env"] == [source]
     assert main["args"][-2] == "--control-plane-api-keys=ome:registry:admin:$(OME_ROUTER_KEY)"
-    assert not [word for word in beside["args"] if "key" in word], "its process shows its arguments"
+    assert not [word for word in beside["args"] if "key" in word], "other processes can read its arguments"
 
 
 def test_the_secret_is_the_services_and_comes_first() -> None:
@@ -78,11 +80,11 @@ def test_routers_that_get_none(made: World) -> None:
 
 def test_an_image_of_which_the_user_knows() -> None:
     assert secrets(world("true", image="own/router:7").sync()) == ["svc-router-key"]
-    assert secrets(world("true", on_router="false").sync()) == ["svc-router-key"], "the service counts more"
+    assert secrets(world("true", on_router="false").sync()) == ["svc-router-key"], "the service takes precedence"
 
 
 def test_an_operator_that_may_make_no_secrets_gives_none() -> None:
-    """Else no router would ever start."""
+    """Otherwise no router would ever start."""
     here = world()
     plan = sync(here.service, changed(here.deps, router_keys=False), here.observed(), here.now)
     assert secrets(plan) == [] and "OME_ROUTER_KEY" not in str(pod(plan))
@@ -96,21 +98,23 @@ def test_a_variable_of_the_users_own_is_the_key() -> None:
 
 
 def test_where_all_routers_are_ready_nobody_asks_for_the_secret() -> None:
-    """Each attempt is a request: a restart of the operator would make a request for every service."""
+    """Each attempt to create the Secret is a request, so a restart of the operator would cause one for every service."""
     here = world()
     here.settle()
     assert secrets(here.sync()) == []
 
 
 def test_a_router_that_is_replaced_finds_its_secret() -> None:
-    """Services from before have ready routers and no Secret: the new pod must not be the first to miss it."""
+    """Services of earlier versions have ready routers and no Secret. The Secret must exist before the first new pod needs
+    it.
+    """
     here = world()
     keyed, here.deps = here.deps, changed(here.deps, router_keys=False)
     here.settle()
     here.deps = keyed
     plan = here.sync()
     assert secrets(plan) == ["svc-router-key"]
-    assert {item.kind for item in plan.apply} == {"Deployment"}, "no engine is touched"
+    assert {item.kind for item in plan.apply} == {"Deployment"}, "no engine is changed"
 
 
 def test_a_router_that_is_not_ready_may_lack_its_secret() -> None:

@@ -1,4 +1,4 @@
-"""The pods of dry runs are those that the controllers of Kubernetes would create."""
+"""Tests that the pods of dry runs are those that the controllers of Kubernetes would create."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def test_a_stateful_set_gives_its_pod_a_name_a_host_and_its_number() -> None:
     assert pod["metadata"]["annotations"] == {"c": "d"}
     assert pod["spec"] == {**TEMPLATE["spec"], "hostname": "w-1", "subdomain": "pods"}
     assert (owner(pod)["kind"], owner(pod)["name"], owner(pod)["controller"]) == ("StatefulSet", "w", True)
-    assert "blockOwnerDeletion" not in owner(pod), "it would need a right on the StatefulSet"
+    assert "blockOwnerDeletion" not in owner(pod), "an owner would require a right on the StatefulSet"
 
 
 def test_a_deployment_leaves_the_name_to_the_api_server() -> None:

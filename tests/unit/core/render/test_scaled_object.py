@@ -1,4 +1,4 @@
-"""ScaledObjects, and advice about those that are not made."""
+"""Tests of ScaledObjects, and of the advice if one is not created."""
 
 from typing import Any
 

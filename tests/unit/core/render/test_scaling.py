@@ -1,4 +1,4 @@
-"""Budgets, scale objects, autoscalers."""
+"""Tests of disruption budgets, RoleScales and autoscalers."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ OWNER = meta.Owner("svc", "team", "u")
 
 
 def counts(**changed: Any) -> ReplicaPolicy:
-    """A policy of one group."""
+    """Return a policy for one group."""
     return ReplicaPolicy(1, 1, None, None, "", 0, {}, "")._replace(**changed)
 
 
@@ -33,7 +33,7 @@ def counts(**changed: Any) -> ReplicaPolicy:
     ],
 )
 def test_users_count_groups_and_budgets_count_pods(said: dict[str, Any], groups: int, pods: int) -> None:
-    """One eviction takes one group, so u groups are u pods (decisions 14)."""
+    """One eviction removes one group, so u unavailable groups correspond to u pods (decisions 14)."""
     assert scaling.allowed_disruptions(counts(**said), groups) == pods
 
 

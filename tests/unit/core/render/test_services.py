@@ -1,4 +1,4 @@
-"""Services of an InferenceService."""
+"""Tests of the Services of an InferenceService."""
 
 import pytest
 
@@ -9,7 +9,7 @@ ALL = (("engine", 30000), ("decoder", 30000), ("router", 8080))
 
 
 def by_name(ports: tuple[tuple[str, int], ...], front: str, type_: str = "") -> dict[str, dict]:  # type: ignore[type-arg]
-    """Name -> spec."""
+    """Return the spec of each Service by its name."""
     return {one["metadata"]["name"]: one["spec"] for one in services.services(OWNER, ports, front, type_)}
 
 
@@ -23,7 +23,7 @@ def test_one_each_the_url_first() -> None:
     [(8080, "router", {80: 8080, 8080: 8080}), (30000, "engine", {80: 30000, 30000: 30000}), (80, "engine", {80: 80})],
 )
 def test_port_80_and_the_containers_own_lead_to_the_same(port: int, front: str, ports: dict[int, int]) -> None:
-    """Equal ports are merged: the API refuses duplicates."""
+    """If both ports are equal, the Service has one port, because the API refuses duplicates."""
     entries = by_name(((front, port),), front)["svc"]["ports"]
     assert {one["port"]: one["targetPort"] for one in entries} == ports
     assert len({one["name"] for one in entries}) == len(entries) == len(ports)

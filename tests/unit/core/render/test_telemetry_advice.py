@@ -1,4 +1,4 @@
-"""What keeps the requests of a service unknown, and what a user can do about it."""
+"""Tests of the advice about services whose requests are unknown to the operator, and of its remedies."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def test_an_engine_that_no_registry_reads_is_named() -> None:
 
 @pytest.mark.parametrize("engine", [SGLANG, TENSORRT])
 def test_a_service_without_a_router_gets_no_advice(engine: Any) -> None:
-    """Nobody could hear it, whatever its engine is."""
+    """No registry can report about such a service, whatever its engine is."""
     assert said(engine, None) == ""
 
 

@@ -1,4 +1,4 @@
-"""Services whose pods become ready but that cannot answer requests: the condition Advice states what is missing."""
+"""Tests of services whose pods become ready but that cannot answer requests: the condition Advice states what is missing."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def advice(runtime: Any, **components: Any) -> str:
     [({"engine": {}}, "add decoder: {} and router: {}"), ({"engine": {}, "router": {}}, "add decoder: {}, or")],
 )
 def test_a_named_runtime_that_keeps_prefill_and_decode_apart_wants_a_decoder(components: Any, remedy: str) -> None:
-    """The sentence is that of the automatic choice, which leaves such a runtime out."""
+    """The automatic choice excludes such a runtime with the same message."""
     said = advice(APART, **components)
     assert "it separates prefill and decode, but the service has no decoder" in said and remedy in said
 
@@ -35,7 +35,7 @@ def test_prefill_and_decode_want_somebody_who_pairs_them() -> None:
     command = ["python3", "-m", "sglang.launch_server"]
     sglang = {"runner": parts.container(command=command, args=["--port=30000"])}
     said = advice(parts.runtime(engineConfig=sglang, decoderConfig=sglang), engine={}, decoder={})
-    assert said.endswith("add router: {}"), "the operator brings a router for SGLang"
+    assert said.endswith("add router: {}"), "the operator adds a router for SGLang"
 
 
 @pytest.mark.parametrize(

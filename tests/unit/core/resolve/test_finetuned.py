@@ -1,4 +1,6 @@
-"""Tests of fine-tuned weights of a service: LoRA adapters in addition to its model, merged weights in its place."""
+"""Tests of fine-tuned weights of a service: LoRA adapters in addition to its model, and merged weights in place of its
+model.
+"""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,26 +21,26 @@ from tests.support.parts import changed
 
 
 def weight(name: str = "poet", base: str = "tiny", kind: str = "LoRA", **more: Any) -> FineTunedWeight:
-    """Weights that were trained on `base`."""
+    """Return weights that were trained on `base`."""
     storage = {"storageUri": f"hf://test/{name}", "path": f"/weights/{name}"}
     spec = {"baseModelRef": {"name": base}, "modelType": kind, "storage": storage, "hyperParameters": {}, **more}
     return parts.good(FineTunedWeight.parse({"kind": "FineTunedWeight", "metadata": {"name": name}, "spec": spec}))
 
 
 def having(*weights: FineTunedWeight, image: str = "engine:1", args: list[str] | None = None) -> Deps:
-    """A model, a runtime of SGLang, and weights."""
+    """Return a model, a runtime of SGLang, and these weights."""
     box = parts.container(image=image, command=["python3"], args=args or ["-m", "sglang.launch_server"])
     deps = parts.deps(parts.model(), parts.runtime(engineConfig={"runner": box}))
     return replace(deps, weights={one.name: one for one in weights})
 
 
 def service(*names: str) -> Any:
-    """A service with these weights."""
+    """Return a service with these weights."""
     return parts.service(model={"name": "tiny", "fineTunedWeights": list(names)}, engine={})
 
 
 def pod(deps: Deps, *names: str) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """(pod spec, what was dropped) of the leader."""
+    """Return the pod spec of the leader, and what was left out."""
     inputs = resolve(service(*names), deps).inputs
     assert inputs is not None
     roles, dropped = workloads("svc", "team", "r1", inputs)
@@ -59,7 +61,9 @@ def test_lora_weights_are_mounted_beside_the_model_and_named_to_the_engine() -> 
 
 
 def test_with_agents_lora_weights_have_directories_of_their_own() -> None:
-    """A recycled group must not load another adapter than its siblings, either; and every node needs both."""
+    """A recycled group must not load another version of the adapter than the other groups. Every node needs the model and
+    the adapter.
+    """
     deps = changed(having(weight()), model_agent=True, holders=HOLDERS)
     one = service("poet")
     choice = choose(Snapshot(one, deps, Observed(), datetime(2026, 1, 1, tzinfo=UTC)), resolve(one, deps))
@@ -130,7 +134,7 @@ def of_namespace(base: str | None) -> tuple[Any, list[str]]:
 
 
 def test_weights_that_name_no_namespace_are_of_no_namespaces_model() -> None:
-    """Else a BaseModel that happens to have the name would get the weights of another namespace's model."""
+    """Otherwise a BaseModel that happens to have this name would get the weights of another namespace's model."""
     inputs, said = of_namespace(None)
     assert inputs is None and said == [
         "FineTunedWeight poet was trained on model tiny, not on model tiny of namespace team: if the two are the same "

@@ -1,6 +1,6 @@
-"""Fields that nothing acts on are named, each with where it stands.
+"""Tests that fields without any effect are listed with their path.
 
-`tests/unit/test_silent_fields.py` asks for every field.
+`tests/unit/test_silent_fields.py` tests every field.
 """
 
 from ome_operator.core.resolve.ignored_fields import ignored, in_service

@@ -1,4 +1,4 @@
-"""Tests of the contents of a revision: what the user wrote for engine and decoder, and what was chosen for it (decisions
+"""Tests of the contents of a revision: the user's settings of engine and decoder, and what was chosen for them (decisions
 2).
 """
 
@@ -19,7 +19,7 @@ Data = dict[str, Any]
 
 
 def body(**engine: Any) -> Data:
-    """A service that says a lot, so that edits have something to change."""
+    """Return a service with many fields, so that edits have something to change."""
     spec: Data = {
         "model": {"name": "tiny"},
         "runtime": {"name": "rt"},
@@ -46,7 +46,7 @@ def model_body() -> Data:
 
 
 def revision(service: Data, runtime: Data, model: Data) -> str:
-    """Name of the revision that these make."""
+    """Return the name of the revision that results from these objects."""
     parsed = parts.good(InferenceService.parse(service))
     deps = parts.deps(
         parts.good(Model.parse(model)),
@@ -58,7 +58,7 @@ def revision(service: Data, runtime: Data, model: Data) -> str:
 
 
 def edited(whole: Data, path: str, value: Any) -> Data:
-    """The body with another value at `a.b.c`; None removes."""
+    """Return the object with this value at the path `a.b.c`. The value None removes the field."""
     first, _, rest = path.partition(".")
     if rest:
         return {**whole, first: edited(whole.get(first) or {}, rest, value)}
@@ -132,7 +132,7 @@ def test_edits_that_do_not(whose: str, path: str, value: Any) -> None:
     bodies = {"service": body(), "runtime": runtime_body(), "model": model_body()}
     before = revision(**bodies)
     changed = edited(bodies[whose], path, value)
-    assert changed != bodies[whose], "the edit changes something"
+    assert changed != bodies[whose], "the edit must change something"
     assert revision(**{**bodies, whose: changed}) == before
 
 
@@ -145,7 +145,7 @@ def test_an_accelerators_override_counts_only_when_it_is_chosen() -> None:
 
 
 def test_inputs_are_compared_as_the_running_code_reads_them() -> None:
-    """A field that another version stored differently, or that this one cannot read, is no exception."""
+    """Fields that another version stored differently, or that this version cannot parse, cause no exception."""
     stored = {"engine": {"runner": {"image": "a"}, "timeoutSeconds": None}, "runtime": {}, "model": {}}
     assert equivalent(stored, {"engine": {"runner": {"image": "a"}}, "runtime": {}, "model": {}})
     assert not equivalent({"engine": {"timeoutSeconds": "soon"}}, {"engine": {}})
@@ -153,7 +153,7 @@ def test_inputs_are_compared_as_the_running_code_reads_them() -> None:
 
 
 def refs(**spec: Any) -> InferenceService:
-    """A service with these references."""
+    """Return a service with these references."""
     return parts.service({"engine": {}, **spec})
 
 

@@ -1,4 +1,4 @@
-"""Settings of ScaledObjects: which form counts, and what triggers get."""
+"""Tests of the settings of ScaledObjects: which form takes precedence, and what triggers get."""
 
 from typing import Any
 

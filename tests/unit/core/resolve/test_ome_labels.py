@@ -1,4 +1,4 @@
-"""Labels of pods that OME v0.1.5 writes (pkg/controller/v1beta1/inferenceservice/components, ProcessBaseLabels)."""
+"""Tests of the pod labels that OME v0.1.5 writes (pkg/controller/v1beta1/inferenceservice/components, ProcessBaseLabels)."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from tests.unit.core.resolve.test_finetuned import having, service, weight
 
 
 def stamped(one: InferenceService, deps: Deps) -> dict[str, dict[str, str]]:
-    """Kind of a workload -> what OME's labels say on its pods."""
+    """Return OME's labels on the pods of each kind of workload."""
     plan = sync(one, deps, Observed(), datetime(2026, 1, 1, tzinfo=UTC))
     found = {}
     for applied in plan.apply:

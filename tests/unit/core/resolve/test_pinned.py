@@ -1,4 +1,4 @@
-"""Services that do not follow edits of their runtime or model."""
+"""Tests of services that do not follow edits of their runtime or model."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,19 +17,19 @@ HOLD: dict[str, Any] = {"autoSync": False}
 
 
 def service(runtime: dict[str, Any] | None = None, model: dict[str, Any] | None = None, **more: Any) -> InferenceService:
-    """A service with these words about what it follows."""
+    """Return a service with these fields of its references to runtime and model."""
     named = {"model": {"name": "tiny", **(model or {})}, "runtime": {"name": "rt", **(runtime or {})}}
     return parts.service({**named, "engine": {}, "router": {}, **more})
 
 
 def deps(image: str = "a", uri: str = "hf://test/tiny", **spec: Any) -> Deps:
-    """A runtime of this image and a model of this URI."""
+    """Return a runtime with this image, and a model with this URI."""
     made = parts.runtime(**{**parts.simple(image=image).spec.dump(), **spec})
     return parts.deps(parts.model(uri), made, parts.accelerator("h200", discovery={"nodeSelector": {"gpu": "h200"}}))
 
 
 def again(one: InferenceService, before: Resolved, now: Deps, **kept: Any) -> Resolved:
-    """The same service after an edit of what it refers to."""
+    """Resolve the service again after an edit of the objects to which it refers."""
     assert before.inputs is not None, before.problems
     return resolve(one, now, {**kept, "r1": before.inputs})
 

@@ -1,4 +1,4 @@
-"""Accelerators, weights, their holders, and how many groups."""
+"""Tests of accelerators, weights, the nodes that hold the weights, and the number of groups."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ H200 = parts.accelerator("h200", discovery={"nodeSelector": {"gpu": "h200"}})
 
 
 def chosen(**spec: Any) -> tuple[dict[str, Any], list[str]]:
-    """(parts, reasons of problems)."""
+    """Return the parts of the pod that the accelerator class adds, and the reasons of problems."""
     having = parts.deps(H200, parts.accelerator("other"))
     found, problems = accelerated(parts.service(**spec), parts.runtime(supportedModelFormats=FORMATS), {}, having, None, {})
     return found.parts, [one.reason for one in problems]
@@ -106,7 +106,7 @@ def test_a_claim_is_everywhere() -> None:
 
 
 def counts(above: dict[str, Any], below: dict[str, Any] | None = None, scaler: str = "") -> Any:
-    """Policy of the engine."""
+    """Return the replica policy of the engine."""
     service = parts.service(engine=above, annotations={"ome.io/autoscalerClass": scaler} if scaler else {})
     return replica_policy(service, parts.runtime(engineConfig=below or {}), "engine")
 
@@ -139,7 +139,7 @@ def test_a_budget_of_the_service_replaces_the_runtimes_whichever_kind_it_is() ->
 @pytest.mark.parametrize(
     ("engine", "scaled", "autoscaled"),
     [
-        ({"maxReplicas": 2}, True, False),  # by hand
+        ({"maxReplicas": 2}, True, False),  # set manually
         ({"maxReplicas": 2, "scaleTarget": 50}, True, False),
         ({"maxReplicas": 2, "scaleMetric": "cpu"}, True, True),
         ({"maxReplicas": 2, "scaleMetric": "rps", "scaleTarget": 5}, True, False),  # 5 requests are not 5 % of a CPU

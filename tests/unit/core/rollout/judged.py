@@ -1,4 +1,4 @@
-"""A service of SGLang that has come up, edits of its arguments, and whether they were refused."""
+"""A ready service of SGLang, edits of its arguments, and whether these were refused."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +15,7 @@ OFFICIAL = "docker.io/lmsysorg/sglang:v0.5.23"
 
 
 def service(groups: int = 1, notes: Mapping[str, str] | None = None, **more: Any) -> Any:
-    """A service with so many groups."""
+    """Return a service with this number of groups."""
     return parts.service(engine={"minReplicas": groups}, annotations=dict(notes or {}), **more)
 
 
@@ -32,14 +32,14 @@ def deps(*args: str, image: str = OFFICIAL, judge: Any = None, command: list[str
 
 
 def world(*args: str, notes: Mapping[str, str] | None = None, **more: Any) -> World:
-    """A service that has settled."""
+    """Return a service after all of its passes."""
     made = World(service(notes=notes), deps(*args, **more), 1)
     made.settle()
     return made
 
 
 def edited(before: World, *args: str, judge: Any = None, **more: Any) -> World:
-    """The same after an edit of its runtime."""
+    """Edit the runtime of the service, and return the service after all passes."""
     before.edit(deps=deps(*args, judge=judge or before.deps.judge, **more))
     before.settle()
     return before
@@ -56,5 +56,5 @@ def revisions(found: World) -> int:
 
 
 def revision_names(found: World) -> set[str]:
-    """The stored revisions."""
+    """Return the names of the stored revisions."""
     return {one.labels[keys.REVISION] for (kind, _), one in found.children.items() if kind == "ControllerRevision"}

@@ -1,4 +1,4 @@
-"""Children and pods of slices."""
+"""Makers of child objects and pods of slices."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ STEM = names.stem("svc", "engine", "r1")
 
 
 def child(kind: str, name: str, owner: str = UID, revision: str = "r1", deleting: bool = False, **labels: str) -> Child:
-    """A stored object of a slice."""
+    """Return a stored object of a slice."""
     every = {
         **meta.labels("svc", "engine", revision),
         **{{"index": keys.WORKER_INDEX, "group": keys.GROUP_INDEX}[k]: v for k, v in labels.items()},
@@ -20,7 +20,7 @@ def child(kind: str, name: str, owner: str = UID, revision: str = "r1", deleting
 
 
 def pod(name: str, rank: int = 0, group: int = 0, component: str = "engine", **more: Any) -> Pod:
-    """A pod of a slice."""
+    """Return a pod of a slice."""
     fields = {
         "revision": "r1",
         "workload": "w",
@@ -38,23 +38,23 @@ def pod(name: str, rank: int = 0, group: int = 0, component: str = "engine", **m
 
 
 def leader_set(group: int, stem: str = STEM, **more: Any) -> Child:
-    """The StatefulSet of a group's leader."""
+    """Return the StatefulSet of a group's leader."""
     return child("StatefulSet", names.leader(stem, group), index="0", group=str(group))._replace(**more)
 
 
 def worker_set(group: int, stem: str = STEM, **more: Any) -> Child:
-    """The StatefulSet of a group's workers."""
+    """Return the StatefulSet of a group's workers."""
     return child("StatefulSet", names.worker(stem, group), group=str(group))._replace(**more)
 
 
 def leader(group: int, **more: Any) -> Pod:
-    """The leader of a group, made by its StatefulSet."""
+    """Return the leader pod of a group, which belongs to its StatefulSet."""
     made = leader_set(group)
     return pod(names.leader_pod(STEM, group), group=group, **{"workload": made.name, "workload_uid": made.uid, **more})
 
 
 def worker(group: int, rank: int = 1, **more: Any) -> Pod:
-    """A worker of a group, made by its StatefulSet."""
+    """Return a worker pod of a group, which belongs to its StatefulSet."""
     made = worker_set(group)
     fields = {"workload": made.name, "workload_uid": made.uid, **more}
     return pod(f"{made.name}-{rank}", rank=rank, group=group, **fields)

@@ -1,4 +1,4 @@
-"""Leaders serve no new requests before they are stopped, each group for itself."""
+"""Tests that the leaders of each group get no new requests before they are stopped."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,20 +18,20 @@ SETS = tuple(make(group) for group in range(3) for make in (leader_set, worker_s
 
 
 def leader(group: int, draining: datetime | str = "", ready: bool = True, running: bool = True) -> Pod:
-    """The leader of a group."""
+    """Return the leader of a group."""
     mark = draining if isinstance(draining, str) else draining.isoformat()
     return makers.leader(group, draining=mark, ready=ready, running=running)
 
 
 def mark(group: int, value: str | None) -> Patch:
-    """The patch that sets or takes back a mark."""
+    """Return the patch that sets the mark of draining, or removes it."""
     name = names.leader_pod(STEM, group)
     return Patch("Pod", name, f"uid-{name}", {"metadata": {"annotations": {keys.DRAINING: value}}})
 
 
 @dataclass
 class Case:
-    """Leaders, wanted groups, and what comes of them."""
+    """Leaders, the wanted groups, and the result: the kept groups, the patches, and the time of the next pass."""
 
     leaders: tuple[Pod, ...]
     wanted: tuple[int, ...]
@@ -87,7 +87,7 @@ def test_pods_of_a_former_set_of_the_name_hold_nobody_up() -> None:
 
 
 def test_a_second_pod_of_a_leaders_set_is_not_asked() -> None:
-    """Somebody scaled the StatefulSet manually. The additional pod is no rank, and no router knows it."""
+    """Somebody scaled the StatefulSet manually. The additional pod is no rank, and no router sends requests to it."""
     second = leader(2)._replace(name=f"{STEM}-2-1", rank=-1)
     found = hold("engine", (0, 1), Slice("r1", SETS, (leader(0), leader(1), second)), NOW)
     assert found == Retained((0, 1), (0, 1))

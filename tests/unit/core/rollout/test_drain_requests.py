@@ -1,4 +1,4 @@
-"""A leader is stopped when nothing runs in it any more, or at a limit; what is unknown changes nothing."""
+"""Tests that a leader is stopped when it has no requests any more, or at a time limit. Unknown numbers have no effect."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -31,7 +31,7 @@ def report(uid: str, requests: int | None = 0, empty: int | None = EMPTY_READING
 
 
 def held(marked: float, *reports: DrainReport, routers: tuple[str, ...] = ROUTERS, limit: float = LIMIT) -> Retained:
-    """Return what is kept while group 1 is drained, `marked` seconds after its mark."""
+    """Return the groups that are kept while group 1 is drained, this number of seconds after the drain began."""
     going = makers.leader(1, draining=(NOW - timedelta(seconds=marked)).isoformat())
     sets = (leader_set(0), leader_set(1))
     found = Slice("r1", sets, (makers.leader(0), going, *map(router, routers)))
@@ -79,7 +79,7 @@ UNPROVEN = {
 
 @pytest.mark.parametrize("case", UNPROVEN)
 def test_an_engine_that_can_prove_it_is_kept_until_it_has(case: str) -> None:
-    """The numbers of an engine are 0 while it computes the prompt of a request."""
+    """The reported numbers of an engine are also 0 while it computes the prompt of a request, so they must be confirmed."""
     found = held(60, *UNPROVEN[case])
     assert (found.numbers, found.again) == ((0, 1), RECHECK)
     assert held(LIMIT, *UNPROVEN[case]).numbers == (0,)
@@ -133,7 +133,7 @@ REPORTS = st.lists(
 def test_whatever_is_reported_a_leader_is_stopped_within_the_limit(
     marked: float, reports: list[DrainReport], limit: float
 ) -> None:
-    """It is stopped earlier than without reports only if every router has forgotten it."""
+    """A leader is only stopped earlier than without reports if every router has forgotten it."""
     found, without = held(marked, *reports, limit=limit), held(marked, limit=limit)
     if marked >= max(limit, NOTICE):
         assert 1 not in found.numbers

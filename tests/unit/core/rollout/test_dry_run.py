@@ -1,6 +1,4 @@
-"""Tests of the questions about a revision that are asked before the serving slice is removed, and of what follows from the
-answers.
-"""
+"""Tests of the dry runs of a revision before the serving slice is removed, and of the effects of their results."""
 
 from dataclasses import replace
 
@@ -25,13 +23,13 @@ def serving(shape: Shape = SHAPE) -> World:
 
 
 def edited(world: World, shape: Shape) -> World:
-    """Edit the service."""
+    """Edit the service, and return it."""
     world.edit(shape.service(), shape.deps())
     return world
 
 
 def passed(world: World, **more: object) -> Plan:
-    """Return the plan of a pass that sees these facts, too."""
+    """Return the plan of a pass that additionally sees these facts."""
     return sync(world.service, world.deps, replace(world.observed(), **more), world.now)
 
 
@@ -71,13 +69,15 @@ def test_the_router_that_serves_is_named() -> None:
     ],
 )
 def test_what_the_old_revision_does_not_have_has_no_counterpart(before: Shape, after: Shape, without: set[str]) -> None:
-    """A worker is compared with the leader of its role if there was no worker."""
+    """If the old revision has no worker in a role, a new worker is compared with the leader of that role."""
     asked = check(edited(serving(before), replace(after, image="b"))).pods
     assert {each.title for each in asked if each.serving is None} == without | {"router"}
 
 
 def test_a_router_that_is_new_has_no_account_yet() -> None:
-    """The operator creates the ServiceAccount with the router. Until then admission would refuse a pod that names it."""
+    """The operator creates the ServiceAccount together with the router. Until then, admission would refuse a pod that names
+    it.
+    """
     before = replace(SHAPE, decoders=0, router=False)
     (router,) = (each for each in check(edited(serving(before), SHAPE)).pods if each.title == "router")
     assert "serviceAccountName" not in router.pod["spec"] and router.live == ""
@@ -97,7 +97,7 @@ def test_a_refusal_keeps_what_serves_and_another_router_is_another_question() ->
     spec = {**world.service.spec.model_dump(by_alias=True, exclude_none=True), "router": {"labels": {"a": "b"}}}
     world.edit(replace(world.service, spec=type(world.service.spec).model_validate(spec)))
     again = check(world).revision
-    assert again != key and again.partition(".")[0] == key.partition(".")[0], "the same revision"
+    assert again != key and again.partition(".")[0] == key.partition(".")[0], "the revision is the same"
 
 
 def test_a_service_without_another_slice_asks_nothing() -> None:
@@ -107,7 +107,7 @@ def test_a_service_without_another_slice_asks_nothing() -> None:
     world.settle()
     assert asked == [], "a new service has nothing to lose"
     world.settle()
-    assert asked == [], "and neither has a service at rest"
+    assert asked == [], "neither has a service without an edit"
 
 
 def test_one_question_per_rollout() -> None:
@@ -139,7 +139,7 @@ def test_what_was_not_checked_is_advice_until_the_rollout_is_complete() -> None:
     said = f"not every pod of revision {target} was checked before the revision that serves is replaced: no right"
     facts = {"remarks": {target: "no right"}, "checks": {asked.revision: ""}}
     plan = passed(world, **facts)
-    assert condition(plan, "Advice")[1] == said and plan.delete, "it goes on"
+    assert condition(plan, "Advice")[1] == said and plan.delete, "the rollout continues"
     world.carry_out(plan)
     for _ in range(6):
         world.carry_out(world.sync())
@@ -153,7 +153,7 @@ def test_what_was_not_checked_is_advice_until_the_rollout_is_complete() -> None:
 
 
 def amounts(change: QuotaChange | None) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the pods and workloads that come, and those that go."""
+    """Return the numbers of pods and workloads that a rollout adds, and those that it removes."""
     assert change is not None
     out = []
     for side in change:

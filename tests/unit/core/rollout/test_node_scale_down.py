@@ -1,4 +1,4 @@
-"""Annotations that keep autoscalers of nodes off the nodes of a component."""
+"""Tests of annotations that keep node autoscalers from removing the nodes of a component."""
 
 from ome_operator import keys
 from ome_operator.core.rollout.node_scale_down import FORBIDDEN
@@ -9,7 +9,7 @@ from tests.unit.core.passes import sets
 
 
 def world(**engine: str) -> World:
-    """A service with two pods of an engine and a router that has come up."""
+    """Return a ready service with two engine pods and a router."""
     made = World(parts.service(engine=engine, router={}), Shape(size=2).deps(), 3)
     made.settle()
     return made

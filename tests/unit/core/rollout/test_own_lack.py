@@ -1,4 +1,4 @@
-"""A service that lacks something of its own is told apart from a service that the shared edit broke."""
+"""Tests that a service that lacks something of its own is distinguished from a service that the shared edit broke."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -39,7 +39,7 @@ HOMELESS = {"node": "", "reason": "Unschedulable", "message": 'persistentvolumec
 
 
 def test_pods_that_find_no_place_for_a_reason_of_the_service_hold_their_wave_and_have_not_failed() -> None:
-    """Its deadline of an hour is over: that is reported, and says nothing about the edit."""
+    """The deadline of an hour has passed. This is reported, but it proves nothing about the edit."""
     stand = rolled(Shape(image="b"), **HOMELESS).sync().stands[RUNTIME]
     assert stand.state == EditState.PENDING and stand.lacks is not None
 
@@ -59,7 +59,7 @@ def test_pods_that_started_and_did_not_become_ready_fail_the_edit(facts: dict[st
 
 
 def test_a_service_that_went_back_for_a_lack_of_its_own_holds_its_wave_and_has_not_failed() -> None:
-    """With `onFailure: Rollback`, the pods that lacked something are gone, and the rejection remembers what they lacked."""
+    """With `onFailure: Rollback`, the pods that lacked something are gone. The stored rejection states what they lacked."""
     world = rolled(Shape(image="b", rollback=True), Shape(rollback=True), **HOMELESS)
     world.run(20)
     (rejection,) = world.service.status["rejected"]

@@ -1,4 +1,4 @@
-"""Groups of the target that are on their way out hold accelerators too (tests/property has the other laws)."""
+"""Tests that terminating groups of the target also count as holding accelerators. tests/property contains the other laws."""
 
 import pytest
 
@@ -10,7 +10,9 @@ MISSING = Bounds({"engine": 0}, {"engine": 1})
 
 
 def some(have: int, ready: int | None = None, dying: int = 0) -> Counts:
-    """Engine groups of a slice, those first that are ready, and so many more that are on their way out."""
+    """Return the groups of a slice: `have` groups, of which the first `ready` ones are ready, and `dying` further groups
+    that are terminating.
+    """
     serves = have if ready is None else ready
     return {"engine": GroupCounts(have, (True,) * serves + (False,) * (have - serves), have + dying)}
 
@@ -22,7 +24,7 @@ def grown(bounds: Bounds, new: Counts, old: Counts) -> int:
 
 @pytest.mark.parametrize(("dying", "groups"), [(0, 2), (1, 1), (2, 1)])
 def test_beside_another_slice_dying_groups_use_up_the_surge(dying: int, groups: int) -> None:
-    """At most four groups may hold accelerators: two old ones, a new one, and one that is terminating."""
+    """At most four groups may hold accelerators: two old ones, a new one, and a terminating one."""
     assert grown(SURGE, some(1, dying=dying), some(2)) == groups
 
 
@@ -45,7 +47,7 @@ def test_dying_groups_of_the_others_count_as_before() -> None:
 @pytest.mark.parametrize("bounds", [SURGE, MISSING, Bounds({}, WANTED, alone=True)])
 @pytest.mark.parametrize("dying", range(4))
 def test_alone_a_slice_waits_for_nobody(bounds: Bounds, dying: int) -> None:
-    """Nothing else needs the capacity: the new group gets another number, and its pods wait for nodes."""
+    """No other slice needs the capacity. The new group gets another number, and its pods wait for nodes."""
     assert step(WANTED, "new", {"new": some(1, dying=dying)}, bounds) == {"new": {"engine": 3}}
     assert stay(WANTED, "new", {"new": some(1, dying=dying)}) == {"new": {"engine": 3}}
 

@@ -13,12 +13,12 @@ TWO = (L0, W0, L1, W1)
 
 
 def whole(group: int, **more: Any) -> tuple[Pod, Pod]:
-    """Leader and worker of a group."""
+    """Return the leader and the worker of a group."""
     return leader(group, **more), worker(group)
 
 
 def counted(*pods: Pod, sets: tuple[Child, ...]) -> GroupCounts:
-    """The engine's groups of two pods."""
+    """Return the counts of the engine's groups of two pods."""
     return groups("engine", 2, Slice("r1", sets, pods))
 
 
@@ -30,7 +30,7 @@ def test_a_group_is_ready_when_all_its_pods_are() -> None:
 
 
 def test_the_bits_are_in_the_order_of_worth() -> None:
-    """The planner takes the last one away."""
+    """The planner removes the last group first."""
     assert counted(*whole(0, ready=False), *whole(1), sets=TWO) == GroupCounts(2, (True, False), 2)
     assert counted(*whole(0), *whole(1, draining="x"), sets=TWO) == GroupCounts(2, (True, True), 2)
 
@@ -39,7 +39,7 @@ def test_a_group_counts_until_its_last_object_is_gone() -> None:
     fewer = (L0, W0, W1)
     assert counted(*whole(0), worker(1), sets=fewer) == GroupCounts(1, (True,), 2)
     assert counted(*whole(0), sets=fewer).left == 2, "its worker StatefulSet would start the pod again"
-    assert counted(*whole(0), sets=(L0, W0, worker_set(1, deleting=True))).left == 2, "pods go after it"
+    assert counted(*whole(0), sets=(L0, W0, worker_set(1, deleting=True))).left == 2, "its pods are deleted after it"
     assert counted(*whole(0), worker(1, deleting=True), sets=(L0, W0)).left == 2
     assert counted(*whole(0), sets=(L0, W0)).left == 1
     assert counted(*whole(0), sets=(leader_set(0, deleting=True), W0)) == GroupCounts(0, (), 1)

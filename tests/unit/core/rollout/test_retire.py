@@ -30,7 +30,7 @@ EVERYTHING = (ROUTER, LEADERS, WORKERS, BUDGET)
 
 
 def step(children: tuple[Child, ...], *pods: Pod) -> tuple[list[str], str]:
-    """Names that go next, and what is waited for."""
+    """Return the names of the objects that are deleted next, and what the removal waits for."""
     found = retire("svc", Slice("r1", children, pods))
     return [one.name for one in found.delete], found.waits_for
 
@@ -69,7 +69,7 @@ def test_what_is_going_is_not_deleted_again() -> None:
 
 
 def test_deletes_are_guarded_by_what_must_be_gone() -> None:
-    """A cache may be behind: the shell reads the guard live."""
+    """The cache may be out of date, so the executor reads the guard live."""
     (leaders,) = retire("svc", Slice("r1", (LEADERS, WORKERS), ())).delete
     (workers,) = retire("svc", Slice("r1", (WORKERS,), ())).delete
     router = meta.labels("svc", "router", "r1")
@@ -91,17 +91,17 @@ def left(kept: Collection[int], children: tuple[Child, ...], *pods: Pod) -> tupl
 
 
 def down(kept: Collection[int], children: tuple[Child, ...], *pods: Pod) -> list[str]:
-    """Names of what goes when the engine shall have these groups."""
+    """Return the names of the objects that are deleted if the engine has to keep these groups."""
     return [each.name for each in left(kept, children, *pods)]
 
 
 def but(group: int) -> set[int]:
-    """The other two of three groups."""
+    """Return the numbers of the other two of three groups."""
     return {0, 1, 2} - {group}
 
 
 def without(group: int, *roles: str) -> tuple[Child, ...]:
-    """The StatefulSets of three groups without some of one of them."""
+    """Return the StatefulSets of three groups, without those of these roles in one group."""
     gone = [{"leader": leader_set, "worker": worker_set}[role](group).name for role in roles]
     return tuple(each for each in SETS if each.name not in gone)
 
@@ -125,19 +125,19 @@ def test_any_group_goes_by_itself_its_leader_before_its_workers(group: int) -> N
 
 
 def labels(made: Child, index: int, **more: str) -> dict[str, str]:
-    """Labels of a pod of a StatefulSet."""
+    """Return the labels of a pod of a StatefulSet."""
     return {**made.labels, keys.POD_INDEX: str(index), **more}
 
 
 @GROUPS
 def test_the_guard_of_a_groups_workers_finds_its_leader_and_nobody_else(group: int) -> None:
-    """Every leader's pod index is 0, whatever its group."""
+    """The pod index of every leader is 0, whatever its group."""
     ranks = tuple(each for each in PODS if each.group != group or each.rank)
     (workers,) = left(but(group), without(group, "leader"), *ranks)
     assert workers.guard is not None and not workers.guard.name
     selector = workers.guard.selector
     assert matches(selector, labels(leader_set(group), 0))
-    assert matches(selector, labels(leader_set(group), 1)), "a second pod that somebody made is one too many as well"
+    assert matches(selector, labels(leader_set(group), 1)), "a second pod that somebody created counts as well"
     for other in but(group):
         assert not matches(selector, labels(leader_set(other), 0))
         assert not matches(selector, labels(leader_set(other), group)), "the pod index says nothing about the group"
@@ -149,7 +149,7 @@ def test_the_guard_of_a_groups_workers_finds_its_leader_and_nobody_else(group: i
 
 
 def test_groups_go_independently_of_each_other() -> None:
-    """Group 0 lost its leader, group 1 has it still, of group 2 only pods are left."""
+    """Group 0 has lost its leader, group 1 still has its own, and of group 2 only pods are left."""
     sets = (worker_set(0), leader_set(1), worker_set(1))
     pods = (worker(0), leader(1), worker(1), worker(2))
     assert down((), sets, *pods) == [leader_set(1).name, worker_set(0).name, worker(2).name]
@@ -160,23 +160,25 @@ def test_groups_go_independently_of_each_other() -> None:
 
 @GROUPS
 def test_a_set_that_goes_is_not_deleted_again_and_its_pods_wait(group: int) -> None:
-    """The garbage collector deletes the pods. Workers are deleted faster once no StatefulSet creates them again."""
+    """The garbage collector deletes the pods of leaders. Pods of workers are deleted by the operator, which is faster, once
+    no StatefulSet creates them again.
+    """
     sets = (leader_set(group, deleting=True), worker_set(group))
-    assert down((), sets, worker(group)) == [], "a set that goes may still make its pod"
+    assert down((), sets, worker(group)) == [], "a terminating StatefulSet may still create its pod"
     assert down((), (worker_set(group, deleting=True),), worker(group)) == [worker(group).name]
 
 
 @GROUPS
 def test_a_leader_that_its_set_left_behind_goes_by_name(group: int) -> None:
-    """`kubectl delete --cascade=orphan` or a slow garbage collector leaves such a pod, which would keep serving. A copy of
-    it belongs to nobody.
+    """`kubectl delete --cascade=orphan` or a slow garbage collector leaves such a pod, which would continue to serve. A copy
+    of the pod is not deleted, because it belongs to no StatefulSet.
     """
     orphan, copy = leader(group), leader(group)._replace(name="my-debug-copy", workload_uid="")
     assert left((), (), orphan) == (Delete("Pod", orphan.name, orphan.uid),)
     assert down((), (), copy) == []
     assert down((), (), orphan._replace(deleting=True)) == []
     assert down({group}, (), orphan) == []
-    assert down((), (leader_set(group),), orphan) == [leader_set(group).name], "its set would make it anew"
+    assert down((), (leader_set(group),), orphan) == [leader_set(group).name], "its StatefulSet would create it again"
 
 
 @GROUPS
@@ -200,7 +202,9 @@ def test_workers_do_not_wait_for_a_leader_on_a_lost_node(group: int) -> None:
 
 @GROUPS
 def test_a_group_is_known_by_the_names_of_its_sets(group: int) -> None:
-    """Somebody removed the group's label. The StatefulSet is deleted nevertheless, with a guard that names its group."""
+    """Somebody removed the label of the group. The StatefulSet is deleted nevertheless, with a guard that names its
+    group.
+    """
     bare = worker_set(group)
     bare = bare._replace(labels={key: value for key, value in bare.labels.items() if key != keys.GROUP_INDEX})
     (workers,) = left(but(group), (bare,))
@@ -209,7 +213,7 @@ def test_a_group_is_known_by_the_names_of_its_sets(group: int) -> None:
 
 
 def test_a_set_that_is_no_groups_is_left_alone() -> None:
-    """The former set of all leaders has the same labels, and no number."""
+    """In earlier versions, one StatefulSet had all leaders. It has the same labels, and no group number."""
     assert down((), (LEADERS._replace(name=STEM),)) == []
 
 

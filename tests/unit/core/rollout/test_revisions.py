@@ -39,7 +39,7 @@ def test_the_oldest_that_nothing_uses_go(used: frozenset[str], gone: list[str]) 
 
 
 def rolled(*images: str) -> World:
-    """A service that had these images one after the other."""
+    """Return a service that had these images one after the other."""
     shape = Shape(image=images[0])
     world = World(shape.service(), shape.deps(), 1)
     world.settle()
@@ -50,7 +50,7 @@ def rolled(*images: str) -> World:
 
 
 def numbers(world: World) -> list[int]:
-    """Numbers of the stored revisions."""
+    """Return the numbers of the stored revisions."""
     return sorted(one.manifest["revision"] for (kind, _), one in world.children.items() if kind == "ControllerRevision")
 
 

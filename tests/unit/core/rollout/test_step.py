@@ -1,4 +1,4 @@
-"""The next step from the slices that exist to the target alone."""
+"""Tests of the next step from the existing slices towards a single slice of the target revision."""
 
 import pytest
 
@@ -16,17 +16,17 @@ WANTED = {"engine": 1}
 
 
 def whole(revision: str) -> Slice:
-    """A slice that runs."""
+    """Return a slice that runs."""
     return Slice(revision, (ROUTER, LEADERS, BUDGET), (pod("p"),))
 
 
 def gone(revision: str, *left: Child) -> Slice:
-    """A slice of which only these are left."""
+    """Return a slice of which only these objects are left."""
     return Slice(revision, left, ())
 
 
 def decided(target: str, *present: Slice, gate: Gate = OPEN, ahead: str = "", bounds: Bounds = RECREATE) -> RolloutStep:
-    """The decision among these slices of one engine group each."""
+    """Return the decision about these slices, each of which has one engine group."""
     names = {one.revision for one in present}
     seen = {one.revision: {"engine": groups(one)} for one in present}
     numbers = ReplicaCounts(dict.fromkeys(names | {target}, WANTED), seen, seen, bounds)
@@ -34,7 +34,7 @@ def decided(target: str, *present: Slice, gate: Gate = OPEN, ahead: str = "", bo
 
 
 def groups(one: Slice) -> GroupCounts:
-    """One that is ready while there are leaders."""
+    """Return the count of a group that is ready while its leaders exist."""
     have = int(LEADERS in one.workloads)
     return GroupCounts(have, (True,) * have, len(one.pods))
 
@@ -80,7 +80,7 @@ def test_a_target_that_runs_stays_while_the_others_go() -> None:
 
 
 def test_a_gate_that_closes_half_way_stops_where_it_is() -> None:
-    """No further group of the old slice is removed for pods without capacity, and the admission is kept."""
+    """No further group of the old slice is removed for pods without capacity. The admission is kept."""
     found = decided("new", whole("new"), whole("old"), gate=NO_ROOM)
     assert (found.keep, found.delete, found.rolls, found.held) == (("old", "new"), (), True, True)
     assert (found.reason, found.message) == (NO_ROOM.reason, NO_ROOM.message)
@@ -104,7 +104,9 @@ def test_what_is_half_gone_is_made_whole_again_while_nothing_else_may_start(gate
 
 
 def test_a_check_that_is_under_way_rebuilds_nothing() -> None:
-    """After a restart of the operator during a rollout, the checks are made again."""
+    """After a restart of the operator during a rollout, the checks are repeated. Meanwhile, removed groups are not created
+    again.
+    """
     assert decided("new", gone("old", ROUTER), gate=Gate(Reason.CHECKING, "")).keep == ()
 
 

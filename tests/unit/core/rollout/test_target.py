@@ -18,7 +18,7 @@ STORED = {"a": 1, "b": 2, "c": 3}
 def to(
     pin: str = "", whole: str = "a", rejected: tuple[dict[str, Any], ...] = (), retry: str = "", **more: int
 ) -> TargetRevision:
-    """The target of a service with three revisions of which `whole` was complete last."""
+    """Return the target of a service with three revisions, of which `whole` was the last complete one."""
     return target(pin, {**STORED, **more}, whole, rejected, retry)
 
 
@@ -30,11 +30,11 @@ FAILED = to().reject("ProgressDeadlineExceeded", "0/1 pods", NOW)
     [
         (to(), "c"),
         (to("b"), "b"),
-        (to(b=4), "b"),  # written again
+        (to(b=4), "b"),  # the user wrote the revision again
         (to(rejected=(FAILED,)), "a"),
         (to("b", rejected=(FAILED,)), "b"),
-        (to("c", rejected=(FAILED,)), "a"),  # a pin tries the same thing, too
-        (to(rejected=(FAILED,), whole=""), "c"),  # nothing to go back to
+        (to("c", rejected=(FAILED,)), "a"),  # a pin also retries the same revision
+        (to(rejected=(FAILED,), whole=""), "c"),  # there is no revision to return to
         (to(rejected=(FAILED,), whole="x"), "c"),
         (to(rejected=(FAILED,), d=4), "d"),
         (to(rejected=(FAILED,), retry="now"), "c"),
@@ -67,11 +67,11 @@ def test_whatever_may_be_named_later_is_kept() -> None:
     assert to(whole="").used == {"c"}
 
 
-# --- the whole way, through sync -------------------------------------------------------------------------------------
+# --- complete passes ---------------------------------------------------------------------------------------------------
 
 
 def failed(shape: Shape, **more: Any) -> tuple[World, str, str]:
-    """A service whose edit never becomes ready, and the revisions before and after the edit."""
+    """Return a service whose edit never becomes ready, and the revisions before and after the edit."""
     world = World(shape.service(), shape.deps(), 1)
     world.settle()
     before = str(world.service.status["revision"])
@@ -84,7 +84,7 @@ def failed(shape: Shape, **more: Any) -> tuple[World, str, str]:
 
 
 def templates(world: World) -> dict[str, Any]:
-    """Pod templates of the StatefulSets that exist."""
+    """Return the pod templates of the existing StatefulSets."""
     return {name: one.manifest["spec"]["template"] for (kind, name), one in world.children.items() if kind == "StatefulSet"}
 
 
@@ -158,7 +158,9 @@ def test_an_edit_or_a_request_tries_again() -> None:
 
 
 def test_others_do_not_try_what_was_rejected_here() -> None:
-    """An edit of a runtime stops at the first service that does not become whole with it, also when that went back."""
+    """An edit of a runtime stops at the first service that does not become complete with it, even if that service was rolled
+    back.
+    """
     world, *_ = failed(Shape(rollback=True))
     assert world.sync().rolls
     world.edit(Shape(rollback=True).service(), Shape(image="c").deps())
@@ -211,7 +213,7 @@ def test_every_further_pod_starts_the_clock_anew_and_a_restart_does_not() -> Non
     next(pod for pod in world.pods.values() if pod.rank == 3).ready = False
     world.healthy = lambda _: False
     world.run(10)
-    assert world.service.status["progress"] == second, "what comes and goes is no progress"
+    assert world.service.status["progress"] == second, "alternating states are no progress"
 
 
 def test_a_clock_that_somebody_spoiled_starts_anew() -> None:

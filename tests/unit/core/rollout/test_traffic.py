@@ -1,4 +1,4 @@
-"""Which slices a Gateway sends requests to, through whole rollouts (decisions 27)."""
+"""Tests of the slices to which a Gateway sends requests, through complete rollouts (decisions 27)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,14 +24,14 @@ ROUTE = ("HTTPRoute", "svc")
 
 
 def world(shape: Shape, seed: int = 1) -> World:
-    """A service that has come up behind a Gateway."""
+    """Return a ready service behind a Gateway."""
     made = World(shape.service(), changed(shape.deps(), exposure=GATEWAY), seed)
     made.settle()
     return made
 
 
 def edit(on: World, shape: Shape) -> None:
-    """The user writes another service or runtime."""
+    """Let the user change the service or the runtime."""
     on.edit(shape.service(), changed(shape.deps(), exposure=GATEWAY))
 
 
@@ -45,7 +45,7 @@ def weights(on: World) -> dict[str, int]:
 
 
 def services_of_slices(on: World) -> list[str]:
-    """Names of the Services that belong to a revision."""
+    """Return the names of the Services that belong to a revision."""
     return [name for (kind, name), live in on.children.items() if kind == "Service" and keys.REVISION in live.labels]
 
 
@@ -64,7 +64,7 @@ def ready_groups(on: World) -> dict[str, int]:
 
 
 def until(on: World, holds: Callable[[], Any], passes: int = 200) -> Any:
-    """Run passes until a condition holds."""
+    """Run passes until the condition holds."""
     for _ in range(passes):
         if found := holds():
             return found
@@ -84,7 +84,7 @@ def test_each_slice_has_a_service_of_its_routers() -> None:
 
 
 def test_it_leads_to_the_service_itself_until_the_slice_has_its_own() -> None:
-    """A route to a Service that is not there is an error for every request."""
+    """A route to a Service that does not exist would answer every request with an error."""
     shape = Shape(size=1)
     on = World(shape.service(), changed(shape.deps(), exposure=GATEWAY), 1)
     on.carry_out(on.sync())
@@ -93,7 +93,7 @@ def test_it_leads_to_the_service_itself_until_the_slice_has_its_own() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_weights_are_the_ready_groups_of_each_slice(seed: int) -> None:
-    """While two slices serve, the weight of each slice is the number of its ready groups."""
+    """While two slices serve, the weight of each is the number of its ready groups."""
     old = Shape(size=1, engines=4, strategy="surge")
     on = world(old, seed)
     edit(on, replace(old, image="b"))
@@ -114,7 +114,7 @@ def test_weights_are_the_ready_groups_of_each_slice(seed: int) -> None:
 
 @pytest.mark.parametrize("strategy", ["", "surge", "blueGreen"])
 def test_the_old_router_goes_when_the_route_has_led_away_from_it(strategy: str) -> None:
-    """The Service of the old slice is removed as well, once nothing of the slice is left."""
+    """The Service of the old slice is also removed, once nothing of the slice is left."""
     old = Shape(size=1, engines=3, strategy=strategy)
     on = world(old)
     (first,) = weights(on)
@@ -136,7 +136,7 @@ def test_the_old_router_goes_when_the_route_has_led_away_from_it(strategy: str) 
 
 @pytest.mark.parametrize(("strategy", "seed"), [("surge", 2), ("blueGreen", 1)])
 def test_requests_come_to_a_slice_when_its_router_has_been_ready_for_a_while(strategy: str, seed: int) -> None:
-    """Kubernetes updates endpoints after the router is ready. Until then, the old router stays and serves."""
+    """Kubernetes updates endpoints after the router has become ready. Until then, the old router stays and serves."""
     old = Shape(size=1, strategy=strategy)
     on = world(old, seed)
     (first,) = weights(on)
@@ -159,8 +159,8 @@ def test_requests_come_to_a_slice_when_its_router_has_been_ready_for_a_while(str
 
 
 def test_slices_keep_their_share_while_their_routers_are_replaced() -> None:
-    """In the middle of a rollout, new routers are not ready long enough. Those of a large slice must not leave all requests
-    to a small slice.
+    """In the middle of a rollout, new routers have not been ready for long enough. A large slice must not leave all requests
+    to a small slice because of that.
     """
     old = Shape(size=1, engines=4, strategy="surge")
     on = world(old, 2)
@@ -193,7 +193,7 @@ def test_slices_keep_their_share_while_their_routers_are_replaced() -> None:
     ids=str,
 )
 def test_a_slice_settles_with_the_first_of_its_routers(since: tuple[float | None, ...], left: float) -> None:
-    """`since` contains how many seconds ago each router became ready. A node whose clock runs ahead delays the slice only
+    """`since` contains how many seconds ago each router became ready. A node whose clock is ahead delays the slice only
     briefly.
     """
     now = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
@@ -205,7 +205,7 @@ def test_a_slice_settles_with_the_first_of_its_routers(since: tuple[float | None
 
 
 def test_the_first_slice_gets_requests_at_once() -> None:
-    """No other slice could answer the requests."""
+    """There is no other slice that could answer the requests."""
     shape = Shape(size=1)
     on = World(shape.service(), changed(shape.deps(), exposure=GATEWAY), 1)
     until(on, lambda: routing.serving(on.children.values(), on.pods.values()))
@@ -240,7 +240,9 @@ def test_going_back_in_the_middle_leads_back() -> None:
 
 
 def test_what_is_replaced_at_once_is_led_to_until_the_end() -> None:
-    """No other slice can answer, so nothing waits for the route. No request is sent to a Service without endpoints."""
+    """No other slice can answer, so the removal does not wait for the route. The route leads to the old slice until the new
+    one can serve.
+    """
     old = Shape(size=1, strategy="recreate")
     on = world(old)
     (first,) = weights(on)
@@ -269,7 +271,9 @@ def routing_deployments(on: World) -> list[str]:
 
 
 def test_where_a_slice_cannot_have_its_service_the_services_own_takes_over() -> None:
-    """A foreign object has the name. The rollout continues, and the condition of the router reports it."""
+    """A foreign object has the name of the slice's Service. The rollout continues, and the condition RouterReady reports the
+    problem.
+    """
     old = Shape(size=1, strategy="surge")
     on = world(old)
     edit(on, replace(old, image="b"))
@@ -286,7 +290,7 @@ def test_where_a_slice_cannot_have_its_service_the_services_own_takes_over() -> 
 
 
 def test_without_a_router_it_leads_to_the_engines() -> None:
-    """If a user removes the router from the service, the route is changed before the router is deleted."""
+    """If a user removes the router from the service, the route changes before the router is deleted."""
     shape = Shape(size=1)
     on = world(shape)
     edit(on, replace(shape, router=False))
@@ -306,7 +310,7 @@ def test_a_service_that_is_to_be_left_alone_loses_route_and_services() -> None:
             on.edit(service)
         else:
             on.edit(deps=shape.deps())
-            del on.children[ROUTE]  # the operator does not watch the kind any more; `remove` of its shell deletes them
+            del on.children[ROUTE]  # this kind is not watched any more; `former_exposure.remove` deletes it
         on.settle()
         assert ROUTE not in on.children
         assert services_of_slices(on) == [], change
@@ -314,7 +318,7 @@ def test_a_service_that_is_to_be_left_alone_loses_route_and_services() -> None:
 
 @pytest.mark.parametrize(("changed", "waits"), [(-1, True), (-NOTICE, False), (30, True), (9999, False)])
 def test_a_clock_that_is_ahead_delays_a_little_and_never_for_long(changed: float, waits: bool) -> None:
-    """The time is the API server's."""
+    """The time of the route's last change comes from the API server, whose clock may differ from the operator's."""
     now = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
     since = (now + timedelta(seconds=changed)).isoformat()
     assert (route.seconds_since(since, now) < NOTICE) is waits
@@ -326,7 +330,7 @@ def test_weights_fit_into_what_the_gateway_api_takes() -> None:
 
 
 def test_the_api_server_says_since_when_a_route_is_as_it_is() -> None:
-    """The time comes from the operator's own entry in managedFields, because a Gateway writes the status continuously."""
+    """The time comes from the operator's own entry in managedFields, because a Gateway continuously writes the status."""
     theirs = {"manager": "gateway", "operation": "Update", "subresource": "status", "time": "2026-01-01T00:09:00Z"}
     ours = {"manager": "ome-operator", "operation": "Apply", "time": "2026-01-01T00:01:00Z"}
     backends = [{"name": "a", "weight": 0}, {"name": "b"}]

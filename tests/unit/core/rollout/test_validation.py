@@ -1,4 +1,6 @@
-"""New revisions that SGLang's parser would end are not rolled out, and whose word that is."""
+"""Tests that new revisions with arguments that SGLang's parser rejects are not rolled out, and of the settings that decide
+on this.
+"""
 
 import random
 from dataclasses import replace
@@ -30,9 +32,9 @@ def test_what_would_end_on_every_gpu_is_not_rolled_out_and_what_serves_goes_on()
     said = found.condition("RolledOut")
     assert refused(found) and said["status"] == "False"
     assert "flag-removed: sglang 0.5.23 has no flag --enable-deepep-moe" in said["message"]
-    assert "write --moe-a2a-backend deepep" in said["message"], "the fix"
-    assert "ClusterServingRuntime rt: spec.engineConfig.runner.args" in said["message"], "the field"
-    assert f"{keys.LINT_IGNORE}: flag-removed" in said["message"], "the way out"
+    assert "write --moe-a2a-backend deepep" in said["message"], "the message contains the fix"
+    assert "ClusterServingRuntime rt: spec.engineConfig.runner.args" in said["message"], "the message contains the field"
+    assert f"{keys.LINT_IGNORE}: flag-removed" in said["message"], "the message contains the alternative"
     assert found.alive() == pods and revisions(found) == 1
     assert found.condition("Ready")["status"] == "True" and found.service.status["url"] == url
 
@@ -70,7 +72,7 @@ def test_an_annotation_overrides_the_rule() -> None:
     found = edited(world(GOOD), BAD)
     found.edit(service(notes={keys.LINT_IGNORE: "flag-unknown"}))
     found.settle()
-    assert refused(found), "another rule"
+    assert refused(found), "the message is about another rule"
     found.edit(service(notes=IGNORES))
     found.settle()
     assert not refused(found) and revisions(found) == 2
@@ -78,7 +80,7 @@ def test_an_annotation_overrides_the_rule() -> None:
     assert "flag-removed" not in str(found.condition("Advice"))
     found.edit(service())
     found.settle()
-    assert not refused(found), "it is stored by now"
+    assert not refused(found), "the revision has been stored"
     assert "flag-removed" in found.condition("Advice")["message"]
 
 
@@ -112,7 +114,7 @@ def test_what_was_scaled_to_zero_comes_back_while_an_edit_is_refused() -> None:
 
 
 def test_a_repair_is_never_refused() -> None:
-    """Somebody deleted a StatefulSet of the serving slice."""
+    """Somebody deleted a StatefulSet of the serving slice, while an edit is refused."""
     found = edited(world(GOOD), BAD)
     (gone,) = [key for key in found.children if key[0] == "StatefulSet"]
     del found.children[gone]
@@ -129,9 +131,9 @@ def test_a_repair_is_never_refused() -> None:
         ([BAD], {"image": "registry.corp/sglang:0.5.23-p3"}),  # a patch may have any flag
         ([BAD], {"image": "registry.corp/sglang:0.9.9"}),
         ([BAD], {"image": "registry.corp/sglang@sha256:" + "0" * 64}),
-        ([BAD], {"judge": Validator(refuse=False)}),  # the chart says so
-        (["--tp-size=2"], {}),  # an error, and no word of the parser's
-        (["--host", "0.0.0.0 --port 9"], {}),  # a value, for all that the parser knows
+        ([BAD], {"judge": Validator(refuse=False)}),  # the chart disables refusals
+        (["--tp-size=2"], {}),  # an error that is not from the parser
+        (["--host", "0.0.0.0 --port 9"], {}),  # the parser takes this for a value
         ([f"--no-such-flag=$(X) {BAD}"], {"command": ["sh", "-c", "python3 -m sglang.launch_server $0"]}),
         (["--no-such-flag"], {"image": "vllm/vllm-openai:v0.32.0", "command": ["vllm", "serve"]}),
     ],
@@ -175,7 +177,7 @@ def test_an_annotation_says_the_version_of_a_digest() -> None:
 
 @pytest.mark.parametrize("seed", range(12 if SOAK else 4))
 def test_whatever_comes_no_pod_ever_starts_with_what_was_refused(seed: int) -> None:
-    """Edits good and bad, scaling, lost pods and restarts of the operator, in any order."""
+    """Good and bad edits, scaling, lost pods and restarts of the operator happen in random order."""
     chance, found = random.Random(seed), world(GOOD)
     judge, groups = found.deps.judge, 1
     for _ in range(15):

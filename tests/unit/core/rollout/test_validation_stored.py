@@ -12,7 +12,9 @@ from tests.unit.core.rollout.judged import BAD, GOOD, deps, edited, refused, rev
 
 
 def before_the_rule(*args: str) -> World:
-    """A service that an operator without the rule started, with the operator of today."""
+    """Return a service that a version of the operator without the rule has started, after an upgrade to the present
+    version.
+    """
     found = world(*args, judge=accept_all)
     assert found.condition("Ready")["status"] == "True"
     found.edit(deps=replace(found.deps, judge=Validator()))
@@ -32,7 +34,7 @@ def test_and_no_reason_to_refuse_the_next_edit() -> None:
     assert not refused(found) and revisions(found) == 2
     edited(found, BAD, GOOD, "--enable-ep-moe")
     assert refused(found) and "--enable-ep-moe" in found.condition("RolledOut")["message"]
-    assert "--enable-deepep-moe" not in found.condition("RolledOut")["message"], "only what is new"
+    assert "--enable-deepep-moe" not in found.condition("RolledOut")["message"], "only new revisions are validated"
 
 
 def test_nor_a_restart() -> None:

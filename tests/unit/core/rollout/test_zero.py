@@ -1,4 +1,4 @@
-"""Zero and back: what wakes a service, with how many groups, and for how long."""
+"""Tests of scaling to zero and back: what wakes a service, with how many groups, and how long it is kept awake."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -30,7 +30,7 @@ def facts(before: Mapping[str, Any], groups: Mapping[str, int], seconds: float =
 
 
 def story(*steps: ZeroFacts) -> dict[str, Any]:
-    """Return the state after some passes. Each step has the state of the step before it, whatever it names."""
+    """Return the state after passes with these facts, each of which starts from the state of the previous pass."""
     found: dict[str, Any] = {}
     for step in steps:
         found = zero.state(step._replace(before=found))
@@ -89,7 +89,7 @@ def test_the_pass_in_which_a_role_becomes_zero_wakes_nothing() -> None:
 
 
 def test_one_wake_at_a_time() -> None:
-    """After the wake its number counts, so further requests change nothing."""
+    """After a wake, its number of groups counts, so further requests change nothing."""
     found = story(facts({}, BOTH, 0), facts({}, BOTH, 30, arrived=29))
     assert zero.kept(found, "engine", wakes=True, now=at(31)) == 1
     later = zero.state(facts(found, {"engine": 1, "decoder": 1}, 60, arrived=59))
@@ -128,7 +128,7 @@ def test_a_changed_scale_is_a_wake_too_and_is_not_kept() -> None:
 def test_a_woken_service_is_kept_for_ten_minutes_after_it_serves(
     served: float | None, seconds: float, wakes: bool, groups: int
 ) -> None:
-    """KEDA sets the number of an idle service back to 0 at its next look."""
+    """Without this, KEDA would set the number of groups back to 0 at its next evaluation."""
     woken = {"time": text(0), "by": "Request", **({} if served is None else {"servedAfterSeconds": served})}
     before = {"groups": {"engine": 2}, "wake": woken}
     assert zero.kept(before, "engine", wakes=wakes, now=at(seconds)) == groups
