@@ -1,4 +1,4 @@
-"""Which groups stay, which one goes first, and which numbers new ones get."""
+"""Tests of which groups stay, which one is removed first, and which numbers new groups get."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ def sets(*groups: int) -> tuple[Child, ...]:
 
 
 def whole(*groups: int) -> tuple[Pod, ...]:
-    """Leader and worker of these groups, ready."""
+    """Return the leaders and workers of these groups, all ready."""
     return tuple(make(group) for group in groups for make in (leader, worker))
 
 
 def instead(pods: Iterable[Pod], *changed: Pod) -> tuple[Pod, ...]:
-    """The pods, some of them otherwise."""
+    """Return the pods, in which these pods replace those with the same names."""
     by_name = {each.name: each for each in (*pods, *changed)}
     return tuple(by_name.values())
 
 
 def order(children: tuple[Child, ...], *pods: Pod) -> tuple[int, ...]:
-    """Groups of two pods, the one that is worth most first."""
+    """Return the numbers of groups of two pods, with the most valuable group first."""
     return by_worth("engine", 2, Slice("r1", children, pods))
 
 
@@ -78,21 +78,25 @@ ORDERS: dict[str, tuple[tuple[Pod, ...], tuple[int, ...]]] = {
 def test_the_order_of_worth(case: str) -> None:
     pods, wanted = ORDERS[case]
     assert order(FOUR, *pods) == wanted
-    assert order(FOUR[::-1], *pods[::-1]) == wanted, "what the API server lists first is worth no more"
+    assert order(FOUR[::-1], *pods[::-1]) == wanted, "the order of the API server's list does not matter"
 
 
 def test_readiness_that_flickers_costs_one_group_and_not_two() -> None:
-    """Group 1 was not ready when it was marked. It is ready again, and another is not: group 1 goes all the same."""
+    """Group 1 was not ready when it was marked to be removed. Now it is ready and another group is not, but group 1 is still
+    the one to be removed.
+    """
     before = order(FOUR, *instead(READY, leader(1, ready=False)))
     assert chosen(3, before, range(4)) == (0, 2, 3)
     marked = instead(READY, leader(1, draining=MARK), leader(3, ready=False))
     assert chosen(3, order(FOUR, *marked), range(4)) == (0, 2, 3)
-    assert chosen(4, order(FOUR, *marked), range(4)) == (0, 1, 2, 3), "wanted again, it stays"
+    assert chosen(4, order(FOUR, *marked), range(4)) == (0, 1, 2, 3), "it stays if it is wanted again"
 
 
 @dataclass
 class Choice:
-    """A number of groups, those that exist by worth, the taken numbers, and what comes of them."""
+    """The wanted number of groups, the existing groups in the order of their value, the numbers in use, and the chosen
+    groups.
+    """
 
     wanted: int
     order: tuple[int, ...]
@@ -142,7 +146,9 @@ def test_pods_that_name_no_group_take_no_number() -> None:
 
 @pytest.mark.parametrize("deleting", [False, True])
 def test_beside_the_pods_of_a_former_service_numbers_begin_at_0(deleting: bool) -> None:
-    """Its StatefulSets wait until the names of these pods are free, and use the accelerators that those pods hold."""
+    """The new StatefulSets wait until the names of these pods are free, and then use the accelerators that the pods hold
+    now.
+    """
     former = tuple(each._replace(workload_uid="former", deleting=deleting) for each in whole(0, 1))
     part = Slice("r1", (), former)
     assert (by_worth("engine", 2, part), taken("engine", part), left("engine", part)) == ((), frozenset(), 2)
@@ -157,24 +163,26 @@ def test_a_former_services_pods_are_not_ready_in_the_new_sets() -> None:
 
 
 def test_a_leader_that_lost_its_set_is_still_a_group() -> None:
-    """`kubectl delete --cascade=orphan`: the set that is made again takes the pod, and nothing restarts."""
+    """`kubectl delete --cascade=orphan` leaves such a pod. The StatefulSet that is created again adopts the pod, and nothing
+    restarts.
+    """
     orphan = leader(1, workload_uid="")
     part = Slice("r1", (*sets(0), worker_set(1)), (*whole(0), orphan, worker(1)))
     assert by_worth("engine", 2, part) == (0, 1)
-    assert ready_groups("engine", 2, part) == {0}, "nobody's pod serves nobody"
+    assert ready_groups("engine", 2, part) == {0}, "a pod without an owner does not count as ready"
     ending = Slice("r1", sets(0), (*whole(0), orphan._replace(deleting=True)))
     assert by_worth("engine", 2, ending) == (0,)
 
 
 @pytest.mark.parametrize("name", [f"{STEM}-1-0-debug", f"{STEM}-1", "debug", f"{STEM}-2-0", f"{STEM}-1-1", f"x-{STEM}-1-0"])
 def test_a_copy_that_somebody_made_for_debugging_is_no_group(name: str) -> None:
-    """`kubectl debug --copy-to --keep-labels` gives it the labels of the leader."""
+    """`kubectl debug --copy-to --keep-labels` copies the labels of the leader to the new pod."""
     copy = leader(1, workload_uid="")._replace(name=name)
     assert existing("engine", Slice("r1", sets(0), (*whole(0), copy))) == {0}
 
 
 def test_the_second_pod_of_a_leaders_set_is_no_rank() -> None:
-    """Somebody scaled the StatefulSet manually. The pod makes no group, represents no rank, and does not mark one."""
+    """Somebody scaled the StatefulSet manually. The additional pod is no group, replaces no rank, and marks none."""
     second = leader(1, draining=MARK)._replace(name=f"{STEM}-1-1", rank=-1)
     assert order(sets(0, 1), *whole(0, 1), second) == (0, 1)
     part = Slice("r1", sets(1), (second, worker(1)))
@@ -183,7 +191,7 @@ def test_the_second_pod_of_a_leaders_set_is_no_rank() -> None:
 
 
 def test_a_group_keeps_its_number_when_somebody_takes_its_label_off() -> None:
-    """The name says it: another set of the same number would have the same name."""
+    """The name contains the number, and another StatefulSet with this number would have the same name."""
     bare = tuple(each._replace(labels=without(each.labels, keys.GROUP_INDEX)) for each in sets(2))
     unmarked = tuple(each._replace(labels=without(each.labels, keys.WORKER_INDEX)) for each in sets(3))
     part = Slice("r1", (*sets(0), *bare, *unmarked), ())
@@ -192,13 +200,15 @@ def test_a_group_keeps_its_number_when_somebody_takes_its_label_off() -> None:
 
 
 def without(labels: object, key: str) -> dict[str, str]:
-    """Labels without one of them."""
+    """Return the labels without this one."""
     assert isinstance(labels, dict)
     return {name: value for name, value in labels.items() if name != key}
 
 
 def test_other_objects_of_the_slice_are_no_groups() -> None:
-    """A budget has the stem as its name, and the former set of all leaders too."""
+    """The name of a disruption budget, and that of the StatefulSet of all leaders in earlier versions, consists of the stem
+    alone.
+    """
     others = (child("StatefulSet", STEM, index="0"), child("PodDisruptionBudget", STEM), child("Deployment", f"{STEM}-7"))
     part = Slice("r1", (*sets(0), *others), ())
     assert existing("engine", part) == taken("engine", part) == {0} and left("engine", part) == 1

@@ -1,4 +1,4 @@
-"""A service as numbers."""
+"""Tests of the metrics of a service."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -76,8 +76,8 @@ def test_a_rollout_has_a_step_and_an_age() -> None:
 
 
 def test_groups_that_are_missing_are_no_rollout() -> None:
-    """Otherwise OmeRolloutOld would fire for a service that scales while nodes are short, for which OmeServiceIncomplete
-    exists.
+    """Otherwise the alert OmeRolloutOld would fire for a service that scales while nodes are short. The alert
+    OmeServiceIncomplete is for that.
     """
     told = status(condition("RolledOut", "False", "Progressing"))
     known, other = ({"engine": {"updateRevision": "r2", "latestReadyRevision": name}} for name in ("r2", "r1"))
@@ -94,7 +94,7 @@ def test_a_service_is_complete_when_it_is_ready_and_scaled() -> None:
         scaled: service_metrics.figures(status(ready, condition("Scaled", scaled, since=late)), (), {})
         for scaled in ("True", "False")
     }
-    assert (found["True"].complete, found["True"].complete_at) == (True, late), "not since its first group served"
+    assert (found["True"].complete, found["True"].complete_at) == (True, late), "not since the first group served"
     assert (found["False"].complete, found["False"].complete_at, found["False"].ready[0]) == (False, "", "True")
     alone = service_metrics.figures(status(ready), (), {})
     assert (alone.complete, alone.complete_at) == (True, early), "a service without pods has no condition Scaled"
@@ -118,7 +118,7 @@ def test_gpus_wanted_held_and_wasted() -> None:
     told = status(components={"engine": {"replicas": 3}}, groups=[group(0)])
     assert service_metrics.figures(told, (), roles(size=2)).wanted == 3 * 16
     pods = pod(), pod(name="b", group=1), pod(name="c", node=""), pod(name="d", over=True), pod(name="e", gpus=0)
-    assert service_metrics.figures(told, pods, roles()).held == 16, "a pod without a node, or that has ended, holds none"
+    assert service_metrics.figures(told, pods, roles()).held == 16, "a pod without a node, or a terminated one, holds no GPU"
     for phase, more, wasted in (
         ("Ready", {}, 0), ("Starting", {}, 0), ("Starting", {"recyclesInARow": 1}, 8), ("Failed", {}, 8),
         ("NotReady", {}, 8), ("Preflight", {}, 0),

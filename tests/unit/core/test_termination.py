@@ -1,4 +1,4 @@
-"""The end of a log, as a status shows it."""
+"""Tests of the end of a log, as a status contains it."""
 
 from ome_operator.core.termination import tail, telling
 
@@ -35,5 +35,5 @@ def test_the_tail_keeps_the_telling_line() -> None:
 
 
 def test_a_log_cannot_write_on_a_persons_screen() -> None:
-    """Engines print tokens, and progress bars return to the start of their line."""
+    """Engines log tokens, which may contain control characters, and progress bars with carriage returns."""
     assert tail("10%\r100%\r\n\x1b[31mred\x00 😀 ok") == "10%\n100%\n\ufffd[31mred\ufffd 😀 ok"

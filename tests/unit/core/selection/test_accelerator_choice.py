@@ -1,4 +1,4 @@
-"""The choice of an accelerator class by policy."""
+"""Tests of the choice of an accelerator class by policy."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.support import parts
 
 
 def gpu(name: str, memory: str, price: str | None = None, tflops: int = 100, **more: Any) -> AcceleratorClass:
-    """A class whose nodes carry gpu=<name>."""
+    """Return a class whose nodes have the label gpu=<name>."""
     capabilities = {
         "memoryGB": memory, "computeCapability": "9.0", "features": ["fp8"], "performance": {"fp16Tflops": tflops}, **more,
     }  # fmt: skip
@@ -24,7 +24,7 @@ CLASSES = (gpu("a80", "80", "2"), gpu("h141", "141", "4", 900), gpu("b192", "192
 
 
 def deps(*classes: AcceleratorClass, on: str = "a80 h141 b192", model: dict[str, Any] | None = None, **runtime: Any) -> Deps:
-    """Classes, of which those in `on` have a node."""
+    """Return these classes, of which those in `on` have a node."""
     box = parts.container(resources={"limits": {"nvidia.com/gpu": 1}})
     found = parts.deps(parts.runtime(engineConfig={"runner": box}, **runtime), *classes)
     nodes = {name: Node(name, 1, {"gpu": name}, True, 8) for name in on.split()}
@@ -35,7 +35,7 @@ def deps(*classes: AcceleratorClass, on: str = "a80 h141 b192", model: dict[str,
 
 
 def chosen(having: Deps, stored: dict[str, Any] | None = None, **selector: Any) -> str:
-    """The class for the engine."""
+    """Return the class that is chosen for the engine."""
     found = resolve(parts.service(engine={}, acceleratorSelector=selector), having, stored and {"r1": stored})
     assert found.inputs is not None, found.problems
     return str(found.inputs["accelerator"]["engine"]["class"])
@@ -113,7 +113,9 @@ def test_a_chosen_class_that_is_gone_is_a_condition() -> None:
 
 
 def part(having: Deps, stored: dict[str, Any] | None = None) -> dict[str, Any] | None:
-    """Return what is chosen for the engine of a service that requests nothing."""
+    """Return the class that is chosen for the engine of a service that requests none, and its node selector; None if none is
+    chosen.
+    """
     found = resolve(parts.service(engine={}), having, stored and {"r1": stored})
     assert found.inputs is not None, found.problems
     chosen: dict[str, Any] | None = found.inputs.get("accelerator", {}).get("engine")
@@ -124,8 +126,8 @@ def test_where_the_service_says_nothing_the_runtime_asks() -> None:
     wants = {"acceleratorRequirements": {"minMemory": 100}}
     found = part(deps(*CLASSES, **wants))
     assert found is not None and (found["class"], found["nodeSelector"]) == ("h141", {"gpu": "h141"})
-    assert part(deps(*CLASSES)) is None, "it requires nothing"
-    assert part(deps(**wants)) is None, "no class exists, and the runtime is named"
+    assert part(deps(*CLASSES)) is None, "the runtime requires nothing"
+    assert part(deps(**wants)) is None, "no class exists, and the user has named the runtime"
 
 
 def test_what_the_runtime_asks_rolls_nothing_that_runs_without_a_class() -> None:
@@ -140,7 +142,7 @@ def test_a_class_that_the_runtime_asked_for_stays_while_it_does() -> None:
     before = resolve(service, deps(*CLASSES, acceleratorRequirements={"minMemory": 100})).inputs
     assert before is not None
     same = resolve(service, deps(*CLASSES, on="b192", acceleratorRequirements={"minMemory": 120}), {"r1": before})
-    assert same.inputs == before, "another requirement that it meets, and other nodes"
+    assert same.inputs == before, "the class meets the new requirement, too"
     found = part(deps(*CLASSES, acceleratorRequirements={"minMemory": 150}), before)
     assert found is not None and found["class"] == "b192"
 

@@ -34,7 +34,7 @@ MODEL: dict[str, Any] = {
 
 
 def candidate(name: str, *, low: str = "", high: str = "", here: str = "", **edit: Any) -> Runtime:
-    """A runtime that fits MODEL, with edits of its format; None removes a field."""
+    """Return a runtime that fits MODEL, with these changes of its format. The value None removes a field."""
     format_ = {key: value for key, value in (FORMAT | edit).items() if value is not None}
     spec: dict[str, Any] = {"supportedModelFormats": [format_], "engineConfig": {"runner": parts.container()}}
     if low or high:
@@ -44,7 +44,7 @@ def candidate(name: str, *, low: str = "", high: str = "", here: str = "", **edi
 
 
 def unnamed(**spec: Any) -> InferenceService:
-    """A service that names no runtime."""
+    """Return a service that names no runtime."""
     return parts.service({"model": {"name": "tiny"}, "engine": {}, **spec})
 
 
@@ -54,13 +54,13 @@ def choice(*runtimes: Runtime, model: Model | None = None, **spec: Any) -> Selec
 
 
 def best(*runtimes: Runtime, **spec: Any) -> str:
-    """The name of the chosen one."""
+    """Return the name of the chosen runtime."""
     found = choice(*runtimes, **spec).best
     return found.name if found else ""
 
 
 def why(runtime: Runtime, **more: Any) -> tuple[str, ...]:
-    """Why it is excluded."""
+    """Return the reasons why the runtime is excluded."""
     found = choice(runtime, **more)
     assert found.best is None
     return found.excluded[0].violations
@@ -164,13 +164,13 @@ def test_of_a_well_known_model_it_need_not_be_written_what_it_is() -> None:
         pytest.approx(1.03e12),
     )
     assert (seen.well_known, seen.learned) == ("moonshotai/Kimi-K2-Instruct", False)
-    assert profile_of(bare, False, packaged()).architecture == "", "a choice that was made rests on what people wrote"
+    assert profile_of(bare, False, packaged()).architecture == "", "a stored choice is based on the fields that users wrote"
     read = profile_of(replace(bare, status={"facts": facts}), True, packaged())
-    assert (read.architecture, read.quantization, read.well_known) == ("Other", "", ""), "its own files know better"
+    assert (read.architecture, read.quantization, read.well_known) == ("Other", "", ""), "the files take precedence"
     wrote = profile_of(parts.model("hf://kimi-ai/Kimi-K2-Chat", quantization="int4"), True, packaged())
     assert (wrote.quantization, wrote.architecture) == ("int4", "DeepseekV3ForCausalLM")
     plain = profile_of(parts.model("hf://kimi-ai/Kimi-K2-Chat", modelArchitecture="DeepseekV3ForCausalLM"), True, packaged())
-    assert (plain.quantization, plain.well_known) == ("", ""), "somebody said what it is: weights that are not quantized"
+    assert (plain.quantization, plain.well_known) == ("", ""), "the user states that the weights are not quantized"
 
 
 def test_a_runtime_is_chosen_for_a_well_known_model_and_stays_when_its_files_are_read() -> None:
@@ -194,7 +194,7 @@ def test_nothing_fits_is_a_bounded_sentence_with_the_closest_first() -> None:
 
 
 def chosen(deps: Deps, stored: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
-    """The inputs of the revision."""
+    """Return the inputs of the revision."""
     found = resolve(unnamed(**spec), deps, stored and {"r1": stored})
     assert found.inputs is not None, found.problems
     return found.inputs
@@ -316,7 +316,7 @@ STORED = {"storageUri": "local:///models/acme", "path": "/models/acme"}
 
 
 def test_a_model_that_states_nothing_gets_every_field_to_write_once() -> None:
-    """Reported: three rounds, each of which named one more field."""
+    """Reported: the user needed three rounds, because each message named only one more field."""
     bare = good(Model.parse({"kind": "ClusterBaseModel", "metadata": {"name": "tiny"}, "spec": {"storage": STORED}}))
     asks = {"modelArchitecture": "OlmoeForCausalLM", "quantization": None, "modelFramework": None}
     tp8 = candidate("acme-tp8", modelFormat={"name": "safetensors"}, **asks)

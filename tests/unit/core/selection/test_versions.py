@@ -1,4 +1,6 @@
-"""Versions, compared as OME v0.1.5 compares them: the rows are facts of its tests (pkg/runtimeselector, pkg/modelver)."""
+"""Tests that versions are compared as OME v0.1.5 compares them. The rows are taken from its tests (pkg/runtimeselector,
+pkg/modelver).
+"""
 
 import pytest
 

@@ -21,28 +21,28 @@ NOW = datetime(2026, 1, 1)
 
 
 def short(repo: str = "kimi-ai/Kimi-K2-Chat", **spec: Any) -> SglangModel:
-    """The model of the announcement."""
+    """Return the model of the announcement."""
     body = {"source": {"huggingface": {"repo": repo}}, **spec}
     metadata = {"name": "kimi-k2-chat", "uid": "u", "generation": 3}
     return parts.good(SglangModel.parse({"kind": "ClusterBaseModel", "metadata": metadata, "spec": body}))
 
 
 def serving(runtime: str | None = "sglang") -> Serving:
-    """The service of the announcement."""
+    """Return the service of the announcement."""
     spec = {"baseModel": "kimi-k2-chat"} | ({"runtime": runtime} if runtime else {})
     metadata = {"name": "kimi-k2-chat", "namespace": "team", "uid": "u", "generation": 3}
     return parts.good(Serving.parse({"kind": "Serving", "metadata": metadata, "spec": spec}))
 
 
 def made(one: SglangModel | Serving, deps: Deps | None = None) -> dict[str, Any]:
-    """Return the object that is made from this one."""
+    """Return the object that is made from this object."""
     manifest, why = desired_object(one, deps or Deps())
     assert manifest is not None, why
     return manifest
 
 
 def catalog(**status: Any) -> Deps:
-    """The shipped runtimes, and a model of whose files the facts are known."""
+    """Return the shipped runtimes, and a model whose files have been read."""
     _, deps = parts.kimi()
     model = parts.good(Model.parse(made(short())))
     facts = {
@@ -110,7 +110,7 @@ def test_status_comes_back() -> None:
 
 
 def test_a_status_from_before_the_last_edit_is_not_taken_for_its_result() -> None:
-    """Helm and `kubectl wait` would take the service of before for the edited one."""
+    """Otherwise Helm and `kubectl wait` would take the state of the previous service for that of the edited one."""
     conditions = [{"type": "Ready", "status": "True", "reason": "Serving", "message": "m", "observedGeneration": 1}]
     found = mirrored_status(serving(), {"observedGeneration": 1, "conditions": conditions}, NOTHING, NOW, current=False)
     assert (found["observedGeneration"], found["conditions"]) == (2, [{**conditions[0], "observedGeneration": 2}])
@@ -133,7 +133,7 @@ def test_the_default_of_a_status_that_nobody_has_written_is_not_copied() -> None
     ],
 )
 def test_a_serving_is_told_of_fields_that_it_has(message: str, said: str) -> None:
-    """Previously, the Serving was advised to write spec.runtime.name, which is no field of it."""
+    """Before, the message advised to write spec.runtime.name, which is not a field of a Serving."""
     found = mirrored_status(
         serving(),
         {"observedGeneration": 2, "conditions": [{"type": "Ready", "status": "False", "message": message}]},
@@ -164,7 +164,9 @@ def test_without_a_fitting_runtime_it_is_said_where_to_name_one_and_who_would_re
 
 
 def test_the_announcement_is_served_before_anybody_has_read_a_file() -> None:
-    """Two models and a Serving, on the shipped runtimes: what the models are is well known."""
+    """Two models and a Serving run on the shipped runtimes. The models are well known, so their facts are available without
+    their files.
+    """
     for repo in ("kimi-ai/Kimi-K2-Chat", "kimi-ai/Kimi-K2-Base"):
         model = parts.good(Model.parse(made(short(repo))))
         deps = replace(catalog(), models={Ref("ClusterBaseModel", "", model.name): model}, well_known=packaged())

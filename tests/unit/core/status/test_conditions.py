@@ -1,4 +1,4 @@
-"""Conditions: their time moves only when their status flips."""
+"""Tests that the time of a condition changes only when its status does."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -12,14 +12,14 @@ EARLY, LATE = datetime(2026, 1, 1), datetime(2026, 1, 2)
 
 
 def one(status: bool | None, reason: str = "R", message: str = "m") -> list[Condition]:
-    """One condition."""
+    """Return a list with one condition."""
     return [Condition("Ready", status, reason, message)]
 
 
 def stamp(
     wanted: Iterable[Condition], before: Iterable[Mapping[str, Any]], generation: int, now: datetime
 ) -> list[dict[str, Any]]:
-    """The conditions without their summary."""
+    """Return the conditions without their summary."""
     return plain({"conditions": cond.stamp(wanted, before, generation, now)})
 
 

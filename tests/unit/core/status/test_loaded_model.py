@@ -1,4 +1,4 @@
-"""`status.modelStatus`: what OME's users read about the model."""
+"""Tests of `status.modelStatus`, which users of OME read to learn about the model."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,9 +22,9 @@ FAILED = {
 def said(
     *progress: RoleProgress, pods: tuple[Pod, ...] = (), groups: tuple[dict[str, Any], ...] = ()
 ) -> tuple[str, str, str, int]:
-    """(transition, active state, target state, copies)."""
+    """Return the transition, the state of the active model, that of the target model, and the number of copies."""
     found = loaded_model(progress, pods, groups, False)
-    assert LoadedModel.read(found).dump() == found, "the schema knows every field and word"
+    assert LoadedModel.read(found).dump() == found, "the schema contains every field and value"
     states = found["modelRevisionStates"]
     copies = found["modelCopies"]["totalCopies"]
     return found["transitionStatus"], states["activeModelState"], states["targetModelState"], copies
@@ -47,7 +47,7 @@ def test_how_far_the_model_is(progress: tuple[RoleProgress, ...], begun: bool, e
 
 
 def replaced(**changed: Any) -> Pod:
-    """A pod of the engine."""
+    """Return a pod of the engine with these changes."""
     return pod("r1")._replace(component="engine", **changed)
 
 

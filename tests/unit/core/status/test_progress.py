@@ -1,4 +1,4 @@
-"""Tests of the sentence about the progress of a role and about what it waits for."""
+"""Tests of the message about the progress of a role and about what it waits for."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ SETS = (("StatefulSet", "leaders"), ("StatefulSet", "workers"))
 
 
 def role(groups: int, size: int) -> RoleProgressSpec:
-    """Decode."""
+    """Return the role decode with this number of groups of this size."""
     return RoleProgressSpec("decoder", "decode", groups, size, SETS)
 
 
 def group(number: int, size: int, revision: str = "r1", ready: int | None = None, **more: Any) -> list[Pod]:
-    """Pods of a group, the first `ready` of them ready."""
+    """Return the pods of a group, of which the first `ready` ones are ready."""
     count = size if ready is None else ready
     return [
         pod(f"{revision}-{number}-{rank}", rank, number, "decoder", revision=revision, **{"ready": rank < count, **more})
@@ -25,12 +25,12 @@ def group(number: int, size: int, revision: str = "r1", ready: int | None = None
 
 
 def seen(wanted: RoleProgressSpec, *pods: Pod, **failures: str) -> RoleProgress:
-    """RoleProgress with these pods."""
+    """Return the progress of the role with these pods."""
     return progress(wanted, pods, {("StatefulSet", name): said for name, said in failures.items()})
 
 
 def waiting(number: int, reason: str, message: str = "") -> Pod:
-    """A pod that is not ready."""
+    """Return a pod that is not ready, for this reason."""
     return pod(f"w{number}", number, 0, "decoder", ready=False)._replace(reason=reason, message=message)
 
 

@@ -1,4 +1,4 @@
-"""Tests of the condition Ready for every reason, and of all code that reads it."""
+"""Tests of the condition Ready for every reason, and of all code that reads the condition."""
 
 import ast
 import re
@@ -60,7 +60,9 @@ CARRIED = [
 
 
 def report(record: ReasonRecord, type_: str, **more: Any) -> Report:
-    """A service of one engine of two groups and a router, in which one condition is False with this reason."""
+    """Return the report about a service with one engine of two groups and a router. One condition is False with this
+    reason.
+    """
     found = Condition(type_, False, record, "why")
     where: dict[str, Any] = {"rollout": OUT}
     if type_ == ROLLED_OUT:
@@ -95,7 +97,7 @@ def test_no_reason_of_another_condition_makes_what_serves_unready(record: Reason
 
 
 def test_a_service_of_one_group_of_each_role_is_ready_and_scaled_in_the_same_pass() -> None:
-    """The new condition costs no additional write of the status while the service comes up."""
+    """The condition Scaled causes no additional write of the status while the service starts."""
     world = World(Shape(decoders=1).service(), Shape(decoders=1).deps(), 1)
     told = []
     world.watcher = lambda plan: told.append({each["type"]: each["status"] for each in plan.status["conditions"]})

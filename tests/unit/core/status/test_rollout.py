@@ -11,7 +11,7 @@ WANTED = {"engine": 2, "decoder": 4}
 
 
 def some(have: int, ready: int) -> GroupCounts:
-    """Groups of which so many are ready."""
+    """Return the counts of groups, of which this number is ready."""
     return GroupCounts(have, tuple(number < ready for number in range(have)), have)
 
 
@@ -63,6 +63,6 @@ def test_a_hold_keeps_its_time_while_its_gate_is_the_same() -> None:
 def test_scaled_through_a_rollout_that_keeps_its_bounds() -> None:
     assert bounded("new", NUMBERS) is True
     dark = {role: some(one.have, 0) for role, one in OLD.items()}
-    assert bounded("new", NUMBERS._replace(seen={"old": dark, "new": NEW})) is True, "half of it is the bound"
+    assert bounded("new", NUMBERS._replace(seen={"old": dark, "new": NEW})) is True, "the limit is half of it"
     assert bounded("new", NUMBERS._replace(seen={"old": dark, "new": dark})) is False
     assert bounded("new", NUMBERS._replace(seen={"old": OLD})) is None

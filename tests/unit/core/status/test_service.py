@@ -1,4 +1,4 @@
-"""Status of a service: what it says, when it is urgent, what becomes an event."""
+"""Tests of the status of a service: its contents, when it is urgent, and which changes cause an Event."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -18,7 +18,7 @@ URL = "http://svc.team.svc.cluster.local:8080"
 
 
 def far(component: str, ready: int, groups: int = 1, reason: str = "Progressing") -> RoleProgress:
-    """A role of one-pod groups."""
+    """Return the progress of a role whose groups have one pod."""
     done = ready >= groups
     made = RoleProgressSpec(component, component, groups, 1, ())
     return RoleProgress(made, ready, ready, "Ready" if done else reason, f"{component} {ready}/{groups}", groups - ready)
@@ -41,17 +41,17 @@ BASE = Report(
 
 
 def said(report: Report) -> dict[str, tuple[str, str]]:
-    """Type -> (status, reason)."""
+    """Return the status and the reason of each condition, by type."""
     return {one["type"]: (one["status"], one["reason"]) for one in status(report)["conditions"]}
 
 
 def ready(**changed: Any) -> tuple[str, str, str]:
-    """Ready's status, reason and message. The service serves if each of its roles has a ready group."""
+    """Return the status, the reason and the message of Ready. The service serves if each of its roles has a ready group."""
     return condition(READY, **changed)
 
 
 def condition(type_: str, **changed: Any) -> tuple[str, str, str]:
-    """Status, reason and message of a condition."""
+    """Return the status, the reason and the message of a condition."""
     progress = changed.get("progress", DONE)
     report = replace(BASE, **{"serves": bool(progress) and all(one.ready_groups for one in progress), **changed})
     (found,) = [one for one in status(report)["conditions"] if one["type"] == type_]
@@ -103,7 +103,7 @@ def test_pods_without_a_node_say_who_holds_the_nodes_if_capacity_is_the_reason(
 
 
 def test_ready_counts_no_groups_and_scaled_does() -> None:
-    """The missing groups are not the reason why nothing serves, because something serves."""
+    """While something serves, missing groups are not a reason for Ready to be False."""
     progress = (far("engine", 1, 2, reason="WaitingForRoom"), far("decoder", 1), far("router", 1))
     assert ready(progress=progress) == ("True", "Serving", f"{URL} serves"), "the message has no numbers that change"
     assert condition(SCALED, progress=progress) == ("False", "WaitingForRoom", "engine 1/2")
@@ -115,7 +115,7 @@ def test_two_slices_are_scaled_within_the_bounds_of_the_rollout() -> None:
     assert condition(SCALED, progress=progress, rollout=rolls, bounded=True)[:2] == ("True", "Complete")
     few: dict[str, Any] = {"progress": progress, "rollout": rolls, "bounded": False, "pods": (pod("a"),)}
     assert condition(SCALED, **few) == ("False", "Progressing", "engine 1/2")
-    assert condition(SCALED, rollout=rolls, bounded=False) == ("False", "RollingOut", "1/2 new"), "complete only together"
+    assert condition(SCALED, rollout=rolls, bounded=False) == ("False", "RollingOut", "1/2 new"), "both are needed"
 
 
 def test_groups_that_are_complete_and_do_not_serve_are_not_ready() -> None:
@@ -158,7 +158,7 @@ def test_scaled_to_zero() -> None:
     none = (far("engine", 0, 0), far("router", 1))
     found = ready(progress=none)
     assert found[:2] == ("False", "ScaledToZero") and found[2].startswith("engine scaled to zero")
-    assert ready(progress=none, serves=True) == found, "while its last group still ends"
+    assert ready(progress=none, serves=True) == found, "while the last group is still terminating"
     assert condition(SCALED, progress=none)[:2] == ("True", "Complete"), "it has as many groups as it should"
 
 
@@ -168,7 +168,7 @@ def test_a_rollout_that_waits_is_the_reason_when_nothing_else_is() -> None:
 
 
 def test_what_may_not_begin_is_why_nothing_is_there() -> None:
-    """The message must not say that pods are being created, because they are not."""
+    """If the rollout may not begin, the message must state why, and not that pods are being created."""
     new: dict[str, Any] = {"progress": (far("engine", 0, reason="Creating"),), "pods": ()}
     unknown = Problem(ROLLED_OUT, "RevisionNotFound", "spec.rollout.revision deadbeef is not kept")
     assert ready(problems=(unknown,), **new) == ("False", "RevisionNotFound", unknown.message)
@@ -241,7 +241,7 @@ def test_other_words_about_the_runtime_are_urgent() -> None:
 
 
 def told(*wanted: cond.Condition) -> list[str]:
-    """Reasons of the events of conditions that are new."""
+    """Return the reasons of the Events about these new conditions."""
     return [one.reason for one in events((), cond.stamp(wanted, (), 1, NOW))]
 
 

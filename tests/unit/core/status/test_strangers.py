@@ -1,4 +1,4 @@
-"""Tests of the status about workers that somebody else added to a router's list."""
+"""Tests of the status about workers that another client has added to the list of a router."""
 
 from dataclasses import replace
 from datetime import timedelta

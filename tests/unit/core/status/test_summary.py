@@ -1,4 +1,6 @@
-"""The conditions Stalled and Reconciling: derived from the others, for every reason and for every kind."""
+"""Tests of the conditions Stalled and Reconciling, which are derived from the other conditions, for every reason and every
+kind.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -34,7 +36,7 @@ ALL = [pytest.param(*each, id=f"{each[0]}-{each[1]}-{number}") for number, each 
 def test_kstatus_reads_every_reason_as_the_table_says(record: ReasonRecord, type_: str, found: dict[str, Any]) -> None:
     ready = {one["type"]: one["status"] for one in found["status"]["conditions"]}.get(READY)
     if record == "NodesUnknown" and ready == "False":
-        return  # a service is not Ready for pods that wait, and not for this
+        return  # waiting pods are the reason why a service is not Ready, and not this
     assert kstatus(found) == expected(record, type_)
 
 
@@ -44,7 +46,7 @@ def test_every_reason_and_every_condition_is_tried() -> None:
 
 
 def test_only_what_an_edit_of_the_object_alone_can_mend_is_stalled() -> None:
-    """A new reason is InProgress, unless its author has considered whether Helm and Flux may roll back because of it."""
+    """A new reason is InProgress, unless its author has decided that Helm and Flux may roll back because of it."""
     assert {word for word, record in REASONS.items() if record.kstatus is Kstatus.FAILED} == {
         "InvalidSpec", "ModelNotNamed", "RuntimeNotNamed", "NoEngine", "RevisionNotFound", "RolledBack", "Empty",
         "NoDiscovery", "TrafficNotServed", "FormatNotServed", "PlaceNotServed", "RequestsFailed", "JobDeleted", "Failed",
@@ -79,7 +81,7 @@ def test_another_operator_comes_before_all() -> None:
     said = [*stored, *cond.stamp([Condition(ANOTHER, True, Reason.FOREIGN_MANAGER, "two")], (), 1, EARLY)]
     found = cond.with_summary(said, stored, 1, LATE)
     assert (found[0]["type"], found[0]["reason"], found[0]["message"]) == ("Reconciling", "ForeignManager", "two")
-    assert found[0]["lastTransitionTime"] == "2026-01-01T00:00:00Z", "it was Reconciling before"
+    assert found[0]["lastTransitionTime"] == "2026-01-01T00:00:00Z", "the object was Reconciling before"
 
 
 def test_the_time_is_that_of_the_first_reason_and_the_summary_ends_with_the_last() -> None:
@@ -107,7 +109,7 @@ def test_a_bug_of_the_operator_is_not_stalled() -> None:
 
 @pytest.mark.parametrize("reason", ["Failed", "OOMKilled", "BackoffLimitExceeded", "Running"])
 def test_a_benchmark_job_that_has_failed_is_stalled_for_every_reason(reason: str) -> None:
-    """The reasons of its pod and of its Job are words of Kubernetes, without a record."""
+    """The reasons of its pod and its Job come from Kubernetes, so they have no record."""
     stored = cond.stamp([Condition(COMPLETE, False, reason, "m")], (), 1, EARLY)
     status = unreadable({"state": "Failed", "conditions": stored}, 1, Why("InternalError", "m"), LATE)
     assert summary(status) == "Stalled"

@@ -1,4 +1,4 @@
-"""`status.traffic`: what it contains, how rarely it changes, and that it decides nothing."""
+"""Tests of `status.traffic`: its contents, how rarely it changes, and that no decision depends on it."""
 
 import json
 import math
@@ -56,7 +56,7 @@ def test_no_request_is_a_number() -> None:
 
 @given(st.floats(0, 2.0**53))
 def test_every_number_is_rounded_and_whole_numbers_are_whole(value: float) -> None:
-    """The API server stores 2.0 as 2, and a status that differs from what is stored would be written again."""
+    """The API server stores 2.0 as 2. A status that differs from the stored one would be written again."""
     found = traffic_status(ServiceNumbers(1, 1, value, {}, 0.0), START)
     assert found is not None
     rounded = found["requestsPerSecond"]
@@ -103,7 +103,7 @@ def test_it_changes_rarely(before: Any, found: Any, seconds: float, changes: boo
 
 @given(st.lists(st.tuples(st.floats(1, 30), st.none() | st.floats(0, 1e6)), max_size=200))
 def test_it_changes_at_most_once_a_minute(readings: list[tuple[float, float | None]]) -> None:
-    """A service that is heard only now and then may lose its numbers and get them again, each once a minute."""
+    """A service whose reports arrive irregularly may lose its numbers and get them again, each at most once a minute."""
     now, field, changes = START, None, list[Any]()
     for pause, requests in readings:
         now += timedelta(seconds=pause)
@@ -127,4 +127,4 @@ def test_numbers_change_nothing_but_the_field() -> None:
     assert plan.status.pop("traffic") == seen(5)
     assert plan == without and not plan.urgent
     stored = replace(here.service, status={**here.service.status, "traffic": seen(5)})
-    assert sync(stored, here.deps, observed, here.now) == without, "what is stored is no input"
+    assert sync(stored, here.deps, observed, here.now) == without, "the stored numbers are no input of a decision"

@@ -1,4 +1,4 @@
-"""What a service says about pairs of prefill and decode whose transfers fail."""
+"""Tests of the message about pairs of prefill and decode whose transfers fail."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def world() -> World:
 
 
 def leaders(world: World) -> dict[str, Pod]:
-    """Return the leaders by what the message calls them."""
+    """Return the leaders by the names that the message uses."""
     words = {"engine": "prefill", "decoder": "decode"}
     pods = [pod for pod in world.observed().pods if pod.component in words and pod.rank == 0]
     return {f"{words[pod.component]}-{pod.group}": pod for pod in pods}

@@ -1,4 +1,4 @@
-"""Services of the mode VirtualDeployment, as OME v0.1.5 has them: Ready under their name, and without pods."""
+"""Tests of services with the mode VirtualDeployment, as in OME v0.1.5: they are Ready under their name, and have no pods."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ ANNOTATION = {"annotations": {"ome.io/deploymentMode": "VirtualDeployment"}}
 
 @pytest.mark.parametrize("mode", [ANNOTATION, {"deploymentMode": "VirtualDeployment"}])
 def test_no_pods_are_made_and_the_service_is_ready(mode: dict[str, Any]) -> None:
-    """Previously, such a service got pods."""
+    """Before, such a service got pods."""
     plan = sync(parts.service(engine={}, **mode), Shape().deps(), Observed(), START)
     assert plan == Plan(status=plan.status)
     (ready,) = plan.status["conditions"]

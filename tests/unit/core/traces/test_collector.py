@@ -43,13 +43,13 @@ def world(asked: InferenceService, of: Any = None) -> World:
 
 
 def first(asked: InferenceService, of: Any = None) -> Plan:
-    """The first pass."""
+    """Return the plan of the first pass."""
     made = world(asked, of)
     return sync(made.service, made.deps, made.observed(), made.now)
 
 
 def boxes(plan: Plan) -> dict[str, Manifest]:
-    """Role -> its container."""
+    """Return the main container of each role."""
     (revision,) = [each.manifest for each in plan.first if each.manifest["kind"] == "ControllerRevision"]
     roles = {name: role["leader"]["spec"]["template"] for name, role in revision["data"]["workloads"].items()}
     (router,) = [each.manifest for each in plan.apply if each.manifest["kind"] == "Deployment"]
@@ -58,7 +58,7 @@ def boxes(plan: Plan) -> dict[str, Manifest]:
 
 
 def sent(plan: Plan) -> dict[str, str]:
-    """Role -> where its spans go, "" for nowhere."""
+    """Return the address to which each role sends its spans; "" if it sends none."""
     flag = "--otlp-traces-endpoint="
     words = {name: box["args"] for name, box in boxes(plan).items()}
     assert all(("--enable-trace" in args) == any(word.startswith(flag) for word in args) for args in words.values())
@@ -98,7 +98,7 @@ def test_who_counts_more(asked: InferenceService, of: Any, wanted: dict[str, str
 def test_what_is_said_is_part_of_a_revision() -> None:
     assert len({revision(first(service(note))) for note in (None, C, D, "Off")}) == 4
     assert len({revision(first(service(), runtime(note))) for note in (None, C, D)}) == 3
-    assert revision(first(service(router=C))) == revision(first(service())), "the router is no part of it"
+    assert revision(first(service(router=C))) == revision(first(service())), "the router is not part of the revision"
 
 
 def test_without_it_nothing_is_there() -> None:

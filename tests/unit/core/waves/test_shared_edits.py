@@ -1,4 +1,4 @@
-"""Edits that services share, and what proves that they reached a service."""
+"""Tests of edits that several services share, and of what proves that an edit has reached a service."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -38,7 +38,7 @@ def edited(before: dict[str, Any], after: dict[str, Any]) -> tuple[Ref, ...]:
         (inputs(accelerator=on()), inputs(accelerator=on(args=["--tp=8"])), (RUNTIME,)),
         (inputs(), inputs(accelerator=on(asked={"policy": "BestFit", "by": "runtime"})), (RUNTIME,)),
         (inputs(accelerator=on(asked={"by": "runtime"})), inputs(), (RUNTIME,)),
-        # What the user of the service edits is no shared edit: another runtime, another model, another class.
+        # An edit of the service itself, to another runtime, model or class, is not a shared edit.
         (inputs(), inputs(chosen=RUNTIME._replace(name="other")._asdict(), runtime={"image": "2"}), ()),
         (inputs(), inputs(model=inputs()["model"] | {"name": "other"}), ()),
         (inputs(accelerator=on("h100")), inputs(accelerator=on()), ()),
@@ -63,14 +63,16 @@ def test_what_a_service_does_not_follow_it_does_not_share() -> None:
 
 def test_what_is_pending_by_which_revisions() -> None:
     data = {"old": {"inputs": inputs()}, "new": {"inputs": inputs(runtime={})}}
-    assert pending("new", [], data) == {}, "a first slice"
-    assert pending("new", ["new"], data) == {}, "whole with it"
-    assert tuple(pending("new", ["forgotten"], data)) == (RUNTIME, MODEL), "nobody knows what it was"
+    assert pending("new", [], data) == {}, "it is the first slice"
+    assert pending("new", ["new"], data) == {}, "the revision is complete already"
+    assert tuple(pending("new", ["forgotten"], data)) == (RUNTIME, MODEL), "the previous revision is unknown"
     assert pending("", ["old"], data) == {}
 
 
 def test_an_edit_for_a_class_of_accelerators_is_narrow() -> None:
-    """Services on other classes are equal to the runtime by now, and prove nothing of it."""
+    """The edit does not change services on other classes. They equal the runtime already, and prove nothing about the
+    edit.
+    """
     data = {"old": inputs(accelerator=on()), "new": inputs(accelerator=on(args=["--tp=8"]))}
     stored = {name: {"inputs": each} for name, each in data.items()}
     assert pending("new", ["old"], stored) == {RUNTIME: True}
@@ -93,10 +95,10 @@ def test_what_reached_a_service_counts_for_one_generation_of_one_object() -> Non
     assert reached([ENTRY], [], AT, NOW) == [ENTRY]
     assert reached([ENTRY], [RUNTIME], AT, NOW) == [ENTRY | {"time": NOW.isoformat()}]
     assert [each["kind"] for each in reached([ENTRY], [MODEL], AT, NOW)] == ["BaseModel", "ClusterServingRuntime"]
-    assert reached([ENTRY | {"generation": 2}], [], AT, NOW) == [], "it was edited since"
-    assert reached([ENTRY | {"uid": "former"}], [], AT, NOW) == [], "it was made anew"
+    assert reached([ENTRY | {"generation": 2}], [], AT, NOW) == [], "the object was edited since"
+    assert reached([ENTRY | {"uid": "former"}], [], AT, NOW) == [], "the object was created again"
     assert reached([ENTRY], [], {}, NOW) == [], "the service is pinned"
-    assert reached([], [RUNTIME], {RUNTIME: Epoch("", 0)}, NOW) == [], "it is gone"
+    assert reached([], [RUNTIME], {RUNTIME: Epoch("", 0)}, NOW) == [], "the object is gone"
 
 
 def stand(*reached: dict[str, Any], waits: tuple[Ref, ...] = (), failed: bool = False, **recovered: str) -> Stand:
@@ -112,15 +114,15 @@ def equal(status: str, *more: dict[str, str], current: bool = True) -> Stand:
 
 
 def test_what_is_whole_with_the_object_as_it_is_is_equal_to_it() -> None:
-    """Since it is ready: it may have waited for an edit that was taken back."""
+    """The service counts as equal from the time since which it is ready, because it may have waited for an edit that was
+    reverted.
+    """
     lost = {"type": "Recovered", "status": "False", "lastTransitionTime": "2026-01-01T11:00:00Z"}
     assert equal("True") == Stand(Epoch("u", 3), EditState.EQUAL, NOW - timedelta(hours=2))
     assert equal("False").state == equal("True", lost).state == EditState.IDLE
     short = {"type": "Scaled", "status": "True", "lastTransitionTime": "2026-01-01T11:30:00Z"}
-    assert equal("True", short).since == NOW - timedelta(minutes=30), "it served with fewer groups until then"
-    assert equal("True", current=False).state == EditState.IDLE, (
-        "its model is gone, so it goes on with what it was made of before"
-    )
+    assert equal("True", short).since == NOW - timedelta(minutes=30), "until then it served with fewer groups"
+    assert equal("True", current=False).state == EditState.IDLE, "its model is gone, so it keeps its previous revision"
 
 
 def test_only_what_a_service_says_of_itself_makes_it_done() -> None:
@@ -129,7 +131,7 @@ def test_only_what_a_service_says_of_itself_makes_it_done() -> None:
     assert stand(ENTRY | {"generation": 2}).state == EditState.IDLE
     assert stand(ENTRY, waits=(RUNTIME,)).state == EditState.PENDING
     assert stand(ENTRY, waits=(RUNTIME,), failed=True).state == EditState.FAILED
-    assert stand(ENTRY, waits=(MODEL,), failed=True).state == EditState.DONE, "it failed with another edit"
+    assert stand(ENTRY, waits=(MODEL,), failed=True).state == EditState.DONE, "the failure was due to another edit"
 
 
 def test_a_service_that_lost_a_group_is_whole_since_the_group_is_back() -> None:

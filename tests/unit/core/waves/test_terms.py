@@ -32,7 +32,9 @@ def ago(*minutes: float) -> list[datetime]:
     ],
 )
 def test_where_waves_end(waves: tuple[str, ...], total: int, ends: list[int]) -> None:
-    """Rounded up, each a service later than the former at least, and the last with all."""
+    """Sizes are rounded up. Each wave has at least one service more than the previous one, and the last wave has all
+    services.
+    """
     assert sizes(waves, total) == ends
 
 
@@ -50,9 +52,9 @@ def test_where_waves_end(waves: tuple[str, ...], total: int, ends: list[int]) ->
         ([6] * 10, 7, 1, 3, 0),
         ([60] * 50, 0, 0, 4, 150),
         ([60] * 200, 0, 0, 4, 0),
-        # Somebody lost a group after the wave was whole: its place is taken, not given to another.
+        # A service lost a group after the wave was complete. It keeps its place in the wave.
         ([6] * 9, 1, 0, 2, 0),
-        # More are on their way than the wave has: they began with a former edit.
+        # More services roll out than the wave has, because they began with a previous edit.
         ([], 12, 0, 1, 0),
     ],
 )  # fmt: skip
@@ -70,13 +72,13 @@ def test_a_wave_bakes_from_its_last_service_on() -> None:
 
 
 def test_a_later_service_does_not_hold_up_a_wave_that_has_baked() -> None:
-    """The tenth was whole long ago; the eleventh belongs to the next wave."""
+    """The tenth service was complete long ago. The eleventh service belongs to the next wave."""
     found = decide(USUAL, 200, ago(*[20.0] * 10, 1), 0, 0, NOW)
     assert found is not None and (found.wave, found.room) == (3, 39)
 
 
 def test_only_so_many_at_once() -> None:
-    """The limit is for clusters with spare accelerators for that many services."""
+    """The limit is meant for clusters with spare accelerators for that number of services."""
     found = decide(USUAL._replace(at_once=4), 200, ago(*[20.0] * 10), 3, 0, NOW)
     assert found is not None and found.room == 1
     found = decide(USUAL._replace(at_once=4), 200, ago(*[20.0] * 10), 9, 0, NOW)
@@ -136,12 +138,14 @@ def test_an_object_may_say_it_otherwise_and_what_is_wrong_is_said() -> None:
 
 
 def test_from_the_second_wave_on_a_tenth_may_lack_something_of_their_own() -> None:
-    """At least one may; the first wave goes on without nobody, and a failure still stops all."""
+    """At least one service may lack something of its own. The first wave must be complete, and a failure still stops all
+    services.
+    """
     whole = ago(60, 50)
     assert decide(USUAL, 10, whole, 1, 0, NOW) == CurrentWave(3, 4, 3, 0)
     assert decide(USUAL, 10, whole, 1, 0, NOW, lacking=1) == CurrentWave(4, 4, 10, 7)
-    assert decide(USUAL, 10, whole, 2, 0, NOW, lacking=2) == CurrentWave(4, 4, 10, 6), "one of ten"
-    assert decide(USUAL, 10, whole[:1], 2, 0, NOW, lacking=2) == CurrentWave(3, 4, 3, 0), "the other holds the wave"
+    assert decide(USUAL, 10, whole, 2, 0, NOW, lacking=2) == CurrentWave(4, 4, 10, 6), "the limit is one of ten"
+    assert decide(USUAL, 10, whole[:1], 2, 0, NOW, lacking=2) == CurrentWave(3, 4, 3, 0), "the second one delays the wave"
     assert decide(USUAL, 10, [], 1, 0, NOW, lacking=1) == CurrentWave(1, 4, 1, 0)
     assert decide(USUAL, 10, whole, 1, 1, NOW, lacking=1) == CurrentWave(4, 4, 10, 0)
     assert decide(USUAL, 100, ago(*range(60, 55, -1)), 20, 0, NOW, lacking=20) == CurrentWave(3, 4, 25, 0)

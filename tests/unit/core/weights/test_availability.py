@@ -19,7 +19,7 @@ BY_HAND = "set agent.enabled=true, or label each node that has the files: kubect
 
 
 def said(deps: Deps, *weights: str) -> tuple[str, str]:
-    """Status and message of ModelReady."""
+    """Return the status and the message of ModelReady."""
     conditions = sync(service(*weights), deps, Observed(), START).status["conditions"]
     (found,) = [told for told in conditions if told["type"] == "ModelReady"]
     return found["status"], found["message"]

@@ -39,7 +39,7 @@ def test_with_agents_a_revision_has_its_own_directory_and_label() -> None:
     made = mount(IDENTITY, "team", directory=directory(IDENTITY, True))
     parent = IDENTITY["path"].rpartition("/")[0]
     assert made.volume["hostPath"]["path"] == f"{parent}/.ome/{DIGEST}"
-    assert made.mount["mountPath"] == IDENTITY["path"], "engines see what they always saw"
+    assert made.mount["mountPath"] == IDENTITY["path"], "the path in the container has not changed"
     assert made.affinity == {"key": WHOLE, "operator": "In", "values": ["Ready"]}
 
 
@@ -47,12 +47,14 @@ OWN = {"kind": "BaseModel", "namespace": "team-a", "name": "tiny", "uri": URI, "
 
 
 def test_what_is_fetched_for_a_namespace_lies_in_its_part_of_the_root() -> None:
-    """The directory is stored as a path, and mount, label, count of nodes and collector read the same value."""
+    """The directory is stored as a path. The mount, the label, the number of nodes and the removal of unused weights all use
+    this value.
+    """
     where = directory(OWN, True, ("/mnt/models", "/raid", "/raid/models"))
     assert where == f"/raid/models/.namespaces/team-a/.ome/{weights_digest(OWN)}"
     made = mount(OWN, "team-a", directory=where)
     assert made.volume["hostPath"] == {"path": where, "type": "Directory"}
-    assert made.mount["mountPath"] == OWN["path"], "engines see what they always saw"
+    assert made.mount["mountPath"] == OWN["path"], "the path in the container has not changed"
     label = revision_label("BaseModel", "team-a", "tiny", weights_digest(OWN))
     assert made.affinity == {"key": label, "operator": "In", "values": ["Ready"]}
     assert availability([OWN], [(1, 2)], Deps(holders={label: frozenset({"a", "b"})}), [where]).have == 2
@@ -112,7 +114,9 @@ def test_what_agents_do_not_fetch_lies_at_the_path_with_them_too() -> None:
 
 
 def test_files_of_another_repository_belong_to_what_a_model_is() -> None:
-    """Other files next to the same weights are another directory. A model that no agent downloads is used as it is."""
+    """The same weights with other additional files have another directory. A model that no agent downloads is used as it
+    is.
+    """
     other = {"filesFrom": "hf://test/original"}
     model = parts.model(storage={"storageUri": URI, "parameters": other})
     assert weights(model).uri == "hf://test/tiny+hf://test/original"
@@ -136,7 +140,9 @@ def chosen(agents: bool, before: Observed | None = None) -> Intent:
 
 
 def test_the_plain_label_is_a_wish_where_the_revisions_own_is_required() -> None:
-    """A node whose agent says Failed or Updating is the second choice, and none where nothing else is free."""
+    """The label of the revision is required, and the plain label is only preferred. A node whose agent reports Failed or
+    Updating is used if no other node is free.
+    """
 
     def affinity(choice: Intent) -> dict[str, Any]:
         leader = choice.data[choice.target]["workloads"]["engine"]["leader"]["spec"]["template"]["spec"]
@@ -161,7 +167,7 @@ def test_a_new_revision_says_where_its_weights_are() -> None:
 
 
 def test_agents_that_come_later_roll_nothing() -> None:
-    """The inputs are the same, so the stored templates stay (decisions 2 and 3)."""
+    """The inputs do not change when agents are installed, so the stored templates stay (decisions 2 and 3)."""
     before = chosen(False)
     data = before.data[before.target]
     labels = {keys.REVISION: before.target, keys.SERVICE: parts.NAME, keys.MANAGED_BY: keys.MANAGER}
@@ -175,7 +181,7 @@ def test_agents_that_come_later_roll_nothing() -> None:
 
 
 def kept(data: dict[str, Any]) -> Observed:
-    """A stored revision `first` of the service."""
+    """Return a cluster in which `first` is a stored revision of the service."""
     labels = {keys.REVISION: "first", keys.SERVICE: parts.NAME, keys.MANAGED_BY: keys.MANAGER}
     stored = Child(
         "ControllerRevision", parts.NAMESPACE, "stored", "uid", 1, parts.UID, labels, "", "", False, 0, "",
@@ -185,7 +191,7 @@ def kept(data: dict[str, Any]) -> Observed:
 
 
 def of(parameters: dict[str, str], before: Observed, **service: Any) -> Intent:
-    """Return the intent for a service whose model has these parameters, with agents."""
+    """Return the chosen revision of a service whose model has these parameters, in a cluster with agents."""
     model = parts.model(storage={"storageUri": URI, "path": "/models/tiny", "parameters": parameters})
     deps = changed(parts.deps(model, parts.simple()), model_agent=True, agent_roots=("/models",))
     asked = parts.service(**{"engine": {}, "router": {}, **service})
@@ -195,7 +201,7 @@ def of(parameters: dict[str, str], before: Observed, **service: Any) -> Intent:
 
 
 def former() -> dict[str, Any]:
-    """A revision as an operator stored it before the source was part of what it stores."""
+    """Return the data of a revision as earlier versions of the operator stored it, without the source of the model."""
     choice = of({}, Observed())
     data = dict(choice.data[choice.target])
     model = {name: value for name, value in data["inputs"]["model"].items() if name != "source"}
@@ -205,7 +211,7 @@ def former() -> dict[str, Any]:
 def test_an_upgrade_rolls_nothing_also_of_models_with_an_endpoint() -> None:
     after = of({"endpoint": "http://mirror"}, kept(former()))
     assert (after.target, after.ledger.write) == ("first", ())
-    assert after.data["first"]["directories"] == ["0a1b2c3d"], "revisions keep what they were made with"
+    assert after.data["first"]["directories"] == ["0a1b2c3d"], "revisions keep the directory that they were created with"
 
 
 def test_another_source_is_another_revision_in_another_directory() -> None:
@@ -226,7 +232,9 @@ def test_a_model_that_a_service_keeps_stays_where_its_revision_had_it() -> None:
 
 
 def test_a_local_uri_without_a_path_is_mounted_from_its_own_path() -> None:
-    """Two fields name the directory: one of them is enough, and two that differ are refused."""
+    """The URI and the field `path` both name the directory. One of them is sufficient; two different directories are
+    refused.
+    """
     assert weights(parts.model(storage={"storageUri": "local:///raid/weights/big/"})).path == "/raid/weights/big"
     assert weights(parts.model(storage={"storageUri": "hf://a/b"})).path == "/mnt/models/tiny"
     body = {"kind": "ClusterBaseModel", "metadata": {"name": "m"}, "spec": {"storage": {"storageUri": "local:///a"}}}
@@ -234,11 +242,11 @@ def test_a_local_uri_without_a_path_is_mounted_from_its_own_path() -> None:
     refused = Model.parse(body)
     assert isinstance(refused, Invalid) and "storageUri names /a, but path is /b" in refused.why
     stored = Model.parse({**body, "metadata": {"name": "m", "uid": "u"}})
-    assert isinstance(stored, Model) and weights(stored).path == "/b", "what a server has stored works as before"
+    assert isinstance(stored, Model) and weights(stored).path == "/b", "stored objects work as before"
 
 
 def test_the_default_path_of_local_weights_restarts_nothing() -> None:
-    """Earlier operators stored another default; their revisions stay."""
+    """Earlier versions of the operator stored another default, and their revisions stay."""
     new = {"model": weights(parts.model(storage={"storageUri": "local:///raid/big"})).identity(agents=False)}
     old = {"model": {**new["model"], "path": "/mnt/models/tiny"}}
     assert equivalent(old, new) and not equivalent({"model": {**new["model"], "path": "/other"}}, new)

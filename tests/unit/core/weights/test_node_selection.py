@@ -1,4 +1,4 @@
-"""Which models a node is to hold, and what its record says."""
+"""Tests of which models a node has to download, and of the contents of its record."""
 
 from typing import Any
 
