@@ -1,4 +1,4 @@
-"""The files for Argo CD: as generated, for every kind that users apply or see."""
+"""Tests that the files for Argo CD are up to date, and cover every kind that users apply or see."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Plots of a service that is scaled with its demand."""
+"""Tests of the plots of a service that is scaled by demand."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def test_days_are_drawn_as_they_are_and_as_wanted() -> None:
     hours, share = found["GPU-hours a day"], found["In time, by day"]
     assert (hours.now, hours.most) == ("192 (384)", "384")
     assert len(heights(hours.points)) == len(heights(hours.other)) == 2
-    assert share.now == "75 % (100 %)" and share.points == "", "a single day is no line"
+    assert share.now == "75 % (100 %)" and share.points == "", "a single day makes no line"
 
 
 def test_every_line_stays_within_its_box() -> None:

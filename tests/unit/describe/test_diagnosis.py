@@ -1,4 +1,4 @@
-"""Why a service is not ready, alike things together."""
+"""Tests of the message about why a service is not ready, with equal problems grouped."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -47,7 +47,7 @@ def test_pods_that_no_node_takes_are_one_paragraph() -> None:
 
 
 def test_who_holds_the_nodes_follows_the_words_of_the_scheduler() -> None:
-    """The condition of the component names them, and no pod does."""
+    """Only the condition of the component names the services that hold the nodes; no pod does."""
     world = grown(World(*parts.kimi(), seed=1))
     observed, one = world.observed(), body(world)
     pods = tuple(pod._replace(ready=False, reason="Unschedulable", message=FULL) for pod in observed.pods)
@@ -132,7 +132,7 @@ def test_steps_of_each_pod_do_not_hide_what_happened_to_a_group() -> None:
 
 
 def weighed() -> World:
-    """A service of a BaseModel of its namespace with a LoRA weight, whose pods are made."""
+    """Return a service with a namespaced BaseModel and a LoRA weight, whose pods exist."""
     model = replace(parts.model(), kind="BaseModel", namespace=parts.NAMESPACE)
     service = parts.service(model={"name": "tiny", "fineTunedWeights": ["poet"]}, engine={})
     trained = weight("poet", baseModelRef={"name": "tiny", "namespace": parts.NAMESPACE})
@@ -145,7 +145,9 @@ def weighed() -> World:
 
 
 def test_the_next_step_names_the_labels_that_pods_ask_for() -> None:
-    """The labels are those of a namespaced model and of weights trained on it. Other labels would have no effect."""
+    """The labels are those of a namespaced model and of weights that were trained on it. Other labels would have no
+    effect.
+    """
     world = weighed()
     labels = "models.ome.io/team.basemodel.tiny", "models.ome.io/finetunedweight.poet"
     made = next(live.manifest for live in world.children.values() if live.key[0] == "StatefulSet")
@@ -226,7 +228,7 @@ def test_weights_are_loaded_by_engines_that_run(component: str, reason: str, sai
     ],
 )
 def test_a_claim_that_is_missing_is_not_a_lack_of_gpus(message: str) -> None:
-    """Reported: the next step for a missing claim was to free GPUs."""
+    """Reported: for a missing volume claim, the suggested next step was to free GPUs."""
     found = asked(grown(World(*parts.kimi(), seed=1)), ready=False, reason="Unschedulable", message=message)
     (one,) = found.pods
     assert "kubectl get pvc -n" in one.next and "GPUs" not in one.next

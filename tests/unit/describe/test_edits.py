@@ -1,4 +1,4 @@
-"""Differences between two specs, in words."""
+"""Tests of the text about the differences between two specs."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Whether a service would fit now, where, and what would have to go."""
+"""Tests of the text about whether a service would fit now, where, and what would have to be removed."""
 
 import pytest
 
@@ -11,18 +11,18 @@ NAME = ("team", "svc")
 
 
 def nodes(number: int, gpus: int = 8) -> dict[str, Node]:
-    """Nodes with GPUs."""
+    """Return this number of nodes with GPUs."""
     room = (("nvidia.com/gpu", gpus), ("pods", 110))
     return {f"n{at}": Node(f"n{at}", 1, {}, True, gpus, room=room) for at in range(number)}
 
 
 def need(pods: int, gpus: int = 8, title: str = "engine", **more: object) -> Need:
-    """Pods of a role."""
+    """Return the need of a role for this number of pods."""
     return Need((title,), title, Demand(requests=(("nvidia.com/gpu", gpus), ("pods", 1))), pods, **more)  # type: ignore[arg-type]
 
 
 def held(**gpus: int) -> dict[str, dict[str, int]]:
-    """The GPUs that others hold on nodes."""
+    """Return the GPUs that others hold on nodes."""
     return {name: {"nvidia.com/gpu": count, "pods": 1} for name, count in gpus.items()}
 
 

@@ -1,4 +1,4 @@
-"""Tests of the sentence about the effect of an edit on a service."""
+"""Tests of the message about the effect of an edit on a service."""
 
 from dataclasses import replace
 from typing import Any
@@ -29,7 +29,7 @@ def edited(deps: Deps, old: str, new: str, component: str = "decoderConfig") -> 
 
 
 def told(before: tuple[InferenceService, Deps], after: tuple[InferenceService, Deps]) -> Forecast:
-    """Return what the edit would do, which must not be nothing."""
+    """Return the forecast of the edit, which must have an effect."""
     found = forecast(REF, outcome(*before), outcome(*after))
     assert found is not None
     return found
@@ -55,7 +55,7 @@ def test_an_edit_of_the_runtime_restarts_every_group_and_says_which_flag_did_it(
     )
     assert found.gpus == 128
     changed = [one for one in found.changes if one.lines]
-    assert [(one.kind, len(one.before)) for one in changed] == [("StatefulSet", 2)]  # leaders and workers of decode, alike
+    assert [(one.kind, len(one.before)) for one in changed] == [("StatefulSet", 2)]  # leaders and workers of decode together
     edits = [line for line in changed[0].lines if line[0] in "+-"]
     assert [line.split("- ")[-1] for line in edits] == ["--mem-fraction-static=0.8", "--mem-fraction-static=0.85"]
     assert {one.mark for one in found.changes} == {CHANGED}
@@ -98,7 +98,7 @@ def test_more_groups_start_and_nothing_restarts() -> None:
     found = told((service(), deps), (parts.service(engine={"minReplicas": 3}, router={}), deps))
     assert found.restarts == ()
     assert "; engine 1 → 3 groups: 4 pods with 4 GPUs start; 4 objects added" in found.sentence
-    assert "changed" not in found.sentence, "a group more changes no object of the others"
+    assert "changed" not in found.sentence, "an additional group changes no object of the others"
 
 
 def test_nothing_changes_is_none() -> None:
@@ -141,7 +141,7 @@ def edited_image(deps: Deps) -> Deps:
 
 
 def test_a_revision_that_is_stored_is_recognised() -> None:
-    """The names in the forecast are those that the operator will give."""
+    """The names in the forecast are those that the operator will use."""
     deps = parts.deps(parts.model(), parts.simple())
     world = World(service(), deps, seed=1)
     world.carry_out(world.sync())
@@ -153,4 +153,4 @@ def test_a_revision_that_is_stored_is_recognised() -> None:
         world.carry_out(world.sync())
         world.step()
     back = outcome(world.service, deps, tuple(world.observed().children.values()))
-    assert back.revision == found.before, "an undo is the old revision again"
+    assert back.revision == found.before, "an undo selects the old revision again"

@@ -1,4 +1,4 @@
-"""What is said about the starts of groups."""
+"""Tests of the text about the starts of groups."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

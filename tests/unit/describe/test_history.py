@@ -1,4 +1,4 @@
-"""The list of revisions that people read, and where an undo goes."""
+"""Tests of the list of revisions for users, and of the revision to which an undo returns."""
 
 from typing import Any
 
@@ -63,11 +63,11 @@ def test_every_revision_with_what_it_is_now() -> None:
 @pytest.mark.parametrize(
     ("aim", "goes"),
     [
-        (target("", NUMBERS, "b", (), ""), "b"),  # what worked last
+        (target("", NUMBERS, "b", (), ""), "b"),  # the last revision that worked
         (target("", NUMBERS, "d", (), ""), "c"),
         (target("c", NUMBERS, "c", (), ""), "b"),
         (target("c", NUMBERS, "c", ({"revision": "b", "edit": 3},), ""), "a"),
-        (target("", NUMBERS, "a", (REJECTED,), ""), "a"),  # it is there already, and now it stays
+        (target("", NUMBERS, "a", (REJECTED,), ""), "a"),  # the service uses it already, and is then pinned to it
         (target("a", NUMBERS, "a", (), ""), ""),
     ],
 )

@@ -1,4 +1,4 @@
-"""Tests of which pods' logs are shown, and of the names that precede the lines."""
+"""Tests of which pods' logs are shown, and of the names before the lines."""
 
 import pytest
 

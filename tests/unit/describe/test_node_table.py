@@ -1,4 +1,4 @@
-"""The table of `ome nodes`."""
+"""Tests of the table of `ome nodes`."""
 
 from ome_operator.core.observed.nodes import node
 from ome_operator.describe import cluster
@@ -24,7 +24,7 @@ def test_every_node_and_every_service_on_it_has_a_line() -> None:
     rows = cluster.node_rows(board.trees.values(), board.nodes, board.records)
     services = [max(1, len({(use.namespace, use.service) for use in row.uses})) for row in rows]
     assert max(services) > 1, "a node with groups of several services"
-    assert len(table()) == 1 + sum(services) + 2, "the head, the lines, an empty line and the sums"
+    assert len(table()) == 1 + sum(services) + 2, "the header, the rows, an empty line and the sums"
 
 
 def test_the_sums_say_how_many_gpus_are_free_and_which_accept_no_pods() -> None:

@@ -1,4 +1,4 @@
-"""Rows of all services, waves, nodes with groups and weights, and who waits for what."""
+"""Tests of the overview: services, waves, nodes with their groups and weights, and services that wait."""
 
 from functools import cache
 from typing import Any
@@ -81,7 +81,9 @@ def test_every_gpu_is_counted_in_a_single_place() -> None:
 
 
 def test_gpus_of_a_group_that_is_not_ready_are_held_even_by_ready_ranks() -> None:
-    """Reported: the page of nodes said that all GPUs serve, and the page of services that a group of 96 does not."""
+    """Reported: the page of nodes showed that all GPUs serve, and the page of services that a group with 96 GPUs does
+    not.
+    """
     found = cluster.totals(cluster.node_rows(board().trees.values(), board().nodes, board().records))
     groups = [group for tree in board().trees.values() for _, _, group in tree.groups()]
     placed = {True: 0, False: 0}

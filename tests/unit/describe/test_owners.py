@@ -1,5 +1,5 @@
-"""Labels alone prove nothing: StatefulSets make ControllerRevisions with the labels of their pods, and anybody can copy
-labels. Every reader of stored revisions goes by the owner.
+"""Tests that every reader of stored revisions uses the owner, because labels prove nothing: StatefulSets create
+ControllerRevisions with the labels of their pods, and anybody can copy labels.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ DIGITS = "0123456789abcdef"
 
 
 def revision(name: str, uid: str, owner: tuple[str, str], labels: dict[str, str], data: Any) -> Manifest:
-    """Return a ControllerRevision; `owner` is the kind and the UID of its controller."""
+    """Return a ControllerRevision. `owner` is the kind and the UID of its controller."""
     reference = {"apiVersion": "v1", "kind": owner[0], "name": "x", "uid": owner[1], "controller": True}
     known = {"namespace": parts.NAMESPACE, "name": name, "uid": uid, "resourceVersion": "3", "labels": labels}
     body = {"metadata": {**known, "ownerReferences": [reference]}, "revision": 1, "data": data}
@@ -32,8 +32,8 @@ def revision(name: str, uid: str, owner: tuple[str, str], labels: dict[str, str]
 
 
 def there(digit: str) -> tuple[Manifest, str, list[Manifest]]:
-    """Return a service, the name of its revision, and the ControllerRevisions with its labels: that of the service, those
-    of its StatefulSets, and one of somebody else. The names are such that each of them comes first for some digit.
+    """Return a service, the name of its revision, and the ControllerRevisions with its labels: the service's own, those of
+    its StatefulSets, and one of another owner. The names are such that each of them comes first for some digit.
     """
     service, deps = parts.service(engine={}, decoder={}, router={}), parts.deps(parts.model(), parts.simple(2, decoder=True))
     plan = sync(service, deps, Observed(), START)

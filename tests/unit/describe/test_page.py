@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md has a row for every reason, made from the records."""
+"""Tests that docs/troubleshooting.md has a row for every reason, generated from the records."""
 
 import re
 

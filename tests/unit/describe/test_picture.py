@@ -1,4 +1,6 @@
-"""docs/img/status.svg is what `ome status` prints: drawn by the command's own code, of services that the simulator grew."""
+"""Tests that docs/img/status.svg shows the output of `ome status`: it is drawn by the command's own code, for simulated
+services.
+"""
 
 import io
 import re
@@ -25,7 +27,7 @@ OOM = "container ome-container exited with code 1: torch.OutOfMemoryError: CUDA 
 
 
 def grown(world: World) -> World:
-    """When everything is up."""
+    """Run passes until the service is complete, and return it."""
     while world.condition("Scaled").get("status") != "True":
         world.carry_out(world.sync())
         world.step()
@@ -43,7 +45,7 @@ def placed(world: World, first: int = 0) -> Observed:
 
 
 def seen(world: World, observed: Observed) -> Tree:
-    """Return the tree of `ome status`, made from the pods and from the service's status."""
+    """Return the tree of `ome status`, made from the pods and the status of the service."""
     service = world.service
     said = sync(service, world.deps, observed, world.now).status
     metadata = {"name": service.name, "namespace": service.namespace, "uid": service.uid, "generation": 1}
@@ -52,14 +54,14 @@ def seen(world: World, observed: Observed) -> Tree:
 
 
 def crashed(pod: Pod) -> Pod:
-    """Rank 7 of decode cannot hold its cache."""
+    """Return the pod. If it is rank 7 of decode, it has crashed because its cache did not fit into memory."""
     if (pod.component, pod.rank) != (keys.DECODER, 7):
         return pod
     return pod._replace(ready=False, restarts=3, reason="CrashLoopBackOff", message=OOM)
 
 
 def services() -> list[Tree]:
-    """Kimi K2 on 16 nodes, a rank of which crashes, and a small service that is well."""
+    """Return the trees of Kimi K2 on 16 nodes, of which one rank crashes, and of a small healthy service."""
     kimi = grown(World(*parts.kimi(), seed=1))
     observed = placed(kimi)
     small = grown(World(*parts.shipped("Qwen/qwen3-30b.yaml"), seed=1))
@@ -74,7 +76,7 @@ def drawn() -> str:
     )  # fmt: skip
     screen.print(status._drawn(services(), False))
     svg = screen.export_svg(title=COMMAND, theme=SVG_EXPORT_THEME, unique_id="status")
-    # rich asks a server for its font: a page that shows the picture must not.
+    # rich loads its font from a server, which a page with this picture must not do.
     svg = re.sub(r" *@font-face \{.*?\}\n", "", svg, flags=re.S)
     return "".join(f"{line.rstrip()}\n" for line in svg.splitlines() if line.strip())
 
@@ -88,7 +90,7 @@ def test_the_picture_is_what_the_command_prints(update: bool) -> None:
 
 
 def test_the_picture_shows_what_it_is_for() -> None:
-    """A rank that is not ready, with its reason, among 128 GPUs; and nothing is fetched from elsewhere."""
+    """The picture shows a rank that is not ready, with the reason, among 128 GPUs. It loads nothing from the internet."""
     text = PICTURE.read_text()
     ElementTree.fromstring(text)
     words = " ".join(re.sub(r"<[^>]*>", " ", text).replace("&#160;", " ").split())

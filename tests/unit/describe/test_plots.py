@@ -1,4 +1,4 @@
-"""Plots of a service's numbers, also of those that are unknown now and then."""
+"""Tests of the plots of a service's numbers, some of which may be unknown for a time."""
 
 from dataclasses import replace
 from typing import Any
@@ -37,7 +37,7 @@ def test_unknown_values_are_left_out_and_are_not_zero() -> None:
     plot = told({"running": 3}, {"running": None}, {"running": 1})["Running"]
     assert len(plot.points.split()) == 2 and plot.now == "1"
     assert told({}, {})["Running"] == plots.Plot("Running", "–", "", "") and told()["Requests"].now == "–"
-    assert told({"running": 3})["Running"].points == "", "a single value is no line"
+    assert told({"running": 3})["Running"].points == "", "a single value makes no line"
 
 
 def test_every_plot_stays_within_its_box() -> None:

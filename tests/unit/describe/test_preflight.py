@@ -121,7 +121,7 @@ def test_how_far_a_rank_is() -> None:
         assert (found.runs, found.over) == (runs, over) and found.why.startswith(why), body
     gone = unplaced(FIRST)
     gone["metadata"] = {**gone["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
-    assert rank(TRIAL, FIRST, gone).over, "somebody removes it"
+    assert rank(TRIAL, FIRST, gone).over, "the pod is being removed"
 
 
 def test_a_pod_that_ended_without_a_word_found_not_nothing() -> None:

@@ -1,4 +1,4 @@
-"""What `ome scale SERVICE` shows."""
+"""Tests of the output of `ome scale SERVICE`."""
 
 from typing import Any
 

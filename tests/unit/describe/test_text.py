@@ -1,4 +1,4 @@
-"""Ranges of numbers and names."""
+"""Tests of the text for ranges of numbers and names."""
 
 import pytest
 

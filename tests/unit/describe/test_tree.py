@@ -1,4 +1,4 @@
-"""Services as trees, and how they look in 80 columns."""
+"""Tests of services as trees, and of their layout in 80 columns."""
 
 import io
 from dataclasses import replace
@@ -20,14 +20,14 @@ FAILED = "container ome of pod p-3 exited with code 9: ValueError: b"
 
 
 def body(world: World) -> dict[str, Any]:
-    """The service as the API server has it."""
+    """Return the service as the API server returns it."""
     one = world.service
     metadata = {"name": one.name, "namespace": one.namespace, "uid": one.uid, "generation": 1}
     return {"metadata": metadata, "spec": one.spec.dump(), "status": dict(one.status)}
 
 
 def grown(world: World) -> World:
-    """When everything is up."""
+    """Run passes until the service is complete, and return it."""
     while not world.service.status.get("conditions") or not tree(body(world), world.observed()).ready:
         world.carry_out(world.sync())
         world.step()
@@ -39,7 +39,7 @@ def kimi() -> World:
 
 
 def placed(observed: Observed, **changes: dict[str, Any]) -> Observed:
-    """Pods on nodes, those with the given names otherwise too."""
+    """Place each pod on its own node, and change the named pods."""
     pods = (
         pod._replace(node=f"h200-{number:02}", **changes.get(pod.name.replace("-", "_"), {}))
         for number, pod in enumerate(observed.pods)
@@ -119,7 +119,7 @@ def test_many_ready_groups_are_one_line() -> None:
 
 
 def test_groups_have_the_numbers_of_their_sets() -> None:
-    """A group that was replaced left a hole; a group without pods has its StatefulSet."""
+    """A group that was replaced left an unused number. A group without pods has the number of its StatefulSet."""
     world = grown(
         World(parts.service(engine={"minReplicas": 3}, router={}), parts.deps(parts.model(), parts.simple(2)), seed=1)
     )

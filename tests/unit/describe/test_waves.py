@@ -1,4 +1,4 @@
-"""`ome status runtime`: how far an edit is, in words."""
+"""Tests of the output of `ome status runtime` about the progress of an edit."""
 
 from typing import Any
 
