@@ -1,4 +1,4 @@
-"""Command lines as data: what is read from the files, what people write, and what a user's own folder adds."""
+"""Tests of command lines as data: flags from the files, arguments of users, and files in a user's own folder."""
 
 import json
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_versions_of_an_engine_are_not_those_of_its_router() -> None:
         ("--tp", "--tp-size"),
         ("--no-enable-tf32-matmul", "--enable-tf32-matmul"),
         ("--dp", "--dp-size"),
-        ("--cuda-graph-bs", None),  # begins two flags
+        ("--cuda-graph-bs", None),  # two flags begin with it
         ("--enable-deepep-moe", None),
         ("-tp", None),
     ],
@@ -99,7 +99,7 @@ def test_what_the_parser_says_of_a_flag(newest: CommandLine) -> None:
     assert newest.flags["--page-size"].help
     assert newest.flags["--max-prefill-tokens"].default == 16384
     assert newest.variables["SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK"] == 128
-    assert "SGLANG_HOST_IP" in newest.variables, "it is read without being declared"
+    assert "SGLANG_HOST_IP" in newest.variables, "the flag is read without being declared"
 
 
 def test_where_a_flag_is_gone() -> None:

@@ -1,4 +1,4 @@
-"""A lost rank is tolerated only by engines that go on without it and let it join again."""
+"""Tests that a lost rank is tolerated only for engines that continue without it and let it join again."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which routers get a key for their control plane: a router ends at a flag that it does not know."""
+"""Tests of which routers get a key for their control plane. A router exits if it does not know a flag."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ START = ["python3", "-m", "sglang_router.launch_router"]
 def box(
     image: str = "docker.io/lmsysorg/sgl-model-gateway:v0.3.2", args: list[str] | None = None, **more: Any
 ) -> dict[str, Any]:
-    """A router's container."""
+    """Return a router's container."""
     return {"image": image, "command": START, "args": args or ["--pd-disaggregation"], **more}
 
 

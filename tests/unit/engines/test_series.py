@@ -1,4 +1,4 @@
-"""Which engines tell Prometheus anything."""
+"""Tests of which engines export metrics for Prometheus."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Servers of engines, as their data files describe them."""
+"""Tests of the data files that describe the servers of engines."""
 
 import pytest
 
@@ -11,10 +11,10 @@ def test_a_data_file_is_all_that_an_engine_needs(one: Server) -> None:
     for start in one.starts:
         assert server({"command": ["/bin/bash", "-c", f"exec {' '.join(start)} --port 1"]}) == one
     lines = [command_line(f"{one.name}-{version}") for version in packaged().of(one.name)]
-    assert lines, "there are flags of at least one version"
+    assert lines, "the flags of at least one version are known"
     assert all(set(one.adapters) <= line.flags.keys() for line in lines)
     said = [flag for kind in one.parallel.values() for flag in kind]
-    assert [flag for flag in said if all(line.find(flag) is None for line in lines)] == [], "argparse takes --tp, too"
+    assert [flag for flag in said if all(line.find(flag) is None for line in lines)] == [], "argparse also accepts --tp"
 
 
 def test_adapters_are_named_as_the_engine_wants_them() -> None:
@@ -27,7 +27,7 @@ def test_adapters_are_named_as_the_engine_wants_them() -> None:
 
 
 def test_adapters_are_pinned_where_the_engine_takes_no_others() -> None:
-    """SGLang requires it with data-parallel attention. A back end that the runtime has chosen stays."""
+    """SGLang requires this with data-parallel attention. A back end that the runtime has chosen stays."""
     box = {"command": ["python3", "-m", "sglang.launch_server"], "args": ["--tp-size=2", "--attn-dp-size=2"]}
     item = '{"lora_name": "a", "lora_path": "/a", "pinned": true}'
     assert with_adapters(box, {"a": "/a"})["args"] == [*box["args"], "--lora-backend=triton", "--lora-paths", item]

@@ -1,4 +1,4 @@
-"""The names of series that the registry reads."""
+"""Tests of the names of the series that the registry reads."""
 
 from ome_operator.engines import series, servers, telemetry
 
@@ -16,7 +16,7 @@ def test_each_series_is_of_an_engine_that_is_known_and_has_its_prefix() -> None:
 
 
 def test_it_agrees_with_what_panels_read() -> None:
-    """A counter or a histogram that both files name is the same series."""
+    """The histograms and token counters that the registry reads are also among the series of the dashboards."""
     for name, each in telemetry.engine_series().items():
         panels = series.known_series()[name].names
         assert set(each.histograms) <= panels

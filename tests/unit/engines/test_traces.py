@@ -1,4 +1,4 @@
-"""Which containers can send their spans, and by which arguments."""
+"""Tests of which containers can send spans, and with which arguments."""
 
 from typing import Any
 
