@@ -1,4 +1,4 @@
-"""The examples against a server that only pretends; tests/node/serving runs them against SGLang."""
+"""Tests of the examples with a server that simulates SGLang. tests/node/serving runs them with the real one."""
 
 import json
 import runpy
@@ -24,12 +24,12 @@ STREAM: list[dict[str, Any]] = [
 
 
 class Server(BaseHTTPRequestHandler):
-    """Answers every chat in the same way, and remembers what was asked."""
+    """A server that answers every chat in the same way, and records the requests."""
 
     asked: ClassVar[list[dict[str, Any]]] = []
 
     def do_POST(self) -> None:
-        """A stream or an answer."""
+        """Send a stream or a single answer."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         Server.asked.append(body)
         shared = {"id": "1", "created": 1, "model": body["model"]}
@@ -46,7 +46,7 @@ class Server(BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""
+        """Write no log."""
 
 
 @pytest.fixture
@@ -62,7 +62,9 @@ def url() -> Iterator[str]:
 
 @pytest.fixture
 def said(url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Runs an example and gives what it prints. In this process: importing the client takes seconds."""
+    """Return a function that runs an example and returns its output. It runs in this process, because importing the client
+    takes seconds.
+    """
     monkeypatch.syspath_prepend(str(EXAMPLES))
     for name, value in {"OPENAI_BASE_URL": url, "NO_PROXY": "127.0.0.1", "OPENAI_MODEL": "m"}.items():
         monkeypatch.setenv(name, value)
