@@ -1,4 +1,4 @@
-"""Stand-ins for libraries that torch is linked with and that the image does not have."""
+"""Tests of stubs for libraries with which torch is linked and that the image does not contain."""
 
 import importlib.util
 import shutil
@@ -14,11 +14,11 @@ SCRIPT = Path(__file__).parents[3] / "images" / "engine-cpu" / "stubs.py"
 
 @pytest.fixture(scope="module")
 def stubs() -> ModuleType:
-    """The script as a module."""
+    """Return the script as a module."""
     spec = importlib.util.spec_from_file_location("stubs", SCRIPT)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
-    sys.modules["stubs"] = module  # dataclasses look their module up
+    sys.modules["stubs"] = module  # dataclasses look up their module
     spec.loader.exec_module(module)
     return module
 
@@ -39,7 +39,7 @@ def test_plan(stubs: ModuleType) -> None:
 
 
 def test_source_and_versions(stubs: ModuleType) -> None:
-    """Each function once; functions without a tag are in no version."""
+    """The source contains each function once. Functions without a version tag are in no version."""
     tags = {"V2": ["b", "a"], "": ["c", "a"]}
     assert stubs.source(tags).count("return 100") == 3
     assert stubs.version_script(tags) == "V2 { global: b; a; };\n"
@@ -66,6 +66,6 @@ def test_a_program_loads_with_the_stand_in(stubs: ModuleType, tmp_path: Path) ->
 
 
 def test_without_torch_it_says_so(stubs: ModuleType, tmp_path: Path) -> None:
-    """A wrong folder makes no empty image."""
+    """With a wrong folder the script fails, instead of creating an image without stubs."""
     with pytest.raises(SystemExit, match="There is no torch in"):
         stubs.main(tmp_path)
