@@ -1,4 +1,4 @@
-"""Tests of paths, errors and warnings. The requests are tested with a real API server elsewhere."""
+"""Tests of paths, errors and warnings of the client. Tests with a real API server are in tests/controlplane."""
 
 import json
 from typing import Any
@@ -19,7 +19,7 @@ from tests.support.deep import MOST, nested
 
 @pytest.mark.parametrize("levels", [900, 2_000, MOST])
 async def test_an_object_as_deep_as_the_api_server_takes_is_an_answer(levels: int) -> None:
-    """The test includes lists and refusals."""
+    """Such an object is also read in lists and in refusals."""
 
     async def deep(request: web.Request) -> web.StreamResponse:
         one, name = nested({"metadata": {"name": "deep"}}, levels), request.path.rpartition("/")[2]
@@ -85,7 +85,7 @@ def test_warning_headers() -> None:
 @given(st.text(st.characters(exclude_categories=("Cs",))))
 @example("\U0001f600 \x00\x1b\x7f\x85\u2028\ufeff\uffff \\ud83d")
 def test_what_is_sent_reads_the_same_as_json_and_as_yaml(text: str) -> None:
-    """The API server takes an apply for YAML."""
+    """The API server parses the body of a server-side apply as YAML."""
     sent = encoded({"text": text})
     assert json.loads(sent) == yaml.safe_load(sent) == {"text": text}
     assert b"\\ud8" not in sent.replace(b"\\\\", b"")
@@ -163,6 +163,6 @@ async def test_a_page_of_large_objects_is_requested_again_with_fewer() -> None:
         client = Client(connection)
         try:
             assert await client.list_uids("ServiceAccount") == set(names)
-            assert limits == ["200", "50", "12", "12", "12"], "and then no larger page"
+            assert limits == ["200", "50", "12", "12", "12"], "afterwards, no page is larger"
         finally:
             await client.close()

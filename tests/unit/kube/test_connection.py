@@ -1,4 +1,4 @@
-"""Kubeconfigs and ServiceAccounts: what is sent to the server, how both sides are authenticated, and the errors."""
+"""Tests of kubeconfigs and ServiceAccounts: what is sent to the server, how both sides are authenticated, and the errors."""
 
 import asyncio
 import base64
@@ -24,7 +24,7 @@ NAMED = ("127.0.0.1", "127.0.0.2")
 
 
 class Api:
-    """A server that wants a client certificate or the token that is current, and notes what it is sent."""
+    """A server that requires a client certificate or the current token, and records the requests."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -39,7 +39,7 @@ class Api:
         self.sent: list[str] = []
 
     async def answer(self, request: web.Request) -> web.Response:
-        """The common name of the client's certificate, or 401 for another token than the current one."""
+        """Return the common name of the client's certificate, or 401 for a token that is not the current one."""
         sent = request.headers.get("Authorization", "")
         self.sent.append(sent)
         assert request.transport is not None
@@ -48,11 +48,11 @@ class Api:
         return web.Response(text=name, status=200 if sent == self.current else 401)
 
     def data(self, name: str) -> str:
-        """A file of the authority, as a kubeconfig has it."""
+        """Return a file of the certificate authority, encoded as in a kubeconfig."""
         return base64.b64encode((self.folder / name).read_bytes()).decode()
 
     def config(self, path: Path, user: Mapping[str, Any], *, address: str = "127.0.0.1", **cluster: Any) -> Path:
-        """A kubeconfig of a single context."""
+        """Write a kubeconfig with a single context, and return its path."""
         if not cluster:
             cluster = {"certificate-authority-data": self.data("ca.crt")}
         content = {
@@ -75,13 +75,13 @@ def api(tmp_path: Path) -> Iterator[Api]:
 
 
 async def ask(connection: Connection) -> tuple[int, str]:
-    """Status and text of the answer to a single request."""
+    """Return the status and the text of the response to a single request."""
     async with connection.session(limit=1, agent="test") as session, session.get(connection.server) as answer:
         return answer.status, await answer.text()
 
 
 def asked(kubeconfig: Path, context: str | None = None) -> tuple[int, str]:
-    """Status and text of the answer to a request with a kubeconfig."""
+    """Return the status and the text of the response to a request with a kubeconfig."""
 
     async def run() -> tuple[int, str]:
         return await ask(await Connection.open(kubeconfig, context))
@@ -209,7 +209,7 @@ def test_a_token_is_kept_while_a_kubeconfig_is_half_written(api: Api, caplog: py
 
 
 def test_a_reason_has_no_full_stop_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The caller that prints the reason ends the sentence; the library's words end with a full stop, too."""
+    """The caller that prints the reason adds the full stop, so one from a library's message is removed."""
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.delenv("KUBERNETES_SERVICE_PORT", raising=False)
     with pytest.raises(NoConnection, match=r"this pod: Service host/port is not set$"):
@@ -229,7 +229,7 @@ NO_KUBECONFIGS = {
 
 @pytest.mark.parametrize("case", NO_KUBECONFIGS)
 def test_a_file_that_is_no_kubeconfig_is_one_sentence(case: str, tmp_path: Path) -> None:
-    """Reported: an empty kubeconfig, which `ome kubeconfig > FILE` leaves, ended in a traceback."""
+    """Reported: an empty kubeconfig, which a failed `ome kubeconfig > FILE` leaves, caused a traceback."""
     file = tmp_path / "config"
     file.write_bytes(NO_KUBECONFIGS[case])
     with pytest.raises(NoConnection) as told:

@@ -1,4 +1,4 @@
-"""Whether everything is frozen, by an annotation on a Lease that may be away, unreadable or new."""
+"""Tests of the freeze of all services, which is an annotation on a Lease that may be absent, unreadable or new."""
 
 import asyncio
 import logging
@@ -20,14 +20,14 @@ def lease(value: str | None) -> dict[str, Any]:
 
 
 class Seen:
-    """A freeze switch, and the changes that it reported."""
+    """A freeze switch, and the changes that it has reported."""
 
     def __init__(self) -> None:
         self.api, self.told = FakeApi(), list[str]()
         self.switch = FreezeSwitch(self.api, "ns", "lease", read_freeze=frozen, changed=self.told.append, interval=0.0)
 
     async def looks(self, answer: dict[str, Any] | KubeError) -> bool:
-        """Run one look, and return whether the state of the switch is known."""
+        """Read the Lease once, and return whether the state of the switch is known."""
         self.api.answers["get Lease"] = answer
         await self.switch.check()
         return self.switch.known.is_set()
@@ -44,7 +44,7 @@ async def test_it_tells_what_is_new() -> None:
 async def test_before_it_was_read_nothing_is_known_and_afterwards_the_last_word_counts(
     error: KubeError, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An API server that has just started says 403 to everybody for some seconds: that is no thaw."""
+    """An API server that has just started answers every request with 403 for some seconds. This must not end a freeze."""
     seen = Seen()
     with caplog.at_level(logging.WARNING):
         assert not await seen.looks(error)
@@ -57,7 +57,7 @@ async def test_before_it_was_read_nothing_is_known_and_afterwards_the_last_word_
 
 async def test_a_lease_that_is_gone_is_no_thaw() -> None:
     seen = Seen()
-    assert await seen.looks(NotFound("gone", 404)), "an operator without leader election has none"
+    assert await seen.looks(NotFound("gone", 404)), "without leader election there is no Lease"
     await seen.looks(lease(WHEN))
     await seen.looks(NotFound("gone", 404))
     assert seen.told == [WHEN]

@@ -1,4 +1,4 @@
-"""Tests of who may take a Lease, which is decided by observed changes and not by wall clocks."""
+"""Tests of which process may take a Lease. This is decided by observed changes, and not by wall clocks."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -45,7 +45,7 @@ def test_taking_over_counts_a_transition_and_renewing_does_not() -> None:
 
 
 class Server(Client):
-    """A server that holds one Lease and answers at once."""
+    """A server that stores one Lease and answers at once."""
 
     def __init__(self) -> None:
         self.stored = lease("")
@@ -82,7 +82,7 @@ async def test_an_operator_that_was_frozen_past_its_lease_sends_no_write() -> No
 
 
 async def test_a_conflict_and_a_failing_read_lose_no_lease() -> None:
-    """Somebody added a label to the Lease, and a read failed. The Lease still belongs to this operator."""
+    """Somebody added a label to the Lease, and a read failed. The process still holds the Lease."""
     server = Server()
     election = Election(server, SETTINGS, lambda: NOW, clock=lambda: 100.0)
     await election.acquire()
@@ -93,8 +93,8 @@ async def test_a_conflict_and_a_failing_read_lose_no_lease() -> None:
 
 
 async def test_a_renewal_that_hangs_leaves_time_for_another() -> None:
-    """Seen once: the renewal waited on a connection that was closed under it, and the process ended although the API server
-    was back.
+    """Observed once: the renewal waited on a closed connection, and the process ended although the API server was available
+    again.
     """
     server, hung = Server(), asyncio.Event()
     update = server.update
@@ -117,7 +117,7 @@ async def test_a_renewal_that_hangs_leaves_time_for_another() -> None:
 
 
 async def test_a_lease_that_was_deleted_comes_back_with_what_people_wrote_on_it() -> None:
-    """`ome freeze --all` writes to the Lease, so a deletion of the Lease for another reason must not thaw the cluster."""
+    """`ome freeze --all` writes to the Lease. A deletion of the Lease for another reason must not end the freeze."""
     server, made = Server(), list[dict[str, Any]]()
     server.stored["metadata"]["annotations"] = {"ome.io/freeze": "true"}
 
@@ -135,7 +135,7 @@ async def test_a_lease_that_was_deleted_comes_back_with_what_people_wrote_on_it(
 
 @pytest.mark.parametrize("warm", [False, True], ids=["new connection", "kept connection"])
 async def test_a_write_that_lost_its_lease_while_it_got_its_connection_is_not_sent(warm: bool) -> None:
-    """A process may be frozen at any moment, also after it was asked whether it may write."""
+    """A process may be frozen at any moment, also after the check whether it may write."""
     came: list[str] = []
 
     async def answer(request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""A loop that stands still costs no Lease; a loop that does not answer any more does."""
+"""Tests that a busy event loop does not lose the Lease, and that one that does not respond any more does."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ QUICK = ElectionSettings("ns", "lease", "me", duration=0.003, renew=1000.0, retr
 
 
 class Counting(Server):
-    """Says when it was renewed some times."""
+    """A server that sets an event after this number of renewals."""
 
     def __init__(self, times: int) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ async def test_the_lease_is_renewed_while_the_loop_stands_still() -> None:
         holding = asyncio.create_task(thread.hold(election, 10.0))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert server.renewed.wait(30), "this loop answers nobody meanwhile"
+        assert server.renewed.wait(30), "the event loop is blocked meanwhile"
         assert election.leads() and not holding.done()
         holding.cancel()
     finally:

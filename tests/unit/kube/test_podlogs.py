@@ -1,4 +1,4 @@
-"""Logs over HTTP, against a server that cuts lines where it likes."""
+"""Tests of logs over HTTP, with a server that sends lines in pieces of any length."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,7 +16,7 @@ AT = "2026-01-01T00:00:00Z"
 
 @asynccontextmanager
 async def serving(handler: Handler) -> AsyncIterator[Logs]:
-    """Logs of an API server that answers so."""
+    """Yield the logs of an API server that answers with this handler."""
     async with answers(handler, "GET", "/api/v1/namespaces/team/pods/{pod}/log") as connection:
         logs = Logs(connection)
         try:

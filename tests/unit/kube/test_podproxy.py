@@ -1,4 +1,4 @@
-"""Pages of pods through the API server."""
+"""Tests of reading pages of pods through the API server."""
 
 import pytest
 from aiohttp import web
