@@ -12,7 +12,7 @@ RUNTIME = {
 
 
 def said(config: dict[str, object], *args: str, gpus: int = 8) -> list[tuple[str, str]]:
-    """The findings of the rule for a model with this config.json: (what is wrong, remedy)."""
+    """Return the findings of the rule for a model with this config.json. Each finding is a pair of message and remedy."""
     settings = {"quant_method": "fp8", "weight_block_size": [128, 128]}
     model = {
         "apiVersion": "ome.io/v1beta1",
@@ -66,7 +66,9 @@ DENSE = {
     ],
 )
 def test_the_remedy_names_sizes_that_work(config: dict[str, object], args: tuple[str, ...], change: str) -> None:
-    """Reported: "cut into 4 pieces" had the remedy "at most 6", and --moe-dense-tp-size=1 was named for experts."""
+    """Reported: for a matrix cut into 4 pieces, the remedy was "at most 6", and --moe-dense-tp-size=1 was suggested for
+    experts.
+    """
     ((_, remedy),) = said(config, *args)
     assert remedy.startswith(change)
     if change.startswith("write --"):
@@ -74,7 +76,7 @@ def test_the_remedy_names_sizes_that_work(config: dict[str, object], args: tuple
 
 
 def test_an_expert_consists_of_whole_blocks_even_if_it_is_not_cut() -> None:
-    """SGLang 0.5.23, layers/quantization/fp8.py: the check of block_n does not depend on the TP size."""
+    """In SGLang 0.5.23 (layers/quantization/fp8.py), the check of block_n does not depend on the TP size."""
     assert said(qwen(704), "--tp-size=1", gpus=1)[0][0] == (
         "experts 704 columns wide cannot consist of whole fp8 blocks of 128 columns"
     )

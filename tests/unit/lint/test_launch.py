@@ -42,7 +42,7 @@ def started(args: list[str], command: list[str] | None = None, image: str = "sgl
 )
 def test_the_version_of_an_image(image: str, program: str, said: str) -> None:
     assert version(image, {}, program) == said
-    assert version(image, {"ome.io/engine-version": "v9.9"}, program) == (said or "9.9"), "the tag counts more"
+    assert version(image, {"ome.io/engine-version": "v9.9"}, program) == (said or "9.9"), "the tag takes precedence"
 
 
 def test_arguments_are_read_as_the_version_reads_them() -> None:
@@ -100,7 +100,7 @@ def test_programs_that_take_a_model_without_a_flag() -> None:
 def test_routers() -> None:
     start = started(["--policy", "random"], ["python3", "-m", "sglang_router.launch_router"], "sgl-router:v0.3.2")
     assert (start.engine, start.version, start.text("--policy")) == (SGLANG_ROUTER, "0.3.2", "random")
-    assert started(["--policy=random"], [], "sgl-model-gateway:v0.3.2").engine == SGLANG_ROUTER, "the image starts it"
+    assert started(["--policy=random"], [], "sgl-model-gateway:v0.3.2").engine == SGLANG_ROUTER, "started by the image"
     assert launch({"image": "smg:1.2", "command": ["smg", "serve"], "args": ["--tp-size=8"]}, {}, packaged()) is None
 
 

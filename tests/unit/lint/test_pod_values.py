@@ -1,5 +1,5 @@
-"""What an API server refuses of a pod is found without a server. tests/controlplane/test_pod_values.py asks a server about
-the same cases.
+"""Tests that pod values that an API server refuses are found without a server. tests/controlplane/test_pod_values.py sends
+the same cases to a server.
 """
 
 import pytest

@@ -1,7 +1,7 @@
-"""What `ome lint` refuses, SGLang's own resolver refuses, and what `ome lint` accepts, the resolver accepts.
+"""Tests that `ome lint` refuses a command line if and only if SGLang's own resolver does.
 
-The record of the resolver is tests/data/resolver.yaml. Where the package sglang is installed (`pip install '.[engine]'`),
-the resolver is asked again; `make e2e` asks the one of the image.
+The results of the resolver are recorded in tests/data/resolver.yaml. If the package sglang is installed (`pip install
+'.[engine]'`), the resolver runs again; `make e2e` runs the one in the image.
 """
 
 import importlib.util

@@ -17,7 +17,7 @@ def test_the_page_is_made_of_the_rules(update: bool) -> None:
 
 
 def test_every_rule_says_what_it_is_for() -> None:
-    assert len(RULES) == sum(map(len, FAMILIES.values())), "no two of a name"
+    assert len(RULES) == sum(map(len, FAMILIES.values())), "the names must be unique"
     for rule in RULES.values():
         assert re.fullmatch(r"[a-z]+(-[a-z]+)*", rule.id)
         assert rule.title and not rule.title.endswith(".")
@@ -82,7 +82,7 @@ def test_a_runtime_is_looked_at_by_itself() -> None:
 
 
 def test_arguments_stand_where_they_are_written() -> None:
-    """The arguments of a service replace those of its runtime."""
+    """If a service has its own arguments, they replace those of its runtime, so the finding is in the service."""
     service = {
         "apiVersion": "ome.io/v1beta1",
         "kind": "InferenceService",

@@ -1,4 +1,4 @@
-"""Rules about what changes the number of groups."""
+"""Tests of the rules about objects that change the number of groups."""
 
 from dataclasses import replace
 from typing import Any

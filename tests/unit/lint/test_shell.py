@@ -1,4 +1,4 @@
-"""What is read of shell scripts is what a shell makes of them; the rest is marked as unknown."""
+"""Tests that shell scripts are read as a shell interprets them. The parts that cannot be read are marked as unknown."""
 
 import os
 import subprocess

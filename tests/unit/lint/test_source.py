@@ -37,7 +37,7 @@ def hit(object_: str = "ClusterServingRuntime a", fix: Fix | None = GONE) -> Hit
 def test_the_line_of_a_finding() -> None:
     files = {"b.yaml": "kind: X\nmetadata: {name: a}\n", "a.yaml": TEXT}
     assert spot(files, hit()) == ("a.yaml", 16)
-    assert spot(files, hit(fix=None)) == ("a.yaml", 16), "by the flag in its sentence"
+    assert spot(files, hit(fix=None)) == ("a.yaml", 16), "found by the flag in its message"
     assert spot(files, hit("InferenceService team/a")) == ("a.yaml", 7)
     assert spot(files, Hit(Location("InferenceService a", "spec"), "nothing", "do")) == ("a.yaml", 1)
     assert spot(files, hit("ClusterBaseModel a")) is None
@@ -49,5 +49,5 @@ def test_a_patch_changes_words_of_the_object_alone(tmp_path: Path) -> None:
     subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=diff, text=True, check=True)
     mended = (tmp_path / "a.yaml").read_text()
     assert "args: [--moe-a2a-backend=deepep, --enable-deepep-moe-not] # not --enable-deepep-moe" in mended
-    assert "- --enable-deepep-moe\n" in mended, "another object"
+    assert "- --enable-deepep-moe\n" in mended, "the other object is unchanged"
     assert patch({"a.yaml": TEXT}, [Finding(RULES["flag-removed"], "", hit(fix=None))]) == ""

@@ -32,7 +32,7 @@ CORPUS = sorted((LINT / "corpus").glob("*/*.yaml"))
 
 
 def said(bodies: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """Return, for each service, the messages that the rules add at its first reconciliation."""
+    """Return the messages that the rules add at the first reconciliation of each service."""
     cluster = gather([*catalog(), *bodies], model_agent=False)
     found = {}
     for kept in cluster.services():
@@ -83,7 +83,7 @@ def test_and_most_of_that() -> None:
 
 @pytest.mark.parametrize("words", LINES, ids=" ".join)
 def test_it_refuses_exactly_what_sglangs_own_parser_refuses(words: list[str]) -> None:
-    """`make e2e` passes the same arguments to the parser in the image, and `taken` contains its results."""
+    """`make e2e` passes the same arguments to the parser in the image. The list `taken` contains its results."""
     runner = {
         "name": "ome-container",
         "image": "docker.io/lmsysorg/sglang:v0.5.23",
@@ -128,7 +128,7 @@ def test_that_the_version_of_an_engine_is_unknown_is_told() -> None:
     ],
 )
 def test_the_reason_of_advice_is_the_worst_grade(case: str, reason: str) -> None:
-    """Reported: Advice had the reason NoEffect for a finding that ends the engine."""
+    """Reported: Advice had the reason NoEffect although one finding was about an engine that ends."""
     file = next(iter(sorted((LINT / "corpus").glob(f"{case}.yaml"))))
     bodies = read_manifests([composed_file(file)], "default")
     cluster = gather([*catalog(), *bodies], model_agent=False)
@@ -159,4 +159,4 @@ def test_an_edit_of_the_model_or_of_the_gpus_is_looked_at_anew() -> None:
     annotated = replace(service, annotations={keys.LINT_IGNORE: "flag-unknown"})
     for changed in (service, annotated, replace(annotated, status={"conditions": []})):
         sync(changed, deps, Observed(), datetime(2026, 1, 1, tzinfo=UTC))
-    assert judge.looked == before + 1, "the annotation, and no status"
+    assert judge.looked == before + 1, "only the annotation causes another check"

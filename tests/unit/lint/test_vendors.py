@@ -46,7 +46,7 @@ IMAGE = {
 
 
 def said(vendor: str, **changes: object) -> list[str]:
-    """Return what the rule says about the smallest service with these fields of its engine."""
+    """Return the messages of the rule about the smallest service with these fields of its engine."""
     objects = [*parts.read(NODE), *parts.read(parts.ROOT / "config/models/moonshotai/Kimi-K2-Instruct.yaml")]
     engine = objects[0]["spec"]["engineConfig"]
     engine["runner"] |= {

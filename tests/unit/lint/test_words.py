@@ -1,4 +1,4 @@
-"""What rules say has no placeholder of Python left in it."""
+"""Tests that the messages of rules contain no unformatted placeholder."""
 
 import re
 
@@ -15,7 +15,7 @@ def test_no_sentence_has_a_name_in_braces() -> None:
 
 
 def test_several_flags_in_one_argument_are_not_joined_again() -> None:
-    """Only a flag with its value has a form in one word."""
+    """Only a single flag with its value can be written as one word."""
     joined = {
         path.stem: found.hit
         for path in LINT.glob("corpus/flag-joined/*")
