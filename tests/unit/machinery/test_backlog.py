@@ -1,4 +1,4 @@
-"""Tests of keys that can wait, with time as a number."""
+"""Tests of keys that can wait, with a simulated time."""
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ def schedule(share: float = 1.0, runs: float = 100, **others: object) -> Schedul
 
 
 def run(s: Schedule[str], now: float, seconds: float = 0.0) -> str | None:
-    """A whole run, which waits for nothing."""
+    """Start and end one run that is due, and return its key, or None."""
     if (key := s.pop(now)) is not None:
         s.spent(now, seconds)
         s.done(key)
@@ -28,7 +28,7 @@ def test_an_edit_that_comes_during_the_runs_of_the_former_asks_each_key_once() -
     assert run(s, 0.0) == "a1"
     for key in ("a1", "a2", "a3"):
         s.add_shared(key, 1.0)
-    assert [run(s, 1.0) for _ in range(4)] == ["a2", "a3", "a1", None], "who has seen the former edit alone is last"
+    assert [run(s, 1.0) for _ in range(4)] == ["a2", "a3", "a1", None], "a key that has only seen the previous edit is last"
 
 
 def test_an_edit_during_the_run_of_a_key_is_another_run() -> None:
@@ -36,7 +36,7 @@ def test_an_edit_during_the_run_of_a_key_is_another_run() -> None:
     s.add_shared("a1", 0.0)
     assert s.pop(0.0) == "a1"
     s.add_shared("a1", 0.0)
-    assert (s.pop(1.0), s.next_due()) == (None, None), "not before it is done"
+    assert (s.pop(1.0), s.next_due()) == (None, None), "not before the present run ends"
     s.done("a1")
     assert (run(s, 1.0), run(s, 1.0)) == ("a1", None)
 
@@ -66,7 +66,7 @@ def test_a_run_sees_every_edit_before_it() -> None:
     s.add("a1", 0.0, 600.0)
     s.add_shared("a1", 1.0)
     assert (s.ready(1.0), s.late(3.0), run(s, 1.0)) == (1, 2.0, "a1")
-    assert (s.next_due(), s.ready(700.0)) == (None, 0), "a later wish was fulfilled by that run"
+    assert (s.next_due(), s.ready(700.0)) == (None, 0), "that run also replaces the later one"
 
 
 def test_while_others_have_work_it_is_a_share_of_the_time() -> None:
@@ -75,12 +75,12 @@ def test_while_others_have_work_it_is_a_share_of_the_time() -> None:
         s.add_shared(f"a{number}", 0.0)
     s.add("b1", 0.0)
     assert [run(s, 0.0, 0.004) for _ in range(4)] == ["a0", "b1", "a1", "a2"]
-    assert run(s, 0.0) is None, "8 ms were spent since b1 began, more than a slice"
+    assert run(s, 0.0) is None, "8 ms were used since b1 began, which is more than a time slice"
     again = s.next_due()
-    assert again == pytest.approx(0.032), "four times as long"
+    assert again == pytest.approx(0.032), "a pause of four times that"
     assert run(s, again - 0.001) is None
     s.add("b1", 0.01)
-    assert run(s, 0.01) == "b1", "others do not rest"
+    assert run(s, 0.01) == "b1", "other keys do not pause"
     assert run(s, again) == "a3"
 
 
@@ -94,7 +94,7 @@ def test_while_nobody_else_has_work_it_is_all_of_the_time() -> None:
     s.spent(0.0, 0.0)
     now = 5.0
     assert run(s, now, 0.006) == "a1"
-    assert s.next_due() == pytest.approx(now + 0.024), "b1 still has its run"
+    assert s.next_due() == pytest.approx(now + 0.024), "b1 is still running"
     s.done("b1")
     now += IDLE_S
     for _ in range(100):
@@ -111,7 +111,7 @@ def test_a_share_counts_what_was_spent_beyond_a_slice() -> None:
 
 
 def test_only_so_many_at_once() -> None:
-    """Passes that write wait for the API server, and workers must remain for other keys meanwhile."""
+    """Passes that write wait for the API server. Meanwhile, workers must remain for other keys."""
     s = schedule(runs=2)
     for key in ("a1", "a2", "a3"):
         s.add_shared(key, 0.0)
@@ -129,7 +129,7 @@ def test_long_runs_are_counted_together() -> None:
     assert (s.pop(0.0), s.pop(0.0), s.next_due()) == ("b1", None, None)
     s.add_shared("c1", 0.0)
     s.add_shared("short1", 0.0)
-    assert s.pop(0.0) == "short1", "a group whose next run is long holds up no other"
+    assert s.pop(0.0) == "short1", "a group whose next run is long delays no other group"
     s.done("b1")
     assert s.pop(0.0) == "a1"
     s.done("a1")
@@ -137,7 +137,9 @@ def test_long_runs_are_counted_together() -> None:
 
 
 def test_wishes_that_others_overtook_are_not_kept() -> None:
-    """Each run wishes for another in ten minutes: a million of them were kept while a runtime was edited all the time."""
+    """Each run requests another one in ten minutes. Before, a million of these requests were kept while a runtime was edited
+    all the time.
+    """
     s = schedule()
     for turn in range(10_000):
         s.add_shared("a1", float(turn))
@@ -152,7 +154,7 @@ STEPS = st.tuples(st.sampled_from(["add", "shared", "pop", "done", "forget"]), s
 
 @given(st.lists(STEPS, max_size=80), st.sampled_from([0.2, 1.0]))
 def test_each_key_that_is_dirty_has_a_run_after_that(steps: list[tuple[str, int, int]], share: float) -> None:
-    """No edit is lost, whatever happens in between, and no key is run that is not dirty."""
+    """No edit is lost, whatever happens in between, and only dirty keys run."""
     s = schedule(share, runs=2, is_long=lambda key: key.endswith("1"), long_runs=2)
     dirty, busy, now = set[str](), list[str](), 0.0
     for what, number, after in steps:
@@ -178,7 +180,7 @@ def test_each_key_that_is_dirty_has_a_run_after_that(steps: list[tuple[str, int,
     while (due := s.next_due()) is not None:
         now = max(now, due)
         key = s.pop(now)
-        assert key is not None, "what is due can be had, or the loop would spin"
+        assert key is not None, "a due key can be taken, or the loop would spin"
         s.spent(now, 0.01)
         dirty.remove(key)
         s.done(key)

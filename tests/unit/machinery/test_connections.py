@@ -1,4 +1,4 @@
-"""Servers whose number of connections is bounded."""
+"""Tests of servers with a limited number of connections."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""The garbage collector never walks all that lives long while the event loop waits."""
+"""Tests that the garbage collector never examines all long-lived objects while the event loop waits."""
 
 import asyncio
 import contextlib
@@ -21,14 +21,14 @@ def _as_before() -> Iterator[None]:
 
 
 class Circle:
-    """Garbage that only the collector finds."""
+    """A reference cycle, which only the garbage collector finds."""
 
     def __init__(self) -> None:
         self.me = self
 
 
 def walked() -> list[int]:
-    """Generations that are looked at while the operator begins."""
+    """Return the generations that are collected while the operator starts."""
     found: list[int] = []
 
     def note(what: str, info: dict[str, int]) -> None:
@@ -64,7 +64,7 @@ def test_what_was_listed_goes_when_nobody_refers_to_it() -> None:
 
 
 async def tended(turns: int, between: Callable[[int], None] = lambda turn: None, idle: bool = True) -> None:
-    """Run this number of turns of the clock."""
+    """Run the periodic collection for this number of intervals."""
     turn = 0
 
     async def sleep(_: float) -> None:
@@ -79,7 +79,9 @@ async def tended(turns: int, between: Callable[[int], None] = lambda turn: None,
 
 
 async def test_what_takes_the_place_of_others_does_not_become_many_that_are_young() -> None:
-    """The collector itself counts none of them, for there are no more than before; then it walked 400,000 at once."""
+    """The collector does not count these objects, because there are no more objects than before. Before, it then examined
+    400,000 of them at once.
+    """
     garbage_collection.collect_rarely()
     kept = [[number] for number in range(50_000)]
     garbage_collection.freeze_existing()
@@ -89,7 +91,7 @@ async def test_what_takes_the_place_of_others_does_not_become_many_that_are_youn
             kept[number] = [number]
 
     replaced(0)
-    assert len(gc.get_objects(generation=0)) > 40_000, "nobody has walked them"
+    assert len(gc.get_objects(generation=0)) > 40_000, "the collector has not examined them"
     await tended(1)
     assert len(gc.get_objects(generation=0)) < 1000
 

@@ -1,4 +1,4 @@
-"""Pages for probes, and pages that need a key."""
+"""Tests of the pages for probes, and of the pages that require a key."""
 
 import aiohttp
 import pytest

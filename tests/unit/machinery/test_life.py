@@ -1,4 +1,4 @@
-"""A process reports what it does, and ends by the first thing that must not end."""
+"""Tests that a process reports what it does, and ends when the first task ends that must not end."""
 
 import asyncio
 import logging
@@ -9,11 +9,11 @@ from ome_operator.machinery.life import LEADING, STOPPING, Life
 
 
 class LostError(Exception):
-    """An expected end."""
+    """An error that is expected to end the process."""
 
 
 async def ended(life: Life, error: BaseException | None, name: str = "watch") -> None:
-    """Let a task of this name end."""
+    """Run a task with this name until it ends, and report its end."""
 
     async def work() -> None:
         if error is not None:

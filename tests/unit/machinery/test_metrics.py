@@ -1,4 +1,4 @@
-"""The page of the metrics is made in slices, and is whole."""
+"""Tests that the page of metrics is created in slices, and is complete."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The oldest members of a group are within its number, whatever comes and goes."""
+"""Tests that the oldest members of a group are within the limit, whatever is added and removed."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +10,9 @@ CHANGES = st.lists(st.tuples(st.integers(0, 12), st.sampled_from("ab"), st.integ
 
 @given(CHANGES, st.integers(0, 4))
 def test_each_change_tells_who_crossed_the_border(changes: list[tuple[int, str, int]], most: int) -> None:
-    """The result is compared with a sorted list. An existing member moves with its second change."""
+    """The result is compared with a sorted list. Each member is added by the first of its changes, and removed by the
+    next.
+    """
     quota, there = Quota(most), dict[str, tuple[str, Entry]]()
     beyond: set[str] = set()
     for number, group, day in changes:

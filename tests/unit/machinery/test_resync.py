@@ -1,4 +1,4 @@
-"""An audit removes what a list did not show, and only what was known before the list began."""
+"""Tests that an audit removes objects that a list does not contain, and only those that were known before the list began."""
 
 from collections.abc import Awaitable, Callable
 
@@ -42,7 +42,7 @@ async def test_a_failed_list_removes_nothing() -> None:
     made, gone, queue = audit({"a"}, listed)
     await made.check("pods")
     assert gone == []
-    assert queue.retry("pods") == 2.0, "it is tried again after a backoff"
+    assert queue.retry("pods") == 2.0, "tried again after a delay"
 
 
 async def test_nothing_known_needs_no_list() -> None:

@@ -1,4 +1,4 @@
-"""Tests of when each key is due, with time as a number."""
+"""Tests of when each key is due, with a simulated time."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +24,7 @@ def test_the_earliest_wish_wins() -> None:
     assert s.pop(0.9) is None
     assert s.pop(1.0) == "a"
     s.done("a")
-    assert s.pop(100.0) is None, "the later wishes were fulfilled by that run"
+    assert s.pop(100.0) is None, "that run also replaces the later ones"
 
 
 def test_a_busy_key_is_not_handed_out_and_runs_once_more_afterwards() -> None:
@@ -52,7 +52,7 @@ def test_keys_come_in_the_order_of_their_times() -> None:
 def test_spaced_wishes_keep_a_distance_from_the_last_run_but_edits_do_not() -> None:
     s: Schedule[str] = Schedule()
     s.add("a", 10.0, 1.0, spaced=4.0)
-    assert s.next_due() == 11.0, "the first run needs no distance"
+    assert s.next_due() == 11.0, "the first run needs no delay"
     assert s.pop(11.0) == "a"
     s.done("a")
     s.add("a", 12.0, 1.0, spaced=4.0)
@@ -96,11 +96,11 @@ def test_only_so_many_long_runs_go_at_once_and_short_ones_do_not_wait_for_them()
     for key in "abc":
         s.add(key, 0.0)
     assert (s.pop(0.0), s.pop(0.0), s.pop(0.0)) == ("a", "b", None)
-    assert (s.next_due(), s.ready(0.0)) == (None, 1), "nothing may be given before a run is done"
+    assert (s.next_due(), s.ready(0.0)) == (None, 1), "no key before a run ends"
     made.add("a")
     s.done("a")
     s.add("a", 0.0)
-    assert (s.pop(0.0), s.pop(0.0)) == ("a", "c"), "a, which is made, takes no place of a long one"
+    assert (s.pop(0.0), s.pop(0.0)) == ("a", "c"), "a run of a, which is short, does not count as a long one"
     s.add("d", 0.0)
     s.done("a")
     assert s.pop(0.0) is None
@@ -109,19 +109,21 @@ def test_only_so_many_long_runs_go_at_once_and_short_ones_do_not_wait_for_them()
 
 
 def of(key: str) -> str:
-    """The group of a key: what stands before the number."""
+    """Return the group of a key: the text before its number."""
     return key.rstrip("0123456789")
 
 
 def test_groups_take_turns_however_many_keys_of_others_are_due() -> None:
-    """A tenant with 5,000 services whose runtime is edited all the time made another wait 3.9 s for his service."""
+    """Before, a tenant with 5,000 services whose runtime was edited all the time delayed the service of another tenant by
+    3.9 s.
+    """
     s: Schedule[str] = Schedule(group=of, is_long=lambda key: of(key) == "quiet")
     for number in range(5000):
         s.add(f"noisy{number}", 0.0)
     assert s.pop(1.0) == "noisy0"
     s.add("quiet1", 1.0)
     s.add("quiet2", 1.0)
-    assert [s.pop(2.0) for _ in range(4)] == ["noisy1", "quiet1", "noisy2", "quiet2"], "also what is long there"
+    assert [s.pop(2.0) for _ in range(4)] == ["noisy1", "quiet1", "noisy2", "quiet2"], "including keys with long runs"
     assert s.next_due() == 0.0
 
 
@@ -132,7 +134,7 @@ def test_a_group_whose_long_runs_have_no_room_keeps_nobody_waiting() -> None:
     assert [s.pop(0.0), s.pop(0.0), s.pop(0.0)] == ["a1", "c1", None]
     assert s.next_due() is None
     s.done("a1")
-    assert (s.pop(0.0), s.pop(0.0)) == ("b1", None), "the next group, and not the same again"
+    assert (s.pop(0.0), s.pop(0.0)) == ("b1", None), "the next group, and not the same group again"
     s.done("b1")
     assert s.pop(0.0) == "a2"
 
@@ -141,7 +143,9 @@ def test_a_group_whose_long_runs_have_no_room_keeps_nobody_waiting() -> None:
     st.lists(st.tuples(st.sampled_from(["add", "pop", "done", "forget"]), st.integers(0, 8), st.integers(0, 3)), max_size=60)
 )
 def test_it_gives_what_is_due_and_nothing_else(steps: list[tuple[str, int, int]]) -> None:
-    """Against the plainest statement: a key is given when it is dirty, due and not busy, and always when there is any."""
+    """The result is compared with a simple model: a key is returned only if it is dirty, due and not busy, and always if
+    such a key exists.
+    """
     s: Schedule[str] = Schedule(group=of, is_long=lambda key: key.endswith(("1", "2")), long_runs=2)
     due: dict[str, float] = {}
     busy: list[str] = []

@@ -1,4 +1,4 @@
-"""Tests of the store's contents after events, own writes and audits."""
+"""Tests of the contents of the store after events, own writes and audits."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from ome_operator.machinery.store import Store
 
 
 class Thing(NamedTuple):
-    """A fact."""
+    """A stored record."""
 
     uid: str
     version: int
@@ -22,7 +22,7 @@ def make() -> Store[Thing, str]:
 def test_a_change_is_news_and_a_new_version_of_the_same_is_not() -> None:
     s = make()
     assert s.see(Thing("u", 1, value="a"))
-    assert not s.see(Thing("u", 2, value="a")), "an autoscaler's status moves every 15 s"
+    assert not s.see(Thing("u", 2, value="a")), "the status of an autoscaler changes every 15 s"
     assert s.see(Thing("u", 3, value="b"))
     assert s.get("u") == Thing("u", 3, value="b")
 
@@ -33,7 +33,7 @@ def test_our_write_counts_until_the_watch_has_caught_up() -> None:
     assert s.wrote(Thing("u", 5, value="new"))
     assert not s.see(Thing("u", 3, value="between"))
     assert s.get("u") == Thing("u", 5, value="new")
-    assert s.stale("u", 5), "the echo of our write need not even be read"
+    assert s.stale("u", 5), "the event of the operator's own write need not be read"
     assert not s.see(Thing("u", 5, value="new"))
     assert s.see(Thing("u", 7, value="theirs"))
 
@@ -58,11 +58,13 @@ def test_no_stale_event_or_answer_brings_back_what_is_gone() -> None:
     assert not s.see(Thing("u", 2))
     assert not s.wrote(Thing("u", 3))
     assert (s.get("u"), list(s), s.gone("u")) == (None, [], None)
-    assert not s.see(Thing("u", 4)), "being told twice, once without a version, forgets nothing"
+    assert not s.see(Thing("u", 4)), "a second report without a version forgets nothing"
 
 
 def test_a_label_that_was_taken_off_and_put_on_again() -> None:
-    """A watch by label says DELETED when the label goes; the object lives, and its next version is believed."""
+    """A watch by label reports DELETED when the label is removed. The object still exists, so its next version must be
+    accepted.
+    """
     s = make()
     s.see(Thing("u", 1))
     s.gone("u", 4)

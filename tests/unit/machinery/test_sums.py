@@ -1,4 +1,4 @@
-"""Sums that are kept by difference are those of a walk over all."""
+"""Tests that incrementally updated sums equal those over all members."""
 
 from collections import Counter
 
@@ -64,5 +64,5 @@ def test_no_group_takes_the_slots_of_others(steps: list[tuple[tuple[str, int], b
         count = Counter(group for group, _ in held)
         assert len(held) == min(most, len(there)) and slots.waiting == len(there) - len(held) and held <= there.keys()
         for group, _ in there.keys() - held:
-            assert max(count.values(), default=0) <= count[group] + 1, "whoever waits would make it less even"
+            assert max(count.values(), default=0) <= count[group] + 1, "a waiting member would make it less even"
         assert slots.displaced() is None

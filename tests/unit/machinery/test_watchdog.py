@@ -1,4 +1,4 @@
-"""Whether the event loop answers, seen from a thread of its own."""
+"""Tests of whether the event loop responds, which a separate thread observes."""
 
 import asyncio
 import gc
@@ -14,7 +14,7 @@ from ome_operator.machinery.watchdog import PROBE_INTERVAL, STALL_SECONDS, Stall
 
 
 class Loop:
-    """Does not answer for so many naps, each of which lasts `nap` seconds."""
+    """An event loop that does not respond for this number of intervals, each of which takes `nap` seconds."""
 
     def __init__(self, naps: int, nap: float = PROBE_INTERVAL, patience: float = 60.0) -> None:
         self.naps, self.nap, self.now = naps, nap, 0.0
@@ -69,7 +69,7 @@ def test_a_loop_that_is_silent_for_too_long_ends_its_process_once() -> None:
 
 
 def test_a_process_that_was_frozen_for_minutes_is_not_dead() -> None:
-    """The watchdog was frozen beside its loop: it has not seen the loop fail to answer."""
+    """The watchdog was frozen together with its loop, so it has not observed that the loop failed to respond."""
     loop = Loop(3, nap=100.0)
     loop.dog.look()
     assert not loop.deaths and max(loop.silences) < 1.0
@@ -83,16 +83,16 @@ async def test_a_blocked_loop_is_seen_by_a_real_thread() -> None:
     loop = asyncio.get_running_loop()
     dog, end = watchdog.begin(loop, stalled=told, dead=lambda _: died.set(), patience=0.2)
     try:
-        assert died.wait(30), "this blocks the loop until the watchdog has lost its patience"
+        assert died.wait(30), "the wait blocks the loop until the watchdog reports it"
         assert dog.silent >= 0.2
         async with asyncio.timeout(30):
             while not stalls:  # noqa: ASYNC110
                 await asyncio.sleep(0)
     finally:
         end()
-    assert not [each for each in gc.callbacks if isinstance(each, CollectionTime)], "who watches no more counts no more"
+    assert not [each for each in gc.callbacks if isinstance(each, CollectionTime)], "it has stopped counting"
     assert "test_a_blocked_loop_is_seen_by_a_real_thread" in stalls[0].where
-    assert stalls[0].cpu < stalls[0].seconds, "it waited, and computed nothing"
+    assert stalls[0].cpu < stalls[0].seconds, "the loop waited, and used no CPU time"
 
 
 def test_the_log_has_the_longest_stalls_and_is_not_flooded(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""The dispatcher, with a clock that stands still."""
+"""Tests of the dispatcher, with a simulated clock."""
 
 import asyncio
 
@@ -80,7 +80,7 @@ async def test_runs_that_can_wait_rest_while_others_have_work() -> None:
     async def handle(key: str) -> None:
         if key == "other":
             await gate.wait()
-        clock.now += 0.006  # what it keeps the loop for
+        clock.now += 0.006  # the time for which it blocks the loop
         done.append(key)
 
     task = asyncio.create_task(q.run(handle))
@@ -90,7 +90,7 @@ async def test_runs_that_can_wait_rest_while_others_have_work() -> None:
         q.add_shared(f"a{number}")
     await turn()
     assert (done, q.depth) == (["a0"], 4)
-    clock.now += 0.024  # four times as long
+    clock.now += 0.024  # a pause of four times that
     q.add_shared("a4")
     await turn()
     assert (done, q.depth) == (["a0", "a1"], 3)
@@ -99,7 +99,7 @@ async def test_runs_that_can_wait_rest_while_others_have_work() -> None:
     clock.now += 60.0
     q.add_shared("a4")
     await turn()
-    assert sorted(done) == ["a0", "a1", "a2", "a3", "a4", "other"], "nobody else has work"
+    assert sorted(done) == ["a0", "a1", "a2", "a3", "a4", "other"], "no other key has work"
     task.cancel()
 
 
@@ -120,7 +120,7 @@ async def test_a_failing_key_backs_off_and_stops_no_other() -> None:
     clock.now += 0.9
     q.add("good")
     await turn()
-    assert done == ["bad", "good", "good"], "not before its backoff"
+    assert done == ["bad", "good", "good"], "not before its delay"
     clock.now += 0.2
     q.add("good")
     await turn()
@@ -155,7 +155,7 @@ async def test_drain_waits_for_runs_and_then_cuts_them_off() -> None:
     q.add("b")
     gate.set()
     assert await q.drain(1.0)
-    assert ended == ["well"], "b is not begun after the queue was stopped"
+    assert ended == ["well"], "b does not start after the queue was stopped"
     gate.clear()
     task = asyncio.create_task(q.run(handle))
     await turn()
