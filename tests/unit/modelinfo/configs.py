@@ -1,8 +1,8 @@
 """Published config.json files, reduced to the fields that matter here.
 
-Sources: the test data of sgl-project/ome (pkg/hfutil/modelconfig/testdata, pkg/modelconfig/testdata) for gpt-oss, Llama
-and the quantizations; for all others, the sizes in their makers' reports. The published parameter counts confirm these
-sizes to every published digit (DeepSeek V3 671.026e9, GLM-4.5-Air 106.852e9, gpt-oss 116.83e9, Llama 3.1 8.030e9).
+Sources: the test data of sgl-project/ome (pkg/hfutil/modelconfig/testdata, pkg/modelconfig/testdata) for gpt-oss, Llama and
+the quantizations; for all others, the sizes in their makers' reports. The published parameter counts confirm these sizes to
+every published digit (DeepSeek V3 671.026e9, GLM-4.5-Air 106.852e9, gpt-oss 116.83e9, Llama 3.1 8.030e9).
 """
 
 from typing import Any

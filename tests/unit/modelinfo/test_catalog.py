@@ -69,7 +69,7 @@ RUNTIMES = [
 
 
 def written(name: str) -> Model:
-    """A model as its file writes it."""
+    """Return a model as its file defines it."""
     (body,) = parts.read(MODELS / f"{name}.yaml")
     model: Model = parts.good(Model.parse(body))
     return model
@@ -101,7 +101,7 @@ def test_files_alone_lead_to_the_runtimes_of_the_catalog(name: str) -> None:
 
 
 def fits(runtime: Runtime, model: Model) -> bool:
-    """Whether a runtime serves a model, whether it offers itself or not."""
+    """Return whether a runtime serves a model, whether the runtime permits automatic selection or not."""
     return not violations(runtime, profile_of(model), chosen=False)
 
 

@@ -1,4 +1,4 @@
-"""Facts of published models against the figures that their makers published."""
+"""Tests that the facts about published models equal the figures that their makers published."""
 
 import json
 import time
@@ -44,7 +44,7 @@ def of(config: dict[str, Any], **files: dict[str, Any]) -> Facts:
 def test_parameters_are_the_published_ones(config: dict[str, Any], total: float, active: float | None) -> None:
     seen = of(config)
     assert seen.parameters == pytest.approx(total * 1e9, rel=0.015)
-    if active is not None:  # published in whole billions: up to half of one off
+    if active is not None:  # published in whole billions, so the difference may be half a billion
         assert seen.active_parameters == pytest.approx(active * 1e9, rel=0.03)
 
 
@@ -290,7 +290,7 @@ def test_the_reported_shapes_are_said_to_be_unknown() -> None:
 
 
 def test_layers_are_not_counted_one_by_one_for_ever() -> None:
-    """A sibling: 2^62 layers with experts kept a processor busy for ever."""
+    """A similar problem: a model with 2^62 layers of experts kept a processor busy for ever."""
     found = of(configs.KIMI_K2 | {"num_hidden_layers": 2**62})
     assert found.experts is None and found.layers == 2**62
     found = of(configs.QWEN3_235B | {"num_hidden_layers": 9_999, "mlp_only_layers": list(range(10**5, 3 * 10**5))})
@@ -343,7 +343,7 @@ def test_no_header_makes_a_record_too_large_or_takes_long(header: dict[str, Any]
 
 
 def test_a_long_name_of_a_tensor_takes_no_time() -> None:
-    """A sibling: the pattern of names was quadratic, and the name may have megabytes."""
+    """A similar problem: the time to match a tensor's name was quadratic in its length, and a name may have megabytes."""
     header = {"quant_state" * 200_000 + " ": {"dtype": "BF16", "shape": [1], "data_offsets": [0, 2]}}
     began = time.monotonic()
     assert facts({"config.json": "{}"}, {"m.safetensors": json.dumps(header)}).tensor_bytes == {"BF16": 2}

@@ -1,13 +1,13 @@
-"""Parameters and experts of model families, compared with the real classes of transformers.
+"""Tests of the parameters and experts of model families, compared with the real classes of transformers.
 
-tests/data/models has one JSON object in each line. All were counted on meta tensors with torch 2.14.1: the text part alone,
-without draft layers.
+tests/data/models has one JSON object in each line. All models were counted on meta tensors with torch 2.14.1: the text part
+alone, without draft layers.
 
-published.jsonl: published config.json files (those in the package aiconfigurator-core 0.12.0), reduced to their sizes;
-defaults.jsonl: the config that each class with experts saves with its own default values;
-variants.jsonl: small configs of the families whose parameters are counted, with random sizes and switches.
+published.jsonl contains published config.json files (those in the package aiconfigurator-core 0.12.0), reduced to their
+sizes; defaults.jsonl contains the config that each class with experts saves with its own default values; variants.jsonl
+contains small configs of the families whose parameters are counted, with random sizes and switches.
 
-What is read must be right; what is not known must be said.
+Every number that is read must be right, and every number that is not known must be listed as unknown.
 """
 
 import json
@@ -40,7 +40,9 @@ def of(config: dict[str, Any]) -> Facts:
 
 
 def correction(config: dict[str, Any], seen: Facts) -> int:
-    """The number of biases that correct the choice of experts. The weights contain them, the classes do not count them."""
+    """Return the number of biases that correct the choice of experts. The weights contain these biases, but the classes do
+    not count them.
+    """
     text = text_part(config)
     kind = text.get("model_type")
     listed = ("deepseek_v3", "deepseek_v32", "glm_moe_dsa", "kimi_k2", "mimo_v2_flash")
@@ -55,7 +57,7 @@ def correction(config: dict[str, Any], seen: Facts) -> int:
 
 
 def wrong(row: dict[str, Any]) -> list[str]:
-    """What the facts of a config state that differs from the class."""
+    """Return the differences between the facts of a config and the class."""
     seen, found = of(row["config"]), []
     if seen.experts is not None and seen.experts.layers != row["expertLayers"]:
         found.append(f"{seen.experts.layers} layers with experts, not {row['expertLayers']}")
@@ -94,7 +96,9 @@ def test_switches_of_a_family_are_counted(row: dict[str, Any]) -> None:
 
 
 def test_every_counted_family_was_compared_with_its_class() -> None:
-    """With variants; or with published models and default values, where the kinds of attention leave few switches."""
+    """The comparison uses variants, or published models and default values for families whose kinds of attention leave few
+    switches.
+    """
     varied = {text_part(row["config"])["model_type"] for row in rows("variants")} | {"kimi_k2", "minimax_m3"}
     others = {text_part(row["config"]).get("model_type") for row in (*PUBLISHED, *rows("defaults"))}
     assert varied | (layers.FAMILIES.keys() | {"deepseek_v32", "glm_moe_dsa"}) & others == FAMILIES

@@ -1,4 +1,4 @@
-"""Tests of families with windowed and linear attention, beside those of the real classes (test_families.py)."""
+"""Tests of families with windowed and linear attention, in addition to those with the real classes (test_families.py)."""
 
 import pytest
 

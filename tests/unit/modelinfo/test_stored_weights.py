@@ -1,4 +1,4 @@
-"""What the files of a model state about its stored weights: the quantization, the bytes, the packed tensors."""
+"""Tests of the facts about stored weights that a model's files contain: the quantization, the bytes, and packed tensors."""
 
 import json
 from typing import Any
@@ -52,7 +52,7 @@ def test_matrices_of_a_dense_model_are_quantized_too(settings: dict[str, Any] | 
     ],
 )
 def test_modules_that_are_listed_keep_their_two_bytes(unchanged: list[str], more: float) -> None:
-    """`more`: the part of the attention that is listed."""
+    """`more` is the share of the attention's modules that the list contains."""
     found = weight_bytes(LLAMA_70B | {"quantization_config": {**FP8, "modules_to_not_convert": unchanged}})
     attention = 80 * (2 * 8192 * 8192 + 2 * 8192 * 1024)
     dense = 3 * 8192 * 28672 if unchanged == ["model.layers.0*"] else 0
@@ -62,8 +62,8 @@ def test_modules_that_are_listed_keep_their_two_bytes(unchanged: list[str], more
 
 
 def test_only_a_part_of_latent_attention_is_listed() -> None:
-    """As in nvidia/DeepSeek-V3.1-NVFP4, whose output matrices are quantized. In gigabytes: experts 367.8, the listed part of
-    the attention 8.5, its output 4.0, dense layers 0.7, shared experts 1.4, embeddings 3.7, routers 0.2.
+    """In nvidia/DeepSeek-V3.1-NVFP4, the output matrices of the attention are quantized. In gigabytes: experts 367.8, the
+    listed part of the attention 8.5, its output 4.0, dense layers 0.7, shared experts 1.4, embeddings 3.7, routers 0.2.
     """
     names = ("kv_a_proj_with_mqa", "kv_b_proj", "q_a_proj", "q_b_proj")
     listed = [f"model.layers.{layer}.self_attn.{name}" for layer in range(61) for name in names]
