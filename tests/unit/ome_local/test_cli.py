@@ -1,4 +1,4 @@
-"""The command line of `ome local`: sentences instead of tracebacks, words passed on as they are."""
+"""Tests of the command line of `ome local`: messages instead of tracebacks, and arguments that are passed on unchanged."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ome(*words: str, path: str | None = None) -> tuple[int, str, str]:
-    """Run the command in a process of its own."""
+    """Run the command in a separate process."""
     environment = {**os.environ, **({"PATH": path} if path is not None else {})}
     done = subprocess.run(
         [sys.executable, "-m", "ome_operator", *words], capture_output=True, text=True, check=False, env=environment
@@ -57,7 +57,7 @@ def test_mistakes_are_sentences(home: Path, words: tuple[str, ...], sentence: st
 
 
 def test_kind_needs_docker(home: Path, tmp_path: Path) -> None:
-    """One sentence without Docker, another when its server does not answer."""
+    """There is one message without Docker, and another one if its server does not answer."""
     programs = tmp_path / "bin"
     programs.mkdir()
     assert ome("local", "up", "--kind", path=str(programs))[2].startswith(
@@ -73,7 +73,7 @@ def test_kind_needs_docker(home: Path, tmp_path: Path) -> None:
 
 
 def test_down_without_a_cluster_is_no_mistake(home: Path) -> None:
-    """The cluster does not exist, as requested."""
+    """The command succeeds, because the cluster does not exist, as requested."""
     assert ome("local", "down") == (0, "There is no cluster ome, so there is nothing to do.\n", "")
     assert ome("local", "down", "--all") == (0, "", "")
     assert ome("demo", "--down") == (0, "There is no demo, so there is nothing to do.\n", "")
@@ -95,7 +95,7 @@ def test_options_that_a_cluster_does_not_follow_are_told(given: dict[str, Any], 
 
 
 def test_which_cluster_is_meant(home: Path) -> None:
-    """The named one, the default one, the only one; never one of several by chance."""
+    """A command uses the named cluster, the default one, or the only one, and never an arbitrary one of several."""
 
     def made(*names: str) -> None:
         for name in names:
@@ -112,7 +112,9 @@ def test_which_cluster_is_meant(home: Path) -> None:
 
 
 def test_a_command_loads_nothing_that_it_does_not_need() -> None:
-    """`ome local kubectl` must start fast: no operator, no cluster client, no drawing."""
+    """`ome local kubectl` must start fast, so it imports no operator, no client of clusters, and no library for terminal
+    output.
+    """
     words = "import sys; import ome_operator.cli.app, ome_local.cli; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True).stdout.split()
     assert not {"kopf", "kubernetes", "aiohttp", "pydantic", "rich", "ome_operator.app"} & set(loaded)
@@ -132,7 +134,7 @@ def test_a_command_loads_nothing_that_it_does_not_need() -> None:
 def test_machines(
     monkeypatch: pytest.MonkeyPatch, system: str, machine: str, clients: bool, found: versions.Target | None
 ) -> None:
-    """Elsewhere one sentence points to kind."""
+    """On unsupported machines, the message suggests kind."""
     monkeypatch.setattr("sys.platform", system)
     monkeypatch.setattr("platform.machine", lambda: machine)
     if found:

@@ -1,4 +1,4 @@
-"""The pure parts of a cluster: names, ports, certificates, command lines, nodes, stages, counts."""
+"""Tests of the pure parts of a cluster: names, ports, certificates, command lines, nodes, stages and counts."""
 
 import json
 import random
@@ -19,17 +19,17 @@ from ome_operator.errors import UserError
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home for clusters."""
+    """Return the home directory of clusters."""
     monkeypatch.setenv("OME_LOCAL_HOME", str(tmp_path))
     return tmp_path
 
 
 class TestNames:
-    """A cluster's name is a directory's."""
+    """Tests of the names of clusters, which are names of directories."""
 
     @pytest.mark.parametrize("name", ["a", "ome", "ome-demo", "test-123", "x" * 40])
     def test_good(self, home: Path, name: str) -> None:
-        """Letters, digits and dashes."""
+        """A name may contain letters, digits and dashes."""
         assert layout.layout(name).root == home / name
 
     @pytest.mark.parametrize("name", ["", "-a", "a-", "A", "../a", "a/b", "a b", "x" * 41, "."])
@@ -39,29 +39,29 @@ class TestNames:
             layout.layout(name)
 
     def test_where_by_default(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The session's place for state."""
+        """Clusters are stored in the user's directory for state."""
         monkeypatch.delenv("OME_LOCAL_HOME", raising=False)
         monkeypatch.setenv("XDG_STATE_HOME", "/state")
         assert layout.layout("a").root == Path("/state/ome/clusters/a")
 
 
 class TestPorts:
-    """Chosen once, kept, never shared."""
+    """Tests that ports are chosen once, stored, and not shared between clusters."""
 
     def test_free_and_distinct(self) -> None:
-        """Within the range."""
+        """Ports are free, different, and within the range."""
         found = ports.choose(6)
         assert len(set(found)) == 6
         assert all(port in ports.RANGE and ports.is_free(port) for port in found)
 
     def test_a_port_in_use_is_passed_over(self) -> None:
-        """The same dice give another port when the first is taken."""
+        """With the same random numbers, another port is chosen if the first one is in use."""
         first = ports.choose(1, dice=random.Random(7))[0]
         with socket.create_server(("127.0.0.1", first)):
             assert ports.choose(1, dice=random.Random(7))[0] != first
 
     def test_ports_of_stopped_clusters_are_passed_over(self, home: Path) -> None:
-        """The ports are free now, and in use when that cluster starts again."""
+        """The ports are free now, but will be in use when that cluster starts again."""
         first = creation.create(layout.layout("a"), Spec())
         assert set(first.ports.values()) == ports.of_clusters(home)
         dice = [random.Random(7), random.Random(7)]
@@ -69,7 +69,7 @@ class TestPorts:
         assert ports.choose(1, {port}, dice[1])[0] != port
 
     def test_unreadable_neighbours_do_not_matter(self, home: Path) -> None:
-        """Being written, or of another version."""
+        """The file of another cluster may be incomplete, or from another version."""
         for name, text in (("a", ""), ("b", "{}"), ("c", '{"ports": {"x": 20001}}')):
             (home / name).mkdir()
             (home / name / "cluster.json").write_text(text)
@@ -80,7 +80,7 @@ class TestCertificates:
     """Tests of what the API server and its clients verify."""
 
     def test_identities(self, tmp_path: Path) -> None:
-        """User and groups, as the API server reads them."""
+        """The certificate contains the user and the groups as the API server reads them."""
         authority = pki.Authority(tmp_path)
         authority.client("admin", "admin", ["system:masters"])
         found = x509.load_pem_x509_certificate((tmp_path / "admin.crt").read_bytes())
@@ -92,7 +92,7 @@ class TestCertificates:
             assert (tmp_path / file).stat().st_mode & 0o077 == 0
 
     def test_a_strict_client_believes_the_server(self, tmp_path: Path) -> None:
-        """A TLS handshake over memory, with the strict checks that newer Pythons make by themselves."""
+        """The test makes a TLS handshake in memory, with the strict checks that newer Python versions make by default."""
         authority = pki.Authority(tmp_path)
         authority.server("server", ["10.244.0.1"])
         client = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
@@ -121,7 +121,7 @@ class TestCommandLines:
     """Tests of the arguments of each component."""
 
     def kept(self, **options: bool) -> Kept:
-        """Ports in order."""
+        """Return the stored data of a cluster whose ports are consecutive."""
         return Kept(Spec(**options), {name: 20000 + i for i, name in enumerate(components.PORTS)})  # type: ignore[arg-type]
 
     def test_everything_stays_on_loopback(self, tmp_path: Path) -> None:
@@ -140,8 +140,8 @@ class TestCommandLines:
                 assert "=https://127.0.0.1:" in word
 
     def test_etcd_knows_nobody_but_the_api_server(self, home: Path) -> None:
-        """The store has a separate certificate authority, because the cluster's authority signs certificates for everybody
-        with the right to request them.
+        """The store etcd has a separate certificate authority, because the cluster's authority signs certificates for
+        everybody with the right to request them.
         """
         at = layout.layout("a")
         kept = creation.create(at, Spec())
@@ -162,7 +162,7 @@ class TestCommandLines:
         assert all(file.stat().st_mode & 0o077 == 0 for file in (at.etcd_pki, *at.etcd_pki.iterdir()))
 
     def test_a_cluster_whose_etcd_answers_everybody_is_not_gone_on_with(self, home: Path) -> None:
-        """The cluster was created by an earlier version."""
+        """The cluster was created by an earlier version, whose etcd requires no certificate."""
         at = layout.layout("a")
         creation.create(at, Spec())
         for file in at.etcd_pki.iterdir():
@@ -184,24 +184,26 @@ class TestCommandLines:
             assert any(word.startswith("--audit-log-path") for word in line) is on
 
     def test_each_component_has_its_own_identity(self) -> None:
-        """The audit log could not tell them apart otherwise; only the administrator is beyond priority and fairness."""
+        """Otherwise the audit log could not distinguish the components. Only the administrator is exempt from priority and
+        fairness.
+        """
         users = [user for user, _ in components.IDENTITIES.values()]
         assert len(set(users)) == len(users)
         assert [file for file, (_, groups) in components.IDENTITIES.items() if "system:masters" in groups] == ["admin"]
 
 
 class TestKept:
-    """cluster.json."""
+    """Tests of cluster.json."""
 
     def test_round_trip(self, home: Path) -> None:
-        """The written values are read back."""
+        """Reading the file returns the written values."""
         at = layout.layout("a")
         kept = creation.create(at, Spec(nodes=3, accelerator="b200", audit=True))
         assert spec.load(at) == kept
         assert layout.known() == ["a"]
 
     def test_absent_and_broken(self, home: Path) -> None:
-        """None, or a sentence that names the way out."""
+        """Without the file the result is None. A broken file leads to a message with a way out."""
         at = layout.layout("a")
         assert spec.load(at) is None
         at.make()
@@ -210,17 +212,17 @@ class TestKept:
             spec.load(at)
 
     def test_lock_on_nothing(self, home: Path) -> None:
-        """`down` without a cluster makes no directory."""
+        """`down` without a cluster creates no directory."""
         with locked(home / "a", create=False) as there:
             assert not there
         assert list(home.iterdir()) == []
 
 
 class TestNodes:
-    """Simulated nodes look like the machines."""
+    """Tests that simulated nodes look like the real machines."""
 
     def test_an_h200_node(self) -> None:
-        """The labels that runtimes, accelerator classes and placement look at."""
+        """The node has the labels that runtimes, accelerator classes and placement use."""
         node = nodes.simulated("h200", 16)[5]
         labels = node["metadata"]["labels"]
         assert node["metadata"]["name"] == labels["kubernetes.io/hostname"] == "h200-05"
@@ -233,7 +235,7 @@ class TestNodes:
 
     @pytest.mark.parametrize("accelerator", sorted(nodes.MACHINES))
     def test_every_machine(self, accelerator: str) -> None:
-        """Names and addresses are distinct, also in thousands; label values are valid."""
+        """Names and addresses are distinct, even for thousands of nodes, and label values are valid."""
         made = nodes.simulated(accelerator, 1100)
         assert len({node["metadata"]["name"] for node in made}) == 1100
         assert len({node["status"]["addresses"][0]["address"] for node in made}) == 1100
@@ -241,12 +243,12 @@ class TestNodes:
             assert len(value) <= 63
 
     def test_without_addresses(self) -> None:
-        """Kind's network daemon ends in a panic over an InternalIP that it cannot route to."""
+        """Kind's network daemon panics if it cannot route to an InternalIP."""
         (node,) = nodes.simulated("h200", 1, addresses=False)
         assert node["status"]["addresses"] == [{"type": "Hostname", "address": "h200-00"}]
 
     def test_gpus_are_an_option(self) -> None:
-        """The number and the label agree. A machine without GPUs has none."""
+        """The number of GPUs and the label agree. A machine without GPUs has no label."""
         node = nodes.simulated("h100", 1, 4)[0]
         assert node["status"]["capacity"]["nvidia.com/gpu"] == node["metadata"]["labels"]["nvidia.com/gpu.count"] == "4"
         assert "nvidia.com/gpu" not in nodes.simulated("cpu", 1)[0]["status"]["capacity"]
@@ -254,23 +256,25 @@ class TestNodes:
             nodes.simulated("cpu", 1, 4)
 
     def test_unknown(self) -> None:
-        """The sentence names what exists."""
+        """The message lists the known machines."""
         with pytest.raises(UserError, match="use one of a100, b200, cpu, h100, h200"):
             nodes.simulated("h300", 1)
 
 
 class TestStages:
-    """The file for kwok."""
+    """Tests of the file with kwok's stages."""
 
     def test_documents(self) -> None:
-        """One JSON document each, names distinct."""
+        """The file contains one JSON document for each stage, and the names are distinct."""
         made = [*stages.defaults(2.5), stages.ready(9, {"a": "b"}), stages.crash({"a": "b"})]
         text = stages.config(made)
         assert [json.loads(part) for part in text.split("---\n")[1:]] == made
         assert len({stage["metadata"]["name"] for stage in made}) == len(made)
 
     def test_more_wins_over_the_defaults(self) -> None:
-        """They win by weight: kwok drops stages without a weight if another stage has one."""
+        """Additional stages take precedence by their weight, because kwok ignores stages without a weight if another stage
+        has one.
+        """
         assert all(stage["spec"].get("weight", 0) == 0 for stage in stages.defaults())
         for stage in (stages.ready(1), stages.terminate(1), stages.never_ready({"a": "b"}), stages.crash({"a": "b"})):
             assert stage["spec"]["weight"] > 0
@@ -283,10 +287,10 @@ class TestStages:
 
 
 class TestAudit:
-    """Counting requests."""
+    """Tests of the number of requests in the audit log."""
 
     def test_each_request_once(self, tmp_path: Path) -> None:
-        """A watch when it starts, others when they end; a line that is still being written does not count."""
+        """A watch is counted when it starts, and other requests when they end. An incomplete line does not count."""
         log = tmp_path / "audit.log"
         log.write_text("".join(f"{json.dumps(event(verb, stage))}\n" for verb, stage in (
             ("create", "ResponseComplete"),
@@ -299,10 +303,10 @@ class TestAudit:
         assert list(audit_log.read(log, mark)) == []
         with log.open("a") as file:
             file.write(f'ate"}}\n{json.dumps(event("delete", "ResponseComplete"))}\n')
-        assert [r.verb for r in audit_log.read(log, mark)] == ["delete"], "what had begun before the mark is not after it"
+        assert [r.verb for r in audit_log.read(log, mark)] == ["delete"], "began after the mark"
 
     def test_a_server_that_was_killed_while_it_wrote(self, tmp_path: Path) -> None:
-        """The incomplete event of the killed server precedes the first event of the next server, which is read."""
+        """The incomplete event of the killed server is followed by the first event of the next server, which is read."""
         log = tmp_path / "audit.log"
         events = [event(verb, "ResponseComplete") for verb in ("get", "list", "create")]
         first, torn, after = (json.dumps(one, separators=(",", ":")) for one in events)
@@ -310,13 +314,13 @@ class TestAudit:
         assert [one.verb for one in audit_log.read(log)] == ["get", "create"]
 
     def test_no_log_yet(self, tmp_path: Path) -> None:
-        """No request was sent."""
+        """The number of requests is 0."""
         assert list(audit_log.read(tmp_path / "absent")) == []
         assert audit_log.mark(tmp_path / "absent") == 0
 
 
 def event(verb: str, stage: str) -> dict[str, object]:
-    """A line as the API server writes it."""
+    """Return a line of the audit log as the API server writes it."""
     return {
         "kind": "Event",
         "verb": verb,
@@ -330,17 +334,17 @@ def event(verb: str, stage: str) -> dict[str, object]:
 
 
 class TestTokens:
-    """When a token is renewed."""
+    """Tests of when a token is renewed, and of how it is written."""
 
     @pytest.mark.parametrize(
         ("written", "due"), [(None, True), (1000.0, False), (-801.0, True), (-800.0, True), (-799.0, False)]
     )
     def test_at_half_its_life(self, written: float | None, due: bool) -> None:
-        """Without a token, one is due at once."""
+        """A missing token is due at once."""
         assert tokens.is_due(written, 3600, 1000.0) is due
 
     def test_files_are_replaced_in_one_step(self, tmp_path: Path) -> None:
-        """Only the owner can read the files, and no other file remains."""
+        """Only the owner can read the file, and no temporary file remains."""
         kubeconfig.write_atomically(tmp_path / "token", "one")
         kubeconfig.write_atomically(tmp_path / "token", "two")
         assert (tmp_path / "token").read_text() == "two"

@@ -1,4 +1,4 @@
-"""The KEDA of a local cluster: its programs, certificates and command lines, and how the API server reaches it."""
+"""Tests of the KEDA of a local cluster: its programs, certificates and command lines, and how the API server reaches it."""
 
 import base64
 import json
@@ -22,13 +22,15 @@ MACHINE = Target("linux", "amd64")
 
 @pytest.fixture
 def made(tmp_path: Path) -> tuple[Layout, Kept]:
-    """The files of a new cluster with KEDA."""
+    """Return the files of a new cluster with KEDA."""
     at = Layout(tmp_path / "mine")
     return at, creation.create(at, Spec(keda=True))
 
 
 def test_both_processes_have_a_certificate_for_both_ends(made: tuple[Layout, Kept]) -> None:
-    """The adapter is a client of the operator, and a server for the API server, which expects the name of a Service."""
+    """The adapter is a client of KEDA's operator, and a server for the API server, which expects the name of a Service in
+    the certificate.
+    """
     at, _ = made
     environment = keda.write(at)
     assert environment["KEDA_CLUSTER_OBJECT_NAMESPACE"] == keda.NAMESPACE and environment["WATCH_NAMESPACE"] == ""
@@ -82,7 +84,7 @@ def test_kinds_api_server_cannot_reach_it(wanted: Spec) -> None:
 
 
 def test_programs_have_other_names_than_their_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Go would name them `operator` and `adapter`. The kinds are those of the version that runs."""
+    """Go would name the programs `operator` and `adapter`. The CRDs are those of the version that runs."""
     monkeypatch.setenv("OME_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(ensure, "this_machine", lambda **_: MACHINE)
     with zipfile.ZipFile(tmp_path / "source.zip", "w") as file:

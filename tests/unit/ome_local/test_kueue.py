@@ -1,4 +1,4 @@
-"""The Kueue of a local cluster: its configuration, its kinds and its webhooks."""
+"""Tests of the Kueue of a local cluster: its configuration, its CRDs and its webhooks."""
 
 import base64
 import json
@@ -31,7 +31,7 @@ FOUND = {
 
 @pytest.fixture
 def made(tmp_path: Path) -> tuple[Layout, Kept]:
-    """The files of a new cluster with Kueue."""
+    """Return the files of a new cluster with Kueue."""
     at = Layout(tmp_path / "mine")
     return at, creation.create(at, Spec(kueue=True))
 
@@ -80,7 +80,7 @@ def named(found: list[stages.Stage]) -> dict[str, dict[str, Any]]:
 
 
 def test_with_kueue_deleted_pods_end_as_under_a_kubelet(made: tuple[Layout, Kept]) -> None:
-    """Such pods become Failed first, and only their owner removes their finalizers."""
+    """A deleted pod first becomes Failed, and only its owner removes its finalizers."""
     at, _ = made
     usual, like_kubelet = named(stages.defaults()), named(stages.defaults(keeps_finalizers=True))
     assert usual["pod-delete"]["next"] == {"finalizers": {"empty": True}, "delete": True}
@@ -91,7 +91,7 @@ def test_with_kueue_deleted_pods_end_as_under_a_kubelet(made: tuple[Layout, Kept
 
 
 def test_files_of_the_source_are_kept_next_to_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kueue's kinds and webhooks are those of the version that runs."""
+    """Kueue's CRDs and webhooks are those of the version that runs."""
     monkeypatch.setenv("OME_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(ensure, "this_machine", lambda **_: MACHINE)
     root = "sigs.k8s.io/kueue@v0.17.0"

@@ -1,4 +1,6 @@
-"""Options that do not go together, and those that a cluster was not made with: a sentence each, nothing silent."""
+"""Tests of options that exclude each other, and of options that an existing cluster does not have: each leads to a
+message.
+"""
 
 import pytest
 
@@ -76,5 +78,7 @@ def test_what_is_refused(kept: Spec | None, wanted: Spec, sentence: str) -> None
     ],
 )
 def test_what_is_not(kept: Spec | None, wanted: Spec) -> None:
-    """`up` again needs none of the options of the first time."""
+    """These combinations are accepted. For example, `up` of an existing cluster needs none of the options of its
+    creation.
+    """
     assert refusal("mine", kept, wanted) == ""

@@ -27,19 +27,19 @@ def board(*planned: Part) -> Board:
 
 
 def run(*planned: Part) -> Board:
-    """All of them."""
+    """Run all parts, and return their board."""
     shown = board(*planned)
     parts.run(planned, shown)
     return shown
 
 
 def noted(said: list[str], name: str) -> Callable[[], None]:
-    """Writes its name down."""
+    """Return a function that appends this name to the list."""
     return lambda: said.append(name)
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs, and is no zombie."""
+    """Return whether a process runs and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -65,7 +65,7 @@ def test_what_is_needed_comes_first() -> None:
 
 
 def test_what_needs_nothing_goes_on_beside_the_rest() -> None:
-    """Each waits until the other has begun; and what one of them is needed for does not wait for the other."""
+    """Both parts wait until the other one has started. A part that needs only one of them does not wait for the other."""
     both, other_may_end = threading.Barrier(2), threading.Event()
 
     def slow() -> None:
@@ -86,7 +86,7 @@ def test_words_of_a_part_are_on_the_board() -> None:
 
 
 class TestFailure:
-    """The sentence of the first failure, at once, and nothing runs on."""
+    """Tests that the message of the first failure is raised at once, and that nothing continues to run."""
 
     @staticmethod
     def fails() -> None:
@@ -119,7 +119,7 @@ class TestFailure:
         wait(lambda: not alive(child))
 
     def test_who_waits_for_a_lock_wakes_up(self, tmp_path: Path) -> None:
-        """Another `ome` may hold it for minutes."""
+        """Another `ome` process may hold the lock for minutes."""
         waits = threading.Event()
 
         def waiting() -> None:
@@ -195,14 +195,14 @@ def test_programs_of_a_part_are_as_nice_as_it_is() -> None:
 
 
 class TestRun:
-    """A program, with and without a part around it."""
+    """Tests of running a program, with and without a part around it."""
 
     def test_output_is_kept_apart(self) -> None:
         done = cancel.run(["sh", "-c", "echo out; echo err >&2; exit 3"])
         assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
 
     def test_more_than_a_pipe_holds(self) -> None:
-        """While it is looked at again and again."""
+        """The whole output is read while the program is polled."""
         sizes: list[int] = []
 
         def much() -> None:

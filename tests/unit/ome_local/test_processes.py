@@ -1,4 +1,4 @@
-"""Processes are known by id and start time, and nothing else is ever signalled."""
+"""Tests that processes are identified by ID and start time, and that no other process is ever signalled."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from ome_local.processes import Process
 
 @pytest.fixture
 def at(tmp_path: Path) -> Iterator[Layout]:
-    """An empty cluster directory, whose processes are ended."""
+    """Yield an empty cluster directory, and end its processes afterwards."""
     made = Layout(tmp_path / "c")
     made.make()
     yield made
@@ -25,17 +25,17 @@ def at(tmp_path: Path) -> Iterator[Layout]:
 
 
 def test_a_process_is_found_until_it_ends(at: Layout) -> None:
-    """Another reader of the directory finds the process, too. A stopped process is forgotten."""
+    """Another reader of the directory also finds the process. A stopped process is forgotten."""
     process = processes.spawn(at, "nap", ["sleep", "1000"])
     assert processes.find(at, "nap") == process
-    assert os.getsid(process.pid) == process.pid, "a session of its own: Ctrl+C at the terminal does not reach it"
+    assert os.getsid(process.pid) == process.pid, "it has its own session, so Ctrl+C on the terminal does not reach it"
     processes.stop(at, "nap")
     assert not process.alive()
     assert processes.names(at) == []
 
 
 def test_a_process_is_found_whose_starter_was_killed_before_it_could_remember_it(at: Layout) -> None:
-    """A second API server on the same port would end at once."""
+    """If the process were not found, a second API server would be started on the same port and fail."""
     process = processes.spawn(at, "nap", ["sleep", "1000"])
     early = at.run / ".nap.early"
     while not (early.exists() and early.read_text()):  # the shell creates the file before it writes the process id
@@ -44,7 +44,7 @@ def test_a_process_is_found_whose_starter_was_killed_before_it_could_remember_it
     assert processes.find(at, "nap") == process
     with subprocess.Popen(["sleep", "1000"]) as stranger:
         early.write_text(str(stranger.pid))
-        assert processes.find(at, "nap") is None, "another has this id by now"
+        assert processes.find(at, "nap") is None, "another process has this ID by now"
         stranger.kill()
     processes.stop(at, "nap")
     assert not early.exists()
@@ -70,7 +70,7 @@ def test_a_zombie_is_dead() -> None:
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": "x"}', '{"pid": 1}'])
 def test_a_broken_file_means_not_running(at: Layout, content: str) -> None:
-    """A crash in the middle of anything must not keep `up` and `down` from working."""
+    """After a crash at any moment, `up` and `down` must still work."""
     (at.run / "etcd.pid").write_text(content)
     assert processes.find(at, "etcd") is None
 
@@ -95,7 +95,7 @@ def test_one_that_ignores_sigterm_is_killed(at: Layout) -> None:
 
 
 def test_a_frozen_one_is_ended(at: Layout) -> None:
-    """SIGTERM alone would wait for SIGCONT."""
+    """A stopped process would not receive SIGTERM before SIGCONT, so it must be killed."""
     process = processes.spawn(at, "frozen", ["sleep", "1000"])
     process.signal(signal.SIGSTOP)
     processes.stop(at, "frozen", grace_s=5.0)
@@ -103,7 +103,7 @@ def test_a_frozen_one_is_ended(at: Layout) -> None:
 
 
 def test_all_are_ended_also_forgotten_ones_and_their_children(at: Layout, tmp_path: Path) -> None:
-    """The mark in the environment finds what no file names; another cluster's process stays."""
+    """A mark in the environment finds processes that no file contains. Processes of another cluster stay."""
     other = Layout(tmp_path / "c2")
     other.make()
     foreign = processes.spawn(other, "nap", ["sleep", "1000"])
@@ -117,7 +117,7 @@ def test_all_are_ended_also_forgotten_ones_and_their_children(at: Layout, tmp_pa
 
 
 def test_words_go_to_the_log(at: Layout) -> None:
-    """Appended, so that a restart does not hide why the last one ended."""
+    """Output is appended, so that a restart does not hide why the previous process ended."""
     for word in ("one", "two"):
         process = processes.spawn(at, "echo", ["sh", "-c", f"echo {word}; echo trouble >&2"])
         assert processes.gone([process], 5.0)
@@ -125,5 +125,5 @@ def test_words_go_to_the_log(at: Layout) -> None:
 
 
 def test_a_process_that_never_was() -> None:
-    """Signalling it does nothing."""
+    """Signalling a process that does not exist has no effect."""
     Process(2**22 + 1, "1").signal(signal.SIGKILL)

@@ -1,5 +1,5 @@
-"""Tests of Prometheus next to a cluster: the real program, with pages on loopback and an API server that only lists pods
-and nodes.
+"""Tests of Prometheus next to a cluster: the real program, with pages on loopback and an API server that only lists pods and
+nodes.
 """
 
 import json
@@ -44,7 +44,9 @@ def programs() -> dict[str, Path]:
 
 @contextmanager
 def served(answer: Callable[[str], str], port: int = 0, tls: Path | None = None) -> Iterator[int]:
-    """A server on loopback, with the certificate in this folder. Its port."""
+    """Serve these answers on loopback inside the `with` block, with the certificate in the folder `tls`, and yield the
+    port.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -82,7 +84,7 @@ def pod(name: str, labels: dict[str, str], port: int, node: str = "real-0", port
 
 
 def kubernetes(pods: list[dict[str, Any]]) -> Callable[[str], str]:
-    """Lists, by the selectors that we use."""
+    """Return an API server's answers to the lists that service discovery requests."""
 
     def answer(path: str) -> str:
         asked = {name: values[0] for name, values in parse_qs(urlparse(path).query).items()}
@@ -107,7 +109,7 @@ def chosen(pod: dict[str, Any], selector: str) -> bool:
 
 @pytest.fixture
 def made(tmp_path: Path) -> Iterator[tuple[Layout, Kept]]:
-    """The folder of a cluster that has nothing but Prometheus."""
+    """Yield the folder of a cluster that has only Prometheus."""
     at = Layout(tmp_path / "mine")
     yield at, creation.create(at, Spec(prometheus=True))
     processes.end_all(at)
@@ -116,7 +118,9 @@ def made(tmp_path: Path) -> Iterator[tuple[Layout, Kept]]:
 def test_it_scrapes_operator_engines_and_routers_and_starts_again(
     programs: dict[str, Path], made: tuple[Layout, Kept]
 ) -> None:
-    """The series have the labels that panels and alerts use, by the chart's rules. Simulated pods are not scraped."""
+    """The series have the labels that the dashboards and alerts use, according to the rules of the chart. Simulated pods are
+    not scraped.
+    """
     at, kept = made
     with ExitStack() as stack:
         port = stack.enter_context(served(lambda path: PAGE if path == "/metrics" else "?"))
@@ -146,11 +150,11 @@ def test_it_scrapes_operator_engines_and_routers_and_starts_again(
         }
         assert asked.rules() == {alert["alert"] for alert in alerts.alerts()}
         with urllib.request.urlopen(f"{asked.url}/classic/alerts", timeout=10) as page:
-            assert b"OmeNobodyLeads" in page.read(), "people find the pages of Debian's package"
+            assert b"OmeNobodyLeads" in page.read(), "users see the pages of Debian's package"
         spaces = {each["metric"]["job"]: each["metric"]["namespace"] for each in asked.ask("ome_service_ready")}
-        assert len(asked.ask("sglang:token_usage")) == 2, "the name that panels ask for"
-        assert spaces == {"operator": "a", "engines": "team", "routers": "team"}, "an engine speaks for no other namespace"
-        assert asked.ask('ome_leader{job="operator"}'), "what was scraped can be asked for"
+        assert len(asked.ask("sglang:token_usage")) == 2, "the name that the dashboards use"
+        assert spaces == {"operator": "a", "engines": "team", "routers": "team"}, "an engine cannot choose the namespace"
+        assert asked.ask('ome_leader{job="operator"}'), "the scraped series can be queried"
 
         first = processes.find(at, prometheus.NAME)
         servers.start(at, kept, prometheus.NAME)
@@ -159,10 +163,10 @@ def test_it_scrapes_operator_engines_and_routers_and_starts_again(
         servers.start(at, kept, prometheus.NAME)
         second = processes.find(at, prometheus.NAME)
         assert second is not None and second != first
-        assert asked.ask("last_over_time(ome_leader[5m])"), "what it knew is kept"
+        assert asked.ask("last_over_time(ome_leader[5m])"), "the stored data is kept"
         (at.prometheus / "prometheus.yaml").write_text("an earlier build's")
         servers.start(at, kept, prometheus.NAME)
-        assert processes.find(at, prometheus.NAME) not in (None, second), "it reads its configuration at its start"
+        assert processes.find(at, prometheus.NAME) not in (None, second), "it reads its configuration when it starts"
 
 
 def test_its_configuration_is_what_promtool_accepts(programs: dict[str, Path], made: tuple[Layout, Kept]) -> None:
@@ -183,7 +187,7 @@ def test_nobody_else_reads_it(programs: dict[str, Path], made: tuple[Layout, Kep
 
 
 def test_pods_are_those_of_the_charts_monitors() -> None:
-    """Selector and port of each PodMonitor, read from the chart's template as it is written."""
+    """The test compares the selector and the port of each PodMonitor in the text of the chart's template."""
     text = (ROOT / "charts/ome-resources/templates/metrics.yaml").read_text()
     assert 'matchLabels: {ome.io/managed-by: ome-operator, leaderworkerset.sigs.k8s.io/worker-index: "0"}' in text
     assert "{key: component, operator: In, values: [engine, decoder]}" in text

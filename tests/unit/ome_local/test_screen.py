@@ -15,7 +15,7 @@ NEEDS = {"programs": (), "packages": (), "cluster": ("programs", "packages"), "o
 
 
 class Clock:
-    """Seconds that a test sets."""
+    """A clock that the test sets."""
 
     now = 100.0
 
@@ -24,7 +24,7 @@ class Clock:
 
 
 def drawn(board: Board, width: int = 80) -> list[str]:
-    """The screen, as a terminal of this width shows it."""
+    """Return the lines of the screen on a terminal of this width."""
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
     console.print(screen.draw(board))
     assert isinstance(console.file, io.StringIO)
@@ -66,7 +66,7 @@ def test_what_failed_is_marked(clock: Clock) -> None:
 
 
 def test_the_screen_keeps_its_height(clock: Clock) -> None:
-    """Long words are cut, and only their first line is shown: a row that wraps would make everything jump."""
+    """Long texts are cut and limited to their first line, because a row that wraps would move all other rows."""
     board = Board(NEEDS, clock)
     with board.part("programs") as row:
         row.words = "kube-apiserver, " * 20 + "\nand more"
@@ -76,7 +76,7 @@ def test_the_screen_keeps_its_height(clock: Clock) -> None:
 
 
 def test_words_of_a_part_win_over_its_steps(clock: Clock) -> None:
-    """Counts of a service, while kubectl runs."""
+    """For example, the counts of a service are shown while kubectl runs."""
     board = Board(NEEDS, clock)
     with board.part("operator") as row:
         row.steps.append("kubectl apply")
@@ -93,7 +93,7 @@ def test_a_line_says_what_is_left(clock: Clock) -> None:
 
 
 class TestWithoutTerminal:
-    """Plain lines on stderr."""
+    """Tests of plain lines on stderr."""
 
     def test_a_line_for_each_part_that_is_done(self, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
         board = Board(NEEDS, clock)
@@ -114,7 +114,7 @@ class TestWithoutTerminal:
         assert "0.0 s: programs (0.0 s); left: packages, cluster, operator\n" in told
 
     def test_steps_are_told_when_they_end(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """The seconds are not counted elsewhere, because the line above counts them."""
+        """The time of a step is in its own line. The line of the part does not repeat it."""
         board = Board(NEEDS, Clock())
         with screen.shown(board), board.part("programs") as row:
             with step("building etcd", quiet_below=0.0) as more:
@@ -127,14 +127,14 @@ class TestWithoutTerminal:
 
 
 class Terminal(io.StringIO):
-    """A file that says it is a terminal."""
+    """A file that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 def test_on_a_terminal_there_is_one_screen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps appear only in their row. Printed text is shown above the screen, in full."""
+    """Steps appear only in their row. Printed text is shown in full above the screen."""
     out, err = Terminal(), Terminal()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")

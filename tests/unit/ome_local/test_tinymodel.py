@@ -1,4 +1,4 @@
-"""The tiny model: the same bytes everywhere, in the formats that engines read."""
+"""Tests of the tiny model: the same bytes everywhere, in the formats that engines read."""
 
 import hashlib
 import json
@@ -15,19 +15,19 @@ from ome_operator.errors import UserError
 
 
 def header(content: bytes) -> tuple[dict[str, Any], bytes]:
-    """The header of a safetensors file, and its numbers."""
+    """Return the header of a safetensors file, and the data after it."""
     size = struct.unpack("<Q", content[:8])[0]
     return json.loads(content[8 : 8 + size]), content[8 + size :]
 
 
 def test_the_same_bytes_every_time() -> None:
-    """Answers that were seen once can be compared for good. A wanted change of the model changes this digest."""
+    """Recorded answers of the model stay valid. An intended change of the model changes this digest."""
     digest = hashlib.sha256(tinymodel.files()["model.safetensors"]).hexdigest()
     assert digest.startswith("f781e95d9e5f87ca")
 
 
 def test_safetensors() -> None:
-    """Tensors lie one after the other without a gap, two bytes a number."""
+    """Tensors follow each other without a gap, with two bytes for each number."""
     found, body = header(tinymodel.files()["model.safetensors"])
     assert found.pop("__metadata__") == {"format": "pt"}
     end = 0
@@ -50,7 +50,7 @@ def test_weights_are_spread() -> None:
 
 
 def test_the_vocabulary_is_every_byte_and_the_special_tokens() -> None:
-    """Each number below vocab_size is one token, so whatever the model says can be read."""
+    """Each number below vocab_size is one token, so every output of the model can be decoded."""
     made = tinymodel.tokenizer()
     numbers = [*made["model"]["vocab"].values(), *(token["id"] for token in made["added_tokens"])]
     assert sorted(numbers) == list(range(tinymodel.CONFIG["vocab_size"]))
@@ -59,7 +59,9 @@ def test_the_vocabulary_is_every_byte_and_the_special_tokens() -> None:
 
 
 def test_chat_template() -> None:
-    """Kimi K2's: tools first, then every message between its tokens, then the assistant's turn."""
+    """The template is that of Kimi K2: first the tools, then every message between its tokens, then the beginning of the
+    assistant's message.
+    """
     call = {"id": "functions.f:0", "function": {"name": "f", "arguments": '{"a": 1}'}}
     template = jinja2.Environment().from_string(tinymodel.CHAT_TEMPLATE)
     assert template.render(
@@ -93,14 +95,16 @@ def test_put_and_remove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_mounted_folder_stays(tmp_path: Path) -> None:
-    """A node of kind's has it mounted: were it removed and made again, the node would not see what is put there."""
+    """A node of kind mounts the parent folder. If the folder were removed and created again, the node would not see new
+    files.
+    """
     place = tinymodel.put(tmp_path / "models" / "tiny")
     assert tinymodel.remove(place)
     assert [path.name for path in tmp_path.iterdir()] == ["models"]
 
 
 def test_what_is_not_ours_stays(tmp_path: Path) -> None:
-    """Foreign weights are neither overwritten nor removed."""
+    """Weights that were not written by this module are neither overwritten nor removed."""
     (tmp_path / "config.json").write_text("theirs")
     with pytest.raises(UserError, match="contains other files"):
         tinymodel.put(tmp_path)

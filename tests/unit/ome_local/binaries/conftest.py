@@ -1,4 +1,4 @@
-"""A release host on loopback, and a lock file of its own."""
+"""Fixtures: a release host on loopback, and a separate file of digests."""
 
 import hashlib
 import http.server
@@ -14,12 +14,12 @@ from ome_local.binaries.versions import TOOLS
 
 
 def sha(content: bytes) -> str:
-    """Hexadecimal SHA-256."""
+    """Return the SHA-256 of the content in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
 class Host:
-    """A release host: path → content, and the paths that were asked for."""
+    """A release host: the content of each path, and the paths that were requested."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -30,14 +30,14 @@ class Host:
         """Path → seconds before the body."""
 
     def release(self, path: str, content: bytes) -> None:
-        """Serve this file, whose digest is written down here."""
+        """Serve this file, and record its digest."""
         self.files[path] = content
         digests.write(digests.read() | {path.removeprefix("/"): sha(content)})
 
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Host]:
-    """A server that every tool's base address points to, with an empty cache, and no digest known."""
+    """Yield a server to which the base addresses of all tools point. The cache is empty, and no digest is known."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -72,6 +72,6 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Host]:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """An empty folder."""
+    """Return an empty folder."""
     (tmp_path / "place").mkdir()
     return tmp_path / "place"

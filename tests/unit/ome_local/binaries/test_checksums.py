@@ -1,4 +1,4 @@
-"""The digests that are written down, and what `make checksums` adds to them."""
+"""Tests of the recorded digests, and of what `make checksums` adds to them."""
 
 from collections import Counter
 
@@ -14,19 +14,19 @@ APISERVER, KUBECTL = (f"v{KUBERNETES}/bin/linux/amd64/{name}" for name in ("kube
 
 
 def test_every_line_is_well_formed_and_of_a_file_that_may_be_fetched() -> None:
-    """A line that cannot be read would be as good as none, and that of an old version stands for nothing."""
+    """A line that cannot be parsed would have no effect, and nor would a line of an old version."""
     found = [digests.LINE.fullmatch(line) for line in LINES]
     assert found and [line for line, match in zip(LINES, found, strict=True) if match is None] == []
     paths = [match[2] for match in found if match]
     assert [path for path, times in Counter(paths).items() if times > 1] == []
     assert paths == sorted(paths)
     assert set(paths) <= {path for path, _, _ in checksums.files()}
-    assert len({match[1] for match in found if match}) == len(paths), "no two files are the same"
+    assert len({match[1] for match in found if match}) == len(paths), "two paths have the same content"
     assert digests.read() == {match[2]: match[1] for match in found if match}
 
 
 def test_every_release_file_has_a_name_of_its_own() -> None:
-    """A name identifies the program, its version and its machine, so that a line is about a single file."""
+    """The name contains the program, its version and its machine, so each line belongs to a single file."""
     every = [path for path, _, _ in checksums.files()]
     assert len(set(every)) == len(every)
     assert {f"v{version}/bin/linux/arm64/kube-apiserver" for version in (KUBERNETES, *OTHERS)} <= set(every)
@@ -65,7 +65,7 @@ def test_a_line_of_an_old_version_is_named(host: Host, capsys: pytest.CaptureFix
 
 
 def test_a_host_that_gives_a_list_and_one_that_gives_a_page(host: Host) -> None:
-    """The list is what etcd publishes, and the page is what a captive portal returns."""
+    """A list of digests is what etcd publishes. A captive portal returns a page instead."""
     etcd, machine = TOOLS["etcd"], Target("linux", "amd64")
     lines = f"{sha(OTHER)}  etcd-v3.6.6-linux-arm64.tar.gz\n{sha(PROGRAM)}  etcd-v3.6.6-linux-amd64.tar.gz\n"
     host.files["/v3.6.6/SHA256SUMS"] = lines.encode()
@@ -88,5 +88,5 @@ def test_a_host_that_gives_a_list_and_one_that_gives_a_page(host: Host) -> None:
     ],
 )
 def test_digest_of(text: str, found: str | None) -> None:
-    """Every form that the projects use."""
+    """The test covers every form of digest files that the projects use."""
     assert releases.digest_of(text, "helm.tar.gz") == found

@@ -1,4 +1,4 @@
-"""Prometheus of this machine, of the cache, or of Debian's package."""
+"""Tests of where Prometheus comes from: this machine, the cache, or Debian's package."""
 
 from pathlib import Path
 
@@ -49,5 +49,5 @@ def test_a_package_is_unpacked_once(tmp_path: Path) -> None:
         name: name for name in (*debian.PROGRAMS, debian.PAGES)
     }
     (tmp_path / "bin/apt-get").unlink()
-    assert debian.prometheus() == found, "it is asked for once"
+    assert debian.prometheus() == found, "it is requested once"
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["prometheus-debian"]

@@ -1,4 +1,6 @@
-"""Release binaries from a server on loopback: good, wrong, unverifiable, absent, silent."""
+"""Tests of release binaries from a server on loopback whose files are good, wrong, not verifiable or missing, or that does
+not answer.
+"""
 
 import dataclasses
 import io
@@ -38,7 +40,7 @@ KUBECTL_PATH = "/v1.34.2/bin/linux/amd64/kubectl"
 
 
 def archive(member: str, content: bytes) -> bytes:
-    """A .tar.gz with one file."""
+    """Return a .tar.gz archive with one file."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as file:
         entry = tarfile.TarInfo(member)
@@ -62,11 +64,11 @@ def test_a_plain_binary(host: Host, place: Path) -> None:
 
 
 def test_an_archive(host: Host, place: Path) -> None:
-    """Only one member of an archive, as etcd publishes it, is used."""
+    """Only one member of an archive is used, as for etcd."""
     host.release("/v3.6.6/etcd-v3.6.6-linux-amd64.tar.gz", archive("etcd-v3.6.6-linux-amd64/etcd", PROGRAM))
     releases.fetch(TOOLS["etcd"], MACHINE, place / "etcd")
     assert (place / "etcd").read_bytes() == PROGRAM
-    assert [path.name for path in place.iterdir()] == ["etcd"], "the archive is not left"
+    assert [path.name for path in place.iterdir()] == ["etcd"], "the archive is deleted"
 
 
 def test_a_host_does_not_say_what_its_program_has_to_be(host: Host, place: Path) -> None:
@@ -82,7 +84,7 @@ def test_a_host_does_not_say_what_its_program_has_to_be(host: Host, place: Path)
 
 
 def test_what_has_no_line_is_not_fetched(host: Host, place: Path) -> None:
-    """No request leaves, whatever the host would say."""
+    """Without a recorded digest no request is sent, even if the host offers the file and its checksum."""
     host.files |= {KUBECTL_PATH: PROGRAM, f"{KUBECTL_PATH}.sha256": sha(PROGRAM).encode()}
     with pytest.raises(releases.Unavailable, match=r"checksums\.txt has no SHA-256 for linux amd64"):
         releases.fetch(KUBECTL, MACHINE, place / "kubectl")
@@ -90,7 +92,9 @@ def test_what_has_no_line_is_not_fetched(host: Host, place: Path) -> None:
 
 
 def test_what_is_built_is_said_with_each_reason(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing line is no fault of the network, and a file that a host lacks says nothing of its other files."""
+    """The message gives the reason for each program that is built: no recorded digest, a file that is missing on a host, or
+    a host that cannot be reached.
+    """
     said: list[str] = []
     monkeypatch.setattr(ensure, "say", said.append)
     monkeypatch.setattr(ensure, "this_machine", lambda **_: MACHINE)
@@ -109,7 +113,7 @@ def test_what_is_built_is_said_with_each_reason(host: Host, monkeypatch: pytest.
 
 @pytest.mark.parametrize("content", [b"<html>log in</html>", b""])
 def test_a_page_instead_of_a_program(host: Host, place: Path, content: bytes) -> None:
-    """Captive portals and half mirrors."""
+    """Captive portals and incomplete mirrors answer like this."""
     host.release(KUBECTL_PATH, PROGRAM)
     host.files[KUBECTL_PATH] = content
     with pytest.raises(releases.Unavailable, match="not used"):
@@ -131,7 +135,7 @@ def test_a_silent_host_costs_seconds_and_is_asked_once(host: Host, monkeypatch: 
 
 
 def test_a_slow_program_is_waited_for(host: Host, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
-    """The seconds are those until a host begins: 100 MB take longer."""
+    """The time limit is for the first byte of the response. A download of 100 MB may take longer."""
     monkeypatch.setattr(releases, "ANSWER_WITHIN_S", 0.5)
     host.release(KUBECTL_PATH, PROGRAM)
     host.pauses[KUBECTL_PATH] = 1.0
@@ -140,7 +144,7 @@ def test_a_slow_program_is_waited_for(host: Host, monkeypatch: pytest.MonkeyPatc
 
 
 def test_nobody_listens(host: Host, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
-    """The printed reason says so."""
+    """The reason in the message is that the connection was refused."""
     host.release(KUBECTL_PATH, PROGRAM)
     monkeypatch.setenv("OME_K8S_RELEASES", "http://127.0.0.1:1")
     with pytest.raises(releases.Unavailable, match="refused"):
@@ -148,7 +152,7 @@ def test_nobody_listens(host: Host, monkeypatch: pytest.MonkeyPatch, place: Path
 
 
 def test_the_cache_keeps_what_was_fetched(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second call contacts no host. A program that cannot be downloaded is built, in one build for each module."""
+    """A second call contacts no host. Programs that cannot be downloaded are built, with one build for each module."""
     monkeypatch.setattr(gobuild, "build", never_build)
     monkeypatch.setattr(ensure, "this_machine", lambda **_: MACHINE)
     host.release(KUBECTL_PATH, PROGRAM)
@@ -160,11 +164,11 @@ def test_the_cache_keeps_what_was_fetched(host: Host, monkeypatch: pytest.Monkey
     with pytest.raises(UserError, match="built kube-scheduler, kube-proxy"):
         ensure.ensure(["kubectl", "kube-scheduler", "kube-proxy"])
     left = [entry.name for entry in ensure.cache_dir().iterdir() if not entry.name.endswith(".lock")]
-    assert left == ["kubectl-1.34.2-linux-amd64"], "nothing half done stays"
+    assert left == ["kubectl-1.34.2-linux-amd64"], "no incomplete file stays"
 
 
 def test_two_at_once_get_it_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second waits for the first and finds the work done."""
+    """The second call waits for the first, and finds the finished file."""
     monkeypatch.setattr(ensure, "this_machine", lambda **_: MACHINE)
     host.release(KUBECTL_PATH, PROGRAM)
     threads = [threading.Thread(target=ensure.ensure, args=(["kubectl"],)) for _ in range(4)]
@@ -176,7 +180,9 @@ def test_two_at_once_get_it_once(host: Host, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_every_program_is_pinned() -> None:
-    """Each has a module with go.mod and go.sum, and a release path without a brace left, or its source is here."""
+    """Each program has a module with go.mod and go.sum. It has either a release path without unfilled placeholders, or its
+    source is in this repository.
+    """
     for tool in TOOLS.values():
         for file in ("go.mod", "go.sum"):
             assert (GOMODS / tool.module / file).is_file()
@@ -186,7 +192,7 @@ def test_every_program_is_pinned() -> None:
         if not tool.archive and tool.package.startswith("."):
             assert (GOMODS / tool.module / tool.package / "main.go").is_file()
             continue
-        assert f"v{tool.version}" in required, "go.mod and the table name the same version"
+        assert f"v{tool.version}" in required, "go.mod and the table have the same version"
         assert not tool.archive or dataclasses.replace(tool, base="x").address()
 
 
@@ -222,7 +228,9 @@ def test_a_version_is_named_by_its_minor() -> None:
 
 
 def test_releases_are_fetched_side_by_side(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A network is waited for once. Here none is answered before two are asked for."""
+    """Downloads run in parallel, so the delays of a network do not add up. In this test no download continues before a
+    second one has started.
+    """
     monkeypatch.setattr(ensure, "this_machine", lambda **_: MACHINE)
     two = threading.Barrier(2)
     fetch = releases.fetch
@@ -239,8 +247,8 @@ def test_releases_are_fetched_side_by_side(host: Host, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("more", [True, False])
 def test_what_was_compiled_is_kept_for_what_comes(more: bool, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compiled packages take several GB, and without them the programs of a real node take as long as those of its
-    control plane. They are removed afterwards.
+    """The compiled packages take several GB. Without them, building the programs of a real node takes as long as building
+    those of its control plane, so they are removed only afterwards.
     """
     go = ensure.cache_dir().parent / "bin" / "go"
     go.parent.mkdir(parents=True)
@@ -253,13 +261,15 @@ def test_what_was_compiled_is_kept_for_what_comes(more: bool, host: Host, monkey
 
 
 class TestPatches:
-    """kwok with the libraries of a Kubernetes that is newer than its own."""
+    """Tests of building kwok with the libraries of a newer Kubernetes version than its own."""
 
     PATCH = PATCHES["kwok"]
 
     @pytest.fixture
     def go(self, host: Host, monkeypatch: pytest.MonkeyPatch) -> Path:
-        """A Go that has the module's source, and writes down the go.mod that it builds from."""
+        """Return the path of a simulated `go` that provides the module's source, and records the go.mod with which it
+        builds.
+        """
         folder = ensure.cache_dir().parent
         go = folder / "go"
         told = json.dumps({"Version": "v0.7.0", "Zip": f"{folder}/source.zip"})
@@ -275,7 +285,7 @@ class TestPatches:
         return go
 
     def source(self, go: Path, text: str) -> None:
-        """The module as the proxy serves it."""
+        """Let the simulated `go` provide a module with this source text."""
         with zipfile.ZipFile(go.parent / "source.zip", "w") as file:
             file.writestr(f"{self.PATCH.module}@v0.7.0/{self.PATCH.file}", text)
 
@@ -285,18 +295,20 @@ class TestPatches:
         assert (go.parent / "compiled").read_text() == f"a({self.PATCH.new})\n"
         own = (GOMODS / TOOLS["kwok"].module / "go.mod").read_text()
         used = (go.parent / "used.mod").read_text()
-        assert used.startswith(own), "everything else is pinned as ever"
+        assert used.startswith(own), "everything else is pinned as before"
         assert len(used.removeprefix(own).split()) == 4, "replace MODULE => FOLDER"
 
     def test_a_patch_out_of_date_is_a_sentence(self, go: Path) -> None:
-        """A newer kwok needs none."""
+        """A newer version of kwok may not contain the text that the patch replaces. The message says to correct the
+        patches.
+        """
         self.source(go, "other\n")
         with pytest.raises(UserError, match=rf"sigs.k8s.io/kwok v0.7.0 has no {self.PATCH.old} in .*: correct PATCHES"):
             ensure.ensure(["kwok"])
 
 
 def test_a_registry_is_known_by_its_greeting(host: Host) -> None:
-    """Any other server that answers there, such as a proxy that refuses, is no registry. Neither is a port without a
+    """Any other server at the address, such as a proxy that refuses, is no registry, and neither is a port without a
     server.
     """
     host.files["/v2/"] = b"{}"
@@ -305,4 +317,4 @@ def test_a_registry_is_known_by_its_greeting(host: Host) -> None:
     host.headers["Docker-Distribution-Api-Version"] = "registry/2.0"
     assert releases.is_registry(f"{host.address}/v2/")
     del host.files["/v2/"]
-    assert releases.is_registry(f"{host.address}/v2/"), "a refusal is an answer"
+    assert releases.is_registry(f"{host.address}/v2/"), "a registry may refuse the request"

@@ -19,7 +19,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def made(name: str, by: str) -> layout.Layout:
-    """A cluster of this name, as it is kept."""
+    """Create the files of a cluster with this name, and return its layout."""
     at = layout.layout(name)
     at.make()
     spec.save(at, spec.Kept(spec.Spec(demo=by), {}))
@@ -46,7 +46,7 @@ def test_a_cluster_that_somebody_else_made_is_left_alone(home: Path, by: str, sa
 def test_the_command_runs_with_every_optional_program(
     home: Path, monkeypatch: pytest.MonkeyPatch, named: tuple[str, ...]
 ) -> None:
-    """The command hands its options to the demo, which plans a cluster with them. Nothing is started."""
+    """The command passes its options to the demo, which plans a cluster with them. Nothing is started."""
     wanted: list[spec.Spec] = []
 
     def planned(name: str, asked: spec.Spec, within_s: float) -> None:
@@ -68,7 +68,7 @@ def test_its_own_ends(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_without_what_it_installs_nothing_is_made(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package was built without its files."""
+    """If the installed package contains no charts, the demo ends with a message before it creates a cluster."""
 
     def missing(folder: str) -> Path:
         raise UserError(f"There is no {folder}")

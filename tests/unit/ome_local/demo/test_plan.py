@@ -37,14 +37,14 @@ def before(name: str, known: dict[str, Part]) -> set[str]:
 
 @pytest.mark.parametrize("made", [REAL, KIND, SIMULATED])
 def test_every_need_is_a_part(made: Spec) -> None:
-    """No part waits for itself."""
+    """Every dependency is a part of the plan, and no part waits for itself."""
     known = planned(made)
     assert {name for part in known.values() for name in part.needs} <= known.keys()
     assert len(list(TopologicalSorter({name: part.needs for name, part in known.items()}).static_order())) == len(known)
 
 
 def test_kimi_waits_for_the_control_plane_alone() -> None:
-    """No image, and no program of the real node."""
+    """Kimi K2 waits for no image, and for no program of the real node."""
     assert before(plan.KIMI_READY, planned(REAL)) == {
         plan.PROGRAMS, plan.PACKAGES, plan.CLUSTER, plan.OPERATOR, plan.KIMI_READY
     }  # fmt: skip
@@ -57,7 +57,9 @@ def test_tokens_wait_for_everything_but_kimi(made: Spec) -> None:
 
 
 def test_images_wait_for_no_program() -> None:
-    """The first of them begins with the run, and each goes onto the node without waiting for the next."""
+    """The first image is built from the beginning of the run. Each image is loaded onto the node without waiting for the
+    next one.
+    """
     known = planned(REAL)
     assert [name for name, part in known.items() if not part.needs] == [plan.PROGRAMS, plan.PACKAGES, f"image {IMAGES[0]}"]
     assert before(f"{IMAGES[0]} on the node", known) == {
@@ -74,14 +76,16 @@ def test_kind_brings_its_node() -> None:
 
 
 def test_what_kimi_needs_has_the_processors_first() -> None:
-    """Images before what is compiled for the real node, for they take longer."""
+    """Parts that Kimi K2 needs have the highest CPU priority. Images come before the programs that are compiled for the real
+    node, because images take longer.
+    """
     known = planned(REAL)
     assert {known[name].nice for name in before(plan.KIMI_READY, known)} == {0}
     assert 0 < known[f"image {IMAGES[0]}"].nice < known[plan.NODE_PROGRAMS].nice
 
 
 def test_kimi_is_ready_while_the_rest_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run in which images and programs of the real node are not there before Kimi K2 serves."""
+    """In this run, images and the programs of the real node are only finished after Kimi K2 serves."""
     said: list[str] = []
     kimi_serves = threading.Event()
 

@@ -14,7 +14,7 @@ GOOD = dict.fromkeys(TYPES, "True")
 
 
 def service(conditions: Mapping[str, str] = MappingProxyType({}), **ready: str) -> dict[str, Any]:
-    """Kimi K2 with these conditions (type → status) and counts."""
+    """Return Kimi K2 with these conditions (type → status) and these counts of groups."""
     return {
         "metadata": {"name": "kimi", "generation": 2},
         "spec": {"model": {"name": "k2"}, "runtime": {"name": "rt"}, "engine": {}, "decoder": {}, "router": {}},
@@ -30,7 +30,7 @@ def service(conditions: Mapping[str, str] = MappingProxyType({}), **ready: str) 
 
 
 def test_without_a_status() -> None:
-    """Everything is missing."""
+    """All parts are shown as missing."""
     seen = view({"metadata": {"name": "kimi"}, "spec": service()["spec"]})
     assert not seen.ready
     assert [str(line) for line in seen.lines] == [
@@ -44,7 +44,7 @@ def test_without_a_status() -> None:
 
 
 def test_filling() -> None:
-    """Counts, and the sentence of what is not ready."""
+    """The view shows counts, and the message of each component that is not ready."""
     conditions = dict.fromkeys(TYPES, "False") | {"ModelReady": "True"}
     seen = view(service(conditions, engine="2/4", decoder="0/12"))
     lines = [str(line) for line in seen.lines]
@@ -62,7 +62,7 @@ def test_a_sentence_does_not_repeat_its_line() -> None:
 
 
 def test_ready() -> None:
-    """All ticks; nothing is missing."""
+    """All lines have a tick, and nothing is missing."""
     seen = view(service(GOOD, engine="4/4", decoder="12/12", router="1/1"))
     assert seen.ready
     assert seen.missing() == []
@@ -70,7 +70,7 @@ def test_ready() -> None:
 
 
 def test_ready_of_an_older_spec_is_not_ready() -> None:
-    """The status speaks of generation 1."""
+    """The conditions were observed for generation 1, which is not the present one."""
     old = service(GOOD)
     for condition in old["status"]["conditions"]:
         condition["observedGeneration"] = 1
@@ -86,12 +86,12 @@ def test_without_a_decoder_it_is_an_engine() -> None:
 
 @pytest.mark.parametrize("body", [{}, {"spec": None, "status": None}, {"status": {"conditions": None}}])
 def test_anything_has_a_view(body: dict[str, Any]) -> None:
-    """Never an exception in the middle of a demo."""
+    """An incomplete object must not raise an exception in the middle of a demo."""
     assert not view(body).ready
 
 
 def test_plain_lines_say_each_change_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """For logs, no line is printed twice, and the output ends when the service is ready."""
+    """Without a terminal, no line is printed twice, and the output ends when the service is ready."""
     steps = iter([service(), service(), service(GOOD, engine="4/4")])
     seen = live_view.until_ready(lambda: view(next(steps)), 5.0, lambda: True)
     said = capsys.readouterr().out.splitlines()
@@ -108,6 +108,6 @@ def test_a_service_in_a_line() -> None:
 
 
 def test_it_gives_up(capsys: pytest.CaptureFixture[str]) -> None:
-    """When the time is over, or when the operator ended."""
+    """The view ends at the time limit, or when the operator has ended."""
     assert not live_view.until_ready(lambda: view(service()), 0.0, lambda: True).ready
     assert not live_view.until_ready(lambda: view(service()), 60.0, lambda: False).ready

@@ -1,4 +1,4 @@
-"""Images: what their Dockerfiles pin, what their keys depend on, and what of this machine is mounted."""
+"""Tests of images: what their Dockerfiles pin, on what their keys depend, and what is mounted from this machine."""
 
 import itertools
 import json
@@ -24,12 +24,12 @@ DOCKERFILES = sorted(file for folder in OURS for file in folder.rglob("*Dockerfi
 
 
 def pins(file: Path) -> dict[str, str]:
-    """Package -> version."""
+    """Return the pinned version of each package."""
     return dict(re.findall(r"^([a-z0-9._-]+)==([^\s\\;]+)", file.read_text(), re.MULTILINE | re.IGNORECASE))
 
 
 def foreign(text: str) -> set[str]:
-    """Images of others that a Dockerfile takes from: what its FROM and --from= name, and none of its stages."""
+    """Return the images to which a Dockerfile refers by FROM and --from=, without its own stages."""
     values = dict(re.findall(r"^ARG (\w+)=(\S+)$", text, re.MULTILINE))
     named = re.findall(r"^FROM (?:--\S+ )*(\S+)", text, re.MULTILINE) + re.findall(r"--(?:mount=\S*,)?from=([^\s,]+)", text)
     stages = set(re.findall(r"^FROM .+ AS (\S+)$", text, re.MULTILINE))
@@ -37,7 +37,7 @@ def foreign(text: str) -> set[str]:
 
 
 class TestPins:
-    """One list of versions for Docker and for us, because one file is read by both."""
+    """Tests of pinned versions. Docker and `ome local` read them from the same files."""
 
     @pytest.mark.parametrize("name", build.REFERENCES)
     def test_every_dockerfile_begins_alike(self, name: str) -> None:
@@ -68,7 +68,7 @@ class TestPins:
 
     @pytest.mark.parametrize("name", build.REFERENCES)
     def test_packages_come_with_hashes(self, name: str) -> None:
-        """A changed byte on the way is noticed."""
+        """A changed byte in a download is detected by its hash."""
         text = (ROOT / "images" / name / "Dockerfile").read_text()
         assert f"COPY images/{name}/requirements.txt" in text
         assert "--require-hashes" in text
@@ -77,13 +77,15 @@ class TestPins:
             assert "==" not in line or after.strip().startswith("--hash=sha256:")
 
     def test_references_say_the_pinned_versions(self) -> None:
-        """A tag that lies would hide which engine a runtime's flags are checked against."""
+        """Flags of runtimes are checked against the engine that the tag names, so the tag must be that of the pinned
+        version.
+        """
         engine, router = (pins(ROOT / "images" / name / "requirements.txt") for name in ("engine-cpu", "router"))
         assert build.REFERENCES["engine-cpu"].endswith(f":{engine['sglang']}")
         assert build.REFERENCES["router"].endswith(f":{router['sglang-router']}")
 
     def test_the_engine_has_all_it_was_asked_for(self) -> None:
-        """Nothing is resolved during the build: both files of the image name the same packages."""
+        """No version is resolved during the build, so both files of the image must name the same packages."""
         wanted, locked = (pins(ROOT / "images" / "engine-cpu" / f"requirements.{end}") for end in ("in", "txt"))
         assert {name.lower().replace("_", "-"): version for name, version in wanted.items()} == locked
 
@@ -95,16 +97,16 @@ class TestPins:
         assert {re.split(r"[<>=\[]", wanted)[0] for wanted in asked} <= packed.keys()
 
     def test_docker_leaves_out_what_we_leave_out(self) -> None:
-        """Compiled files of this machine are no part of an image."""
+        """Files that were compiled on this machine must not become part of an image."""
         assert {f"**/{pattern}" for pattern in build.NOT_COPIED} <= set((ROOT / ".dockerignore").read_text().split())
 
 
 class TestKeys:
-    """A key changes when the image would, and only then."""
+    """Tests that the key of an image changes if and only if the image would."""
 
     @pytest.fixture
     def root(self, tmp_path: Path) -> Path:
-        """A checkout with a Dockerfile that copies one folder, and takes another from a stage."""
+        """Return a checkout with a Dockerfile that copies one folder from the checkout, and another from a stage."""
         (tmp_path / "src").mkdir()
         (tmp_path / "src" / "a.py").write_text("1")
         (tmp_path / "images" / "x").mkdir(parents=True)
@@ -128,7 +130,7 @@ class TestKeys:
         assert len({before, copied, build.key("x", root)}) == 3
 
     def test_names_and_rights_count(self, root: Path) -> None:
-        """A renamed file and one that may be run are other files."""
+        """The key changes if a file is renamed or becomes executable."""
         before = build.content(root / "src", root)
         (root / "src" / "a.py").chmod(0o755)
         runs = build.content(root / "src", root)
@@ -136,14 +138,14 @@ class TestKeys:
         assert len({before, runs, build.content(root / "src", root)}) == 3
 
     def test_a_missing_file_is_a_sentence(self, root: Path) -> None:
-        """The sentence names the file."""
+        """The message names the file."""
         build.dockerfile("x", root).write_text(f"FROM {BASE}\nCOPY nowhere /x\n")
         with pytest.raises(UserError, match=r"There is no nowhere in"):
             build.key("x", root)
 
 
 def test_unknown_image() -> None:
-    """The names that there are."""
+    """The message lists the known names."""
     with pytest.raises(UserError, match="There is no image 'x': use one of operator, engine-cpu, router"):
         build.build(["x"])
 
@@ -177,7 +179,7 @@ def test_docker_builds_the_same_file(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_archives_go_when_no_checkout_uses_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Checkouts share the cache, and other images have archives of their own."""
+    """Several checkouts share the cache, and each image has its own archives."""
     monkeypatch.setenv("OME_CACHE", str(tmp_path))
     monkeypatch.setattr(buildah, "require", lambda: None)
     monkeypatch.setattr(buildah, "commit", lambda *words, log: None)
@@ -185,7 +187,7 @@ def test_archives_go_when_no_checkout_uses_them(monkeypatch: pytest.MonkeyPatch,
     file, mine, yours = tmp_path / "file", tmp_path / "mine", tmp_path / "yours"
 
     def used(content: str, root: Path, name: str = "x") -> list[str]:
-        """The archives that are there once this checkout has made one of this content."""
+        """Return the archives in the cache after this checkout has built an image with this content."""
         root.mkdir(exist_ok=True)
         monkeypatch.setattr(build, "checkout", lambda: root)
         file.write_text(content)
@@ -195,14 +197,16 @@ def test_archives_go_when_no_checkout_uses_them(monkeypatch: pytest.MonkeyPatch,
     assert used("1", mine) == ["local/x:1"]
     assert used("1", mine, "xy") == ["local/x:1", "local/xy:1"]
     assert used("2", yours) == ["local/x:1", "local/x:2", "local/xy:1"]
-    assert used("3", mine) == ["local/x:2", "local/x:3", "local/xy:1"], "nobody uses the first any more"
+    assert used("3", mine) == ["local/x:2", "local/x:3", "local/xy:1"], "no checkout uses the first archive any more"
     assert used("3", yours) == ["local/x:3", "local/xy:1"]
     yours.rmdir()
-    assert used("2", mine) == ["local/x:2", "local/xy:1"], "a checkout that is gone uses nothing"
+    assert used("2", mine) == ["local/x:2", "local/xy:1"], "a deleted checkout uses no archive"
 
 
 def test_an_image_of_files_waits_for_no_dockerfile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The real node's first image is made while SGLang's, which takes minutes, holds the lock of Dockerfiles."""
+    """The first image of the real node is built while the build of SGLang's image, which takes minutes, holds the lock for
+    Dockerfiles.
+    """
     monkeypatch.setenv("OME_CACHE", str(tmp_path))
     monkeypatch.setattr(buildah, "require", lambda: None)
     monkeypatch.setattr(buildah, "commit", lambda *words, log: None)
@@ -241,7 +245,7 @@ class TestSettings:
 
 
 def test_buildahs_last_words_are_the_error() -> None:
-    """The error is buildah's last message, and not the line behind it."""
+    """The error is buildah's last message, and not the line after it."""
     assert buildah._last_line("STEP 1\nError: no such image\nexit status 125") == "Error: no such image"
     assert buildah._last_line("") == "(no output)"
 
@@ -280,7 +284,7 @@ class TestDebian:
     def test_the_hub_gives_what_has_the_digest(
         self, asked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        """The image is downloaded once for all images. Another digest means another image."""
+        """The base image is downloaded once for all images. Another digest means another image."""
         monkeypatch.setattr(buildah.releases, "is_registry", lambda address: True)
         for digest in (self.ONE, self.ONE, self.TWO):
             self.built(tmp_path, digest)
@@ -291,7 +295,9 @@ class TestDebian:
         assert [f"--build-arg BASE=localhost/debian-pulled:{self.ONE} " in line for line in builds] == [True, True, False]
 
     def test_without_a_hub_its_like_is_made(self, asked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        """Once, and never under the name of the published image: that is pulled as soon as the hub answers."""
+        """If Docker Hub does not answer, a similar image is built once. It never gets the name of the published image, which
+        is pulled as soon as the hub answers.
+        """
         self.built(tmp_path, self.ONE)
         self.built(tmp_path, self.ONE)
         assert [line for line in asked if line.startswith("made")] == [f"made localhost/debian-made:{self.ONE}"]
@@ -318,7 +324,9 @@ class TestDebian:
 
 
 def test_what_ended_builds_left_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their working containers, and not that of an image of files, which may be made at the same time."""
+    """The working containers of interrupted builds are removed. Those of images of files stay, because such a build may be
+    running.
+    """
     asked: list[tuple[str, ...]] = []
     listed = [
         {"id": "1", "imageid": "03125ee37096", "containername": "debian-working-container"},

@@ -1,4 +1,4 @@
-"""Docker and kind that only pretend, and a home for clusters."""
+"""Fixtures: simulated docker and kind programs, and a home directory for clusters."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.unit.ome_local.kind.fakes import DOCKER, KIND, Fakes
 
 @pytest.fixture
 def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fakes:
-    """First in PATH."""
+    """Put simulated docker and kind programs first in PATH, and return their state."""
     here = tmp_path / "bin"
     here.mkdir()
     for name, script in (("docker", DOCKER), ("kind", KIND)):
@@ -24,7 +24,7 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fakes:
 
 @pytest.fixture
 def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
-    """A cluster's folder, in a home of its own."""
+    """Return the folder of a cluster in a new home directory."""
     monkeypatch.setenv("OME_LOCAL_HOME", str(tmp_path / "home"))
     made = Layout(tmp_path / "home" / "mine")
     made.make()

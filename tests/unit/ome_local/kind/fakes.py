@@ -1,4 +1,4 @@
-"""A docker and a kind that keep a cluster in files, and write down what they were asked."""
+"""A simulated docker and a simulated kind, which keep the state of a cluster in files and record their command lines."""
 
 from pathlib import Path
 
@@ -30,15 +30,15 @@ exit 0
 
 
 class Fakes:
-    """The state of fake docker and kind as files: `clusters`, `stopped`, `late` (listed once more), `images-NODE`, `fails`,
-    and `archive`, the archive that a load puts into a node.
+    """The state of the simulated docker and kind as files: `clusters`, `stopped`, `late` (clusters that are listed once
+    more), `images-NODE`, `fails`, and `archive` (the images that a load adds to a node).
     """
 
     def __init__(self, here: Path) -> None:
         self.here = here
 
     def asked(self) -> list[str]:
-        """The command lines since the last call, but questions that change nothing."""
+        """Return the command lines since the last call, without those that change nothing."""
         file = self.here / "asked"
         lines = file.read_text().splitlines() if file.exists() else []
         file.unlink(missing_ok=True)

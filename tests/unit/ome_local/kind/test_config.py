@@ -14,28 +14,30 @@ from ome_local.realnode.spec import NUMBERS, Network
 
 @pytest.fixture
 def at(tmp_path: Path) -> Layout:
-    """A cluster's folder."""
+    """Return the folder of a cluster."""
     return Layout(tmp_path / "mine")
 
 
 def patches(at: Layout) -> dict[str, Any]:
-    """Version of kubeadm's configuration -> the controller-manager's arguments."""
+    """Return the controller manager's arguments by the version of kubeadm's configuration."""
     told = [json.loads(one) for one in json.loads(config.cluster(at, 0))["kubeadmConfigPatches"]]
     assert {one["kind"] for one in told} == {"ClusterConfiguration"}
     return {one["apiVersion"]: one["controllerManager"]["extraArgs"] for one in told}
 
 
 def test_silent_nodes_are_waited_for(at: Layout) -> None:
-    """Simulated nodes beat every ten minutes: kind's 50 s made them NotReady for ever."""
+    """Simulated nodes send a heartbeat every ten minutes. With kind's limit of 50 s they would be NotReady for ever."""
     found = patches(at)
     assert found["kubeadm.k8s.io/v1beta3"] == {"node-monitor-grace-period": "1h"}
     listed = {one["name"]: one["value"] for one in found["kubeadm.k8s.io/v1beta4"]}
     assert listed["node-monitor-grace-period"] == "1h"
-    assert listed["enable-hostpath-provisioner"] == "true", "kind's own, which its older versions would lose"
+    assert listed["enable-hostpath-provisioner"] == "true", "kind's own argument"
 
 
 def test_the_control_plane_is_the_real_node(at: Layout) -> None:
-    """The node has its label, and mounts the cluster's own models: a folder of the user who ran the command, not of root."""
+    """The node has the label of real nodes, and mounts the cluster's own models from a folder of the user who ran the
+    command, and not of root.
+    """
     (node,) = json.loads(config.cluster(at, 0))["nodes"]
     assert (node["role"], node["labels"]) == ("control-plane", {"ome.io/real": "true"})
     mount = {"hostPath": str(at.root / "models"), "containerPath": "/var/lib/ome/models", "readOnly": True}
@@ -44,7 +46,9 @@ def test_the_control_plane_is_the_real_node(at: Layout) -> None:
 
 
 def test_workers_are_the_real_nodes(at: Layout) -> None:
-    """If there are workers, the control plane runs no pods. Kind numbers workers from the second on."""
+    """If there are workers, the control plane runs no pods. Kind adds a number to the names of workers, from the second one
+    on.
+    """
     first, *workers = json.loads(config.cluster(at, 3))["nodes"]
     assert first == {"role": "control-plane"}
     assert [(one["role"], one["labels"]) for one in workers] == [("worker", {"ome.io/real": "true"})] * 3
@@ -53,8 +57,8 @@ def test_workers_are_the_real_nodes(at: Layout) -> None:
 
 
 def test_two_homes_have_two_clusters(tmp_path: Path) -> None:
-    """Clusters of one name in two homes are different, because kind's clusters belong to the machine. A host name has at
-    most 63 characters.
+    """Kind's clusters belong to the machine, so clusters of one name in two home directories need different names in kind. A
+    host name has at most 63 characters.
     """
     one, two = (config.name(Layout(tmp_path / home / "ome-demo")) for home in ("a", "b"))
     assert one != two
@@ -63,7 +67,7 @@ def test_two_homes_have_two_clusters(tmp_path: Path) -> None:
 
 
 def test_addresses_are_no_real_nodes() -> None:
-    """A machine can have routes to a kind cluster and to clusters with a real node."""
+    """A machine can have routes to a kind cluster and to clusters with a real node at the same time."""
     mine = [ipaddress.ip_network(one) for one in (config.PODS, config.SERVICES)]
     others = [ipaddress.ip_network(one) for n in NUMBERS for one in (Network(n).pods, Network(n).services)]
     assert not any(one.overlaps(other) for one in mine for other in others)

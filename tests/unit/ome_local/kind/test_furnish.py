@@ -1,4 +1,4 @@
-"""Taints and add-ons of kind's nodes, against an API server of a few lines."""
+"""Tests of the taints and add-ons of kind's nodes, with a minimal API server."""
 
 from typing import Any
 
@@ -17,11 +17,11 @@ class Server(KubeApi):
         self.patched: dict[str, Any] = {}
 
     def get(self, path: str) -> Any:
-        """A node."""
+        """Return a node."""
         return {"spec": {"taints": self.taints} if self.taints else {}}
 
     def request(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
-        """A merge patch."""
+        """Apply a merge patch."""
         assert (method, kind) == ("PATCH", "application/merge-patch+json")
         if self.lacks and path.endswith(self.lacks):
             raise ApiError(404, "not found")
@@ -30,18 +30,20 @@ class Server(KubeApi):
 
 
 def test_other_taints_stay() -> None:
-    """`up` used to replace all of them, a cordon's too."""
+    """Before, `up` replaced all taints, including that of a cordoned node."""
     cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
     server = Server([cordon])
     furnish.spare(server, ["real"])
     assert server.patched == {"/api/v1/nodes/real": {"taints": [cordon, OURS]}}
     server.patched.clear()
     furnish.spare(server, ["real"])
-    assert server.patched == {}, "it is there"
+    assert server.patched == {}, "the taint is there already"
 
 
 def test_add_ons_stay_off_simulated_nodes() -> None:
-    """CoreDNS moved to such a node at any rescheduling, and then no real pod found a name."""
+    """Before, CoreDNS was moved to a simulated node whenever it was rescheduled, and no real pod could resolve a name any
+    more.
+    """
     server = Server([])
     furnish.keep_addons(server)
     names = {path.rpartition("/")[2] for path in server.patched}
@@ -55,7 +57,7 @@ def test_add_ons_stay_off_simulated_nodes() -> None:
 
 
 def test_an_add_on_that_is_not_there_is_left_out() -> None:
-    """Another version of kind may lack the add-on."""
+    """Other versions of kind may not have the add-on."""
     server = Server([], lacks="local-path-provisioner")
     furnish.keep_addons(server)
     assert len(server.patched) == 3

@@ -1,4 +1,4 @@
-"""Images go into kind's nodes once."""
+"""Tests that an image is loaded into kind's nodes once."""
 
 import json
 import tarfile
@@ -14,7 +14,7 @@ from tests.unit.ome_local.kind.fakes import Fakes
 
 @pytest.fixture
 def file(tmp_path: Path, fakes: Fakes) -> Path:
-    """An archive of one image, and what a node lists when it has it."""
+    """Return an archive of one image, and let nodes list the image after a load."""
     (tmp_path / "manifest.json").write_text(json.dumps([{"RepoTags": ["local/web:1"]}]))
     with tarfile.open(tmp_path / "web.tar", "w") as tar:
         tar.add(tmp_path / "manifest.json", "manifest.json")
@@ -23,12 +23,14 @@ def file(tmp_path: Path, fakes: Fakes) -> Path:
 
 
 def loads(fakes: Fakes) -> list[str]:
-    """The nodes that each load was for."""
+    """Return the nodes of each load."""
     return [line.split()[-1] for line in fakes.asked() if line.startswith("kind load image-archive")]
 
 
 def test_once(at: Layout, fakes: Fakes, file: Path) -> None:
-    """The second demo took 80 s of its 105 for images that were there. Another file is another image."""
+    """Before, the second demo spent 80 of its 105 s on images that the nodes already had. Another file counts as another
+    image.
+    """
     images.load(at, ["a", "b"], file)
     assert loads(fakes) == ["a,b"]
     images.load(at, ["a", "b"], file)
@@ -39,7 +41,7 @@ def test_once(at: Layout, fakes: Fakes, file: Path) -> None:
 
 
 def test_a_node_that_has_lost_it_gets_it_again(at: Layout, fakes: Fakes, file: Path) -> None:
-    """Removed by its kubelet, or another image has its name."""
+    """The kubelet may have removed the image, or another image may have its name."""
     images.load(at, ["a", "b"], file)
     (fakes.here / "images-b").write_text("docker.io/local/web:1 type sha256:cc 1\n")
     loads(fakes)

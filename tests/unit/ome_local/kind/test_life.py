@@ -1,4 +1,4 @@
-"""A kind cluster from its creation to its end, however far the last attempt got."""
+"""Tests of a kind cluster from its creation to its removal, wherever the previous attempt stopped."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tests.unit.ome_local.kind.fakes import Fakes
 
 @pytest.fixture(autouse=True)
 def ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The API server of a cluster that is started again."""
+    """Let the API server of a restarted cluster be ready at once."""
     monkeypatch.setattr(life, "_wait_ready", lambda at: None)
 
 
@@ -38,7 +38,7 @@ def test_a_node_image_of_ones_own(at: Layout, fakes: Fakes, monkeypatch: pytest.
 
 
 def test_an_interrupted_creation_is_begun_anew(at: Layout, fakes: Fakes) -> None:
-    """Kind's containers are there, and they are half a cluster: it has no kubeconfig of ours yet."""
+    """Kind's containers exist, but the cluster has no kubeconfig yet, so it is incomplete and is created again."""
     (fakes.here / "clusters").write_text(f"{config.name(at)}\n")
     (at.root / "kubeconfig.new").write_text("half")
     life.start(at, 0)
@@ -67,7 +67,7 @@ def test_stopped_containers_are_started(at: Layout, fakes: Fakes) -> None:
 
 
 def test_a_cluster_that_somebody_deleted_is_made_anew(at: Layout, fakes: Fakes) -> None:
-    """Processes of ours that talk to the old one end."""
+    """The processes that were connected to the old cluster are ended."""
     life.start(at, 0)
     (fakes.here / "clusters").write_text("")
     old = processes.spawn(at, "kwok", ["sleep", "1000"])
@@ -77,7 +77,7 @@ def test_a_cluster_that_somebody_deleted_is_made_anew(at: Layout, fakes: Fakes) 
 
 
 def test_down_of_a_half_made_cluster(at: Layout, fakes: Fakes) -> None:
-    """cluster.json says that it is kind's: there is no kubeconfig yet."""
+    """cluster.json states that kind created the cluster, which has no kubeconfig yet."""
     creation.create(at, Spec(kind=True))
     (fakes.here / "clusters").write_text(f"{config.name(at)}\n")
     assert lifecycle.down(at)
@@ -86,7 +86,7 @@ def test_down_of_a_half_made_cluster(at: Layout, fakes: Fakes) -> None:
 
 
 def test_what_docker_is_still_making_is_removed_once_more(at: Layout, fakes: Fakes) -> None:
-    """Kind prints "Deleted nodes" although a container exists that an interrupted `up` had just requested."""
+    """Kind prints "Deleted nodes" although Docker is still creating a container that an interrupted `up` had requested."""
     creation.create(at, Spec(kind=True))
     (fakes.here / "late").write_text("half\n")
     assert lifecycle.down(at)
@@ -100,7 +100,7 @@ def test_down_of_a_cluster_of_ours_asks_nobody(at: Layout, fakes: Fakes) -> None
 
 
 def test_down_when_cluster_json_cannot_be_read(at: Layout, fakes: Fakes) -> None:
-    """Keys tell whose it is."""
+    """Only a cluster without kind has the key of a certificate authority in its folder."""
     at.spec.write_text("{")
     assert life.is_ours(at)
     (at.pki / "ca.key").touch()
@@ -123,7 +123,7 @@ def test_without_kind_nothing_is_removed(at: Layout, fakes: Fakes, monkeypatch: 
 
 
 def test_up_asks_for_what_the_cluster_was_made_with(at: Layout, fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without --kind, neither etcd nor an API server is downloaded or built for an existing kind cluster."""
+    """For an existing kind cluster, `up` without --kind downloads and builds neither etcd nor an API server."""
     creation.create(at, Spec(kind=True))
     wanted: list[str] = []
 

@@ -1,4 +1,6 @@
-"""The pure parts of the real node: addresses, files, command lines, and why a machine cannot have one."""
+"""Tests of the pure parts of the real node: addresses, files, command lines, and the reasons why a machine cannot have
+one.
+"""
 
 import ipaddress
 import json
@@ -19,12 +21,12 @@ from ome_operator.errors import UserError
 
 @pytest.fixture
 def node(tmp_path: Path) -> RealNode:
-    """The fourth of a machine."""
+    """Return the fourth node of a machine."""
     return RealNode(layout.Layout(tmp_path / "mine"), Network(3))
 
 
 class TestAddresses:
-    """No two nodes of a machine share one."""
+    """Tests that no two nodes of a machine share an address."""
 
     def test_ranges_do_not_overlap(self) -> None:
         """Any two numbers have separate ranges. A node's own addresses are in its range, and no pod gets them."""
@@ -36,7 +38,7 @@ class TestAddresses:
         assert ipaddress.ip_address(network.service_ip) in ipaddress.ip_network(network.services)
 
     def test_what_the_machine_uses_is_passed_over(self) -> None:
-        """Routes of others, of any size, and numbers of clusters that are stopped."""
+        """Ranges are in use if a route of the machine overlaps them, or if a stopped cluster has their number."""
         assert namespaces.free([], ()) == Network(0)
         assert namespaces.free(["192.0.2.0/24", "10.244.0.0/24", "10.97.3.0/24", "10.244.3.7"], {2}) == Network(4)
         with pytest.raises(UserError, match="routes of this machine use all of them"):
@@ -61,7 +63,7 @@ class TestAddresses:
 
 
 def test_files_are_valid(node: RealNode) -> None:
-    """Each in its language; nothing that several nodes would share."""
+    """Each file is valid in its language, and contains nothing that another node would use, too."""
     files = configs.files(node, "/usr/lib/cni")
     containerd = tomllib.loads(files["containerd.toml"])
     assert containerd["root"].startswith(str(node.folder))
@@ -90,14 +92,14 @@ def test_the_api_server_can_be_reached_from_pods(node: RealNode) -> None:
 
 
 def test_what_is_placed_tolerates_the_taint() -> None:
-    """Nothing else is added."""
+    """The pod gets the toleration, and nothing else."""
     [toleration] = PLACED["tolerations"]
     assert toleration == {**TAINT, "operator": "Equal"}
     assert PLACED["nodeSelector"] == {TAINT["key"]: TAINT["value"]}
 
 
 def test_hierarchies_of_both_versions() -> None:
-    """The hierarchies come from /proc/mounts."""
+    """The cgroup hierarchies are read from /proc/mounts."""
     mounts = """\
 tmpfs /sys/fs/cgroup tmpfs rw 0 0
 cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0
@@ -107,7 +109,7 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
 
 
 class TestWhyNot:
-    """One sentence, before anything is started."""
+    """Tests of the reason why a machine cannot have a real node: one message, before anything is started."""
 
     def test_not_root(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The user is checked before anything else."""
@@ -115,7 +117,7 @@ class TestWhyNot:
         assert str(requirements.why_not()).startswith("A real node creates networks and mounts, which only root may do")
 
     def test_not_linux(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The message contains a way out."""
+        """The message contains an alternative."""
         monkeypatch.setattr(requirements.sys, "platform", "darwin")
         assert requirements.why_not() == "A real node runs on Linux, not on darwin: use simulated nodes, or --kind."
 
@@ -138,7 +140,9 @@ class TestWhyNot:
 
 
 def test_packages_are_installed_one_after_the_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The real node and buildah ask for theirs at the same time, and apt-get refuses where an apt-get runs."""
+    """The real node and buildah install their packages at the same time, but apt-get fails while another apt-get is
+    running.
+    """
     apt = tmp_path / "apt-get"
     apt.write_text(
         f'#!/bin/sh\nmkdir {tmp_path}/lock || exit 100\nsleep 0.3\nrmdir {tmp_path}/lock\necho "$@" >>{tmp_path}/said\n'
