@@ -1,4 +1,4 @@
-"""Texts of the check that runs before engines."""
+"""Tests of the texts of the check that runs before engines."""
 
 import pytest
 
@@ -14,7 +14,7 @@ NCCL = (
 
 
 def test_the_cause_at_the_end_of_an_error_is_kept() -> None:
-    """NCCL names the cause in its last line, which 200 characters from the begin do not reach."""
+    """NCCL names the cause in its last line, which is not within the first 200 characters."""
     text = shortened(NCCL)
     assert text.startswith("DistBackendError: NCCL error in") and len(text) <= 200
     assert text.endswith("Last error: Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 60")
@@ -22,11 +22,11 @@ def test_the_cause_at_the_end_of_an_error_is_kept() -> None:
 
 @pytest.mark.parametrize("error", ["RuntimeError: the store is gone", "x" * 200, ""])
 def test_a_short_error_stays_as_it_is(error: str) -> None:
-    """Up to 200 characters."""
+    """Errors of up to 200 characters are not changed."""
     assert shortened(error) == error
 
 
 def test_an_error_is_one_line_of_bounded_length() -> None:
-    """The limit holds for any message of a library."""
+    """The limit holds for every message of a library."""
     text = shortened("first\n" + "middle " * 1000 + "\nlast")
     assert text.startswith("first middle") and text.endswith("middle last") and "\n" not in text and len(text) <= 200

@@ -1,4 +1,4 @@
-"""The check as text in a pod: small, whole, and started by a shell that may find no Python."""
+"""Tests of the check as text in a pod: it is small and complete, and is started by a shell that may find no Python."""
 
 import ast
 import base64
@@ -19,7 +19,7 @@ FOLDER = Path(code.__file__).parent
 
 
 def launched(folder: Path, path: str, mode: str, boot: str = code.BOOT) -> tuple[int, str]:
-    """(exit code, message) of the launcher with this PATH."""
+    """Return the exit code and the message of the launcher with this PATH."""
     message = folder / "message"
     message.unlink(missing_ok=True)
     facts = {"rank": "0", "size": 1, "message": str(message), "shm": 1 << 20}
@@ -34,7 +34,7 @@ def launched(folder: Path, path: str, mode: str, boot: str = code.BOOT) -> tuple
 
 @pytest.fixture
 def python(tmp_path: Path) -> str:
-    """A PATH with Python alone."""
+    """Return a PATH with only Python."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/python3").symlink_to(sys.executable)
     return str(tmp_path / "bin")
@@ -60,7 +60,9 @@ def test_a_python_that_dies_says_so(tmp_path: Path, python: str) -> None:
 
 
 def test_the_text_is_small_and_whole() -> None:
-    """A revision has it up to four times, and may have 200,000 bytes; the kernel takes 128 KiB in an argument."""
+    """A revision of at most 200,000 bytes contains the text up to four times. The kernel accepts at most 128 KiB in an
+    argument.
+    """
     assert len(code.packed()) < 20_000
     found = dict(json.loads(zlib.decompress(base64.b64decode(code.packed()))))
     assert list(found) == [

@@ -1,4 +1,4 @@
-"""Tests of what the answers of ranks mean: which rank a finding is about."""
+"""Tests of the conclusions from the answers of ranks: which rank a finding is about."""
 
 import socket
 
@@ -12,7 +12,9 @@ Rates = dict[tuple[int, int], float]
 
 
 def ring(size: int, sender: float = 1.0, taker: float = 1.0, rank: int = 2, shifts: tuple[int, ...] = (1, 2)) -> Rates:
-    """Rates of a group in which a rank sends and takes so many times what the others do (200 MB/s)."""
+    """Return the transfer rates of a group. Normal ranks reach 200 MB/s; the rates of one rank are multiplied by `sender`
+    when it sends, and by `taker` when it receives.
+    """
     pairs = [(at, (at + shift) % size) for at in range(size) for shift in shifts]
     return {(a, b): 2e8 * (sender if a == rank else 1.0) * (taker if b == rank else 1.0) for a, b in pairs}
 
@@ -49,7 +51,7 @@ def test_clocks() -> None:
 
     assert seen(0.0, 0.1, -1.0) == []
     assert seen(0.0, 30.0, 0.1) == [(1, "clock")]
-    assert seen(0.0, -30.0, -30.1) == [(0, "clock")], "rank 0 measures, and may be wrong itself"
+    assert seen(0.0, -30.0, -30.1) == [(0, "clock")], "rank 0 measures the others, so its own clock may be wrong"
     assert seen(0.0, 30.0) == [(1, "clock")]
 
 
@@ -65,7 +67,7 @@ def test_whom_a_closed_port_is_about() -> None:
 
     assert seen({}) == []
     assert seen({1: [(0, 5757, "refused")], 2: [(0, 5757, "refused")]}) == [(0, "reach")]
-    assert seen({1: [(0, 5757, "refused"), (2, 1, "refused")]}) == [(1, "reach")], "it reaches nobody"
+    assert seen({1: [(0, 5757, "refused"), (2, 1, "refused")]}) == [(1, "reach")], "it reaches no other rank"
     assert seen({1: [(0, 5757, "no answer")]}, size=2) == [(0, "reach")]
     assert seen({1: [(2, 1, UNKNOWN)]}) == [(2, "names")]
 

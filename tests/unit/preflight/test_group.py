@@ -1,4 +1,6 @@
-"""Ranks that meet before their engines do: real processes and ports on loopback, an address for each rank."""
+"""Tests of ranks that connect to each other before their engines do: real processes and ports on loopback, with an address
+for each rank.
+"""
 
 import json
 import socket
@@ -15,7 +17,7 @@ from tests.support.preflights import ENGINE, Group, done, fake_torch, group, sta
 
 
 def words(of: Group) -> tuple[str, ...]:
-    """An engine with two ports on rank 0."""
+    """Return the command line of an engine with two ports on rank 0."""
     return (*ENGINE, f"--port={of.http}", f"--dist-init-addr={of.host(0)}:{of.http + 1}")
 
 
@@ -27,7 +29,7 @@ def test_a_healthy_group_is_silent(tmp_path: Path) -> None:
 
 
 def test_ranks_that_come_later_are_waited_for(tmp_path: Path) -> None:
-    """A worker may be there before rank 0, and rank 0 before a worker."""
+    """A worker may start before rank 0, and rank 0 before a worker."""
     of = group(32)
     early = start(tmp_path, 1, 3, of, mode="Require", seconds=40)
     time.sleep(1)
@@ -42,7 +44,7 @@ def test_a_rank_that_never_starts_ends_all_others(tmp_path: Path) -> None:
     of = group(33)
     begun = time.monotonic()
     found = together(tmp_path, 4, of, {3: None}, mode="Require")  # type: ignore[dict-item]
-    # On a busy machine the copy of another rank may be slow, and is found before.
+    # On a busy machine, the copy of another rank may be slow enough to be reported before.
     but_slow = [(each.code, [(rank, what) for rank, what in each.found if what != "copy"]) for each in found]
     assert but_slow == [(1, [(3, "absent")])] * 3
     assert all("rank 3 did not connect within 2 s" in each.said for each in found)
@@ -73,7 +75,7 @@ def test_a_port_that_the_engine_needs_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_nobody_reaches(tmp_path: Path) -> None:
-    """The rank listens on another address, as behind a firewall."""
+    """The rank listens on another address, which has the same effect as a firewall."""
     of = group(37)
     found = together(tmp_path, 3, of, {2: {"bind": "127.37.9.9"}})
     assert [each.found for each in found] == [[(2, "reach")]] * 3, found[0].said
@@ -95,7 +97,7 @@ def test_a_name_that_does_not_resolve(tmp_path: Path) -> None:
 
 
 def test_the_group_runs_already(tmp_path: Path) -> None:
-    """Only this rank was restarted: rank 0's engine listens, and its check does not."""
+    """Only this rank was restarted. The engine of rank 0 listens, and its check does not."""
     of = group(40)
     with socket.create_server((of.host(0), of.http)):
         found = done(tmp_path, 1, start(tmp_path, 1, 2, of, words=words(of), mode="Require", seconds=40))
@@ -103,7 +105,9 @@ def test_the_group_runs_already(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_comes_late_takes_no_check_for_an_engine(tmp_path: Path) -> None:
-    """Rank 0 does not wait any more, and still holds the ports of its engine open: it starts no engine."""
+    """The check of rank 0 does not wait any more, but still holds the ports of its engine open. This must not look like a
+    running engine.
+    """
     of = group(46)
     held = Ports(of.host(0), [of.http])
     found = done(tmp_path, 1, start(tmp_path, 1, 2, of, words=words(of), mode="Require"))
@@ -149,7 +153,7 @@ def test_a_rank_that_dies_in_between_is_named(tmp_path: Path) -> None:
 
 
 def test_a_network_that_swallows_what_is_large() -> None:
-    """As with different MTUs, ports answer while data does not arrive."""
+    """With different MTUs, for example, ports can be reached although large packets are lost."""
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         config = {"rank": 0, "size": 2, "leader": "127.0.0.1", "worker": "127.0.0.1"}
         meeting = Meeting(config, CommandLine(()), Ports("127.0.0.1", []), {}, time.monotonic() + 30)
@@ -166,7 +170,7 @@ def test_torch_between_all_ranks(tmp_path: Path) -> None:
 
 
 def test_torch_whose_library_leaves_half_a_line(tmp_path: Path) -> None:
-    """The output also contains a line that only looks like an answer."""
+    """A library prints an incomplete line, and a line that only looks like an answer."""
     noise = r"print(end='', flush=True); os.write(2, b'OME {half\nNCCL INFO no end of line')"
     found = together(tmp_path, 2, group(46), env=fake_torch(tmp_path, noise), isolated=False)
     assert [each.found for each in found] == [[]] * 2, [each.log for each in found]

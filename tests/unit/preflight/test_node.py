@@ -1,4 +1,6 @@
-"""Tests of what a rank reads about its own node: the check runs as a separate process with a fake /sys, /proc and /dev."""
+"""Tests of what a rank reads about its own node: the check runs as a separate process with simulated /sys, /proc and
+/dev.
+"""
 
 import json
 import os
@@ -15,12 +17,12 @@ MANY, FEW = "mlx5_0,mlx5_1", "--disaggregation-ib-device=mlx5_0,mlx5_7"
 
 
 def alone(folder: Path, *args: str, **options: Any) -> Done:
-    """The check with more arguments of the engine."""
+    """Run the check of a single rank, with these additional arguments of the engine."""
     return run(folder, words=(*ENGINE, *args), **options)
 
 
 def rdma(folder: Path, **second: Any) -> Path:
-    """A node with two devices."""
+    """Return a node with two RDMA devices."""
     at = root(folder)
     device(at, "mlx5_0", 0)
     device(at, "mlx5_1", 1, **second)
@@ -46,7 +48,7 @@ def test_what_an_init_container_would_fetch_is_not_missed_where_none_ran(tmp_pat
     min(model.glob("*.safetensors")).unlink()
     args = (f"--model-path={model}", "--tokenizer-path=/cache/tokenizer", "--chat-template=/cached")
     found = alone(tmp_path, *args, fetched=[str(tmp_path / "model"), "/cache"])
-    assert found.found == [(0, "paths")] and "/cached, which" in found.said, "a folder is no beginning of a word"
+    assert found.found == [(0, "paths")] and "/cached, which" in found.said, "the name of a folder is no prefix of a word"
     assert {check for _, check in alone(tmp_path, *args).found} == {"paths", "weights"}
 
 
@@ -73,7 +75,7 @@ def test_what_arguments_and_variables_name_is_looked_for(
     rdma(tmp_path, link="Ethernet")
     found = alone(tmp_path, *args, env=env)
     assert found.found == [(0, check)] and words in found.said
-    assert found.message["findings"][0]["fix"] and found.code == 0, "Warn: the engine starts"
+    assert found.message["findings"][0]["fix"] and found.code == 0, "the engine starts in mode Warn"
 
 
 def test_an_image_with_the_packages_for_traces_is_silent(tmp_path: Path) -> None:
@@ -197,11 +199,13 @@ def test_words_of_a_shell_line() -> None:
     line = "exec python3 -m sglang.launch_server --port 30000 --model-path='/a b' # --tp 3"
     found = CommandLine(["bash", "-c", line, "--x=1", "--y", "--z"])
     assert list(found.flags()) == [("--port", "30000"), ("--model-path", "/a b"), ("--x", "1")]
-    assert list(CommandLine(["--a 'b"]).flags()) == [("--a", "'b")], "a quote that does not end"
+    assert list(CommandLine(["--a 'b"]).flags()) == [("--a", "'b")], "a quotation mark without an end"
 
 
 def test_words_that_a_shell_would_expand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A `#` inside a word begins no comment, defaults are used, and what only a shell can compute is left out."""
+    """A `#` inside a word starts no comment, default values are used, and words that only a shell can compute are left
+    out.
+    """
     monkeypatch.setenv("SET", "7")
     line = "run --api-key a#b --node-rank ${POD_NAME##*-} --ib ${IB:-mlx5_0} --set=${SET:-1} --now `date` --port 1 # --tp 3"
     assert list(CommandLine(["sh", "-c", line]).flags()) == [
@@ -210,7 +214,7 @@ def test_words_that_a_shell_would_expand(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_check_that_cannot_read_what_it_was_told(tmp_path: Path) -> None:
-    """The check reports it, and holds the engine only in the mode that requires it."""
+    """The check reports invalid input, and stops the engine only in mode Require."""
     for mode, code in (("Warn", 0), ("Require", 1)):
         found = run(tmp_path, mode=mode, size="many")
         assert found.code == code and "the check itself failed: ValueError" in found.said
@@ -221,4 +225,4 @@ def test_a_message_is_bounded_and_says_what_it_leaves_out(tmp_path: Path) -> Non
     found = alone(tmp_path, "--lora-paths", *(f"/no/such/日本語/{number}" for number in range(300)))
     assert 5 < len(found.message["findings"]) < 60 and found.message["more"] == 300 - len(found.message["findings"])
     assert len(json.dumps(found.message, ensure_ascii=False).encode()) < 4096
-    assert found.log.count("preflight: rank 0: paths") == 300, "the log has all"
+    assert found.log.count("preflight: rank 0: paths") == 300, "the log contains all findings"
