@@ -1,4 +1,6 @@
-"""Tests that a recording of another version, a truncated one and a malicious one lead to a sentence."""
+"""Tests that a recording of another version, a truncated one and a malicious one lead to a message, and not to a
+traceback.
+"""
 
 import copy
 import gzip
@@ -135,7 +137,9 @@ def test_what_is_wrong_is_named(path: tuple[str, ...], value: Any, said: str) ->
 
 
 def test_whatever_stands_in_a_file_it_is_replayed_or_a_sentence() -> None:
-    """A leaf or a branch is something else: nothing but a sentence comes of it, or another decision."""
+    """A value somewhere in a recording is replaced by another one, which may have another type. The recording must then
+    either be replayed, possibly with other decisions, or be rejected with a message.
+    """
     chance, outcomes = random.Random(1), {"read": 0, "refused": 0}
     told = data()
     told["services"][NAME]["passes"] = told["services"][NAME]["passes"][:2]
@@ -153,7 +157,7 @@ def test_whatever_stands_in_a_file_it_is_replayed_or_a_sentence() -> None:
 
 
 def _break(value: Any, chance: random.Random) -> None:
-    """Another value somewhere below."""
+    """Replace a random value somewhere below by another one."""
     while True:
         keys = list(value) if isinstance(value, dict) else list(range(len(value)))
         key = chance.choice(keys)

@@ -27,7 +27,7 @@ def secret(number: int) -> str:
 
 
 def everywhere() -> tuple[InferenceService, Deps]:
-    """A service and a runtime with a secret in every place that takes a text of the user's."""
+    """Return a service and a runtime with a secret in every place where users can write text."""
     box = parts.container(
         image="engine:1",
         command=["sh", "-c", f"export HF_TOKEN={secret(1)}; exec serve --api-key {secret(2)} --admin-api-key={secret(3)}"],
@@ -86,7 +86,7 @@ def test_no_secret_is_in_a_file() -> None:
     text = gzip.decompress(content).decode()
     left = {text[at : at + 30] for at in range(len(text)) if text.startswith(WORD, at)}
     assert not left
-    assert "team-secret" in text, "the name of a Secret is none, and says what is meant"
+    assert "team-secret" in text, "the name of a Secret is not secret"
     assert "--port=30000" in text and "Ready" in text
 
 

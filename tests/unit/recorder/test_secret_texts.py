@@ -1,4 +1,4 @@
-"""What a recording takes for a secret, in every form in which people write one; and what it leaves."""
+"""Tests of which texts a recording treats as secrets, in every form in which users write them, and which texts it leaves."""
 
 import base64
 import time
@@ -14,7 +14,7 @@ CUT = "-----BEGIN RSA PRIVATE KEY-----\nMIIEZx9hunterQ7MIIEZx9hunterQ7"
 LINES = f"first line of it\n{KEY}\nlast line of it"
 
 VALUES: dict[str, Any] = {
-    # an argument behind a flag, or with it
+    # the value of a flag, as a separate argument or in the same one
     "a value that begins with a dash": {"args": ["--api-key", f"-{KEY}"]},
     "a value that begins with two dashes": {"args": ["--api-key", f"--{KEY}"]},
     "&": {"args": [f"--api-key=ab&{KEY}"]},
@@ -30,7 +30,7 @@ VALUES: dict[str, Any] = {
     "--pass": {"args": ["--db-pass", KEY]},
     "curl -u": {"args": ["curl", "-u", f"me:{KEY}"]},
     "a flag without a value before it": {"args": ["--enable-token-auth", "--api-key", KEY]},
-    # a script of a shell
+    # a shell script
     "&, in a shell": {"command": ["sh", "-c", f"serve --api-key=ab&{KEY} --port=1"]},
     ", in a shell": {"command": ["sh", "-c", f"serve --api-key ab,{KEY}"]},
     "double quotes, in a shell": {"command": ["sh", "-c", f'serve --api-key="two {KEY}" --port=1']},
@@ -62,7 +62,7 @@ VALUES: dict[str, Any] = {
     "a file that is none": {"message": f"password_file: {KEY}"},
     "a file that is none, as a value": {"password_file": KEY},
     "lines of YAML": {"message": f"password: |\n  {KEY}\nother: 1"},
-    # other places of a value
+    # other places for a value
     "a line of a variable": {"env": [{"name": "A", "value": LINES}], "message": f"cannot read {KEY}"},
     "its base64": {"env": [{"name": "A", "value": KEY}], "message": f"is {base64.b64encode(KEY.encode()).decode()}"},
     "base64 of it as a line": {
@@ -138,14 +138,16 @@ LENGTH = 200_000
 
 @pytest.mark.parametrize("part", PARTS)
 def test_no_text_needs_a_second(part: str) -> None:
-    """A word of 60,000 letters took minutes, and texts of a service may have a megabyte."""
+    """Before, a word of 60,000 letters took minutes. The texts of a service may have a megabyte."""
     assert max(
         (_seconds(begin, other), begin + other) for begin, other in [("", part), *((part, one) for one in PARTS[::8])]
     ) < (1,)
 
 
 def _seconds(begin: str, part: str) -> float:
-    """Seconds for a text of LENGTH characters. A shorter text is enough if even the square of its time is below a second."""
+    """Return the seconds for a text of LENGTH characters. A shorter text is sufficient if even the square of its time is
+    below a second.
+    """
     for length in (LENGTH // 4, LENGTH):
         redaction, began = Redaction(), time.process_time()
         value = {"env": [{"name": "A", "value": "Zx9-hunter_Q7"}], "message": begin + part * (length // len(part))}

@@ -1,4 +1,4 @@
-"""Tests of what is kept, with a limit in bytes over all services."""
+"""Tests of which passes are kept, with a limit in bytes over all services."""
 
 import gc
 import tracemalloc
@@ -27,7 +27,7 @@ def ref(number: int) -> Ref:
 
 
 def made(number: int, uid: str = "u", seen: Observed = SEEN) -> Pass:
-    """A pass in which a pod has other words than in the pass before."""
+    """Return a pass in which a pod has another message than in the previous pass."""
     first, *others = seen.pods
     pods = (first._replace(version=number, message=f"{number:>05}", reason="Starting", ready=False), *others)
     service, now = replace(WORLD.service, uid=uid), WORLD.now + timedelta(seconds=number)
@@ -104,7 +104,9 @@ def test_a_table_of_nodes_counts_once_for_all_services_and_goes_with_the_last() 
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_nodes_are_written_where_a_pass_rests_on_them(waits: bool) -> None:
-    """With gangs, which are on by default, a pass of a placed service must not store 5,000 nodes."""
+    """A pass stores all nodes only if its decision depends on them. With gangs, which are on by default, a pass of a placed
+    service must not store 5,000 nodes.
+    """
     nodes = {f"n{number}": Node(f"n{number}", 1, {}, True, 8) for number in range(10)}
     deps = changed(WORLD.deps, nodes=nodes, gang_timeout=60.0)
     stored = {"placement": {"revision": WORLD.service.status["revision"], "waiting": {"engine": 1}, "trying": False}}
@@ -116,7 +118,7 @@ def test_nodes_are_written_where_a_pass_rests_on_them(waits: bool) -> None:
 
 
 def test_what_is_counted_is_at_least_what_is_held() -> None:
-    """The used memory is measured with Python's own counters, by the amount that becomes free when the passes are
+    """The memory in use is measured with Python's own counters, as the amount that becomes free when the passes are
     forgotten.
     """
     kept, shared = Recorder(2**30), [made(number) for number in range(2)]

@@ -1,4 +1,4 @@
-"""The process that writes recordings."""
+"""Tests of the process that writes recordings."""
 
 import gzip
 import json
@@ -12,7 +12,7 @@ HEAD = b'{"version": 1}\n'
 
 
 def line(service: str, text: str) -> bytes:
-    """A service with a recording of this JSON text."""
+    """Return the line of a service with a recording of this JSON text."""
     return f'{{"service": "{service}", "names": [], "passes": {text}}}\n'.encode()
 
 
@@ -27,7 +27,9 @@ def test_a_service_that_is_nested_too_deep_costs_itself(tmp_path: Path) -> None:
 
 
 def test_a_service_that_needs_more_memory_than_the_process_has_costs_itself(tmp_path: Path) -> None:
-    """3 MB of JSON are more than 128 MiB of values, which the process has here."""
+    """The values in 3 MB of JSON need more than the 128 MiB that the process has here. Only the recording of this service is
+    lost.
+    """
     lines = [HEAD, line("a/first", "[]"), line("b/large", f"[{'{},' * 1_000_000}0]"), line("c/last", "[]")]
     program = "from ome_operator.recorder import writer; writer.MEMORY = 2**27; writer.main()"
     command = [sys.executable, "-c", program, str(tmp_path / "file"), str(writer.LARGEST)]
