@@ -1,4 +1,4 @@
-"""When the registry sends a request for one token to a leader, and what becomes of the leader."""
+"""Tests of when the registry sends a request for one token to a leader, and of the effects on the leader."""
 
 import asyncio
 import itertools
@@ -15,7 +15,7 @@ __all__ = ["engine"]
 
 
 class Mute:
-    """An engine whose scheduler works, and which answers no request: it takes its numbers anew for each reading."""
+    """An engine whose scheduler works, so that each reading has new numbers, but that answers no request."""
 
     def __init__(self, one: Engine) -> None:
         self.one, self.readings, self.waiting = one, itertools.count(), 0
@@ -23,19 +23,19 @@ class Mute:
         self.routes(active=2, succeeded=5)
 
     def loads(self) -> Any:
-        """Return the load at this time."""
+        """Return the load at the present time."""
         at = self.one.now + 0.001 * next(self.readings)
         load = {"num_running_reqs": 0, "num_waiting_reqs": self.waiting, "num_used_tokens": 0, "timestamp": at}
         return {"loads": [{**load, "disaggregation": {"mode": "null", "prefill_inflight_queue_reqs": 0}}]}
 
     def routes(self, active: int, succeeded: int) -> None:
-        """Set what the router reports."""
+        """Set the counts that the router reports."""
         label = f'worker="{self.one.leaders[0].url}"'
         text = f"smg_worker_requests_active{{{label}}} {active}\n"
         self.one.pages["/router"] = 200, f'{text}smg_worker_cb_outcomes_total{{{label},outcome="success"}} {succeeded}\n'
 
     async def lives(self, seconds: float) -> None:
-        """Read and probe for some seconds."""
+        """Read the engine and run the probes for this number of seconds."""
         for _ in range(int(seconds)):
             await self.one.read(after=1.0)
             await self.one.reader.begin_probes()
@@ -44,13 +44,13 @@ class Mute:
 
 @pytest.fixture
 async def mute(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Mute:
-    """Yield an engine that the registry has seen work."""
+    """Return an engine that has worked for a while without a probe, and has two open requests now."""
     monkeypatch.setattr(answer_prober, "PROBE", 0.5)
     monkeypatch.setattr(answer_prober, "READ_EVERY", 0.03)
     found = Mute(engine)
     found.routes(active=0, succeeded=5)
     await found.lives(20)
-    assert engine.times("/generate") == 0, "it has no request"
+    assert engine.times("/generate") == 0, "the engine has no request"
     found.routes(active=2, succeeded=5)
     return found
 
@@ -60,7 +60,7 @@ async def test_a_leader_without_answers_is_silent_until_it_answers(mute: Mute) -
     assert mute.one.times("/generate") == 0
     await mute.lives(5)
     assert mute.one.times("/generate") == 2 and mute.one.reader.silent == {"u"} and mute.one.changes == 1
-    assert mute.one.times("/health_generate") == 0, "its scheduler works"
+    assert mute.one.times("/health_generate") == 0, "its scheduler works, so it needs no probe"
     found = await mute.one.read()
     assert found["leaders"][0]["silence"]["seconds"] >= 1
     mute.one.pages["/generate"] = 200, "{}"

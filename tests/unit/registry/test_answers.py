@@ -1,4 +1,4 @@
-"""When a leader is probed because it answers nothing, and what a probe proves."""
+"""Tests of when a leader is probed because it answers no request, and of what a probe proves."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ ANSWERED, FAILED, PAUSED, UNCLEAR = ProbeResult.ANSWERED, ProbeResult.FAILED, Pr
 
 
 def reading(*taken: float, running: float = 0, waiting: float | None = 0) -> EngineLoad:
-    """Return the load of an engine with a rank for each time."""
+    """Return the load of an engine whose ranks have these times."""
     return EngineLoad(running, waiting, 0, 0, running, taken)
 
 
@@ -62,7 +62,7 @@ def test_two_failed_probes_make_a_leader_mute_until_it_answers() -> None:
     signs = read(signs, (24, 0, 7))
     assert signs.is_mute and not is_due(signs, 22 + RETRY_SILENT - 0.1) and is_due(signs, 22 + RETRY_SILENT)
     assert not probed(signs, ANSWERED, (), 27, 28).is_mute
-    assert not read(signs, (26, 1, 8)).is_mute, "the router got an answer"
+    assert not read(signs, (26, 1, 8)).is_mute, "the router has received an answer"
     assert not probed(signs, PAUSED, IDLE, 27, 30).is_mute
 
 
@@ -72,7 +72,7 @@ def test_an_engine_that_is_never_empty_is_taken_out_and_not_reported() -> None:
         signs = probed(signs, FAILED, BUSY, began, began + 3)
     assert signs.is_mute and not signs.is_proven
     ended = [*BUSY, reading(9.0)]
-    assert not probed(signs, FAILED, ended, 27, 30).is_proven, "it may load new weights now"
+    assert not probed(signs, FAILED, ended, 27, 30).is_proven, "the engine may be loading new weights"
     arrived = [*BUSY, reading(9.0, running=4)]
     assert probed(signs, FAILED, arrived, 27, 30).proven_since == 27, "a request came after the probe"
     assert probed(signs, FAILED, IDLE, 27, 30).proven_since == 27

@@ -1,4 +1,4 @@
-"""Tests of how the registry reads answers, and of the requests that it sends to the router."""
+"""Tests of how the registry reads responses, and of the requests that it sends to the router."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -23,7 +23,7 @@ class Server:
         self.url = ""
 
     async def handle(self, request: web.Request) -> web.Response:
-        """Every path."""
+        """Answer a request for any path."""
         body = await request.json() if request.can_read_body else None
         self.sent.append((request.method, request.path, request.headers.get("Authorization", ""), body))
         status, answer = self.answers.get(request.path, (404, {"error": "no"}))
@@ -32,7 +32,7 @@ class Server:
 
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
-    """Listening."""
+    """Yield a server that listens on loopback."""
     one = Server()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", one.handle)
@@ -43,7 +43,7 @@ async def server() -> AsyncIterator[Server]:
 
 @pytest.fixture
 async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    """Closed in the end."""
+    """Yield a session, and close it afterwards."""
     async with aiohttp.ClientSession() as one:
         yield one
 
@@ -74,7 +74,7 @@ async def test_adding_and_removing(server: Server, session: aiohttp.ClientSessio
     await router.add(WantedWorker("http://a:1", "prefill", 8998, "p", "u"))
     await router.add(WantedWorker("http://b:1", "decode", None, "d", "v"))
     await router.remove(Worker("7", "http://c:1", "decode", None, 0))
-    await router.remove(Worker("8", "http://d:1", "decode", None, 0))  # 404: it is gone
+    await router.remove(Worker("8", "http://d:1", "decode", None, 0))  # 404: the worker is gone
     first = {"url": "http://a:1", "worker_type": "prefill", "bootstrap_port": 8998, "api_key": "for workers"}
     second = {"url": "http://b:1", "worker_type": "decode", "api_key": "for workers"}
     assert server.sent[:3] == [
@@ -88,7 +88,7 @@ async def test_adding_and_removing(server: Server, session: aiohttp.ClientSessio
 
 
 async def test_a_worker_that_is_being_added_is_no_trouble(server: Server, session: aiohttp.ClientSession) -> None:
-    """For a URL that it knows or waits for, smg 1.13.0 answers 409, and sglang-router 0.3.2 answers 202."""
+    """For a URL that it already lists or is adding, smg 1.13.0 answers 409, and sglang-router 0.3.2 answers 202."""
     router = RouterClient(session, server.url, "")
     target = WantedWorker("http://a:1", "decode", None, "p", "u")
     server.answers["/workers"] = 202, {"worker_id": "7"}
@@ -104,7 +104,9 @@ async def test_an_answer_to_an_added_worker_that_is_no_object_is_odd(server: Ser
 
 
 async def test_workers_do_not_get_the_key_of_the_control_plane(server: Server, session: aiohttp.ClientSession) -> None:
-    """The router sends the key with every prompt, so an engine, or anyone with its address, could redirect prompts."""
+    """The router sends this key with every prompt. With the key, an engine, or anyone with its address, could redirect
+    prompts.
+    """
     server.answers["/workers"] = 202, {"worker_id": "7"}
     await RouterClient(session, server.url, "key").add(WantedWorker("http://a:1", "decode", None, "p", "u"))
     assert server.sent == [("POST", "/workers", "Bearer key", {"url": "http://a:1", "worker_type": "decode"})]

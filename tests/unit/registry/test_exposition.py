@@ -1,4 +1,4 @@
-"""What the registry reads on the metrics pages of engines, and what it leaves out."""
+"""Tests of what the registry reads from the metrics pages of engines, and of what it ignores."""
 
 import tracemalloc
 from pathlib import Path
@@ -33,8 +33,8 @@ def test_counters_and_buckets_of_sglang() -> None:
 
 
 def test_what_a_real_engine_reports_is_what_its_clients_counted() -> None:
-    """The file has lines of SGLang 0.5.23 on CPUs with two data-parallel ranks (DP attention), after 13 requests. The
-    clients counted 175 tokens of prompts and 336 generated tokens.
+    """The file contains the metrics of SGLang 0.5.23 on CPUs with two data-parallel ranks (DP attention), after 13 requests.
+    The clients counted 175 prompt tokens and 336 generated tokens.
     """
     page = engine_page((DATA / "sglang-0.5.23-dp2.prom").read_text())
     assert page.counters == {"requests": 13.0, "promptTokens": 175.0, "outputTokens": 336.0}
@@ -94,7 +94,7 @@ def test_a_histogram_with_too_many_buckets_is_left_out() -> None:
 
 
 def made_up(rows: int) -> str:
-    """Return the page of an engine that makes labels up."""
+    """Return the page of an engine that invents labels."""
     return "".join(f'sglang:num_requests_total{{dp_rank="{each}"}} 1\n' for each in range(rows))
 
 

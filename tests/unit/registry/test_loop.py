@@ -74,7 +74,7 @@ async def test_a_stranger_counts_once_however_often_its_removal_fails(
     await registry._pass()
     server.answers["/workers"] = 200, {"workers": [thief]}
     await registry._pass()
-    assert f"{keys.STRANGERS}_total 2.0" in registry.metrics()[1], "it came again"
+    assert f"{keys.STRANGERS}_total 2.0" in registry.metrics()[1], "the foreign worker appeared again"
     assert "thief" not in registry.metrics()[1] and "p-3" not in registry.metrics()[1]
 
 
@@ -94,7 +94,7 @@ async def test_a_router_has_engines_if_it_lists_one_of_each_role(
     settings = RegistrySettings(tuple(RoleSpec(kind, kind, 30000, 1, kind) for kind in kinds))
     nowhere = {"router": "http://127.0.0.1:1", "server": "http://127.0.0.1:1", "namespace": "team", "selector": ""}
     registry = Registry(SidecarSettings(**nowhere, registry=settings, account=tmp_path), session)
-    assert registry.has_engines() is None and not registry.is_starting(), "the pods are unknown"
+    assert registry.has_engines() is None and not registry.is_starting(), "the pods are not known yet"
     registry._known = ()
     waiting = LeaderState("w", "w", "", kinds[0], "waiting", "", False, None)
     draining = waiting._replace(uid="d", state="draining")
@@ -123,7 +123,7 @@ async def test_a_port_that_is_taken_is_no_reason_to_end(
 async def test_passes_follow_each_other_until_the_router_lists_what_it_was_sent(
     server: Server, session: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
-    """For a few seconds: a router that cannot reach a worker may never list it."""
+    """The quick passes end after a few seconds, because a router that cannot reach a worker may never list it."""
     (tmp_path / "token").write_text("t")
     server.answers |= {"/workers": (200, {"workers": [], "worker_id": "7"}), "/workers/7": (200, {})}
     server.answers["/api/v1/namespaces/team/pods"] = 200, pods(leader())

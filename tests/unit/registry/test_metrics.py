@@ -7,7 +7,7 @@ from ome_operator.registry.records import LeaderState
 
 
 def test_the_page_names_nobody() -> None:
-    """The page is public (decisions 35), so its words are states, and never the name of a pod or service, or an address."""
+    """The page is public (decisions 35). Its labels are states, and never an address or the name of a pod or service."""
     metrics = RegistryMetrics()
     metrics.count_foreign(2, 5.0)
     leader = LeaderState("secret-pod", "secret-uid", "http://10.9.8.7:1", "engine", "serving", "", listed=True, running=1)

@@ -1,4 +1,4 @@
-"""When the registry probes pairs of prefill and decode, what it sends, and what it makes of the answers."""
+"""Tests of when the registry probes pairs of prefill and decode, what it sends, and how it interprets the responses."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ BUSY = LeaderMemory(EngineLoad(running=3.0))
 
 
 class Slice:
-    """One prefill and two decode leaders behind one server each."""
+    """A prefill leader and two decode leaders, each with its own server."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, Any]]] = []
@@ -45,7 +45,7 @@ class Slice:
         return web.Response(status=status)
 
     async def seconds(self, count: int, router_fails: bool = False) -> None:
-        """Live this number of seconds."""
+        """Let this number of seconds pass, and run the probes of each."""
         for _ in range(count):
             self.now += 1.0
             self.prober.begin(self.memories, router_fails)

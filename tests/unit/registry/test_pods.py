@@ -1,4 +1,4 @@
-"""Tests of the API server's answers about pods, and of responses that are no answer."""
+"""Tests of the API server's responses about pods, and of responses that are invalid."""
 
 from typing import Any
 
@@ -127,7 +127,7 @@ def test_pods_that_are_no_ranks_are_left_out() -> None:
     ],
 )
 def test_a_pod_whose_labels_are_at_odds_is_no_rank(body: Any) -> None:
-    """The registry still accepts the other pods: a single invalid pod must not hide all others from the routers."""
+    """The registry still accepts the other pods. A single invalid pod must not hide all others from the router."""
     assert [pod.name for pod in parse_pods(pods(body, leader(4)), STEMS)] == ["p-4-0"]
 
 
@@ -154,8 +154,8 @@ IMPOSTORS = {
 
 @pytest.mark.parametrize("case", IMPOSTORS)
 def test_labels_make_no_worker(case: str) -> None:
-    """A pod with the labels of a worker is not accepted, because anyone who may create a pod may set any labels. If it were
-    accepted, it would receive prompts, and the key that the router sends to its workers.
+    """Anyone who may create a pod may give it the labels of a worker. If such a pod were accepted, it would receive prompts,
+    and the key that the router sends to its workers.
     """
     assert [pod.name for pod in parse_pods(pods(IMPOSTORS[case], leader(4)), STEMS)] == ["p-4-0"]
 

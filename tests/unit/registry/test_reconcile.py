@@ -1,4 +1,6 @@
-"""Tests of which workers may be in a router's list, why a worker is removed, and what an old list of pods must not cause."""
+"""Tests of which workers the router's list may contain, why a worker is removed, and what an outdated list of pods must not
+cause.
+"""
 
 from typing import Any
 
@@ -14,14 +16,14 @@ D0 = "http://10.0.0.9:30000"
 
 
 def rank(number: int = 0, group: str = "0", ip: str = "10.0.0.1", **more: Any) -> Pod:
-    """A healthy rank of a prefill group."""
+    """Return a healthy rank of a prefill group."""
     name = f"p-{group}-{number}"
     base = Pod(name, f"u-{name}", ip, "engine", group, number, True, 100.0, number == 0, 200.0)
     return base._replace(**more)
 
 
 def decode(**more: Any) -> Pod:
-    """A healthy decode leader."""
+    """Return a healthy decode leader."""
     return Pod("d-0", "u-d", "10.0.0.9", "decoder", "0", 0, True, 100.0, True, 200.0)._replace(**more)
 
 
@@ -29,19 +31,19 @@ GROUP = (rank(), rank(1, ip="10.1.0.1"))
 
 
 def worker(url: str = P0, kind: str = "prefill", port: int | None = 8998, running: int = 0) -> Worker:
-    """An entry of the router's list."""
+    """Return an entry of the router's list."""
     return Worker(f"id-{url}", url, kind, port, running)
 
 
 def step(
     pods: Any = (), workers: Any = (), memory: WorkerMemory | None = None, now: float = NOW, **more: Any
 ) -> WorkerChanges:
-    """One call."""
+    """Return the changes that one reconciliation makes."""
     return reconcile(pods, workers, memory or WorkerMemory(), TERMS, now, **more)
 
 
 def removed(one: WorkerChanges) -> list[tuple[str, str]]:
-    """URLs and reasons."""
+    """Return the URL of each removed worker, and the reason."""
     return [(each.worker.url, each.why) for each in one.remove]
 
 
@@ -161,7 +163,7 @@ def test_an_old_list_of_pods_removes_nothing_and_fills_only_an_empty_router() ->
     filled = step(pods, [], known, fresh=False)
     assert len(filled.add) == 2
     again = step(pods, [worker()], filled.memory, NOW + 15, fresh=False)
-    assert [one.url for one in again.add] == [D0], "what an empty router was sent may be sent again"
+    assert [one.url for one in again.add] == [D0], "the worker may be added again to an empty router"
     assert not step(pods, [worker()], step(pods, [worker()], filled.memory).memory, NOW + 60, fresh=False).add
 
 
@@ -186,7 +188,7 @@ def test_a_clock_that_was_set_back_makes_nothing_wait_for_it() -> None:
     pods = (rank(ready=False), GROUP[1])
     back = step(pods, [worker()], step(pods, [worker()]).memory, NOW - hour)
     assert removed(step(pods, [worker()], back.memory, NOW - hour + TERMS.unready))
-    assert step((GROUP[0], rank(1, started=NOW + hour))).add, "a rank that starts an hour from now started before"
+    assert step((GROUP[0], rank(1, started=NOW + hour))).add, "a start time in the future counts as past"
 
 
 def strangers(one: WorkerChanges) -> list[str]:
@@ -204,20 +206,20 @@ def test_a_worker_that_was_never_a_pod_of_ours_is_a_stranger_and_goes() -> None:
 
 
 def test_another_port_of_a_pod_of_ours_is_a_strangers() -> None:
-    """On the host network, another pod has the same address."""
+    """On the host network, pods of other services on the node have the same address."""
     done = step(GROUP, [worker("http://10.0.0.1:30001")], step(GROUP).memory)
     assert strangers(done) == ["http://10.0.0.1:30001"]
 
 
 def test_what_was_ours_is_no_strangers() -> None:
-    """The router loses deletions: it keeps the dead, and may refuse to remove them for a while."""
+    """The router may lose deletions: it then keeps workers that are gone, and may refuse to remove them for a while."""
     known = step([*GROUP, decode()], [worker(), worker(D0, "decode", None)]).memory
     gone = step(GROUP, [worker(), worker(D0, "decode", None)], known)
     assert removed(gone) == [(D0, "no pod of this slice has this address")] and not strangers(gone)
     again = step(GROUP, [worker(), worker(D0, "decode", None)], gone.memory, NOW + 60)
     assert removed(again) and not strangers(again)
     late = step(GROUP, [worker(), worker(D0, "decode", None)], gone.memory, NOW + 2 * TERMS.remember)
-    assert strangers(late) == [D0], "by now somebody else may have the address"
+    assert strangers(late) == [D0], "another pod may have this address by now"
 
 
 @pytest.mark.parametrize("case", BROKEN)
@@ -226,7 +228,7 @@ def test_a_pod_that_cannot_serve_is_no_stranger(case: str) -> None:
 
 
 def test_at_the_first_look_everything_may_be_left_over() -> None:
-    """The workers may have been added before the registry was restarted."""
+    """The registry may have restarted after it had added the workers, so none of them counts as foreign."""
     first = step(GROUP, [worker(THIEF)])
     assert removed(first) and not strangers(first)
 
@@ -278,12 +280,12 @@ def test_a_leader_whose_transfers_fail_is_removed_while_another_of_its_role_serv
     done = step([*GROUP, *SECOND], BOTH, blamed=SILENT)
     assert (done.leaders[0].state, done.leaders[0].why) == ("silent", "transfers of this leader fail")
     assert removed(done) == [(P0, "transfers of this leader fail")]
-    assert not step([*GROUP, *SECOND], BOTH, blamed=SILENT | {"u-p-1-0"}).remove, "the other one is to blame, too"
+    assert not step([*GROUP, *SECOND], BOTH, blamed=SILENT | {"u-p-1-0"}).remove, "the other one is responsible, too"
     assert not step([*GROUP, *SECOND], BOTH, silent=SILENT, blamed=frozenset({"u-p-1-0"})).remove
 
 
 def test_when_all_leaders_are_silent_they_are_listed_again() -> None:
-    """A registry whose own network fails finds every leader silent."""
+    """If the registry's own network fails, all leaders look silent to it."""
     done = step([*GROUP, *SECOND], BOTH[1:], silent=SILENT | {"u-p-1-0"})
     assert [each.url for each in done.add] == [P0] and not done.remove
 
@@ -314,7 +316,9 @@ STARTS = rank(ready=False, ready_since=90.0, awaits_health=True), GROUP[1]
 
 
 def test_a_leader_serves_as_soon_as_its_engine_is_healthy() -> None:
-    """Only the kubelet's next probes are missing. The leader stays, without another request, until it is ready."""
+    """The kubelet has not probed the healthy engine yet. The leader is added, and stays until it is ready, without another
+    request.
+    """
     found = step(STARTS, healthy={"u-p-0-0": NOW - 1})
     assert [each.url for each in found.add] == [P0]
     (leader,) = found.leaders

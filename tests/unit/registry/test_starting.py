@@ -1,4 +1,4 @@
-"""What the registry sees of the end of an engine's start."""
+"""Tests of what the registry observes at the end of an engine's start."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ from ome_operator.registry.starting import SOON, StartSigns, ages, answered, hea
 
 
 def leader(**more: Any) -> LeaderState:
-    """Return a leader that starts."""
+    """Return a leader that is starting."""
     base = LeaderState("p", "u", "http://10.0.0.1:1", "decode", "waiting", "the leader is not ready", False, None, True)
     return base._replace(**more)
 
 
 def seen(*statuses: int | None, before: StartSigns | None = None) -> StartSigns:
-    """Return what is known after an answer each second, from second 0 on."""
+    """Return what is known after these answers, one each second from second 0 on."""
     signs = passed(StartSigns(), leader(), 0.0) if before is None else before
     for now, status in enumerate(statuses):
         signs = answered(signs, status, float(now))
@@ -49,14 +49,14 @@ def test_a_second_start_begins_with_nothing() -> None:
 def test_an_engine_is_asked_until_it_is_healthy_or_has_no_such_page() -> None:
     assert is_due(seen()) and is_due(seen(None, 503))
     assert not is_due(seen(None, 200)) and not is_due(seen(404)) and not is_due(StartSigns())
-    assert answered(StartSigns(), 200, 1.0) == StartSigns(), "a leader that does not start"
+    assert answered(StartSigns(), 200, 1.0) == StartSigns(), "this leader is not starting"
 
 
 def test_a_leader_is_expected_for_a_minute() -> None:
     signs = seen(None, 404)
     assert is_expected(signs, 1.0) and is_expected(signs, 1.0 + SOON) and not is_expected(signs, 1.1 + SOON)
     assert not is_expected(seen(None, 503), 1.0)
-    assert not is_expected(passed(signs, leader(is_starting=False), 2.0), 2.0), "it is ready"
+    assert not is_expected(passed(signs, leader(is_starting=False), 2.0), 2.0), "the leader is ready"
 
 
 def test_an_engine_is_proven_healthy_if_it_has_called_itself_unhealthy_before() -> None:

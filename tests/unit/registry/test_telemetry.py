@@ -1,4 +1,4 @@
-"""What the registry remembers of its engines, and the summary that anybody may read."""
+"""Tests of what the registry remembers of its engines, and of the public summary."""
 
 import json
 import math
@@ -31,7 +31,7 @@ BUSY = EngineLoad(1.0, 0.0, 0.0)
 
 
 def empty(at: float) -> EngineLoad:
-    """Return the load of an engine without requests, which took its numbers at the time `at` of its own clock."""
+    """Return the load of an engine without requests, taken at the time `at` of its own clock."""
     return EngineLoad(0.0, 0.0, 0.0, 0.0, 0.0, (at + 1e9,))
 
 
@@ -42,13 +42,13 @@ def leader(number: int = 0, **more: Any) -> LeaderState:
 
 
 def page(requests: float = 0.0, **buckets: float) -> EnginePage:
-    """Return a metrics page; `buckets` is cumulative, with the bounds b1, b2, …"""
+    """Return a metrics page. `buckets` contains the cumulative counts of the buckets with the bounds b1, b2, …"""
     bounds = {float(name[1:]): count for name, count in buckets.items()}
     return EnginePage("sglang", {"requests": requests}, {}, {"firstToken": bounds} if bounds else {})
 
 
 def rank(running: Any = 1, waiting: Any = 2, inflight: Any = 3, **more: Any) -> dict[str, Any]:
-    """Return one rank of SGLang's report of its load."""
+    """Return the part of SGLang's load report that is about one rank."""
     apart = {"prefill_inflight_queue_reqs": inflight}
     core = {"num_running_reqs": running, "num_waiting_reqs": waiting, "token_usage": 0.5, "num_used_tokens": 8}
     return {**core, "timestamp": 1e9, "disaggregation": apart, **more}
@@ -116,7 +116,7 @@ GOING = leader(state="draining", listed=False)
 
 def test_only_readings_that_began_after_the_router_forgot_the_leader_count() -> None:
     memory = with_load(NEW, empty(1), 1.0, 1.1)
-    assert memory.empty_readings == 0, "the router lists it"
+    assert memory.empty_readings == 0, "the router lists the leader"
     memory = passed(memory, GOING, 5.0)
     assert with_load(memory, empty(5), 4.9, 5.1).empty_readings == 0, "the router may have sent a request meanwhile"
     memory = with_load(memory, empty(5), 5.0, 5.1)
@@ -125,7 +125,9 @@ def test_only_readings_that_began_after_the_router_forgot_the_leader_count() -> 
 
 
 def after(*readings: EngineLoad | None) -> int:
-    """Return the number of empty readings after these readings of a leader that the router has forgotten, 5 s apart."""
+    """Return the number of empty readings after these readings, taken every 5 s from a leader that the router has
+    forgotten.
+    """
     memory = with_load(passed(NEW, GOING, 0.0), empty(0), 0.0, 0.0)
     for number, each in enumerate(readings, 1):
         memory = with_load(memory, each, number * 5.0, number * 5.0)
@@ -138,7 +140,7 @@ def test_a_request_or_a_failed_reading_begins_the_count_again(load: EngineLoad |
 
 
 def test_numbers_from_before_a_long_step_of_the_engine_are_not_empty() -> None:
-    """SGLang returned 0 for 5 s while it computed a prompt of 1,870 tokens on a CPU."""
+    """SGLang reported 0 for 5 s while it computed a prompt of 1,870 tokens on a CPU."""
     assert after(empty(5), empty(5.1), empty(5.1)) == 0
     assert after(empty(5), empty(5.1), empty(15), empty(20)) == 2
 
@@ -146,7 +148,7 @@ def test_numbers_from_before_a_long_step_of_the_engine_are_not_empty() -> None:
 def test_a_data_parallel_rank_that_is_in_a_long_step_is_not_empty() -> None:
     ranks = [empty(0)._replace(taken=(at + 1e9, other + 1e9)) for at, other in ((5, 5), (10, 5), (15, 15), (20, 20))]
     assert after(*ranks[:2]) == 0 and after(*ranks) == 2
-    assert after(ranks[0], empty(10)) == 0, "a rank does not report any more"
+    assert after(ranks[0], empty(10)) == 0, "one of the ranks does not report any more"
 
 
 def test_a_clock_of_the_engine_that_is_set_back_begins_the_count_again() -> None:
@@ -162,7 +164,7 @@ def test_a_leader_that_may_get_requests_again_begins_the_count_again(again: Lead
 
 
 def test_a_leader_that_is_out_of_the_list_for_another_reason_is_not_empty() -> None:
-    """It may be ready and listed again, and have a request, before the operator marks it."""
+    """The leader may become ready, be listed again and receive a request before the operator marks it."""
     memory = with_load(passed(NEW, leader(state="waiting", listed=False), 0.0), empty(0), 0.0, 0.0)
     assert with_load(memory, empty(5), 5.0, 5.0).empty_readings == 0
 
@@ -240,7 +242,7 @@ def test_whatever_counters_do_a_rate_is_a_number_and_never_negative(steps: list[
 
 
 def test_it_names_nobody() -> None:
-    """The page is open, like the metrics (decisions 35)."""
+    """The summary is public, like the metrics (decisions 35), so it contains no names and no addresses."""
     memory = with_load(NEW, BUSY, 1.0, 1.0)
     states = [leader(each, pod=f"secret-{each}", why="rank 1 of secret-pod is missing") for each in range(3)]
     text = json.dumps(summary(slice_mark("team", "a=svc"), states, {"uid-0": memory}, RouterReading(), NOBODY, 2.0))

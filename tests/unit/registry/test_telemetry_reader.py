@@ -1,4 +1,4 @@
-"""When the registry reads and probes its engines and reads its router, and what it makes of answers."""
+"""Tests of when the registry reads and probes its engines and reads its router, and of how it interprets the responses."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ VLLM = "vllm:num_requests_running 5\nvllm:num_requests_waiting 0\nvllm:generatio
 
 
 class Engine:
-    """An engine and a router at one address, and the registry's clock."""
+    """An engine and a router at one address, and the clock of the registry."""
 
     def __init__(self) -> None:
         self.pages: dict[str, tuple[int, Any]] = {}
@@ -63,7 +63,7 @@ class Engine:
 
 @pytest.fixture
 async def engine(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Engine]:
-    """Yield a server that listens, and is the one leader that the router lists."""
+    """Yield a server on loopback, which is the only leader that the router lists."""
     monkeypatch.setattr(telemetry_reader, "PROBE", 0.1)
     one = Engine()
     app = web.Application()
@@ -100,7 +100,7 @@ async def test_the_load_is_read_every_five_seconds_and_the_metrics_every_ten(eng
     for _ in range(40):
         await engine.read(after=1.0)
     assert (engine.times("/v1/loads"), engine.times("/metrics")) == (9, 5)
-    assert ("/v1/loads", "Bearer key") in engine.asked, "as the router sends it"
+    assert ("/v1/loads", "Bearer key") in engine.asked, "with the key, like the router"
 
 
 async def test_an_engine_without_metrics_is_asked_for_them_once_a_minute(engine: Engine) -> None:
@@ -187,7 +187,7 @@ async def test_a_draining_leader_is_empty_after_two_readings(engine: Engine) -> 
         idle = {"num_running_reqs": 0, "num_waiting_reqs": 0, "num_used_tokens": 0, "timestamp": 1e9 + at}
         engine.pages["/v1/loads"] = 200, {"loads": [{**idle, "disaggregation": {"mode": "null"}}]}
         counts.append((await engine.read(after=5.0))["leaders"][0]["load"]["emptyReadings"])
-    assert counts == [0, 1, 2, 0], "the first load had no time, and the last one is of before a step of the engine"
+    assert counts == [0, 1, 2, 0], "the first load had no time, and the last one is from before a step of the engine"
 
 
 async def test_what_the_router_received_and_what_runs_through_it(engine: Engine) -> None:
@@ -195,7 +195,7 @@ async def test_what_the_router_received_and_what_runs_through_it(engine: Engine)
     text = f'smg_router_requests_total{{a="b"}} %d\n{name}{{status_code="200"}} 9\n{name}{{status_code="503"}} %d\n'
     engine.pages["/router"] = 200, text % (10, 1)
     found = await engine.read()
-    assert found["router"] == {"age": 0, "window": 0, "inFlight": 4, "inFlightAge": 0}, "a pair counts each request twice"
+    assert found["router"] == {"age": 0, "window": 0, "inFlight": 4, "inFlightAge": 0}, "both engines count each"
     engine.pages["/router"] = 200, text % (60, 6)
     found = await engine.read(after=5.0)
     assert found["router"] == {"age": 0, "window": 5, "requests": 10, "errors": 1, "inFlight": 4, "inFlightAge": 5}
@@ -222,7 +222,7 @@ STANDING = {"loads": [{"num_running_reqs": 1, "num_waiting_reqs": 0, "timestamp"
 
 
 async def stops(engine: Engine) -> None:
-    """Read an engine that works, and then stands still."""
+    """Read an engine that works and then stops."""
     engine.pages["/v1/loads"] = 200, {"loads": [{**STANDING["loads"][0], "timestamp": 0.0}]}
     await engine.read()
     engine.pages["/v1/loads"] = 200, STANDING
@@ -271,7 +271,7 @@ async def test_an_answer_without_the_scheduler_proves_nothing(engine: Engine, st
 
 
 async def test_a_paused_engine_is_not_silent(engine: Engine) -> None:
-    """After 20 s without an answer to a request for its health, it does not call itself healthy any more."""
+    """If a paused engine has not answered a health request for 20 s, it also reports that it is unhealthy."""
     engine.pages |= {"/health_generate": (0, ""), "/ready": (503, ""), "/ping": (200, "")}
     await stops(engine)
     await probe(engine, after=QUIET)
@@ -293,7 +293,7 @@ async def test_only_a_leader_that_gets_requests_is_probed(engine: Engine) -> Non
     engine.leaders = [listed._replace(state="silent", listed=False)]
     await probe(engine)
     await engine.read()
-    assert engine.times("/health_generate") == 1 and engine.times("/v1/loads") == 4, "a silent leader is read, too"
+    assert engine.times("/health_generate") == 1 and engine.times("/v1/loads") == 4, "silent leaders are also read"
 
 
 async def test_an_engine_that_does_not_report_its_times_is_never_probed(engine: Engine) -> None:
@@ -308,7 +308,7 @@ async def test_the_summary_tells_since_when_the_registry_runs(engine: Engine) ->
 
 
 async def test_an_engine_that_starts_is_asked_until_it_is_healthy(engine: Engine) -> None:
-    """Then a pass begins at once, and passes follow each other closely until the leader is ready."""
+    """When the engine is healthy, a pass begins at once, and passes follow each other closely until the leader is ready."""
     (ready,) = engine.leaders
     engine.leaders = [ready._replace(state="waiting", why="the leader is not ready", listed=False, is_starting=True)]
     engine.reader.passed(engine.leaders, [])
@@ -343,4 +343,4 @@ async def test_what_an_engine_reports_about_its_start_is_in_the_summary(engine: 
         ),
     )
     found = (await engine.read())["leaders"][0]["start"]
-    assert found == {"weights": 12.5, "own": 30, "graphs": 8}, "a phase of no time is left out"
+    assert found == {"weights": 12.5, "own": 30, "graphs": 8}, "a phase without any time is left out"

@@ -1,4 +1,4 @@
-"""What a registry answers while no engine runs, and which requests it counts."""
+"""Tests of the registry's responses while no engine runs, and of which requests it counts."""
 
 from typing import Any
 

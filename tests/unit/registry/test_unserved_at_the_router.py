@@ -1,4 +1,4 @@
-"""Which requests to the router itself a registry counts as requests that no engine could serve."""
+"""Tests of which requests to the router itself a registry counts as requests that no engine could serve."""
 
 import pytest
 
@@ -14,8 +14,8 @@ __all__ = ["engine"]
 async def test_requests_to_a_router_without_engines_count_although_the_service_leads_elsewhere(
     engine: Engine, before: bool | None, after: bool | None, counted: int
 ) -> None:
-    """A client with an open connection does not notice that the Service has changed. A request that may have come before
-    the last engine was removed does not count.
+    """A client with an open connection does not notice that the Service now selects the registry. A request that may have
+    arrived before the last engine was removed does not count.
     """
     page = 'smg_router_requests_total{endpoint="chat"} '
     engine.pages["/router"], engine.has_engines = (200, f"{page}7\n"), before
@@ -25,7 +25,7 @@ async def test_requests_to_a_router_without_engines_count_although_the_service_l
     assert found.get("unserved") == ({"requests": counted, "age": 0} if counted else None)
     engine.pages["/router"] = 200, f"{page}0\n"
     await engine.read(after=5.0)
-    assert engine.unserved.total == counted, "a router that restarts counts from 0"
+    assert engine.unserved.total == counted, "after a restart, the router counts from 0"
 
 
 async def test_requests_that_the_registry_has_answered_are_in_the_summary(engine: Engine) -> None:
