@@ -1,4 +1,4 @@
-"""Alerts: each is explained, reads metrics that exist, fires with its fault alone, and ends with it."""
+"""Tests that each alert is explained, reads existing metrics, fires with its own fault only, and ends with it."""
 
 import re
 import subprocess
@@ -25,7 +25,7 @@ OF_SCRAPES = {"namespace", "pod", "instance", "job", "container", "worker", "le"
 
 
 def known() -> dict[str, set[str]]:
-    """Series that a query may read, with their labels."""
+    """Return the series that a query may read, with their labels."""
     found = {name: OF_SCRAPES for each in series.known_series().values() for name in each.names} | {"up": OF_SCRAPES}
     for family in BY_NAME.values():
         ends = ("_bucket", "_sum", "_count") if family.kind == HISTOGRAM else ("",)
@@ -48,7 +48,7 @@ def test_every_metric_of_an_alert_exists_with_its_labels(name: str) -> None:
     every = set().union(*(there[metric] for metric in promql.metrics(expression)))
     assert promql.grouped(expression) <= every
     fault = {re.split(r"\{", each)[0] for each in ALERTS[name]["when"]}
-    assert fault <= there.keys(), "the test of an alert is made of series that exist"
+    assert fault <= there.keys(), "the tests of alerts must use existing series"
 
 
 def test_every_alert_has_its_row_in_the_table_of_faults() -> None:
@@ -63,7 +63,7 @@ def test_every_alert_has_its_section(name: str) -> None:
         assert re.search(rf"^\* \*\*{part}\*\*: .+", section, re.M), part
     assert ALERTS[name]["severity"] in ("critical", "warning", "info")
     runbook = alerts._annotations(ALERTS[name])["runbook_url"]
-    assert f"(#{runbook.partition('#')[2]})" in PAGE, "the table leads to the section, as the runbook does"
+    assert f"(#{runbook.partition('#')[2]})" in PAGE, "the table links to the section, like the runbook"
 
 
 def promtool() -> str:
@@ -99,7 +99,7 @@ def test_an_alert_that_does_not_fire_is_seen(tmp_path: Path) -> None:
 
 
 def test_rules_whose_times_are_divided_are_rules(tmp_path: Path) -> None:
-    """Only `for`, windows and limits in seconds are divided, for tests with a real Prometheus."""
+    """For tests with a real Prometheus, `for`, windows and limits in seconds are divided, and nothing else."""
     program, made = promtool(), divided(alerts.rules(), 10, {"OmeGangWaits": 360})
     (tmp_path / "alerts.yaml").write_text(yaml.safe_dump(made))
     subprocess.run([program, "check", "rules", tmp_path / "alerts.yaml"], capture_output=True, check=True)

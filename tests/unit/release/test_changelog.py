@@ -1,4 +1,4 @@
-"""Sections of CHANGELOG.md, and whether they fit a release."""
+"""Tests of the sections of CHANGELOG.md, and of whether they fit a release."""
 
 from pathlib import Path
 

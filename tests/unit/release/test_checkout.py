@@ -1,4 +1,4 @@
-"""Tests of the reasons for which a release is refused, each a sentence with a way out."""
+"""Tests of the reasons for which a release is refused. Each is one message with a way out."""
 
 import subprocess
 from dataclasses import replace
@@ -42,7 +42,7 @@ def test_a_good_checkout() -> None:
 def test_refusals(version: str, there: Checkout, why: str) -> None:
     said = why_not(version, there) or ""
     assert why in said
-    assert said.count(". ") == 0, "one sentence"
+    assert said.count(". ") == 0, "the message is one sentence"
 
 
 def test_a_checkout_is_read(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Dashboards: what is written is what Grafana reads, and every query reads series that exist."""
+"""Tests that dashboards have the format that Grafana reads, and that every query reads existing series."""
 
 import json
 from itertools import combinations
@@ -45,7 +45,7 @@ def test_what_a_legend_names_is_a_label_of_its_query() -> None:
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_it_is_a_dashboard(name: str) -> None:
-    """Grafana's own schema is no package here, so what its documentation asks for is looked at."""
+    """Grafana's own schema is not available as a package, so the test checks what its documentation requires."""
     board: dict[str, Any] = json.loads(json.dumps(BOARDS[name]))
     assert board["uid"] == f"ome-{name}" and len(board["uid"]) <= 40 and "id" not in board
     numbers = [panel["id"] for panel in board["panels"]]
@@ -78,5 +78,5 @@ def test_there_are_three() -> None:
 
 
 def test_the_queries_without_data_on_the_real_node_exist() -> None:
-    """tests/node runs by hand, so it does not report a panel that was renamed."""
+    """tests/node does not run in continuous integration, so it would not report a renamed panel."""
     assert test_panels.EMPTY.keys() <= test_panels.queries().keys()

@@ -1,4 +1,4 @@
-"""The folder dist/: its record, its checksums, its page."""
+"""Tests of the folder dist/: its record, its checksums and its page."""
 
 import json
 import subprocess
@@ -42,7 +42,7 @@ def test_the_page_says_what_changed_and_how_to_install_it() -> None:
 
 
 class TestCommand:
-    """Tests of the commands that make calls."""
+    """Tests of the subcommands that make targets call."""
 
     def test_digests_and_outputs(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """The formats are those that cosign and GitHub workflows read."""

@@ -1,4 +1,4 @@
-"""Images of a release, as the workflow makes them."""
+"""Tests of the images of a release, as the workflow builds them."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from release import checkout, images
 
 
 def test_the_workflow_takes_no_other_debian(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A hub that does not answer for some seconds must not change what a release is made of."""
+    """If the registry does not answer for some seconds, the release must fail, and not be built on another base image."""
     for name in images.IMAGES:
         (tmp_path / "images" / name).mkdir(parents=True)
         (tmp_path / "images" / name / "Dockerfile").write_text(f"ARG BASE=x.io/d:1@sha256:{'1' * 64}\nFROM ${{BASE}}\n")

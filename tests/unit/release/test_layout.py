@@ -1,4 +1,4 @@
-"""OCI layouts: blobs by digest, and images of several platforms as a single image."""
+"""Tests of OCI layouts: blobs by digest, and images of several platforms as a single image."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""No package that is locked may oblige who gets an image to more than its notice."""
+"""Tests that no locked package has a licence that obliges users of the images to more than keeping its notice."""
 
 import re
 from importlib import metadata
@@ -14,7 +14,7 @@ ELSEWHERE = frozenset({"colorama", "httpx2-jsfetch"})
 
 
 def licence(found: metadata.PackageMetadata) -> str:
-    """All that a package says of it: an expression, words of its author, and classifiers."""
+    """Return all statements of a package about its licence: the expression, the text of its author, and classifiers."""
     said = [found.get("License-Expression") or "", (found.get("License") or "")[:200]]
     return "; ".join(filter(None, [*said, *(text for text in found.get_all("Classifier", []) if "License" in text)]))
 

@@ -1,4 +1,4 @@
-"""Options of the operator in the chart and on their page: derived from the declarations, for each of them."""
+"""Tests of the operator's options in the chart and on their page: all of them are derived from the declarations."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Pages and schemas of the charts: written from the charts' own files, and written again after the last change."""
+"""Tests that pages and schemas of the charts are generated from the charts' own files, and are up to date."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ def test_what_is_committed_is_what_would_be_written() -> None:
 
 
 def test_every_value_has_a_description() -> None:
-    """The description is in values.yaml, and so on the page and in the schema."""
+    """The description is in values.yaml, from which the page and the schema get it."""
     listed = values((RESOURCES / "values.yaml").read_text())
     assert len(listed) > 50
     assert [value.key for value in listed if not value.text] == []
@@ -32,7 +32,7 @@ def below(node: dict[str, Any], path: str) -> dict[str, dict[str, Any]]:
 
 
 def undescribed(node: dict[str, Any], path: str = "") -> list[str]:
-    """Leaves of a schema that say nothing of themselves, below places with a description too."""
+    """Return the leaves of a schema that have no description of their own, even if a node above has one."""
     inside = below(node, path)
     if not inside:
         return [] if node.get("description") else [path]
@@ -41,7 +41,7 @@ def undescribed(node: dict[str, Any], path: str = "") -> list[str]:
 
 def test_every_value_of_the_schema_has_a_description() -> None:
     schema = json.loads((RESOURCES / "values.schema.json").read_text())
-    assert undescribed(schema) == [".global"], "helm's own"
+    assert undescribed(schema) == [".global"], "a value of Helm itself"
     assert schema["properties"]["image"]["properties"]["digest"]["description"].startswith("Digest of the image")
 
 

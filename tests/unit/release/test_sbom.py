@@ -1,4 +1,4 @@
-"""Bills of materials: what is in an image, and what a wheel needs, by package URL."""
+"""Tests of bills of materials: the contents of an image, and the dependencies of a wheel, by package URL."""
 
 import hashlib
 import json
@@ -34,7 +34,7 @@ Version: 3.11.2-1+b1
 
 def valid(text: str) -> None:
     """Validate the text with the schema of its format."""
-    from cyclonedx.validation.json import JsonStrictValidator  # it compiles 38 grammars: seconds for each process of tests
+    from cyclonedx.validation.json import JsonStrictValidator  # compiling 38 grammars takes seconds in each process of tests
 
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
 
@@ -71,7 +71,7 @@ AGENT = OPERATOR + "huggingface-hub==2.4.0 \\\n    --hash=sha256:05e5\n"
 
 
 def wheel(folder: Path, *needs: str) -> Path:
-    """A wheel that needs these."""
+    """Return the path of a wheel with these requirements."""
     made = folder / "ome_operator-1.2.3-py3-none-any.whl"
     lines = ["Metadata-Version: 2.4", "Name: ome-operator", "Version: 1.2.3", *(f"Requires-Dist: {need}" for need in needs)]
     with zipfile.ZipFile(made, "w") as archive:
@@ -80,7 +80,7 @@ def wheel(folder: Path, *needs: str) -> Path:
 
 
 def test_a_wheel_names_what_it_needs_as_it_was_locked(tmp_path: Path) -> None:
-    """Packages of an extra are optional."""
+    """Requirements have their locked versions. Packages of an extra are optional."""
     needs = ("aiohttp>=3.10", "uvloop>=0.21; sys_platform != 'win32'", "huggingface_hub>=2.4; extra == 'agent'")
     made = wheel(tmp_path, *needs)
     text = wheel_bom(made, OPERATOR, AGENT)

@@ -1,4 +1,4 @@
-"""A values.yaml read with its comments, and edited without losing them."""
+"""Tests that values.yaml is read with its comments, and edited without losing them."""
 
 import pytest
 import yaml

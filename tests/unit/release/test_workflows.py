@@ -1,4 +1,4 @@
-"""The workflows call make targets and nothing else, so that what they do can be tried on every machine."""
+"""Tests that the workflows call only make targets, so that every step can be tried on any machine."""
 
 import re
 from pathlib import Path
@@ -32,7 +32,7 @@ def test_every_command_is_a_target_that_exists(workflow: Path) -> None:
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
 def test_every_action_is_a_commit_with_its_version(workflow: Path) -> None:
-    """Whoever moves a tag of an action would sign releases."""
+    """If actions were referenced by tag, whoever can move such a tag could sign releases."""
     used = re.findall(r"^\s*(?:- )?uses: (.+)$", workflow.read_text(), re.MULTILINE)
     assert len(used) == sum("uses" in step for step in steps(workflow))
     assert [name for name in used if not re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", name)] == []
@@ -45,7 +45,7 @@ def test_an_action_has_the_same_commit_everywhere() -> None:
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
 def test_no_checkout_keeps_credentials(workflow: Path) -> None:
-    """A later step, or a program of a package, would read the token in .git/config."""
+    """Otherwise a later step, or a program from a package, could read the token in .git/config."""
     checkouts = [step for step in steps(workflow) if step.get("uses", "").startswith("actions/checkout@")]
     assert checkouts
     assert [step for step in checkouts if step.get("with", {}).get("persist-credentials") is not False] == []
@@ -53,7 +53,7 @@ def test_no_checkout_keeps_credentials(workflow: Path) -> None:
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
 def test_only_an_environment_may_write_and_sign(workflow: Path) -> None:
-    """A person approves the job that signs, wherever the tag comes from."""
+    """A person must approve the job that signs, wherever the tag comes from."""
     text = yaml.safe_load(workflow.read_text())
     assert text["permissions"] == {"contents": "read"}
     writing = {name for name, job in text["jobs"].items() if "write" in job.get("permissions", {}).values()}
@@ -78,7 +78,7 @@ def test_what_continuous_integration_runs_is_what_the_workflow_runs() -> None:
 
 
 def test_what_is_published_is_signed_and_says_where_it_comes_from() -> None:
-    """Files, and images and charts by digest, after they were pushed and before the page names them."""
+    """Files, and images and charts by their digests, are signed after they were pushed and before the page names them."""
     pushed = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]["push"]["steps"]
     told = [step.get("run", "").split(" VERSION")[0] or step["uses"].partition("@")[0] for step in pushed]
     attests = [at for at, what in enumerate(told) if what == "actions/attest-build-provenance"]
