@@ -1,4 +1,4 @@
-"""The declarations of options: complete, without contradictions, and read from nested classes of settings."""
+"""Tests that the declarations of options are complete and consistent, and are read from nested classes of settings."""
 
 import re
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ def test_no_two_options_have_a_flag_or_a_chart_value_in_common() -> None:
 def test_a_declaration_is_complete(declared: Declared) -> None:
     option = declared.option
     assert re.fullmatch(r"--[a-z]+(-[a-z]+)*", option.flag) and option.help.endswith(".")
-    assert not (option.value and option.part_of), "a chart value is the option, or does something else too"
+    assert not (option.value and option.part_of), "a chart value either is the option or has other effects"
     if option.choices:
         assert declared.default in option.choices
     if option.pattern:
