@@ -1,4 +1,4 @@
-"""The simulated engines have the service times of the calibration's rows, and of the planner."""
+"""Tests that simulated engines have the service times of the calibration's rows and of the planner."""
 
 import pytest
 
@@ -60,7 +60,7 @@ def test_the_plan_of_decode_is_that_of_the_planner() -> None:
 
 
 def _error(row: Row, figure: str) -> float:
-    """Return the error of a figure that nine of ten similar rows do not exceed."""
+    """Return the error that nine of ten similar rows do not exceed in a figure."""
     return trust(row.place, row.prefill, row.decode, Load(8000, 1000)).bars[figure].ninth
 
 

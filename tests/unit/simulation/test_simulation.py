@@ -1,4 +1,4 @@
-"""The simulator, and how the decision follows short traces in it."""
+"""Tests of the simulator, and of how the decision follows short traces in it."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -23,7 +23,7 @@ def test_a_request_alone_takes_its_service_times() -> None:
 
 
 def test_the_queue_of_a_prefill_group_is_that_of_theory() -> None:
-    """Random arrivals at one server with constant service times: the mean wait is ρ S / (2 (1 − ρ)) (M/D/1)."""
+    """With random arrivals at one server with constant service times, the mean wait is ρ S / (2 (1 − ρ)) (M/D/1)."""
     seen = list[float]()
 
     class Looks(Fixed):
@@ -71,7 +71,7 @@ def test_the_decision_follows_the_load_for_less_than_the_peak(name: str) -> None
     trace = SHORT[name]
     result = simulate(trace, Ours(trace), needed(trace, 0.0, trace.rate(0.0)))
     most = peak(trace)
-    assert result.good > (GOOD if name == "sinusoid" else 0.75)  # a step of 10 minutes is late for two starts
+    assert result.good > (GOOD if name == "sinusoid" else 0.75)  # of a step of 10 minutes, two starts are late
     assert result.gpu_hours < 0.92 * sum(most) * 8 * trace.seconds / 3600
 
 
@@ -82,7 +82,7 @@ def test_a_backlog_is_gone_two_starts_after_its_step() -> None:
 
 
 def test_a_backlog_cannot_be_gone_before_the_groups_that_existed_have_served_it() -> None:
-    """Even if a dozen groups are ordered at the first reading after the step, the queue of the old group stays."""
+    """Even if a dozen groups are requested at the first reading after the step, the old group must serve its own queue."""
     trace = traces.steps(600.0, (2.0, 8.0))
     (step,) = backlogs(trace, simulate(trace, lambda now, *_: (13 if now > 600 else 1, 2), (1, 2)))
     assert step.least == pytest.approx(113 * 8 * engines.prefill_seconds(8000) + 10)
@@ -115,7 +115,9 @@ def test_vanished_numbers_change_nothing() -> None:
 
 
 def test_a_rollout_to_slower_groups_removes_none_before_they_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the load falls, prefill becomes 1.7 times slower. Each removal follows from what the new groups have shown."""
+    """While the load falls, a rollout makes prefill 1.7 times slower. Every removal of a group is based on measurements of
+    the new groups.
+    """
     rollout, factor, downs = 1400.0, [1.0], list[tuple[float, bool]]()
     monkeypatch.setattr(run, "prefill_seconds", lambda tokens: factor[0] * engines.prefill_seconds(tokens))
 

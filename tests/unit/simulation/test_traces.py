@@ -1,4 +1,4 @@
-"""The loads of the simulator, and those that users write."""
+"""Tests of the loads of the simulator, and of loads that users write."""
 
 import pytest
 
