@@ -72,7 +72,7 @@ def test_documents() -> None:
     into = found["inputTokensPerSecond"]["node"] * first["prefill"]["nodes"]
     assert into == pytest.approx(found["requestsPerSecond"] * load["in"], rel=1e-3)
     assert first["price"]["date"] and first["price"]["source"]
-    assert set(first["trust"]) == {"basis", "rows", "extrapolated"}, "too few rows of SGLang on Hopper: no error is known"
+    assert set(first["trust"]) == {"basis", "rows", "extrapolated"}, "too few rows of SGLang on Hopper"
     one = json.loads(
         run("--model", "DeepSeek-R1", "--hardware", "b200", "--nodes", "1", "--workload", "1k/1k", "-o", "json").stdout
     )
@@ -186,7 +186,9 @@ UNKNOWN = {
 
 
 def test_a_model_of_an_unknown_family_gets_a_bound(tmp_path: Path) -> None:
-    """The bytes of its files are known, so the plan states the memory, and a bound of the speed instead of an error."""
+    """The size of its files is known, so the plan states the memory, and a bound of the speed instead of an estimate with an
+    error.
+    """
     file, index = tmp_path / "config.json", tmp_path / "model.safetensors.index.json"
     file.write_text(json.dumps(UNKNOWN))
     asked = ("--model", file, "--hardware", "b200", "--nodes", 1, "--workload", "1k/1k")

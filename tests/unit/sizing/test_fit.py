@@ -1,4 +1,6 @@
-"""Tests of the fit with arrays: it predicts what the planner predicts, and a fit without some rows knows nothing of them."""
+"""Tests of the fit with arrays: it has the same predictions as the planner, and rows that a fit leaves out do not influence
+it.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,7 +24,7 @@ FEW = [row for row in answered() if row.place.engine == "sglang" and row.place.g
 
 @pytest.mark.parametrize("shift", [0.0, -0.4, 0.7])
 def test_arrays_predict_what_the_planner_predicts(shift: float) -> None:
-    """With the shipped constants, and with others, for every tenth row and every figure."""
+    """The test compares every figure of every tenth row, with the shipped constants and with others."""
     rows = answered()[::10]
     constants = {name: value + shift for name, value in fitted().logs.items()}
     for row, ratios in zip(rows, Rows(rows).ratios(constants), strict=True):
@@ -39,7 +41,7 @@ def test_a_fit_reduces_the_errors() -> None:
 
 
 def test_a_fit_knows_nothing_of_the_rows_that_it_leaves_out() -> None:
-    """Rows whose figures are ten times as large do not change the predictions of fits without them."""
+    """Making the figures of these rows ten times as large does not change the predictions of fits without them."""
     seen: list[set[str]] = []
 
     def spy(rows: Sequence[Row]) -> Mapping[str, float]:

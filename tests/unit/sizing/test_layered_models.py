@@ -1,4 +1,4 @@
-"""Plans for models whose layers are not all alike, from their config.json."""
+"""Tests of plans for models whose layers differ, from their config.json."""
 
 import json
 from dataclasses import replace

@@ -40,7 +40,9 @@ def test_the_shipped_constants_are_those_of_the_rows() -> None:
 
 
 def test_every_aim_is_met_or_the_page_says_so() -> None:
-    """The errors that the page states, with some tolerance: a change of the model must not increase them unnoticed."""
+    """The errors must be at most those on the page, with some tolerance, so that a change of the model does not increase
+    them unnoticed.
+    """
     whole, apart = left_out(DEPLOYMENT, True), left_out(DEPLOYMENT, False)
     assert whole["tokens"].median < 0.15 and whole["tpot"].median < 0.15 and whole["ttft"].median < 0.4
     assert whole["tokens"].ninth < 0.45 and whole["tpot"].ninth < 0.40
@@ -52,7 +54,7 @@ def test_every_aim_is_met_or_the_page_says_so() -> None:
 
 
 def test_three_of_a_hundred_rows_at_most_are_beyond_a_factor_of_two() -> None:
-    """Throughput and TPOT, each row predicted without its deployment."""
+    """The test compares throughput and TPOT. Each row is predicted without the rows of its deployment."""
     ratios = [found for (_, what), found in HELD.items() if what == DEPLOYMENT]
     beyond = [each for each in ratios if any(not 0.5 <= each.get(name, 1.0) <= 2 for name in ("tokens", "tpot"))]
     assert len(beyond) <= 0.03 * len(ratios)

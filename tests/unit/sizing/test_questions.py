@@ -1,4 +1,6 @@
-"""Answers of `ome plan` to questions beside the list of layouts: percentiles, the order of GPUs, and models by file."""
+"""Tests of the answers of `ome plan` in addition to the list of layouts: percentiles, the order of GPUs, and models from
+files.
+"""
 
 import json
 from pathlib import Path
@@ -24,7 +26,7 @@ def test_percentiles_of_tpot_where_random_arrivals_determine_the_batch() -> None
     assert said["p50"] == pytest.approx(said["mean"], rel=0.02)
     assert said["p50"] < said["p90"] < said["p99"] < 2 * said["p50"]
     assert set(found(*apart, "--concurrency", 64)) == {"mean"}, "in a closed loop the batch does not vary at random"
-    assert set(found(*together)) == {"mean"}, "prefill stops decode"
+    assert set(found(*together)) == {"mean"}, "prefill interrupts decode"
 
 
 @pytest.mark.parametrize(("mean", "percentiles"), [(0, [0, 0, 0]), (10, [10, 14, 18]), (400, [400, 425.6, 446.5])])
@@ -70,7 +72,7 @@ def test_a_row_may_name_its_model_by_a_file(tmp_path: Path) -> None:
 
 
 def test_a_model_is_planned_in_the_precision_of_its_files(tmp_path: Path) -> None:
-    """NVIDIA states it in a file of its own. Where the files state it in a way that is not known, nothing is guessed."""
+    """NVIDIA states the precision in a separate file. If it is stated in an unknown form, nothing is guessed."""
     config = next(
         json.loads(line)["config"]
         for line in (ROOT / "tests/data/models/published.jsonl").read_text().splitlines()

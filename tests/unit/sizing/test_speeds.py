@@ -1,4 +1,6 @@
-"""The predicted speed of groups: what a service has to state so that there is one, and that it is less the error."""
+"""Tests of the predicted speed of groups: what a service must state for a prediction, and that the prediction is reduced by
+its error.
+"""
 
 from typing import Any
 
@@ -33,7 +35,9 @@ def speeds(
 
 
 def test_the_prediction_is_that_of_the_planner_less_its_error() -> None:
-    """Nine of ten rows of SGLang on B200 in FP8 have at most 22.6 % less throughput, and 12.3 % more time between tokens."""
+    """For nine of ten rows of SGLang on B200 in FP8, the throughput is at most 22.6 % lower and the time between tokens at
+    most 12.3 % higher than predicted.
+    """
     found = speeds()
     place = ServingStack(shapes.shape("DeepSeek-R1"), gpus.gpu("b200"), "sglang", "0.5.8.post1")
     raw = steps.prefill(place, Worker(8, 1, 8), 8000, 8000, fitted())

@@ -39,7 +39,9 @@ def test_the_quick_decoder_says_what_the_terms_say(worker: Worker) -> None:
 
 @pytest.mark.parametrize("worker", KINDS, ids=str)
 def test_twice_the_rates_and_no_latency_are_half_the_time(worker: Worker) -> None:
-    """All terms except fixed times are in seconds: bytes over bytes per second, operations over operations per second."""
+    """All terms except fixed times are quotients: bytes divided by bytes per second, or operations divided by operations per
+    second.
+    """
     from dataclasses import replace
 
     fast = replace(
