@@ -1,5 +1,5 @@
-"""Every place from which a credential leaves a process of this project: the code that sets the header Authorization, opens
-an HTTP session, or creates the client of an object store.
+"""Tests of every place from which a credential leaves a process of this project: code that sets the header Authorization,
+opens an HTTP session, or creates the client of an object store.
 """
 
 import ast

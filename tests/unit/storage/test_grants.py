@@ -70,7 +70,7 @@ def test_a_grant_is_read() -> None:
 
 
 def test_an_endpoint_gets_no_token_of_the_cluster() -> None:
-    """S2: a tenant's model names a Secret of the cluster, and an `endpoint` that the tenant runs."""
+    """S2: the model of a tenant names a Secret of the cluster, and an `endpoint` that the tenant runs."""
     access = Access({"endpoint": "https://evil.example"}, {"token": "SECRET"}, guard=guard())
     with pytest.raises(Refused, match=r"not allowed for host evil\.example"):
         open_source("hf://any/thing", access)
@@ -78,7 +78,7 @@ def test_an_endpoint_gets_no_token_of_the_cluster() -> None:
 
 
 class Evil:
-    """A registry that a tenant runs, or the token server (realm) that it names. It records the credentials that it
+    """A registry that a tenant runs, or the token server (realm) that the registry names. It records the credentials that it
     receives.
     """
 
@@ -137,7 +137,7 @@ def test_a_registrys_password_goes_to_no_endpoint_and_no_realm_that_others_name(
 )
 @pytest.mark.parametrize("endpoint", ["", "https://evil.example", "http://169.254.169.254"])
 def test_the_nodes_identity_is_shown_to_no_tenant(uri: str, given: Mapping[str, str], endpoint: str) -> None:
-    """S2: without a Secret, the identity of the node was sent to the object store at an address that the tenant names."""
+    """S2: without a Secret, the identity of the node was sent to the object store at the tenant's address."""
     parameters = {**given, **({"endpoint": endpoint} if endpoint else {})}
     of_tenant = Access(parameters, {}, guard=guard(key="", uri=uri))
     if endpoint:
@@ -147,7 +147,7 @@ def test_the_nodes_identity_is_shown_to_no_tenant(uri: str, given: Mapping[str, 
         of_tenant = of_tenant._replace(guard=guard(key="", uri=uri, trust=allowed))
     assert "skip_signature" in signature(uri, of_tenant)
     of_admin = Access(parameters, {}, guard=guard("", key="", uri=uri))
-    assert ("skip_signature" in signature(uri, of_admin)) == bool(endpoint), "only the cloud's own address sees it"
+    assert ("skip_signature" in signature(uri, of_admin)) == bool(endpoint), "only the cloud's own address receives it"
 
 
 @pytest.mark.parametrize("uri", ["gs://b/p", "s3://b/p", "az://c/p"])
@@ -175,7 +175,7 @@ def test_an_identity_goes_to_named_hosts_and_namespaces() -> None:
     assert not guard(trust=trust).may_use_identity("https://minio.example", own=False), "another port"
     assert not guard(trust=trust).may_use_identity("http://minio.example:9000", own=False), "plain HTTP"
     assert not guard("team-b", trust=trust).may_use_identity("https://minio.example:9000", own=False)
-    assert not guard(trust=trust).may_use_identity("https://s3.us-east-1.amazonaws.com", own=True), "not named"
+    assert not guard(trust=trust).may_use_identity("https://s3.us-east-1.amazonaws.com", own=True), "the host is not listed"
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_public_addresses_of_the_cluster_are_private_if_an_administrator_says_so
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::ffff:127.0.0.1]", "localhost"])
 def test_a_refused_network_is_not_connected_to(host: str, listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loopback stands in for a public address of the cluster."""
+    """Loopback stands for a public address of the cluster."""
     monkeypatch.setattr(private_addresses, "is_public", lambda text, refused=(): not refused)
     refused, port = (ipaddress.ip_network("127.0.0.0/8"),), listener.getsockname()[1]
 
@@ -265,7 +265,7 @@ def listener() -> socket.socket:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433", "0x7f000001", "127.1"])
 def test_no_spelling_of_loopback_is_asked(host: str, listener: socket.socket) -> None:
-    """S15: the connection itself is refused, so nothing tells whether a port is open."""
+    """S15: the connection itself is refused, so that nothing shows whether a port is open."""
 
     async def ask() -> None:
         async with aiohttp.ClientSession(connector=private_addresses.connector(Reach())) as session:
@@ -295,7 +295,7 @@ def test_a_host_of_the_chart_is_asked(listener: socket.socket) -> None:
 
 @pytest.mark.parametrize("variable", ["http_proxy", "https_proxy", "all_proxy"])
 def test_only_the_port_of_a_proxy_is_asked(variable: str, listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before, the endpoint of a tenant could be any port of the proxy's host."""
+    """Before, a tenant's endpoint could be any port of the proxy's host."""
     port = listener.getsockname()[1]
 
     async def ask() -> None:

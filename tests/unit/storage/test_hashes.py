@@ -1,4 +1,4 @@
-"""Hashes that sources name."""
+"""Tests of the hashes that sources state."""
 
 import hashlib
 import random
@@ -13,13 +13,13 @@ DATA = random.Random(1).randbytes(20 * MIB + 17)
 
 
 def parts(data: bytes, size: int) -> str:
-    """The ETag that S3 shows for an upload in parts."""
+    """Return the ETag that S3 computes for a multipart upload."""
     found = [hashlib.md5(data[at : at + size]).digest() for at in range(0, len(data), size)]
     return f"{hashlib.md5(b''.join(found)).hexdigest()}-{len(found)}"
 
 
 def holds(data: bytes, wanted: Hash, size: int | None = None) -> bool:
-    """Whether a checker takes these bytes, in odd pieces."""
+    """Return whether a checker accepts these bytes, passed in pieces of an odd size."""
     checker = Checker(wanted, len(data) if size is None else size)
     for at in range(0, len(data), 999_983):
         checker.update(data[at : at + 999_983])

@@ -11,19 +11,19 @@ from ome_operator.storage.object_store import ObjectStore
 
 
 class Endless:
-    """A bucket that goes on for ever."""
+    """A bucket with a practically endless listing."""
 
     batches = 0
 
     async def list(self, prefix: str | None) -> AsyncIterator[list[dict[str, Any]]]:
-        """A thousand objects each time."""
+        """Yield batches of a thousand objects."""
         while self.batches < 200:
             self.batches += 1
             yield [{"path": f"m/{self.batches}-{number}", "size": 1, "e_tag": None} for number in range(1000)]
 
 
 def test_a_listing_ends_when_there_are_too_many() -> None:
-    """S23: it is not first read to its end."""
+    """S23: the listing is not read to its end before it is refused."""
     store = Endless()
     with pytest.raises(Refused, match=f"more than {MAX_FILES} files"):
         asyncio.run(ObjectStore(lambda proxy: store, "m").listing(""))

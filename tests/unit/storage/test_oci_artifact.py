@@ -1,4 +1,4 @@
-"""Tests of what an oci:// URI names, and of what a manifest says."""
+"""Tests of what an oci:// URI refers to, and of the contents of a manifest."""
 
 import base64
 from typing import Any
@@ -40,7 +40,7 @@ def test_dockers_own_registry_answers_elsewhere() -> None:
 
 
 def layer(kind: str, name: str = "", **more: Any) -> dict[str, Any]:
-    """A layer as a manifest has it."""
+    """Return a layer as in a manifest."""
     notes = {"org.opencontainers.image.title": name} if name else {}
     return {"mediaType": kind, "digest": SHA, "size": 5, "annotations": notes, **more}
 

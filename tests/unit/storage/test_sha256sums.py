@@ -1,4 +1,4 @@
-"""SHA256SUMS: what sha256sum writes is read, and what it does not write is refused by its line."""
+"""Tests of SHA256SUMS files: every line that sha256sum writes is read, and any other line is refused by its number."""
 
 import hashlib
 import shutil
