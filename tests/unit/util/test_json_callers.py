@@ -1,4 +1,6 @@
-"""Every place that decodes JSON: either by `json_limits.parsed`, or with a reason why its text cannot fill the memory."""
+"""Tests that every place that decodes JSON either uses `json_limits.parsed`, or is listed with the reason why its text
+cannot fill the memory.
+"""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""JSON of any depth is read, on every Python that the package may be installed with."""
+"""Tests that JSON of any depth is read, on every Python version on which the package may be installed."""
 
 import json
 import os
@@ -43,7 +43,7 @@ VALUES = st.recursive(
 
 
 def pruned(value: Any, levels: int) -> Any:
-    """The same by recursion, a value at a time."""
+    """Return the same result as the tested function, computed recursively."""
     if not isinstance(value, dict | list):
         return value
     if not levels:
@@ -65,7 +65,7 @@ def test_what_lies_too_deep_is_empty_and_the_rest_as_it_was(
 
 @given(st.binary() | st.text(alphabet='[]{}",:\\a1').map(str.encode))
 def test_what_is_no_json_stays_what_it_is(text: bytes) -> None:
-    """The decoder reports the error."""
+    """Invalid JSON stays unchanged, so that the decoder reports the error."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(json_limits, "LEVELS", 0)
         after = shallow(text)
@@ -86,7 +86,7 @@ TREES = st.recursive(
 
 
 def outcome(decode: Callable[[bytes], Any], text: bytes) -> Any:
-    """Return what a decoder makes of a text: the value with the types of all its numbers, or that it refuses the text."""
+    """Return the result of a decoder for a text: the value with the types of all its numbers, or the kind of the error."""
     try:
         return repr(decode(text))
     except RecursionError:
@@ -160,7 +160,9 @@ print("read")
 
 @cache
 def python(version: str) -> str | None:
-    """An interpreter of this version on this machine: on the path, or one that uv knows or pyenv has."""
+    """Return the path of an interpreter of this version on the machine, which may be on the path or belong to uv or
+    pyenv.
+    """
     found = [
         shutil.which(f"python{version}"),
         *map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}")),
@@ -178,7 +180,7 @@ def python(version: str) -> str | None:
 
 @cache
 def msgspec_for(interpreter: str, version: str) -> Path | None:
-    """A folder with the locked msgspec for an interpreter of this version; None if it cannot be installed."""
+    """Return a folder with the locked msgspec for an interpreter of this version, or None if it cannot be installed."""
     folder = ROOT / "build" / "msgspec" / version
     wanted = f"msgspec=={metadata.version('msgspec')}"
     uv = shutil.which("uv", path=str(ROOT / ".venv/bin"))
@@ -226,12 +228,12 @@ def test_any_depth_is_read_by_every_python(version: str, kib: str) -> None:
 
 
 def many(value: str, count: int) -> bytes:
-    """A list of one value many times."""
+    """Return a list that contains one value many times."""
     return f"[{','.join([value] * count)}]".encode()
 
 
 def keys(entry: str, count: int) -> bytes:
-    """A map of many different keys; `%x` in the entry is the number of the key."""
+    """Return a map with many different keys. `%x` in the entry is replaced by the number of the key."""
     return ("{" + ",".join(entry.replace("%x", f"{number:x}") for number in range(count)) + "}").encode()
 
 
@@ -287,7 +289,7 @@ def test_what_cannot_be_decoded_is_a_value_error(text: str | bytes) -> None:
 
 
 def test_an_index_of_the_largest_published_models_is_read() -> None:
-    """Kimi K2 Thinking: 60 layers of 384 experts with 3 matrices in 3 tensors each, in 62 files."""
+    """Kimi K2 Thinking has 60 layers of 384 experts with 3 matrices in 3 tensors each, in 62 files."""
     from ome_operator.modelinfo.extract import INDEX, MEMORY
 
     names = (

@@ -1,4 +1,4 @@
-"""A page comes object by object, and a page that is none is an error like any other."""
+"""Tests that a page is read object by object, and that invalid pages raise the usual error."""
 
 import json
 from typing import Any

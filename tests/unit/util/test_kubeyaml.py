@@ -1,4 +1,4 @@
-"""YAML as Kubernetes reads it, by the parser of libyaml and by that in Python."""
+"""Tests that YAML is read as Kubernetes reads it, by the parser of libyaml and by that in Python."""
 
 import time
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.support.parts import ROOT
 
 @pytest.fixture(autouse=True, params=["libyaml", "python"])
 def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Which parser of PyYAML reads: every test runs with either."""
+    """Select the parser of PyYAML. Every test runs with both."""
     if request.param == "python":
         monkeypatch.setattr(kubeyaml, "_QUICK", None)
     elif not yaml.__with_libyaml__:
@@ -121,8 +121,8 @@ def test_a_document_has_bounds(text: str, said: str) -> None:
 
 
 def test_merge_keys_make_no_map_without_end() -> None:
-    """Each line doubles what the line before has, and PyYAML before 6.0.4 would go on for hours; since then it copies each
-    pair once.
+    """Each line doubles the contents of the previous line. PyYAML before 6.0.4 would continue for hours; later versions copy
+    each pair once.
     """
     lines = [
         "a0: &a0 {k: 1}",

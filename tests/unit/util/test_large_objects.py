@@ -1,4 +1,4 @@
-"""Large objects of tenants are reduced to their identity before they fill the memory (finding U13)."""
+"""Tests that large objects of tenants are reduced to their identity before they fill the memory (finding U13)."""
 
 import json
 import sys
@@ -29,7 +29,7 @@ SHAPES: dict[str, Any] = {
 
 
 def large(kind: str = "InferenceService", namespace: str = "a", **more: Any) -> dict[str, Any]:
-    """An object of 245 kB whose values need 2 MB."""
+    """Return an object of 245 kB whose values need 2 MB."""
     metadata = {"name": "s", "namespace": namespace, "uid": "u", "resourceVersion": "7", "generation": 2, **more}
     body = {"apiVersion": keys.API_VERSION, "kind": kind, "metadata": metadata, "status": {"state": "Ready"}}
     return {**body, "spec": {"engine": {"runner": {"args": SHAPES["short words"]}}}}
@@ -54,7 +54,9 @@ def test_no_value_needs_more_memory_than_estimated(shape: str) -> None:
     )
 )
 def test_a_text_is_examined_if_one_of_its_objects_is_large(value: Any) -> None:
-    """`memory_of` of a text is not smaller than `memory` of its value, apart from a value that is no list and no map."""
+    """`memory_of` of a text must not be less than `memory` of its value, except for values that are neither lists nor
+    maps.
+    """
     for ascii_only in (True, False):
         text = json.dumps({"object": value}, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
         assert memory_of(text) + 200 >= memory(value)

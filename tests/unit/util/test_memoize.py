@@ -1,4 +1,4 @@
-"""A result is kept for the very objects that it was made from."""
+"""Tests that a result is cached for the very objects from which it was computed."""
 
 import gc
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def forget_unused() -> None:
 
 
 def counted(size: int = 8) -> tuple[Any, list[Any]]:
-    """A cached function and its calls."""
+    """Return a cached function, and the list of its calls."""
     calls: list[Any] = []
 
     @memoize_by_identity(size)
@@ -76,7 +76,7 @@ def test_only_so_many_are_kept_and_the_oldest_goes_first() -> None:
 
 
 def test_a_cache_has_room_for_all_services() -> None:
-    """One that is a little too small for things that are asked for in turn would keep none of them until its turn."""
+    """A cache that is slightly too small for objects that are used in turn would never find any of them."""
     function, calls = counted(2)
     memoize.resize(2 * memoize.SERVICES)
     names = ["a", "b", "c", "d"]

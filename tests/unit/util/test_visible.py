@@ -84,7 +84,9 @@ def test_a_log_line_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_log_line_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    """The chart's default: a person at a terminal reads it all the same, and `kubectl logs` passes it on."""
+    """JSON is the default of the chart. Users may still read it on a terminal, because `kubectl logs` prints it
+    unchanged.
+    """
     evil = EVIL + "\x9b31m \u202egood"
     before = logging.root.handlers[:]
     try:
@@ -134,7 +136,7 @@ def test_a_refusal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_lines_of_containers(terminal: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    """A program gets them as they are."""
+    """If the output is not a terminal, the lines are printed unchanged."""
     shown = _Shown(1, False)
     shown._terminal = terminal
     shown("a", LogLine("", "\x1b[32mINFO\x1b[0m \x1b[2Jx\ty"))
