@@ -1,4 +1,4 @@
-"""An API server that writes down what it is asked, and a process that kopf hosts."""
+"""An API server that records its requests, and a process that kopf hosts."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ def service(name: str, **metadata: Any) -> dict[str, Any]:
 
 
 class Server:
-    """An API server that serves our kinds, and writes down what it is asked."""
+    """An API server that serves the operator's kinds, and records its requests."""
 
     def __init__(self, *services: dict[str, Any]) -> None:
         self.services = list(services)
@@ -107,7 +107,7 @@ class Server:
         api_version = path.removeprefix("/apis/").removeprefix("/api/")
         found = {each.plural: name for name, each in RESOURCES.items() if each.api_version == api_version}
         if path == "/api/v1":
-            found["namespaces"] = "Namespace"  # kopf waits until it has found these
+            found["namespaces"] = "Namespace"  # kopf waits until it has discovered these
         common = {"singularName": "", "namespaced": True, "verbs": ["get", "list", "watch", "patch"]}
         return {"resources": [{"name": plural, "kind": kind, **common} for plural, kind in found.items()]}
 
@@ -137,8 +137,8 @@ class Server:
 
     @contextmanager
     def serving(self) -> Iterator[str]:
-        """Yield the server's address. The server has its own thread, because kopf waits for, and cancels, every task of its
-        event loop.
+        """Yield the server's address. The server runs in its own thread, because kopf waits for, and cancels, every task of
+        its event loop.
         """
         thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         thread.start()
@@ -157,7 +157,7 @@ def _cut(request: web.Request) -> None:
 
 
 class Everywhere(KopfEvents):
-    """All that kopf asks for can be watched."""
+    """A filter of kopf's requests that permits every watch."""
 
     def trace(self) -> aiohttp.TraceConfig:
         return traced([self])
@@ -206,7 +206,7 @@ ALL = watched(sorted(WRITTEN))
 
 @asynccontextmanager
 async def hosted(server: Server, process: type[Process] = Process) -> AsyncIterator[tuple[Process, asyncio.Task[None]]]:
-    """An operator that kopf hosts."""
+    """Yield an operator that kopf hosts, and its task."""
     with server.serving() as address:
         made, stop = process(address, ALL), asyncio.Event()
         operating = asyncio.create_task(handlers.operate(made, stop))

@@ -1,4 +1,4 @@
-"""Tests of namespaces that are absent, appear and vanish: they are reported and delay nothing else, and kopf's requests
+"""Tests of namespaces that are absent, appear and disappear: they are reported and delay nothing else, and kopf's requests
 about them wait.
 """
 
@@ -27,7 +27,7 @@ def kinds(namespace: str) -> list[Watched]:
 
 
 class Manager(Sink):
-    """The sink of all places, which says of each when it is whole."""
+    """The sink of all namespaces. It records which of them are completely listed."""
 
     def relisted(self, kind: str, namespace: str = "") -> None:
         self.said.append(f"relisted {kind} in {namespace}")
@@ -43,7 +43,7 @@ class Manager(Sink):
 
 
 class Cluster:
-    """Namespaces that are there, and lists with an object each."""
+    """The existing namespaces, and lists with one object each."""
 
     def __init__(self, *there: str) -> None:
         self.there, self.down = set(there), False
@@ -98,10 +98,10 @@ async def test_a_namespace_that_is_absent_holds_up_nobody(caplog: pytest.LogCapt
         assert set(manager.said) == {"seen nodes", "whole", "seen namespaces.a.pods", "whole a"}
         assert made.watched == {"a": 1.0, "b": 0.0}
         await asyncio.sleep(0.2)
-    assert not [path for path in cluster.asked if "/b/" in path], "nothing is asked of it"
+    assert not [path for path in cluster.asked if "/b/" in path], "no request is sent for it"
     assert [said.message for said in caplog.records if said.levelname == "WARNING"] == [
         "namespace b is not watched: it does not exist"
-    ], "it is said once"
+    ], "it is reported once"
 
 
 async def test_where_nothing_cluster_wide_is_read_the_namespaces_are_everything() -> None:
@@ -129,7 +129,7 @@ async def test_it_is_watched_when_it_comes_and_again_when_it_comes_again() -> No
         assert made.watched == {"a": 1.0, "b": 0.0}
         cluster.there.add("b")
         await until(lambda: manager.said[-1] == "whole b")
-        # Deletions meanwhile were told to nobody: an audit finds them.
+        # Deletions in the meantime were not reported: an audit finds them.
         assert manager.said[-3:] == ["seen namespaces.b.pods", "relisted Pod in b", "whole b"]
         assert "away a" not in manager.said
 
@@ -147,7 +147,7 @@ async def test_while_nobody_answers_nothing_is_given_up() -> None:
 
 
 async def test_what_kopf_asks_of_an_absent_namespace_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The request then fails in a way after which kopf starts again without a log message."""
+    """After the waiting time, the request fails in a way after which kopf tries again without a log message."""
     monkeypatch.setattr(coverage, "HOLD_KOPF_REQUEST", 0.3)
     cluster, path = Cluster("a"), "/api/v1/namespaces/b/pods"
     async with covered(cluster, "a", "b") as (made, _), answers(cluster.answer) as here:
@@ -166,7 +166,7 @@ async def test_what_kopf_asks_of_an_absent_namespace_waits(monkeypatch: pytest.M
 
 
 async def test_a_refusal_is_kopfs_to_know_only_where_the_namespace_is_there() -> None:
-    """For a namespace that has vanished, the refusal would end kopf two minutes later."""
+    """If the namespace has vanished, the refusal is not passed on, because it would end kopf two minutes later."""
     cluster = Cluster("a")
 
     async def refuse(_: web.Request) -> web.StreamResponse:

@@ -1,8 +1,8 @@
-"""Tests of deeply nested objects of 12 kB, which once ended the operator and all agents permanently (S4 of the review):
-they are read, and refused.
+"""Tests of deeply nested objects of 12 kB, which once ended the operator and all agents permanently (S4 of the review): they
+are read, and refused.
 
-tests/controlplane/operator/test_deep.py sends such objects to a real API server. The tests here use the code paths of
-each process.
+tests/controlplane/operator/test_deep.py sends such objects to a real API server. The tests here use the code paths of each
+process.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ def body(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Content:
-    """Content of an API server's response."""
+    """The content of an API server's response."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
@@ -60,7 +60,7 @@ class Content:
 @pytest.mark.parametrize("levels", LEVELS)
 @pytest.mark.parametrize("kind", DEEP)
 async def test_the_operator_refuses_it_and_goes_on(kind: str, levels: int) -> None:
-    """The object arrives by kopf, which decodes lists and lines itself with Python's decoder."""
+    """The object arrives through kopf, which decodes lists and lines with Python's own decoder."""
     deep = filled(json.dumps(body(kind, "deep", DEEP[kind])).encode(), levels)
     plain = json.dumps(body(kind, "plain", {})).encode()
     lines = b"".join(b'{"type": "ADDED", "object": ' + text + b"}\n" for text in (deep, plain))
@@ -74,11 +74,11 @@ async def test_the_operator_refuses_it_and_goes_on(kind: str, levels: int) -> No
     assert [item["metadata"]["name"] for item in told] == ["deep", "plain", "deep"]
     found, other = (cluster.find(Ref(kind, "team-a", name)) for name in ("deep", "plain"))
     assert found is not None and isinstance(found.parsed, Invalid) and "nested more than 50 levels deep" in found.parsed.why
-    assert other is not None, "everything else goes on"
+    assert other is not None, "everything else continues"
 
 
 async def test_kopf_decodes_no_large_object_of_a_tenant() -> None:
-    """The objects of a list stay in kopf for some seconds, so a hundred of 1 MB would take 1 GiB (finding U13)."""
+    """The objects of a list stay in kopf for some seconds, so a hundred objects of 1 MB would take 1 GiB (finding U13)."""
     large = {"engine": {"runner": {"args": ["word"] * 100_000}}}
     text = json.dumps(body("InferenceService", "large", large)).encode()
     page = DepthLimitedContent(cast(aiohttp.StreamReader, Content(b'{"items": [' + text + b"]}")))
@@ -93,8 +93,8 @@ async def test_kopf_decodes_no_large_object_of_a_tenant() -> None:
 
 @pytest.mark.parametrize("levels", LEVELS)
 async def test_an_agent_goes_on_with_the_others(levels: int) -> None:
-    """The object arrives by the agent's own watch. The directories that such a model refers to are unknown, so none is
-    offered for removal.
+    """The object arrives through the agent's own watch. The directories that such a model refers to are unknown, so no
+    directory is offered for removal.
     """
     deep = filled(json.dumps(body("BaseModel", "deep", DEEP["BaseModel"])).encode(), levels)
     items = b'{"metadata": {"resourceVersion": "9"}, "items": [' + deep + b"]}"

@@ -1,4 +1,4 @@
-"""kopf as the host of the process: what it asks of the API server, and how it ends."""
+"""Tests of kopf as the host of the process: its requests to the API server, and how it ends."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ OURS = [each for each in ALL if each.kind not in SHORT]
 
 
 def test_nothing_below_the_public_face_of_kopf_is_used() -> None:
-    """Private names change with every version."""
+    """Private names of kopf may change with every version."""
     house = Path(ome_operator.__file__).parent
     private = re.compile(r"kopf\._|from kopf import _|getattr\(kopf")
     assert [str(path) for path in house.rglob("*.py") if private.search(path.read_text())] == []
@@ -66,7 +66,7 @@ async def test_kopf_watches_what_people_write_and_sends_nothing_but_reads() -> N
 
 
 def test_a_watch_that_is_opened_again_and_tells_nothing_gives_no_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy may answer each at once, and hold back what it tells: OmeWatchSilent has to see that."""
+    """A proxy may answer each watch at once, but hold back its events. The alert OmeWatchSilent has to detect this."""
     clock, kind = [0.0], "InferenceService"
     monkeypatch.setattr(kopf_events, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     made = KopfEvents(ALL, Process("", ALL), lambda _: asyncio.sleep(0, set()), interval=1.0)
@@ -80,11 +80,11 @@ def test_a_watch_that_is_opened_again_and_tells_nothing_gives_no_sign_of_life(mo
     watches[2].total_bytes, clock[0] = 9, 170.0
     made.answered(SERVICES, {"watch": "true"}, watches[0])
     clock[0] = 180.0
-    assert made.last_event[kind] == 170.0, "what came right before the next was opened counts"
+    assert made.last_event[kind] == 170.0, "an event right before the next watch counts"
 
 
 async def test_a_refused_token_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The session renews its token by itself; kopf would close it under the watches of other kinds."""
+    """The session renews its token by itself. kopf would close the session, which the watches of other kinds use, too."""
     monkeypatch.setattr(handlers, "REFUSED", 0.05)
     server = Server(service("a"))
     server.refuse = [(SERVICES, 401)] * 5
@@ -96,15 +96,15 @@ async def test_a_refused_token_ends_no_watch(monkeypatch: pytest.MonkeyPatch) ->
         assert len(process.sessions) == 1
     memo = handlers.Memo(process, asyncio.Event(), kopf.OperatorRegistry())
     first, second = await handlers.login(memo), await handlers.login(memo)
-    assert first != second, "kopf takes no session that it has seen"
+    assert first != second, "kopf does not use a session twice"
     for session in process.sessions:
         await session.close()
 
 
 @pytest.mark.parametrize("levels", [900, 1_000, 1_500, 2_000, 9_000, MOST])
 async def test_an_object_as_deep_as_the_api_server_takes_ends_nothing(levels: int) -> None:
-    """The object is decoded by kopf itself, in lists and in watches. An object that kopf cannot decode once ended the
-    process, and also the next one.
+    """The object is decoded by kopf itself, in lists and in watches. An object that kopf could not decode once ended the
+    process, and again after each restart.
     """
     server = Server({**service("listed"), "spec": {"engine": {"runner": {"z": HERE}}}})
     server.levels = levels
@@ -129,7 +129,7 @@ FAULTS = {
 async def test_what_kopf_cannot_go_on_after_ends_it(
     code: int, later: list[int], told: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Only kopf's loop ends, with an exception that the operator reports as a sentence, without a traceback."""
+    """Only kopf's loop ends, with an exception that the operator reports as a message, without a traceback."""
     server = Server(service("a"), service("b"))
     server.refuse = [(SERVICES, code)] if code else []
     server.page, server.later = 1, [*later]
@@ -137,11 +137,11 @@ async def test_what_kopf_cannot_go_on_after_ends_it(
         if told:
             await until(lambda: len(server.watched) == len(ALL))
             server.write(told)
-        async with asyncio.timeout(4):  # kopf waits 5 s for what its failure left behind
+        async with asyncio.timeout(4):  # kopf waits 5 s for tasks that are left after a failure
             await asyncio.wait({operating})
         assert operating.exception() is not None
         assert process.stopped == 1
-    theirs = "aiohttp.server"  # of the server of this test, whose answers are cut
+    theirs = "aiohttp.server"  # from the server of this test, whose responses are cut
     assert [record for record in caplog.records if record.exc_info and record.name != theirs] == []
 
 
@@ -157,7 +157,7 @@ async def test_a_list_in_pages_is_a_single_list() -> None:
 
 
 async def test_after_a_page_that_is_cut_in_its_middle_the_list_begins_again() -> None:
-    """No event reports what was deleted between the two lists, so the second list is reported."""
+    """No event reports objects that were deleted between the two lists, so the second list is reported."""
     server = Server(service("a"), service("b"))
     server.page, server.later = 1, [CUT, CUT]
     async with hosted(server) as (process, operating):
@@ -169,7 +169,7 @@ async def test_after_a_page_that_is_cut_in_its_middle_the_list_begins_again() ->
 
 @pytest.mark.parametrize("breaks", [False, True], ids=["the answer ends", "the connection breaks"])
 async def test_a_watch_that_is_cut_in_the_middle_of_a_line_goes_on_where_it_was(breaks: bool) -> None:
-    """Half a line is no event, and no nonsense that ends kopf either."""
+    """An incomplete line is not an event, and must not end kopf."""
     server = Server(service("a"))
     server.breaks = breaks
     async with hosted(server) as (process, operating):
@@ -181,13 +181,13 @@ async def test_a_watch_that_is_cut_in_the_middle_of_a_line_goes_on_where_it_was(
         await until(lambda: server.watched[SERVICES] == 2)
         server.tell("ADDED", service("c", resourceVersion="13"))
         await until(lambda: "seen c" in process.said)
-        assert process.said == ["seen a", "seen b", "seen c"], "no list anew"
+        assert process.said == ["seen a", "seen b", "seen c"], "no second list"
         assert server.since == ["9", "12"]
         assert not operating.done()
 
 
 async def test_a_list_that_begins_again_is_told() -> None:
-    """The first list is not reported: only a repeated list may hide deletions before it."""
+    """Only a repeated list is reported, because objects may have been deleted before it without an event."""
     server = Server(service("a"))
     async with hosted(server) as (process, _):
         await until(lambda: server.watched[SERVICES])
@@ -204,7 +204,7 @@ async def test_passes_begin_when_everything_that_is_there_was_told() -> None:
         checking = asyncio.create_task(process.coverage.run())
         await until(lambda: server.watched[SERVICES])
         await asyncio.sleep(0.3)
-        assert not process.coverage.complete.is_set(), "a list of metadata has an object that kopf has not told"
+        assert not process.coverage.complete.is_set(), "a list of metadata contains an object that kopf has not reported"
         server.tell("ADDED", service("late"))
         await until(process.coverage.complete.is_set)
         process.there["InferenceService"] = {"a"}
@@ -229,7 +229,7 @@ async def test_what_is_there_and_never_comes_ends_the_process() -> None:
 
 
 async def test_a_kind_that_kopf_does_not_list_is_noticed() -> None:
-    """A handler for another version of the kind would receive no events, without any message."""
+    """A handler for another version of the kind would receive no events, and nothing would report that."""
     events = KopfEvents(
         OURS, Process("", ()), lambda _: asyncio.sleep(0, set()), interval=1.0, patience=0.1, list_every=0.05
     )
@@ -252,14 +252,14 @@ users: [{name: u, user: {token: t}}]
 
 
 async def test_kopf_is_loaded_beside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the event loop, the import stalled a busy machine for a second at each start."""
+    """In the event loop, the import blocked a busy machine for a second at each start."""
     loaded: dict[str, int] = {}
 
     def load(name: str) -> None:
         loaded[name] = threading.get_ident()
 
     def begin(*_: Any, **__: Any) -> Any:
-        assert loaded, "before anybody looks for stalls"
+        assert loaded, "before stalls are measured"
         raise TimeoutError("this far")
 
     monkeypatch.setattr(app, "importlib", SimpleNamespace(import_module=load))

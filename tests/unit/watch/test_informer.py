@@ -27,7 +27,7 @@ def thing(name: str, version: str = "7") -> dict[str, Any]:
 
 
 def page(*names: str, more: str = "") -> Handler:
-    """A page of a list."""
+    """Return a handler that sends a page of a list."""
 
     async def answer(_: web.Request) -> web.StreamResponse:
         metadata = {"resourceVersion": "9", "continue": more}
@@ -37,7 +37,7 @@ def page(*names: str, more: str = "") -> Handler:
 
 
 def refused(code: int) -> Handler:
-    """The answer to a token, ours or that of a page, which holds no more."""
+    """Return a handler that refuses with this code, as for an expired token."""
 
     async def answer(_: web.Request) -> web.StreamResponse:
         return web.json_response({"kind": "Status", "code": code, "message": "no more"}, status=code)
@@ -46,7 +46,7 @@ def refused(code: int) -> Handler:
 
 
 async def cut(request: web.Request) -> web.StreamResponse:
-    """The connection ends in the middle of a page."""
+    """Close the connection in the middle of a page."""
     response = web.StreamResponse(headers={"Content-Length": "1000", "Content-Type": "application/json"})
     await response.prepare(request)
     await response.write(b'{"items": [')
@@ -60,7 +60,7 @@ def event(what: str, body: Mapping[str, Any]) -> bytes:
 
 
 def stream(*chunks: bytes, then: float = 0.0) -> Handler:
-    """A watch that tells this, in chunks, stays silent for so long, and ends."""
+    """Return a handler of a watch that sends these chunks, stays silent for `then` seconds, and ends."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -75,7 +75,7 @@ def stream(*chunks: bytes, then: float = 0.0) -> Handler:
 
 
 class Told:
-    """Runs an informer against a server that gives these answers to lists and watches, one after the other."""
+    """An informer, and a server that gives these responses to its lists and watches in turn."""
 
     def __init__(self, *lists: Handler, watches: tuple[Handler, ...] = (), silence: float = 60.0) -> None:
         self.lists, self.watches = list(lists), list(watches)
@@ -115,7 +115,9 @@ def listed(run: Told) -> bool:
 
 
 async def test_a_whole_list_of_several_pages_misses_nothing() -> None:
-    """All its pages show one moment, at which its watch begins: tests/controlplane/process."""
+    """All pages show the state at one moment, from which the watch continues. tests/controlplane/process tests this with a
+    real API server.
+    """
     run = Told(page("a", more="next"), page("b"))
     assert await run.until(lambda run: listed(run) and len(run.queries) == 3) == ["seen a", "seen b"]
     first, second, watch = run.queries
@@ -156,7 +158,7 @@ async def test_a_line_in_many_chunks_is_one_event_and_a_line_that_was_cut_is_non
     pieces = [large[at : at + 500_000] for at in range(0, len(large), 500_000)]
     run = Told(page(), watches=(stream(*pieces, event("ADDED", thing("cut", "11"))[:-9]),))
     assert await run.until(lambda run: len(run.queries) == 3) == ["seen large"]
-    assert run.queries[-1]["resourceVersion"] == "10", "the event that was cut comes again"
+    assert run.queries[-1]["resourceVersion"] == "10", "the event that was cut is sent again"
 
 
 async def test_a_silent_watch_is_dead() -> None:
@@ -182,7 +184,7 @@ async def test_a_watch_that_tells_an_error_or_nonsense_is_followed_by_a_list(tol
 
 @pytest.mark.parametrize("levels", [2_000, 9_000, 10_000])
 async def test_an_object_as_deep_as_the_api_server_takes_is_an_event_like_any_other(levels: int) -> None:
-    """Python's decoder refuses such an object. That once ended the process, and also the next one."""
+    """Python's own decoder refuses such an object, which once ended the process, and again after each restart."""
     deep = nested(thing("deep", "11"), levels)
     first = json.dumps({"metadata": {"resourceVersion": "9"}, "items": [thing("a"), "DEEP"]}).encode()
 
@@ -197,7 +199,7 @@ async def test_an_object_as_deep_as_the_api_server_takes_is_an_event_like_any_ot
 
 
 async def test_what_nobody_can_read_again_and_again_costs_its_own_event_alone(caplog: pytest.LogCaptureFixture) -> None:
-    """A list for each would come to the end of its tries, which ended the process."""
+    """If each unreadable event caused a list, the retries would be used up, which ended the process before."""
     broken = [b"{\n", b"[1]\n", b'{"type": "ADDED", "object": 5}\n', b'\xff{"type": "ADDED"}\n'] * 25
     run = Told(page("a"), page("b"), watches=(stream(broken[0]), stream(*broken, event("ADDED", thing("c", "12")))))
     assert await run.until(lambda run: len(run.queries) == 5) == ["seen a", "seen b", "relisted", "seen c"]
@@ -218,7 +220,7 @@ async def test_an_item_of_a_list_that_is_no_object_costs_itself() -> None:
 @pytest.mark.parametrize("code", [403, 404, 429, 500, 503])
 async def test_what_may_be_better_soon_is_asked_again(code: int) -> None:
     run = Told(refused(code), page("a"), watches=(refused(code),))
-    assert await run.until(lambda run: len(run.queries) == 4) == ["seen a"], "no relist: nothing was missed"
+    assert await run.until(lambda run: len(run.queries) == 4) == ["seen a"], "no second list, because nothing was missed"
 
 
 @pytest.mark.parametrize(("code", "answers"), [(404, 13), (503, 43), (400, 1)])
@@ -237,7 +239,7 @@ async def test_lists_that_break_for_ever_end_in_a_sentence(monkeypatch: pytest.M
 
 
 def test_exactly_the_common_kinds_are_watched_by_label() -> None:
-    """Else we would watch every pod of the cluster."""
+    """Otherwise the operator would watch every pod of the cluster."""
     selectors = {each.kind: each.selector for each in watched()}
     assert selectors == {kind: SELECTORS[kind] if kind in LABELLED else "" for kind in KINDS}
     assert {kind: selector for kind, selector in SELECTORS.items() if selector != SELECTOR} == {
@@ -246,7 +248,9 @@ def test_exactly_the_common_kinds_are_watched_by_label() -> None:
 
 
 async def test_the_loop_answers_while_a_long_page_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page of 500 nodes took a third of a second, in which no probe and no renewal of the Lease was sent."""
+    """Before, a page of 500 nodes blocked the event loop for a third of a second, in which no probe was answered and the
+    Lease was not renewed.
+    """
     told, turns, now = 0, list[int](), 0.0
 
     class Slow(Sink):
