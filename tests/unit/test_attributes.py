@@ -1,4 +1,6 @@
-"""Every attribute of an object is there after its constructor, so that no reader has to know what ran before."""
+"""Tests that every attribute of an object exists after its constructor, so that readers need not know which methods ran
+before.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -32,7 +34,7 @@ def assigned(method: ast.AST) -> set[str]:
 
 
 def late(source: str) -> Iterator[str]:
-    """Yield the attributes that a class neither declares nor assigns in its constructor, and another method assigns."""
+    """Yield the attributes that a class neither declares nor assigns in its constructor, but assigns in another method."""
     for found in ast.walk(ast.parse(source)):
         if not isinstance(found, ast.ClassDef):
             continue

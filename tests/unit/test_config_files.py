@@ -1,4 +1,6 @@
-"""The YAML files that users apply: they parse, fit each other, and say only what the pinned images understand."""
+"""Tests of the YAML files that users apply: they can be parsed, they fit each other, and the pinned images support all of
+their contents.
+"""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The runtimes of `config/` are the recipes that were published, and their roles agree."""
+"""Tests that the runtimes in `config/` are the published recipes, and that their roles agree."""
 
 import pytest
 import yaml
@@ -23,7 +23,7 @@ def test_parallelism_fits_nodes(path: str, part: str, nodes: int) -> None:
     component = runtime(path)[part]
     said = flags(component)
     gpus = nodes * GPUS
-    assert component["worker"]["size"] == nodes - 1, "the leader is a node too"
+    assert component["worker"]["size"] == nodes - 1, "the leader also has a node"
     for amounts in component["runner"]["resources"].values():
         assert amounts["nvidia.com/gpu"] == GPUS
     assert said["--tp-size"] == str(gpus)
@@ -142,15 +142,15 @@ def test_pods_of_an_engine(path: str, part: str) -> None:
     leader, worker, shared = component["leader"]["runner"], component["worker"].get("runner") or {}, component["runner"]
     assert {leader["name"], shared["name"]} == {keys.RUNNER}
     probe = leader["startupProbe"]
-    assert probe["periodSeconds"] * probe["failureThreshold"] >= 45 * 60, "a terabyte takes its time"
+    assert probe["periodSeconds"] * probe["failureThreshold"] >= 45 * 60, "loading a terabyte takes time"
     assert leader["readinessProbe"]["httpGet"]["path"] == "/health"
     assert leader["readinessProbe"]["timeoutSeconds"] > 1, "/health takes at least a second"
     for runner in (shared, worker):
-        assert not [key for key in runner if key.endswith("Probe")], "ranks above 0 answer 200 for ever"
+        assert not [key for key in runner if key.endswith("Probe")], "ranks above 0 always answer 200"
     assert not [key for key in leader if key == "livenessProbe"]
     requests, limits = (shared["resources"][kind] for kind in ("requests", "limits"))
     assert requests == limits, "exclusive CPUs need a Guaranteed pod"
-    assert str(requests["cpu"]).isdigit(), "exclusive CPUs are whole"
+    assert str(requests["cpu"]).isdigit(), "exclusive CPUs must be whole numbers"
     security = shared["securityContext"]
     assert not security.get("privileged")
     assert "IPC_LOCK" in security["capabilities"]["add"]
@@ -250,7 +250,7 @@ def test_mpirun_and_ssh_as_in_the_guide() -> None:
     assert "trtllm-llmapi-launch trtllm-serve serve" in leader
     said = ("-p 2233", "PubkeyAuthentication=yes", "PermitRootLogin=prohibit-password", "PasswordAuthentication=no")
     assert [words for words in said if words not in worker] == []
-    assert env(engine)["OMPI_MCA_orte_keep_fqdn_hostnames"] == "1", "pods have no short names"
+    assert env(engine)["OMPI_MCA_orte_keep_fqdn_hostnames"] == "1", "pods have no short host names"
     volume = engine["annotations"][keys.SSH_KEYS]
     (mount,) = [one["mountPath"] for one in engine["runner"]["volumeMounts"] if one["name"] == volume]
     read = {name: leader if name in ("id_ed25519", "known_hosts") else worker for name in secret_data.ssh_keys()}

@@ -1,4 +1,6 @@
-"""The drawing of exceptions in ome_operator/errors.py and kube/errors.py has every exception class, below its base."""
+"""Tests that the drawings of exceptions in ome_operator/errors.py and kube/errors.py have every exception class below its
+base.
+"""
 
 import ast
 import builtins
@@ -14,14 +16,16 @@ LINE = re.compile(r"(?P<lead>(?:│   |    )*)[├└]── (?P<name>\w+) +(?P<
 
 
 class Drawn(NamedTuple):
-    """A line of a drawing."""
+    """A line of the drawing."""
 
     parent: str
     words: str
 
 
 def drawing(text: str | None) -> dict[str, Drawn]:
-    """Name of a class -> its line, for every class of a drawing but its root, which is the line above the first class."""
+    """Return the line of every class in a drawing by the class's name, without the root, which is the line above the first
+    class.
+    """
     assert text is not None
     found: dict[str, Drawn] = {}
     above: list[str] = []
@@ -38,7 +42,9 @@ def drawing(text: str | None) -> dict[str, Drawn]:
 
 
 def exceptions(files: dict[str, str]) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Name of an exception class -> its file and the names of its bases; the texts of files by their names."""
+    """Return the file and the names of the bases of each exception class. `files` contains the texts of files by their
+    names.
+    """
     classes = [
         (file, node.name, tuple(ast.unparse(base).rpartition(".")[2] for base in node.bases))
         for file, text in files.items()
@@ -55,12 +61,14 @@ def exceptions(files: dict[str, str]) -> dict[str, tuple[str, tuple[str, ...]]]:
 
 
 def _raised(base: str, known: set[str]) -> bool:
-    """Whether a base is an exception: built in, ours, or, in a library, by its name."""
+    """Return whether a base is an exception class: one of this project, or, by its name, a built-in one or one of a
+    library.
+    """
     return base in known or base.endswith(("Error", "Exception"))
 
 
 def sources() -> dict[str, str]:
-    """The text of every file of both packages, by its path: that of the operator without the name of its package."""
+    """Return the text of every file of both packages by its path. Paths in the operator have no package name."""
     paths = [path for package in ("ome_operator", "ome_local") for path in (ROOT / package).rglob("*.py")]
     return {str(path.relative_to(ROOT)).removeprefix("ome_operator/"): path.read_text(encoding="utf-8") for path in paths}
 

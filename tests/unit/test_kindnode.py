@@ -1,5 +1,5 @@
-"""Tests of the code that provides Docker and kind for tests: it requests only what the machine has, and removes only its
-own changes.
+"""Tests of the code that provides Docker and kind for tests: it requests only what the machine has, and removes only its own
+changes.
 """
 
 import json

@@ -1,7 +1,8 @@
-"""Unit tests stand in folders as the packages that they test: who knows a room knows where its tests are.
+"""Tests that unit tests are in folders with the names of the packages that they test, so that both can be found from each
+other.
 
-A class has its name for itself, so that a search finds a single class. Modules and functions are small enough to be
-read as a whole.
+A class name is used only once, so that a search finds a single class. Modules and functions are small enough to be read as a
+whole.
 """
 
 import ast
@@ -25,13 +26,13 @@ users need, and a constructor (`__init__`) gets as many parts as it puts togethe
 
 
 def folders(root: Path, files: str = "*.py") -> set[str]:
-    """Folders below `root` with such files in them or further below."""
+    """Return the folders below `root` that contain such files, directly or further below."""
     found = [path.relative_to(root) for path in root.rglob(files)]
     return {str(folder) for path in found for folder in path.parents if folder != Path()}
 
 
 def packages() -> set[str]:
-    """Packages by where their unit tests are: those of the operator without its name."""
+    """Return the folders in which the unit tests of the packages belong. Those of the operator have no package name."""
     return folders(ROOT / "ome_operator") | {"ome_local"} | {f"ome_local/{one}" for one in folders(ROOT / "ome_local")}
 
 
@@ -45,7 +46,7 @@ def test_every_package_has_its_unit_tests() -> None:
 
 
 def shared(files: Iterable[Path]) -> set[str]:
-    """Names that several classes of these files have."""
+    """Return the names that several classes in these files have."""
     trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
     names = Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
     return {name for name, times in names.items() if times > 1}
@@ -64,7 +65,7 @@ def test_a_name_is_counted_over_all_files(tmp_path: Path) -> None:
 
 
 def oversized(name: str, text: str) -> list[str]:
-    """Functions of a module that have too many lines or parameters."""
+    """Return a message for each function of a module that has too many lines or parameters."""
     found = []
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -82,7 +83,7 @@ def oversized(name: str, text: str) -> list[str]:
 
 
 def modules(*folders: str) -> dict[str, str]:
-    """Python files of these folders of the repository, and their texts."""
+    """Return the texts of the Python files in these folders of the repository, by path."""
     paths = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
     return {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths}
 

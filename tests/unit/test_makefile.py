@@ -1,4 +1,4 @@
-"""`make help` shows everything that can be made, and `make setup` takes the Python that is fastest."""
+"""Tests that `make help` shows every target, and that `make setup` uses the fastest Python."""
 
 import re
 import shutil
@@ -12,7 +12,7 @@ from tests.support import parts
 
 
 def test_every_target_is_shown() -> None:
-    """Each has a line behind `##`, and the pattern of `help` finds its name, digits included."""
+    """Each target has a description after `##`, and the pattern of `help` matches its name, including digits."""
     phony = re.search(r"^\.PHONY: ((?:.*\\\n)*.*)$", (parts.ROOT / "Makefile").read_text(), re.MULTILINE)
     assert phony is not None
     told = subprocess.run(["make", "-C", parts.ROOT, "-s", "help"], capture_output=True, text=True, check=True).stdout
@@ -43,6 +43,6 @@ def test_where_none_is_optimized_the_first_that_is_new_enough_is_taken(tmp_path:
 
 
 def shown(path: Path, *words: str) -> str:
-    """The interpreter that is taken, where only these programs are on the path."""
+    """Return the interpreter that `make` chooses if only these programs are on the path."""
     command = [str(shutil.which("make")), "-C", str(parts.ROOT), "-s", "--eval=shown: ; @echo $(PYTHON)", *words, "shown"]
     return subprocess.run(command, env={"PATH": str(path)}, capture_output=True, text=True, check=True).stdout.strip()

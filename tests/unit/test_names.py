@@ -1,4 +1,6 @@
-"""Names: unique, stable, and within limits that the API server enforces late or quietly (decisions 18)."""
+"""Tests that names are unique, stable, and within limits that the API server enforces late or without a message (decisions
+18).
+"""
 
 import re
 
@@ -20,7 +22,7 @@ def test_every_name_fits(service: str, revision: str, group: int) -> None:
         sets = (names.leader(stem, group), names.worker(stem, group))
         assert max(map(len, sets)) <= 52, "a pod's revision label is <StatefulSet>-<10 characters>"
         assert len(stem) <= names.STEM
-        assert len(names.router(service, revision)) + len("-5b9f8c7d6f-x2x4z") <= 63, "router pods are host names"
+        assert len(names.router(service, revision)) + len("-5b9f8c7d6f-x2x4z") <= 63, "names of router pods are host names"
         everything = (
             *sets,
             names.leader_pod(stem, group),
@@ -52,7 +54,7 @@ def test_a_set_says_its_group_by_its_name(service: str, revision: str, group: in
         stem = names.stem(service, component, revision)
         assert names.group(names.leader(stem, group)) == (group, True)
         assert names.group(names.worker(stem, group)) == (group, False)
-        assert names.group(stem) is None, "the former set of all leaders, also where its revision has digits alone"
+        assert names.group(stem) is None, "a StatefulSet of all leaders, even if the revision consists of digits"
 
 
 @pytest.mark.parametrize("name", ["", "3", "-3", "svc", "svc-w", "svc-3-w-1-x", "svc-3-0x", "svc-123456", "svc-3-W"])
@@ -80,7 +82,7 @@ def test_a_long_name_keeps_its_beginning_and_never_ends_in_a_dash() -> None:
     ],
 )  # fmt: skip
 def test_model_labels_are_those_of_ome(kind: str, namespace: str, name: str, label: str) -> None:
-    """Facts of OME v0.1.5, pkg/constants: GetClusterBaseModelLabel, GetBaseModelLabel."""
+    """The labels are those of OME v0.1.5 (pkg/constants: GetClusterBaseModelLabel, GetBaseModelLabel)."""
     assert names.model_label(kind, namespace, name) == f"models.ome.io/{label}"
 
 
@@ -94,7 +96,7 @@ def test_model_labels_fit_a_label_name(name: str, namespace: str, kind: str) -> 
     whole = names.whole_label(label, "0123abcd")
     for key in (label, whole):
         assert re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", key.partition("/")[2]), key
-    assert whole.startswith(label) or kind == "FineTunedWeight", "a label of OME's form is cut only once"
+    assert whole.startswith(label) or kind == "FineTunedWeight", "a label in OME's form is truncated only once"
 
 
 def test_a_digest_does_not_depend_on_the_order_of_keys() -> None:

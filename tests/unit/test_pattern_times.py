@@ -1,4 +1,4 @@
-"""No regular expression of the package needs long for a long text, because other users write most of the texts that the
+"""Tests that no regular expression of the package needs long for a long text. Other users write most of the texts that the
 operator, the agent and the commands read, and a match holds the interpreter's lock.
 """
 
@@ -48,7 +48,7 @@ class Use(NamedTuple):
 
 
 def held(name: str, value: Any) -> Iterator[tuple[str, re.Pattern[Any]]]:
-    """The patterns in a value of a module with their names: alone, in maps and lists, and in classes."""
+    """Yield the patterns in a value of a module with their names: alone, in maps and lists, and in classes."""
     if isinstance(value, re.Pattern):
         yield name, value
     elif isinstance(value, Mapping | list | tuple):
@@ -64,7 +64,7 @@ def named(module: ModuleType) -> Iterator[tuple[str, re.Pattern[Any]]]:
 
 
 def written(tree: ast.Module) -> Iterator[Use]:
-    """The patterns that a module writes where it uses them, such as `re.match("[a-z]", text)`."""
+    """Yield the patterns that a module writes where it uses them, such as `re.match("[a-z]", text)`."""
     for node in ast.walk(tree):
         match node:
             case ast.Call(ast.Attribute(ast.Name("re"), method), [ast.Constant(text), *others]) if method in METHODS:
@@ -73,14 +73,16 @@ def written(tree: ast.Module) -> Iterator[Use]:
 
 
 def applied(name: str, source: str) -> frozenset[str]:
-    """The methods of the pattern with this name that its module calls; all of them if no call is found."""
+    """Return the methods of the pattern with this name that its module calls; all of them if no call is found."""
     call = re.compile(rf"\b{name}(?:\[\w+\])?\.({'|'.join(METHODS)})\b")
     return frozenset(call.findall(source)) or METHODS
 
 
 @cache
 def patterns() -> dict[str, list[Use]]:
-    """Module -> its patterns. It takes two seconds, so only the process that runs these tests collects them."""
+    """Return the patterns of each module. This takes two seconds, so only the process that runs these tests collects
+    them.
+    """
     found: dict[str, list[Use]] = {}
     loaded = [importlib.import_module(name) for name in modules()]
     sources = {module.__name__: Path(str(module.__file__)).read_text(encoding="utf-8") for module in loaded}
@@ -93,7 +95,7 @@ def patterns() -> dict[str, list[Use]]:
 
 
 def literals(parsed: Any) -> Iterator[str]:
-    """The runs of fixed characters of a parsed pattern, such as `eyJ`."""
+    """Yield the runs of fixed characters in a parsed pattern, such as `eyJ`."""
     run = ""
     for code, argument in parsed:
         if code is sre.LITERAL:
@@ -114,8 +116,8 @@ def literals(parsed: Any) -> Iterator[str]:
 
 
 def texts(pattern: re.Pattern[Any]) -> Iterator[tuple[str, str]]:
-    """Texts that a pattern may need long for, as a beginning and a part that is repeated: each class of characters, and the
-    fixed parts of the pattern, alone and before a run.
+    """Yield texts for which a pattern may need long, as a beginning and a part that is repeated: each class of characters,
+    and the fixed parts of the pattern, alone and before a run.
     """
     yield from (("", item) for item in CLASSES)
     text = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
@@ -125,7 +127,7 @@ def texts(pattern: re.Pattern[Any]) -> Iterator[tuple[str, str]]:
 
 
 def apply(use: Use, method: str, text: str) -> float:
-    """Seconds that a method of a pattern takes for a text."""
+    """Return the seconds that a method of a pattern takes for a text."""
     subject: Any = text.encode("utf-8", "replace") if isinstance(use.pattern.pattern, bytes) else text
     begin = time.process_time()
     if method == "sub":
@@ -138,8 +140,8 @@ def apply(use: Use, method: str, text: str) -> float:
 
 
 def seconds(use: Use, method: str, begin: str, part: str) -> float:
-    """Seconds for a text of LENGTH characters. A shorter text is enough if even the square of the time is below SECONDS, or
-    if the time is above SECONDS already when it is only proportional to the length.
+    """Return the seconds for a text of LENGTH characters. A shorter text is sufficient if even the square of the time is
+    below SECONDS, or if the time is above SECONDS already when it is only proportional to the length.
     """
     for length in (2_000, 20_000, LENGTH):
         took = apply(use, method, begin + part * (length // max(1, len(part))))

@@ -1,4 +1,6 @@
-"""Names that users, stored objects and running pods depend on: none may disappear, and new names are added to the lists."""
+"""Tests of names on which users, stored objects and running pods depend: none may disappear, and new names are added to the
+lists.
+"""
 
 import pytest
 
@@ -10,7 +12,7 @@ COMMAND = "python -m tests.support.names --write"
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_public_name_disappears(kind: str) -> None:
-    """A name of the list is still there. To drop it on purpose: write the list again, and say so in CHANGELOG.md."""
+    """Every listed name still exists. To remove a name on purpose, write the list again, and mention it in CHANGELOG.md."""
     gone = listed(kind) - current(kind)
     assert not gone, f"users, stored objects or running pods know these names, and they are gone: {sorted(gone)}"
 

@@ -1,4 +1,4 @@
-"""Quantities in the spelling in which the API server stores them (apimachinery's resource.Quantity)."""
+"""Tests of quantities in the spelling in which the API server stores them (apimachinery's resource.Quantity)."""
 
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -89,6 +89,6 @@ def test_durations(written: str, seconds: float) -> None:
 def test_times_that_can_be_compared() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     assert quantity.moment("2026-01-01T00:00:00Z", now) == quantity.moment(now.isoformat(), now) == now
-    assert quantity.moment("2026-01-01T00:00:00", now) is None, "it knows no zone"
+    assert quantity.moment("2026-01-01T00:00:00", now) is None, "the time has no zone"
     assert quantity.moment("", now) is quantity.moment("yesterday", now) is None
     assert quantity.moment("2026-01-01T00:00:01Z", now) is None, "a clock was set back"

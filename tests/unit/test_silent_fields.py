@@ -1,8 +1,8 @@
-"""No field is silent: whatever people may write changes something, or Advice says that it has no effect.
+"""Tests that no field is silent: every field that users can write either has an effect, or Advice says that it has none.
 
-A field has an effect if something that is made from the object differs with it: what a pass writes in one of several stages
-of a service's life, a status, the Job of a benchmark, what an agent downloads, or a column of `kubectl get`. A new name or
-other stored inputs of a revision are not an effect.
+A field has an effect if something that is made from the object differs with it: the objects that a pass writes in one of
+several stages of a service's life, a status, the Job of a benchmark, the files that an agent downloads, or a column of
+`kubectl get`. A new name or other stored inputs of a revision are not an effect.
 """
 
 import json
@@ -86,7 +86,9 @@ OURS = {"RoleScale", "NodeModels", "NodeFaults"}
 
 
 def row(kind: str, path: str) -> tuple[str, Any]:
-    """The row of the table that a field falls under, and its path; ("", None) for a field that is not listed."""
+    """Return the row of the table that a field falls under, and the field's path; ("", None) for a field that is not
+    listed.
+    """
     tree: Any = FIELDS.get(kind, {})
     at = []
     for step in path.split(".")[1:]:
@@ -183,7 +185,7 @@ _SEEN: dict[tuple[int, str], str] = {}
 
 
 def seen(look: Look, before: Bodies, bodies: Bodies) -> str:
-    """Return the result of a look at these bodies. Results are cached."""
+    """Return the results for these bodies. They are cached."""
     key = id(look), json.dumps(bodies)
     if key not in _SEEN:
         _SEEN[key] = look(before, bodies)

@@ -1,5 +1,5 @@
-"""Tests of the comparison that tests/node makes before and after: other programs of the machine are ignored, and what a
-node leaves behind is reported.
+"""Tests of the comparison that tests/node makes before and after its tests: other programs on the machine are ignored, and
+everything that a node leaves behind is reported.
 """
 
 import os
@@ -58,11 +58,11 @@ def test_containers_of_docker_do_not_count() -> None:
 
 def test_another_up_may_try_what_it_may() -> None:
     assert traces.probed(f"/sys/fs/cgroup/ome-probe-{os.getpid()}")
-    assert not traces.probed("/sys/fs/cgroup/ome-probe-999999999"), "whoever made it is gone, and has left it"
+    assert not traces.probed("/sys/fs/cgroup/ome-probe-999999999"), "its creator is gone, and has left it behind"
 
 
 def test_what_nodes_share_counts_when_there_is_no_other() -> None:
-    """Another checkout's demo may end between the two looks."""
+    """A node of another checkout, which may end during the tests, can also use such objects."""
     alone, beside = {"mount points": {"/var/lib/cni"}}, {"mount points": {traces.OTHERS}}
     assert traces.left({"mount points": set()}, alone) == {"mount points": {"/var/lib/cni"}}
     assert traces.left(beside, alone) == traces.left(alone, beside) == {}
