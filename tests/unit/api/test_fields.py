@@ -62,7 +62,7 @@ def test_accepted_and_kept_by_parse(kind: Kind, leave_out: str) -> None:
 
 @EACH
 def test_a_misspelled_field_is_unknown(kind: Kind) -> None:
-    """Otherwise the tests above would prove nothing."""
+    """The check must reject unknown fields, or the tests above would prove nothing."""
     body = known.sample(kind, "maxUnavailable")
     body["spec"]["mispelled"] = 1
     assert refused(kind, body) == ["spec.mispelled: unknown"]

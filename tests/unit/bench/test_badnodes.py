@@ -1,4 +1,4 @@
-"""The benchmark of the memory of bad nodes, on a small fleet."""
+"""Tests of the benchmark of the memory of bad nodes, on a small fleet."""
 
 import pytest
 

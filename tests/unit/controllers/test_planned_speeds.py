@@ -47,7 +47,7 @@ def workload(component: str) -> dict[str, Any]:
 
 
 class Cluster:
-    """The parts of the cache that the planner is told about."""
+    """The parts of the cache that the planner reads."""
 
     def __init__(self, **inputs: Any) -> None:
         model = {"kind": MODEL.kind, "namespace": MODEL.namespace, "name": MODEL.name}
@@ -70,7 +70,7 @@ class Cluster:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """Let the planner answer at once. Returns the GPUs and lengths for which it was asked."""
+    """Let the planner answer at once. Return the GPUs and lengths for which predictions are requested."""
     asked = list[tuple[Any, ...]]()
 
     def answer(data: Any, model: Any, hardware: frozenset[str], lengths: tuple[float, float]) -> PlannedSpeeds:

@@ -1,4 +1,4 @@
-"""The tables of docs/cookbook.md match the data of the cookbook."""
+"""Tests that the tables of docs/cookbook.md match the data of the cookbook."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,5 @@
-"""The generated commands equal those of Moonshot AI's deployment guide and of the SGLang cookbook's page, flag for flag.
+"""Tests that the generated commands equal those of Moonshot AI's deployment guide and of the SGLang cookbook's page, flag
+for flag.
 
 Two commands of the page write `python` instead of `python3`, and `--model` instead of its alias `--model-path`; the test
 uses the same spelling for all.

@@ -1,5 +1,5 @@
-"""The sizes of published models add up to the parameters on their model pages, and their context lengths equal those in
-config/.
+"""Tests that the sizes of published models add up to the parameters on their model pages, and that their context lengths
+equal those in config/.
 """
 
 import json

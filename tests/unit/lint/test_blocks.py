@@ -1,4 +1,4 @@
-"""The rule about quantization blocks, and its remedy, which must pass the same rule."""
+"""Tests of the rule about quantization blocks, and of its remedy, which must pass the same rule."""
 
 import pytest
 

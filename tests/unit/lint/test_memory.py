@@ -99,7 +99,7 @@ def test_sizes_in_both_spellings() -> None:
     old = sizes(server("--tp-size=16", "--dp-size=4", "--enable-dp-attention"))
     new = sizes(server("--tp-size=16", "--attn-dp-size=4"))
     assert old == new and (new.attention_tp, new.copies, new.gpus) == (4, 1, 16)
-    assert sizes(server("--tp-size=4", "--dp-size=2")).gpus == 8, "whole copies"
+    assert sizes(server("--tp-size=4", "--dp-size=2")).gpus == 8, "complete copies"
     spread = sizes(server("--tp-size=16", "--moe-a2a-backend=deepep", "--ep-size=2"))
     assert spread.ep == 16, "the all-to-all decides"
     assert requests(server("--max-running-requests=64", "--attn-dp-size=4", "--tp-size=4"), new) == 16

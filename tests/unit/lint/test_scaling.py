@@ -15,7 +15,7 @@ DEMAND = {"minReplicas": 1, "maxReplicas": 2, "autoscaler": {"class": "Demand"}}
 
 
 def told(rule: str, absent: bool = False, gpus: int = 8, **spec: Any) -> list[Finding]:
-    """Return the findings of a rule in a service. `absent`: the cluster has no KEDA."""
+    """Return the findings of a rule in a service. With `absent`, the cluster has no KEDA."""
     components = ("engine", "decoder", "router") if "decoder" in spec else ("engine", "router")
     body = service("team", "svc", "rt", *components, **spec)
     bodies = [body, model(), runtime("rt", gpus=gpus, decoder=True)]

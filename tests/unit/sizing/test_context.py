@@ -1,4 +1,4 @@
-"""The context length of each model that `ome plan` knows, also of models that share an entry with another one."""
+"""Tests of the context length of each model that `ome plan` knows, including models that share an entry with another one."""
 
 import pytest
 

@@ -84,7 +84,9 @@ def test_a_watch_that_is_opened_again_and_tells_nothing_gives_no_sign_of_life(mo
 
 
 async def test_a_refused_token_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The session renews its token by itself. kopf would close the session, which the watches of other kinds use, too."""
+    """The session renews its token itself. If the refusal reached kopf, kopf would close the session, which the watches of
+    other kinds use, too.
+    """
     monkeypatch.setattr(handlers, "REFUSED", 0.05)
     server = Server(service("a"))
     server.refuse = [(SERVICES, 401)] * 5
@@ -146,7 +148,7 @@ async def test_what_kopf_cannot_go_on_after_ends_it(
 
 
 async def test_a_list_in_pages_is_a_single_list() -> None:
-    """Otherwise each page would count as a new list and cause an audit."""
+    """If each page counted as a new list, it would cause an audit."""
     server = Server(*map(service, "abc"))
     server.page = 1
     async with hosted(server) as (process, _):

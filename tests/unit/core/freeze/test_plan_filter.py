@@ -219,7 +219,7 @@ def test_no_event_says_that_a_group_was_recycled_that_only_would_be() -> None:
 
 
 def test_a_pass_that_repeats_says_the_same() -> None:
-    """Otherwise each pass would write a status, which would cause another pass."""
+    """A status that differs in every pass would be written each time, and each write would cause another pass."""
     world = settled()
     world.edit(replace(SHAPE, engines=1).service(), replace(SHAPE, image="b").deps())
     for _ in range(2):

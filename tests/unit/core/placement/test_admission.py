@@ -57,7 +57,9 @@ def test_room_of_who_tries_is_promised() -> None:
 
 
 def test_a_try_that_has_no_room_keeps_others_from_its_own_nodes_only() -> None:
-    """Before, a gang that is placed without a known place, in one pool of nodes, blocked every service of the cluster."""
+    """Before, a gang whose pods were created although they fit on no node of its pool blocked every other service of the
+    cluster.
+    """
     on = nodes(a=4, b=4)
     tries = claim("tries", 9, "a", trying=True)
     assert granted(tries, claim("other", 4, "b"), on=on) == {"other": True}

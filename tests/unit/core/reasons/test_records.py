@@ -1,4 +1,4 @@
-"""Every reason is a record that is complete, used by the code, and agrees with itself."""
+"""Tests that every reason has a record that is complete, consistent, and used by the code."""
 
 import ast
 import copy
@@ -58,8 +58,8 @@ def test_the_code_uses_every_reason(name: str, record: ReasonRecord) -> None:
 
 @pytest.mark.parametrize(("name", "record"), RECORDS)
 def test_its_values_agree(name: str, record: ReasonRecord) -> None:
-    """A reason that passes by itself is not Failed, a reason with a warning Event is not Current, and a good reason is
-    Current.
+    """A reason that disappears without any action is not Failed, a reason with a warning Event is not Current, and a good
+    reason is Current.
     """
     assert isinstance(record.kstatus, Kstatus)
     if record.good:
@@ -70,7 +70,7 @@ def test_its_values_agree(name: str, record: ReasonRecord) -> None:
     if record.loud or record.stage is not None:
         assert ROLLED_OUT in record.of or name == "WAITING_FOR_NODES"
         assert record.kstatus is not Kstatus.CURRENT
-    assert not (record.loud and record.passing), "an Event would warn of what goes away by itself"
+    assert not (record.loud and record.passing), "an Event would warn of a temporary problem"
     assert not record.on_its_way or record.pods, "it is counted with the pods"
 
 

@@ -1,4 +1,6 @@
-"""Every place where the operator ends pods is listed, with what protects pods that serve from pods that cannot start."""
+"""Tests that every place where the operator deletes pods is listed, with what prevents it from replacing serving pods by
+pods that cannot start.
+"""
 
 import ast
 from collections.abc import Iterator

@@ -44,7 +44,7 @@ def test_a_rollout_waits_for_no_nodes_that_nobody_sees() -> None:
 
 
 def test_no_pod_is_taken_for_one_of_a_lost_node() -> None:
-    """Otherwise each terminating pod would be deleted by force, and each group would be recycled."""
+    """An operator that reads no nodes must not consider all nodes lost, and delete each terminating pod by force."""
     service, observed = Shape().service(), Observed()
     assert Snapshot(service, Deps(), observed, START).lost("n")
     assert not Snapshot(service, unread(Deps()), observed, START).lost("n")
@@ -68,7 +68,7 @@ def test_no_pod_is_taken_for_one_of_a_lost_node() -> None:
     ],
 )
 def test_what_is_not_read_is_not_said_to_be_missing(spec: dict[str, Any], type_: str, said: str) -> None:
-    """Otherwise the message would ask the user to apply an object, which would not help."""
+    """A message that an object is missing would make the user apply it, which would not help."""
     deps = unread(parts.deps(parts.model(), parts.simple()))
     told = conditions(sync(parts.service(engine={}, **spec), deps, Observed(), START).status)[type_]
     assert told["status"] == "False" and "does not exist" not in told["message"]

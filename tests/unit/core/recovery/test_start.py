@@ -1,4 +1,4 @@
-"""The parts of the last start of a group."""
+"""Tests of the parts of the last start of a group."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

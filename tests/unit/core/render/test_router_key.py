@@ -84,7 +84,7 @@ def test_an_image_of_which_the_user_knows() -> None:
 
 
 def test_an_operator_that_may_make_no_secrets_gives_none() -> None:
-    """Otherwise no router would ever start."""
+    """A router that needs a Secret which does not exist would never start."""
     here = world()
     plan = sync(here.service, changed(here.deps, router_keys=False), here.observed(), here.now)
     assert secrets(plan) == [] and "OME_ROUTER_KEY" not in str(pod(plan))

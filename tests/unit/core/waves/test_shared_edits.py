@@ -50,8 +50,8 @@ def test_where_an_edit_comes_from(before: dict[str, Any], after: dict[str, Any],
 
 
 def test_what_a_service_does_not_follow_it_does_not_share() -> None:
-    """The service uses the present version of the object because its user requests that. Until then, the service is no
-    evidence about the edit.
+    """A service that does not follow edits of an object uses a new version only when its user requests it. It is no evidence
+    about edits of the object.
     """
     merged = {"kind": "FineTunedWeight", "namespace": "", "name": "w"}
     assert shared_by(inputs(accelerator=on())) == (RUNTIME, MODEL, H200)

@@ -108,7 +108,9 @@ def test_down_when_cluster_json_cannot_be_read(at: Layout, fakes: Fakes) -> None
 
 
 def test_without_kind_nothing_is_removed(at: Layout, fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the container would keep running and belong to no known cluster."""
+    """Without the program `kind`, the cluster's files must stay. If they were removed, its container would keep running and
+    belong to no known cluster.
+    """
     creation.create(at, Spec(kind=True))
     running = processes.spawn(at, "kwok", ["sleep", "1000"])
     (fakes.here / "kind").unlink()
