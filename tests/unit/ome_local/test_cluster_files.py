@@ -184,9 +184,7 @@ class TestCommandLines:
             assert any(word.startswith("--audit-log-path") for word in line) is on
 
     def test_each_component_has_its_own_identity(self) -> None:
-        """Otherwise the audit log could not distinguish the components. Only the administrator is exempt from priority and
-        fairness.
-        """
+        """The audit log distinguishes components by user. Only the administrator is exempt from priority and fairness."""
         users = [user for user, _ in components.IDENTITIES.values()]
         assert len(set(users)) == len(users)
         assert [file for file, (_, groups) in components.IDENTITIES.items() if "system:masters" in groups] == ["admin"]
@@ -272,9 +270,7 @@ class TestStages:
         assert len({stage["metadata"]["name"] for stage in made}) == len(made)
 
     def test_more_wins_over_the_defaults(self) -> None:
-        """Additional stages take precedence by their weight, because kwok ignores stages without a weight if another stage
-        has one.
-        """
+        """Additional stages have a weight, because kwok ignores stages without a weight if another has one."""
         assert all(stage["spec"].get("weight", 0) == 0 for stage in stages.defaults())
         for stage in (stages.ready(1), stages.terminate(1), stages.never_ready({"a": "b"}), stages.crash({"a": "b"})):
             assert stage["spec"]["weight"] > 0

@@ -1,6 +1,4 @@
-"""Tests of which workers the router's list may contain, why a worker is removed, and what an outdated list of pods must not
-cause.
-"""
+"""Tests of which workers are in a router's list, why a worker is removed, and what an old list of pods must not cause."""
 
 from typing import Any
 

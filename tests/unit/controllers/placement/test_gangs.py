@@ -71,9 +71,7 @@ def test_who_has_waited_longest_goes_first_and_its_room_is_promised() -> None:
 
 
 def test_a_turn_is_told_again_until_the_status_has_moved_on() -> None:
-    """Another pass may run before the status is written. It must get the same answer, so that it does not remove what the
-    first pass created.
-    """
+    """Another pass may run before the status is written. It must not remove what the first pass created."""
     made, _ = gangs(4)
     made.report_claim(A, claim(A, 3), NOW)
     assert made.admission_of(A, waiting("T0"), NOW).sure is True
@@ -215,9 +213,7 @@ def test_who_holds_no_node_makes_way_for_who_asks_for_the_same_nodes_alone() -> 
 
 
 def test_a_pass_costs_nothing_of_what_others_want_while_nobody_waits(monkeypatch: Any) -> None:
-    """A thousand services may start at the same time. While none waits, a pass does not process the claims of all other
-    services.
-    """
+    """While no service waits, a pass does not process the claims of all other services."""
     made, _ = gangs(4)
     monkeypatch.setattr(module, "turns", None)
     for at in range(100):
@@ -254,9 +250,7 @@ async def test_who_holds_nodes_for_nobody_is_told_what_it_gives_back() -> None:
 
 
 async def test_who_has_waited_wakes_who_holds_nodes_for_nobody() -> None:
-    """The service that holds nodes was reconciled before another service waited, and would be reconciled again only after
-    half a minute.
-    """
+    """The last pass over the service that holds nodes was before another one waited. The next is half a minute later."""
     woken: list[str] = []
     lost = Idle(frozenset({("engine", 1)}), (("n0", ROOM),), (), (), since=1.0)
     known: Any = Known(1)
@@ -292,9 +286,7 @@ async def test_pods_that_are_there_to_be_seen_are_heard_too() -> None:
 
 
 async def test_nobody_gives_back_before_strangers_were_read_for_it_and_what_was_read_is_known_at_each_question() -> None:
-    """Foreign pods on the nodes must be read first. Otherwise a group would be removed for a service that does not fit
-    because of a foreign pod.
-    """
+    """Otherwise a group would be removed for a service that does not fit because of an unknown foreign pod."""
     clock = [1000.0]
     box = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
     api, known = FakeApi({"list_objects Pod": [{"spec": {"containers": [box]}}]}), Known(2)
@@ -328,9 +320,7 @@ async def test_strangers_are_read_for_who_has_lost_a_rank_once_in_five_minutes()
 
 
 def test_an_attempt_of_twenty_minutes_ends_when_another_would_fit_on_its_nodes() -> None:
-    """An annotation, or an Event that a tenant can write, gives the attempt more time. It must not make other services wait
-    longer.
-    """
+    """Annotations and Events of tenants can lengthen an attempt. This must not make other services wait longer."""
     made, _ = gangs(4)
     late, status = NOW + timedelta(seconds=90), {"placement": {"trying": True, "since": "T0"}}
     made.report_claim(A, claim(A, 9, trying=True), NOW)

@@ -68,9 +68,7 @@ def test_what_serves_is_known_without_the_spec() -> None:
 
 
 def test_wrong_shapes_in_a_pod_spec_are_a_condition() -> None:
-    """The CRD does not restrict these parts of a pod spec, so they may contain anything. No value may raise an exception in
-    a pass.
-    """
+    """The CRD permits any value in these parts of a pod spec. None may raise an exception in a pass."""
     service = parts.service(engine={"runner": {"env": {"A": "1"}}}, router={})
     plan = sync(service, Shape().deps(), Observed(), START)
     assert conditions(plan)["EngineReady"] == ("False", "InvalidPod")
@@ -263,9 +261,7 @@ def test_advice_is_gathered_from_everywhere() -> None:
 
 
 def test_an_engine_that_tells_prometheus_nothing_is_told_where_it_is_asked() -> None:
-    """Advice names the missing flag only if the operator's chart configures Prometheus to scrape engines. The running pods
-    are not changed.
-    """
+    """Advice names the flag only if the chart lets Prometheus scrape engines. The running pods are not changed."""
     launch = parts.container(command=["python3", "-m", "sglang.launch_server"])
     deps, asked = Shape().deps(), changed(Shape().deps(), scrapes_engines=True)
     assert "--enable-metrics" not in advice(deps, engine={"runner": launch})
@@ -287,9 +283,7 @@ def test_zero_replicas_of_a_router_and_of_engines() -> None:
     ("Role", "NameTaken", True), ("Role", "Forbidden", False), ("ServiceAccount", "NameTaken", False),
 ])  # fmt: skip
 def test_a_binding_goes_when_somebody_elses_role_has_the_name(kind: str, reason: str, gone: bool) -> None:
-    """The RoleBinding was created for the operator's own Role. It would now grant the rights of a foreign Role with this
-    name.
-    """
+    """The RoleBinding would now grant the rights of a foreign Role with the name of the operator's Role."""
     world = settled(Shape(router=True))
     del world.children["Role", "svc-router"]
     refusals = {(kind, "svc-router"): Refusal(reason, "no")}
