@@ -141,8 +141,8 @@ def test_variables_that_it_needs_come_along_and_no_others() -> None:
 
 def test_an_admins_key_counts_more() -> None:
     words = ["--pd-disaggregation", "--control-plane-api-keys", "u:U:user:a", "x:X:admin:b", "--api-key", "c"]
-    assert args(words=words)[-2:] == ["--key=b", "--worker-key=c"], "the router expects the other key from workers"
-    assert args(words=words[:-2])[-1] == "--key=b", "or none"
+    assert args(words=words)[-2:] == ["--key=b", "--worker-key=c"], "the other key is for workers"
+    assert args(words=words[:-2])[-1] == "--key=b", "or there is no other key"
 
 
 NONE: dict[str, dict[str, Any]] = {
