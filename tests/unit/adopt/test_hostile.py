@@ -58,7 +58,9 @@ def cluster_of(services: Mapping[str, bool], children: list[dict[str, Any]]) -> 
 
 
 async def test_a_service_that_does_not_start_delays_no_other_namespace() -> None:
-    """A tenant has 50 services that never start. Before, they delayed the services of all other namespaces by 50 hours."""
+    """A tenant has 50 services that never start. Previously, they delayed the services of all other namespaces by 50
+    hours.
+    """
     services = {f"bad/svc{number}": False for number in range(50)} | {"good/fine": True}
     children = [owned(*name.split("/"), f"uid-of-{name.replace('/', '-')}") for name in services]
     api, lines = cluster_of(services, children), list[str]()
@@ -131,7 +133,7 @@ async def test_an_object_that_is_deleted_meanwhile_keeps_its_finalizer(yes: bool
 
 @pytest.mark.parametrize(("ahead", "counts"), [(-60, True), (30, True), (3600, False), (10**8, False), (-3600, False)])
 def test_a_time_in_the_future_stops_no_adoption(ahead: int, counts: bool) -> None:
-    """Before, a single forged entry in managedFields stopped the adoption for ever."""
+    """Previously, a single forged entry in managedFields stopped the adoption for ever."""
     when = (datetime.now(UTC) + timedelta(seconds=ahead)).strftime("%Y-%m-%dT%H:%M:%SZ")
     entry = {"manager": "x", "operation": "Update", "subresource": "status", "time": when, "fieldsV1": {"f:status": {}}}
     assert bool(cluster._recent([{"metadata": metadata("ns", "svc", managedFields=[entry])}])) is counts

@@ -89,8 +89,8 @@ def _told(kind: str, uid: str, name: str, models: list[str], version: int) -> di
 
 
 def test_an_event_of_a_node_makes_no_name_of_other_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before, an event computed the labels of all models, which stopped an operator with 300 nodes and 207 models for ten
-    seconds.
+    """Previously, an event computed the labels of all models, which stopped an operator with 300 nodes and 207 models for
+    ten seconds.
     """
     told = Told()
     for number in range(50):

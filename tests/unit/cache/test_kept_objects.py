@@ -60,7 +60,7 @@ def kept(cache: ClusterCache, kind: str, make: Callable[[], dict[str, Any]]) -> 
     ],
 )
 def test_little_is_kept_of_a_large_object(kind: str, make: Callable[[], dict[str, Any]]) -> None:
-    """Before, an InferenceService of 1 MB took 9.8 MiB, and a ServiceAccount with labels of 1 MB took 6.9 MiB."""
+    """Previously, an InferenceService of 1 MB took 9.8 MiB, and a ServiceAccount with labels of 1 MB took 6.9 MiB."""
     assert kept(ClusterCache(Deps()), kind, make) < KEPT
 
 

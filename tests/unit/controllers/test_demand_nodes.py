@@ -33,7 +33,7 @@ def counted(here: Follower) -> Counted:
 
 
 async def test_groups_that_a_namespace_never_creates_keep_no_nodes_from_others() -> None:
-    """A tenant asks for all free nodes before everybody else, but its quota lets it create no group. Before, the other
+    """A tenant asks for all free nodes before everybody else, but its quota lets it create no group. Previously, the other
     tenant waited for ever (finding U14).
     """
     here = Follower((), scaling=STORED)
@@ -57,7 +57,9 @@ async def test_groups_that_a_namespace_never_creates_keep_no_nodes_from_others()
 
 
 async def test_a_namespace_with_many_services_has_as_long_to_create_groups_as_one_with_one() -> None:
-    """Before, ten services that waited for their pods for one round counted as one minute of waiting of their namespace."""
+    """Previously, ten services that waited for their pods for one round counted as one minute of waiting of their
+    namespace.
+    """
     here = Follower(("svc", *(f"a{at}" for at in range(9))), scaling=STORED)
     here.scaler = counted(here)
     here.scaler.free = 10**6

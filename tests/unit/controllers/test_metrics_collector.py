@@ -55,7 +55,7 @@ def test_series_of_services_are_bounded_and_the_rest_is_summed() -> None:
 
 
 def test_no_namespace_takes_the_series_of_others() -> None:
-    """Before, a tenant with a hundred small services used up all series, so that services of other tenants had none."""
+    """Previously, a tenant with a hundred small services used up all series, so that services of other tenants had none."""
     made = rig(metrics_per_service=3)
     made.see(SERVICE, *[service(f"s{number}", "many", READY, groups=[group()]) for number in range(9)])
     made.see(SERVICE, service("one", "few", READY, groups=[group()]))

@@ -173,7 +173,7 @@ async def test_the_nodes_are_searched_once_a_round_for_each_class(calls: list[An
 
 
 async def test_two_predictions_of_each_service_are_kept_however_many_services_there_are(calls: list[Any]) -> None:
-    """Before, 1,024 predictions were kept of all services, so that 1,100 services were predicted again in each round."""
+    """Previously, 1,024 predictions were kept of all services, so that 1,100 services were predicted again in each round."""
     here, services = planner(), [REF._replace(name=f"s{number}") for number in range(1100)]
     for lengths in ((10.0, 10.0), (100.0, 10.0)) * 2:
         here.begin_round(services)

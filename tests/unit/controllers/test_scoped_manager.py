@@ -71,7 +71,7 @@ async def test_passes_of_a_namespace_begin_when_it_is_whole_and_end_when_it_is_a
 
 
 async def test_a_bug_of_ours_is_a_failed_pass_and_what_the_api_server_refuses_is_none() -> None:
-    """The alert OmePassesFail counts failed passes. Before, a pass that reported InternalError in the status counted as
+    """The alert OmePassesFail counts failed passes. Previously, a pass that reported InternalError in the status counted as
     successful.
     """
     bugs = [True]

@@ -137,8 +137,8 @@ def test_long_runs_are_counted_together() -> None:
 
 
 def test_wishes_that_others_overtook_are_not_kept() -> None:
-    """Each run requests another one in ten minutes. Before, a million of these requests were kept while a runtime was edited
-    all the time.
+    """Each run requests another one in ten minutes. Previously, a million of these requests were kept while a runtime was
+    edited all the time.
     """
     s = schedule()
     for turn in range(10_000):

@@ -79,8 +79,8 @@ async def tended(turns: int, between: Callable[[int], None] = lambda turn: None,
 
 
 async def test_what_takes_the_place_of_others_does_not_become_many_that_are_young() -> None:
-    """The collector does not count these objects, because there are no more objects than before. Before, it then examined
-    400,000 of them at once.
+    """The collector does not count these objects, because there are no more objects than before. Previously, it then
+    examined 400,000 of them at once.
     """
     garbage_collection.collect_rarely()
     kept = [[number] for number in range(50_000)]

@@ -114,8 +114,8 @@ def of(key: str) -> str:
 
 
 def test_groups_take_turns_however_many_keys_of_others_are_due() -> None:
-    """Before, a tenant with 5,000 services whose runtime was edited all the time delayed the service of another tenant by
-    3.9 s.
+    """Previously, a tenant with 5,000 services whose runtime was edited all the time delayed the service of another tenant
+    by 3.9 s.
     """
     s: Schedule[str] = Schedule(group=of, is_long=lambda key: of(key) == "quiet")
     for number in range(5000):

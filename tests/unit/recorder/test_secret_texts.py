@@ -138,7 +138,7 @@ LENGTH = 200_000
 
 @pytest.mark.parametrize("part", PARTS)
 def test_no_text_needs_a_second(part: str) -> None:
-    """Before, a word of 60,000 letters took minutes. The texts of a service may have a megabyte."""
+    """Previously, a word of 60,000 letters took minutes. The texts of a service may have a megabyte."""
     assert max(
         (_seconds(begin, other), begin + other) for begin, other in [("", part), *((part, one) for one in PARTS[::8])]
     ) < (1,)

@@ -295,7 +295,7 @@ def test_a_host_of_the_chart_is_asked(listener: socket.socket) -> None:
 
 @pytest.mark.parametrize("variable", ["http_proxy", "https_proxy", "all_proxy"])
 def test_only_the_port_of_a_proxy_is_asked(variable: str, listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before, a tenant's endpoint could be any port of the proxy's host."""
+    """Previously, a tenant's endpoint could be any port of the proxy's host."""
     port = listener.getsockname()[1]
 
     async def ask() -> None:

@@ -248,7 +248,7 @@ def test_exactly_the_common_kinds_are_watched_by_label() -> None:
 
 
 async def test_the_loop_answers_while_a_long_page_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before, a page of 500 nodes blocked the event loop for a third of a second, in which no probe was answered and the
+    """Previously, a page of 500 nodes blocked the event loop for a third of a second, in which no probe was answered and the
     Lease was not renewed.
     """
     told, turns, now = 0, list[int](), 0.0

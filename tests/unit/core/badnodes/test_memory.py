@@ -128,7 +128,7 @@ def test_what_everybody_avoids_counts_for_a_namespace_too() -> None:
 
 def test_failures_of_a_tenant_hide_no_fault_that_a_node_reports() -> None:
     """A tenant with two namespaces makes its containers fail on 250 nodes, also while a node reports a fault (finding U15).
-    Before, they filled the memory and the tenth of nodes that may be avoided.
+    Previously, they filled the memory and the tenth of nodes that may be avoided.
     """
     there = {**nodes(300), "n299": node("n299", ("GPUMissing", "7 of 8 are allocatable"))}
     memory: Memory = {}

@@ -57,7 +57,7 @@ def test_room_of_who_tries_is_promised() -> None:
 
 
 def test_a_try_that_has_no_room_keeps_others_from_its_own_nodes_only() -> None:
-    """Before, a gang whose pods were created although they fit on no node of its pool blocked every other service of the
+    """Previously, a gang whose pods were created although they fit on no node of its pool blocked every other service of the
     cluster.
     """
     on = nodes(a=4, b=4)

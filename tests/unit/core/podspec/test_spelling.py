@@ -129,7 +129,7 @@ def test_a_new_service_says_it_of_its_pods() -> None:
 
 
 def test_fifty_thousand_misspelled_fields_take_no_time() -> None:
-    """Before, a service of 1 MB blocked the operator's event loop for 3.5 s after each edit."""
+    """Previously, a service of 1 MB blocked the operator's event loop for 3.5 s after each edit."""
     fields = {f"livenessProb{number}": 1 for number in range(50_000)}
     service = parts.service(engine={"runner": {"name": "ome-container", **fields}})
     begin = time.process_time()

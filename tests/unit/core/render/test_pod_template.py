@@ -218,7 +218,9 @@ SGLANG = ["python3", "-m", "sglang.launch_server"]
 def test_a_class_that_divides_otherwise_is_followed_by_the_engines_own_arguments(
     args: list[str], accelerator: Manifest, found: list[str]
 ) -> None:
-    """Before, only PARALLELISM_SIZE was changed, so a runtime that states its size as a number ran with the wrong size."""
+    """Previously, only PARALLELISM_SIZE was changed, so a runtime that states its size as a number ran with the wrong
+    size.
+    """
     assert main(leader(box(command=SGLANG, args=args), accelerator))["args"] == found
 
 

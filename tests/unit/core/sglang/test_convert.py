@@ -133,7 +133,7 @@ def test_the_default_of_a_status_that_nobody_has_written_is_not_copied() -> None
     ],
 )
 def test_a_serving_is_told_of_fields_that_it_has(message: str, said: str) -> None:
-    """Before, the message advised to write spec.runtime.name, which is not a field of a Serving."""
+    """Previously, the message advised to write spec.runtime.name, which is not a field of a Serving."""
     found = mirrored_status(
         serving(),
         {"observedGeneration": 2, "conditions": [{"type": "Ready", "status": "False", "message": message}]},

@@ -30,7 +30,7 @@ class Server(KubeApi):
 
 
 def test_other_taints_stay() -> None:
-    """Before, `up` replaced all taints, including that of a cordoned node."""
+    """Previously, `up` replaced all taints, including that of a cordoned node."""
     cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
     server = Server([cordon])
     furnish.spare(server, ["real"])
@@ -41,8 +41,8 @@ def test_other_taints_stay() -> None:
 
 
 def test_add_ons_stay_off_simulated_nodes() -> None:
-    """Before, CoreDNS was moved to a simulated node whenever it was rescheduled, and no real pod could resolve a name any
-    more.
+    """Previously, CoreDNS was moved to a simulated node whenever it was rescheduled, and no real pod could resolve a name
+    any more.
     """
     server = Server([])
     furnish.keep_addons(server)

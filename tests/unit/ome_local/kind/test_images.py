@@ -28,7 +28,7 @@ def loads(fakes: Fakes) -> list[str]:
 
 
 def test_once(at: Layout, fakes: Fakes, file: Path) -> None:
-    """Before, the second demo spent 80 of its 105 s on images that the nodes already had. Another file counts as another
+    """Previously, the second demo spent 80 of its 105 s on images that the nodes already had. Another file counts as another
     image.
     """
     images.load(at, ["a", "b"], file)
