@@ -235,7 +235,7 @@ def told(report: Report, hold: Hold, snapshot: Snapshot) -> Report:
     """
     before, stored = report.before, {item.name for item in snapshot.revisions}
     new = report.revision not in stored
-    rollout = _rolled_out(report, hold, new)
+    rollout = _rolled_out(report, hold, new, snapshot)
     unreachable = _unreachable(report, hold, snapshot)
     return replace(
         report,
@@ -276,14 +276,18 @@ def _far(item: RoleProgress, hold: Hold, snapshot: Snapshot) -> RoleProgress:
     return item if made or item.reason != Reason.CREATING else item._replace(reason=hold.reason)
 
 
-def _rolled_out(report: Report, hold: Hold, new: bool) -> cond.Condition | None:
+def _rolled_out(report: Report, hold: Hold, new: bool, snapshot: Snapshot) -> cond.Condition | None:
     """Return the condition RolledOut. It states what else the revision waits for, but not how far the rollout would
-    proceed. `new` is true if the revision is not stored yet.
+    proceed. `new` is true if the revision is not stored yet. A revision that is the only one on the cluster does not wait,
+    but lacks groups.
     """
     item = report.rollout
     if item is None or (item.status and not new):
         return item
-    detail = f"revision {report.revision} waits" if item.status or record_of(item.reason).moves else item.message
+    detail = item.message
+    if item.status or record_of(item.reason).moves:
+        alone = not new and snapshot.slices.keys() == {report.revision}
+        detail = f"revision {report.revision} {'is not complete' if alone else 'waits'}"
     return cond.Condition(ROLLED_OUT, False, hold.reason, f"{hold.sentence}; {detail}")
 
 

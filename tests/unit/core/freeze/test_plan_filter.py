@@ -176,6 +176,14 @@ def test_first_creation_waits_and_says_so(note: str) -> None:
     assert "revision" not in plan.status and "slices" not in plan.status and "url" not in plan.status
 
 
+def test_the_revision_that_runs_lacks_a_group_and_does_not_wait() -> None:
+    world = settled()
+    lost = next(name for name, pod in world.pods.items() if pod.labels[keys.COMPONENT] == keys.ENGINE)
+    del world.pods[lost]
+    plan = go(world, "freeze")
+    assert condition(plan, "RolledOut").endswith(f"; revision {plan.status['revision']} is not complete")
+
+
 def test_an_edit_waits_while_what_serves_stays_ready() -> None:
     world = settled()
     world.edit(deps=replace(SHAPE, image="b").deps())
