@@ -124,8 +124,8 @@ class RolloutReasons:
         meaning="an edit of a runtime, a model or an accelerator class reaches its services in waves "
         "([rollouts](rollouts.md#waves)); the message names the wave and the object",
         remedy="wait until the bake time of the previous wave has passed; if a service of that wave failed, correct "
-               "the edit or this service. For larger waves, set the annotation ome.io/rollout-waves of the object. To "
-               "see the progress: ome status runtime NAME",
+               "the edit or this service. For larger waves, annotate the object with ome.io/rollout-waves=50%. Its "
+               "status shows the progress",
     )  # fmt: skip
     ROLLING_OUT = ReasonRecord(
         "RollingOut", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, state=State.STARTING, stage=RolloutStage.READY,
