@@ -110,7 +110,9 @@ def _sidecar(spec: Manifest) -> None:
 
 
 class Injector:
-    """The server of the webhook, with a certificate from `folder`. It counts the changed objects of each mode."""
+    """The server of the webhook, with a certificate from `folder`. It counts the stored objects that each mode has
+    changed, without those of dry runs.
+    """
 
     def __init__(self, folder: Path) -> None:
         authority = Authority(folder)
@@ -151,7 +153,7 @@ class Injector:
             for part in ("metadata", "spec")
             if new.get(part) != old.get(part)
         ]
-        self.changed[mode] += bool(patch)
+        self.changed[mode] += bool(patch) and not request.get("dryRun")
         response: Manifest = {"uid": request["uid"], "allowed": True}
         if patch:
             response |= {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(patch).encode()).decode()}

@@ -1,5 +1,5 @@
-"""Tests of the operator next to webhooks that change its objects: neither overwrites the other again and again, no pod
-restarts, and edits are rolled out.
+"""Test that the operator and webhooks that change its objects leave each other alone: no writes at rest, no restarted
+pods, and edits are rolled out.
 """
 
 import time
@@ -14,9 +14,11 @@ from tests.support.rig import Rig
 
 REST_S = 10.0
 """Seconds in which nothing may be written."""
-LATE_WRITES = 3
-"""Maximum number of writes for each service after a restart of the operator: one for each workload, because a new operator
-does not know what a webhook changes.
+MARKS = ("injected.example.com/", "sidecar:1", "mirror.example.com/", "INJECTED", "nvidia.com/gpu")
+"""Texts that an object contains if the webhook has changed it: at least one for each mode."""
+LATE_WRITES = {"registry": 3}
+"""Most writes for each service after a restart of the operator, by mode; 0 for the others. Where images are rewritten, a new
+operator applies each workload again, which changes nothing.
 """
 
 
@@ -29,10 +31,10 @@ def injector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Injector]:
 
 @pytest.fixture
 def injected(rig: Rig, injector: Injector) -> Iterator[dict[str, str]]:
-    """Yield mode -> namespace, for every mode of the webhook. Each namespace has a service that is Ready."""
+    """Yield the modes of the webhook and the namespace of each, with a service that is Ready."""
     rig.cluster.apply(yamls.runtime("injected-pairs", decoder=True))
     with ExitStack() as stack:
-        spaces = {mode: stack.enter_context(rig.own_namespace(f"injected-{mode}")) for mode in MODES}
+        spaces = {mode: stack.enter_context(rig.own_namespace(f"webhook-{mode}")) for mode in MODES}
         for mode, namespace in spaces.items():
             rig.cluster.apply(injector.configuration(namespace, mode, namespace))
             stack.callback(rig.cluster.kubectl, "delete", "mutatingwebhookconfiguration", namespace)
@@ -45,7 +47,7 @@ def injected(rig: Rig, injector: Injector) -> Iterator[dict[str, str]]:
 
 
 def _called(rig: Rig, namespace: str) -> bool:
-    """Check with dry runs whether the API server sends objects of this namespace to the webhook."""
+    """Return whether the API server sends objects of this namespace to the webhook, tried with dry runs."""
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
     tried = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "tried"}, "spec": spec}
@@ -54,20 +56,18 @@ def _called(rig: Rig, namespace: str) -> bool:
         rig.api.request("POST", f"/apis/apps/v1/namespaces/{namespace}/deployments?dryRun=All", tried),
         rig.api.request("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", pod),
     )
-    return any(
-        word in str(body) for body in bodies for word in ("injected", "sidecar", "mirror", "INJECTED", "nvidia.com/gpu")
-    )
+    return any(mark in str(body) for body in bodies for mark in MARKS)
 
 
 def _alive(rig: Rig, namespace: str) -> dict[str, int]:
-    """Return the UIDs of all pods, and the UIDs and generations of all workloads."""
+    """Return the UIDs of all pods, and of the workloads with their generations."""
     pods = {pod["metadata"]["uid"]: 0 for pod in rig.all("Pod", namespace)}
     sets = [one["metadata"] for kind in ("StatefulSet", "Deployment") for one in rig.all(kind, namespace)]
     return pods | {metadata["uid"]: metadata["generation"] for metadata in sets}
 
 
 def test_objects_that_every_kind_of_webhook_changes(rig: Rig, injector: Injector, injected: dict[str, str]) -> None:
-    """The objects are checked while nothing changes, after a restart of the operator, and during a rollout."""
+    """At rest, after a restart of the operator, and through a rollout."""
     rig.quiet()
     assert all(injector.changed.values()), injector.changed
     before = {mode: _alive(rig, namespace) for mode, namespace in injected.items()}
@@ -81,8 +81,8 @@ def test_objects_that_every_kind_of_webhook_changes(rig: Rig, injector: Injector
     rig.quiet(5)
     for mode, namespace in injected.items():
         written = [one for one in rig.requests(mark) if one.writes and one.namespace == namespace]
-        assert len(written) <= LATE_WRITES, (mode, written)
-        assert _alive(rig, namespace) == before[mode], f"{mode}: no pod and no workload has changed"
+        assert len(written) <= LATE_WRITES.get(mode, 0), (mode, written)
+        assert _alive(rig, namespace) == before[mode], f"{mode}: nothing restarted"
 
     for namespace in injected.values():
         image = {"runner": {"name": "ome-container", "image": "engine:2"}}

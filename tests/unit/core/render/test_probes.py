@@ -78,7 +78,7 @@ def test_a_probe_of_the_dummy_server_is_told() -> None:
 
 QUICK = {"name": "SGLANG_CUDA_COREDUMP_BEFORE_CRASH", "value": "false"}
 OWN = {"name": "A", "value": "1"}
-WANTED = {"name": "CUDA_ENABLE_USER_TRIGGERED_COREDUMP", "value": "1"}
+WANTED = ("CUDA_ENABLE_USER_TRIGGERED_COREDUMP", "CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "SGLANG_CUDA_COREDUMP")
 SAID = {**QUICK, "value": "true"}
 
 
@@ -92,13 +92,13 @@ def test_an_engine_that_lost_a_process_does_not_wait_for_a_core_dump(port: int |
 @pytest.mark.parametrize(
     ("command", "more"),
     [
-        (SERVER, {"env": [WANTED]}),
+        *((SERVER, {"env": [{"name": name, "value": "1"}]}) for name in WANTED),
         (SERVER, {"env": [SAID]}),
         (SERVER, {"env": [OWN], "envFrom": [{"configMapRef": {"name": "debugging"}}]}),
         (["sh", "-c", "CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1 exec python3 -m sglang.launch_server"], {"env": [OWN]}),
         (["vllm", "serve", "model"], {"env": [OWN]}),
     ],
-    ids=["core dumps are wanted", "the user has decided", "an object may decide", "a shell decides", "another engine"],
+    ids=[*WANTED, "the user has decided", "an object may decide", "a shell decides", "another engine"],
 )
 def test_the_variable_of_a_core_dump_is_the_users(command: list[str], more: dict[str, Any]) -> None:
     assert with_probes(pod(command, **more), 1)["containers"][0]["env"] == more["env"]
