@@ -249,7 +249,7 @@ ASKS = {
     "kueue-enabled": {"ome.io/dedicated-ai-cluster": "queue"},
 }
 """Annotations that have a meaning only with another annotation."""
-RETRIED = {"ome.io/rollout-retry", "ome.io/runtime-sync", "ome.io/model-sync"}
+RETRIED = {"ome.io/rollout-retry", "ome.io/runtime-sync", "ome.io/model-sync", "ome.io/move"}
 """Annotations about what happened before: `tests/unit/core` has their stories."""
 
 
