@@ -112,6 +112,14 @@ class LazyGroup(TyperGroup):
         command.name = cmd_name
         return command
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command. The prefix that Pydantic, with which typer checks values, puts before a message is removed."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help of the group without loading its commands."""
         self._listing = True

@@ -39,3 +39,37 @@ def test_help_can_be_read(words: tuple[str, ...], command: Any) -> None:
     assert "…" not in meant and "..." not in meant, "nothing is truncated"
     assert "Example" in shown.output
     assert words == () or "--install-completion" not in shown.output
+
+
+WRONG = "no such value"
+
+
+def refusing() -> Iterator[tuple[str, ...]]:
+    """Yield the words that call a command with a value that an option refuses while it is parsed."""
+    for words, command in ALL:
+        for one in command.params:
+            given = (
+                next((name for name in one.opts if name.startswith("--")), "") if not getattr(one, "is_flag", False) else ""
+            )
+            try:
+                if given:
+                    command.make_context(words[-1] if words else "ome", [given, WRONG])
+            except typer.BadParameter as error:
+                if WRONG in error.message:
+                    yield (*words, given)
+            except Exception:  # an argument is missing, or the option takes any text
+                continue
+
+
+REFUSING = list(refusing())
+
+
+@pytest.mark.parametrize("words", REFUSING, ids=" ".join)
+def test_a_refused_value_is_named_without_the_words_of_a_library(words: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(app, [*words, WRONG])
+    assert shown.exit_code == 2 and WRONG in shown.output
+    assert "Value error" not in shown.output
+
+
+def test_options_with_choices_are_among_those_that_refuse() -> None:
+    assert {("top", "--sort"), ("top", "--output"), ("lint", "--output")} <= set(REFUSING)

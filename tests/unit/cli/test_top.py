@@ -242,7 +242,9 @@ def test_without_an_answer(run: Run, words: tuple[str, ...], said: str) -> None:
 
 
 def test_a_service_where_a_kind_belongs_is_refused(run: Run) -> None:
-    assert run("gpt-oss-120b").exit_code == 2
+    result = run("gpt-oss-120b")
+    assert result.exit_code == 2
+    assert "Error: Invalid value for 'what': 'gpt-oss-120b' is not one of 'services', 'groups', 'nodes'." in result.stderr
 
 
 # --- a terminal ---------------------------------------------------------------------------------------------------------
