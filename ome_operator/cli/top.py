@@ -118,7 +118,7 @@ async def _look(client: "Client", page: "ReadPage", what: What, service: str, na
         What.GROUPS: lambda: describe.group_rows(found.services, now),
         What.NODES: lambda: describe.node_rows(found.services, known.nodes if namespace == "" else (), now),
     }[what]()
-    remark = describe.remark(found.services, found.troubles, stored=what is What.SERVICES)
+    remark = describe.remark(found.services, found.troubles, now, stored=what is What.SERVICES)
     return TopView(top_table.ordered(rows, sort), remark)
 
 

@@ -3,6 +3,7 @@
 A number that is unknown is None.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -223,19 +224,56 @@ def _gpus(tree: Tree) -> int:
     return sum(group.gpus for _, _, group in tree.groups())
 
 
-def remark(services: Sequence[Heard], troubles: Mapping[str, str], *, stored: bool) -> str:
-    """Return a sentence about routers that could not be read; "" if all could. `troubles` maps UIDs of routers' pods to the
-    reason, and `stored` states whether the rows then show the numbers of the status.
+def remark(services: Sequence[Heard], troubles: Mapping[str, str], now: datetime, *, stored: bool) -> str:
+    """Return sentences about routers that could not be read, and about services without any number; "" if there are
+    neither. `troubles` maps UIDs of routers' pods to the reason, and `stored` states whether the rows then show the numbers
+    of the status.
     """
+    said = [_unread(services, troubles, stored=stored), _without_numbers(services, troubles, now, stored=stored)]
+    return "; ".join(sentence for sentence in said if sentence)
+
+
+def _unread(services: Sequence[Heard], troubles: Mapping[str, str], *, stored: bool) -> str:
     if not troubles:
         return ""
     why = next(iter(troubles.values()))
-    silent = [
-        service
-        for service in services
-        if (service.numbers is None or service.numbers.at is None) and any(pod.uid in troubles for pod in service.pods)
-    ]
+    silent = [service for service in services if _silent(service) and _has_trouble(service, troubles)]
     if not silent:
         return f"{count(len(troubles), 'router')} could not be read, so numbers with + lack what they know: {why}"
     instead = "their numbers are those of status.traffic" if stored else "groups and nodes have no numbers of them"
-    return f"the routers of {count(len(silent), 'service')} of {len(services)} could not be read, so {instead}: {why}"
+    return f"the routers of {len(silent)} of {count(len(services), 'service')} could not be read, so {instead}: {why}"
+
+
+def _without_numbers(services: Sequence[Heard], troubles: Mapping[str, str], now: datetime, *, stored: bool) -> str:
+    """Return a sentence about the services that have no number for another reason than that routers could not be read."""
+    silent = [one for one in services if _silent(one) and not _has_trouble(one, troubles)]
+    if stored:
+        silent = [one for one in silent if _stored(one, now).source != STATUS]
+    reasons = Counter(map(_reason, silent))
+    if not reasons:
+        return ""
+    if len(services) == 1:
+        return f"{services[0].tree.namespace}/{services[0].tree.name} has no numbers: {next(iter(reasons))}"
+    why = ", ".join(f"{reason} ({number})" for reason, number in reasons.most_common())
+    verb = "has" if len(silent) == 1 else "have"
+    return f"{len(silent)} of {len(services)} services {verb} no numbers: {why}"
+
+
+def _silent(service: Heard) -> bool:
+    return service.numbers is None or service.numbers.at is None
+
+
+def _has_trouble(service: Heard, troubles: Mapping[str, str]) -> bool:
+    return any(pod.uid in troubles for pod in service.pods)
+
+
+def _reason(service: Heard) -> str:
+    """Return why the routers of a service report no numbers, although none of them failed to answer."""
+    routers = [pod for pod in service.pods if pod.component == keys.ROUTER]
+    if not routers:
+        return "no router runs, and only routers report numbers"
+    if not any(pod.ready for pod in routers):
+        return "no router is ready"
+    if service.numbers is None or not service.numbers.routers_heard:
+        return "what its ready routers report is too old, or they run on simulated nodes"
+    return "its routers know no engine that reports numbers yet"

@@ -4,6 +4,7 @@ else.
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -166,6 +167,44 @@ def test_without_the_right_to_read_routers_the_status_is_shown_with_its_age(run:
     assert found["embedder"]["running"] is None and found["embedder"]["source"] == ""
     line = next(line for line in run("-A").stdout.splitlines() if "gpt-oss-120b" in line)
     assert "9+" in line and ">2s" in line and line.split()[-1].endswith("m")
+
+
+def spoil(cluster: Cluster, how: str) -> None:
+    """Let the routers of gpt-oss-120b report no numbers."""
+    pods = cluster.objects["Pod"]
+    mine = [body for body in pods if body["metadata"]["name"] in routers(cluster, "gpt-oss-120b")]
+    for body in mine:
+        if how == "gone":
+            pods.remove(body)
+        elif how == "unready":
+            body["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+        elif how == "simulated":
+            name = body["spec"]["nodeName"]
+            (node,) = [each for each in cluster.objects["Node"] if each["metadata"]["name"] == name]
+            node["metadata"].setdefault("labels", {})["type"] = "kwok"
+        else:
+            said = json.loads(cluster.summaries[body["metadata"]["name"]])
+            cluster.summaries[body["metadata"]["name"]] = json.dumps({**said, "leaders": [], "router": {}})
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("gone", "no router runs, and only routers report numbers"),
+        ("unready", "no router is ready"),
+        ("simulated", "what its ready routers report is too old, or they run on simulated nodes"),
+        ("without-engines", "its routers know no engine that reports numbers yet"),
+    ],
+)
+def test_the_reason_for_which_a_service_has_no_numbers_is_told(run: Run, cluster: Cluster, how: str, why: str) -> None:
+    spoil(cluster, how)
+    for what in ("services", "groups", "nodes"):
+        result = run(what, "gpt-oss-120b", "-n", "chat")
+        assert (result.exit_code, result.stderr) == (0, f"chat/gpt-oss-120b has no numbers: {why}\n")
+    assert re.fullmatch(rf"[12] of 2 services (has|have) no numbers: {why} \([12]\)\n", run("-n", "chat").stderr)
+    for body in cluster.objects["InferenceService"]:
+        body["status"]["traffic"] = STORED
+    assert run("services", "gpt-oss-120b", "-n", "chat").stderr == "", "the numbers of the status have an age"
 
 
 def test_only_one_router_of_a_namespace_is_asked_without_the_right(
