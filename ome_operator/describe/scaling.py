@@ -11,6 +11,9 @@ from ome_operator.util import columns
 
 _ROLE = {keys.ENGINE: "prefill", keys.DECODER: "decode", keys.ROUTER: "routers"}
 
+DAYS = ("DAY", "GPU-HOURS", "GPU-HOURS AS WANTED", "WITHIN TARGET", "WITHIN TARGET AS WANTED")
+"""Titles of the table of days."""
+
 
 class ScalingView(NamedTuple):
     """The scaling of a service."""
@@ -18,9 +21,13 @@ class ScalingView(NamedTuple):
     service: str
     namespace: str
     mode: str
-    """Recommend or Apply; "" if the service is not scaled with its demand."""
+    """Recommend or Apply; "" if the service is not scaled with its demand, or nothing was decided yet."""
+    demanded: bool
+    """Whether a component of the service's spec has the autoscaler class Demand."""
     groups: Mapping[str, int]
-    """Role -> number of groups, or of routers, that exist."""
+    """Role -> number of groups, or of routers, that the service is set to have."""
+    ready: Mapping[str, int]
+    """Role -> number of groups, or of routers, that are ready."""
     wanted: Mapping[str, int]
     """Role -> number that is wanted; empty before the first decision."""
     hold: str
@@ -46,13 +53,15 @@ def view(body: Mapping[str, Any], scales: Mapping[str, Mapping[str, Any]]) -> Sc
     decided = scaling.get("applied") or {}
     known = {name: from_api.child("RoleScale", scale) for name, scale in scales.items()}
     written = [name for name, one in known.items() if set_by_hand(one) and one.labels.get(keys.COMPONENT) in decided]
-    components = status.get("components") or {}
+    components = {_ROLE[name]: one for name, one in (status.get("components") or {}).items() if name in _ROLE}
     hold = str(scaling.get("hold") or "")
     return ScalingView(
         service=body["metadata"]["name"],
         namespace=body["metadata"]["namespace"],
         mode=str(scaling.get("mode") or ""),
-        groups={_ROLE[name]: int(each.get("replicas") or 0) for name, each in components.items() if name in _ROLE},
+        demanded=_demanded(body),
+        groups={role: int(each.get("replicas") or 0) for role, each in components.items()},
+        ready={role: int(each.get("readyReplicas") or 0) for role, each in components.items()},
         wanted=scaling.get("wanted") or {},
         hold=hold,
         meaning=HOLDS.get(hold, ""),
@@ -66,18 +75,34 @@ def view(body: Mapping[str, Any], scales: Mapping[str, Mapping[str, Any]]) -> Sc
     )
 
 
+def _demanded(body: Mapping[str, Any]) -> bool:
+    spec = body.get("spec") or {}
+    return any(((spec.get(name) or {}).get("autoscaler") or {}).get("class") == "Demand" for name in _ROLE)
+
+
+def own_why(found: ScalingView) -> str:
+    """Return why the service has its size; "" if this is the sentence that explains its hold."""
+    return "" if found.why == found.meaning else found.why
+
+
 def lines(found: ScalingView) -> Iterator[str]:
     """Yield the lines of text."""
     where = f"{found.namespace}/{found.service}"
     if not found.mode:
-        yield f"{where} is not scaled with its demand, or nothing was decided yet (docs/demand.md, class Demand)."
+        if found.demanded:
+            yield (
+                f"{where} has the autoscaler class Demand, but nothing was decided yet: `ome explain {found.service} -n "
+                f"{found.namespace}` shows what it waits for."
+            )
+        else:
+            yield f"{where} is not scaled with its demand: no component has the autoscaler class Demand (docs/demand.md)."
         return
     yield f"{where}: mode {found.mode}"
-    yield from columns.lines([("ROLE", "HAS", "WANTS", "SPEED"), *_sizes(found)])
+    yield from columns.lines([("ROLE", "SIZE", "READY", "WANTS", "SPEED"), *_sizes(found)])
     if found.traffic:
         yield f"Seen at {found.traffic.get('time')}: {_seen(found.traffic)}"
-    if found.why:
-        yield f"Why: {found.why}"
+    if why := own_why(found):
+        yield f"Why: {why}"
     if found.hold:
         yield f"Held ({found.hold}): {found.meaning}"
     for name in found.by_hand:
@@ -89,12 +114,13 @@ def lines(found: ScalingView) -> Iterator[str]:
         yield from columns.lines([("DECISION", "PREFILL", "DECODE", "ROUTERS", "HELD", "WHY"), *_decisions(found)])
     if found.days:
         yield ""
-        yield from columns.lines([("DAY", "GPU-HOURS", "AS WANTED", "WITHIN TARGET", "AS WANTED"), *_days(found)])
+        yield from columns.lines([DAYS, *_days(found)])
 
 
-def _sizes(found: ScalingView) -> Iterator[tuple[str, str, str, str]]:
+def _sizes(found: ScalingView) -> Iterator[tuple[str, ...]]:
     for role in _ROLE.values():
-        yield role, str(found.groups.get(role, 0)), str(found.wanted.get(role, "-")), str(found.speeds.get(role, "-"))
+        size, ready = found.groups.get(role, 0), found.ready.get(role, 0)
+        yield role, str(size), str(ready), str(found.wanted.get(role, "-")), str(found.speeds.get(role, "-"))
 
 
 def _seen(traffic: Mapping[str, Any]) -> str:

@@ -103,7 +103,7 @@ def _demand(body: Mapping[str, Any]) -> Iterator[Section]:
     found = scaling.view(body, {})
     if drawn := demand_plots.demand_plots(found):
         held = f"{found.hold}: {found.meaning}" if found.meaning else ""
-        yield Section("demand", everywhere({"plots": drawn, "why": " ".join(filter(None, (held, found.why)))}))
+        yield Section("demand", everywhere({"plots": drawn, "why": " ".join(filter(None, (held, scaling.own_why(found))))}))
 
 
 def _left(safe: Tree, found: list[Cause], details: Details | None, shell: Shell) -> Data:

@@ -2,7 +2,10 @@
 
 from typing import Any
 
-from ome_operator.describe.scaling import lines, view
+import pytest
+
+from ome_operator.core.demand.holds import HOLDS
+from ome_operator.describe.scaling import DAYS, lines, view
 
 DECISION = {"time": "2026-11-28T10:00:00Z", "prefill": 2, "decode": 3, "routers": 1, "why": "9 requests/s arrive"}
 
@@ -20,7 +23,8 @@ def service(**scaling: Any) -> dict[str, Any]:
         "time": "2026-11-28T10:01:00Z", "requestsPerSecond": 9, "timeToFirstToken": {"p95": {"above": 4, "upTo": 6}},
         "roles": [{"name": "prefill", "running": 2, "waiting": 40}],
     }  # fmt: skip
-    components = {"engine": {"replicas": 2}, "decoder": {"replicas": 2}, "router": {"replicas": 1}}
+    components = {"engine": {"replicas": 2, "readyReplicas": 1}, "decoder": {"replicas": 2, "readyReplicas": 2}}
+    components["router"] = {"replicas": 1, "readyReplicas": 1}
     status = {"scaling": {**known, **scaling}, "traffic": traffic, "components": components}
     return {"metadata": {"name": "svc", "namespace": "team"}, "status": status}
 
@@ -33,13 +37,16 @@ def scale(generation: int, component: str = "decoder") -> dict[str, Any]:
 def test_what_was_seen_and_is_wanted_and_why_and_what_holds_it() -> None:
     said = "\n".join(lines(view(service(), {"svc-decoder": scale(1)})))
     assert said.startswith("team/svc: mode Recommend\nROLE")
-    assert "decode   2    3" in said and "prefill  2    2" in said
+    assert [line.split()[:4] for line in said.splitlines()[1:4]] == [
+        ["ROLE", "SIZE", "READY", "WANTS"], ["prefill", "2", "1", "2"], ["decode", "2", "2", "3"],
+    ]  # fmt: skip
+    assert len(set(DAYS)) == len(DAYS)
     assert (
         "9 requests/s arrive, prefill has 2 running and 40 waiting, 95% of the first tokens come after at most 6 s" in said
     )
     assert "Held (NoRoom): The cluster has no nodes" in said
     assert "2026-11-28T10:00:00Z  2        3" in said
-    assert "2026-11-27  384.0      1,234.5    75.0%          100.0%" in said
+    assert "2026-11-27 384.0 1,234.5 75.0% 100.0%" in " ".join(said.split())
     assert "RoleScale" not in said
 
 
@@ -55,10 +62,26 @@ def test_a_number_that_was_written_is_named_only_where_the_demand_decides() -> N
 
 
 def test_a_service_of_another_class_is_said_to_be_one() -> None:
-    body = {"metadata": {"name": "svc", "namespace": "team"}}
+    body: dict[str, Any] = {"metadata": {"name": "svc", "namespace": "team"}, "spec": {"engine": {}}}
+    told = "team/svc is not scaled with its demand: no component has the autoscaler class Demand (docs/demand.md)."
+    assert [*lines(view(body, {}))] == [told]
+    body["spec"]["engine"] = {"autoscaler": {"class": "HPA"}}
+    assert [*lines(view(body, {}))] == [told]
+
+
+def test_a_service_of_the_class_about_which_nothing_was_decided_is_said_to_be_one() -> None:
+    spec = {"engine": {}, "decoder": {"autoscaler": {"class": "Demand"}}}
+    body: dict[str, Any] = {"metadata": {"name": "svc", "namespace": "team"}, "spec": spec}
     assert [*lines(view(body, {}))] == [
-        "team/svc is not scaled with its demand, or nothing was decided yet (docs/demand.md, class Demand)."
+        "team/svc has the autoscaler class Demand, but nothing was decided yet: `ome explain svc -n team` shows what it "
+        "waits for."
     ]
+
+
+@pytest.mark.parametrize("hold", HOLDS)
+def test_no_sentence_is_said_twice(hold: str) -> None:
+    said = [*lines(view(service(hold=hold, why=HOLDS[hold]), {}))]
+    assert [line for line in said if HOLDS[hold] in line] == [f"Held ({hold}): {HOLDS[hold]}"]
 
 
 def test_numbers_that_are_unknown_are_left_out() -> None:
@@ -66,4 +89,4 @@ def test_numbers_that_are_unknown_are_left_out() -> None:
     body["status"]["traffic"] = {"time": "2026-11-28T10:01:00Z"}
     said = "\n".join(lines(view(body, {})))
     assert "no numbers" in said and "Held" not in said and "DECISION" not in said
-    assert "2026-11-27  0.0        0.0        -              -" in said
+    assert said.splitlines()[-1].split() == ["2026-11-27", "0.0", "0.0", "-", "-"]
