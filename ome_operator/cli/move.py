@@ -72,7 +72,7 @@ async def _node(client: "Client", name: str, *, now: bool) -> None:
         typer.echo(f"{where}/{service} {_outlook(body, where, service, now=now)}")
     if not movable:
         raise UserError(
-            f"no service on node {name} has spec.moves: nothing was changed. `kubectl drain {name}` evicts them."
+            f"no service on node {name} has spec.moves: nothing was changed. `kubectl drain {name}` evicts its pods."
         )
     value = quantity.rfc3339(datetime.now(UTC)) + (" now" if now else "")
     patch = {"metadata": {"annotations": {keys.MOVE: value}}}

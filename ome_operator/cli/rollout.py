@@ -135,8 +135,8 @@ def restart(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = N
     """Create a new revision with the same content. Like an edit, it replaces all pods of engine and decoder."""
     found = _set(service, namespace, kubeconfig, context, {"restartedAt": _now()})
     say(
-        f"{found.where} gets a new revision, which replaces its engine and decoder pods; `ome history {found.words}` "
-        "lists the revision."
+        f"{found.where} gets a new revision, which replaces the pods of its {_components(found.service)}; `ome history "
+        f"{found.words}` lists the revision."
     )
     if found.aim.pin:
         say(
@@ -221,6 +221,13 @@ async def _edit(client: "Client", found: Found, fields: dict[str, Any]) -> None:
 async def _patch(client: "Client", found: Found, patch: dict[str, Any]) -> None:
     service = found.service
     await client.patch_merge("InferenceService", service.namespace, service.name, service.uid, patch)
+
+
+def _components(service: "InferenceService") -> str:
+    """Return the components whose pods a new revision replaces, for messages."""
+    from ome_operator.api import migrate
+
+    return "engine and decoder" if migrate(service.spec).decoder is not None else "engine"
 
 
 def _say_paused(found: Found) -> None:

@@ -44,6 +44,7 @@ from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
 from ome_operator.util import memoize
 from ome_operator.util.wall_clock import WallClock
+from ome_operator.util.wording import count
 from ome_operator.watch.coverage import Coverage
 from ome_operator.watch.sink import Body
 
@@ -264,7 +265,8 @@ class Manager:
             self._services.seed(namespace)
         await self.bad_nodes.load()
         self._running = True
-        logger.info("watching %d services, %d pods", len(self.cluster.resources[SERVICE]), len(self.cluster.pods))
+        services, pods = len(self.cluster.resources[SERVICE]), len(self.cluster.pods)
+        logger.info("watching %s and %s", count(services, "service"), count(pods, "pod"))
         self._tasks = [
             asyncio.create_task(self._queue.run(self._pass), name="passes"),
             asyncio.create_task(self._edits.run(self._enqueue_concerned), name="edits"),

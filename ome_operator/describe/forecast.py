@@ -85,28 +85,31 @@ def _sentence(
     because = "; ".join(why[:SAID]) + (f"; and {len(why) - SAID} more" if len(why) > SAID else "")
     what = "no pod runs that would restart"
     if restarts:
-        what = f"{_listed(restarts)} restart{_in_all(restarts)}, {_how(before, after)}"
+        verb = "restarts" if len(restarts) == 1 else "restart"
+        what = f"{_listed(restarts)} {verb}{_in_all(restarts)}{_how(before, after)}"
     said = f"revision {before.revision} → {after.revision}: {what}" + (f". Why: {because}" if because else "")
     return "; ".join([said, *scaled])
 
 
 def _how(before: Outcome, after: Outcome) -> str:
-    """Return a text that describes the steps of the rollout, the GPUs that it needs, and whether the service keeps
-    serving (docs/rollouts.md).
+    """Return a text, to follow the roles that restart, that describes the steps of the rollout, the GPUs that it needs, and
+    whether the service keeps serving (docs/rollouts.md).
     """
     bounds, roles = after.bounds, [role for role in after.roles if role.groups]
     if bounds.alone or not _same_roles(before, after):
-        return "the old pods end before the new pods start, so nothing serves meanwhile"
+        return ": the old pods end before the new pods start, so nothing serves meanwhile"
     if bounds.whole:
-        return (
-            f"the new pods start next to the old ones{_gpus(_sum(roles), ', with ', ' more until the old pods are removed')}"
-        )
+        needed = _gpus(_sum(roles), ", with ", " more until the old pods are removed")
+        return f": the new pods start next to the old ones{needed}"
     if _interrupts(after):
-        return "all at the same time, so nothing serves meanwhile"
+        together = ", all at the same time" if sum(role.groups for role in before.roles) > 1 else ""
+        return f"{together}, so nothing serves meanwhile"
     above, missing = ({item: part.get(item.component, 0) for item in roles} for part in (bounds.surge, bounds.unavailable))
     more = _gpus(sum(above[item] * item.gpus for item in roles), ", with ", " more meanwhile")
-    steps = (f"{item.title} {min(above[item] + missing[item], item.groups)} of {item.groups}" for item in roles)
-    return f"of {' and '.join(steps)} at a time{more}"
+    steps = [f"{min(above[item] + missing[item], item.groups)} of {count(item.groups, 'group')}" for item in roles]
+    if len(roles) > 1:
+        steps = [f"{item.title} {step}" for item, step in zip(roles, steps, strict=True)]
+    return f", {' and '.join(steps)} at a time{more}"
 
 
 def _same_roles(before: Outcome, after: Outcome) -> bool:
@@ -152,7 +155,8 @@ def _scaled(old: Iterable[RoleOutcome], new: Iterable[RoleOutcome]) -> list[str]
     for role in new:
         was = before[role.component].groups if role.component in before else role.groups
         if (more := role.groups - was) != 0:
-            verb = "start" if more > 0 else "end"
-            pods = f"{count(abs(more) * role.size, 'pod')}{_gpus(abs(more) * role.gpus, ' with ')} {verb}"
+            number = abs(more) * role.size
+            verb = ("start" if more > 0 else "end") + ("s" if number == 1 else "")
+            pods = f"{count(number, 'pod')}{_gpus(abs(more) * role.gpus, ' with ')} {verb}"
             said.append(f"{role.title} {was} → {count(role.groups, 'group')}: {pods}")
     return said

@@ -18,8 +18,9 @@ def wave_lines(body: Mapping[str, Any]) -> Iterator[str]:
         yield f"{head}: no service was changed by its last edit"
         return
     yield f"{head}: {_state(rollout)}"
+    have = "has" if rollout["done"] == 1 else "have"
     yield (
-        f"  {rollout['done']} of {count(rollout['services'], 'service')} have generation {rollout['generation']}, "
+        f"  {rollout['done']} of {count(rollout['services'], 'service')} {have} generation {rollout['generation']}, "
         f"{rollout['rolling']} in progress, {rollout['waiting']} waiting, {rollout['failed']} failed"
     )
     if rollout["state"] != COMPLETE:

@@ -12,6 +12,7 @@ from ome_operator.core.placement.demand import Demand
 from ome_operator.core.placement.need import Need, accepts, explain, held
 from ome_operator.core.placement.packing import PodClass, least, most, together
 from ome_operator.util.memoize import memoize_by_identity
+from ome_operator.util.wording import count
 
 ANSWERS = 4096
 """Number of results that are cached for a set of nodes."""
@@ -120,7 +121,7 @@ def _crowded(wanted: Sequence[Need], ground: Ground) -> bool:
     """
     requests, pods = least([need.demand.requests for need in wanted]), sum(need.pods for need in wanted)
     rooms = Counter(node.room for node in ground.nodes)
-    return sum(count * most(requests, room, pods) for room, count in rooms.items()) < pods
+    return sum(times * most(requests, room, pods) for room, times in rooms.items()) < pods
 
 
 def _on_nodes_of_their_own(wanted: Sequence[Need], ground: Ground) -> bool:
@@ -170,7 +171,9 @@ def _beside(needs: Needs, wanted: Sequence[Need], ground: Ground) -> tuple[Lack,
         return ()
     who = _components(wanted)
     pods = sum(kind.pods for kind in kinds)
-    sentence = f"{title(wanted)} need places for {pods} pods at the same time: the {len(nodes)} suitable nodes have {have}"
+    name, suitable = title(wanted), f"{count(len(nodes), 'suitable node')} {'has' if len(nodes) == 1 else 'have'}"
+    verb = "need" if " and " in name else "needs"
+    sentence = f"{name} {verb} places for {pods} pods at the same time: the {suitable} {have}"
     return (Lack(who, sentence),)
 
 

@@ -77,8 +77,10 @@ class _Stage(NamedTuple):
     """The requirement, as a text to follow "nodes"."""
     none: str
     """Text to follow "no node" if no node meets the requirement."""
+    one: str
+    """Text to follow a single node that meets the requirement."""
     some: str
-    """Text to follow the number of nodes that meet the requirement."""
+    """Text to follow the number of nodes that meet the requirement, if there are several."""
     met: Callable[[Node], bool]
 
 
@@ -92,13 +94,21 @@ def explain(need: Need, nodes: Sequence[Node], lasting: bool) -> str:
             break
         met = [node for node in left if stage.met(node)]
         if _places(need, met) < need.pods:
-            of = f"{count(len(left), 'node')} {' and '.join(passed)}".rstrip()
-            some, none = f"{len(met)} of the {of} {stage.some}", f"none of the {of} {stage.none}"
-            return _sentence(need, stage.words, some if met else none if passed else f"no node {stage.none}", met)
+            return _sentence(need, stage.words, _found(stage, len(met), len(left), " and ".join(passed)), met)
         if len(met) < len(left):
             passed.append(stage.words)
         left = met
     return _sentence(need, "", f"there {'is' if len(left) == 1 else 'are'} {count(len(left), 'node')}", left)
+
+
+def _found(stage: _Stage, met: int, nodes: int, passed: str) -> str:
+    """Return a text that states how many nodes meet a requirement, of those that meet the earlier ones (`passed`)."""
+    of = f"of the {nodes} nodes {passed}".rstrip()
+    if met:
+        return f"{met} {of} {stage.one if met == 1 else stage.some}"
+    if passed and nodes > 1:
+        return f"none {of} {stage.none}"
+    return " ".join(word for word in ("no node", passed, stage.none) if word)
 
 
 def _places(need: Need, nodes: Iterable[Node]) -> int:
@@ -122,18 +132,18 @@ def _sentence(need: Need, words: str, found: str, nodes: Sequence[Node]) -> str:
 def _stages(demand: Demand, nodes: Sequence[Node], lasting: bool) -> Iterator[_Stage]:
     single = demand.terms[0] if len(demand.terms) == 1 else Term((), ())
     for each in (*demand.selector, *single.labels):
-        yield _Stage(f"with {each}", "has this label", "have it", partial(_labelled, each))
+        yield _Stage(f"with {each}", "has this label", "has it", "have it", partial(_labelled, each))
     if demand.terms:
         words = " or ".join(" and ".join(map(str, (*term.labels, *term.name))) for term in demand.terms)
-        yield _Stage(f"with {words}", "has that", "have it", partial(_chosen, demand))
-    yield _Stage("that report and are not cordoned", "does", "do", lambda node: _open(demand, node, lasting))
+        yield _Stage(f"with {words}", "has that", "has it", "have it", partial(_chosen, demand))
+    yield _Stage("that report and are not cordoned", "does", "does", "do", lambda node: _open(demand, node, lasting))
     for taint in _against(demand, nodes, lasting):
         words = f"without the taint {taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
-        yield _Stage(words, "is without it", "are without it", partial(_untainted, taint))
+        yield _Stage(words, "is without it", "is without it", "are without it", partial(_untainted, taint))
     for name, asked in demand.requests:
         most_ = max((dict(node.room).get(name, 0) for node in nodes), default=0)
         none = f"has as much; the maximum is {amount(name, most_)}" if most_ else "has any"
-        yield _Stage(f"with {amount(name, asked)} {name}", none, "have as much", partial(_roomy, name, asked))
+        yield _Stage(f"with {amount(name, asked)} {name}", none, "has as much", "have as much", partial(_roomy, name, asked))
 
 
 def _labelled(each: Expression, node: Node) -> bool:

@@ -88,7 +88,7 @@ def test_a_node_from_which_nothing_would_move_is_not_annotated(api: FakeApi) -> 
     assert ask("gpu-1") == "no pod of a service runs on node gpu-1: nothing was changed."
     serve(api, service("b", movable=False))
     said = ask("gpu-1")
-    assert said == "no service on node gpu-1 has spec.moves: nothing was changed. `kubectl drain gpu-1` evicts them."
+    assert said == "no service on node gpu-1 has spec.moves: nothing was changed. `kubectl drain gpu-1` evicts its pods."
     api.answers["get Node"] = NotFound("no", 404)
     said = ask("svc")
     assert said == "there is no node svc. `ome nodes` lists them; a group of a service is `ome move SERVICE GROUP`."

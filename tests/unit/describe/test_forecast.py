@@ -64,19 +64,19 @@ def test_an_edit_of_the_runtime_restarts_every_group_and_says_which_flag_did_it(
 @pytest.mark.parametrize(
     ("groups", "rollout", "how"),
     [
-        (1, {}, "restart, all at the same time, so nothing serves meanwhile."),
-        (4, {}, "restart, of engine 1 of 4 at a time."),
+        (1, {}, "restarts, so nothing serves meanwhile."),
+        (4, {}, "restarts, 1 of 4 groups at a time."),
         (
             4,
             {"rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}},
-            "restart, of engine 2 of 4 at a time, with 4 GPUs more meanwhile.",
+            "restarts, 2 of 4 groups at a time, with 4 GPUs more meanwhile.",
         ),
         (
             4,
             {"blueGreen": {}},
-            "restart, the new pods start next to the old ones, with 8 GPUs more until the old pods are removed.",
+            "restarts: the new pods start next to the old ones, with 8 GPUs more until the old pods are removed.",
         ),
-        (4, {"recreate": {}}, "restart, the old pods end before the new pods start, so nothing serves meanwhile."),
+        (4, {"recreate": {}}, "restarts: the old pods end before the new pods start, so nothing serves meanwhile."),
     ],
 )
 def test_how_groups_go(groups: int, rollout: dict[str, Any], how: str) -> None:

@@ -26,6 +26,12 @@ def test_a_wave_on_its_way() -> None:
     assert not rollout_complete(runtime(wave=2))
 
 
+def test_numbers_agree_with_their_verbs() -> None:
+    assert "\n  1 of 1 service has generation 3, " in said(runtime(done=1, services=1))
+    assert "\n  1 of 4 services has generation 3, " in said(runtime(done=1, services=4))
+    assert "\n  0 of 4 services have generation 3, " in said(runtime(done=0, services=4))
+
+
 def test_what_it_waits_for() -> None:
     assert "wave 2 of 4 is complete, and its bake time ends at 12:05" in said(runtime(state="Baking", bakesUntil="12:05"))
     stopped = said(runtime(state="Stopped", failed=1, failedServices=[{"namespace": "team", "name": "a"}]))

@@ -133,7 +133,7 @@ async def edit(api: FakeApi, **spec: Any) -> str:
 async def test_an_edit_that_interrupts_names_the_strategy_that_does_not() -> None:
     """The service has two of the four nodes, and the other two are free, so a second copy fits."""
     told = await edit(live(NODES))
-    assert "all at the same time, so nothing serves meanwhile" in told
+    assert "restarts, so nothing serves meanwhile" in told
     assert told.endswith(f". 2 {FREE}")
     recreate = {"rollout": {"recreate": {}}}
     assert (await edit(live(NODES, **recreate), **recreate)).endswith(f". 2 {FREE}")

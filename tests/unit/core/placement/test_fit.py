@@ -101,7 +101,17 @@ CASES: dict[str, tuple[dict[str, Node], Need, str]] = {
     "a name": (
         nodes(16),
         need(terms=(Term((), labelled(**{"metadata.name": "n7"})),)),
-        "decode needs 12 nodes with metadata.name=n7: 1 of the 16 nodes have it",
+        "decode needs 12 nodes with metadata.name=n7: 1 of the 16 nodes has it",
+    ),
+    "a single node, with one label of two": (
+        {**nodes(1), **nodes(1, 1, labels={})},
+        need(pods=1, selector=labelled(gpu="H100", zone="b")),
+        "decode needs 1 node with zone=b: no node with gpu=H100 has this label",
+    ),
+    "one that is not cordoned": (
+        {**nodes(1), **nodes(2, 1, ready=False)},
+        need(pods=2),
+        "decode needs 2 nodes that report and are not cordoned: 1 of the 3 nodes does",
     ),
     "several on a node": (nodes(6), need(requests=(("nvidia.com/gpu", 4), ("pods", 1))), ""),
     "too few places": (
@@ -153,7 +163,7 @@ def test_ranks_that_share_no_node() -> None:
         need("decode ", requests=half, pods=2)._replace(apart=(0,)),
     )
     assert said(nodes(2), leader, worker) == ""
-    assert "the 1 suitable nodes have 2" in said(nodes(1), leader, worker)
+    assert "the 1 suitable node has 2" in said(nodes(1), leader, worker)
 
 
 def test_ranks_of_a_role_that_go_alone_may_share_nodes_with_another_role() -> None:
