@@ -28,7 +28,8 @@ def fit(
     """Show whether the services in these files would fit on the nodes of the cluster now, on which nodes, and what would
     have to go. Nothing is changed.
 
-    The pods of a service itself do not count, because an edit replaces them. Avoided nodes are left out. You need to list
+    If a service exists, its RoleScales set the numbers of groups, otherwise minReplicas; the answer names them. The pods of
+    the service itself do not count, because an edit replaces them. Avoided nodes are left out. You need to list
     nodes and the pods of all namespaces. Exit code 0: all services fit. 1: a service does not. 2: the answer is unknown.
     """
     from ome_operator.cli.output import say

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ome_operator.core.observed.objects import Node
@@ -53,6 +53,8 @@ class FitAnswer:
     """Where its pods would run. The scheduler may choose other nodes."""
     goes: tuple[NodeToFree, ...] = ()
     """What would have to go, if it fits on the nodes of the cluster, but not beside what runs there now."""
+    groups: Mapping[str, int] = field(default_factory=dict)
+    """Role -> number of groups that were counted."""
 
 
 def fit(
@@ -115,6 +117,9 @@ def _place(needs: Needs, nodes: Iterable[Node]) -> tuple[list[Placed], Needs]:
 def text(found: FitAnswer) -> str:
     """Return the answer as lines for people."""
     lines = [f"{found.namespace}/{found.service} {'fits now.' if found.fits else f'does not fit now: {found.why}.'}"]
+    if found.groups:
+        counted = (f"{count(groups, 'group')} of {role}" for role, groups in found.groups.items())
+        lines.append(f"  counted: {', '.join(counted)}")
     roles: dict[str, list[str]] = {}
     for place in found.places:
         roles.setdefault(place.role, []).append(place.node + (f" ({place.pods} pods)" if place.pods > 1 else ""))

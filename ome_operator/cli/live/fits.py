@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ome_operator import keys
@@ -11,11 +12,12 @@ from ome_operator.cache.foreign_pods import held
 from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
 from ome_operator.cli.live.avoided import avoided
 from ome_operator.cli.live.cluster_from_manifests import gather, over, ref
+from ome_operator.cli.live.trees import OURS
 from ome_operator.core.observed.from_api import pod as pod_facts
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.placement.capacity_check import needs
 from ome_operator.describe.fit import FitAnswer, Holder, fit
-from ome_operator.describe.outcome import outcome
+from ome_operator.describe.outcome import SURVIVES, outcome
 from ome_operator.errors import Unanswered
 from ome_operator.kube.client import Client
 from ome_operator.kube.listing import listed
@@ -25,10 +27,12 @@ ENDED = ("Succeeded", "Failed")
 
 async def fits(client: Client, given: Sequence[Manifest]) -> list[FitAnswer]:
     """Return whether each service of these objects would fit now. Models, runtimes and accelerator classes that the objects
-    do not contain are those of the cluster. Raises Unanswered if a service cannot be rendered, and KubeError.
+    do not contain are those of the cluster, and the RoleScales of a service that exists set its numbers of groups. Raises
+    Unanswered if a service cannot be rendered, and KubeError.
     """
     referred = await listed(client, (SERVICE, *CATALOG, *SHORT, "Node", RECORD), optional=(RECORD,))
-    live = {ref(body): body for body in referred}
+    lasting = await listed(client, SURVIVES, selector=OURS, optional=SURVIVES)
+    live = {ref(body): body for body in (*referred, *lasting)}
     agent = any(which.kind == RECORD for which in live)
     written = {ref(body): over(body, live[ref(body)]) if ref(body) in live else body for body in given}
     after = gather({**live, **written}.values(), model_agent=agent)
@@ -41,7 +45,7 @@ async def fits(client: Client, given: Sequence[Manifest]) -> list[FitAnswer]:
         name = f"{resource.ref.namespace}/{resource.ref.name}"
         if isinstance(resource.parsed, Invalid):
             raise Unanswered(f"{name}: {resource.parsed.why}")
-        seen = outcome(resource.parsed, after.deps())
+        seen = outcome(resource.parsed, after.deps(), after.children_of(*resource.ref[1:]).values())
         if not seen.workloads:
             raise Unanswered(f"{name}: {'; '.join(seen.problems) or 'it has no engine'}")
         asked = needs(
@@ -54,7 +58,8 @@ async def fits(client: Client, given: Sequence[Manifest]) -> list[FitAnswer]:
             if _owner(body) != (resource.ref.namespace, resource.ref.name):
                 on.setdefault((body.get("spec") or {}).get("nodeName") or "", []).append(body)
         amounts = {key: held(each, lambda _: False) for key, each in on.items()}
-        found.append(fit(resource.ref[1:], asked, nodes, amounts, {key: _holders(each) for key, each in on.items()}))
+        answer = fit(resource.ref[1:], asked, nodes, amounts, {key: _holders(each) for key, each in on.items()})
+        found.append(replace(answer, groups={role.title: role.groups for role in seen.roles}))
     return found
 
 

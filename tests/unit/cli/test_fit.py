@@ -71,7 +71,7 @@ def ask(*words: str) -> tuple[int, str]:
 
 def test_it_fits_on_free_nodes(cluster: dict[str, Any], file: str) -> None:
     cluster["Pod"] = [pod("n1"), pod("n2", phase="Succeeded")]
-    assert ask("-f", file) == (0, "team/svc fits now.\n  engine: n0, n2\n")
+    assert ask("-f", file) == (0, "team/svc fits now.\n  counted: 2 groups of engine\n  engine: n0, n2\n")
 
 
 def test_what_holds_the_nodes_is_named(cluster: dict[str, Any], file: str) -> None:
@@ -88,6 +88,28 @@ def test_what_holds_the_nodes_is_named(cluster: dict[str, Any], file: str) -> No
 def test_the_pods_of_the_service_itself_do_not_count(cluster: dict[str, Any], file: str) -> None:
     cluster["Pod"] = [pod(f"n{number}", "team", "svc") for number in range(3)]
     assert ask("-f", file)[0] == 0
+
+
+def test_the_role_scale_of_a_service_that_exists_sets_its_number_of_groups(cluster: dict[str, Any], file: str) -> None:
+    """The RoleScale of another service of this name, which was deleted, does not count."""
+    (written,) = yaml.safe_load_all(Path(file).read_text())
+    written["spec"]["engine"]["maxReplicas"] = 9
+    Path(file).write_text(yaml.safe_dump(written))
+    metadata = {**written["metadata"], "uid": "u", "resourceVersion": "1"}
+    cluster["InferenceService"] = [{**written, "metadata": metadata}]
+    owner = {"apiVersion": yamls.API, "kind": "InferenceService", "name": "svc", "uid": "u", "controller": True}
+    labels = {"ome.io/managed-by": "ome-operator", "ome.io/inferenceservice": "svc", "component": "engine"}
+    about = {"name": "svc-engine", "namespace": "team", "uid": "s", "labels": labels, "ownerReferences": [owner]}
+    cluster["RoleScale"] = [{"metadata": about, "spec": {"replicas": 4}}]
+    code, output = ask("-f", file)
+    assert code == 1 and "engine needs 4 nodes: there are 3 nodes" in output and "counted: 4 groups of engine\n" in output
+    cluster["RoleScale"][0]["spec"]["replicas"] = 3
+    code, output = ask("-f", file)
+    assert code == 0 and "counted: 3 groups of engine\n" in output
+    owner["uid"] = "former"
+    assert "counted: 2 groups of engine\n" in ask("-f", file)[1]
+    cluster["RoleScale"] = Forbidden("rolescales is forbidden")
+    assert "counted: 2 groups of engine\n" in ask("-f", file)[1]
 
 
 @pytest.mark.parametrize(

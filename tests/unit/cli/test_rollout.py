@@ -105,3 +105,13 @@ def test_what_there_is_to_do_is_done(
     api = cluster(monkeypatch, **rollout)
     assert "was edited on the cluster" in ome(words[0], "team/r1", *words[1:])
     assert api.bodies("patch_merge") == [{"spec": {"rollout": edit}}]
+
+
+@pytest.mark.parametrize(("more", "components"), [({}, "engine"), ({"decoder": {}}, "engine and decoder")])
+def test_a_restart_names_the_components_that_the_service_has(
+    monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], components: str
+) -> None:
+    api = cluster(monkeypatch)
+    body = service({})
+    api.answers["get InferenceService"] = {**body, "spec": {**body["spec"], **more}}
+    assert f"team/r1 gets a new revision, which replaces the pods of its {components}; `ome history" in ome("restart", "r1")
