@@ -11,9 +11,9 @@ _ROLES = {"prefill": "Prefill groups", "decode": "Decode groups", "routers": "Ro
 
 
 def demand_plots(found: ScalingView) -> list[Plot]:
-    """Return the plots of a service: for each role the wanted groups of the last decisions, with those that exist now; for
-    the last days the GPU-hours and the share of requests within the target, both as they are and as wanted. The list is
-    empty before the first decision.
+    """Return the plots of a service: for each role the wanted groups of the last decisions, with the number that is set
+    now; for the last days the GPU-hours and the share of requests within the target, both as they are and as wanted. The
+    list is empty before the first decision.
     """
     return [*_roles(found), *_days(found)] if found.wanted else []
 

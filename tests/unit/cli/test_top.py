@@ -183,7 +183,7 @@ def spoil(cluster: Cluster, how: str) -> None:
             (node,) = [each for each in cluster.objects["Node"] if each["metadata"]["name"] == name]
             node["metadata"].setdefault("labels", {})["type"] = "kwok"
         else:
-            said = json.loads(cluster.summaries[body["metadata"]["name"]])
+            said = json.loads(str(cluster.summaries[body["metadata"]["name"]]))
             cluster.summaries[body["metadata"]["name"]] = json.dumps({**said, "leaders": [], "router": {}})
 
 
