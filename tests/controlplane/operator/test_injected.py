@@ -1,5 +1,5 @@
-"""Test that the operator and webhooks that change its objects leave each other alone: no writes at rest, no restarted
-pods, and edits are rolled out.
+"""Tests of the operator next to webhooks that change its objects: neither overwrites the other again and again, no pod
+restarts, and edits are rolled out.
 """
 
 import time
@@ -31,7 +31,7 @@ def injector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Injector]:
 
 @pytest.fixture
 def injected(rig: Rig, injector: Injector) -> Iterator[dict[str, str]]:
-    """Yield the modes of the webhook and the namespace of each, with a service that is Ready."""
+    """Yield mode -> namespace, for every mode of the webhook. Each namespace has a service that is Ready."""
     rig.cluster.apply(yamls.runtime("injected-pairs", decoder=True))
     with ExitStack() as stack:
         spaces = {mode: stack.enter_context(rig.own_namespace(f"webhook-{mode}")) for mode in MODES}
@@ -47,7 +47,7 @@ def injected(rig: Rig, injector: Injector) -> Iterator[dict[str, str]]:
 
 
 def _called(rig: Rig, namespace: str) -> bool:
-    """Return whether the API server sends objects of this namespace to the webhook, tried with dry runs."""
+    """Check with dry runs whether the API server sends objects of this namespace to the webhook."""
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
     tried = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "tried"}, "spec": spec}
@@ -60,14 +60,14 @@ def _called(rig: Rig, namespace: str) -> bool:
 
 
 def _alive(rig: Rig, namespace: str) -> dict[str, int]:
-    """Return the UIDs of all pods, and of the workloads with their generations."""
+    """Return the UIDs of all pods, and the UIDs and generations of all workloads."""
     pods = {pod["metadata"]["uid"]: 0 for pod in rig.all("Pod", namespace)}
     sets = [one["metadata"] for kind in ("StatefulSet", "Deployment") for one in rig.all(kind, namespace)]
     return pods | {metadata["uid"]: metadata["generation"] for metadata in sets}
 
 
 def test_objects_that_every_kind_of_webhook_changes(rig: Rig, injector: Injector, injected: dict[str, str]) -> None:
-    """At rest, after a restart of the operator, and through a rollout."""
+    """The objects are checked while nothing changes, after a restart of the operator, and during a rollout."""
     rig.quiet()
     assert all(injector.changed.values()), injector.changed
     before = {mode: _alive(rig, namespace) for mode, namespace in injected.items()}
