@@ -2,12 +2,13 @@
 operator's settings.
 """
 
+import shlex
 from typing import Any
 
 import pytest
 
 from ome_operator.settings import Settings
-from tests.support.chart import pod, rendered
+from tests.support.chart import notes, pod, rendered
 from tests.support.operator_options import OPTIONS, SAMPLES, caught, field, start, words
 
 OF_CHART = {key: declared for key, declared in OPTIONS.items() if declared.option.value or declared.option.part_of}
@@ -37,6 +38,10 @@ NEEDS: dict[str, dict[str, Any]] = {
     "expose-annotation": {"exposure_kind": "Ingress"},
 }
 """Other values of the chart without which a value has no effect."""
+IN_CLUSTER = {"router-watch", "log-format"}
+"""Options that the chart sets only for a pod: only there are routers reachable, and a process logs to a terminal."""
+PLAIN = "ome operator --kubeconfig ome-operator.kubeconfig --namespace-of-lease ome"
+OUTSIDE: dict[str, Any] = {"operator_external": True, "agent_image_repository": "r/agent"}
 FLAGS = {"cluster-wide-kinds": ["--watch-namespace=team-a"]}
 
 
@@ -78,3 +83,42 @@ def test_the_defaults_of_the_chart_are_those_of_the_operator(started: list[Setti
 def test_gangs_without_a_limit(started: list[Settings]) -> None:
     start(arguments(placement_gangs=False))
     assert started[0].policy.gang_timeout == 0
+
+
+def command(**values: Any) -> str:
+    """Return the command of a process outside of the cluster that the chart's notes contain."""
+    (found,) = [line.strip() for line in notes(**values).splitlines() if line.startswith("  ome operator ")]
+    return found
+
+
+def test_the_notes_repeat_no_default() -> None:
+    """The README states the same command. A default that differs from the one in the chart's helper would be added to it."""
+    assert command(operator_external=True) == PLAIN
+
+
+@pytest.mark.parametrize("key", sorted(OF_CHART.keys() - IN_CLUSTER))
+def test_the_notes_have_each_value_for_a_process_outside_of_the_cluster(key: str, started: list[Settings]) -> None:
+    """Such a process gets no value of the chart by itself."""
+    declared = OF_CHART[key]
+    given = PARTS.get(key) or {declared.option.value.replace(".", "_"): SAMPLES[key][0]}
+    _, called, *line = shlex.split(command(**OUTSIDE, **given, **NEEDS.get(key, {})))
+    assert called == "operator"
+    start(line)
+    start([*words(key, SAMPLES[key][0]), *FLAGS.get(key, [])])
+    by_notes, by_flag = started
+    assert field(by_notes, declared) == SETS.get(key, field(by_flag, declared))
+    assert field(by_notes, declared) != declared.default
+
+
+def test_arguments_for_the_shell_are_quoted() -> None:
+    more = ["--identity=it's me", "--context=$HOME"]
+    assert shlex.split(command(operator_external=True, operator_extraArgs=more))[-2:] == more
+
+
+def test_the_notes_claim_observe_mode_only_of_the_operator_that_the_chart_starts() -> None:
+    inside = notes(operator_observe=True, image_repository="r/op")
+    outside = notes(operator_observe=True, operator_external=True)
+    assert "The operator is in observe mode" in inside and "The operator is in observe mode" not in outside
+    assert "start it again with the options" in outside and " --observe" in command(
+        operator_observe=True, operator_external=True
+    )

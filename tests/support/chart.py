@@ -1,7 +1,9 @@
 """Renders the operator's chart with helm, without a cluster."""
 
 import json
+import shutil
 import subprocess
+import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,10 +22,29 @@ def helm(*words: str) -> "subprocess.CompletedProcess[str]":
 
 def rendered(**values: Any) -> list[dict[str, Any]]:
     """Return the objects of the chart with these values."""
-    given = [
+    return [body for body in yaml.load_all(_template(*_words(values)), yaml.CSafeLoader) if body]
+
+
+def notes(**values: Any) -> str:
+    """Return the text that helm prints after an installation with these values. `helm template` does not print it, so a copy
+    of the chart has the text as an object.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        chart = Path(folder) / CHART.name
+        shutil.copytree(CHART, chart)
+        (chart / "templates/NOTES.txt").rename(chart / "files/notes.txt")
+        shown = chart / "templates/notes.yaml"
+        shown.write_text('notes: {{ tpl (.Files.Get "files/notes.txt") . | toJson }}\n')
+        done = helm("template", "ome", str(chart), "-n", "ome", "--show-only", "templates/notes.yaml", *_words(values))
+    assert done.returncode == 0, done.stderr
+    found: str = yaml.safe_load(done.stdout)["notes"]
+    return found
+
+
+def _words(values: dict[str, Any]) -> list[str]:
+    return [
         word for name, value in values.items() for word in ("--set-json", f"{name.replace('_', '.')}={json.dumps(value)}")
     ]
-    return [body for body in yaml.load_all(_template(*given), yaml.CSafeLoader) if body]
 
 
 @cache

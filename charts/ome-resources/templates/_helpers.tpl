@@ -83,7 +83,7 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "ome.name" . }}
 
 {{- /* The image of the registry sidecar of routers, in the namespaces of services; "" for no sidecar. */ -}}
 {{- define "ome.sidecarImage" -}}
-{{- if .Values.registry.enabled }}{{ .Values.registry.image | default (include "ome.image" .) }}{{ end }}
+{{- if .Values.registry.enabled }}{{ if .Values.registry.image }}{{ .Values.registry.image }}{{ else }}{{ include "ome.image" . }}{{ end }}{{ end }}
 {{- end }}
 
 {{- /* The agent's labels have a different name than the operator's, because the operator's Service and PodDisruptionBudget select that name. */ -}}
@@ -92,4 +92,110 @@ app.kubernetes.io/name: ome-test
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{- /*
+The options of the operator that follow from the values, as a YAML list, for the Deployment and for the command of a process outside
+of the cluster (NOTES.txt). Such a process reads neither the chart's ConfigMap nor routers' addresses, and images need not be set for it.
+*/ -}}
+{{- define "ome.options" -}}
+- --metrics-per-service={{ .Values.metrics.perService }}
+{{- if .Values.metrics.engines.podMonitor }}
+- --scrapes-engines
+{{- end }}
+- --waves={{ include "ome.waves" . }}
+- --bake={{ .Values.rollout.bake }}
+- --max-concurrent-services={{ .Values.operator.maxConcurrentServices }}
+- --gang-timeout={{ ternary .Values.placement.timeout 0 .Values.placement.gangs }}
+{{- if not .Values.placement.avoidBadNodes }}
+- --no-avoid-bad-nodes
+{{- end }}
+{{- if not .Values.lint.refuse }}
+- --no-lint-refuse
+{{- end }}
+{{- with .Values.preflight.default }}
+- --preflight={{ . }}
+{{- end }}
+{{- if .Values.operator.observe }}
+- --observe
+{{- end }}
+{{- range .Values.operator.observeNamespaces }}
+- --observe-namespace={{ . }}
+{{- end }}
+- --recorder-memory={{ .Values.operator.recorderMiB }}
+- --models-per-namespace={{ .Values.modelsPerNamespace }}
+{{- if or (not .Values.operator.external) (and .Values.registry.enabled (or .Values.registry.image .Values.image.repository)) }}
+- --sidecar-image={{ include "ome.sidecarImage" . }}
+{{- end }}
+- --benchmark-image={{ .Values.benchmark.image }}
+{{- if .Values.benchmark.toolsImage }}
+- --tools-image={{ .Values.benchmark.toolsImage }}
+{{- else if or (not .Values.operator.external) .Values.agent.image.repository .Values.image.repository }}
+- --tools-image={{ include "ome.agentImage" . }}
+{{- end }}
+{{- if and .Values.registry.enabled (not .Values.operator.external) }}
+- --router-watch=5
+{{- end }}
+{{- if .Values.networkPolicy.services }}
+- --network-policies
+{{- end }}
+{{- if .Values.keda.enabled }}
+- --keda
+{{- end }}
+{{- with .Values.exposure }}
+{{- if ne .kind "none" }}
+- --expose={{ .kind }}
+- --expose-domain={{ .domain }}
+- --ingress-class={{ .ingressClassName }}
+- --gateway={{ .gateway }}
+{{- range .domains }}
+- {{ printf "--expose-other-domain=%s" . | quote }}
+{{- end }}
+{{- range .annotations }}
+- --expose-annotation={{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- range uniq .Values.watchNamespaces }}
+- --watch-namespace={{ . }}
+{{- end }}
+{{- if not .Values.clusterWideKinds }}
+- --no-cluster-wide-kinds
+{{- end }}
+{{- with .Values.operatorClass }}
+- --operator-class={{ . }}
+{{- end }}
+{{- range .Values.image.userPullSecrets }}
+- --pull-secret={{ . }}
+{{- end }}
+{{- if not .Values.rbac.createSecrets }}
+- --no-router-keys
+{{- end }}
+{{- if .Values.agent.enabled }}
+- --model-agent
+{{- range .Values.agent.roots }}
+- --agent-root={{ . }}
+{{- end }}
+{{- range .Values.agent.pinFrom }}
+- --pin-from={{ . }}
+{{- end }}
+{{- end }}
+{{- if not (and .Values.operator.external .Values.wellKnownModels.enabled) }}
+- --well-known-models={{ if .Values.wellKnownModels.enabled }}/etc/ome/well-known-models{{ end }}
+{{- end }}
+{{- if not .Values.operator.leaderElection }}
+- --no-leader-election
+{{- end }}
+{{- with .Values.operator.extraArgs }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- /* The options of a process outside of the cluster, in shell syntax, without those that only repeat a default of the operator. */ -}}
+{{- define "ome.flags" -}}
+{{- $defaults := list "--log-level=INFO" "--metrics-per-service=100" "--waves=1,5%,25%,100%" "--bake=5m" "--max-concurrent-services=0" "--gang-timeout=60" "--preflight=Off" "--recorder-memory=16" "--models-per-namespace=100" "--benchmark-image=docker.io/lmsysorg/sglang:v0.5.23" }}
+{{- $options := prepend (include "ome.options" . | fromYamlArray) (printf "--log-level=%s" .Values.operator.logLevel) }}
+{{- range $options }}
+{{- if not (has . $defaults) }} {{ regexMatch "^[-a-zA-Z0-9_=.,:/@%+]+$" . | ternary . (printf "'%s'" (replace "'" "'\\''" .)) }}{{ end }}
+{{- end }}
 {{- end }}

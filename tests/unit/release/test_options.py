@@ -17,7 +17,11 @@ CHART = ROOT / "charts/ome-resources"
 VALUES = (CHART / "values.yaml").read_text()
 LISTED = {value.path: value for value in values(VALUES)}
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
-ARGS = re.findall(r"--(?:no-)?([a-z][a-z-]+)", (CHART / "templates/deployment.yaml").read_text())
+ARGS = [
+    key
+    for name in ("deployment.yaml", "_helpers.tpl")
+    for key in re.findall(r"--(?:no-)?([a-z][a-z-]+)", (CHART / "templates" / name).read_text())
+]
 OF_CHART = [declared for declared in options.OPTIONS if declared.option.value]
 
 
