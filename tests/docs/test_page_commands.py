@@ -54,6 +54,29 @@ def test_every_command_is_listed_and_every_listed_command_stands_on_a_page() -> 
     assert ours == ["ome generate"], "all other commands of ours can be run without a cluster"
 
 
+RELEASES = {"ome-crd": "ome-crd", "ome-resources": "ome"}
+"""The release of each chart, as the README installs them."""
+
+
+def test_helm_commands_name_the_releases_of_the_readme() -> None:
+    """`helm upgrade` of a name that was never installed fails, and a second release of the same objects is refused."""
+    found = []
+    for page in PAGES:
+        for line in (each for where, block in ALL if where == page.relative_to(ROOT) for each in block):
+            if chart := re.match(r"helm (?:upgrade|install)(?: --install)? (\S+) \S*charts/(\S+)", line):
+                found.append((page.name, chart[1], line))
+                own = re.search(r"operatorClass=(\S+)", line)  # a second operator of the cluster
+                if page.name == "migrate.md" and chart[2] == "ome-resources":
+                    assert chart[1] == "ome-operator", "OME's own release is called ome"
+                elif own is None:
+                    assert chart[1] == RELEASES[chart[2]], f"{page.name}: {line}"
+        for name in re.findall(r"helm (?:test|rollback|uninstall) ([a-z][\w-]*)", page.read_text()):
+            assert name in RELEASES.values(), f"{page.name}: {name}"
+    assert {(page, name) for page, name, _ in found if page == "README.md"} >= {
+        ("README.md", name) for name in RELEASES.values()
+    }
+
+
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the files that pages assume, and with `ome` and a stand-in for kubectl in bin/."""
