@@ -3,7 +3,15 @@
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
+from ome_operator import keys
 from ome_operator.settings.option import Form, Option
+
+ENABLE_AGENTS = "set agent.enabled=true (outside of the cluster, the option --model-agent)"
+"""How to switch on `Policy.model_agent`, for messages."""
+AGENT_PODS = f"kubectl get pods -A -l app.kubernetes.io/name={keys.AGENT}"
+"""Command that lists the pods of the chart's model agents, for messages."""
+SILENT_AGENTS = f"kubectl get nodemodels lists the agents that report; if there are none: {AGENT_PODS}"
+"""Instructions for messages about weights that no agent has reported."""
 
 
 class Exposure(NamedTuple):

@@ -8,7 +8,7 @@ from heapq import nsmallest
 from types import MappingProxyType
 from typing import Any
 
-from ome_operator import keys, quantity
+from ome_operator import keys, names, quantity
 from ome_operator.api import AcceleratorClass, Component, Model, Runtime
 from ome_operator.api.well_known import NO_MODELS, WellKnown
 from ome_operator.core.catalog import agreement, node_models
@@ -22,9 +22,11 @@ from ome_operator.core.selection.capability import carries
 from ome_operator.core.selection.model_profile import facts_of, profile_of
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.waves import terms as wave_terms
-from ome_operator.core.weights.mount import AnyModel, claim, node_label, unsupported_scheme, weights
+from ome_operator.core.weights.mount import AnyModel, claim, managed, node_label, unsupported_scheme, weights
+from ome_operator.core.weights.node_selection import needs_agent
 from ome_operator.engines.servers import server, strategy
 from ome_operator.names import title
+from ome_operator.settings.policy import AGENT_PODS, ENABLE_AGENTS, SILENT_AGENTS
 from ome_operator.util.wording import count
 
 
@@ -51,7 +53,7 @@ def model_status(
     nodes_ready = nodes_ready or frozenset()
     speakers = witnesses or agreement.Witnesses(frozenset(holdings))
     verdict = agreement.judge(uri, model.status, holdings, speakers, now)
-    condition, state = _model_ready(model, uri, len(nodes_ready), holdings, verdict.unpinned, agent)
+    condition, state = _model_ready(model, uri, len(nodes_ready), holdings, verdict.unpinned, agent, identity.digest)
     if not known_nodes and condition.reason == Reason.ON_NO_NODE:
         label = node_label(model.kind, model.namespace, model.name)
         text = f"this operator reads no nodes (clusterWideKinds is false): pods wait for a node with the label {label}=Ready"
@@ -72,7 +74,7 @@ def model_status(
 
 
 def _model_ready(
-    model: AnyModel, uri: str, number: int, holdings: Mapping[str, Holding], unpinned: str, agent: bool
+    model: AnyModel, uri: str, number: int, holdings: Mapping[str, Holding], unpinned: str, agent: bool, digest: str
 ) -> tuple[cond.Condition, str]:
     """Return the condition Ready of a model, and the state of the model in OME's terms. `unpinned` is the reason why no
     revision counts although nodes report one, or "".
@@ -90,7 +92,8 @@ def _model_ready(
     if claim(uri) is not None:
         return cond.Condition(READY, True, Reason.CLAIM, "the weights are in a PersistentVolumeClaim"), "Ready"
     if number:
-        return cond.Condition(READY, True, Reason.ON_NODES, f"{_hold(number)} the {noun}"), state
+        silent = _by_hand(model, digest) if agent and managed(uri) and not holdings else ""
+        return cond.Condition(READY, True, Reason.ON_NODES, f"{_hold(number)} the {noun}{silent}"), state
     if message := unsupported_scheme(uri):
         return cond.Condition(READY, False, Reason.NOT_SERVED, message), "Failed"
     if state == "In_Transit":
@@ -106,13 +109,26 @@ def _model_ready(
         return cond.Condition(READY, False, Reason.DOWNLOAD_FAILED, f"node {node}: {first.message}"), state
     label = node_label(model.kind, model.namespace, model.name)
     message = f"no node holds the {noun} (label {label}={keys.MODEL_READY}): pods that need it stay Pending"
-    if not agent and not uri.startswith("local://"):
+    if agent and needs_agent(model):
+        message += f". No model agent reports it. {SILENT_AGENTS}"
+    elif not agent and not uri.startswith("local://"):
         path = model.spec.storage.path
         message += (
-            f". No model agent runs, so nothing downloads {uri}: install with agent.enabled=true, or copy the files to "
+            f". This operator uses no model agents, so nothing downloads {uri}: {ENABLE_AGENTS}, or copy the files to "
             f"{path or 'spec.storage.path'} of a node and label the node"
         )
     return cond.Condition(READY, False, Reason.ON_NO_NODE, message), state
+
+
+def _by_hand(model: AnyModel, digest: str) -> str:
+    """Return a clause for a message: the label of a model that is on nodes although no agent reports the model does not
+    count for revisions that mount the directories of agents. `digest` is the name of these directories.
+    """
+    ref = model.kind, model.namespace, model.name
+    return (
+        f" according to the label {node_label(*ref)}, but no model agent reports it. New revisions of services wait for an "
+        f"agent to set the label {names.revision_label(*ref, digest)}: {AGENT_PODS}"
+    )
 
 
 def _hold(nodes: int) -> str:

@@ -17,6 +17,7 @@ from ome_operator.core.podspec.default_router import default_router
 from ome_operator.core.selection.capability import Want, unfit
 from ome_operator.core.selection.match import Score, Violation, score, violations
 from ome_operator.core.selection.model_profile import ModelProfile
+from ome_operator.settings.policy import ENABLE_AGENTS
 
 NAMED = 600
 """Maximum number of characters of a condition's message that name excluded candidates."""
@@ -100,7 +101,7 @@ def remedy_for_unknown_model(model: ModelProfile, deps: Deps) -> str:
         return ""
     if deps.policy.model_agent:
         return ". An agent reads the fields from the model's files: wait until a node has these files"
-    return ". No agent reads the fields from the model's files: install with agent.enabled=true, or write them yourself"
+    return f". No agent reads the fields from the model's files: {ENABLE_AGENTS}, or write them yourself"
 
 
 def runtime_title(ref: Ref) -> str:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from ome_operator.core.observed.objects import Deps
 from ome_operator.core.weights.mount import claim, managed, required_label, with_directories
+from ome_operator.settings.policy import ENABLE_AGENTS, SILENT_AGENTS
 from ome_operator.util.wording import count
 
 
@@ -22,6 +23,11 @@ class LocalWeights(NamedTuple):
     """Whether agents download the weights and set the label."""
     unfetched: str = ""
     """URI that an agent would download, where no agent runs; "" otherwise."""
+    former: bool = False
+    """Whether agents run and could download the weights, but the revision was made without agents."""
+    by_name: str = ""
+    """Text that names the model's own label and the number of nodes that have it, if the label `label` of the revision is
+    on no node; "" otherwise."""
 
 
 class Availability(NamedTuple):
@@ -60,9 +66,15 @@ class Availability(NamedTuple):
             label = f"label each node that has the files: kubectl label node NODE {' '.join(by_hand)}"
             if unfetched := [part.unfetched for part in parts if part.unfetched]:
                 uris = " and ".join(unfetched)
-                return f"no model agent runs, so nothing downloads {uris}: set agent.enabled=true, or {label}"
+                return f"this operator uses no model agents, so nothing downloads {uris}: {ENABLE_AGENTS}, or {label}"
+            if any(part.former for part in parts):
+                return f"{label}. The revision was made without model agents and keeps its storage"
             return label
-        return f"agents set the label {' and '.join(f'{part.label}=Ready' for part in parts)} on nodes that have the files"
+        told = f"agents set the label {' and '.join(f'{part.label}=Ready' for part in parts)} on nodes that have the files"
+        told += "".join(f"; {part.by_name} does not count" for part in parts if part.by_name)
+        if any(not part.have for part in parts):
+            told += f". {SILENT_AGENTS}"
+        return told
 
     @property
     def _short(self) -> tuple[LocalWeights, ...]:
@@ -89,12 +101,23 @@ def availability(
         if claim(identity["uri"]) is None:
             label = required_label(identity, directory)
             holders.append(deps.holders.get(label, frozenset()))
-            unfetched = identity["uri"] if managed(identity["uri"]) and not deps.policy.model_agent else ""
-            parts.append(LocalWeights(_title(identity), label, len(holders[-1]), bool(directory), unfetched))
+            parts.append(_local(identity, label, len(holders[-1]), bool(directory), deps))
     if not parts:
         return Availability(0, need, True)
     together = len(holders[0]) if len(holders) == 1 else len(frozenset(holders[0]).intersection(*holders[1:]))
     return Availability(together, need, False, tuple(parts), deps.policy.sees_cluster)
+
+
+def _local(identity: Mapping[str, str], label: str, have: int, fetched: bool, deps: Deps) -> LocalWeights:
+    agents, uri = deps.policy.model_agent, identity["uri"]
+    plain = required_label(identity, "")
+    named = len(deps.holders.get(plain, ())) if fetched and not have else 0
+    return LocalWeights(
+        _title(identity), label, have, fetched,
+        unfetched=uri if managed(uri) and not agents else "",
+        former=agents and managed(uri) and not fetched,
+        by_name=f"{plain}=Ready on {count(named, 'node')}" if named else "",
+    )  # fmt: skip
 
 
 def _title(identity: Mapping[str, str]) -> str:

@@ -214,4 +214,5 @@ def test_fine_tuned_weights_tell_as_models_do() -> None:
     status = model_status(weight, (), frozenset(), NOW, {"a": one("Updating", bytes=500)})
     assert (status["state"], plain(status)[0]["reason"]) == ("In_Transit", "Downloading")
     assert status["weights"]["revision"] == "c1" and status["summary"] == "0/1 nodes, 50 %"
-    assert model_status(weight, (), frozenset({"a"}), NOW)["conditions"][0]["message"] == "1 node holds the weights"
+    by_hand = model_status(weight, (), frozenset({"a"}), NOW, agent=False)
+    assert by_hand["conditions"][0]["message"] == "1 node holds the weights"

@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
+from ome_operator import names
 from ome_operator.core.catalog.node_models import LISTED
 from ome_operator.core.catalog.status import accelerator_status, model_status, runtime_status
-from ome_operator.core.observed.objects import Node
+from ome_operator.core.observed.objects import Holding, Node, Ref
 from ome_operator.core.reconcile.sync import refuse_spec
+from ome_operator.core.weights.mount import weights
+from ome_operator.settings.policy import AGENT_PODS
 from tests.support import parts
 from tests.support.conditions import plain
 
@@ -107,7 +110,7 @@ def test_an_object_that_cannot_be_read_keeps_the_rest_of_its_status() -> None:
 @pytest.mark.parametrize(
     ("uri", "agent", "said"),
     [
-        ("hf://org/model", False, "No model agent runs, so nothing downloads hf://org/model"),
+        ("hf://org/model", False, "This operator uses no model agents, so nothing downloads hf://org/model"),
         ("hf://org/model", True, ""),
         ("local:///models/m", False, ""),
     ],
@@ -115,4 +118,22 @@ def test_an_object_that_cannot_be_read_keeps_the_rest_of_its_status() -> None:
 def test_a_model_that_nobody_downloads_says_so(uri: str, agent: bool, said: str) -> None:
     status = model_status(parts.model(uri, "m", path="/models/m"), (), frozenset(), NOW, agent=agent)
     (message,) = [one["message"] for one in status["conditions"] if one["type"] == "Ready"]
-    assert ("No model agent runs" in message) == bool(said) and said in message
+    assert ("uses no model agents" in message) == bool(said) and said in message
+    assert ("No model agent reports it" in message) == agent
+
+
+def test_a_model_that_a_person_labelled_says_that_agents_are_silent() -> None:
+    """New revisions need the label that agents set, which the service names too."""
+    model = parts.model("hf://org/model", "m")
+    label = names.revision_label(model.kind, "", "m", weights(model).digest)
+    holding = Holding(ref=Ref(model.kind, "", "m"), uri="hf://org/model", state="Ready", revision="r")
+
+    def message(**given: Any) -> str:
+        status = model_status(model, (), frozenset({"n"}), NOW, **given)
+        (found,) = [one["message"] for one in status["conditions"] if one["type"] == "Ready"]
+        return str(found)
+
+    assert "no model agent reports it" in message(agent=True) and f"set the label {label}: {AGENT_PODS}" in message(
+        agent=True
+    )
+    assert message(agent=False) == message(agent=True, holdings={"n": holding}) == "1 node holds the model"

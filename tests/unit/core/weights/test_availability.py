@@ -7,15 +7,17 @@ import pytest
 from ome_operator import names
 from ome_operator.core.observed.objects import Deps, Observed
 from ome_operator.core.reconcile.sync import sync
+from ome_operator.core.weights.availability import availability
 from ome_operator.core.weights.mount import weights
+from ome_operator.settings.policy import ENABLE_AGENTS, SILENT_AGENTS
 from tests.support import parts
 from tests.support.parts import changed
 from tests.support.simulator import START
 from tests.unit.core.resolve.test_finetuned import having, service, weight
 
 TINY, POET = "models.ome.io/clusterbasemodel.tiny", "models.ome.io/finetunedweight.poet"
-NOBODY = "no model agent runs, so nothing downloads"
-BY_HAND = "set agent.enabled=true, or label each node that has the files: kubectl label node NODE"
+NOBODY = "this operator uses no model agents, so nothing downloads"
+BY_HAND = f"{ENABLE_AGENTS}, or label each node that has the files: kubectl label node NODE"
 
 
 def said(deps: Deps, *weights: str) -> tuple[str, str]:
@@ -91,4 +93,21 @@ def test_files_that_nothing_downloads_anywhere_are_only_labelled() -> None:
 def test_what_agents_fetch_nobody_labels() -> None:
     digest = weights(parts.model("hf://test/tiny")).digest
     message = said(changed(having(), model_agent=True, holders={}))[1]
-    assert message.endswith(f"agents set the label {names.whole_label(TINY, digest)}=Ready on nodes that have the files")
+    assert f"; agents set the label {names.whole_label(TINY, digest)}=Ready on nodes that have the files. " in message
+    assert message.endswith(SILENT_AGENTS)
+
+
+def test_a_label_of_a_person_does_not_count_beside_agents() -> None:
+    """The model's status counts nodes with that label, and the service needs another one."""
+    digest = weights(parts.model("hf://test/tiny")).digest
+    message = said(changed(having(), model_agent=True, holders={TINY: nodes(1)}))[1]
+    assert f"; {TINY}=Ready on 1 node does not count. " in message
+    both = {TINY: nodes(1), names.whole_label(TINY, digest): nodes(1)}
+    assert said(changed(having(), model_agent=True, holders=both)) == ("True", "model tiny on 1 node, 1 needed")
+
+
+def test_a_revision_from_before_the_agents_says_why_it_is_labelled_by_hand() -> None:
+    identity = weights(parts.model("hf://test/tiny")).identity(False)
+    deps = changed(having(), model_agent=True, holders={})
+    remedy = availability([identity], [(1, 1)], deps).remedy
+    assert remedy.endswith(f"NODE {TINY}=Ready. The revision was made without model agents and keeps its storage")
