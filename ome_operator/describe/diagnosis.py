@@ -79,16 +79,21 @@ class Trouble:
     """The revision to which the service is pinned; "" if it is not pinned."""
 
 
-def trouble(tree: Tree, conditions: Sequence[Mapping[str, Any]], events: Iterable[Seen]) -> Trouble:
+def trouble(
+    tree: Tree,
+    conditions: Sequence[Mapping[str, Any]],
+    events: Iterable[Seen],
+    groups: Iterable[Mapping[str, Any]] = (),
+) -> Trouble:
     """Return the problems that keep a service from being ready. `events` are the events about the service and its
-    objects.
+    objects, and `groups` the records of its groups, in the form of `status.groups`.
 
     For a service whose groups are all ready, only events after they became ready are returned, because earlier problems
     are over.
     """
     pods = tuple(_stuck(tree, conditions))
     told = [stuck.message for stuck in pods if stuck.message]
-    since = _complete_since(conditions) if tree.ready and tree.missing is None else None
+    since = _complete_since(conditions, groups) if tree.ready and tree.missing is None else None
     late = (event for event in events if since is None or event.when > since)
     return Trouble(
         namespace=tree.namespace,
@@ -104,10 +109,12 @@ def trouble(tree: Tree, conditions: Sequence[Mapping[str, Any]], events: Iterabl
     )
 
 
-def _complete_since(conditions: Iterable[Mapping[str, Any]]) -> datetime | None:
-    """Return the time at which the condition Ready or Scaled changed last; None if there is no such time."""
-    said = (found.get("lastTransitionTime") for found in conditions if found.get("type") in (READY, SCALED))
-    times = [_time(text) for text in said]
+def _complete_since(conditions: Iterable[Mapping[str, Any]], groups: Iterable[Mapping[str, Any]]) -> datetime | None:
+    """Return the time at which the condition Ready or Scaled changed last, or a group became ready, if that was later; None
+    if there is no such time. The conditions need not change while a group is replaced.
+    """
+    said = [found.get("lastTransitionTime") for found in conditions if found.get("type") in (READY, SCALED)]
+    times = [_time(text) for text in (*said, *(group.get("readySince") for group in groups))]
     return max((when for when in times if when is not None), default=None)
 
 

@@ -24,7 +24,8 @@ async def troubles(client: Client, namespace: str, name: str) -> Trouble:
     seen = about(events, {from_api.uid(item) for item in (body, *parts)})
     pods = with_failures(there.pods_of(namespace, name), start_failures(events, datetime.now(UTC)))
     seen_as = tree(body, Observed(there.children_of(namespace, name), pods))
-    return trouble(seen_as, (body.get("status") or {}).get("conditions") or (), seen)
+    status = body.get("status") or {}
+    return trouble(seen_as, status.get("conditions") or (), seen, status.get("groups") or ())
 
 
 def about(events: Iterable[Manifest], uids: Container[str]) -> list[Seen]:

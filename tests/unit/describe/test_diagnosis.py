@@ -177,6 +177,19 @@ def test_what_happened_before_it_was_ready_is_over() -> None:
     assert [event.message for event in seen.events] == ["2", "-31"]
 
 
+def test_what_happened_before_a_group_was_replaced_is_over() -> None:
+    """The service stayed Ready meanwhile, so its conditions did not change."""
+    world = grown(World(*parts.kimi(), seed=1))
+    at = datetime.fromisoformat(world.condition("Ready")["lastTransitionTime"])
+    events = tuple(
+        Seen(at + timedelta(minutes=late), "Warning", "FailedScheduling", "Pod a", f"{late}", 1) for late in (2, 9)
+    )
+    groups = [{"name": "a", "readySince": (at + timedelta(minutes=5)).isoformat()}, {"name": "b"}, {"readySince": "soon"}]
+    one = body(world)
+    seen = trouble(tree(one, world.observed()), one["status"]["conditions"], events, groups)
+    assert [event.message for event in seen.events] == ["9"]
+
+
 def test_earlier_events_explain_why_a_ready_service_lacks_groups() -> None:
     world = grown(World(*parts.kimi(), seed=1))
     at = datetime.fromisoformat(world.condition("Ready")["lastTransitionTime"])
