@@ -119,7 +119,7 @@ def resolve(
     """
     kept = kept or {}
     before: Mapping[str, Any] = next(iter([*kept.values()][-1:]), {})
-    model, about_model = _model(service, deps)
+    model, about_model = _model(service, deps, before)
     runtime, about_runtime = _runtime(service, model, deps, before)
     of_model = _pinned(
         service, "model", model, weights(model).identity(deps.policy.model_agent) if model is not None else {}, kept
@@ -207,7 +207,7 @@ def runtime_parts(spec: RuntimeSpec, router: bool = False) -> Manifest:
     return {key: value for key, value in parts.items() if value}
 
 
-def _model(service: InferenceService, deps: Deps) -> tuple[Model | None, tuple[Problem, ...]]:
+def _model(service: InferenceService, deps: Deps, before: Mapping[str, Any]) -> tuple[Model | None, tuple[Problem, ...]]:
     refs, named = model_refs(service), service.spec.model
     if not refs:
         message = _no_kind("model", named.kind, _MODELS) if named else "spec.model is missing: name the model to serve"
@@ -218,7 +218,10 @@ def _model(service: InferenceService, deps: Deps) -> tuple[Model | None, tuple[P
         other = _of_other_kind(service, refs, _MODELS, deps.models)
         if not deps.policy.sees_cluster and other is None and refs[-1].kind == _MODELS.everywhere:
             return None, (Problem(MODEL_READY, Reason.BASE_MODEL_NOT_FOUND, _unread(where, service, _MODELS)),)
-        remedy = _instead("model", other) or f"{_similar(refs, deps.models)}apply it, or fix spec.model.name"
+        remedy = (
+            _instead("model", other)
+            or f"{_similar(refs, deps.models, before.get(BASE) or before.get('model'))}apply it, or fix spec.model.name"
+        )
         message = f"{where} does not exist: {remedy}"
         return None, (Problem(MODEL_READY, Reason.BASE_MODEL_NOT_FOUND, message),)
     if isinstance(model, Invalid):
@@ -242,7 +245,7 @@ def _runtime(
         other = _of_other_kind(service, named, _RUNTIMES, deps.runtimes)
         if not deps.policy.sees_cluster and other is None and refs[-1].kind == _RUNTIMES.everywhere:
             return None, (Problem(RUNTIME_READY, Reason.RUNTIME_NOT_FOUND, _unread(where, service, _RUNTIMES)),)
-        remedy = _instead("runtime", other) or f"{_similar(refs, deps.runtimes)}apply it, or {remedy}"
+        remedy = _instead("runtime", other) or f"{_similar(refs, deps.runtimes, before.get(CHOSEN))}apply it, or {remedy}"
         message = f"{where} does not exist: {remedy}"
         return None, (Problem(RUNTIME_READY, Reason.RUNTIME_NOT_FOUND, message),)
     if isinstance(runtime, Invalid):
@@ -318,8 +321,12 @@ def _of_other_kind(
     return next((ref for ref in both if ref in existing), None)
 
 
-def _similar(refs: tuple[Ref, ...], existing: Mapping[Ref, object]) -> str:
-    """Return a question for a message if an object that the service may use has a similar name, otherwise ""."""
+def _similar(refs: tuple[Ref, ...], existing: Mapping[Ref, object], used: Mapping[str, Any] | None) -> str:
+    """Return a question for a message if an object that the service may use has a similar name, otherwise "". There is no
+    question about the name of the object that the service has used so far (`used`), because it was deleted, not misspelled.
+    """
+    if used and used.get("name") == refs[0].name:
+        return ""
     places = {(ref.kind, ref.namespace) for ref in refs}
     names = [ref.name for ref in islice(existing, _MOST_COMPARED) if (ref.kind, ref.namespace) in places]
     found = get_close_matches(refs[0].name, names, 1, 0.75)

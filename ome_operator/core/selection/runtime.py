@@ -100,7 +100,7 @@ def remedy_for_unknown_model(model: ModelProfile, deps: Deps) -> str:
     if model.learned or model.architecture:
         return ""
     if deps.policy.model_agent:
-        return ". An agent reads the fields from the model's files: wait until a node has these files"
+        return ". An agent reads the fields from the model's files: wait until it reports the model, or write them yourself"
     return f". No agent reads the fields from the model's files: {ENABLE_AGENTS}, or write them yourself"
 
 

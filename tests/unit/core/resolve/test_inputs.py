@@ -282,3 +282,22 @@ def test_what_is_not_found_says_which_kind_would_be(case: str) -> None:
     spec, deps, said = UNFOUND[case]
     found = resolve(parts.service({"engine": {}, **spec}), deps)
     assert said in [problem.message for problem in found.problems]
+
+
+@pytest.mark.parametrize(
+    ("gone", "said"),
+    [
+        ("model", "ClusterBaseModel acme-moe does not exist: apply it, or fix spec.model.name"),
+        ("runtime", "ClusterServingRuntime acme-tp4 does not exist: apply it, or fix spec.runtime.name"),
+    ],
+)
+def test_the_name_of_what_was_used_and_deleted_is_not_taken_for_a_mistake(gone: str, said: str) -> None:
+    service = parts.service({"engine": {}, "model": {"name": "acme-moe"}, "runtime": {"name": "acme-tp4"}})
+    model, runtime = parts.model(name="acme-moe"), parts.runtime("acme-tp4")
+    near = parts.model(name="acme-mop"), parts.runtime("acme-tp8")
+    used = resolve(service, parts.deps(model, runtime, *near))
+    assert used.inputs is not None
+    left = parts.deps(*near, *({"model": [runtime], "runtime": [model]}[gone]))
+    assert said in [problem.message for problem in resolve(service, left, {"revision": used.inputs}).problems]
+    (guess,) = [problem.message for problem in resolve(service, left).problems if "did you mean" in problem.message]
+    assert guess.startswith(said.partition(":")[0])

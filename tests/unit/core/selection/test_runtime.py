@@ -12,6 +12,7 @@ from ome_operator.api.well_known import packaged
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.resolve.identity import CHOSEN
 from ome_operator.core.resolve.inputs import resolve
+from ome_operator.core.selection.match import violations
 from ome_operator.core.selection.model_profile import parameter_count, profile_of
 from ome_operator.core.selection.runtime import Selection, select
 from tests.support import parts
@@ -104,6 +105,15 @@ def test_every_rule_that_excludes_says_so(edit: dict[str, Any], sentence: str) -
 def test_the_runtimes_version_is_the_greater_one(operator: str | None, version: str, fits: bool) -> None:
     framework = {"name": "transformers", "version": version} | ({"operator": operator} if operator else {})
     assert bool(best(candidate("one", modelFramework=framework))) == fits
+
+
+@pytest.mark.parametrize(
+    ("learned", "said"), [(False, "the model states none, which is taken as none"), (True, "the model has none")]
+)
+def test_a_model_without_quantization_is_described_as_explain_does(learned: bool, said: str) -> None:
+    profile = profile_of(parts.model(**MODEL | {"quantization": None}))._replace(learned=learned)
+    (found,) = violations(candidate("one"), profile, chosen=True)
+    assert (found.sentence, found.sure) == (f"it is for quantization fp8, but {said}", False)
 
 
 def test_a_component_that_nothing_brings_excludes() -> None:
