@@ -297,7 +297,7 @@ def test_the_name_of_what_was_used_and_deleted_is_not_taken_for_a_mistake(gone: 
     near = parts.model(name="acme-mop"), parts.runtime("acme-tp8")
     used = resolve(service, parts.deps(model, runtime, *near))
     assert used.inputs is not None
-    left = parts.deps(*near, *({"model": [runtime], "runtime": [model]}[gone]))
+    left = parts.deps(*near, runtime) if gone == "model" else parts.deps(*near, model)
     assert said in [problem.message for problem in resolve(service, left, {"revision": used.inputs}).problems]
     (guess,) = [problem.message for problem in resolve(service, left).problems if "did you mean" in problem.message]
     assert guess.startswith(said.partition(":")[0])
