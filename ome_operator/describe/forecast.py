@@ -40,7 +40,7 @@ def forecast(service: Ref, before: Outcome | None, after: Outcome | None, remark
     """Return the effect of an edit, which is the difference between the current outcome and the outcome after the edit.
     Return None if both are equal.
 
-    `remark` is a sentence about the rollout, which the forecast contains if the edit makes another revision.
+    `remark` is a sentence about the rollout, or about pods that the edit adds.
     """
     made = changes(before, after) if after is None or after.manifests or not before else ()
     old, new = before or _NOTHING, after or _NOTHING
@@ -50,7 +50,7 @@ def forecast(service: Ref, before: Outcome | None, after: Outcome | None, remark
     restarts = tuple(role for role in old.roles if role.groups) if rolls else ()
     why = tuple(differences(old.inputs, new.inputs)) if rolls else ()
     said = _sentence(before, after, restarts, why, made)
-    if remark and rolls:
+    if remark:
         said += f". {remark}"
     if after and after.advice and after.advice != old.advice:
         said += f". Note: {after.advice}"

@@ -54,7 +54,7 @@ def forecasts(
     before: Side, after: Side, children: Mapping[Ref, Iterable[Child]], remarks: Mapping[Ref, str] | None = None
 ) -> tuple[Forecast, ...]:
     """Return the forecast of every service that the edit affects. `remarks` maps a service to a sentence about its
-    rollout.
+    rollout, or about the pods that the edit adds.
     """
     found = []
     for ref, new in sorted(after.services.items()):

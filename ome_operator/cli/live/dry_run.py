@@ -14,6 +14,8 @@ WRITTEN = frozenset((SERVICE, *CATALOG, *SHORT, BENCHMARK))
 RIGHTS = "cannot patch resource"
 """Part of the API server's message if the user lacks the right to patch, so that the refusal says nothing about the
 object."""
+CREATE_RIGHTS = "cannot create resource"
+"""The same for a pod that the user may not create."""
 _UNKNOWN = re.compile(r"(?<![^\s:])[^\s:.]*+\.([^\s:]++): field not declared in schema")
 _NO_NAMESPACE = re.compile(r'namespaces "[^"]*" not found')
 _SOME = "default"

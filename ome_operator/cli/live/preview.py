@@ -2,7 +2,6 @@
 run.
 """
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,16 +9,13 @@ from typing import Any
 
 from ome_operator.api import InferenceService, Invalid
 from ome_operator.cache.cluster_cache import RECORD, ClusterCache
-from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
 from ome_operator.cli.live import dry_run, second_copy
 from ome_operator.cli.live.cluster_from_manifests import gather, over, ref
+from ome_operator.cli.live.first_pods import adds_pods, held_by_others, lacking, refused, without_free_nodes
 from ome_operator.cli.live.linted import lines
 from ome_operator.cli.live.trees import OURS, selector
 from ome_operator.core.observed.objects import Child, Manifest, Node, Observed, Pod, Ref
-from ome_operator.core.placement.admission import has_room
-from ome_operator.core.placement.claims import less, roomy
-from ome_operator.core.placement.messages import without_room
 from ome_operator.core.reasons import ROLLED_OUT, Reason, RolloutStage, record_of
 from ome_operator.core.reconcile.plan import Check, RoomCheck
 from ome_operator.core.reconcile.sync import sync
@@ -51,6 +47,7 @@ async def preview(client: Client, given: Sequence[Manifest], made: Collection[st
     children = {item.ref: tuple(before.children_of(*item.ref[1:]).values()) for item in after.services()}
     first = forecasts(_side(before), _side(after), children)
     remarks = {item.service: await _remark(client, after, item, children) for item in first if item.restarts}
+    remarks |= {item.service: await _unstarted(client, after, item, children, made) for item in first if adds_pods(item)}
     reached = {*written, *(each.service for each in first)}
     return Preview(
         objects=tuple(item for which, new in parsed.items() if (item := edited(which, _parsed(before, which), new))),
@@ -83,8 +80,33 @@ async def _remark(client: Client, after: ClusterCache, item: Forecast, children:
     )
 
 
+async def _unstarted(
+    client: Client, after: ClusterCache, item: Forecast, children: Mapping[Ref, Collection[Child]], made: Collection[str]
+) -> str:
+    """Return a sentence about what keeps the pods that an edit adds from starting; "" if nothing is known."""
+    waits, conditions, mine = await _planned(client, after, item.service)
+    service, nodes, namespace = _parsed(after, item.service), after.deps().nodes, item.service.namespace
+    then = outcome(service, after.deps(), children[item.service])
+    said = [waits] if waits else []
+    said += lacking(conditions) if nodes else []
+    if not said and (held := await held_by_others(client, then, namespace, nodes, mine)):
+        said.append(held)
+    if not item.before and namespace not in made:
+        said += await refused(client, then, namespace)
+    return f"But {'; '.join(said)}" if said else ""
+
+
 async def _waits(client: Client, after: ClusterCache, which: Ref) -> str:
     """Return what the new revision of a service would wait for; "" if it may start."""
+    return (await _planned(client, after, which))[0]
+
+
+async def _planned(
+    client: Client, after: ClusterCache, which: Ref
+) -> tuple[str, Sequence[Mapping[str, Any]], Sequence[Pod]]:
+    """Return what the new revision of a service would wait for ("" if it may start), the conditions of the service after
+    the edit, and its pods.
+    """
     found = await listed(client, (*CHILDREN, "Pod"), which.namespace, selector(which.name))
     there = gather(found)
     service: InferenceService = _parsed(after, which)
@@ -95,8 +117,10 @@ async def _waits(client: Client, after: ClusterCache, which: Ref) -> str:
     }:
         observed = replace(observed, checks={**observed.checks, **asked})
         plan = sync(service, after.deps(), observed, datetime.now(UTC))
-    said = next((one for one in plan.status["conditions"] if one["type"] == ROLLED_OUT), None)
-    return str(said["message"]) if said and not _soon(said["reason"]) else ""
+    conditions = plan.status["conditions"]
+    said = next((one for one in conditions if one["type"] == ROLLED_OUT), None)
+    waits = str(said["message"]) if said and not _soon(said["reason"]) else ""
+    return waits, conditions, there.pods_of(*which[1:])
 
 
 def _soon(reason: str) -> bool:
@@ -112,11 +136,7 @@ async def _room(client: Client, look: RoomCheck, nodes: Mapping[str, Node], mine
     """
     if look.second_copy:
         return "not read"
-    uids = {pod.uid for pod in mine}
-    others = ForeignPods(client, time.monotonic, lambda pod: (pod.get("metadata") or {}).get("uid") in uids)
-    await others.read(roomy(look.needs, nodes))
-    free = {name: less(node, others.on(name)) for name, node in nodes.items()}
-    return "" if has_room(look.needs, (), free) else without_room(look.needs, nodes, free, lambda _: ())
+    return await without_free_nodes(client, look.needs, nodes, mine)
 
 
 async def _tried(client: Client, check: Check) -> str:

@@ -40,7 +40,7 @@ async def advice(client: Client, after: Outcome, service: InferenceService, node
         quotas = await client.list_objects("ResourceQuota", service.namespace)
     except Forbidden:
         return ""
-    if shortage(quotas, QuotaChange(tuple(_usage(after)))):
+    if shortage(quotas, QuotaChange(tuple(usage(after)))):
         return ""
     number = sum(1 for _ in roomy(asked, free))
     return (
@@ -49,7 +49,7 @@ async def advice(client: Client, after: Outcome, service: InferenceService, node
     )
 
 
-def _usage(after: Outcome) -> Iterator[tuple[Usage, int]]:
+def usage(after: Outcome) -> Iterator[tuple[Usage, int]]:
     """Yield what the workloads of a revision and their pods take from quotas, each with their number."""
     for body in after.manifests:
         if body["kind"] in ("StatefulSet", "Deployment"):

@@ -169,3 +169,73 @@ async def test_no_strategy_is_named_for_pods_that_a_queue_places() -> None:
     labels = {"labels": {"kueue.x-k8s.io/queue-name": "q"}}
     told = await edit(live(NODES, engine=labels), engine={**labels, "runner": {"env": [{"name": "A", "value": "b"}]}})
     assert "nothing serves meanwhile" in told and FREE not in told
+
+
+REFUSED = Forbidden('pods "svc-engine-0" is forbidden: violates PodSecurity "restricted:latest": hostPath volumes')
+BARE = [{**node, "metadata": {**node["metadata"], "labels": {"gpu": "H100"}}} for node in NODES]
+FULL = [{**QUOTA, "spec": QUOTA["status"], "status": {"hard": {"requests.nvidia.com/gpu": "8"}}}]
+
+
+def empty(nodes: Any, strangers: Any = (), quotas: Any = (), pods: Any = None) -> FakeApi:
+    """Return a cluster in which the service does not exist yet. `pods` is the answer to the creation of a pod."""
+    there = {"ClusterBaseModel": [MODEL], "ClusterServingRuntime": [RUNTIME], "Node": nodes, "ResourceQuota": quotas}
+
+    def asked(call: Call) -> Any:
+        if call.selector.startswith("spec.nodeName="):
+            if isinstance(strangers, Exception):
+                return strangers
+            return [{"spec": BOX}] * (call.selector.partition("=")[2] in strangers)
+        return there.get(call.kind, [])
+
+    return FakeApi({"list_objects": asked, **({"create Pod": pods} if pods is not None else {})})
+
+
+@pytest.mark.parametrize(
+    ("api", "engine", "why"),
+    [
+        (empty(BARE), {}, "model tiny on 0 nodes, 2 needed: pods wait until more nodes hold it"),
+        (empty(NODES), {"minReplicas": 40}, "; engine needs 80 nodes: there are 4 nodes"),
+        (empty(NODES), {"nodeSelector": {"gpu": "H300"}}, "engine needs 2 nodes with gpu=H300: no node has this label"),
+        (empty(NODES, ["n1", "n2", "n3"]), {}, "engine needs 2 nodes with 8 free GPUs: 1 is free, 3 are held by others"),
+        (
+            empty(NODES, quotas=FULL),
+            {},
+            "ResourceQuota gpus: the new revision needs 16 requests.nvidia.com/gpu, and 8 would be available",
+        ),
+        (empty(NODES, pods=REFUSED), {}, 'violates PodSecurity "restricted:latest"'),
+    ],
+    ids=["weights", "too-many", "selector", "held-by-others", "quota", "pod-security"],
+)
+async def test_what_a_new_service_waits_for_is_told(api: FakeApi, engine: dict[str, Any], why: str) -> None:
+    found = await preview(api, [service(**engine)])
+    before, but, after = found.services[0].sentence.partition(". But ")
+    assert before.startswith("new: revision ") and but and why in after
+
+
+@pytest.mark.parametrize(
+    "api",
+    [
+        empty(NODES),
+        empty([]),
+        empty(Forbidden("nodes is forbidden", 403)),
+        empty(NODES, Forbidden("no"), Forbidden("no"), Forbidden('User "a" cannot create resource "pods" in API group ""')),
+    ],
+    ids=["nothing-lacks", "no-nodes", "nodes-unread", "without-rights"],
+)
+async def test_a_new_service_that_may_start_is_told_nothing_more(api: FakeApi) -> None:
+    (forecast,) = (await preview(api, [service()])).services
+    assert forecast.sentence.endswith("6 objects added")
+    assert all(call.dry_run for call in api.calls if call.verb == "create")
+
+
+async def test_a_namespace_of_the_same_files_is_not_asked() -> None:
+    (forecast,) = (await preview(empty(NODES, quotas=FULL, pods=REFUSED), [service()], ["team"])).services
+    assert forecast.sentence.endswith("6 objects added")
+
+
+async def test_groups_that_an_edit_adds_lack_nodes() -> None:
+    assert (await said(NODES, minReplicas=3)).endswith("engine needs 6 nodes: there are 4 nodes")
+    assert (await said(NODES, ["n3"], minReplicas=2)).endswith(
+        "engine needs 4 nodes with 8 free GPUs: 3 are free, 1 is held by others"
+    )
+    assert "But" not in await said(NODES, minReplicas=2)

@@ -1,0 +1,110 @@
+"""What keeps pods that an edit adds from starting: pods of a new service, or of further groups."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ome_operator.cache.foreign_pods import ForeignPods
+from ome_operator.cli.live import dry_run
+from ome_operator.cli.live.second_copy import usage
+from ome_operator.core.observed.objects import Manifest, Node, Pod
+from ome_operator.core.placement.admission import has_room
+from ome_operator.core.placement.capacity_check import needs
+from ome_operator.core.placement.claims import less, roomy
+from ome_operator.core.placement.fit import Needs
+from ome_operator.core.placement.kueue import queued
+from ome_operator.core.placement.messages import without_room
+from ome_operator.core.placement.quotas import QuotaChange, shortage
+from ome_operator.core.reasons import Reason
+from ome_operator.core.render import sample_pods
+from ome_operator.describe.changes import ADDED
+from ome_operator.describe.forecast import Forecast
+from ome_operator.describe.outcome import Outcome
+from ome_operator.kube.client import Client
+from ome_operator.kube.errors import AlreadyExists, Forbidden, Invalid, NotFound, NotServed
+
+_LACKS = (Reason.WAITING_FOR_NODES, Reason.DOES_NOT_FIT)
+"""Reasons of conditions that say which nodes the pods lack."""
+
+
+def adds_pods(item: Forecast) -> bool:
+    """Return whether an edit adds groups of engines and restarts none."""
+    return not item.restarts and any(change.mark == ADDED and change.kind == "StatefulSet" for change in item.changes)
+
+
+def lacking(conditions: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the messages of the conditions of models and roles about nodes that the pods lack, each once."""
+    said = [str(one["message"]) for one in conditions if one["reason"] in _LACKS]
+    return [text for text in dict.fromkeys(said) if not any(text != other and other in text for other in said)]
+
+
+async def held_by_others(
+    client: Client, after: Outcome, namespace: str, nodes: Mapping[str, Node], mine: Sequence[Pod]
+) -> str:
+    """Return why pods find no free nodes now; "" if they do, if the user may not read the pods on these nodes, or if a queue
+    places the pods.
+    """
+    if queued(after.workloads) or not nodes:
+        return ""
+    asked = needs(after.workloads, {role.component: role.groups for role in after.roles}, namespace, weights=True)
+    return await without_free_nodes(client, asked, nodes, mine)
+
+
+async def without_free_nodes(client: Client, asked: Needs, nodes: Mapping[str, Node], mine: Sequence[Pod]) -> str:
+    """Return why pods do not fit on the nodes beside the pods of others; "" if they fit, or if the user may not read the
+    pods on these nodes.
+
+    mine    The pods of the service itself, which do not count.
+    """
+    uids = {pod.uid for pod in mine}
+    others = ForeignPods(client, time.monotonic, lambda pod: (pod.get("metadata") or {}).get("uid") in uids)
+    await others.read(roomy(asked, nodes))
+    free = {name: less(node, others.on(name)) for name, node in nodes.items()}
+    return "" if has_room(asked, (), free) else without_room(asked, nodes, free, lambda _: ())
+
+
+async def refused(client: Client, after: Outcome, namespace: str) -> Sequence[str]:
+    """Return why the ResourceQuotas of the namespace, or the API server in a dry run, refuse pods of a service that has none
+    yet; () if nothing does, or if the user lacks the rights to know.
+    """
+    return [text for text in (await _beyond_quota(client, after, namespace), await _refused(client, after)) if text]
+
+
+async def _beyond_quota(client: Client, after: Outcome, namespace: str) -> str:
+    if queued(after.workloads):
+        return ""
+    try:
+        quotas = await client.list_objects("ResourceQuota", namespace)
+    except Forbidden:
+        return ""
+    return shortage(quotas, QuotaChange(tuple(usage(after))))
+
+
+async def _refused(client: Client, after: Outcome) -> str:
+    """Return the API server's refusal of one of the pods, which are created in a dry run with the rights of the user."""
+    for pod in _pods(after):
+        try:
+            await client.create(pod, dry_run=True)
+        except (AlreadyExists, NotFound, NotServed):
+            continue
+        except (Invalid, Forbidden) as error:
+            if not any(part in str(error) for part in (dry_run.CREATE_RIGHTS, "exceeded quota", "does not support dry run")):
+                return str(error)
+    return ""
+
+
+def _pods(after: Outcome) -> Iterator[Manifest]:
+    """Yield a pod of each template, without the ServiceAccounts that the operator has yet to create."""
+    accounts = {body["metadata"]["name"] for body in after.manifests if body["kind"] == "ServiceAccount"}
+    done = []
+    for body in after.manifests:
+        if body["kind"] not in ("StatefulSet", "Deployment") or body["spec"]["template"]["spec"] in done:
+            continue
+        done.append(body["spec"]["template"]["spec"])
+        ordinal = (body["spec"].get("ordinals") or {}).get("start", 0)
+        pod = sample_pods.of_deployment(body) if body["kind"] == "Deployment" else sample_pods.of_stateful_set(body, ordinal)
+        own = pod["spec"].get("serviceAccountName") in accounts
+        yield {
+            **pod,
+            "spec": {name: value for name, value in pod["spec"].items() if not own or name != "serviceAccountName"},
+        }
