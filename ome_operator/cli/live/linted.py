@@ -12,8 +12,10 @@ from ome_operator.cli.live.cluster_from_manifests import gather, made, ref
 from ome_operator.core.observed.objects import Deps, Manifest, Ref
 from ome_operator.core.observed.validation import RenderedComponent
 from ome_operator.core.resolve.inputs import resolve
+from ome_operator.core.resolve.system_paths import refusal
 from ome_operator.core.selection.match import violations
 from ome_operator.core.selection.model_profile import profile_of
+from ome_operator.core.weights.mount import AnyModel, claim, weights
 from ome_operator.describe.outcome import Outcome, outcome
 from ome_operator.engines.flags import Versions, packaged
 from ome_operator.errors import Unanswered
@@ -50,14 +52,16 @@ def subjects(
     services = [kept.ref for kept in cluster.services()]
     named = {ref(body) for body in given}
     written = any(made(cluster, kind) for kind in SHORT)
-    used = set()
+    used, models = set(), set()
     for looked_at in of_services(cluster, services if written else named, versions):
         if refused and not looked_at.roles and _told(looked_at, refused):
             continue
         used.add(looked_at.runtime)
+        models.add(looked_at.model_name)
         advice = "; ".join(part for part in looked_at.advice.split("; ") if not (refused and NO_FIELD in part))
         problems = without_repeats(looked_at.problems, refused)
         yield replace(looked_at, problems=without_cluster(problems, catalog, named), advice=advice)
+    yield from _misplaced(cluster, named, models, versions)
     alone = [each for which, each in cluster.deps().runtimes.items() if which in named and isinstance(each, Runtime)]
     for runtime in (each for each in alone if f"{each.kind} {each.name}" not in used):
         model = _model_of(runtime, cluster.deps(), named)
@@ -68,6 +72,22 @@ def subjects(
             yield _subject(service, made_up, versions, alone=True)
         else:  # no service can name this runtime
             yield _unread(Ref(runtime.kind, runtime.namespace, runtime.name), getattr(service, "why", ""), versions)
+
+
+def _misplaced(
+    cluster: ClusterCache, named: Collection[Ref], used: Collection[str], versions: Versions
+) -> Iterator[Subject]:
+    """Yield the weights in the files whose path is a directory of the system. The finding of a service that uses the model
+    already says this.
+    """
+    deps = cluster.deps()
+    given: list[AnyModel] = [each for each in deps.models.values() if isinstance(each, Model)]
+    given += [each for each in deps.weights.values() if not isinstance(each, Invalid)]
+    for each in given:
+        name, where = f"{each.kind} {each.name}", weights(each)
+        message = "" if claim(where.uri) is not None else refusal(each.kind, each.name, where.path)
+        if message and Ref(each.kind, each.namespace, each.name) in named and name not in used:
+            yield Subject("", name, (), None, (message,), versions, {})
 
 
 NO_FIELD = " is not a field of a pod: "

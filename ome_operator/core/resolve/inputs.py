@@ -23,6 +23,7 @@ from ome_operator.core.resolve.finetuned import BASE, existing_weights, fine_tun
 from ome_operator.core.resolve.identity import CHOSEN
 from ome_operator.core.resolve.ome_labels import ome_labels
 from ome_operator.core.resolve.pinned import Part, Pinned, pinned
+from ome_operator.core.resolve.system_paths import of_system
 from ome_operator.core.selection.accelerator import Accelerated, accelerated
 from ome_operator.core.selection.model_profile import profile_of
 from ome_operator.core.selection.runtime import remedy_for_unknown_model, select, still_matches
@@ -129,7 +130,9 @@ def resolve(
     own = None if of_runtime.inputs is None else of_runtime.inputs.get("accelerator") or {}
     chosen, refused = accelerated(service, runtime, of_runtime.part, deps, seen, before, own)
     trained, about_trained = fine_tuned(service, model, of_model.part, deps)
-    lacking = (*of_model.problems, *of_runtime.problems, *refused, *about_trained)
+    mounted = {"model": of_model.part} | trained if model is not None else {}
+    system = of_system(mounted, kept.values(), deps.policy.model_agent)
+    lacking = (*of_model.problems, *of_runtime.problems, *refused, *about_trained, *system)
     inputs = None
     if model is not None and runtime is not None and service.spec.engine is not None and not lacking:
         inputs = _inputs(service, of_model.part, of_runtime.part, runtime, chosen) | trained

@@ -169,3 +169,21 @@ def test_in_an_image_without_a_catalog_the_files_have_to_have_all(monkeypatch: p
     assert "error flag-removed" in (said := run("-f", ERROR, "-f", model).stdout) and said.startswith("error flag-removed")
     assert "ClusterBaseModel kimi-k2-instruct is neither in these files nor in the catalog" in run("-f", ERROR).stdout
     assert isinstance(run("-f", ERROR, "--catalog", "config").exception, UserError), "a named object must exist"
+
+
+def test_a_path_of_the_system_is_an_error_with_and_without_a_service(tmp_path: Path) -> None:
+    file = tmp_path / "model.yaml"
+    model = (
+        "apiVersion: ome.io/v1beta1\nkind: ClusterBaseModel\nmetadata: {name: acme}\n"
+        "spec: {storage: {storageUri: hf://acme/moe, path: PATH}, modelFormat: {name: safetensors}}\n"
+    )
+    service = (
+        "---\napiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: {name: acme}\n"
+        "spec: {model: {name: acme}, runtime: {name: qwen3-235b-rt}, engine: {}}\n"
+    )
+    for text in (model, model + service):
+        file.write_text(text.replace("PATH", "/etc"))
+        found = run("-f", file)
+        assert found.exit_code == 2 and found.stdout.count("spec.storage.path of ClusterBaseModel acme is /etc") == 1
+    file.write_text(model.replace("PATH", "/mnt/models/acme"))
+    assert run("-f", file).exit_code == 0

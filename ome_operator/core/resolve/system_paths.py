@@ -1,0 +1,37 @@
+"""Refuse weights for a new revision whose path on the nodes is a directory of the system."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ome_operator.core.problem import Problem
+from ome_operator.core.reasons import MODEL_READY, Reason
+from ome_operator.core.resolve.finetuned import mounted_weights
+from ome_operator.core.weights.mount import DEFAULT_ROOT, claim, directory
+from ome_operator.core.weights.system_paths import system_directory
+
+
+def of_system(inputs: Mapping[str, Any], kept: Iterable[Mapping[str, Any]], agents: bool) -> tuple[Problem, ...]:
+    """Return the problems of the weights with these inputs of a revision. A path that a stored revision of the service
+    already mounts is no problem, so that a service which an earlier version accepted keeps serving and can be edited.
+
+    `agents` is true if agents download the weights.
+    """
+    before = {each.get("path") for known in kept for each in mounted_weights(known)}
+    new = (each for each in mounted_weights(inputs) if each["path"] not in before and _on_node(each, agents))
+    messages = (refusal(each["kind"], each["name"], each["path"]) for each in new)
+    return tuple(Problem(MODEL_READY, Reason.INVALID_MODEL, message) for message in messages if message)
+
+
+def refusal(kind: str, name: str, path: str) -> str:
+    """Return a message if the path of weights on the nodes is a directory of the system, otherwise ""."""
+    if not (system := system_directory(path)):
+        return ""
+    return (
+        f"spec.storage.path of {kind} {name} is {path}, and {system} belongs to the system of the nodes: choose another "
+        f"directory, such as {DEFAULT_ROOT}/{name}"
+    )
+
+
+def _on_node(identity: Mapping[str, str], agents: bool) -> bool:
+    """Return whether pods mount the path of the node itself, and neither a claim nor a directory of a namespace."""
+    return claim(identity["uri"]) is None and not (identity["namespace"] and directory(identity, agents))
