@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from ome_operator.engines.flags import SWITCH, replacements, translations, usage_error
 from ome_operator.lint import locations
 from ome_operator.lint.finding import Fix, Hit, Rule, Severity, rule
-from ome_operator.lint.launch import ROUTERS, Argument, Launch, joined_flags, references
+from ome_operator.lint.launch import ROUTERS, Argument, Launch, joined_flags, references, resembling
 from ome_operator.lint.shell import unknown
 from ome_operator.lint.subject import Role, Subject
 
@@ -113,10 +113,10 @@ def flag_unknown(subject: Subject) -> Iterator[Hit]:
             )
             continue
         same = translations(start.engine).get(given.word, "")
-        close = get_close_matches(given.word, flags, 1, 0.8) if not same else []
-        remedy = f"write {close[0]}" if close else "remove the flag, or use a version that has it"
+        close = resembling(given.word, start.line) if not same else ""
+        remedy = f"write {close}" if close else "remove the flag, or use a version that has it"
         remedy = (f"write {same}" if same.startswith("--") else same) or remedy
-        fix = Fix(given.word, close[0]) if close else None
+        fix = Fix(given.word, close) if close else None
         yield Hit(place, f"{start.engine} {start.version} has no flag {given.word}", remedy, fix)
 
 

@@ -5,6 +5,7 @@ its environment variables.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -67,8 +68,8 @@ class Launch:
     shell: bool
     """Whether a shell starts the program. A shell may expand variables that are not in `env`."""
     doubted: set[str] = field(default_factory=set, compare=False, repr=False)
-    """Names of the flags with an unknown value that were read since the set was cleared. A rule that reads such a flag
-    proves nothing (`rules.py:hits`)."""
+    """Names of the flags with an unknown value, or in a wrong spelling, that were read since the set was cleared. A rule that
+    reads such a flag proves nothing (`rules.py:hits`)."""
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
@@ -77,10 +78,13 @@ class Launch:
 
     def given(self, name: str) -> Argument | None:
         """Return the last argument that sets the flag `name`, under any name that the version has for the flag. Return
-        None if no argument sets it.
+        None if no argument sets it. If the flag is given only in a wrong spelling, note it in `doubted`.
         """
         flag = self._flag(name)
-        return self._last.get(flag.name if flag is not None else name)
+        found = self._last.get(flag.name if flag is not None else name)
+        if found is None and flag is not None and flag.name in self._meant:
+            self.doubted.add(name)
+        return found
 
     @cached_property
     def _last(self) -> Mapping[str, Argument]:
@@ -91,6 +95,13 @@ class Launch:
 
     def _flag(self, name: str) -> Flag | None:
         return self.read_as.flags.get(name) if self.read_as is not None else None
+
+    @cached_property
+    def _meant(self) -> frozenset[str]:
+        """The flags that unknown arguments probably mean."""
+        line = self.read_as
+        words = (given.word for given in self.arguments if line is not None and given.flag is None)
+        return frozenset(line.flags[near].name for word in words if line is not None and (near := resembling(word, line)))
 
     def text(self, name: str) -> str:
         """Return the value of a flag. If it is not given, return the default of the version, or "" if the version has
@@ -126,6 +137,11 @@ class Launch:
         """
         default = self.read_as.variables.get(name) if self.read_as else None
         return self.env.get(name, "" if default is None or name in self.names else str(default))
+
+
+def resembling(word: str, line: CommandLine) -> str:
+    """Return the flag of a command line that an unknown flag probably means; "" if none is similar."""
+    return next(iter(get_close_matches(word, line.flags, 1, 0.8)), "") if word.startswith("--") else ""
 
 
 def joined_flags(given: Argument) -> str:

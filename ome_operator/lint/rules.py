@@ -117,7 +117,7 @@ def _short(hit: Hit) -> Hit:
 
 def hits(rule: Rule, subject: Subject) -> Iterator[Hit]:
     """Yield the violations of a rule, at most `MOST`. A violation is left out if the rule has read a flag whose value is
-    unknown, because only a shell or a cluster knows it.
+    unknown, because only a shell or a cluster knows it, or because the flag is given in a wrong spelling.
     """
     for start in subject.launches:
         start.doubted.clear()

@@ -3,11 +3,15 @@
 import re
 
 import pytest
+import yaml
 
 from ome_operator.lint.page import PAGE, page_text
 from ome_operator.lint.rules import FAMILIES, LONGEST, MOST, RULES
-from tests.support.linting import found
+from tests.support.linting import found, grave
+from tests.support.overlays import BASES
 from tests.support.parts import ROOT
+
+FLAG = re.compile(r"--[a-z][a-z0-9-]{5,}(?==)")
 
 
 def test_the_page_is_made_of_the_rules(update: bool) -> None:
@@ -108,3 +112,17 @@ def test_a_runtime_that_no_service_could_name() -> None:
     (runtime,) = body([])
     (told,) = found([{**runtime, "metadata": {"name": "9" * 300}}])
     assert told.rule.id == "refused" and "too long" in told.hit.says
+
+
+SPELLED = [
+    (path.stem, flag) for path in sorted(BASES.glob("*.yaml")) for flag in sorted(set(FLAG.findall(path.read_text())))
+]
+
+
+@pytest.mark.parametrize(("base", "flag"), SPELLED)
+def test_nothing_is_computed_without_a_flag_whose_spelling_is_wrong(base: str, flag: str) -> None:
+    """The only new finding is the wrong spelling. The engine would read the flag with its default only if it were absent."""
+    text = (BASES / f"{base}.yaml").read_text()
+    before = grave(found(yaml.safe_load_all(text)))
+    new = [said for said in grave(found(yaml.safe_load_all(text.replace(f"{flag}=", f"{flag}d=")))) if said not in before]
+    assert new and all(said.startswith("flag-unknown: ") for said in new)
