@@ -17,8 +17,11 @@ MEANT = {
     "decode": "decoder",
     "modelName": "name",
     "runtimeName": "name",
+    "environment": "env",
+    "arguments": "args",
+    "configuration": "config",
 }
-"""Field of other kinds, or word for a component or a name -> the fields that do the same."""
+"""Field of other kinds, word for a component or a name, or word that a field abbreviates -> the fields that do the same."""
 
 
 @cache
@@ -68,4 +71,7 @@ def meant(name: str, known: Iterable[str]) -> str:
     if "runner" in names and name in fields(CONTAINER):
         return f"runner.{name}"
     same = [field for field in names if field.lower() == name.lower()]
-    return next(iter(same or get_close_matches(name, names, 1, cutoff=0.8)), "")
+    if close := same or get_close_matches(name, names, 1, cutoff=0.8):
+        return close[0]
+    words = [word for word, fields in MEANT.items() if fields.partition(" ")[0] in names]
+    return next((MEANT[word] for word in get_close_matches(name, words, 1, cutoff=0.8)), "")

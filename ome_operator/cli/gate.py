@@ -77,6 +77,12 @@ class FileRefusal(NamedTuple):
         return f"{self.object}: {self.says}: {self.remedy}"
 
 
+def worded(mistake: strict.Mistake) -> tuple[str, str]:
+    """Return what is wrong and the instruction how to correct it, in the words of `ome lint`."""
+    said, remedy = divided(mistake.sentence)
+    return said, re.sub(r"^did you mean (.+)\?$", r"write \1", remedy) or "correct the value"
+
+
 def refusals(parts: Iterable[WrittenObject], namespace: str) -> Iterator[FileRefusal]:
     """Yield everything in the objects of files that would be refused. `namespace` is that of objects that name none."""
     seen: dict[tuple[str, str], WrittenObject] = {}
@@ -88,8 +94,7 @@ def refusals(parts: Iterable[WrittenObject], namespace: str) -> Iterator[FileRef
             continue
         name = part.named(namespace if kind.namespaced else "")
         for mistake in strict.mistakes(kind, part.body):
-            said, remedy = divided(mistake.sentence)
-            remedy = re.sub(r"^did you mean (.+)\?$", r"write \1", remedy) or "correct the value"
+            said, remedy = worded(mistake)
             yield FileRefusal(POD_FIELD if mistake.of_pod else NOT_ACCEPTED, name, mistake.field, said, remedy)
         for repeat in part.repeats:
             said = f"{repeat.key} is given twice in one map, in lines {repeat.first} and {repeat.last} of {part.where}"

@@ -68,8 +68,8 @@ class Launch:
     shell: bool
     """Whether a shell starts the program. A shell may expand variables that are not in `env`."""
     doubted: set[str] = field(default_factory=set, compare=False, repr=False)
-    """Names of the flags with an unknown value, or in a wrong spelling, that were read since the set was cleared. A rule that
-    reads such a flag proves nothing (`rules.py:hits`)."""
+    """Names of the flags with an unknown value, or in a wrong spelling, that were read since the set was cleared. A rule
+    that reads such a flag proves nothing (`rules.py:hits`)."""
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:

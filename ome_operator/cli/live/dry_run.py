@@ -3,7 +3,9 @@
 import re
 from collections.abc import Collection, Iterable
 
+from ome_operator.api import strict
 from ome_operator.cache.resources import BENCHMARK, CATALOG, SERVICE, SHORT
+from ome_operator.cli.gate import worded
 from ome_operator.cli.live.cluster_from_manifests import ref
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.kube.client import Client
@@ -17,6 +19,7 @@ object."""
 CREATE_RIGHTS = "cannot create resource"
 """The same for a pod that the user may not create."""
 _UNKNOWN = re.compile(r"(?<![^\s:])[^\s:.]*+\.([^\s:]++): field not declared in schema")
+_EXPLAIN = "`kubectl explain` lists the existing fields"
 _NO_NAMESPACE = re.compile(r'namespaces "[^"]*" not found')
 _SOME = "default"
 """A namespace that exists in every cluster."""
@@ -49,22 +52,19 @@ async def _tried(client: Client, body: Manifest, made: Collection[str], namespac
     except Forbidden as error:
         return "" if RIGHTS in str(error) else f"{which.kind} {which.name}: {error}"
     except (Invalid, ServerError) as error:
-        return f"{which.kind} {which.name}: {_words(error)}"
+        return f"{which.kind} {which.name}: {_words(error, body)}"
     return ""
 
 
-def _words(error: KubeError) -> str:
-    """Return the API server's message, rephrased where it is hard to read. Raises the error if it says nothing about the
-    object.
+def _words(error: KubeError, body: Manifest) -> str:
+    """Return the API server's message about an object, rephrased where it is hard to read. Raises the error if it says
+    nothing about the object.
     """
     unknown = list(dict.fromkeys(_UNKNOWN.findall(str(error))))
     if unknown:
-        fields = (
-            f"field {', '.join(unknown)} does not exist"
-            if len(unknown) == 1
-            else f"fields {', '.join(unknown)} do not exist"
-        )
-        return f"{fields}: `kubectl explain` lists the existing fields"
+        kind = strict.kind_of(str(body.get("apiVersion")), str(body.get("kind")))
+        known = {each.field: ": ".join(worded(each)) for each in (strict.mistakes(kind, body) if kind is not None else ())}
+        return "; ".join(known.get(field) or f"field {field} does not exist: {_EXPLAIN}" for field in unknown)
     if isinstance(error, ServerError):
         raise error
     return str(error)

@@ -45,6 +45,9 @@ CASES: dict[str, tuple[tuple[dict[str, Any], ...], str, str]] = {
     "a role": ((edited(prefill={}),), "object-refused", "write engine"),
     "a short role": ((edited(decode={}),), "object-refused", "write decoder"),
     "deep": ((edited(engine={"runner": {"env": [{"nam": "A"}]}}),), "pod-field-unknown", "write name"),
+    "a word in full": ((edited(engine={"runner": {"environment": []}}),), "pod-field-unknown", "write env"),
+    "a misspelled word in full": ((edited(engine={"runner": {"enviroment": []}}),), "pod-field-unknown", "write env"),
+    "a third word": ((edited(engine={"leader": {"runner": {"argumens": []}}}),), "pod-field-unknown", "write args"),
     "leader": ((edited(engine={"leader": {"runner": {"imag": "x"}}}),), "pod-field-unknown", "write image"),
     "runtime in model": (
         (edited(model={"name": "tiny", "runtime": {"name": "rt"}}),), "object-refused", "move it to spec, with less"

@@ -41,6 +41,16 @@ async def test_nothing_is_said_where_it_is_taken_or_may_not_be_tried(error: Kube
     assert await refused(FakeApi({"apply": error}), [service()], ()) == ()
 
 
+async def test_an_unknown_field_is_refused_in_the_words_of_lint() -> None:
+    body = service()
+    body["spec"] = {"engines": {}, "modle": {}, "engine": {}}
+    error = ServerError(f"{UNKNOWN.format('engines')}, {UNKNOWN.format('modle')}", 500)
+    assert await refused(FakeApi({"apply": error}), [body], ()) == (
+        "InferenceService svc: spec.engines is not a field of spec of InferenceService: write engine; "
+        "spec.modle is not a field of spec of InferenceService: write model",
+    )
+
+
 async def test_what_the_api_server_cannot_do_now_says_nothing_about_the_object() -> None:
     with pytest.raises(ServerError):
         await refused(FakeApi({"apply": ServerError("etcdserver: request timed out", 500)}), [service()], ())
