@@ -158,7 +158,9 @@ def _pool(start: Launch) -> str:
     ignored="The engine exits with `No host memory is left for HiCache` or `Not enough host memory` after it has loaded its "
     "weights, and its group is recycled repeatedly.",
     evidence="SGLang 0.5.23, mem_cache/pool_host/base.py: the pools of all ranks of a container share its memory limit less "
-    "10 GiB; seen with a limit of 4 GiB.",
+    "10 GiB; seen with a limit of 4 GiB. Engines without --enable-hierarchical-cache and "
+    "--disaggregation-decode-retraction-backup=host_pool are not checked, because SGLang then chooses by the model's cache "
+    "whether decode keeps a backup there.",
 )
 def host_memory_short(subject: Subject) -> Iterator[Hit]:
     for role, start, _ in engines(subject):
