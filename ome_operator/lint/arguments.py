@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from ome_operator.engines.flags import SWITCH, replacements, translations, usage_error
+from ome_operator.engines.servers import known_servers
 from ome_operator.lint import locations
 from ome_operator.lint.finding import Fix, Hit, Rule, Severity, rule
 from ome_operator.lint.launch import ROUTERS, Argument, Launch, joined_flags, references, resembling
@@ -293,9 +294,11 @@ def template_left(subject: Subject) -> Iterator[Hit]:
     ),
 )
 def variable_unread(subject: Subject) -> Iterator[Hit]:
+    """Yield the variables that the version does not read, without those that the operator adds for every version."""
     for role, start in subject.launched("sglang"):
         variables = start.line.variables if start.line is not None else {}
-        for name in sorted(start.names if variables else ()):
+        ours = {each.name for one in known_servers() if one.name == start.engine for each in one.env}
+        for name in sorted(start.names - ours if variables else ()):
             if name.startswith("SGLANG_") and name not in variables:
                 close = get_close_matches(name, variables, 1, 0.85)
                 remedy = f"write {close[0]}" if close else "remove the variable"
