@@ -141,7 +141,7 @@ def _fields(
             yield from _of_pod({key: inner}, spec.INLINE, where, {*pod_fields.forms(spec.INLINE), *known})
         else:
             at = ".".join((*where, str(key)))
-            outer = next((n for n, one in enumerate(above[:-1]) if key in _aliases(one)), None)
+            outer = next((n for n, one in enumerate(above[:-1]) if _takes(one, str(key), inner)), None)
             if outer is not None:
                 home = ".".join(where[: outer + 1])
                 yield Mistake(at, f"{at} is not a field of {where[-1]}: move it to {home}, with less indentation")
@@ -149,8 +149,20 @@ def _fields(
                 yield _unknown(f"{where[-1]} of {kind}", at, str(key), known)
 
 
-def _aliases(spec: type[Spec]) -> frozenset[str]:
-    return frozenset(str(field.alias) for field in spec.model_fields.values())
+def _takes(spec: type[Spec], key: str, value: Any) -> bool:
+    """Return whether a class has a field of this name for a value of this form: a map, a list, or a single value. The number
+    in `spare.router: 1`, for example, is not the misplaced map `spec.router`.
+    """
+    types = (one for field in spec.model_fields.values() if field.alias == key for one in _alternatives(field.annotation))
+    return any(value is None or one is Any or _form(one) is _form(type(value)) for one in types if one is not type(None))
+
+
+def _form(type_: Any) -> type:
+    """Return dict for a type of maps, list for a type of lists, and object for any other type."""
+    origin = get_origin(type_) or type_
+    if not isinstance(origin, type):
+        return object
+    return dict if issubclass(origin, Spec | Mapping) else list if issubclass(origin, list) else object
 
 
 def _inside(

@@ -52,6 +52,11 @@ CASES: dict[str, tuple[tuple[dict[str, Any], ...], str, str]] = {
     "runtime in model": (
         (edited(model={"name": "tiny", "runtime": {"name": "rt"}}),), "object-refused", "move it to spec, with less"
     ),
+    "a component without spare groups": (
+        (edited(scalingPolicy={"demand": {"timeToFirstToken": "3s", "timeBetweenTokens": "50ms", "spare": {"router": 1}}}),),
+        "object-refused",
+        "remove it",
+    ),
     "name alone": ((edited(model="tiny"),), "object-refused", "write {name: tiny}"),
     "a colon in the value": ((edited(runtime=[{"name": "rt"}]),), "object-refused", "write a map of keys and values"),
     "rule": ((edited(engine={"minReplicas": 3, "maxReplicas": 2}),), "object-refused", "lower minReplicas or raise"),
