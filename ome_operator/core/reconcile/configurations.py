@@ -2,29 +2,41 @@
 groups are bound to them (docs/demand.md).
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from ome_operator import keys, names
 from ome_operator.core.demand.facts import Configuration
+from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.observed.slices import Slice
+from ome_operator.core.podspec.compose import compose
+from ome_operator.core.problem import ProblemError
 from ome_operator.core.reconcile.decided import Decided
 from ome_operator.core.render.statefulsets import Stored, gpus, stored
 from ome_operator.core.resolve.finetuned import ADAPTERS, BASE
+from ome_operator.core.selection.accelerator import ASKED, unset_by_service
+from ome_operator.core.traces.collector import endpoint
 from ome_operator.util.memoize import memoize_by_identity
+
+_NO_SPEED = frozenset(
+    {
+        "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "imagePullPolicy", "terminationMessagePath",
+        "terminationMessagePolicy",
+    }
+)  # fmt: skip
+"""Fields of a container that do not affect how fast it serves."""
 
 
 def configurations(decided: Decided, component: str) -> tuple[Configuration, ...]:
     """Return the configurations of the groups of a component that serve or, if none serves, of those that exist; each once,
     that of the oldest revision first.
     """
-    service, slices = decided.snapshot.service.name, decided.snapshot.slices
+    slices = decided.snapshot.slices
     built = {name: counts[component] for name, counts in decided.counts.built.items() if component in counts}
     serving = {name for name, counts in built.items() if any(counts.ready)}
     chosen = serving or {name for name, counts in built.items() if counts.have}
     found = (
-        Configuration(_template(service, component, name, data), _hardware(decided, slices[name], stored(data)[component]))
+        Configuration(_template(component, data), _hardware(decided, slices[name], stored(data)[component]))
         for name, data in decided.intent.data.items()
         if name in chosen
     )
@@ -32,15 +44,32 @@ def configurations(decided: Decided, component: str) -> tuple[Configuration, ...
 
 
 @memoize_by_identity(1024)
-def _template(service: str, component: str, revision: str, data: Mapping[str, Any]) -> str:
-    """Return a digest of the pods of a group and of their weights. It does not depend on the name of the revision, so a
-    restart, and a change of the other component only, do not change it.
+def _template(component: str, data: Mapping[str, Any]) -> str:
+    """Return a digest of the pods of a group, as runtime and service specify them, and of their weights; "" if the revision
+    does not show them.
+
+    It does not contain what the operator adds to pods, so another version of the operator does not change it, nor the name
+    of the revision, so a restart and a change of the other component do not change it either.
     """
-    role = stored(data)[component]
-    pods = [one["spec"]["template"]["spec"] for one in (role.leader, role.worker) if one is not None]
-    weights = [data.get("inputs", {}).get(name) for name in ("model", BASE, ADAPTERS)]
-    text = json.dumps([role.size, pods, weights], sort_keys=True)
-    return names.digest(text.replace(names.stem(service, component, revision), "").replace(revision, ""))
+    inputs = data.get("inputs") or {}
+    if component not in inputs:
+        return ""
+    try:
+        composed = compose(component, inputs["runtime"], inputs[component])
+    except ProblemError:  # an earlier version has stored what this one refuses
+        return ""
+    pods = [_decisive(pod) for pod in (composed.leader, composed.worker) if pod is not None]
+    rdma = [composed.annotations.get(key) for key in (keys.RDMA_INJECT, keys.RDMA_PROFILE, keys.RDMA_CONTAINER)]
+    chosen = unset_by_service((inputs.get("accelerator") or {}).get(component) or {}, inputs[component])
+    accelerator = {key: value for key, value in chosen.items() if key != ASKED}
+    weights = [inputs.get(name) for name in ("model", BASE, ADAPTERS)]
+    return names.digest([composed.size, pods, rdma, accelerator, bool(endpoint(inputs, component)), weights])
+
+
+def _decisive(pod: Manifest) -> Manifest:
+    """Return a pod spec without the fields of its containers that do not affect how fast they serve."""
+    boxes = [{key: value for key, value in box.items() if key not in _NO_SPEED} for box in pod["containers"]]
+    return {**pod, "containers": boxes}
 
 
 def _hardware(decided: Decided, slice_: Slice, role: Stored) -> str:

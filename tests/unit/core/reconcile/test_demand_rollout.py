@@ -4,10 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from pytest import MonkeyPatch
 
 from ome_operator.core.demand.facts import Configuration
 from ome_operator.core.demand.task import DemandTask
-from ome_operator.core.observed.objects import Node
+from ome_operator.core.observed.objects import Manifest, Node
+from ome_operator.core.render import pod_template
+from ome_operator.core.render.pod_template import PodFeature, RankContext
 from tests.support import parts
 from tests.support.demanded import BUSY, KNOWN, QUIET, Demanded, spec
 
@@ -69,6 +72,71 @@ def test_a_restart_and_an_edit_of_the_router_change_no_configuration(edit: dict[
     world.edited(**{**spec("Apply"), **edit})
     assert configurations(world) == before
     assert (task(world).revision == revision) == ("router" in edit)
+
+
+def _with_a_variable(pod: Manifest, _: RankContext) -> Manifest:
+    main, *others = pod["containers"]
+    return {**pod, "containers": [{**main, "env": [{"name": "NEW", "value": "1"}, *main.get("env", ())]}, *others]}
+
+
+def _with_a_probe(pod: Manifest, _: RankContext) -> Manifest:
+    main, *others = pod["containers"]
+    return {**pod, "containers": [{**main, "startupProbe": {"tcpSocket": {"port": 1}}}, *others]}
+
+
+def _with_a_field(pod: Manifest, _: RankContext) -> Manifest:
+    return {**pod, "shareProcessNamespace": True}
+
+
+@pytest.mark.parametrize("feature", [_with_a_variable, _with_a_probe, _with_a_field])
+def test_what_a_later_operator_adds_to_pods_keeps_the_measurements(feature: PodFeature, monkeypatch: MonkeyPatch) -> None:
+    """After an upgrade, an edit of decode and a restart render the pods of prefill again, too."""
+    world = Demanded(**spec("Apply"))
+    before, known = configurations(world), stored_pod(world)
+    monkeypatch.setattr(pod_template, "FEATURES", (*pod_template.FEATURES, feature))
+    world.edited(**edited(**NEXT))
+    after = configurations(world)
+    assert stored_pod(world) != known, "the pods of prefill have the addition"
+    assert after[0] == before[0] and after[1] != before[1]
+    world.edited(**spec("Apply"), rollout={"restartedAt": "2026-11-28T10:00:00Z"})
+    assert configurations(world) == before
+
+
+def stored_pod(world: Demanded) -> Any:
+    """Return the pod spec of the prefill groups that exist."""
+    (found,) = (
+        child.manifest["spec"]["template"]["spec"]
+        for (kind, name), child in world.children.items()
+        if kind == "StatefulSet" and "engine" in name
+    )
+    return found
+
+
+SAME_SPEED: list[dict[str, Any]] = [
+    {"runner": {"livenessProbe": {"tcpSocket": {"port": 1}}}},
+    {"runner": {"lifecycle": {"preStop": {"sleep": {"seconds": 1}}}}},
+    {"labels": {"team": "a"}},
+]
+OTHER_SPEED: list[dict[str, Any]] = [
+    NEXT,
+    {"runner": {"args": ["--max-running-requests=9"]}},
+    {"runner": {"command": ["serve"]}},
+    {"runner": {"env": [{"name": "A", "value": "1"}]}},
+    {"runner": {"resources": {"limits": {"nvidia.com/gpu": 2}}}},
+    {"annotations": {"rdma.ome.io/auto-inject": "true"}},
+    {"hostNetwork": True},
+    {"worker": {"size": 1}},
+]
+
+
+@pytest.mark.parametrize("role", [*SAME_SPEED, *OTHER_SPEED])
+def test_an_edit_changes_the_configuration_if_it_can_change_the_speed(role: dict[str, Any]) -> None:
+    world = Demanded(**spec("Apply"))
+    before, revision = configurations(world), task(world).revision
+    world.edited(**edited(**role))
+    after = configurations(world)
+    assert task(world).revision != revision, "the pods are others"
+    assert after[0] == before[0] and (after[1] == before[1]) == (role in SAME_SPEED)
 
 
 def test_other_weights_at_the_same_path_are_another_configuration() -> None:
