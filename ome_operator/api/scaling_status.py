@@ -111,7 +111,7 @@ class ScalingSummary(Spec):
     """The numbers that decided, in a sentence."""
     speeds: Annotated[dict[str, str] | None, ATOMIC_MAP] = None
     """How the speed of the groups of a role (prefill, decode) is known: Measured; FirstEstimate, from a single load or from
-    a queue; Former, from measurements before the last rollout; or Planned, from `ome plan`."""
+    a queue; Former, measured before the groups changed; or Planned, from `ome plan`."""
     changed_at: str | None = None
     """Time of the last change of the wanted size."""
     changes: Annotated[list[str] | None, ATOMIC] = None

@@ -5,6 +5,7 @@ have shown is then no measurement of the present ones: it is kept apart, adds gr
 After a rollback it counts again.
 """
 
+from itertools import combinations
 from typing import Any
 
 from ome_operator.core.demand.facts import GROUPS, PREFILL, SPEED, Configuration, Fleet, Learned, ScalingState
@@ -22,7 +23,7 @@ def bound(state: ScalingState, fleet: Fleet, now: float) -> ScalingState:
         found, known = fleet.role(role).configurations, state.learned.configurations[place]
         if not found:
             continue
-        oldest, mixed = found[0], not all(found[0].agrees(one) for one in found[1:])
+        oldest, mixed = found[0], not all(one.agrees(other) for one, other in combinations(found, 2))
         if mixed:
             state = _since(state, place, now)
         if known.agrees(oldest):

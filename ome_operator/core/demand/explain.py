@@ -6,7 +6,7 @@ from ome_operator.core.demand.facts import DECODE, GROUPS, PREFILL, Basis, Group
 from ome_operator.core.demand.holds import HoldReason
 
 _PLAN = " (`ome plan`'s prediction less its error, not measured)"
-_FORMER = " (measured before the last rollout, and not since)"
+_FORMER = " (measured before the groups changed, and not since)"
 
 
 def why(demand: DemandEstimate, targets: Targets, need: NeededGroups) -> str:
@@ -66,5 +66,5 @@ def unmet(demand: DemandEstimate, targets: Targets, need: NeededGroups) -> tuple
     )
 
 
-_SAYS = {Basis.PLANNED: "`ome plan` predicts", Basis.FORMER: "measurements from before the last rollout say"}
+_SAYS = {Basis.PLANNED: "`ome plan` predicts", Basis.FORMER: "measurements from before the groups changed say"}
 _TARGETS = {PREFILL: "time to the first token", DECODE: "time between tokens"}

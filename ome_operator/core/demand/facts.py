@@ -67,16 +67,26 @@ class Configuration(NamedTuple):
     """What determines how fast a group serves."""
 
     template: str = ""
-    """Digest of the pod templates and of the weights of a role; "" if they are not known."""
+    """Digest of the pods and of the weights of a role; "" if they are not known."""
     hardware: str = ""
-    """The GPUs of a group, such as "8x NVIDIA-H200"; "" if they are not known."""
+    """The GPUs of a group, such as "8x NVIDIA-H200", or "8x NVIDIA-H100, NVIDIA-H200" if groups have different ones; "" if
+    they are not known."""
 
     def __str__(self) -> str:
         return f"{self.template} {self.hardware}".rstrip()
 
     def agrees(self, other: "Configuration") -> bool:
         """Return whether groups of both are equally fast. What is not known is assumed to be equal."""
-        return all(not one or not two or one == two for one, two in zip(self, other, strict=True))
+        return (not self.template or not other.template or self.template == other.template) and self.same_gpus(other)
+
+    def same_gpus(self, other: "Configuration") -> bool:
+        """Return whether groups of both have equally many GPUs, and share a product. A role of which groups have different
+        products keeps what it has shown when the groups with one of them are not ready or are removed, and when they come
+        back.
+        """
+        (number, _, products), (others, _, theirs) = (one.hardware.partition("x ") for one in (self, other))
+        shared = not {*products.split(", ")}.isdisjoint(theirs.split(", "))
+        return not self.hardware or not other.hardware or (number == others and shared)
 
 
 class RoleFleet(NamedTuple):
@@ -179,8 +189,7 @@ class Basis(StrEnum):
     PLANNED = "Planned"
     """Nothing was measured: the prediction of `ome plan`, slowed by its error."""
     FORMER = "Former"
-    """Nothing was measured since the last rollout that changed the configuration of the groups: what the groups showed
-    before it."""
+    """Nothing was measured since the configuration of the groups changed: what the groups showed before."""
 
 
 class PlannedSpeeds(NamedTuple):

@@ -49,7 +49,7 @@ HOLDS: dict[str, str] = {
     HoldReason.ERRORS: "Fewer groups would be enough, but the share of errors rises.",
     HoldReason.COOL_DOWN: "Fewer groups would be enough, but not for long enough yet, or the last change is too recent.",
     HoldReason.CAP: "Fewer groups would be enough, but the number of changes within this hour has reached its limit.",
-    HoldReason.PLANNED: "Fewer groups would be enough according to `ome plan`, or to measurements from before the last "
-    "rollout, but the speed of the present groups was not measured.",
+    HoldReason.PLANNED: "Fewer groups would be enough according to `ome plan`, or to measurements from before the "
+    "groups changed, but the speed of the present groups was not measured.",
 }
 """Reason -> what it means."""

@@ -56,10 +56,7 @@ def expected(state: ScalingState, planned: PlannedSpeeds, tokens: float) -> Plan
     """
     former, work, curve = state.former, planned.work, planned.curve
     before = None if state.doubted else _former_work(former, planned, tokens)
-    alike = [
-        one.hardware == other.hardware or not one.hardware or not other.hardware
-        for one, other in zip(former.configurations, state.learned.configurations, strict=True)
-    ]
+    alike = [one.same_gpus(other) for one, other in zip(former.configurations, state.learned.configurations, strict=True)]
     roles = set[str]()
     for role, same in zip(GROUPS, alike, strict=True):
         if role == PREFILL and before is not None and (same or work is None):

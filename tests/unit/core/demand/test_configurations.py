@@ -1,5 +1,6 @@
 """Tests that measured speeds count only for the configuration of the groups that were measured."""
 
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -63,7 +64,7 @@ def test_the_former_groups_never_remove_a_group_and_still_add_some(planned: Plan
     made, after = decide(seen, fleet(6, 3, NEW), TARGETS, rolled_out(6, 3), NOW, planned)
     assert (made.size, made.hold) == ((6, 3, 1), HoldReason.PLANNED)
     assert made.basis == {PREFILL: Basis.FORMER, DECODE: Basis.FORMER}
-    assert made.why.count(" (measured before the last rollout, and not since)") == 2
+    assert made.why.count(" (measured before the groups changed, and not since)") == 2
     assert after.lower_since == (None, None)
     made, _ = decide(samples(20.0, **SHOWS_NOTHING), fleet(2, 1, NEW), TARGETS, rolled_out(), NOW, planned)
     known, _ = decide(samples(20.0, **SHOWS_NOTHING), fleet(2, 1, OLD), TARGETS, before(), NOW, planned)
@@ -135,6 +136,9 @@ def test_a_role_without_groups_keeps_what_was_measured() -> None:
         (Configuration("old"), OLD, True),
         (OLD, Configuration("old", "8x H100"), False),
         (Configuration("old"), Configuration("new"), False),
+        (OLD, Configuration("old", "8x H100, H200"), True),
+        (OLD, Configuration("old", "8x H100, B200"), False),
+        (OLD, Configuration("old", "16x H200"), False),
     ],
 )
 def test_gpus_that_are_not_known_are_not_other_gpus(known: Configuration, present: Configuration, same: bool) -> None:
@@ -143,6 +147,41 @@ def test_gpus_that_are_not_known_are_not_other_gpus(known: Configuration, presen
     assert (after.learned.curve == KNOWN.curve) == same
     if same:
         assert after.learned.configurations == (OLD, OLD)
+
+
+MIXED, H100, H200 = (Configuration("old", f"8x {products}") for products in ("H100, H200", "H100", "H200"))
+
+
+@pytest.mark.parametrize("first", [MIXED, H100])
+def test_groups_with_one_of_several_gpus_come_and_go(first: Configuration) -> None:
+    """The only H200 group is NotReady for a while, or the demand removes it, and later adds it again."""
+    learned = KNOWN._replace(configurations=(first, first))
+    begin = after = before(learned=learned)
+    for present in (MIXED, H100, MIXED, H100):
+        after = configurations.bound(after, fleet(2, 1, present), NOW)
+        assert after == begin, "nothing is exchanged, and nothing has to be measured again"
+    moved = configurations.bound(after, fleet(2, 1, H200), NOW)
+    assert (moved.learned.curve == KNOWN.curve) == (first == MIXED), "these GPUs were measured only among others"
+
+
+@pytest.mark.parametrize("former", [MIXED, H200])
+def test_measurements_of_the_same_gpus_are_preferred_to_a_prediction(former: Configuration) -> None:
+    """After a rollout, groups with some of the GPUs of the former groups are ready first."""
+    found = fleet(2, 1, Configuration("new", "8x H200"))
+    begin = configurations.bound(before(learned=KNOWN._replace(configurations=(former, former))), found, NOW)
+    made, _ = decide(samples(8.0, **SHOWS_NOTHING), found, TARGETS, begin._replace(configured=(0.0, 0.0)), NOW, SLOW)
+    assert made.basis == {PREFILL: Basis.FORMER, DECODE: Basis.FORMER}
+
+
+UNKNOWN = Configuration("old")
+
+
+@pytest.mark.parametrize("found", [*permutations((UNKNOWN, H100, H200))])
+def test_groups_with_different_gpus_are_not_measured_together(found: tuple[Configuration, ...]) -> None:
+    """What is not known agrees with both, and does not make them equal, whatever the order."""
+    assert configurations.bound(before(), fleet(2, 1, *found), NOW).configured == (NOW, NOW)
+    for pair in permutations((UNKNOWN, H200)):
+        assert configurations.bound(before(), fleet(2, 1, *pair), NOW).configured == before().configured
 
 
 def test_other_gpus_are_predicted_if_they_can_be() -> None:
@@ -185,7 +224,7 @@ def test_late_requests_end_what_former_groups_have_shown() -> None:
 
 def test_former_measurements_prove_no_unreachable_target() -> None:
     made, _ = decide(samples(4.0, **SHOWS_NOTHING), fleet(2, 1, NEW), TARGETS._replace(ttft=0.2), rolled_out(), NOW)
-    assert made.hold == HoldReason.UNMEASURED and made.why.startswith("measurements from before the last rollout say that")
+    assert made.hold == HoldReason.UNMEASURED and made.why.startswith("measurements from before the groups changed say that")
 
 
 def test_every_measured_speed_belongs_to_a_role() -> None:
