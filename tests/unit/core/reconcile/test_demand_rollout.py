@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 from pytest import MonkeyPatch
 
+from ome_operator import keys
 from ome_operator.core.demand.facts import Configuration
 from ome_operator.core.demand.task import DemandTask
 from ome_operator.core.observed.objects import Manifest, Node
+from ome_operator.core.reconcile.configurations import _template
 from ome_operator.core.render import pod_template
 from ome_operator.core.render.pod_template import PodFeature, RankContext
 from tests.support import parts
@@ -123,7 +125,8 @@ OTHER_SPEED: list[dict[str, Any]] = [
     {"runner": {"command": ["serve"]}},
     {"runner": {"env": [{"name": "A", "value": "1"}]}},
     {"runner": {"resources": {"limits": {"nvidia.com/gpu": 2}}}},
-    {"annotations": {"rdma.ome.io/auto-inject": "true"}},
+    {"annotations": {keys.RDMA_INJECT: "true"}},
+    {"annotations": {keys.TRACES: "collector:4317"}},
     {"hostNetwork": True},
     {"worker": {"size": 1}},
 ]
@@ -137,6 +140,33 @@ def test_an_edit_changes_the_configuration_if_it_can_change_the_speed(role: dict
     after = configurations(world)
     assert task(world).revision != revision, "the pods are others"
     assert after[0] == before[0] and (after[1] == before[1]) == (role in SAME_SPEED)
+
+
+INPUTS: dict[str, Any] = {
+    "runtime": {},
+    "engine": {"runner": {"name": "ome-container", "image": "engine:1"}},
+    "accelerator": {"engine": {"class": "h200", "args": ["--tp-size=8"], "asked": {"policy": "BestFit"}}},
+}
+
+
+def template(**edit: Any) -> str:
+    """Return the template of the engine of a revision with these inputs in place of those in `INPUTS`."""
+    return _template("engine", {"inputs": {**INPUTS, **edit}})
+
+
+def test_the_settings_of_an_accelerator_class_belong_to_the_configuration() -> None:
+    """How the class was chosen, and the settings that the service itself makes, do not."""
+    part = INPUTS["accelerator"]["engine"]
+    other = {"args": ["--tp-size=4"]}, {"env": {"A": "1"}}, {"class": "h100"}, {"nodeSelector": {"gpu": "h200"}}
+    found = [template(accelerator={"engine": {**part, **one}}) for one in other]
+    assert len({template(), *found}) == 5
+    assert template(accelerator={"engine": {**part, "asked": {"policy": "Cheapest"}}}) == template()
+    own = {"runner": {**INPUTS["engine"]["runner"], "args": ["--tp-size=2"]}}
+    assert template(engine=own) == template(engine=own, accelerator={"engine": {**part, **other[0]}}) != template()
+
+
+def test_a_revision_that_cannot_be_composed_has_an_unknown_template() -> None:
+    assert _template("engine", {}) == template(engine={}) == _template("decoder", {"inputs": INPUTS}) == ""
 
 
 def test_other_weights_at_the_same_path_are_another_configuration() -> None:
