@@ -164,7 +164,7 @@ def test_what_the_api_server_would_refuse_is_said_before(kimi: Rig, namespace: s
         (
             {"name": "bad", "namespace": namespace},
             {**body["spec"], "modle": {}},
-            "InferenceService bad: field spec.modle does not",
+            "InferenceService bad: spec.modle is not a field of spec of InferenceService: write model",
         ),
         ({"name": "bad", "namespace": "nope"}, body["spec"], "namespace nope does not exist: create it, or name another"),
     ):
