@@ -33,7 +33,8 @@ RETRY_SECONDS = 0.5
 """Seconds until the next pass if the router does not answer, a change was sent to it, it is about to list a worker, or a
 leader is about to be ready."""
 SOON_LISTED = 5.0
-"""Seconds after the request for a worker in which the router usually lists it: it asks the worker for its health first."""
+"""Seconds after the first request for a worker in which the router usually lists it: it asks the worker for its health
+first. A router that cannot reach the worker never lists it."""
 STUCK = 60.0
 """Seconds without a finished pass after which the liveness probe fails."""
 
@@ -82,6 +83,8 @@ class Registry:
         self._foreign: frozenset[str] = frozenset()
         self._known: tuple[Pod, ...] | None = None
         self._memory = WorkerMemory()
+        self._first_asked: dict[str, float] = {}
+        """URL of a worker -> time of the first request to the router to add it; removed when the router lists it."""
         self._leaders: tuple[LeaderState, ...] = ()
         self._stop, self._wake = asyncio.Event(), asyncio.Event()
         self.unserved = UnservedRequests()
@@ -146,7 +149,8 @@ class Registry:
         self._telemetry.passed(self._leaders, workers)
         self._count_foreign(changes)
         changed = await self._change_router(changes)
-        is_adding = any(now - at < SOON_LISTED for at in self._memory.asked.values())
+        self._first_asked = {url: min(self._first_asked.get(url, at), now) for url, at in self._memory.asked.items()}
+        is_adding = any(now - at < SOON_LISTED for at in self._first_asked.values())
         return RETRY_SECONDS if changed or is_adding or self._telemetry.expects_leaders else self._settings.interval
 
     async def _forget(self, listed: set[str]) -> None:

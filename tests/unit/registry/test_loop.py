@@ -123,7 +123,7 @@ async def test_a_port_that_is_taken_is_no_reason_to_end(
 async def test_passes_follow_each_other_until_the_router_lists_what_it_was_sent(
     server: Server, session: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
-    """The quick passes end after a few seconds, because a router that cannot reach a worker may never list it."""
+    """The quick passes follow only the first request, for a few seconds: a router that cannot reach a worker may never list it."""
     (tmp_path / "token").write_text("t")
     server.answers |= {"/workers": (200, {"workers": [], "worker_id": "7"}), "/workers/7": (200, {})}
     server.answers["/api/v1/namespaces/team/pods"] = 200, pods(leader())
@@ -135,7 +135,13 @@ async def test_passes_follow_each_other_until_the_router_lists_what_it_was_sent(
         pauses.append(await registry._pass())
         now[0] += loop.SOON_LISTED - 1
     assert pauses == [loop.RETRY_SECONDS, loop.RETRY_SECONDS, 3.0]
-    listed = {"id": "7", "url": "http://10.0.0.3:30000", "worker_type": "regular"}
-    server.answers["/workers"] = 200, {"workers": [listed]}
-    now[0] = 1001.0
+    now[0] = 1000.0 + settings.retry
+    assert await registry._pass() == loop.RETRY_SECONDS, "it was sent again"
+    now[0] += 1.0
+    assert await registry._pass() == 3.0, "the router does not list it soon"
+    server.answers["/workers"] = 200, {"workers": [{"id": "7", "url": "http://10.0.0.3:30000", "worker_type": "regular"}]}
     assert await registry._pass() == 3.0
+    server.answers["/workers"] = 200, {"workers": [], "worker_id": "7"}
+    assert await registry._pass() == loop.RETRY_SECONDS
+    now[0] += 1.0
+    assert await registry._pass() == loop.RETRY_SECONDS, "the router listed it meanwhile"
