@@ -15,8 +15,10 @@ from ome_operator.errors import OmeError
 from ome_operator.registry.records import Pod
 from ome_operator.util.untrusted_json import PARSE_ERRORS
 
-HEALTH_PAGES = frozenset({"/health", "/health_generate", "/ready", "/ping"})
-"""Paths of pages that tell whether an engine is healthy."""
+HEALTH_PAGES = frozenset({"/health", "/health_generate", "/ping"})
+"""Paths of pages that tell nothing but whether an engine is healthy. SGLang's `/ready` also tells whether it is paused."""
+PROMPT_DELAY, PROMPT_PERIOD = 5, 10
+"""Maximum `initialDelaySeconds` and `periodSeconds` of a probe that notices a healthy engine soon."""
 
 
 class UnexpectedAnswer(OmeError):
@@ -68,7 +70,7 @@ def _pod(body: Mapping[str, Any], stems: Mapping[str, str]) -> Pod | None:
         deleting=bool(metadata.get("deletionTimestamp")),
         draining=bool(notes.get(keys.DRAINING)),
         bootstrap_port=int(port) if port.isdigit() else None,
-        awaits_health=_awaits_health(spec, status),
+        health_port=_health_port(spec, status),
     )
 
 
@@ -95,18 +97,35 @@ def _running(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[bool, 
     return True, 0.0
 
 
-def _awaits_health(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
-    """Return whether nothing but the health of the engine in the main container can keep the pod from being ready."""
+def _health_port(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | None:
+    """Return the port whose health page alone can keep the pod from being ready; None if anything else can, too."""
     containers = spec.get("containers") or ()
-    if not containers or spec.get("readinessGates"):
-        return False
-    probe = (containers[0].get("readinessProbe") or {}).get("httpGet") or {}
-    if str(probe.get("path") or "").partition("?")[0] not in HEALTH_PAGES:
-        return False
+    if not containers or spec.get("readinessGates") or not containers[0].get("readinessProbe"):
+        return None
+    ports = {_probed_port(containers[0], name) for name in ("startupProbe", "readinessProbe") if containers[0].get(name)}
     ready = {one["name"] for one in status.get("containerStatuses") or () if one.get("ready")}
     sidecars = {one["name"] for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"}
     ready |= {one["name"] for one in status.get("initContainerStatuses") or () if one.get("ready")}
-    return {*sidecars, *(one["name"] for one in containers[1:])} <= ready
+    if len(ports) > 1 or not {*sidecars, *(one["name"] for one in containers[1:])} <= ready:
+        return None
+    return ports.pop()
+
+
+def _probed_port(container: Mapping[str, Any], name: str) -> int | None:
+    """Return the port of the health page that a probe of a container requests; None if the probe does anything else, or
+    would notice a healthy engine late. The API server has set the defaults of its fields.
+    """
+    probe = container[name]
+    page = probe.get("httpGet") or {}
+    if page.get("host") or str(page.get("path") or "").partition("?")[0] not in HEALTH_PAGES:
+        return None
+    delay, period = probe.get("initialDelaySeconds") or 0, probe.get("periodSeconds") or PROMPT_PERIOD
+    if delay > PROMPT_DELAY or period > PROMPT_PERIOD or (probe.get("successThreshold") or 1) > 1:
+        return None
+    port = page.get("port")
+    named = (one["containerPort"] for one in container.get("ports") or () if one.get("name") == port)
+    found = str(next(named, port))
+    return int(found) if found.isdecimal() else None
 
 
 def _seconds(stamp: Any) -> float:

@@ -55,13 +55,13 @@ def reconcile(
     pods are outdated because the API server does not answer. Then no worker is removed, and workers are added only to an
     empty router that has just started. `silent` contains the UIDs of leaders that have fallen silent (`silence`). They, and
     those in `blamed`, whose transfers fail (`pairs`), are removed only while the router lists another one that can serve.
-    `healthy` maps the UID of a leader that starts to the time at which its engine called itself healthy (`starting`).
+    `healthy` maps the UID of a leader that starts to the time since which its engine calls itself healthy (`starting`).
     """
     pods, listed = tuple(pods), _by_address(workers)
     leaders = _leaders(pods, settings)
     unready = {pod.uid: min(memory.unready.get(pod.uid, now), now) for pod, _, _ in leaders if not pod.ready}
     evaluated = [
-        (pod, _target(pod, role, settings), _readiness(pod, ranks, role, settings, unready, healthy, now))
+        (pod, _target(pod, role, settings), _readiness(pod, ranks, role, settings, unready, healthy, listed, now))
         for pod, role, ranks in leaders
     ]
     evaluated = _without_silent(evaluated, listed, silent, blamed)
@@ -165,6 +165,7 @@ def _readiness(
     settings: RegistrySettings,
     unready: Mapping[str, float],
     healthy: Mapping[str, float],
+    listed: Container[str],
     now: float,
 ) -> _Readiness:
     """Return whether a group can serve requests. A group that lost a rank cannot: its leader hangs and exits seconds
@@ -179,7 +180,8 @@ def _readiness(
     if why := _incomplete(ranks, role.pods):
         return _Readiness(why)
     if not leader.ready:
-        if _will_be_ready(leader, ranks, healthy.get(leader.uid), settings, now):
+        is_listed, since = _url(leader, role.port) in listed, healthy.get(leader.uid)
+        if since is not None and (is_listed or now - since <= settings.early) and _will_be_ready(leader, ranks, role, since):
             return _Readiness("", is_up=True)
         return _Readiness("the leader is not ready", now - unready[leader.uid] < settings.unready, is_up=True)
     last = max(ranks, key=lambda pod: pod.started, default=leader)
@@ -188,15 +190,13 @@ def _readiness(
     return _Readiness("", is_up=True)
 
 
-def _will_be_ready(leader: Pod, ranks: list[Pod], healthy: float | None, settings: RegistrySettings, now: float) -> bool:
-    """Return whether a leader that starts can serve although Kubernetes has not reported it as ready: its engine has called
-    itself healthy, and only the next probes of the kubelet are missing, each of which generates a token and takes a second.
-    The router itself requires such an answer before it lists the leader. A leader that was ready since its container started
-    is not starting: its readiness alone tells whether it can serve again.
+def _will_be_ready(leader: Pod, ranks: list[Pod], role: RoleSpec, healthy: float) -> bool:
+    """Return whether a leader that starts can serve although Kubernetes has not reported it as ready: its engine calls
+    itself healthy since the time `healthy`, and only the next probes of the kubelet are missing, each of which generates a
+    token and takes a second. The router itself requires such an answer before it lists the leader. A leader that was ready
+    since its container started is not starting: its readiness alone tells whether it can serve again.
     """
-    if healthy is None or not leader.awaits_health or not 0 <= now - healthy <= settings.early:
-        return False
-    if leader.ready_since > leader.started:
+    if leader.health_port != role.port or leader.ready_since > leader.started:
         return False
     return all(pod.started <= healthy for pod in (leader, *ranks))
 
@@ -287,4 +287,5 @@ def _leader_state(
         running,
         is_starting=readiness.is_up and not pod.ready,
         bootstrap_port=target.bootstrap_port,
+        started=pod.started,
     )

@@ -35,8 +35,8 @@ class RegistrySettings(NamedTuple):
     """Time after which a worker is sent to the router again if the router does not list the worker; the router adds
     workers in the background."""
     early: float = 30.0
-    """Maximum time for which a leader may serve although Kubernetes has not reported it as ready, after its engine called
-    itself healthy during its start."""
+    """Maximum time, after an engine called itself healthy during its start, until its leader is added although Kubernetes
+    has not reported it as ready. A leader that is listed by then stays while its engine is healthy."""
     remember: float = 3600.0
     """Time for which the address of a deleted pod of this slice is not treated as foreign in the router's list."""
 
@@ -61,9 +61,10 @@ class Pod(NamedTuple):
     deleting: bool = False
     draining: bool = False
     bootstrap_port: int | None = None
-    awaits_health: bool = False
-    """Whether nothing but the health of the engine can keep the pod from being ready: the readiness probe of the main
-    container requests a page for it, and the pod has no readiness gate and no other container that is not ready."""
+    health_port: int | None = None
+    """Port of the main container whose page for the engine's health alone can keep the pod from being ready: the probes of
+    the main container request nothing else, and the pod has no readiness gate and no other container that is not ready.
+    None if anything else can keep it from being ready."""
 
 
 class Worker(NamedTuple):
@@ -123,6 +124,8 @@ class LeaderState(NamedTuple):
     """Whether every rank runs, and only the readiness of the leader is missing."""
     bootstrap_port: int | None = None
     """Bootstrap port of a prefill leader; None for other leaders."""
+    started: float = 0.0
+    """Time when the leader's main container started, in seconds since the epoch; 0 if unknown."""
 
 
 class WorkerMemory(NamedTuple):

@@ -251,19 +251,20 @@ class TelemetryReader:
 
     @property
     def healthy_for(self) -> dict[str, float]:
-        """UID of a leader that starts -> seconds since its engine has become healthy, if that is proven."""
+        """UID of a leader that starts -> seconds since which its engine is healthy, if that is proven."""
         now = self._clock()
         found = {uid: starting.healthy_for(memory.signs, now) for uid, memory in self._memories.items()}
         return {uid: age for uid, age in found.items() if age is not None}
 
     async def watch_starts(self) -> None:
-        """Ask each leader that starts once whether it is healthy."""
+        """Ask each leader that starts, and whose answer may tell something new, once whether it is healthy."""
         slots = asyncio.Semaphore(AT_ONCE)
 
         async def ask(leader: LeaderState) -> None:
             async with slots:
                 status = await self._client.status(leader.url + HEALTHY_PATH, AFTER_PROBE)
-            if (memory := self._memories.get(leader.uid)) is not None:
+            memory = self._memories.get(leader.uid)
+            if memory is not None and memory.signs.started == leader.started:  # not of a container that has ended
                 signs = starting.answered(memory.signs, status, self._clock())
                 self._learn(leader.uid, memory._replace(signs=signs))
                 if signs.soon_at != memory.signs.soon_at:

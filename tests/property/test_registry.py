@@ -29,7 +29,7 @@ pods = st.lists(
         deleting=st.sampled_from([False, False, True]),
         draining=st.sampled_from([False, False, True]),
         bootstrap_port=st.sampled_from([None, 9000]),
-        awaits_health=st.booleans(),
+        health_port=st.sampled_from([None, 30000, 30001]),
     ),
     max_size=10,
     unique_by=(lambda pod: pod.uid, lambda pod: pod.name),
@@ -91,13 +91,15 @@ def test_only_whole_groups_are_added(
     are missing.
     """
     sizes = {role.component: role.pods for role in ROLES}
+    ports = {role.component: role.port for role in ROLES}
     for target in reconcile(some, listed, memory, TERMS, NOW, healthy=early).add:
         (leader,) = [pod for pod in some if pod.uid == target.uid]
         assert leader.rank == 0 and leader.running and not leader.deleting and not leader.draining
         ranks = [pod for pod in some if (pod.component, pod.group) == (leader.component, leader.group)]
         if not leader.ready:
             since = early[leader.uid]
-            assert leader.awaits_health and leader.ready_since <= leader.started and NOW - TERMS.early <= since
+            assert leader.health_port == ports[leader.component] and leader.ready_since <= leader.started
+            assert NOW - TERMS.early <= since
             assert all(pod.started <= since for pod in (leader, *(pod for pod in ranks if pod.rank)))
         for wanted in range(1, sizes[leader.component]):
             assert any(pod.rank == wanted and pod.running and not pod.deleting for pod in ranks)

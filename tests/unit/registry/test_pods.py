@@ -3,10 +3,15 @@
 from typing import Any
 
 import pytest
+import yaml
 
-from ome_operator.registry.pods import UnexpectedAnswer, parse_pods
+from ome_operator.core.render.pod_template import port as port_of
+from ome_operator.core.render.probes import with_probes
+from ome_operator.engines.servers import Server, known_servers
+from ome_operator.registry.pods import HEALTH_PAGES, UnexpectedAnswer, parse_pods
 from ome_operator.registry.reconcile import reconcile
 from ome_operator.registry.records import RegistrySettings, RoleSpec, Worker, WorkerMemory
+from tests.support.rig import ROOT
 
 STEMS = {"engine": "p"}
 
@@ -74,7 +79,7 @@ def pods(*items: Any) -> dict[str, Any]:
 
 def test_a_leader() -> None:
     (pod,) = parse_pods(pods(leader()), STEMS)
-    assert pod == ("p-3-0", "u3", "10.0.0.3", "engine", "3", 0, True, 100.0, True, 200.0, False, False, None, False)
+    assert pod == ("p-3-0", "u3", "10.0.0.3", "engine", "3", 0, True, 100.0, True, 200.0, False, False, None, None)
 
 
 def test_annotations_and_deletion() -> None:
@@ -201,32 +206,93 @@ def test_an_odd_answer_is_no_list(body: Any) -> None:
         parse_pods(body, STEMS)
 
 
-MAIN: dict[str, Any] = {"name": "main", "readinessProbe": {"httpGet": {"path": "/health?full=1", "port": "http"}}}
+PAGE = {"path": "/health?full=1", "port": "http"}
+PORTS = [{"name": "metrics", "containerPort": 9090}, {"name": "http", "containerPort": 30000}]
+
+
+def main(page: dict[str, Any] | None = None, startup: dict[str, Any] | None = None, **readiness: Any) -> dict[str, Any]:
+    """Return the main container with these probes. `page` and `readiness` change the page and the fields of the readiness
+    probe.
+    """
+    probes = {"readinessProbe": {"httpGet": PAGE | (page or {}), **readiness}}
+    return {"name": "main", "ports": PORTS, **probes} | ({} if startup is None else {"startupProbe": startup})
+
+
+MAIN = main()
 OTHER: dict[str, Any] = {"name": "other"}
 MESH: dict[str, Any] = {"name": "mesh", "restartPolicy": "Always"}
-AWAITED: dict[str, tuple[dict[str, Any], bool]] = {
-    "the engine alone": ({"containers": [MAIN]}, True),
-    "a container that is ready": ({"containers": [MAIN, {"name": "done"}]}, True),
-    "a container that is not ready": ({"containers": [MAIN, OTHER]}, False),
-    "a sidecar that is not ready": ({"containers": [MAIN], "initContainers": [MESH]}, False),
-    "an init container that has ended": ({"containers": [MAIN], "initContainers": [{"name": "wait"}]}, True),
-    "a readiness gate": ({"containers": [MAIN], "readinessGates": [{"conditionType": "example.com/lb"}]}, False),
-    "a probe of another page": (
-        {"containers": [{"name": "main", "readinessProbe": {"httpGet": {"path": "/v1/models"}}}]},
-        False,
+AWAITED: dict[str, tuple[dict[str, Any], int | None]] = {
+    "the engine alone": ({"containers": [MAIN]}, 30000),
+    "a container that is ready": ({"containers": [MAIN, {"name": "done"}]}, 30000),
+    "a container that is not ready": ({"containers": [MAIN, OTHER]}, None),
+    "a sidecar that is not ready": ({"containers": [MAIN], "initContainers": [MESH]}, None),
+    "an init container that has ended": ({"containers": [MAIN], "initContainers": [{"name": "wait"}]}, 30000),
+    "a readiness gate": ({"containers": [MAIN], "readinessGates": [{"conditionType": "example.com/lb"}]}, None),
+    "a probe of another page": ({"containers": [main({"path": "/v1/models"})]}, None),
+    "a page that also tells whether it is paused": ({"containers": [main({"path": "/ready"})]}, None),
+    "a command as the probe": ({"containers": [{"name": "main", "readinessProbe": {"exec": {"command": ["x"]}}}]}, None),
+    "no readiness probe": ({"containers": [{"name": "main"}]}, None),
+    "only a startup probe": ({"containers": [{"name": "main", "ports": PORTS, "startupProbe": {"httpGet": PAGE}}]}, None),
+    "a startup probe of a page for health": ({"containers": [main(startup={"httpGet": PAGE})]}, 30000),
+    "a startup probe of another page": ({"containers": [main(startup={"httpGet": PAGE | {"path": "/v1/models"}})]}, None),
+    "a startup probe of another port": ({"containers": [main(startup={"httpGet": PAGE | {"port": "metrics"}})]}, None),
+    "a command as the startup probe": ({"containers": [main(startup={"exec": {"command": ["x"]}})]}, None),
+    "a connection as the startup probe": ({"containers": [main(startup={"tcpSocket": {"port": 30000}})]}, None),
+    "a slow startup probe": ({"containers": [main(startup={"httpGet": PAGE, "periodSeconds": 30})]}, None),
+    "another port": ({"containers": [main({"port": "metrics"})]}, 9090),
+    "a port by its number": ({"containers": [main({"port": 8080})]}, 8080),
+    "a number as a text": ({"containers": [main({"port": "8080"})]}, 8080),
+    "a port without a name": ({"containers": [main({"port": "absent"})]}, None),
+    "another host": ({"containers": [main({"host": "10.0.0.9"})]}, None),
+    "the fields as the API server shows them": (
+        {"containers": [main(initialDelaySeconds=5, periodSeconds=10, successThreshold=1, timeoutSeconds=5)]},
+        30000,
     ),
-    "a command as the probe": ({"containers": [{"name": "main", "readinessProbe": {"exec": {"command": ["x"]}}}]}, False),
-    "no readiness probe": ({"containers": [{"name": "main"}]}, False),
-    "no container": ({}, False),
+    "a long initial delay": ({"containers": [main(initialDelaySeconds=6)]}, None),
+    "a long period": ({"containers": [main(periodSeconds=11)]}, None),
+    "two successes": ({"containers": [main(successThreshold=2)]}, None),
+    "no container": ({}, None),
 }
 
 
 @pytest.mark.parametrize("case", AWAITED)
 def test_what_can_keep_a_pod_from_being_ready(case: str) -> None:
-    spec, awaits = AWAITED[case]
+    spec, port = AWAITED[case]
+    assert health_port(spec) == port
+
+
+def health_port(spec: dict[str, Any]) -> int | None:
+    """Return the port of the health page for which a pod with this spec waits."""
     body = leader()
     body["spec"] = spec
     body["status"]["containerStatuses"] += [{"name": "done", "state": {"running": {}}, "ready": True}]
     body["status"]["initContainerStatuses"] = [{"name": "mesh", "ready": False}]
     (pod,) = parse_pods(pods(body), STEMS)
-    assert pod.awaits_health is awaits
+    return pod.health_port
+
+
+@pytest.mark.parametrize("engine", known_servers(), ids=lambda engine: engine.name)
+def test_the_default_probes_wait_for_nothing_but_the_engine(engine: Server) -> None:
+    command = list(engine.starts[0])
+    spec = with_probes({"containers": [{"name": "main", "command": command}]}, 31000)
+    assert {"startupProbe", "readinessProbe"} <= spec["containers"][0].keys()
+    assert health_port(spec) == (31000 if engine.health in HEALTH_PAGES else None)
+    assert engine.health in HEALTH_PAGES or engine.name == "ktransformers", "its page is no page for health"
+
+
+def probed(body: Any) -> list[dict[str, Any]]:
+    """Return the containers in an object whose readiness probe requests a page for health."""
+    if isinstance(body, list):
+        return [found for each in body for found in probed(each)]
+    if not isinstance(body, dict):
+        return []
+    path = ((body.get("readinessProbe") or {}).get("httpGet") or {}).get("path")
+    return [body] if path in HEALTH_PAGES else [found for each in body.values() for found in probed(each)]
+
+
+def test_the_probes_of_the_runtimes_wait_for_nothing_but_the_engine() -> None:
+    files = sorted((ROOT / "config" / "runtimes").rglob("*.yaml"))
+    containers = [(file.name, found) for file in files for found in probed(list(yaml.safe_load_all(file.read_text())))]
+    assert {name for name, _ in containers} >= {"kimi-k2-pd-rt.yaml", "kimi-k2-tiny-pd-cpu-rt.yaml"}
+    for name, container in containers:
+        assert health_port({"containers": [container]}) == port_of(container), name

@@ -310,7 +310,7 @@ def test_an_old_list_of_pods_removes_no_silent_leader() -> None:
     assert not step([*GROUP, *SECOND], BOTH, fresh=False, silent=SILENT).remove
 
 
-STARTS = rank(ready=False, ready_since=90.0, awaits_health=True), GROUP[1]
+STARTS = rank(ready=False, ready_since=90.0, health_port=30000), GROUP[1]
 
 
 def test_a_leader_serves_as_soon_as_its_engine_is_healthy() -> None:
@@ -326,20 +326,45 @@ def test_a_leader_serves_as_soon_as_its_engine_is_healthy() -> None:
     assert not removed(step(GROUP, [worker()], later.memory, NOW + 3))
 
 
-def test_a_leader_that_does_not_become_ready_serves_for_half_a_minute() -> None:
+def test_a_listed_leader_stays_while_its_engine_is_healthy_however_long_it_is_not_ready() -> None:
     began = step(STARTS, healthy={"u-p-0-0": NOW})
-    after = step(STARTS, [worker()], began.memory, NOW + TERMS.early + 1, healthy={"u-p-0-0": NOW})
-    assert removed(after) == [(P0, "the leader is not ready")]
+    hour = step(STARTS, [worker()], began.memory, NOW + 3600, healthy={"u-p-0-0": NOW})
+    assert not (hour.add or hour.remove) and hour.leaders[0].state == "serving"
+    lost = step(STARTS, [worker()], hour.memory, NOW + 3601)
+    assert removed(lost) == [(P0, "the leader is not ready")] and lost.leaders[0].state == "waiting"
+
+
+ENDS: dict[str, tuple[Pod, ...]] = {
+    "the leader is being deleted": (STARTS[0]._replace(deleting=True), STARTS[1]),
+    "the group is being drained": (STARTS[0]._replace(draining=True), STARTS[1]),
+    "rank 1 is missing": STARTS[:1],
+    "the leader is not running": (STARTS[0]._replace(running=False), STARTS[1]),
+    "the leader is not ready": (STARTS[0]._replace(health_port=None), STARTS[1]),
+}
+
+
+@pytest.mark.parametrize("why", ENDS)
+def test_health_keeps_no_leader_that_must_not_serve(why: str) -> None:
+    began = step(STARTS, healthy={"u-p-0-0": NOW})
+    assert removed(step(ENDS[why], [worker()], began.memory, NOW + 60, healthy={"u-p-0-0": NOW})) == [(P0, why)]
+
+
+def test_a_leader_that_the_router_did_not_list_in_time_is_listed_when_it_is_ready() -> None:
+    began = step(STARTS, healthy={"u-p-0-0": NOW})
+    after = step(STARTS, [], began.memory, NOW + TERMS.early + 1, healthy={"u-p-0-0": NOW})
+    assert not after.add and after.leaders[0].state == "waiting"
+    assert [each.url for each in step(GROUP, [], after.memory, NOW + TERMS.early + 2).add] == [P0]
 
 
 NOT_EARLY: dict[str, tuple[tuple[Pod, ...], float]] = {
-    "its pod waits for more than its engine": ((STARTS[0]._replace(awaits_health=False), STARTS[1]), NOW - 1),
+    "its pod waits for more than its engine": ((STARTS[0]._replace(health_port=None), STARTS[1]), NOW - 1),
+    "its pod waits for another port": ((STARTS[0]._replace(health_port=8080), STARTS[1]), NOW - 1),
     "it was ready since its container started": ((STARTS[0]._replace(ready_since=150.0), STARTS[1]), NOW - 1),
     "its container started after that": ((STARTS[0]._replace(started=NOW), STARTS[1]), NOW - 1),
     "a rank started after that": ((STARTS[0], rank(1, started=NOW)), NOW - 1),
     "a rank is missing": (STARTS[:1], NOW - 1),
     "it is being drained": ((STARTS[0]._replace(draining=True), STARTS[1]), NOW - 1),
-    "its engine was healthy in the future": (STARTS, NOW + 60),
+    "its engine has been healthy for long": (STARTS, NOW - TERMS.early - 1),
 }
 
 

@@ -2,8 +2,20 @@
 
 from typing import Any
 
+import pytest
+
 from ome_operator.registry.records import LeaderState
-from ome_operator.registry.starting import SOON, StartSigns, ages, answered, healthy_for, is_due, is_expected, passed
+from ome_operator.registry.starting import (
+    SILENCE,
+    SOON,
+    StartSigns,
+    ages,
+    answered,
+    healthy_for,
+    is_due,
+    is_expected,
+    passed,
+)
 
 
 def leader(**more: Any) -> LeaderState:
@@ -34,11 +46,11 @@ def test_a_moment_is_unknown_without_the_state_before_it() -> None:
     assert ages(listed, 5.0) == {}, "the router listed it before this registry ran"
 
 
-def test_a_moment_is_the_first_one() -> None:
-    signs = passed(seen(None, 200, 503, 200), leader(is_starting=False, listed=True), 4.0)
+def test_a_moment_is_the_first_one_but_health_may_end_and_begin_again() -> None:
+    signs = passed(seen(None, 200, 503, 200, 200), leader(is_starting=False, listed=True), 5.0)
     for state in (leader(is_starting=False), leader(is_starting=False, listed=True)):
         signs = passed(signs, state, 9.0)
-    assert ages(signs, 10.0) == {"answersFor": 9.0, "healthyFor": 9.0, "listedFor": 6.0}
+    assert ages(signs, 10.0) == {"answersFor": 9.0, "healthyFor": 7.0, "listedFor": 5.0}
 
 
 def test_a_second_start_begins_with_nothing() -> None:
@@ -46,9 +58,19 @@ def test_a_second_start_begins_with_nothing() -> None:
     assert ages(passed(signs, leader(), 60.0), 61.0) == {}
 
 
-def test_an_engine_is_asked_until_it_is_healthy_or_has_no_such_page() -> None:
-    assert is_due(seen()) and is_due(seen(None, 503))
+def test_a_container_that_starts_again_begins_with_nothing() -> None:
+    """Between two passes, the container may end and start, so that no pass sees that it does not run."""
+    signs = seen(None, 503, 200)
+    assert passed(signs, leader(), 3.0).healthy_at == 2.0, "the same container"
+    assert passed(signs, leader(started=50.0), 3.0) == StartSigns(is_starting=True, started=50.0, was_unlisted=True)
+    assert healthy_for(seen(200, before=passed(signs, leader(started=50.0), 3.0)), 4.0) is None
+
+
+def test_an_engine_is_asked_until_its_answers_prove_nothing_new() -> None:
+    """One that has called itself unhealthy proves its health by its answers, until its leader is ready."""
+    assert is_due(seen()) and is_due(seen(None, 503)) and is_due(seen(503, 200)) and is_due(seen(503, 200, 404))
     assert not is_due(seen(None, 200)) and not is_due(seen(404)) and not is_due(StartSigns())
+    assert not is_due(passed(seen(503, 200), leader(is_starting=False), 2.0))
     assert answered(StartSigns(), 200, 1.0) == StartSigns(), "this leader is not starting"
 
 
@@ -66,3 +88,20 @@ def test_an_engine_is_proven_healthy_if_it_has_called_itself_unhealthy_before() 
     assert healthy_for(seen(None, 503, 404), 3.0) is None and healthy_for(seen(None, 503), 3.0) is None
     ready = passed(seen(None, 503, 200), leader(is_starting=False), 3.0)
     assert healthy_for(ready, 4.0) is None, "Kubernetes has reported it as ready"
+
+
+@pytest.mark.parametrize("status", [503, 500, 404, 302])
+def test_any_other_answer_ends_the_health_until_the_next_one(status: int) -> None:
+    signs = seen(None, 503, 200, status)
+    assert healthy_for(signs, 3.0) is None and ages(signs, 3.0).keys() == {"answersFor"}
+    assert healthy_for(answered(signs, 200, 4.0), 5.0) == 1.0
+
+
+def test_silence_ends_the_health_of_an_engine_and_one_late_answer_does_not() -> None:
+    signs = seen(503, 200, 200)
+    for late in (3.0, 3.0 + SILENCE - 0.1):
+        signs = answered(signs, None, late)
+        assert healthy_for(signs, late) == late - 1.0
+    heard = answered(answered(signs, 200, 9.0), None, 9.0 + SILENCE)
+    assert healthy_for(heard, 20.0) == 19.0, "a new silence begins"
+    assert healthy_for(answered(signs, None, 3.0 + SILENCE), 20.0) is None

@@ -321,10 +321,32 @@ async def test_an_engine_that_starts_is_asked_until_it_is_healthy(engine: Engine
     assert engine.reader.expects_leaders and engine.changes == 1
     engine.now += 1.0
     assert engine.reader.healthy_for == {ready.uid: 2.0}
-    await engine.reader.watch_starts()
-    assert engine.times("/ping") == 3, "there is nothing more to learn"
+    for answer, found in ((200, {ready.uid: 2.0}), (503, {}), (200, {ready.uid: 0.0})):
+        engine.pages["/ping"] = answer, "x"
+        await engine.reader.watch_starts()
+        assert engine.reader.healthy_for == found
+    assert engine.times("/ping") == 6 and engine.changes == 1
     engine.reader.passed([ready], [])
     assert not engine.reader.expects_leaders and not engine.reader.healthy_for
+    await engine.reader.watch_starts()
+    assert engine.times("/ping") == 6, "it is ready"
+
+
+async def test_an_answer_of_a_container_that_has_ended_does_not_count(engine: Engine) -> None:
+    starts = engine.leaders[0]._replace(state="waiting", listed=False, is_starting=True, started=5.0)
+    engine.leaders = [starts]
+    engine.reader.passed(engine.leaders, [])
+
+    def restarted() -> str:
+        engine.reader.passed([starts._replace(started=6.0)], [])
+        return "x"
+
+    engine.pages["/ping"] = 503, restarted
+    await engine.reader.watch_starts()
+    engine.pages["/ping"] = 200, "x"
+    engine.leaders = [starts._replace(started=6.0)]
+    await engine.reader.watch_starts()
+    assert engine.times("/ping") == 2 and not engine.reader.healthy_for
 
 
 async def test_what_an_engine_reports_about_its_start_is_in_the_summary(engine: Engine) -> None:
