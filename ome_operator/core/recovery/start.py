@@ -133,8 +133,9 @@ def _of_engine(leader: Pod, seen: LeaderStart) -> dict[str, float | None]:
 
 
 def total(start: Mapping[str, Any]) -> float:
-    """Return the seconds from the beginning of a start until a router may send requests to the leader, or until the leader
-    was ready if that is unknown.
+    """Return the seconds from the beginning of a start until the leader was ready and a router could send requests to it, or
+    until the leader was ready if the latter is unknown. A router that listed the leader earlier shortens this time only to
+    the time at which the leader was ready.
     """
     listed = next((part["seconds"] for part in start.get("parts") or () if part.get("name") == "listed"), 0.0)
     return float(start.get("seconds") or 0.0) + float(listed)
