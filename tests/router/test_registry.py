@@ -132,3 +132,9 @@ async def test_a_leader_that_starts_is_listed_when_its_engine_is_healthy(stage: 
         return (await stage.stands())["p-1"]["state"] == "serving"
 
     await until(told, within=3)
+    stage.engines[new].is_healthy = False
+    await stage.lists(P, D, E, within=25)  # 20 s after the leader was first seen not to be ready
+    stage.engines[new].is_healthy = True
+    await stage.lists(P, new, D, E, within=8)
+    await stage.engines[new].stop()  # silence
+    await stage.lists(P, D, E, within=15)
