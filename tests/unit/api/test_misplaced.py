@@ -30,7 +30,7 @@ def refuses_form(spec: type[Spec], key: str, value: Any) -> bool:
     """Return whether the field takes no value of this form, whatever it contains."""
     (field,) = (one for one in spec.model_fields.values() if one.alias == key)
     try:
-        TypeAdapter(field.annotation).validate_python(value)
+        TypeAdapter[Any](field.annotation or Any).validate_python(value)
     except ValidationError as error:
         kinds = {one["type"] for one in error.errors() if one["loc"] == ()}
         maps_and_lists = {"model_type", "model_attributes_type", "dict_type", "list_type"}
