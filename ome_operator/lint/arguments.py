@@ -299,7 +299,7 @@ def variable_unread(subject: Subject) -> Iterator[Hit]:
         variables = start.line.variables if start.line is not None else {}
         ours = {each.name for one in known_servers() if one.name == start.engine for each in one.env}
         for name in sorted(start.names - ours if variables else ()):
-            if name.startswith("SGLANG_") and name not in variables and name not in ours:
+            if name.startswith("SGLANG_") and name not in variables:
                 close = get_close_matches(name, variables, 1, 0.85)
                 remedy = f"write {close[0]}" if close else "remove the variable"
                 yield Hit(locations.variable(role, name), f"sglang {start.version} does not read {name}", remedy)

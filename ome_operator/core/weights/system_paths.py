@@ -7,7 +7,8 @@ such a directory would mix with the files of the system.
 from posixpath import normpath
 
 SYSTEM = (
-    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/root", "/run", "/sbin",
+    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/root/.aws",
+    "/root/.docker", "/root/.kube", "/root/.ssh", "/run", "/sbin",
     "/sys", "/usr", "/var/lib/cni", "/var/lib/containerd", "/var/lib/containers", "/var/lib/crio",
     "/var/lib/docker", "/var/lib/dpkg", "/var/lib/etcd", "/var/lib/kubelet", "/var/lib/rancher",
     "/var/lib/rpm", "/var/lib/systemd", "/var/lock", "/var/log", "/var/run", "/var/spool",

@@ -37,7 +37,9 @@ def test_a_new_service_is_refused_with_what_to_write() -> None:
         (None, "local:///usr/lib/tiny", True),
         ("/var/lib", "hf://test/tiny", True),
         ("/var/lib/ome/models/tiny", "hf://test/tiny", False),
-        ("/root/.cache", "pvc://claim/tiny", False),
+        ("/root", "hf://test/tiny", True),
+        ("/root/.cache/huggingface/tiny", "hf://test/tiny", False),
+        ("/usr", "pvc://claim/tiny", False),
     ],
 )
 def test_the_path_on_the_node_counts(path: str | None, uri: str, refused: bool) -> None:
