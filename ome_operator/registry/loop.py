@@ -22,7 +22,7 @@ from ome_operator.machinery import health
 from ome_operator.names import slice_mark
 from ome_operator.registry.clients import NO_ANSWER, SERVICE_ACCOUNT, TIMEOUT, PodLister, RouterClient
 from ome_operator.registry.metrics import RegistryMetrics
-from ome_operator.registry.reconcile import reconcile
+from ome_operator.registry.reconcile import LeaderSigns, reconcile
 from ome_operator.registry.records import LeaderState, Pod, RegistrySettings, WorkerChanges, WorkerMemory
 from ome_operator.registry.telemetry_reader import TelemetryReader
 from ome_operator.registry.unserved import UnservedRequests, app
@@ -142,9 +142,8 @@ class Registry:
             return self._settings.interval
         found, now = self._telemetry, self._wall()
         healthy = {uid: now - age for uid, age in found.healthy_for.items()}
-        changes = reconcile(
-            self._known, workers, self._memory, self._settings.registry, now, fresh, found.silent, found.blamed, healthy
-        )
+        signs = LeaderSigns(found.silent, found.blamed, healthy)
+        changes = reconcile(self._known, workers, self._memory, self._settings.registry, now, fresh, signs)
         self._memory, self._leaders = changes.memory, changes.leaders
         self._telemetry.passed(self._leaders, workers)
         self._count_foreign(changes)

@@ -37,6 +37,20 @@ class _Readiness(NamedTuple):
     """Whether the leader is taken out because it is silent."""
 
 
+class LeaderSigns(NamedTuple):
+    """What the registry has observed of leaders, by the UIDs of their pods."""
+
+    silent: Container[str] = frozenset()
+    """Leaders that have fallen silent (`silence`)."""
+    blamed: Container[str] = frozenset()
+    """Leaders whose transfers fail (`pairs`)."""
+    healthy: Mapping[str, float] = MappingProxyType({})
+    """Leaders that start → the time since which the engine calls itself healthy (`starting`)."""
+
+
+NO_SIGNS = LeaderSigns()
+
+
 def reconcile(
     pods: Iterable[Pod],
     workers: Iterable[Worker],
@@ -44,27 +58,24 @@ def reconcile(
     settings: RegistrySettings,
     now: float,
     fresh: bool = True,
-    silent: Container[str] = frozenset(),
-    blamed: Container[str] = frozenset(),
-    healthy: Mapping[str, float] = MappingProxyType({}),
+    signs: LeaderSigns = NO_SIGNS,
 ) -> WorkerChanges:
     """Return the changes that make the router's workers equal to the groups that can serve requests; `now` is in seconds
     since the epoch.
 
     Times in `memory` that are in the future are replaced by `now`, because the clock was set back. `fresh` is false if the
     pods are outdated because the API server does not answer. Then no worker is removed, and workers are added only to an
-    empty router that has just started. `silent` contains the UIDs of leaders that have fallen silent (`silence`). They, and
-    those in `blamed`, whose transfers fail (`pairs`), are removed only while the router lists another one that can serve.
-    `healthy` maps the UID of a leader that starts to the time since which its engine calls itself healthy (`starting`).
+    empty router that has just started. Leaders that are silent or blamed are removed only while the router lists another
+    one that can serve.
     """
     pods, listed = tuple(pods), _by_address(workers)
     leaders = _leaders(pods, settings)
     unready = {pod.uid: min(memory.unready.get(pod.uid, now), now) for pod, _, _ in leaders if not pod.ready}
     evaluated = [
-        (pod, _target(pod, role, settings), _readiness(pod, ranks, role, settings, unready, healthy, listed, now))
+        (pod, _target(pod, role, settings), _readiness(pod, ranks, role, settings, unready, signs.healthy, listed, now))
         for pod, role, ranks in leaders
     ]
-    evaluated = _without_silent(evaluated, listed, silent, blamed)
+    evaluated = _without_silent(evaluated, listed, signs.silent, signs.blamed)
     wanted: dict[str, WantedWorker] = {}
     for _, target, readiness in evaluated:
         if not readiness.why:

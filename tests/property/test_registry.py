@@ -5,7 +5,7 @@ on incomplete information.
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ome_operator.registry.reconcile import reconcile
+from ome_operator.registry.reconcile import LeaderSigns, reconcile
 from ome_operator.registry.records import Pod, RegistrySettings, RoleSpec, Worker, WorkerChanges, WorkerMemory
 
 ROLES = (RoleSpec("engine", "prefill", 30000, 2, "p"), RoleSpec("decoder", "decode", 30001, 3, "d"))
@@ -68,11 +68,11 @@ def test_it_converges_and_then_rests(
     some: list[Pod], listed: list[Worker], memory: WorkerMemory, early: dict[str, float]
 ) -> None:
     for _ in range(2):
-        step = reconcile(some, listed, memory, TERMS, NOW, healthy=early)
+        step = reconcile(some, listed, memory, TERMS, NOW, signs=LeaderSigns(healthy=early))
         listed, memory = carried_out(listed, step), step.memory
-    rest = reconcile(some, listed, memory, TERMS, NOW, healthy=early)
+    rest = reconcile(some, listed, memory, TERMS, NOW, signs=LeaderSigns(healthy=early))
     assert not rest.add and not rest.remove
-    assert reconcile(some, listed, rest.memory, TERMS, NOW, healthy=early) == rest
+    assert reconcile(some, listed, rest.memory, TERMS, NOW, signs=LeaderSigns(healthy=early)) == rest
 
 
 @given(pods, workers, memories)
@@ -92,7 +92,7 @@ def test_only_whole_groups_are_added(
     """
     sizes = {role.component: role.pods for role in ROLES}
     ports = {role.component: role.port for role in ROLES}
-    for target in reconcile(some, listed, memory, TERMS, NOW, healthy=early).add:
+    for target in reconcile(some, listed, memory, TERMS, NOW, signs=LeaderSigns(healthy=early)).add:
         (leader,) = [pod for pod in some if pod.uid == target.uid]
         assert leader.rank == 0 and leader.running and not leader.deleting and not leader.draining
         ranks = [pod for pod in some if (pod.component, pod.group) == (leader.component, leader.group)]
@@ -125,11 +125,11 @@ def test_silent_leaders_empty_no_role(
     """
     spared, plain = listed, memory
     for _ in range(4):
-        step = reconcile(some, listed, memory, TERMS, NOW, silent=silent)
+        step = reconcile(some, listed, memory, TERMS, NOW, signs=LeaderSigns(silent=silent))
         listed, memory = carried_out(listed, step), step.memory
         other = reconcile(some, spared, plain, TERMS, NOW)
         spared, plain = carried_out(spared, other), other.memory
-    rest = reconcile(some, listed, memory, TERMS, NOW, silent=silent)
+    rest = reconcile(some, listed, memory, TERMS, NOW, signs=LeaderSigns(silent=silent))
     assert not rest.add and not rest.remove
     assert {worker.worker_type for worker in listed} == {worker.worker_type for worker in spared}
     heard = {worker.base for worker in listed}

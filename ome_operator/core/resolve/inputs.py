@@ -130,8 +130,9 @@ def resolve(
     own = None if of_runtime.inputs is None else of_runtime.inputs.get("accelerator") or {}
     chosen, refused = accelerated(service, runtime, of_runtime.part, deps, seen, before, own)
     trained, about_trained = fine_tuned(service, model, of_model.part, deps)
-    mounted = {"model": of_model.part} | trained if model is not None else {}
-    system = of_system(mounted, kept.values(), deps.policy.model_agent)
+    system = of_system(
+        {"model": of_model.part} | trained if model is not None else {}, kept.values(), deps.policy.model_agent
+    )
     lacking = (*of_model.problems, *of_runtime.problems, *refused, *about_trained, *system)
     inputs = None
     if model is not None and runtime is not None and service.spec.engine is not None and not lacking:
@@ -221,10 +222,8 @@ def _model(service: InferenceService, deps: Deps, before: Mapping[str, Any]) -> 
         other = _of_other_kind(service, refs, _MODELS, deps.models)
         if not deps.policy.sees_cluster and other is None and refs[-1].kind == _MODELS.everywhere:
             return None, (Problem(MODEL_READY, Reason.BASE_MODEL_NOT_FOUND, _unread(where, service, _MODELS)),)
-        remedy = (
-            _instead("model", other)
-            or f"{_similar(refs, deps.models, before.get(BASE) or before.get('model'))}apply it, or fix spec.model.name"
-        )
+        similar = _similar(refs, deps.models, before.get(BASE) or before.get("model"))
+        remedy = _instead("model", other) or f"{similar}apply it, or fix spec.model.name"
         message = f"{where} does not exist: {remedy}"
         return None, (Problem(MODEL_READY, Reason.BASE_MODEL_NOT_FOUND, message),)
     if isinstance(model, Invalid):
@@ -332,8 +331,7 @@ def _similar(refs: tuple[Ref, ...], existing: Mapping[Ref, object], used: Mappin
         return ""
     places = {(ref.kind, ref.namespace) for ref in refs}
     names = [ref.name for ref in islice(existing, _MOST_COMPARED) if (ref.kind, ref.namespace) in places]
-    found = get_close_matches(refs[0].name, names, 1, 0.75)
-    return f"did you mean {found[0]}? Otherwise " if found else ""
+    return next((f"did you mean {name}? Otherwise " for name in get_close_matches(refs[0].name, names, 1, 0.75)), "")
 
 
 def _instead(part: str, other: Ref | None) -> str:
@@ -346,8 +344,7 @@ _MOST_COMPARED = 2_000
 
 def _shape(service: InferenceService) -> tuple[Problem, ...]:
     if service.spec.engine is None:
-        message = (
-            ("spec.decoder requires spec.engine, which does prefill") if service.spec.decoder else "spec.engine is missing"
-        )
+        needed = "spec.decoder requires spec.engine, which does prefill"
+        message = needed if service.spec.decoder else "spec.engine is missing"
         return (Problem(ENGINE_READY, Reason.NO_ENGINE, f"{message}: add `engine: {{}}` to use the engine of the runtime"),)
     return ()

@@ -9,9 +9,7 @@ import pytest
 from ome_operator.registry import answer_prober
 from ome_operator.registry.answers import QUIET
 from ome_operator.registry.silence import RETRY_SILENT
-from tests.unit.registry.test_telemetry_reader import Engine, engine
-
-__all__ = ["engine"]
+from tests.unit.registry.conftest import Engine
 
 
 class Mute:

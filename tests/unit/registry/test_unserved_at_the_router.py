@@ -2,9 +2,7 @@
 
 import pytest
 
-from tests.unit.registry.test_telemetry_reader import Engine, engine
-
-__all__ = ["engine"]
+from tests.unit.registry.conftest import Engine
 
 
 @pytest.mark.parametrize(
