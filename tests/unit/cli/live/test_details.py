@@ -28,8 +28,8 @@ def shown() -> Board:
 
 
 async def told(answers: dict[bool, Any], **more: Any) -> Any:
-    """Return the log of the rank that crashes. `answers` maps whether the log of the previous container is requested to that
-    log.
+    """Return the log of the rank that crashes. `answers` contains the log of the previous container under True, and that of
+    the present container under False.
     """
 
     async def read(_: str, pod: str, __: str, wanted: Wanted) -> AsyncIterator[LogLine]:
