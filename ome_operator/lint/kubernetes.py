@@ -29,8 +29,8 @@ def _pods(subject: Subject) -> Iterator[tuple[Role, Manifest]]:
     Severity.ERROR,
     "The API server rejects the pod",
     ignored=(
-        "No pod of the new revision is created. Of an edit nothing is, because its dry run fails; a new service gets its "
-        "Services and other objects without pods. A condition of the service shows the API server's message."
+        "No pod of the new revision is created. If it is an edit, the dry run fails, and nothing changes. If it is a new "
+        "service, its Services and other objects are created without pods. A condition shows the API server's message."
     ),
     evidence="The types of the package `kubernetes`, and Kubernetes' validation of pods; "
     "tests/controlplane/test_pod_values.py compares the rule with a real API server.",

@@ -27,7 +27,7 @@ def ref(number: int) -> Ref:
 
 
 def made(number: int, uid: str = "u", seen: Observed = SEEN) -> Pass:
-    """Return a pass in which a pod has another message than in the previous pass."""
+    """Return a pass in which the message of a pod differs from that in the previous pass."""
     first, *others = seen.pods
     pods = (first._replace(version=number, message=f"{number:>05}", reason="Starting", ready=False), *others)
     service, now = replace(WORLD.service, uid=uid), WORLD.now + timedelta(seconds=number)
