@@ -35,8 +35,8 @@ class RegistrySettings(NamedTuple):
     """Time after which a worker is sent to the router again if the router does not list the worker; the router adds
     workers in the background."""
     early: float = 30.0
-    """Maximum time, after an engine called itself healthy during its start, until its leader is added although Kubernetes
-    has not reported it as ready. A leader that is listed by then stays while its engine is healthy."""
+    """Time after an engine began to call itself healthy in which its leader is sent to the router before Kubernetes
+    reports it as ready. A leader that the router lists by then stays while its engine is healthy."""
     remember: float = 3600.0
     """Time for which the address of a deleted pod of this slice is not treated as foreign in the router's list."""
 

@@ -104,8 +104,8 @@ async def _waits(client: Client, after: ClusterCache, which: Ref) -> str:
 async def _planned(
     client: Client, after: ClusterCache, which: Ref
 ) -> tuple[str, Sequence[Mapping[str, Any]], Sequence[Pod]]:
-    """Return what the new revision of a service would wait for ("" if it may start), the conditions of the service after
-    the edit, and its pods.
+    """Plan the edit of a service. Return three values: what the new revision would wait for, or "" if it may start; the
+    conditions of the service after the edit; and its pods.
     """
     found = await listed(client, (*CHILDREN, "Pod"), which.namespace, selector(which.name))
     there = gather(found)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ome_operator.core.reasons import READY, ROLLED_OUT, SCALED
+from ome_operator.util.wording import count
 
 MADE, DELETED = "made", "deleted"
 _WORKLOADS = ("StatefulSet", "Deployment", "Pod")
@@ -19,8 +20,8 @@ def deeds(did: Mapping[tuple[str, str], int]) -> str:
     """Return a text such as "made 8 StatefulSets, deleted 2 Pods" for these numbers of objects; "" if no workload was
     created or deleted.
     """
-    counts = [(verb, did[verb, kind], kind) for verb in (MADE, DELETED) for kind in _WORKLOADS if did.get((verb, kind))]
-    return ", ".join(f"{verb} {count} {kind}{'s' if count > 1 else ''}" for verb, count, kind in counts)
+    done = [(verb, kind) for verb in (MADE, DELETED) for kind in _WORKLOADS if did.get((verb, kind))]
+    return ", ".join(f"{verb} {count(did[verb, kind], kind)}" for verb, kind in done)
 
 
 def turns(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -71,7 +71,7 @@ def _explain(role: RoleProgressSpec, pods: list[Pod], missing: int, failures: Ma
     """
     failed = next((failures[key] for key in role.workloads if failures.get(key)), "")
     if failed:
-        number = "1 pod" if missing == 1 else f"{missing or 'new'} pods"
+        number = count(missing, "pod") if missing else "new pods"
         return Why(Reason.PODS_REFUSED, f"{number} cannot be created: {failed}")
     reasons = Counter(_reason(pod) for pod in pods if not pod.ready)
     order = sorted(reasons, key=lambda name: (min(record_of(name).gravity, ORDINARY), name))
