@@ -49,7 +49,11 @@ def pool(rig: Rig, name: str, engines: int, routers: int = 2) -> None:
 
 
 def _all_ready(rig: Rig, names: Iterable[str]) -> bool:
-    return {one["metadata"]["name"] for one in rig.all("Node", "") if is_ready(one)} >= set(names)
+    """Return whether all these nodes are ready and without taints: a new node has the taint `not-ready` until the node
+    lifecycle controller removes it.
+    """
+    usable = [one for one in rig.all("Node", "") if is_ready(one) and not one["spec"].get("taints")]
+    return {one["metadata"]["name"] for one in usable} >= set(names)
 
 
 def empty(rig: Rig) -> None:

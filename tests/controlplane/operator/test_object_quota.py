@@ -56,6 +56,13 @@ def test_a_quota_limits_the_objects_of_a_namespace(rig: Rig, namespace: str) -> 
         assert len(rig.all("StatefulSet", namespace)) == groups
         for number in range(services - 1):
             rig.create(yamls.service(namespace, f"s{number}", "none", "engine"))
+        rig.wait(  # the quota controller may have written an older number last, counted in its own cache
+            "the quota counts every service",
+            lambda: (
+                rig.all("ResourceQuota", namespace)[0]["status"]["used"]["count/inferenceservices.ome.io"] == str(services)
+            ),
+            60,
+        )
         with pytest.raises(ApiError, match="exceeded quota: objects"):
             rig.create(yamls.service(namespace, "more", "none", "engine"))
     finally:
