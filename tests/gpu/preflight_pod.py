@@ -154,7 +154,8 @@ def run(argv: Sequence[str], env: Mapping[str, str], cwd: Path, seconds: float, 
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)  # its children
     thread.join(2)
-    return Ended(took, process.returncode, killed.is_set(), list(lines))
+    # On a busy machine, the thread reads the last lines only after the process has ended.
+    return Ended(took, process.returncode, killed.is_set(), [(min(read_at, took), line) for read_at, line in lines])
 
 
 def launch(case: Case, folder: Path, seconds: float) -> tuple[Ended, Json]:
