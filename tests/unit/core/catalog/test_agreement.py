@@ -181,8 +181,22 @@ def test_who_may_speak_is_who_the_model_selects() -> None:
     }
     found = witnesses(model, nodes, {"a": OLD, "b": OLD, "c": OLD}.get, frozenset({"x"}), NOW)
     assert found == Witnesses(frozenset({"a"}), frozenset({"x"}), others=True), "c and d do not report"
-    broken = parts.model(storage={"storageUri": URI, "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}})
-    assert witnesses(broken, nodes, lambda _: OLD, frozenset(), NOW).nodes in (frozenset({"a", "b", "d"}), frozenset())
+
+
+@pytest.mark.parametrize(
+    ("required", "expected"),
+    [
+        ([], {"a", "b"}),
+        ({"nodeSelectorTerms": "pool"}, set()),
+        ({"nodeSelectorTerms": [{"matchFields": {"key": "a"}}]}, set()),
+    ],
+    ids=["an empty affinity selects every node", "terms that are no list", "fields that are no list"],
+)
+def test_nodes_of_an_affinity_that_cannot_be_read_do_not_speak(required: Any, expected: set[str]) -> None:
+    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": required}
+    model = parts.model(storage={"storageUri": URI, "nodeAffinity": affinity})
+    nodes = {name: Node(name, 1, {}, True, 8) for name in ("a", "b")}
+    assert witnesses(model, nodes, lambda _: OLD, frozenset(), NOW).nodes == expected
 
 
 def test_the_status_says_why_a_whole_model_is_not_ready() -> None:
