@@ -9,7 +9,7 @@ import random
 import secrets
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import aiohttp
@@ -50,7 +50,7 @@ async def test_router_overhead(serving: Rig, tiny: str, steps: Steps, concurrenc
 
 
 # --- the cost of the registry's readings ----------------------------------------------------------------------------------
-REQUESTS = 600
+WARMUP, REQUESTS = 60, 900
 """A third of them meet no reading, a third a reading of the load, and a third a reading of the metrics."""
 GAP_S = 0.1
 
@@ -92,19 +92,22 @@ async def first_token(session: aiohttp.ClientSession, leaders: list[LeaderState]
 
 
 class Meeting(NamedTuple):
-    """A request that is sent at the same moment as a reading of both leaders."""
+    """A request, and a reading of both leaders that overlaps with it."""
 
     request_s: float
     reading_s: float
     """Seconds that the slower of the two readings took; 0 without a reading."""
 
 
-async def met(session: aiohttp.ClientSession, leaders: list[LeaderState], what: str) -> Meeting:
-    """Send a request. At the same moment, read the load or the metrics of the leaders, as a registry does."""
+async def met(session: aiohttp.ClientSession, leaders: list[LeaderState], what: str, offset: float = 0.0) -> Meeting:
+    """Send a request, and read the load or the metrics of the leaders as a registry does. The reading begins `offset`
+    seconds after the request, or before it if this is negative.
+    """
     client = EngineClient(session, "")
     read: Callable[[str], Awaitable[object]] | None = {LOAD: client.load, METRICS: client.page}.get(what)
 
     async def reading() -> float:
+        await asyncio.sleep(max(0.0, offset))
         if read is None:
             return 0.0
         began = time.monotonic()
@@ -112,37 +115,45 @@ async def met(session: aiohttp.ClientSession, leaders: list[LeaderState], what: 
         assert None not in found, "an engine did not answer"
         return time.monotonic() - began
 
-    reading_s, request_s = await asyncio.gather(reading(), first_token(session, leaders))
+    async def request() -> float:
+        await asyncio.sleep(max(0.0, -offset))
+        return await first_token(session, leaders)
+
+    reading_s, request_s = await asyncio.gather(reading(), request())
     return Meeting(request_s, reading_s)
 
 
 @MINUTES
-@pytest.mark.timeout(500, func_only=True)
+@pytest.mark.timeout(700, func_only=True)
 async def test_what_the_readings_of_a_registry_cost(unread: list[LeaderState], tables: Tables) -> None:
-    """A request meets a reading only rarely: with the probability that the two overlap. The expected cost is the delay of a
-    request that meets a reading, times this probability.
-
-    The delay is measured with requests and readings that begin at the same moment, which delays a request the most. So
-    the calculated cost is an upper bound.
+    """A request meets a reading only rarely: with the probability that the two overlap. The expected cost is the mean delay
+    of the requests that overlap with a reading, times this probability. All moments of an overlap are equally probable.
     """
-    kinds = ("", LOAD, METRICS)
+    kinds, draw = ("", LOAD, METRICS), random.Random(7)
     found: dict[str, list[Meeting]] = {kind: [] for kind in kinds}
     async with aiohttp.ClientSession() as session:
-        for kind in kinds * 5:
-            await met(session, unread, kind)  # connections, caches
-        for kind in random.Random(7).sample(kinds * (REQUESTS // 3), REQUESTS):
-            found[kind].append(await met(session, unread, kind))
-            await asyncio.sleep(GAP_S)
+
+        async def series(count: int, earliest: Mapping[str, float], latest: float) -> None:
+            for kind in draw.sample(kinds * (count // 3), count):
+                offset = draw.uniform(-earliest.get(kind, 0.0), latest)
+                found[kind].append(await met(session, unread, kind, offset))
+                await asyncio.sleep(GAP_S)
+
+        await series(WARMUP, {}, 0.0)
+        length = {kind: statistics.mean(one.reading_s for one in found[kind]) for kind in kinds}
+        request_s = statistics.mean(one.request_s for one in found[""])
+        found = {kind: [] for kind in kinds}
+        await series(REQUESTS, length, request_s)
     alone = [one.request_s for one in found[""]]
     mean, cost, variance, lines = statistics.mean(alone), 0.0, 0.0, list[str]()
     for kind, interval in ((LOAD, LOAD_INTERVAL), (METRICS, METRICS_INTERVAL)):
         requests = [one.request_s for one in found[kind]]
-        delay, reading_s = statistics.mean(requests) - mean, statistics.mean(one.reading_s for one in found[kind])
+        delay = statistics.mean(requests) - mean
         error = math.hypot(*(statistics.stdev(part) / math.sqrt(len(part)) for part in (requests, alone)))
-        probability = min(1.0, (mean + reading_s) / interval)
+        probability = (request_s + length[kind]) / interval
         cost, variance = cost + delay * probability / mean, variance + (error * probability / mean) ** 2
         lines.append(
-            f"{kind:<8} reading {reading_s * 1000:6.1f} ms   delays a request that meets it by {delay * 1000:+6.1f} "
+            f"{kind:<8} reading {length[kind] * 1000:6.1f} ms   delays a request that meets it by {delay * 1000:+6.1f} "
             f"± {error * 1000:.1f} ms   a request meets it with a probability of {probability:.2%}"
         )
     error = math.sqrt(variance)
