@@ -31,8 +31,8 @@ def part(found: TraceOutcome) -> str:
         lines.append("")
     busy, ahead, keep, clear = found.point
     lines.append(
-        f"The oracle uses {busy:.0%} of the capacity of its groups, continues a rising load for {ahead:.0f} s, keeps groups for "
-        f"{keep:.0f} s, and {f'works off a backlog in {clear:.0f} s' if clear else 'adds no groups for a backlog'}."
+        f"The oracle uses {busy:.0%} of the capacity of its groups, continues a rising load for {ahead:.0f} s, keeps groups "
+        f"for {keep:.0f} s, and {f'works off a backlog in {clear:.0f} s' if clear else 'adds no groups for a backlog'}."
     )
     return "\n".join(lines)
 
