@@ -173,7 +173,8 @@ def test_each_place_has_one_heading_and_the_page_states_the_sums() -> None:
     sums = {kind: sum(sum(names.values()) for names in files.values()) for kind, files in CHECKS.items()}
     page = " ".join((parts.ROOT / "docs/engines.md").read_text(encoding="utf-8").split())
     assert set(sums) == {"rules", "model", "device", "sizes", "variables", "parser", "internal", "left"}
-    assert f"the {sum(sums.values())} places at which the resolver refuses something: rules cover {sums['rules']}" in page
+    total = f"the {sum(sums.values())} places at which the resolver refuses arguments."
+    assert f"{total} Rules of `ome lint` cover {sums['rules']}" in page
     said = (f"{sums['model']} ", f"{sums['device']} ", f"{sums['sizes']} ", f"{sums['internal']} ", f"{sums['left']} ")
     assert [number for number in said if number not in page] == [] and sum(sums.values()) == 712
 
