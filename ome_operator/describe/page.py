@@ -14,19 +14,20 @@ BEGIN, END = "## Reasons\n", "## Nodes\n"
 """The headings between which the text of the page is generated."""
 _HEAD = """
 `python -m ome_operator.describe.page` writes these tables from `ome_operator/core/reasons/`. `Ready` repeats the reasons of
-the other conditions; `ome explain` shows those with the condition *Pod* for a pod.
+the other conditions. Reasons with the condition *Pod* are those that `ome explain` shows for a pod.
 
-*kstatus* is how Helm 4 (`--wait`), Flux and other software that uses the library kstatus read an object with this reason:
+The column *kstatus* states how Helm 4 (`--wait`), Flux and other software that uses the library kstatus interpret an object
+with this reason:
 
 * Failed: the object has the condition `Stalled`. Only an edit of this object helps, or, for a BenchmarkJob that has failed,
   a new one.
 * InProgress: the object has the condition `Reconciling`. It proceeds by itself, or as soon as something else changes: a
   model or a runtime is created, nodes get free, an agent has downloaded files, or somebody ends a freeze.
-* Current: the object has neither condition. With ScaledToZero, Disabled and Incomplete it has neither, too, but kstatus
-  reads `Ready=False` as InProgress.
+* Current: the object has neither condition. With the reasons ScaledToZero, Disabled and Incomplete it also has neither,
+  but kstatus interprets `Ready=False` as InProgress.
 
-`Stalled` and `Reconciling` are first in `status.conditions`, and have the reason and the message of the condition that
-decides. At most one of them exists.
+`Stalled` or `Reconciling` is the first entry of `status.conditions`. It has the reason and the message of the condition
+because of which it exists. At most one of the two exists.
 """
 _NAMES = {
     "service": "NAME -n NAMESPACE",

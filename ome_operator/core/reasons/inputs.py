@@ -22,7 +22,7 @@ class InputReasons:
 
     INVALID_SPEC = ReasonRecord(
         "InvalidSpec", of=(READY, ROLLED_OUT, COMPLETE), kstatus=FAILED,
-        meaning="the object cannot be read",
+        meaning="a field of the object has an invalid value, so the operator cannot use the object",
         remedy="correct the field that the message names",
     )  # fmt: skip
     NOT_SEEN = ReasonRecord(
@@ -171,14 +171,14 @@ class InputReasons:
     WAITING_FOR_NODES = ReasonRecord(
         "WaitingForNodes", of=(MODEL_READY,), kstatus=IN_PROGRESS, state=State.WAITING, stage=RolloutStage.WEIGHTS,
         passing=True, printed=True,
-        meaning="too few nodes hold the model, and pods wait for more",
+        meaning="fewer nodes hold the model than the service needs, and some of its pods wait for another such node",
         remedy="the nodes that hold the model: kubectl get nodes{holders}",
         see='See "Nodes" below',
     )  # fmt: skip
     NODES_UNKNOWN = ReasonRecord(
         "NodesUnknown", of=(MODEL_READY, READY), kstatus=IN_PROGRESS, state=State.WAITING,
         meaning="the operator reads no nodes (`clusterWideKinds=false`), so it cannot determine whether any node holds "
-                "the model. Only the pods wait for the model",
+                "the model. The rollout does not wait for the model, but the pods stay Pending until a node holds it",
         remedy="check whether a node has the label that the message names ([namespaces](namespaces.md))",
     )  # fmt: skip
     LINT_ERRORS = ReasonRecord(
@@ -196,8 +196,8 @@ class InputReasons:
     )  # fmt: skip
     NO_EFFECT = ReasonRecord(
         "NoEffect", of=(ADVICE,), kstatus=CURRENT,
-        meaning="a field or annotation has no effect, or deserves attention, and no rule of `ome lint` is violated; the "
-        "table of conditions lists the subjects",
+        meaning="a field or annotation has no effect, or the operator has a hint, and no rule of `ome lint` is violated. "
+        "The row Advice of the table of conditions lists the possible hints",
         remedy="follow the message, which names the field, or ignore it: the service does not wait",
     )  # fmt: skip
     REVISION_MISMATCH = ReasonRecord(

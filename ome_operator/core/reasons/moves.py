@@ -12,7 +12,7 @@ class MoveReasons:
     NO_SPARE_NODES = ReasonRecord(
         "NoSpareNodes", of=(MOVED,), kstatus=Kstatus.CURRENT, state=State.WAITING, gravity=510,
         meaning="a group has to leave its node, and its replacement finds no free nodes; the message names the GPUs that "
-        "are missing, and what happens when",
+        "are missing, what the operator does next, and when",
         remedy="free nodes or add them, or wait; `ome move --now NODE` moves the groups of a node without replacements",
         see="See [moves](moves.md#if-no-node-is-free)",
     )  # fmt: skip
@@ -26,8 +26,8 @@ class MoveReasons:
     )  # fmt: skip
     MOVING = ReasonRecord(
         "Moving", of=(MOVED,), kstatus=Kstatus.IN_PROGRESS, state=State.STARTING, passing=True, gravity=530,
-        meaning="another group starts on free nodes, or serves already, and the group that has to leave its node ends "
-        "after it",
+        meaning="a group has to leave its node. Its replacement starts on free nodes, or already serves; when it serves, "
+        "the group is removed",
         remedy="wait",
         see="See [moves](moves.md)",
     )  # fmt: skip

@@ -49,7 +49,7 @@ class PodReasons:
     FAILED_MOUNT = ReasonRecord(
         "FailedMount", of=COMPONENTS, kstatus=IN_PROGRESS, gravity=3, pods="cannot mount a volume", printed=True,
         meaning="a volume cannot be mounted: the directory does not exist on the node, or the claim, Secret or ConfigMap "
-        "does not exist. The kubelet's message follows",
+        "does not exist. The message contains that of the kubelet",
         remedy="correct what the message names, on the pod's node or in the spec; the kubelet tries again by itself",
         see="Put a model's files where `spec.storage.path` points, or take the label off that node (see \"Nodes\" below)",
     )  # fmt: skip
@@ -96,14 +96,15 @@ class PodReasons:
     )  # fmt: skip
     CRASH_LOOP_BACK_OFF = ReasonRecord(
         "CrashLoopBackOff", of=COMPONENTS, kstatus=IN_PROGRESS, gravity=0, pods="crash again and again", printed=True,
-        meaning="the container exits repeatedly; its last log lines follow. While the container runs again, these "
-                "lines stay in the message, under the reason for which the container ended (Error, OOMKilled)",
+        meaning="the container exits repeatedly; the message contains its last log lines. While the container runs "
+                "again, these lines stay in the message, but the reason is the one for which the container ended "
+                "(Error, OOMKilled)",
         remedy="ome logs {service}{which} --previous",
     )  # fmt: skip
     PODS_REFUSED = ReasonRecord(
         "PodsRefused", of=(*COMPONENTS, COMPLETE), kstatus=IN_PROGRESS, printed=True,
-        meaning="pods cannot be created: Pod Security, a quota, a webhook, a missing ServiceAccount. The API server's "
-                "message follows",
+        meaning="pods cannot be created, because of Pod Security, a quota, a webhook or a missing ServiceAccount. The "
+                "message contains that of the API server",
         remedy="correct what the API server names: quota, Pod Security, ServiceAccount or webhook",
     )  # fmt: skip
     PREFLIGHT_FAILED = ReasonRecord(

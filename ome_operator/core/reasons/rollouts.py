@@ -93,10 +93,11 @@ class RolloutReasons:
     WAITING_FOR_ROOM = ReasonRecord(
         "WaitingForRoom", of=(ROLLED_OUT, *COMPONENTS), kstatus=IN_PROGRESS, state=State.WAITING,
         stage=RolloutStage.CAPACITY, loud=True, printed=True,
-        meaning="nodes have too little free capacity now. Groups of a component that were not all on nodes in time "
-                "have released their nodes and are queued for admission; if a serving revision would be replaced, the "
-                "new revision waits and the old one stays. The message names how much of what they need is free, who "
-                "holds the rest, and why pods could not be created, as with a quota",
+        meaning="nodes have too little free capacity now. If the groups of a component did not all get nodes in time, "
+                "they have released the nodes that they had, and are queued for admission. If a new revision would "
+                "replace a serving one, it waits, and the serving revision stays. The message states how much of the "
+                "required capacity is free, which services hold the rest, and why pods could not be created, for "
+                "example because of a quota",
         remedy=(
             "free what the message names, or wait: a new attempt is made when capacity seems sufficient, and every "
             "five minutes"
