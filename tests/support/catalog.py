@@ -11,7 +11,8 @@ OWN = "kimi-k2-chosen.yaml"
 HEAD = """# Catalog
 
 Each row is a sample service that can be applied unchanged, together with the model and the runtime that it names. The tests
-start every sample on simulated nodes. Nodes and GPUs are those of one group of each role, prefill before decode.
+start every sample on simulated nodes. The columns *nodes* and *GPUs* count one group of each role. If prefill and decode
+are separate, prefill comes first: `4 + 12` means 4 nodes for prefill and 12 for decode.
 
 `pytest tests/golden --update-golden` generates this page from the files in `config`.
 
