@@ -15,21 +15,26 @@ This project began with four texts about serving Kimi K2: the announcement of a 
 about this deployment, the deployment guide of the model's authors, and the model's page in SGLang's cookbook. Each command,
 flag, variable and claim of these texts has a row here.
 
-* **works**: it has the same effect here, and a test of this project shows it. A flag works if the engine's own parser has
-  it, `ome generate` writes it, the operator renders it where pods are named, and a server of the tests has run with it, on
-  CPUs or on one GPU, with a value that fits this machine.
-* **written**: it is generated, parsed and rendered in the same way, and it was never run: no machine of this project has the
-  GPUs, the network or the engine for it. That it would have the same effect is what its documentation says.
+* **works**: it has the same effect here, and a test of this project shows this. A flag works if the engine's own parser
+  accepts it, `ome generate` writes it, the operator renders it in pods (if the row's proof names pods), and a server in
+  the tests has run with it, on CPUs or on one GPU, with a value that fits the machine of the tests.
+* **written**: it is generated, parsed and rendered in the same way, but it has never run, because this project has no
+  machine with the GPUs, the network or the engine for it. Its documentation alone says that it has the same effect.
 * **differs**: something else has the same effect; the row describes the difference and its reason.
 * **missing**: nothing here has this effect.
+
+The column *proof* names what the test of a row examines: the *command* that `ome generate` prints, the *pods* or other
+*objects* that the operator renders, the *facts* that are computed from the files of the model, the *sizes* of the layout
+that the cookbook plans, or a file of this repository.
 
 These results are tested: for each row, `tests/docs/test_seeds.py` examines the code and runs it, and fails if the row
 claims too much or too little. `tests/docs/test_seed_sentences.py` fails if a sentence of these texts has neither a row nor a
 reason why it needs none ([seed_sentences.yaml](../tests/data/seed_sentences.yaml)). The rows are in
 [seeds.yaml](../tests/data/seeds.yaml), from which `pytest tests/docs/test_seeds.py --update-golden` generates this page.
 
-Flags are spelled as in the version that a document describes. If the newest version that is known here spells a flag
-differently, the row has the new spelling, and `ome generate` without `--engine-version` writes the new flag.
+Flags are spelled as in the version of the engine that a document describes. If the newest version of the engine that this
+project supports has another flag instead, the row contains that flag, and `ome generate` without `--engine-version` writes
+it.
 """
 
 
