@@ -22,9 +22,9 @@ HEAD = """# Reports from the field, row by row
 
 In November 2026, four people tried this project from the outside: with 48 public reports from users of similar projects
 (R), as a user in the first week (W), with 110 published model configurations (M), and with routers beside real engines
-(G). Each report stands for a kind of fault. A row names the kind, the other places that had the same fault, the
-behavior before and now, and the tests that enumerate the kind. A row without a test is marked "open", and describes
-what is left to do.
+(G). Each report is treated as an example of a kind of fault. A row contains the kind, the *siblings* (other places that
+had the same fault), the behavior before and now, and the tests that cover the whole kind. A row without a test is marked
+"open", and describes what is left to do.
 
 `tests/docs/test_field_reports.py` checks that each of these tests exists. The rows are in
 [field_reports.yaml](../tests/data/field_reports.yaml), from which `pytest tests/docs/test_field_reports.py
