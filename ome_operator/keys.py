@@ -107,6 +107,9 @@ capacity for it, because nodes are added on demand."""
 WAKE_GENERATION = f"{GROUP}/wake-generation"
 """On a RoleScale: the generation that a wake has written. The number of this generation was set by nobody by hand
 (docs/scaling.md)."""
+SCALED_BACK = f"{GROUP}/scaled-back"
+"""On a service: the size that `ome scale --undo` went back to, which the service keeps instead of following its demand, such
+as "prefill=2,decode=1,routers=1" (docs/demand.md)."""
 GENERATION = f"{GROUP}/generation"
 """On the Job of a BenchmarkJob: the generation of the spec that it runs."""
 BENCHMARK_NAMESPACES = f"{GROUP}/benchmark-namespaces"

@@ -1,4 +1,4 @@
-"""`ome scale`: show why a service has its size, end a number that was set by hand, and simulate a load."""
+"""`ome scale`: show why a service has its size, go back to its last size, let the demand decide again, simulate a load."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,14 +22,21 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 
 
 @app.command(
-    epilog="Examples: ome scale kimi-k2-instruct; ome scale kimi-k2-instruct --resume; ome scale --simulate steps; "
+    epilog="Examples: ome scale kimi-k2-instruct; ome scale kimi-k2-instruct --undo; ome scale kimi-k2-instruct --resume; "
+    "ome scale --simulate steps; "
     "ome scale --simulate load.csv --oracle --plot load.svg"
 )
 def scale(
     service: Annotated[str, typer.Argument(metavar="[SERVICE]", show_default=False, autocompletion=services)] = "",
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Go back to the size before the last decision, and keep it until --resume.")
+    ] = False,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Let the demand decide again: delete the RoleScales whose numbers somebody has set."),
+        typer.Option(
+            "--resume",
+            help="Let the demand decide again: end --undo, and delete the RoleScales whose numbers somebody has set.",
+        ),
     ] = False,
     simulate: Annotated[
         str,
@@ -50,8 +57,8 @@ def scale(
     With --simulate, simulate how the size of a service follows a load, with measured service times and the same decision.
     """
     if simulate:
-        if service or resume:
-            raise UserError("--simulate needs no cluster: leave out SERVICE and --resume.")
+        if service or resume or undo:
+            raise UserError("--simulate needs no cluster: leave out SERVICE, --undo and --resume.")
         _simulate(simulate, oracle, plot)
         return
     if not service:
@@ -63,11 +70,13 @@ def scale(
         body, scales = await _found(client, service, namespace)
         return view(body, scales)
 
-    async def end(client: "Client") -> list[str]:
-        return await _resume(client, service, namespace)
+    async def change(client: "Client") -> list[str]:
+        return await (_resume if resume else _undo)(client, service, namespace)
 
-    if resume:
-        for line in on_cluster(kubeconfig, context, end):
+    if undo and resume:
+        raise UserError("--undo keeps a size and --resume ends that: leave out one of them.")
+    if undo or resume:
+        for line in on_cluster(kubeconfig, context, change):
             say(line)
         return
     found = on_cluster(kubeconfig, context, show, read_only=True)
@@ -89,18 +98,46 @@ async def _found(client: "Client", service: str, namespace: str) -> tuple["Manif
 
 
 async def _resume(client: "Client", service: str, namespace: str) -> list[str]:
-    """Delete the RoleScales that somebody has written. The operator creates them again with the groups that exist."""
+    """End `--undo`, and delete the RoleScales that somebody has written. The operator creates them again with the groups
+    that exist.
+    """
     from ome_operator.describe.scaling import view
 
     body, scales = await _found(client, service, namespace)
     found = view(body, scales)
-    if found.mode != "Apply":
-        raise UserError(f"the demand decides no number of {found.namespace}/{found.service}, so there is nothing to resume.")
+    where, is_back = f"{found.namespace}/{found.service}", keys.SCALED_BACK in (body["metadata"].get("annotations") or {})
+    if found.mode != "Apply" and not is_back:
+        raise UserError(f"the demand decides no number of {where}, so there is nothing to resume.")
     for name in found.by_hand:
         await client.delete("RoleScale", found.namespace, name, scales[name]["metadata"]["uid"])
-    if not found.by_hand:
-        return [f"No RoleScale of {found.namespace}/{found.service} was written: the demand decides already."]
-    return [f"RoleScale {name} is created again, and the demand decides from the present size on." for name in found.by_hand]
+    said = [f"RoleScale {name} is created again, and the demand decides from the present size on." for name in found.by_hand]
+    if is_back:
+        patch = {"metadata": {"annotations": {keys.SCALED_BACK: None}}}
+        await client.patch_merge("InferenceService", found.namespace, found.service, body["metadata"]["uid"], patch)
+        said.append(f"{where} is no longer kept at its former size: the demand decides from it on.")
+    return said or [f"No size of {where} was set by hand or by --undo: the demand decides already."]
+
+
+async def _undo(client: "Client", service: str, namespace: str) -> list[str]:
+    """Write the size before the last decision into the annotation of the service."""
+    from ome_operator.core.demand.undo import before, text
+    from ome_operator.describe.scaling import size, view
+
+    body, scales = await _found(client, service, namespace)
+    found = view(body, scales)
+    where, resume = f"{found.namespace}/{found.service}", f"`ome scale {found.service} -n {found.namespace} --resume`"
+    if found.mode != "Apply":
+        raise UserError(f"the demand decides no number of {where}, so there is nothing to undo.")
+    if found.by_hand:
+        raise UserError(f"RoleScale {found.by_hand[0]} was written, and its number counts: {resume} first.")
+    if keys.SCALED_BACK in (body["metadata"].get("annotations") or {}):
+        raise UserError(f"{where} was set back already: {resume} lets the demand decide again.")
+    if (former := before(found.decisions, found.wanted)) is None:
+        raise UserError(f"the last decisions about {where} have no other size: `kubectl scale rolescale` sets any number.")
+    former_size, at = former
+    patch = {"metadata": {"annotations": {keys.SCALED_BACK: text(former_size)}}}
+    await client.patch_merge("InferenceService", found.namespace, found.service, body["metadata"]["uid"], patch)
+    return [f"{where} goes back to {size(*former_size)}, the size of {at}, and keeps it until {resume}."]
 
 
 def _simulate(simulate: str, oracle: bool, plot: Path | None) -> None:

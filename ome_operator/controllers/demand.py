@@ -61,7 +61,7 @@ UNUSED = 60.0
 quota. After that, nothing is reserved for the namespace until its counted seconds have decayed below this number."""
 HALF_LIFE = 300.0
 """Half-life, in seconds, of the counted seconds."""
-STATED = (HoldReason.INVALID, HoldReason.FROZEN)
+STATED = (HoldReason.INVALID, HoldReason.FROZEN, HoldReason.UNDONE)
 """Reasons whose sentences contain no measured number, so that they change only if somebody edits something."""
 SLOW = (HoldReason.UNMEASURED,)
 """Reasons whose sentences contain no measured number, but may alternate with the lengths of requests."""

@@ -8,6 +8,7 @@ from ome_operator.core.demand.holds import HOLDS
 from ome_operator.core.observed import from_api
 from ome_operator.core.rollout.applied import set_by_hand
 from ome_operator.util import columns
+from ome_operator.util.wording import count
 
 _ROLE = {keys.ENGINE: "prefill", keys.DECODER: "decode", keys.ROUTER: "routers"}
 
@@ -83,6 +84,11 @@ def _demanded(body: Mapping[str, Any]) -> bool:
 def own_why(found: ScalingView) -> str:
     """Return why the service has its size; "" if this is the sentence that explains its hold."""
     return "" if found.why == found.meaning else found.why
+
+
+def size(prefill: int, decode: int, routers: int) -> str:
+    """Return the words for a size."""
+    return f"{prefill} prefill and {decode} decode groups, and {count(routers, 'router')}"
 
 
 def lines(found: ScalingView) -> Iterator[str]:

@@ -26,6 +26,7 @@ DECISIONS, CHANGES = 10, 100
 LASTING = (
     HoldReason.INVALID,
     HoldReason.FROZEN,
+    HoldReason.UNDONE,
     HoldReason.UNHEARD,
     HoldReason.UNKNOWN,
     HoldReason.UNMEASURED,
@@ -150,7 +151,7 @@ def _sized(
         hold = HoldReason.BUDGET
     grown = (*more_groups, max(routers, present[2]))
     if grown != present:
-        return _changed(state._replace(lower_since=(None, None)), now, grown, hold, why)
+        return changed(state._replace(lower_since=(None, None)), now, grown, hold, why)
     least = _least(demand, fleet, targets, present)
     kept = [have if role in demand.unproven else enough for role, enough, have in zip(GROUPS, least, present, strict=False)]
     state = state._replace(lower_since=_lower_since(state, (kept[0], kept[1]), present, now))
@@ -161,7 +162,7 @@ def _sized(
         return held(state, now, present, hold, why)
     if stop := brake(samples, fleet, targets, state, now):
         return held(state, now, present, hold or stop, why)
-    return _changed(state, now, smaller, hold, why)
+    return changed(state, now, smaller, hold, why)
 
 
 def _least(demand: DemandEstimate, fleet: Fleet, targets: Targets, present: Size) -> tuple[int, int]:
@@ -181,7 +182,7 @@ def _groups_stay(
     the requests in flight alone.
     """
     size = (*present[:2], max(routers, present[2]))
-    return held(state, now, present, hold, why) if size == present else _changed(state, now, size, hold, why)
+    return held(state, now, present, hold, why) if size == present else changed(state, now, size, hold, why)
 
 
 def _lower_since(
@@ -213,7 +214,8 @@ def _present(fleet: Fleet) -> Size:
     return fleet.prefill.exist, fleet.decode.exist, fleet.routers
 
 
-def _changed(state: ScalingState, now: float, size: Size, hold: str, why: str) -> tuple[SizeDecision, ScalingState]:
+def changed(state: ScalingState, now: float, size: Size, hold: str, why: str) -> tuple[SizeDecision, ScalingState]:
+    """Return a decision that changes the size. It is recorded among the last decisions."""
     made = SizeDecision(now, *size, hold, why)
     changes = (*(at for at in state.changes if now - at < HOUR), now)[-CHANGES:]
     return made, state._replace(wanted=size, changed=now, changes=changes, last=(*state.last, made)[-DECISIONS:])

@@ -4,7 +4,7 @@ somebody else sets, and free capacity on nodes.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ome_operator.core.demand.decide import decide, held
+from ome_operator.core.demand.decide import changed, decide, held
 from ome_operator.core.demand.facts import (
     DECODE,
     GROUPS,
@@ -18,6 +18,7 @@ from ome_operator.core.demand.facts import (
 )
 from ome_operator.core.demand.holds import HOLDS, HoldReason
 from ome_operator.core.demand.task import DemandTask
+from ome_operator.core.demand.undo import permitted
 
 Granted = Callable[[Mapping[str, int]], Mapping[str, int]]
 """A function that takes a number of additional groups for each role, and returns how many of them fit on the nodes now."""
@@ -43,6 +44,10 @@ def follow(
     before = state.wanted or task.asked
     if task.problem:
         return held(state, now, before, HoldReason.INVALID, task.problem)
+    if task.undone is not None and not task.fleet.frozen:
+        size, why = permitted(task.undone, task), "somebody went back to this size"
+        act = held if size == before else changed
+        return act(state._replace(lower_since=(None, None)), now, size, HoldReason.UNDONE, why)
     if not heard:
         return held(state, now, before, HoldReason.UNHEARD, HOLDS[HoldReason.UNHEARD])
     targets = task.targets_at(now)

@@ -8,6 +8,7 @@ class HoldReason(StrEnum):
 
     INVALID = "Invalid"
     FROZEN = "Frozen"
+    UNDONE = "Undone"
     UNHEARD = "Unheard"
     UNKNOWN = "Unknown"
     UNMEASURED = "Unmeasured"
@@ -29,6 +30,8 @@ class HoldReason(StrEnum):
 HOLDS: dict[str, str] = {
     HoldReason.INVALID: "The service cannot be scaled with its demand as it is written. Nothing changes.",
     HoldReason.FROZEN: "The service is frozen or paused. Nothing changes.",
+    HoldReason.UNDONE: "Somebody went back to the size before a decision, with `ome scale SERVICE --undo`. Nothing changes "
+    "until `ome scale SERVICE --resume`.",
     HoldReason.UNHEARD: "The operator does not read the load from the routers, because its option `router-watch` is 0: set "
     "it to 5 (only possible inside the cluster). Nothing changes.",
     HoldReason.UNKNOWN: "The newest numbers are missing or older than 20 s. Nothing changes.",

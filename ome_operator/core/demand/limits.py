@@ -33,11 +33,11 @@ def limited(need: NeededGroups, fleet: Fleet, targets: Targets) -> tuple[tuple[i
         if room is not None and asked > room:
             asked, hold = max(room, bounds.low), HoldReason.NO_ROOM
         size.append(asked)
-    affordable = _affordable((size[0], size[1]), fleet, targets)
-    return affordable, HoldReason.BUDGET if affordable != tuple(size) else hold
+    found = affordable((size[0], size[1]), fleet, targets)
+    return found, HoldReason.BUDGET if found != tuple(size) else hold
 
 
-def _affordable(wanted: tuple[int, int], fleet: Fleet, targets: Targets) -> tuple[int, int]:
+def affordable(wanted: tuple[int, int], fleet: Fleet, targets: Targets) -> tuple[int, int]:
     """Return the numbers of groups that the budget permits. Groups are taken away one by one, from the role of which the
     larger fraction is left, so that both roles can serve about the same fraction of the demand. Each role keeps its minimum,
     and at least one group.

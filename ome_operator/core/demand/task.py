@@ -60,6 +60,8 @@ class DemandTask(NamedTuple):
     starts: tuple[MeasuredStart, ...] = ()
     roles: Mapping[str, str] = {}
     """Role -> name of the component, for the roles that are scaled."""
+    undone: tuple[int, int, int] | None = None
+    """The size that somebody went back to, which stays until the demand is to decide again; None if nobody did."""
     problem: str = ""
     """Why the service cannot be scaled with its demand, with a remedy; "" if it can. A service with a problem keeps its
     size.

@@ -48,6 +48,11 @@ class DemandReasons:
         meaning="the service is frozen or paused, so its size stays, whatever its demand needs",
         remedy="nothing: the number follows the demand again when the freeze or the pause ends",
     )  # fmt: skip
+    DEMAND_UNDONE = ReasonRecord(
+        "DemandUndone", of=_OF, kstatus=_CURRENT, state=State.WAITING,
+        meaning="somebody went back to the size before a decision, and the size stays, whatever the demand needs",
+        remedy="`ome scale NAME --resume`",
+    )  # fmt: skip
     SCALED_BY_HAND = ReasonRecord(
         "ScaledByHand", of=_OF, kstatus=_CURRENT, state=State.WAITING,
         meaning="somebody has written the number of a RoleScale, which counts instead of the demand",

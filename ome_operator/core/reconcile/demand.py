@@ -23,6 +23,7 @@ from ome_operator.util.wording import count
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 NOT_FOLLOWED = {
     HoldReason.FROZEN: (Reason.DEMAND_FROZEN, False),
+    HoldReason.UNDONE: (Reason.DEMAND_UNDONE, True),
     HoldReason.UNHEARD: (Reason.DEMAND_UNKNOWN, False),
     HoldReason.UNKNOWN: (Reason.DEMAND_UNKNOWN, False),
     HoldReason.UNMEASURED: (Reason.DEMAND_UNMEASURED, False),
@@ -62,6 +63,7 @@ def task(decided: Decided) -> DemandTask | None:
         fits=snapshot.service.annotations.get(keys.IGNORE_FIT) == "true" or not snapshot.deps.policy.sees_cluster,
         starts=tuple(_starts(snapshot.pods)),
         roles=scaled,
+        undone=demand_fields.undone(snapshot.service),
         problem=problem(decided),
     )
 

@@ -9,6 +9,8 @@ from ome_operator.api import InferenceService
 from ome_operator.api.scaling import DemandPolicy, GroupsByComponent, Peak
 from ome_operator.core.demand.estimate import BOUNDS
 from ome_operator.core.demand.facts import GROUPS
+from ome_operator.core.demand.task import APPLY
+from ome_operator.core.demand.undo import Size, size_of
 from ome_operator.core.resolve.scaling import ReplicaPolicy
 from ome_operator.core.rollout.applied import COMPONENT_OF, demand_policy
 
@@ -62,6 +64,15 @@ def _gpus(gpus: Mapping[str, int], groups: Mapping[str, int]) -> int:
     return sum(max(1, number) * gpus.get(name, 0) for name, number in groups.items())
 
 
+def undone(service: InferenceService) -> Size | None:
+    """Return the size that somebody went back to with `ome scale --undo`, and that the service keeps; None without such a
+    size. With the mode Recommend the operator changes no size, so there is nothing to keep.
+    """
+    policy = demand_policy(service)
+    written = service.annotations.get(keys.SCALED_BACK) or ""
+    return size_of(written) if written and policy is not None and policy.mode == APPLY else None
+
+
 def advice(
     service: InferenceService, policies: Mapping[str, ReplicaPolicy], gpus: Mapping[str, int] = _NO_GPUS
 ) -> Iterator[str]:
@@ -70,6 +81,11 @@ def advice(
     """
     policy = demand_policy(service)
     scaled = {name: one for name, one in policies.items() if one.demand}
+    if service.annotations.get(keys.SCALED_BACK) and (not scaled or undone(service) is None):
+        yield (
+            f"the annotation {keys.SCALED_BACK} has no effect: it needs the class Demand, {_FIELD}.mode Apply, and a value "
+            "that `ome scale --undo` has written. Remove it"
+        )
     for name, one in scaled.items():
         if not one.scaled:
             yield (

@@ -155,6 +155,24 @@ def test_after_a_request_has_woken_the_service_the_demand_decides_again() -> Non
     assert world.decoders() == 1, "the demand needs fewer"
 
 
+def test_a_size_that_somebody_went_back_to_stays_until_it_is_resumed() -> None:
+    back = {"annotations": {"ome.io/scaled-back": "prefill=1,decode=1,routers=1"}}
+    world = Demanded(**spec("Apply"))
+    world.rate = BUSY
+    world.decide(120)
+    world.edited(**spec("Apply"), **back)
+    world.decide(600)
+    assert world.decoders() == 1 and told(world) == ("False", "DemandUndone")
+    recorded = world.service.status["scaling"]["decisions"]
+    assert (recorded[-1]["decode"], recorded[-1]["hold"], recorded[-2]["decode"]) == (1, "Undone", 2)
+    assert world.condition("FollowsDemand")["message"].endswith("The size is 1 prefill and 1 decode groups")
+    world.edited(**spec("Apply"))
+    world.decide(60)
+    assert world.decoders() == 2 and told(world) == ("True", "Followed")
+    world.edited(**spec(), **back)
+    assert "annotation ome.io/scaled-back has no effect" in world.condition("Advice")["message"]
+
+
 def test_bounds_that_are_edited_count_at_once() -> None:
     world = Demanded(**spec("Apply"))
     world.rate = BUSY

@@ -12,6 +12,7 @@ from tests.unit.core.demand.loads import NOW, samples, state
 STATED = {
     "Invalid": ("False", "DemandIgnored"),
     "Frozen": ("False", "DemandFrozen"),
+    "Undone": ("False", "DemandUndone"),
     "Unheard": ("False", "DemandUnknown"),
     "Unknown": ("False", "DemandUnknown"),
     "Unmeasured": ("False", "DemandUnmeasured"),
@@ -35,7 +36,7 @@ def test_every_reason_of_a_decision_is_stated_in_the_condition() -> None:
         world.settle()
         assert told(world) == stated, hold
         message = world.condition(FOLLOWS_DEMAND)["message"]
-        unmet = stated[1] in ("DemandUnmet", "DemandFirstStep")
+        unmet = stated[1] in ("DemandUnmet", "DemandFirstStep", "DemandUndone")
         meaning = {"Invalid": "write something else"}.get(hold, HOLDS.get(hold, "") if stated[0] == "False" else "")
         assert message.startswith(meaning)
         assert message.lower().endswith("the size is 1 prefill and 1 decode groups") == (unmet or stated[0] == "True")

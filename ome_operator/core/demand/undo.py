@@ -1,0 +1,56 @@
+"""Go back to the size before the last decision (`ome scale SERVICE --undo`, docs/demand.md)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ome_operator.core.demand.facts import DECODE, PREFILL, ROUTER
+from ome_operator.core.demand.limits import affordable
+from ome_operator.core.demand.task import DemandTask
+
+NAMES = ("prefill", "decode", "routers")
+"""The numbers of a size in the order in which they are written."""
+MOST = 1000
+"""Largest number that is read."""
+
+Size = tuple[int, int, int]
+"""The numbers of prefill groups, decode groups and routers."""
+
+
+def text(size: Size) -> str:
+    """Return a size as it is written in the annotation of a service, such as `prefill=2,decode=1,routers=1`."""
+    return ",".join(f"{name}={number}" for name, number in zip(NAMES, size, strict=True))
+
+
+def size_of(written: str) -> Size | None:
+    """Return the size in the value of the annotation; None if it is not one of `text`, or has a number of 0."""
+    parts = dict(part.strip().partition("=")[::2] for part in written.split(","))
+    if parts.keys() != {*NAMES} or not all(each.isascii() and each.isdigit() and len(each) <= 4 for each in parts.values()):
+        return None
+    prefill, decode, routers = (int(parts[name]) for name in NAMES)
+    return (prefill, decode, routers) if all(0 < each <= MOST for each in (prefill, decode, routers)) else None
+
+
+def before(decisions: Sequence[Mapping[str, Any]], wanted: Mapping[str, Any]) -> tuple[Size, str] | None:
+    """Return the size before the last decision, and the time of the newest decision with it; None if it is not known.
+
+    `decisions` and `wanted` are those of `status.scaling`, the newest decision last. Decisions with the present size only
+    have another reason. A size without groups is no size to go back to.
+    """
+    present = _stored(wanted)
+    for one in reversed(decisions):
+        size = _stored(one)
+        if size is not None and size != present and min(size) > 0:
+            return size, str(one.get("time") or "")
+    return None
+
+
+def _stored(one: Mapping[str, Any]) -> Size | None:
+    numbers = [number for name in NAMES if type(number := one.get(name)) is int]
+    return (numbers[0], numbers[1], numbers[2]) if len(numbers) == len(NAMES) else None
+
+
+def permitted(size: Size, task: DemandTask) -> Size:
+    """Return the size, limited to the bounds of the roles and to the budget of GPUs. Known peaks do not count."""
+    roles = zip((PREFILL, DECODE, ROUTER), size, strict=True)
+    prefill, decode, routers = (task.targets.bounds[role].within(number) for role, number in roles)
+    return (*affordable((prefill, decode), task.fleet, task.targets), routers)

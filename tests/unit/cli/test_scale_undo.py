@@ -1,0 +1,93 @@
+"""Tests of `ome scale --undo` and `--resume`: what is written, and when nothing is."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from ome_operator import keys
+from ome_operator.cli import connect
+from ome_operator.cli.app import app
+from tests.support.fake_api import FakeApi
+
+NOW, BEFORE = {"prefill": 3, "decode": 2, "routers": 1}, {"prefill": 2, "decode": 1, "routers": 1}
+DECISIONS = [{**BEFORE, "time": "2026-11-28T10:00:00Z"}, {**NOW, "time": "2026-11-28T11:00:00Z"}]
+BACK = "prefill=2,decode=1,routers=1"
+
+
+def told(
+    monkeypatch: pytest.MonkeyPatch,
+    option: str,
+    *,
+    mode: str = "Apply",
+    annotation: str = "",
+    generation: int = 1,
+    decisions: list[dict[str, Any]] = DECISIONS,
+) -> tuple[str, list[Any], list[str]]:
+    """Return the output, the values that were written into the annotation, and the names of what was deleted. `generation`
+    is that of the RoleScale.
+    """
+    scaling = {"mode": mode, "wanted": NOW, "decisions": decisions, "applied": {"decoder": 2}}
+    labels = {keys.COMPONENT: "decoder"}
+    meta = {"name": "svc-decoder", "namespace": "team", "uid": "u2", "generation": generation, "labels": labels}
+    service = {
+        "metadata": {"name": "svc", "namespace": "team", "uid": "u1"}, "spec": {}, "status": {"scaling": scaling},
+    }  # fmt: skip
+    if annotation:
+        service["metadata"]["annotations"] = {keys.SCALED_BACK: annotation}  # type: ignore[assignment]
+    scale = {"apiVersion": "ome.io/v1beta1", "kind": "RoleScale", "metadata": meta, "spec": {"replicas": 1}}
+    api = FakeApi({"get": lambda _: service, "list_objects": lambda _: [scale], "patch_merge": {}, "delete": {}})
+
+    @asynccontextmanager
+    async def opened(*_: Any) -> AsyncIterator[Any]:
+        yield api
+
+    api.connection = SimpleNamespace(namespace="team")  # type: ignore[assignment]
+    monkeypatch.setattr(connect, "open_client", opened)
+    result = CliRunner().invoke(app, ["scale", "svc", "-n", "team", *option.split()])
+    written = [call.body["metadata"]["annotations"][keys.SCALED_BACK] for call in api.calls if call.verb == "patch_merge"]
+    deleted = [call.name for call in api.calls if call.verb == "delete"]
+    return result.output + (str(result.exception) if result.exception else ""), written, deleted
+
+
+def test_the_size_before_the_last_decision_is_written_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    said, written, _ = told(monkeypatch, "--undo")
+    assert written == [BACK]
+    assert (
+        "team/svc goes back to 2 prefill and 1 decode groups, and 1 router, the size of 2026-11-28T10:00:00Z, and keeps it "
+        "until `ome scale svc -n team --resume`." in " ".join(said.split())
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({"mode": "Recommend"}, "so there is nothing to undo"),
+        ({"annotation": BACK}, "was set back already"),
+        ({"generation": 2}, "RoleScale svc-decoder was written, and its number counts"),
+        ({"decisions": DECISIONS[1:]}, "have no other size"),
+    ],
+)
+def test_nothing_is_written_if_there_is_no_way_back(
+    monkeypatch: pytest.MonkeyPatch, state: dict[str, Any], words: str
+) -> None:
+    said, written, deleted = told(monkeypatch, "--undo", **state)
+    assert words in " ".join(said.split()) and not written and not deleted
+
+
+def test_resume_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    said, written, deleted = told(monkeypatch, "--resume", annotation=BACK, generation=2)
+    assert (written, deleted) == ([None], ["svc-decoder"])
+    assert "no longer kept at its former size" in said and "RoleScale svc-decoder is created again" in said
+    said, written, _ = told(monkeypatch, "--resume", annotation=BACK, mode="Recommend")
+    assert written == [None], "also if the mode no longer uses it"
+    said, written, deleted = told(monkeypatch, "--resume")
+    assert not written and not deleted and "the demand decides already" in said
+
+
+def test_both_options_are_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    said, written, _ = told(monkeypatch, "--undo --resume")
+    assert "leave out one of them" in said and not written

@@ -1,0 +1,77 @@
+"""Tests of the way back to the size before the last decision."""
+
+import pytest
+
+from ome_operator.core.demand import undo
+from ome_operator.core.demand.facts import DECODE, PREFILL, ROUTER, GroupBounds
+from ome_operator.core.demand.follow import follow
+from ome_operator.core.demand.holds import HoldReason
+from ome_operator.core.demand.task import APPLY, DemandTask, PeakTime
+from tests.unit.core.demand.loads import NOW, TARGETS, fleet, samples, state
+
+SIZE = {"prefill": 2, "decode": 1, "routers": 1}
+
+
+def task(**other: object) -> DemandTask:
+    """Return the task of a service with six prefill groups that somebody has set back to two."""
+    made = DemandTask(APPLY, fleet(6, 3), TARGETS, (6, 3, 1), fits=True, undone=(2, 1, 1))
+    return made._replace(**other)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [(1, 1, 1), (12, 3, 2), (1000, 1000, 1000)])
+def test_a_size_is_read_as_it_was_written(size: undo.Size) -> None:
+    assert undo.size_of(undo.text(size)) == size
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["", "true", "prefill=2", "prefill=2,decode=1", "prefill=2,decode=0,routers=1", "prefill=2,decode=-1,routers=1",
+     "prefill=2,decode=x,routers=1", "prefill=2,decode=1001,routers=1", "prefill=2,decode=²,routers=1",
+     "prefill=2,decode=1,routers=1,more=1"],
+)  # fmt: skip
+def test_what_is_no_size_is_not_read(written: str) -> None:
+    assert undo.size_of(written) is None
+
+
+def test_the_size_before_is_the_newest_other_one() -> None:
+    older, other = {**SIZE, "prefill": 9, "time": "a"}, {**SIZE, "decode": 4, "time": "b"}
+    same = {**SIZE, "hold": "Unknown", "time": "c"}
+    assert undo.before([older, other, same], SIZE) == ((2, 4, 1), "b")
+    assert undo.before([older, {**other, "decode": "4"}, same], SIZE) == ((9, 1, 1), "a")
+    assert undo.before([{**SIZE, "prefill": 0}, same], SIZE) is None, "zero is no size to go back to"
+    assert undo.before([], SIZE) is None
+
+
+def test_the_former_size_stays_whatever_the_demand_needs_and_is_recorded_once() -> None:
+    before = state(6, 3)
+    for load in (samples(40.0), samples(0.1), [], samples(arrivals=None)):
+        made, after = follow(load, task(), before, NOW, lambda more: more)
+        assert (made.size, made.hold) == ((2, 1, 1), HoldReason.UNDONE)
+        assert [one.hold for one in after.last] == [HoldReason.UNDONE] and after.changes == (NOW,)
+        again, later = follow(load, task(), after, NOW + 10, lambda more: more, heard=False)
+        assert (again.size, later.last, later.changes) == (made.size, after.last, after.changes)
+
+
+def test_after_that_the_demand_decides_from_the_former_size_on() -> None:
+    _, after = follow(samples(), task(), state(6, 3), NOW, lambda more: more)
+    made, _ = follow(samples(20.0), task(undone=None, fleet=fleet(2, 1), asked=(2, 1, 1)), after, NOW + 1, lambda more: more)
+    assert made.prefill > 5 and made.hold == ""
+
+
+def test_the_former_size_keeps_the_limits_of_today() -> None:
+    bounds = {PREFILL: GroupBounds(1, 9), DECODE: GroupBounds(2, 9), ROUTER: GroupBounds(1, 1)}
+    targets = TARGETS._replace(bounds=bounds)
+    asked = task(targets=targets, undone=(8, 1, 3))
+    assert undo.permitted((8, 1, 3), asked) == (8, 2, 1)
+    assert undo.permitted((8, 1, 3), asked._replace(targets=targets._replace(gpus=48))) == (4, 2, 1)
+    by_hand = {**bounds, DECODE: GroupBounds(7, 7)}
+    made, _ = follow(samples(), task(targets=TARGETS._replace(bounds=by_hand)), state(6, 3), NOW, lambda more: more)
+    assert made.decode == 7, "a number that somebody has set counts"
+
+
+def test_a_peak_does_not_end_it_and_a_freeze_holds_the_present_size() -> None:
+    peak = PeakTime(frozenset(range(7)), 0, 0, {PREFILL: 5})
+    made, _ = follow(samples(), task(peaks=(peak,)), state(6, 3), NOW, lambda more: more)
+    assert made.size == (2, 1, 1)
+    made, _ = follow(samples(), task(fleet=fleet(6, 3, frozen="frozen by alice")), state(6, 3), NOW, lambda more: more)
+    assert (made.size, made.hold) == ((6, 3, 1), HoldReason.FROZEN)
