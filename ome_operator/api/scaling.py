@@ -146,7 +146,7 @@ class DemandPolicy(Spec):
     requests_per_router: Annotated[int, Field(ge=1)] | None = None
     """Requests in flight for which a router is counted. If unset, the number of routers does not follow the demand."""
     changes_per_hour: Annotated[int, Field(ge=1, le=100)] | None = None
-    """Changes within an hour after which no group is removed; 40 if unset."""
+    """Largest number of changes within an hour; 40 if unset."""
     cool_down: Duration | None = None
     """Time between a change and the removal of a group; 1m if unset."""
     schedule: Annotated[list[Peak] | None, ATOMIC, Field(max_length=20)] = None

@@ -25,7 +25,7 @@ from ome_operator.core.demand.facts import (
     Targets,
 )
 from ome_operator.core.demand.stored import from_status, to_status
-from tests.unit.core.demand.loads import KNOWN, NOW
+from tests.unit.core.demand.loads import KNOWN, NOW, samples
 
 rates = st.none() | st.just(0.0) | st.floats(1 / 60, 1e4)  # one request per minute is the smallest rate that can be counted
 counts = st.none() | st.integers(0, 10**6)
@@ -101,6 +101,24 @@ def test_a_decision_keeps_its_limits(seen: tuple[DemandSample, ...], situation: 
     if newest is None or newest.arrivals is None or newest.waiting is None or newest.at < NOW - 20:
         assert made.size == before
     assert len(after.last) <= DECISIONS and made.why
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.floats(0, 200), st.integers(0, 900), st.integers(10, 900)), max_size=40), st.integers(1, 5))
+def test_no_hour_has_more_changes_than_permitted(loads: list[tuple[float, int, int]], cap: int) -> None:
+    """Whatever arrives, and however often the load changes. The groups exist as soon as they are decided."""
+    bounds = {role: GroupBounds(1, 50) for role in (PREFILL, DECODE, ROUTER)}
+    targets = Targets(3.0, 0.04, bounds=bounds, changes_an_hour=cap, in_flight_of_a_router=100)
+    state, at, times = ScalingState(learned=KNOWN, wanted=(2, 2, 2)), NOW, list[float]()
+    for rate, in_flight, seconds in loads:
+        at += seconds
+        seen = tuple(one._replace(at=one.at + at - NOW) for one in samples(rate, in_flight=in_flight))
+        before = state.wanted
+        assert before is not None
+        fleet = Fleet(RoleFleet(before[0]), RoleFleet(before[1]), before[2])
+        made, state = decide(seen, fleet, targets, state, at)
+        times += [at] if made.size != before else []
+    assert all(sum(at - 3600 < one <= at for one in times) <= cap for at in times)
 
 
 points = st.tuples(st.floats(1, 1e4), st.floats(1e-4, 10))

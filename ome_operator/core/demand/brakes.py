@@ -1,4 +1,4 @@
-"""Reasons not to remove a group although fewer groups would be enough."""
+"""Reasons not to remove a group although fewer groups would be enough, and the limit of changes within an hour."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -25,9 +25,14 @@ def brake(samples: Sequence[DemandSample], fleet: Fleet, targets: Targets, state
         (HoldReason.LATE, (samples[-1].late or 0.0) > 1 - targets.share),
         (HoldReason.ERRORS, _errors_rise(samples)),
         (HoldReason.COOL_DOWN, now - since < LOWER_FOR or now - state.changed < targets.cool_down),
-        (HoldReason.CAP, sum(now - at < HOUR for at in state.changes) >= targets.changes_an_hour),
+        (HoldReason.CAP, at_cap(state, targets, now)),
     )
     return next((reason for reason, holds in reasons if holds), "")
+
+
+def at_cap(state: ScalingState, targets: Targets, now: float) -> bool:
+    """Return whether the number of changes within the last hour has reached its limit."""
+    return sum(now - at < HOUR for at in state.changes) >= targets.changes_an_hour
 
 
 def _hole(samples: Sequence[DemandSample], now: float) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ome_operator.core.demand import configurations, explain, learn, limits, queues, speeds
-from ome_operator.core.demand.brakes import HOUR, brake
+from ome_operator.core.demand.brakes import HOUR, at_cap, brake
 from ome_operator.core.demand.estimate import DemandEstimate, bound_below, estimate, mean_request, patience
 from ome_operator.core.demand.facts import (
     DECODE,
@@ -34,6 +34,7 @@ LASTING = (
     HoldReason.MAXIMUM,
     HoldReason.BUDGET,
     HoldReason.NO_ROOM,
+    HoldReason.CAPPED,
     HoldReason.FIRST_STEP,
 )
 """Reasons whose beginning and end are recorded among the last decisions. The other reasons only delay the removal of a
@@ -72,10 +73,10 @@ def decide(
     if demand is None:
         known = state.learned.request is not None and planned.missing
         why = f"the lengths of requests or the speed of the groups are unknown{f': {planned.missing}' if known else ''}"
-        return _groups_stay(state, now, present, routers, HoldReason.UNMEASURED, why)
+        return _groups_stay(targets, state, now, present, routers, HoldReason.UNMEASURED, why)
     needs = demand.more(targets)
     if None in needs:
-        made, state = _groups_stay(state, now, present, routers, *explain.unmet(demand, targets, needs))
+        made, state = _groups_stay(targets, state, now, present, routers, *explain.unmet(demand, targets, needs))
     else:
         made, state = _sized(samples, fleet, targets, state, now, demand, routers)
     return made._replace(basis=demand.basis), state
@@ -150,6 +151,11 @@ def _sized(
     if more_groups != (max(wanted[0], present[0]), max(wanted[1], present[1])):
         hold = HoldReason.BUDGET
     grown = (*more_groups, max(routers, present[2]))
+    if grown != present and at_cap(state, targets, now):
+        hold, why = HoldReason.CAPPED, why + explain.capped(targets)
+        grown = (*limits.least(present[:2], fleet, targets), present[2])
+        if grown == present:
+            return held(state, now, present, hold, why)
     if grown != present:
         return changed(state._replace(lower_since=(None, None)), now, grown, hold, why)
     least = _least(demand, fleet, targets, present)
@@ -176,13 +182,14 @@ def _least(demand: DemandEstimate, fleet: Fleet, targets: Targets, present: Size
 
 
 def _groups_stay(
-    state: ScalingState, now: float, present: Size, routers: int, hold: str, why: str
+    targets: Targets, state: ScalingState, now: float, present: Size, routers: int, hold: str, why: str
 ) -> tuple[SizeDecision, ScalingState]:
     """Return the decision in which the numbers of groups stay. Routers are added nevertheless, because their number follows
     the requests in flight alone.
     """
     size = (*present[:2], max(routers, present[2]))
-    return held(state, now, present, hold, why) if size == present else changed(state, now, size, hold, why)
+    stays = size == present or at_cap(state, targets, now)
+    return held(state, now, present, hold, why) if stays else changed(state, now, size, hold, why)
 
 
 def _lower_since(

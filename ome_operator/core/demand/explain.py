@@ -26,6 +26,11 @@ def why(demand: DemandEstimate, targets: Targets, need: NeededGroups) -> str:
     )
 
 
+def capped(targets: Targets) -> str:
+    """Return the end of a sentence about a demand for which no further change is permitted within this hour."""
+    return f"; {targets.changes_an_hour} changes within an hour are the limit (changesPerHour), and they were made"
+
+
 _SERVES = {
     Basis.MEASURED: ("", ""),
     Basis.FIRST: ("at least ", ""),

@@ -153,7 +153,7 @@ class Targets(NamedTuple):
     in_flight_of_a_router: int = 0
     """Number of requests in flight for each router; with 0, routers are not scaled."""
     changes_an_hour: int = 40
-    """Number of changes within an hour after which no further group is removed."""
+    """Number of changes within an hour after which the demand changes nothing more."""
     cool_down: float = 60.0
     """Seconds between a change and the removal of a group."""
 

@@ -16,6 +16,7 @@ class HoldReason(StrEnum):
     MAXIMUM = "Maximum"
     BUDGET = "Budget"
     NO_ROOM = "NoRoom"
+    CAPPED = "Capped"
     FIRST_STEP = "FirstStep"
     STARTING = "Starting"
     BUSY = "Busy"
@@ -43,6 +44,8 @@ HOLDS: dict[str, str] = {
     HoldReason.MAXIMUM: "The demand needs more groups than the maximum of a role.",
     HoldReason.BUDGET: "The demand needs more GPUs than the budget.",
     HoldReason.NO_ROOM: "The cluster has no nodes for the groups that the demand needs.",
+    HoldReason.CAPPED: "The demand needs more groups or routers, but the number of changes within this hour has reached its "
+    "limit (`changesPerHour`). Only the minimum of a role is still kept.",
     HoldReason.FIRST_STEP: "The demand may need more groups, but the speed of a group is known from a single measurement. "
     "The number of groups that serve is at most doubled; the new groups show whether more are needed.",
     HoldReason.STARTING: "Fewer groups would be enough, but a group is still starting.",

@@ -69,6 +69,12 @@ def grown(present: tuple[int, int], wanted: tuple[int, int], fleet: Fleet, targe
     return size[PREFILL], size[DECODE]
 
 
+def least(present: tuple[int, int], fleet: Fleet, targets: Targets) -> tuple[int, int]:
+    """Return the present numbers of groups plus those that a role lacks of its minimum, as far as the budget permits."""
+    prefill, decode = (max(have, targets.bounds[role].low) for role, have in zip(GROUPS, present, strict=True))
+    return grown(present, (prefill, decode), fleet, targets)
+
+
 def _beyond_budget(size: Mapping[str, int], fleet: Fleet, targets: Targets) -> bool:
     return targets.gpus is not None and sum(fleet.role(role).gpus * size[role] for role in GROUPS) > targets.gpus
 

@@ -20,9 +20,10 @@ class DemandReasons:
     )  # fmt: skip
     DEMAND_UNMET = ReasonRecord(
         "DemandUnmet", of=_OF, kstatus=_CURRENT, state=State.WAITING,
-        meaning="the demand needs more groups than maximum, budget or nodes permit, or no number of groups meets the target",
-        remedy="`ome scale NAME` shows what limits the size: raise `maxReplicas` or `gpuBudget`, add nodes, or change the "
-               "target",
+        meaning="the demand needs more groups than maximum, budget, nodes or the limit of changes permit, or no number of "
+                "groups meets the target",
+        remedy="`ome scale NAME` shows what limits the size: raise `maxReplicas`, `gpuBudget` or `changesPerHour`, add "
+               "nodes, or change the target",
     )  # fmt: skip
     DEMAND_UNKNOWN = ReasonRecord(
         "DemandUnknown", of=_OF, kstatus=_CURRENT, state=State.WAITING,

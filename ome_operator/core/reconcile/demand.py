@@ -31,6 +31,7 @@ NOT_FOLLOWED = {
     HoldReason.MAXIMUM: (Reason.DEMAND_UNMET, True),
     HoldReason.BUDGET: (Reason.DEMAND_UNMET, True),
     HoldReason.NO_ROOM: (Reason.DEMAND_UNMET, True),
+    HoldReason.CAPPED: (Reason.DEMAND_UNMET, True),
     HoldReason.FIRST_STEP: (Reason.DEMAND_FIRST_STEP, True),
 }
 """Reason for which the size may be too small -> (reason of the condition, whether its message states the size). With the

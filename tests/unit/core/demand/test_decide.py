@@ -80,7 +80,7 @@ FEWER_THAN_NEEDED: dict[HoldReason, Callable[[], tuple[Any, ...]]] = {
 def test_every_hold_is_tested() -> None:
     elsewhere = {
         HoldReason.INVALID, HoldReason.UNHEARD,  # test_follow.py
-        HoldReason.UNDONE,  # test_undo.py
+        HoldReason.UNDONE, HoldReason.CAPPED,  # test_undo.py, test_cap.py
         HoldReason.FIRST_STEP, HoldReason.PLANNED,  # test_unmeasured.py
     }  # fmt: skip
     assert {*BRAKES, *STAYS, *FEWER_THAN_NEEDED} | elsewhere == {*HOLDS} == {*HoldReason}
@@ -92,7 +92,7 @@ def test_no_group_is_removed(hold: HoldReason) -> None:
     assert (made.size, made.hold) == ((6, 1, 1), hold)
 
 
-@pytest.mark.parametrize("hold", [hold for hold in BRAKES if hold != HoldReason.LATE])
+@pytest.mark.parametrize("hold", [hold for hold in BRAKES if hold not in (HoldReason.LATE, HoldReason.CAP)])
 def test_what_keeps_groups_does_not_keep_others_from_being_added(hold: HoldReason) -> None:
     seen, found, targets, before = BRAKES[hold]()
     more = tuple(one._replace(arrivals=28.0, requests=28.0, prompt_tokens=28000.0) for one in seen)

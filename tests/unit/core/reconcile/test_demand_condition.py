@@ -20,6 +20,7 @@ STATED = {
     "Maximum": ("False", "DemandUnmet"),
     "Budget": ("False", "DemandUnmet"),
     "NoRoom": ("False", "DemandUnmet"),
+    "Capped": ("False", "DemandUnmet"),
     "FirstStep": ("False", "DemandFirstStep"),
     **dict.fromkeys(("", "Starting", "Busy", "Hole", "Late", "Errors", "CoolDown", "Cap", "Planned"), ("True", "Followed")),
 }
