@@ -52,6 +52,8 @@ class Engine:
         """Time at which the scheduler has stopped, in seconds since the epoch."""
         self.probes = 0
         """Number of requests for `/health_generate`."""
+        self.refuses = self.refused = 0
+        """Numbers of further requests that are answered with 503, and of requests that were."""
         self.is_healthy = True
         """Whether the engine calls itself healthy."""
         self._runner: web.AppRunner | None = None
@@ -105,6 +107,9 @@ class Engine:
         return web.Response(text=f'sglang:num_requests_total{{model_name="m"}} {self.answered}\n')
 
     async def _generate(self, request: web.Request) -> web.Response:
+        if self.refuses:
+            self.refuses, self.refused = self.refuses - 1, self.refused + 1
+            return web.json_response({"error": "busy"}, status=503)
         self.running += 1
         self.traces.append(request.headers.get("traceparent", ""))
         try:
@@ -238,6 +243,7 @@ class Stage:
             )
         }
         self.url = f"http://127.0.0.1:{port}"
+        self.metrics = f"http://127.0.0.1:{metrics}/metrics"
         account = folder / "account"
         account.mkdir()
         (account / "token").write_text("secret\n")
@@ -250,7 +256,7 @@ class Stage:
             *(f"--role=engine:prefill:{PORT}:1:p", f"--role=decoder:decode:{PORT}:1:d", f"--account={account}"),
             *(f"--server=http://127.0.0.1:{self.api.port}", "--address=127.0.0.1", f"--port={self.probe}"),
             f"--answer-port={self.answers}",
-            f"--router-metrics=http://127.0.0.1:{metrics}/metrics",
+            f"--router-metrics={self.metrics}",
         )
         self.session = aiohttp.ClientSession()
 
