@@ -115,18 +115,19 @@ class GroupsByComponent(Spec):
 
 
 class Peak(Spec):
-    """A time of high demand that is known in advance. Times are in UTC."""
+    """A time whose demand is known in advance, in UTC."""
 
     days: Annotated[list[Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]] | None, ATOMIC, Field(max_length=7)] = (
         None
     )
-    """Days on which the time begins; every day if unset or empty."""
+    """Days on which it begins; every day if unset or empty."""
     start: TimeOfDay
     """Begin. Allow for the time that a group takes to start."""
     end: TimeOfDay
-    """Time at which the peak ends. If it is not after `start`, the peak ends on the next day."""
+    """End; on the next day if it is not after `start`."""
     minimum: GroupsByComponent
-    """Smallest numbers of groups meanwhile. minReplicas and maxReplicas of the components apply as well."""
+    """Smallest numbers of groups meanwhile, within minReplicas and maxReplicas. 0 of both roles: no groups while nothing
+    arrives, if minReplicas is 0."""
 
 
 class DemandPolicy(Spec):
@@ -150,7 +151,7 @@ class DemandPolicy(Spec):
     cool_down: Duration | None = None
     """Time between a change and the removal of a group; 1m if unset."""
     schedule: Annotated[list[Peak] | None, ATOMIC, Field(max_length=20)] = None
-    """Known times of high demand."""
+    """Times whose demand is known."""
     priority: Annotated[int, Field(ge=-1000, le=1000)] | None = None
     """Services with a higher value get free nodes first; 0 if unset. No service loses groups because of it."""
 

@@ -36,6 +36,7 @@ from ome_operator.core.demand.facts import (
 from ome_operator.core.demand.follow import follow
 from ome_operator.core.demand.holds import HoldReason
 from ome_operator.core.demand.learn import with_start
+from ome_operator.core.demand.rest import applied
 from ome_operator.core.demand.stored import from_status, to_status
 from ome_operator.core.demand.task import APPLY, DemandTask
 from ome_operator.core.observed.demand import LeaderQueue, sample
@@ -130,6 +131,8 @@ class DemandScaler:
         followed = self._followed.get(service.uid) if service is not None else None
         if followed is not None and followed.stored is not None and "applied" in followed.stored:
             numbers = stored_groups({"scaling": followed.stored})
+            rests = followed.stored.get("hold") == HoldReason.SCHEDULED_ZERO and task.back is not None
+            numbers = {name: 0 if rests and name != keys.ROUTER else number for name, number in numbers.items()}
             followed.stored = {**followed.stored, "applied": _within(numbers, task)}
 
     def of(self, service: Resource) -> dict[str, Any] | None:
@@ -323,7 +326,7 @@ class _Asks:
 
 def _status(task: DemandTask, followed: _DemandMemory, made: SizeDecision) -> dict[str, Any]:
     """Return the value of `status.scaling` for a decision."""
-    sizes = {PREFILL: made.prefill, DECODE: made.decode, "router": made.routers}
+    before = stored_groups({"scaling": followed.stored})
     out = {
         "mode": task.mode,
         "hold": str(made.hold),
@@ -333,5 +336,5 @@ def _status(task: DemandTask, followed: _DemandMemory, made: SizeDecision) -> di
         "days": scaling_days.to_status(followed.days),
     }
     if task.mode == APPLY:
-        out["applied"] = {component: sizes[role] for role, component in task.roles.items()}
+        out["applied"] = applied(task, made, followed.state, before)
     return {name: value for name, value in out.items() if value not in ("", [], {}, None)}

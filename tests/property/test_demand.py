@@ -8,6 +8,7 @@ from ome_operator.core.demand.curves import FLATTEST, batch_within, completed, r
 from ome_operator.core.demand.decide import DECISIONS, decide
 from ome_operator.core.demand.facts import (
     DECODE,
+    GROUPS,
     KEPT,
     NO_PLAN,
     PREFILL,
@@ -24,7 +25,9 @@ from ome_operator.core.demand.facts import (
     ScalingState,
     Targets,
 )
+from ome_operator.core.demand.follow import follow
 from ome_operator.core.demand.stored import from_status, to_status
+from ome_operator.core.demand.task import APPLY, DemandTask, PeakTime
 from tests.unit.core.demand.loads import KNOWN, NOW, samples
 
 rates = st.none() | st.just(0.0) | st.floats(1 / 60, 1e4)  # one request per minute is the smallest rate that can be counted
@@ -101,6 +104,29 @@ def test_a_decision_keeps_its_limits(seen: tuple[DemandSample, ...], situation: 
     if newest is None or newest.arrivals is None or newest.waiting is None or newest.at < NOW - 20:
         assert made.size == before
     assert len(after.last) <= DECISIONS and made.why
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories(), situations(), st.sampled_from([None, (0, 1440), (1, 2)]), st.booleans())
+def test_a_service_has_no_groups_only_in_its_time_and_without_any_request(
+    seen: tuple[DemandSample, ...],
+    situation: tuple[Fleet, Targets, ScalingState],
+    time: tuple[int, int] | None,
+    is_quiet: bool,
+) -> None:
+    fleet, targets, state = situation
+    bounds = {**targets.bounds, **{role: targets.bounds[role]._replace(low=0) for role in GROUPS}}
+    peaks = (PeakTime(frozenset(range(7)), *time, dict.fromkeys(GROUPS, 0)),) if time else ()
+    times = [NOW - KEPT + 10 * number for number in range(61)] if is_quiet else []
+    calm = dict.fromkeys(("arrivals", "waiting", "running", "running_now", "requests", "ended", "errors", "in_flight"), 0)
+    seen = tuple(DemandSample(at, **calm, prompt_tokens=0.0, output_tokens=0.0) for at in times) or seen
+    before = (fleet.prefill.exist, fleet.decode.exist, fleet.routers)
+    task = DemandTask(APPLY, fleet, targets._replace(bounds=bounds, gpus=None), before, peaks=peaks, fits=True)
+    made, after = follow(seen, task, state, NOW, lambda more: more)
+    assert (made.prefill == 0) == (made.decode == 0) == (made.hold == "ScheduledZero")
+    if made.prefill == 0:
+        assert is_quiet and time and task.rests_at(NOW) and not fleet.busy
+        assert after.last[-1].hold == "ScheduledZero" and from_status(to_status(after)).wanted == made.size
 
 
 @settings(max_examples=30, deadline=None)

@@ -10,11 +10,13 @@ from typing import Any
 from ome_operator.core.demand.decide import LASTING
 from ome_operator.core.demand.facts import GROUPS, KEPT, DemandSample, Learned, PrefillWork, ScalingState
 from ome_operator.core.demand.follow import follow
+from ome_operator.core.demand.rest import applied
 from ome_operator.core.demand.stored import to_status
 from ome_operator.core.demand.task import APPLY, DemandTask
 from ome_operator.core.observed.objects import Observed
 from ome_operator.core.reasons import FOLLOWS_DEMAND
 from ome_operator.core.rollout import zero
+from ome_operator.core.rollout.applied import stored_groups
 from tests.support import parts
 from tests.support.simulator import World
 from tests.unit.core.demand.loads import sample
@@ -47,6 +49,8 @@ class Demanded(World):
     def __init__(self, **spec: Any) -> None:
         super().__init__(parts.service(**spec), parts.deps(parts.model(), parts.simple(decoder=True)), seed=1)
         self.rate: float | None = QUIET
+        self.in_flight = 40
+        """Requests in flight at the routers."""
         self.state = ScalingState(learned=KNOWN)
         self.samples: list[DemandSample] = []
         self.scaling: dict[str, Any] | None = None
@@ -71,10 +75,10 @@ class Demanded(World):
         """Decide every ten seconds for some time, with the numbers of `rate`; None stands for unknown numbers."""
         for _ in range(round(seconds / 10)):
             now = round(self.now.timestamp())
-            newest = DemandSample(now) if self.rate is None else sample(now, self.rate, **UNSTEADY)
+            newest = DemandSample(now) if self.rate is None else sample(now, self.rate, in_flight=self.in_flight, **UNSTEADY)
             if not self.samples:
                 times = [now - KEPT + 10 * number for number in range(60)]
-                self.samples = [sample(at, self.rate or 0.0, **UNSTEADY) for at in times]
+                self.samples = [sample(at, self.rate or 0.0, in_flight=self.in_flight, **UNSTEADY) for at in times]
             self.samples = [*self.samples[-66:], newest]
             if self.task is None or self.task_of != self.service.generation:
                 self.task, self.task_of = self.sync().demand, self.service.generation
@@ -95,8 +99,7 @@ class Demanded(World):
         known = {name: value for name, value in to_status(self.state).items() if name != "learned"}
         found = {"mode": task.mode, "hold": made.hold if made.hold in LASTING else "", **known}
         if task.mode == APPLY:
-            sizes = {"prefill": made.prefill, "decode": made.decode, "router": made.routers}
-            found["applied"] = {component: sizes[role] for role, component in task.roles.items()}
+            found["applied"] = applied(task, made, self.state, stored_groups(self.service.status))
         return found
 
     def _granted(self, more: Mapping[str, int]) -> Mapping[str, int]:

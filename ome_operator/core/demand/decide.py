@@ -26,6 +26,7 @@ DECISIONS, CHANGES = 10, 100
 LASTING = (
     HoldReason.INVALID,
     HoldReason.FROZEN,
+    HoldReason.SCHEDULED_ZERO,
     HoldReason.UNDONE,
     HoldReason.UNHEARD,
     HoldReason.UNKNOWN,

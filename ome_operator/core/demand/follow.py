@@ -8,6 +8,7 @@ from ome_operator.core.demand.decide import changed, decide, held
 from ome_operator.core.demand.facts import (
     DECODE,
     GROUPS,
+    KEPT,
     NO_PLAN,
     PREFILL,
     ROUTER,
@@ -17,7 +18,8 @@ from ome_operator.core.demand.facts import (
     SizeDecision,
 )
 from ome_operator.core.demand.holds import HOLDS, HoldReason
-from ome_operator.core.demand.task import DemandTask
+from ome_operator.core.demand.rest import idle, rest
+from ome_operator.core.demand.task import APPLY, DemandTask
 from ome_operator.core.demand.undo import permitted
 
 Granted = Callable[[Mapping[str, int]], Mapping[str, int]]
@@ -40,7 +42,7 @@ def follow(
     left out of the size, so they are not created, and the decision states this as its reason. `heard` is False if the
     operator reads no routers, so that the load is unknown. `planned` is the prediction of `ome plan`.
     """
-    state = bounded(state, task)
+    state = bounded(state, task) if not _goes(state, task, samples, now) else state
     before = state.wanted or task.asked
     if task.problem:
         return held(state, now, before, HoldReason.INVALID, task.problem)
@@ -48,6 +50,8 @@ def follow(
         size, why = permitted(task.undone, task), "somebody went back to this size"
         act = held if size == before else changed
         return act(state._replace(lower_since=(None, None)), now, size, HoldReason.UNDONE, why)
+    if (resting := rest(samples, task, state, now)) is not None:
+        return resting
     if not heard:
         return held(state, now, before, HoldReason.UNHEARD, HOLDS[HoldReason.UNHEARD])
     targets = task.targets_at(now)
@@ -67,11 +71,20 @@ def follow(
     return decide(samples, fleet, targets, state, now, planned)
 
 
+def _goes(state: ScalingState, task: DemandTask, samples: Sequence[DemandSample], now: float) -> bool:
+    """Return whether the schedule has brought the service to zero, and its groups are about to go."""
+    if state.wanted is None or any(state.wanted[:2]) or task.problem or task.fleet.frozen:
+        return False
+    waits = task.mode != APPLY or now - state.changed < KEPT  # later the service was woken, and may go again
+    return waits and task.rests_at(now) and idle(samples, now)
+
+
 def bounded(state: ScalingState, task: DemandTask) -> ScalingState:
     """Return the state with the last size limited to the present bounds, because a change of the bounds applies at once.
 
     Before the first decision, the last size is the number of groups that the service is to have, whether or not they serve.
-    The same applies to a role with 0 groups: a demand never decides to start the first group; waking the service does.
+    The same applies to a role with 0 groups: a demand never decides to start the first group; waking the service does, or
+    its schedule.
     """
     bounds = [task.targets.bounds[role] for role in (PREFILL, DECODE, ROUTER)]
     last = state.wanted or task.asked

@@ -8,6 +8,7 @@ class HoldReason(StrEnum):
 
     INVALID = "Invalid"
     FROZEN = "Frozen"
+    SCHEDULED_ZERO = "ScheduledZero"
     UNDONE = "Undone"
     UNHEARD = "Unheard"
     UNKNOWN = "Unknown"
@@ -31,6 +32,8 @@ class HoldReason(StrEnum):
 HOLDS: dict[str, str] = {
     HoldReason.INVALID: "The service cannot be scaled with its demand as it is written. Nothing changes.",
     HoldReason.FROZEN: "The service is frozen or paused. Nothing changes.",
+    HoldReason.SCHEDULED_ZERO: "The schedule lets the service have no groups now, and no request has arrived for ten "
+    "minutes. The groups come back at the end of this time.",
     HoldReason.UNDONE: "Somebody went back to the size before a decision, with `ome scale SERVICE --undo`. Nothing changes "
     "until `ome scale SERVICE --resume`.",
     HoldReason.UNHEARD: "The operator does not read the load from the routers, because its option `router-watch` is 0: set "

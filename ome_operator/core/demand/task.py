@@ -11,7 +11,7 @@ RECOMMEND, APPLY = "Recommend", "Apply"
 
 
 class PeakTime(NamedTuple):
-    """A time of high demand that is known in advance, in UTC."""
+    """A time of high demand, or without demand, that is known in advance, in UTC."""
 
     days: frozenset[int]
     """Days of the week on which it begins; 0 is Monday."""
@@ -20,7 +20,9 @@ class PeakTime(NamedTuple):
     end: int
     """End, in minutes after midnight. If it is not after `start`, the peak ends on the next day."""
     minimum: Mapping[str, int]
-    """Role -> minimum number of groups during the peak."""
+    """Role -> minimum number of groups during this time, for the roles that have one. A minimum of 0 of both roles permits
+    that the service has no groups.
+    """
 
     def covers(self, now: datetime) -> bool:
         """Return whether a time, in UTC, is within the peak."""
@@ -62,10 +64,23 @@ class DemandTask(NamedTuple):
     """Role -> name of the component, for the roles that are scaled."""
     undone: tuple[int, int, int] | None = None
     """The size that somebody went back to, which stays until the demand is to decide again; None if nobody did."""
+    back: tuple[int, int] | None = None
+    """Prefill and decode groups that the service had before its schedule brought it to zero; None if it did not."""
     problem: str = ""
     """Why the service cannot be scaled with its demand, with a remedy; "" if it can. A service with a problem keeps its
     size.
     """
+
+    def rests_at(self, now: float) -> bool:
+        """Return whether the schedule permits at the time `now`, in seconds since the epoch, that the service has no groups:
+        the minimum of both roles is 0, in the schedule and in the bounds.
+        """
+        moment = datetime.fromtimestamp(now, UTC)
+        asked = [peak.minimum for peak in self.peaks if peak.covers(moment)]
+        return all(
+            self.targets.bounds[role].low == 0 and {minimum[role] for minimum in asked if role in minimum} == {0}
+            for role in GROUPS
+        )
 
     def targets_at(self, now: float) -> Targets:
         """Return the targets with the minimums of the peaks that cover the time `now`, in seconds since the epoch."""

@@ -15,7 +15,7 @@ from ome_operator.core.observed.objects import Manifest, Pod
 from ome_operator.core.reasons import FOLLOWS_DEMAND, Reason
 from ome_operator.core.reconcile.configurations import configurations
 from ome_operator.core.reconcile.decided import Decided
-from ome_operator.core.rollout import demand_fields
+from ome_operator.core.rollout import demand_fields, scheduled_zero
 from ome_operator.core.rollout.applied import COMPONENT_OF, applies, demand_policy, kept_groups, overridden, stored_groups
 from ome_operator.core.status.conditions import Condition
 from ome_operator.util.wording import count
@@ -65,6 +65,7 @@ def task(decided: Decided) -> DemandTask | None:
         starts=tuple(_starts(snapshot.pods)),
         roles=scaled,
         undone=demand_fields.undone(snapshot.service),
+        back=scheduled_zero.sizes_before(snapshot),
         problem=problem(decided),
     )
 
@@ -141,7 +142,8 @@ def _frozen(decided: Decided) -> str:
 
 
 def _peak(peak: Peak) -> PeakTime:
-    minimum = {role: getattr(peak.minimum, COMPONENT_OF[role]) or 0 for role in GROUPS}
+    written = {role: getattr(peak.minimum, COMPONENT_OF[role]) for role in GROUPS}
+    minimum = {role: number for role, number in written.items() if number is not None}
     days = frozenset(DAYS.index(day) for day in peak.days) if peak.days else frozenset(range(7))
     return PeakTime(days, _minutes(peak.start), _minutes(peak.end), minimum)
 
@@ -178,10 +180,11 @@ def scaling(decided: Decided) -> Manifest | None:
     if not any(policy.demand for policy in intent.policies.values()):
         return {"applied": numbers} if numbers else None
     out = dict(decided.snapshot.observed.scaling or {})
+    rests = out.get("hold") == HoldReason.SCHEDULED_ZERO and scheduled_zero.sizes_before(decided.snapshot) is not None
     for name, number in (out.pop("applied", None) or {}).items():
         if name in intent.policies and applies(service, intent.policies[name]):
             hand = overridden(decided.snapshot, name, intent.policies[name])
-            numbers[name] = intent.groups[name] if hand else number
+            numbers[name] = 0 if rests and name != keys.ROUTER else intent.groups[name] if hand else number
     return {**out, "applied": numbers} if numbers else out or None
 
 

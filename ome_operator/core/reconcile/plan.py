@@ -232,7 +232,8 @@ class Plan:
     apply_status: tuple[ApplyStatus, ...] = ()
     patch: tuple[Patch, ...] = ()
     scale: tuple[Patch, ...] = ()
-    """Changes of RoleScales that bring back a service without groups, because a request has arrived."""
+    """Changes of RoleScales that bring back a service without groups, because a request has arrived, or that follow its
+    schedule to zero and back."""
     delete: tuple[Delete, ...] = ()
     recycle: tuple[Recycle, ...] = ()
     status: dict[str, Any] = field(default_factory=dict)

@@ -29,7 +29,7 @@ from ome_operator.core.reconcile.report import report
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.recovery.recover import recover
 from ome_operator.core.resolve.inputs import resolve
-from ome_operator.core.rollout import own_lack, progress_deadline, revisions, zero
+from ome_operator.core.rollout import own_lack, progress_deadline, revisions, scheduled_zero, zero
 from ome_operator.core.rollout.dry_run import with_dry_run
 from ome_operator.core.rollout.intent import Intent, choose
 from ome_operator.core.rollout.replicas import replica_counts
@@ -133,7 +133,7 @@ def _work(decided: Decided) -> Plan:
         apply_status=want.scale_status,
         patch=(*written.patch, *moving.patch),
         delete=(*written.delete, *recovery.delete, *moving.delete),
-        scale=zero.wake(snapshot, decided.zero, intent.groups),
+        scale=zero.wake(snapshot, decided.zero, intent.groups) or scheduled_zero.writes(snapshot, intent.policies),
         recycle=recovery.recycle,
         nodes=intent.fit.asked or placing.claim is not None or moving.asks,
         claim=placing.claim,

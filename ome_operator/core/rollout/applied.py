@@ -1,8 +1,9 @@
 """The numbers of groups that the autoscaler of the class Demand has decided, which are kept in the status of the service.
 
-The operator never writes the number of a RoleScale again after its creation (decisions 4), so this autoscaler keeps its
-numbers in `status.scaling.applied`. A RoleScale that somebody has written wins. When the numbers no longer count, the
-RoleScale is deleted and created again with the number of groups, so that nothing is removed because of an old number.
+The operator never writes the number of a RoleScale again after its creation (decisions 4), except for a service that goes to
+zero groups or comes back, so this autoscaler keeps its numbers in `status.scaling.applied`. A RoleScale that somebody has
+written wins. When the numbers no longer count, the RoleScale is deleted and created again with the number of groups, so that
+nothing is removed because of an old number.
 """
 
 from collections.abc import Mapping

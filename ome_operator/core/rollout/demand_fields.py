@@ -104,6 +104,7 @@ def advice(
     yield from _spare(policy, scaled)
     for number, peak in enumerate(policy.schedule or ()):
         yield from _peak(f"{_FIELD}.schedule[{number}]", peak, scaled)
+        yield from _rest(f"{_FIELD}.schedule[{number}].minimum", peak, policies)
     yield from _beyond_budget(policy, policies, gpus)
 
 
@@ -131,7 +132,7 @@ def _spare(policy: DemandPolicy, scaled: Mapping[str, ReplicaPolicy]) -> Iterato
 
 def _peak(field: str, peak: Peak, scaled: Mapping[str, ReplicaPolicy]) -> Iterator[str]:
     minimum = _numbers(peak.minimum)
-    if not any(minimum.values()):
+    if not peak.minimum.dump():
         yield f"{field}.minimum is empty, so the time has no effect: write minimum.{keys.ENGINE}"
     for name, groups in minimum.items():
         if groups and name not in scaled:
@@ -140,6 +141,22 @@ def _peak(field: str, peak: Peak, scaled: Mapping[str, ReplicaPolicy]) -> Iterat
             yield (
                 f"{field}.minimum.{name} is {groups}, but spec.{name}.maxReplicas is {scaled[name].high}, which is used: "
                 "raise maxReplicas"
+            )
+
+
+def _rest(field: str, peak: Peak, policies: Mapping[str, ReplicaPolicy]) -> Iterator[str]:
+    """Yield sentences about a time with a minimum of 0 in which the service keeps its groups nevertheless."""
+    written = {name: getattr(peak.minimum, name) for name in _GROUPS}
+    if 0 not in written.values():
+        return
+    if {*written.values()} != {0}:
+        yield f"{field} is 0 for one role only, which has no effect: write 0 for {' and '.join(_GROUPS)}, or remove it"
+        return
+    for name, one in policies.items():
+        if name in _GROUPS and (one.low or not one.demand):
+            yield (
+                f"{field} is 0, but spec.{name} keeps its groups: write spec.{name}.minReplicas: 0 and the autoscaler class "
+                "Demand"
             )
 
 

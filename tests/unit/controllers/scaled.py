@@ -65,7 +65,7 @@ class Follower:
         leaders = {
             role: LeaderReport(role, "serving", load, WorkRates(at, 60.0, work, histogram)) for role in ("prefill", "decode")
         }
-        return {pod.uid: RouterReport(at, 0, 0.0, WorkRates(at, 60.0, work, {}), 8, leaders) for pod in pods}
+        return {pod.uid: RouterReport(at, 0, 0.0, WorkRates(at, 60.0, work, {}), 8 if rate else 0, leaders) for pod in pods}
 
     async def wait(self, seconds: float = PERIOD, **task: Any) -> None:
         """Let time pass, with a reconciliation and a decision every ten seconds."""

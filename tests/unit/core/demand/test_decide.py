@@ -80,7 +80,7 @@ FEWER_THAN_NEEDED: dict[HoldReason, Callable[[], tuple[Any, ...]]] = {
 def test_every_hold_is_tested() -> None:
     elsewhere = {
         HoldReason.INVALID, HoldReason.UNHEARD,  # test_follow.py
-        HoldReason.UNDONE, HoldReason.CAPPED,  # test_undo.py, test_cap.py
+        HoldReason.UNDONE, HoldReason.CAPPED, HoldReason.SCHEDULED_ZERO,  # test_undo.py, test_cap.py, test_rest.py
         HoldReason.FIRST_STEP, HoldReason.PLANNED,  # test_unmeasured.py
     }  # fmt: skip
     assert {*BRAKES, *STAYS, *FEWER_THAN_NEEDED} | elsewhere == {*HOLDS} == {*HoldReason}

@@ -22,7 +22,10 @@ STATED = {
     "NoRoom": ("False", "DemandUnmet"),
     "Capped": ("False", "DemandUnmet"),
     "FirstStep": ("False", "DemandFirstStep"),
-    **dict.fromkeys(("", "Starting", "Busy", "Hole", "Late", "Errors", "CoolDown", "Cap", "Planned"), ("True", "Followed")),
+    **dict.fromkeys(
+        ("", "Starting", "Busy", "Hole", "Late", "Errors", "CoolDown", "Cap", "Planned", "ScheduledZero"),
+        ("True", "Followed"),
+    ),
 }
 """Reason of the decision -> status and reason of the condition: False if the service may have too few groups."""
 

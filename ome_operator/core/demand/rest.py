@@ -1,0 +1,81 @@
+"""Bring a service to zero groups in the scheduled times in which nobody needs it, and back at their end (docs/demand.md)."""
+
+from collections.abc import Mapping, Sequence
+
+from ome_operator.core.demand.brakes import brake
+from ome_operator.core.demand.decide import changed, held
+from ome_operator.core.demand.facts import (
+    DECODE,
+    GROUPS,
+    KEPT,
+    PREFILL,
+    ROUTER,
+    STALE,
+    DemandSample,
+    ScalingState,
+    SizeDecision,
+)
+from ome_operator.core.demand.holds import HoldReason
+from ome_operator.core.demand.limits import affordable
+from ome_operator.core.demand.task import DemandTask
+
+
+def rest(
+    samples: Sequence[DemandSample], task: DemandTask, state: ScalingState, now: float
+) -> tuple[SizeDecision, ScalingState] | None:
+    """Return the decision about a service that its schedule brings to zero, keeps there, or brings back; None if the demand
+    decides.
+
+    Prefill and decode go and come together: one of them alone serves nothing. A service goes only if nothing has arrived
+    for `KEPT` seconds, nothing is in flight, and no group may stay for another reason (`brakes`).
+    """
+    if task.fleet.frozen:
+        return None
+    prefill, decode, routers = state.wanted or task.asked
+    zero, may_rest = (0, 0, routers), task.rests_at(now)
+    if task.back is not None and not all(task.asked[:2]):
+        if may_rest:
+            return held(state, now, zero, HoldReason.SCHEDULED_ZERO, "the schedule lets the service have no groups now")
+        return changed(state, now, (*_size_back(task, now), routers), "", "the scheduled time without groups has ended")
+    if not may_rest or not idle(samples, now):
+        return None
+    why = f"no request has arrived for {KEPT / 60:.0f} minutes, and the schedule lets the service have no groups now"
+    if not prefill and not decode:  # decided already, and about to happen
+        return held(state, now, zero, HoldReason.SCHEDULED_ZERO, why)
+    if brake(samples, task.fleet, task.targets, state, now):
+        return None
+    return changed(state._replace(lower_since=(None, None)), now, zero, HoldReason.SCHEDULED_ZERO, why)
+
+
+def idle(samples: Sequence[DemandSample], now: float) -> bool:
+    """Return whether no request arrived in the last `KEPT` seconds, and none waits, runs or is in flight. What is not known
+    counts as a request.
+    """
+    newest = samples[-1] if samples else None
+    if newest is None or not 0 <= now - newest.at <= STALE:
+        return False
+    present = (newest.waiting, newest.running_now, newest.in_flight)
+    return present == (0, 0, 0) and all(one.arrivals == 0 for one in samples if one.at >= now - KEPT)
+
+
+def applied(task: DemandTask, made: SizeDecision, state: ScalingState, before: Mapping[str, int]) -> dict[str, int]:
+    """Return component -> the number that the reconciliations use. `before` are the present ones, and `state` is that after
+    the decision.
+
+    A service that is to go to zero keeps its numbers until its RoleScales ask for 0. From then on, a number in them that is
+    not 0 is a wake, which counts.
+    """
+    numbers = {component: made.of(role) if role in GROUPS else made.routers for role, component in task.roles.items()}
+    if made.hold != HoldReason.SCHEDULED_ZERO or task.back is not None:
+        return numbers
+    asked = dict(zip((PREFILL, DECODE, ROUTER), task.asked, strict=True))
+    have = {component: asked[role] for role, component in task.roles.items()}
+    return have if made.at == state.changed else {**have, **before}
+
+
+def _size_back(task: DemandTask, now: float) -> tuple[int, int]:
+    """Return the numbers of groups with which the service comes back: its last ones, within the present limits."""
+    targets = task.targets_at(now)
+    last = dict(zip(GROUPS, task.back or (1, 1), strict=True))
+    size = {role: targets.bounds[role].within(max(1, last[role])) for role in GROUPS}
+    return affordable((size[PREFILL], size[DECODE]), task.fleet, targets)

@@ -1,0 +1,55 @@
+"""Write the RoleScales of a service that its schedule brings to zero groups, and back (docs/demand.md).
+
+The numbers of the class Demand are in `status.scaling.applied`, in which a 0 does not count: the number of the RoleScale
+does (`applied.applied_groups`). So the RoleScales are written first: they get the 0, with the mark of a wake, because it is
+not set by hand. When a reconciliation sees that, the applied numbers become 0, and from then on a number in the RoleScales
+that is not 0 is a wake, and counts, whoever has written it.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from ome_operator.core.demand.holds import HoldReason
+from ome_operator.core.reconcile.plan import Patch
+from ome_operator.core.reconcile.snapshot import Snapshot
+from ome_operator.core.resolve.scaling import ReplicaPolicy
+from ome_operator.core.rollout import zero
+from ome_operator.core.rollout.applied import applies, set_by_hand, stored_groups
+
+
+def sizes_before(snapshot: Snapshot) -> tuple[int, int] | None:
+    """Return the numbers of prefill and decode groups with which a service comes back whose RoleScales the schedule has
+    brought to zero; None if they are not at zero, or if somebody else has brought them there.
+    """
+    scales = [zero.role_scale(snapshot, role) for role in zero.ROLES]
+    if any(scale is None or scale.replicas for scale in scales) or not any(_rests(snapshot, role) for role in zero.ROLES):
+        return None
+    prefill, decode = (zero.wanted(zero.stored(snapshot.service), role) for role in zero.ROLES)
+    return prefill, decode
+
+
+def _rests(snapshot: Snapshot, role: str) -> bool:
+    """Return whether the schedule has brought the RoleScale of a role to zero. No wake writes a 0."""
+    scale = zero.role_scale(snapshot, role)
+    return scale is not None and scale.replicas == 0 and not set_by_hand(scale) and scale.generation == scale.woken
+
+
+def writes(snapshot: Snapshot, policies: Mapping[str, ReplicaPolicy]) -> tuple[Patch, ...]:
+    """Return the changes of the RoleScales: 0 for a service that is to go to zero, and the decided number for a service that
+    came back. A RoleScale that changes meanwhile, or that somebody has written, stays.
+    """
+    status, numbers = snapshot.service.status, dict[str, int]()
+    for role, number in stored_groups(status).items():
+        if number and role in zero.ROLES and role in policies and applies(snapshot.service, policies[role]):
+            numbers[role] = number
+    if numbers and (status.get("scaling") or {}).get("hold") == HoldReason.SCHEDULED_ZERO:
+        return tuple(_written(snapshot, dict.fromkeys(numbers, 0)))
+    return tuple(_written(snapshot, {role: number for role, number in numbers.items() if _rests(snapshot, role)}))
+
+
+def _written(snapshot: Snapshot, numbers: Mapping[str, int]) -> Iterator[Patch]:
+    for role, number in numbers.items():
+        scale = zero.role_scale(snapshot, role)
+        if scale is not None and not set_by_hand(scale) and (number or not _rests(snapshot, role)):
+            body = zero.written_by_wake(scale.generation, scale.replicas, number)
+            body["metadata"]["resourceVersion"] = str(scale.version)
+            yield Patch("RoleScale", scale.name, scale.uid, body)

@@ -1,0 +1,40 @@
+"""Tests of the numbers that count while the schedule brings a service to zero, and back."""
+
+from ome_operator.controllers.demand import FIRST
+from ome_operator.core.demand.facts import DECODE, KEPT, PREFILL, Fleet, GroupBounds, RoleFleet
+from ome_operator.core.demand.task import PeakTime
+from tests.unit.controllers.scaled import STORED, Follower
+from tests.unit.core.demand.loads import TARGETS, fleet
+
+NIGHT = PeakTime(frozenset(range(7)), 0, 0, {PREFILL: 0, DECODE: 0})
+LOW = TARGETS._replace(bounds={**TARGETS.bounds, PREFILL: GroupBounds(0, 9), DECODE: GroupBounds(0, 9)})
+BEFORE = {name: value for name, value in STORED.items() if name != "changedAt"}
+NOTHING = Fleet(RoleFleet(0), RoleFleet(0))
+
+
+async def test_the_numbers_become_zero_when_the_role_scales_are_and_come_back_at_the_end() -> None:
+    here = Follower(scaling=BEFORE)
+    here.rate = 0.0
+    await here.wait(KEPT + FIRST + 60, peaks=(NIGHT,), targets=LOW)
+    assert (here.field()["hold"], here.field()["wanted"]) == ("ScheduledZero", {"prefill": 0, "decode": 0, "routers": 1})
+    assert here.field()["applied"] == {"engine": 2, "decoder": 1}, "nothing has seen the RoleScales at zero"
+    here.task = here.task._replace(back=(2, 1))
+    here.scaler.report(here.handler.cache.services()[0].ref, here.task)
+    assert here.field()["applied"] == {"engine": 0, "decoder": 0}
+    here.rate = None
+    await here.wait(KEPT, asked=(0, 0, 1), fleet=NOTHING)
+    assert (here.field()["hold"], here.field()["applied"]) == ("ScheduledZero", {"engine": 0, "decoder": 0})
+    await here.wait(10, peaks=())
+    assert (here.field().get("hold"), here.field()["applied"]) == (None, {"engine": 2, "decoder": 1})
+
+
+async def test_a_wake_counts_although_nothing_was_decided_since() -> None:
+    here = Follower(scaling=BEFORE)
+    here.rate = 0.0
+    await here.wait(KEPT + FIRST + 60, peaks=(NIGHT,), targets=LOW)
+    await here.wait(10, asked=(0, 0, 1), fleet=NOTHING, back=(2, 1))
+    await here.wait(10, asked=(3, 2, 1), fleet=fleet(3, 2), back=None)
+    assert here.field()["applied"] == {"engine": 0, "decoder": 0}, "a 0 does not count: the RoleScales do"
+    here.rate = 1.0
+    await here.wait(10)
+    assert here.field()["applied"] == {"engine": 3, "decoder": 2}
