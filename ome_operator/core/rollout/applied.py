@@ -52,8 +52,8 @@ def stored_groups(status: Mapping[str, Any]) -> dict[str, int]:
 
 
 def applied_groups(snapshot: Snapshot, component: str) -> int | None:
-    """Return the number that was decided for a component; None if there is none, or if the RoleScale wins. The demand
-    decides no 0: a 0 repeats a RoleScale that asked for no groups, and no longer counts after a wake.
+    """Return the number that was decided for a component; None if there is none, or if the RoleScale wins. A 0 does not
+    count: it repeats a RoleScale that asked for no groups, whose number after a wake is another one.
     """
     return None if by_hand(snapshot, component) else stored_groups(snapshot.service.status).get(component) or None
 
