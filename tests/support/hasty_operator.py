@@ -8,7 +8,7 @@ import os
 
 from ome_operator.__main__ import main
 from ome_operator.controllers import demand as scaler
-from ome_operator.core.demand import arrivals, brakes
+from ome_operator.core.demand import arrivals, brakes, learn
 from ome_operator.core.observed import demand as observed
 
 FASTER = 1.0 if os.environ.get("OME_SOAK") else 3.0
@@ -21,7 +21,7 @@ SPAN = 40.0
 """Seconds for which the numbers must be known before a group is removed."""
 
 if __name__ == "__main__":
-    arrivals.WINDOW = brakes.WINDOW = observed.WINDOW = scaler.WINDOW = arrivals.WINDOW / FASTER
+    arrivals.WINDOW = brakes.WINDOW = learn.WINDOW = observed.WINDOW = scaler.WINDOW = arrivals.WINDOW / FASTER
     arrivals.RECENT /= FASTER
     scaler.PERIOD, scaler.FIRST = PERIOD, scaler.FIRST / FASTER
     brakes.KEPT, brakes.LOWER_FOR, scaler.PAUSE = SPAN, 2 * PERIOD, 5.0

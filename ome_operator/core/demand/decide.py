@@ -106,7 +106,7 @@ def _taught(
 
     in_time, too_late = _judged(samples, fleet, targets, state, now)
     found = learn.learned(
-        state.learned, samples[-1], fleet, planned, on_time if in_time or too_late else None, late=too_late
+        state.learned, learn.steady(samples), fleet, planned, on_time if in_time or too_late else None, late=too_late
     )
     for role, since in zip(GROUPS, state.configured, strict=True):
         if now - since <= WINDOW:

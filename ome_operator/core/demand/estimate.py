@@ -71,6 +71,8 @@ class DemandEstimate(NamedTuple):
     """Requests per second that have to be served in addition to those that arrive, so that the backlog is worked off in
     time; 0 if there is no backlog.
     """
+    serving: int
+    """Prefill groups that serve now, and have the backlog."""
     service: float
     """Mean time of a request in a prefill group, in seconds, from which the number of groups to have is computed."""
     longest: float
@@ -108,7 +110,9 @@ class DemandEstimate(NamedTuple):
         return self.measured if predicted else self.curve
 
     def more(self, targets: Targets) -> NeededGroups:
-        """Return the groups that serve the demand and work off the backlog in time."""
+        """Return the groups that serve the demand and work off the backlog in time. The backlog adds at most as many groups
+        as serve now: a router moves no requests, so these work off their own queues, and others cannot help them.
+        """
         return self._need(targets, self.most, self.service, self.extra, (self.curve_for(targets),))
 
     def fewer(self, targets: Targets) -> NeededGroups:
@@ -126,7 +130,7 @@ class DemandEstimate(NamedTuple):
         patience = self.patience * (bound_below(targets.ttft) - service)
         prefill = queues.prefill_groups(rate, service, patience, targets.share)
         if prefill is not None and extra > 0:
-            prefill = max(prefill, math.ceil((rate + extra) * service))
+            prefill = max(prefill, min(math.ceil((rate + extra) * service), prefill + self.serving))
         through = rate + extra if prefill is None else min(rate + extra, prefill / service)
         shown = curves.shown_rate(self.measured, targets.tbt)
         decode = [queues.decode_groups(through * self.answer, curve, targets.tbt, shown) for curve in curves_]
@@ -162,6 +166,7 @@ def estimate(
         forecast=found,
         age=age,
         extra=extra,
+        serving=fleet.prefill.ready,
         service=service,
         longest=max(service, least[0] if shown is None else shown),
         prompt=mean.more,

@@ -1,13 +1,14 @@
 """Measure how fast the groups of a service serve requests, and how long a group takes to start."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ome_operator.core.demand.curves import STEP
 from ome_operator.core.demand.facts import (
     DECODE,
     NO_PLAN,
     PREFILL,
+    WINDOW,
     CompletedWork,
     Curve,
     DemandSample,
@@ -137,6 +138,21 @@ def _decode(before: Curve, sample: DemandSample, fleet: Fleet) -> Curve:
     if abs(sample.running_now - sample.running) > STABLE * sample.running or sample.running < groups:
         return before
     return observed(before, sample.running / groups, sample.running / sample.output_tokens)
+
+
+def steady(samples: Sequence[DemandSample]) -> DemandSample:
+    """Return the newest sample, without its output tokens if they are not those that were generated in its window.
+
+    An engine may count the tokens of a request when the request ends, as SGLang does. Then the requests that decode has
+    begun and not ended are missing, and those that it began before the window count too much. On average such a request
+    has half of its tokens. If the number of running requests a window ago is unknown, so is the difference.
+    """
+    newest = samples[-1]
+    before = [one.running_now for one in samples if abs(newest.at - WINDOW - one.at) <= 3.0 and one.running_now is not None]
+    if not before or newest.running_now is None or not newest.ended:
+        return newest._replace(output_tokens=None)
+    missing = abs(newest.running_now - before[0]) / 2 / WINDOW
+    return newest if missing <= STABLE * newest.ended else newest._replace(output_tokens=None)
 
 
 def observed(curve: Curve, batch: float, seconds: float) -> Curve:

@@ -45,6 +45,16 @@ def test_a_backlog_is_served_before_two_starts_have_passed() -> None:
     assert "the oldest request has waited 300 s" in made.why
 
 
+@pytest.mark.parametrize("waiting", [2000, 20_000])
+def test_a_backlog_asks_for_no_more_groups_than_have_it(waiting: int) -> None:
+    """Requests stay in the queue of their group. With groups for all that arrives, each of the others has its own queue to
+    work off, and a further group would have nothing to do.
+    """
+    without, _ = decide(samples(4.0), fleet(), TARGETS, state(), NOW)
+    made, _ = decide(samples(4.0, waiting=waiting), fleet(), TARGETS, state(), NOW)
+    assert made.prefill == without.prefill + 2
+
+
 def test_a_group_is_removed_alone_and_the_longer_surplus_first() -> None:
     surplus = state(6, 3, lower_since=(NOW - 200, NOW - 300))
     made, after = decide(samples(), fleet(6, 3), TARGETS, surplus, NOW)

@@ -4,7 +4,7 @@ import pytest
 
 from ome_operator.core.demand import learn
 from ome_operator.core.demand.facts import CompletedWork, Learned, PlannedSpeeds, PrefillWork
-from tests.unit.core.demand.loads import KNOWN, fleet, sample
+from tests.unit.core.demand.loads import KNOWN, NOW, fleet, sample
 
 FULL = {"saturated": CompletedWork(2, 4.0, 4000.0)}
 
@@ -50,6 +50,21 @@ def test_decode_is_learned_where_it_is_observed_and_nowhere_else() -> None:
 
 def test_a_load_that_changes_teaches_nothing_about_decode() -> None:
     assert learn.learned(KNOWN, sample(rate=4.0, running_now=90), fleet()).curve == KNOWN.curve
+
+
+@pytest.mark.parametrize(
+    ("grown", "measured"), [(0, True), (40, True), (-40, True), (50, False), (-50, False), (None, False)]
+)
+def test_tokens_that_are_counted_at_the_end_of_requests_measure_only_a_steady_load(
+    grown: int | None, measured: bool
+) -> None:
+    """In a window of 60 s, 240 requests have ended, and `grown` more have begun. Each of these has half of its tokens, which
+    are not counted yet: up to a tenth of the tokens may be missing.
+    """
+    then = sample(NOW - 60, running_now=None if grown is None else 200 - grown)
+    newest = sample(NOW, running_now=200)
+    assert learn.steady((then, newest)) == newest._replace(output_tokens=newest.output_tokens if measured else None)
+    assert learn.steady((newest,)).output_tokens is None, "nothing is known about the beginning of the window"
 
 
 def test_the_plan_gives_the_first_measurement_its_dependence_on_the_prompt() -> None:
