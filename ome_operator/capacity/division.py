@@ -61,7 +61,7 @@ def attention_groups(tp: int, groups: int) -> Uneven | None:
     """Check that the TP size is a multiple of the number of data-parallel attention groups. Return None if it is."""
     if tp % groups == 0:
         return None
-    said = f"TP {tp} is not a multiple of DP {groups}, the number of attention ranks among its GPUs"
+    said = f"TP {tp} is not a multiple of DP {groups}, the number of groups that divide attention"
     return Uneven(Division.ATTENTION, said)
 
 
@@ -82,7 +82,7 @@ def expert_groups(tp: int, ep: int) -> Uneven | None:
     """Check that the TP size `tp` is a multiple of `ep`, the number of expert groups. Return None if it is."""
     if tp % ep == 0:
         return None
-    return Uneven(Division.EXPERT_GROUPS, f"TP {tp} is not a multiple of EP {ep}, which divides the same GPUs into groups")
+    return Uneven(Division.EXPERT_GROUPS, f"TP {tp} is not a multiple of EP {ep}, the number of groups that divide the experts")
 
 
 def experts(model: ModelFacts, ep: int, redundant: int) -> Uneven | None:

@@ -125,7 +125,7 @@ def text(found: FitAnswer) -> str:
         roles.setdefault(place.role, []).append(place.node + (f" ({place.pods} pods)" if place.pods > 1 else ""))
     lines += [f"  {role}: {', '.join(nodes)}" for role, nodes in roles.items()]
     if found.goes:
-        lines.append("  To free the other nodes, this would have to go:")
+        lines.append("  To free the other nodes, these pods would have to end:")
     for node in found.goes:
         held = ", ".join(f"{each.who} ({count(each.gpus, 'GPU')})" for each in node.holders) or NOTHING
         lines.append(f"  {node.node}: {held}")

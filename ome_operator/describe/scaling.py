@@ -113,7 +113,8 @@ def lines(found: ScalingView) -> Iterator[str]:
         yield f"Held ({found.hold}): {found.meaning}"
     for name in found.by_hand:
         yield (
-            f"RoleScale {name} was written, and its number counts: `ome scale {found.service} -n {found.namespace} --resume`"
+            f"RoleScale {name} was set by hand, and applies instead of the demand. To follow the demand again: `ome scale "
+            f"{found.service} -n {found.namespace} --resume`"
         )
     if found.decisions:
         yield ""

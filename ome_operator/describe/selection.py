@@ -46,9 +46,10 @@ def _tie(best: Candidate, other: Candidate) -> str:
     if best.score.minus_weight != other.score.minus_weight:
         return ""
     if best.ref.namespace != other.ref.namespace:
-        return ", as the chosen one, which is in the namespace of the service"
+        return ", the same as the chosen runtime, which is preferred because it is in the namespace of the service"
     narrower = best.score.width != other.score.width
-    return f", as the chosen one, which {'has the narrower range of sizes' if narrower else 'comes first by name'}"
+    why = "its range of sizes is narrower" if narrower else "its name is first in the alphabet"
+    return f", the same as the chosen runtime, which is preferred because {why}"
 
 
 def _problems(service: InferenceService, deps: Deps, quiet: Collection[str]) -> Iterator[str]:
@@ -64,7 +65,7 @@ def _words(model: ModelProfile) -> str:
         f"format {model.format.name}{' ' + model.format.version if model.format.version else ''}" if model.format else "",
         f"framework {model.framework.name}" if model.framework else "",
         f"architecture {model.architecture}" if model.architecture else "architecture not known",
-        f"quantization {model.quantization or ('none' if model.learned else 'not stated, taken as none')}",
+        f"quantization {model.quantization or ('none' if model.learned else 'not stated, counts as none')}",
         f"{model.parameters / 1e9:,.1f}B parameters" if model.parameters else "size not known",
     ]
     source = f" (known model {model.well_known}; its files have not been read)" if model.well_known else ""

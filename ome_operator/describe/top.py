@@ -239,8 +239,8 @@ def _unread(services: Sequence[Heard], troubles: Mapping[str, str], *, stored: b
     why = next(iter(troubles.values()))
     silent = [service for service in services if _silent(service) and _has_trouble(service, troubles)]
     if not silent:
-        return f"{count(len(troubles), 'router')} could not be read, so numbers with + lack what they know: {why}"
-    instead = "their numbers are those of status.traffic" if stored else "groups and nodes have no numbers of them"
+        return f"{count(len(troubles), 'router')} could not be read, so numbers with a + do not include their part: {why}"
+    instead = "their numbers come from status.traffic" if stored else "groups and nodes do not show their numbers"
     return f"the routers of {len(silent)} of {count(len(services), 'service')} could not be read, so {instead}: {why}"
 
 
@@ -275,5 +275,5 @@ def _reason(service: Heard) -> str:
     if not any(pod.ready for pod in routers):
         return "no router is ready"
     if service.numbers is None or not service.numbers.routers_heard:
-        return "what its ready routers report is too old, or they run on simulated nodes"
-    return "its routers know no engine that reports numbers yet"
+        return "the reports of its ready routers are too old, or the routers run on simulated nodes"
+    return "no engine has reported numbers to its routers yet"

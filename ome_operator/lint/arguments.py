@@ -50,7 +50,7 @@ def script_unread(subject: Subject) -> Iterator[Hit]:
             names = set(re.findall(r"[A-Za-z_]\w*", " ".join(given.values)))
             if start is not None and any(map(unknown, given.values)) and not names <= start.names:
                 said = (
-                    f"{role.title}: the value of {given.word} is {' '.join(given.values)[:80]}, which only a shell computes"
+                    f"{role.title}: the value of {given.word} is {' '.join(given.values)[:80]}, which only the shell knows"
                 )
                 yield Hit(locations.argument(role, given), said, "write the value, or a variable of the container")
 
@@ -95,7 +95,7 @@ def _gone(subject: Subject, start: Launch, given: Argument) -> tuple[str, ...]:
 @rule(
     "flag-unknown",
     Severity.ERROR,
-    "No known version has this flag",
+    "No known version of the engine has this flag",
     ignored=ENDS,
     evidence=PARSER,
 )
@@ -124,7 +124,7 @@ def flag_unknown(subject: Subject) -> Iterator[Hit]:
 @rule(
     "flag-removed",
     Severity.ERROR,
-    "Another version has this flag, but this version does not",
+    "Another version of the engine has this flag, but this version does not",
     ignored=ENDS,
     evidence=PARSER,
 )
@@ -158,7 +158,7 @@ def flag_deprecated(subject: Subject) -> Iterator[Hit]:
 @rule(
     "flag-value",
     Severity.ERROR,
-    "The value of a flag is invalid in this version",
+    "The value of a flag is invalid in this version of the engine",
     ignored="The engine exits at once with code 2, and its group is recycled.",
     evidence=PARSER,
 )
@@ -286,7 +286,7 @@ def template_left(subject: Subject) -> Iterator[Hit]:
 @rule(
     "variable-unread",
     Severity.WARNING,
-    "The version does not read a variable of this name",
+    "This version of the engine does not read a variable of this name",
     ignored="The variable has no effect, without any message.",
     evidence=(
         "The list of variables that the source code of this version declares or reads, made by "

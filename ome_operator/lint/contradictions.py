@@ -131,7 +131,7 @@ def served_name(subject: Subject) -> Iterator[Hit]:
     Severity.WARNING,
     "The limit of running requests is lower than the number of attention groups",
     ignored=(
-        "Each attention group runs one request at a time or none; older versions exit with `max_running_request is zero`."
+        "Each attention group runs at most one request at a time; older versions exit with `max_running_request is zero`."
     ),
     evidence="SGLang 0.5.23, mem_cache/kv_cache_configurator.py divides --max-running-requests by DP; "
     "https://github.com/sgl-project/sglang/issues/10868",

@@ -35,8 +35,8 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "pod-field-unknown",
         "Kubernetes has no field of this name in a pod",
-        ignored="The API server accepts the object, because components are open for fields of pods. The operator reports "
-        "`InvalidPod`, and makes no pods.",
+        ignored="The API server accepts the object, because it does not check the fields of a pod in a component. The "
+        "operator reports `InvalidPod` and creates no pods.",
         evidence="The fields of the package `kubernetes`, which may be older than your cluster: in this case use --ignore.",
     ),
     _rule(
@@ -48,7 +48,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "object-twice",
         "The files contain an object twice",
-        ignored="`kubectl apply` applies both, so that the last is in effect without a message.",
+        ignored="`kubectl apply` applies both, and the last one takes effect without a message.",
         evidence="`kubectl apply` sends the objects one after the other.",
     ),
     _rule(

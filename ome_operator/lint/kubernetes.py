@@ -29,7 +29,7 @@ def _pods(subject: Subject) -> Iterator[tuple[Role, Manifest]]:
     Severity.ERROR,
     "The API server rejects the pod",
     ignored=(
-        "No pod of the new revision is created. If it is an edit, the dry run fails, and nothing changes. If it is a new "
+        "No pod of the new revision is created. After an edit, the dry run fails and the service stays unchanged. For a new "
         "service, its Services and other objects are created without pods. A condition shows the API server's message."
     ),
     evidence="The types of the package `kubernetes`, and Kubernetes' validation of pods; "
@@ -44,7 +44,7 @@ def pod_invalid(subject: Subject) -> Iterator[Hit]:
     Severity.ERROR,
     "The API server accepts the pod, but no node can start it as it is written",
     ignored="The pod is created and never starts, because no image, medium or object has such a name; only the pod's events "
-    "say so. A capability that does not exist is left out without a message.",
+    "report the reason. A capability that does not exist is left out without a message.",
     evidence="tests/node/test_late_values.py starts a pod with each of these values on a real node.",
 )
 def pod_unstartable(subject: Subject) -> Iterator[Hit]:

@@ -192,11 +192,14 @@ def _pod(spec: Manifest) -> Said:
         for hook in ("postStart", "preStop"):
             rest = below(box, "lifecycle", hook, "sleep").get("seconds", 0)
             if rest and isinstance(rest, int) and isinstance(grace, int) and not 0 <= rest <= grace:
-                said = f"has a {hook} of container {box.get('name')} that sleeps for {rest} s, but has {grace} s to end"
+                said = (
+                    f"has terminationGracePeriodSeconds {grace}, but the {hook} hook of container {box.get('name')} sleeps "
+                    f"for {rest} s"
+                )
                 yield said, "raise terminationGracePeriodSeconds, or write fewer seconds"
     for port in _ports(spec) if spec.get("hostNetwork") else ():
         if port.get("hostPort") not in (None, 0, port.get("containerPort")):
-            said = f"has hostNetwork, a hostPort {port['hostPort']} and another containerPort {port.get('containerPort')}"
+            said = f"has hostNetwork, but hostPort {port['hostPort']} differs from containerPort {port.get('containerPort')}"
             yield said, "write the same number"
 
 
@@ -210,7 +213,7 @@ def _container(box: Manifest) -> Said:
         yield "has no image", f"write the image, or correct the name of the container {box.get('name')}"
     for probe in ("livenessProbe", "startupProbe"):
         if below(box, probe).get("successThreshold", 1) not in (0, 1):
-            yield f"has a {probe} with another successThreshold than 1", "remove the field"
+            yield f"has a {probe} with a successThreshold other than 1", "remove the field"
     if (quantity.whole(below(box, "readinessProbe").get("terminationGracePeriodSeconds", 0)) or 0) > 0:
         yield "has a readinessProbe with terminationGracePeriodSeconds", "remove it: such a probe ends no container"
     rights = below(box, "securityContext")

@@ -35,10 +35,10 @@ def _has_choice(role: Role, start: Launch) -> bool:
     "cache-aware-random",
     Severity.WARNING,
     "The router chooses prefill at random, although its policy is cache_aware",
-    ignored="Each turn of a conversation reaches another prefill group, which computes the whole prompt again.",
+    ignored="The next turn of a conversation often reaches another prefill group, which computes the whole prompt again.",
     evidence="Our own measurement with sglang-router 0.3.2 and SGLang on CPUs (docs/engines.md), and with simulated "
-    "engines behind 0.1.9, 0.2.2, 0.2.4, 0.3.0 and 0.3.1: no prefix tree belongs to the policies of prefill and decode, "
-    "which only the debug log says.",
+    "engines behind 0.1.9, 0.2.2, 0.2.4, 0.3.0 and 0.3.1: the routers keep no prefix tree for the policies of prefill and "
+    "decode, and report this only in the debug log.",
 )
 def cache_aware_random(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched(SGLANG_ROUTER):
@@ -57,7 +57,7 @@ def cache_aware_random(subject: Subject) -> Iterator[Hit]:
     "routing-key-unchecked",
     Severity.NOTE,
     "The router's policy needs a header that clients have to send",
-    ignored="Requests without the header are distributed at random, so that conversations change the engine.",
+    ignored="Requests without the header are distributed at random, so the turns of a conversation reach different engines.",
     evidence=f"Our own measurement with sglang-router 0.3.2 and smg 1.13.0: both read the header {_KEY} (docs/engines.md).",
 )
 def routing_key_unchecked(subject: Subject) -> Iterator[Hit]:
@@ -65,7 +65,7 @@ def routing_key_unchecked(subject: Subject) -> Iterator[Hit]:
         for flag in ("--prefill-policy", "--policy"):
             given = start.given(flag)
             if given is not None and given.values and given.values[0] in _KEYED:
-                said = f"{flag} is {given.values[0]}, which keeps a conversation on an engine only by the header {_KEY}"
+                said = f"{flag} is {given.values[0]}, which needs the header {_KEY} to keep a conversation on an engine"
                 yield Hit(
                     locations.argument(role, given), said, f"send {_KEY} with the ID of the conversation in each request"
                 )

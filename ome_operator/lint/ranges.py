@@ -120,17 +120,17 @@ def _bad_buckets(kind: str, rest: tuple[str, ...]) -> str:
     if kind not in ("default", "tse", "custom"):
         return f"{kind} is not one of default, tse and custom"
     if kind == "default":
-        return "nothing may follow default" if rest else ""
+        return "default takes no further values" if rest else ""
     if len(numbers) < len(rest):
-        return "what follows has to be numbers"
+        return f"{kind} may be followed only by numbers"
     if kind == "tse":
         if len(numbers) != 3:
-            return "tse needs three numbers: the middle, the base and the count"
+            return "tse needs three numbers: the middle of the buckets, the base and the count"
         middle, base, count = numbers
         well = middle > 0 and base > 1 and count > 0 and count == int(count)
         return "" if well else "the middle has to be above 0, the base above 1, and the count a whole number above 0"
     if not numbers:
-        return "custom needs a number"
+        return "custom needs at least one number"
     if min(numbers) < 0 or len(set(numbers)) < len(numbers):
         return "the numbers have to be different, and at least 0"
     return ""

@@ -138,7 +138,7 @@ _OPEN_AT_MOST_S = 10
     Severity.WARNING,
     "The router sends an engine nothing for a long time after ten failed requests in a row",
     ignored="If the requests of all engines fail for a second, the router answers every request with 503 for a minute. "
-    "With prefill and decode apart, it counts a failure of one of them against both.",
+    "If prefill and decode are separate, a failed request counts against both of its engines.",
     evidence="Our own measurement with sglang-router 0.3.2 and smg 1.13.0 and simulated engines (docs/engines.md); "
     "https://github.com/sgl-project/sglang/issues/12355 and /issues/13894.",
 )

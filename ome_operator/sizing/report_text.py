@@ -96,8 +96,8 @@ def _first(said: Mapping[str, Any]) -> str:
     if price:
         lines.append(
             f"  price: ${price['usdPerGpuHour']:.2f} per GPU and hour ({price['date']}, {price['source']}); the cost of "
-            "prefill is divided among tokens in, that of decode among tokens out. If tokens out carry all costs: "
-            f"${price['usdPerMillionOutputAllIn']:.3f}"
+            "prefill is divided among the input tokens, the cost of decode among the output tokens. If output tokens carry "
+            f"all costs: ${price['usdPerMillionOutputAllIn']:.3f} per million"
         )
         if price["others"]:
             lines.append(f"  prices of other sellers: {price['others']}")

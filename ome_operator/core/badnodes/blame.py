@@ -111,7 +111,7 @@ def _own(memory: Memory, now: float, limit: int, ignored: dict[str, str]) -> Ite
                 kinds.setdefault(fault.kind, []).append(_Blame(fault.first, name, f"{fault.kind}: {fault.message}"))
     for kind, found in kinds.items():
         if len(found) > limit:
-            why = f"{kind} is ignored, because {len(found)} nodes report it, and at most {limit} may be avoided"
+            why = f"{kind} is ignored, because {len(found)} nodes report it, and at most {limit} nodes may be avoided"
             ignored.update({blame.node: why for blame in found})
         else:
             yield from found
@@ -128,7 +128,7 @@ def _first(blames: list[_Blame], limit: int, ignored: dict[str, str]) -> dict[st
         if len(found) < limit:
             found[blame.node] = blame.why
         else:
-            ignored[blame.node] = f"{blame.why}; it is used, because as many nodes as allowed are avoided already"
+            ignored[blame.node] = f"{blame.why}; the node is not avoided, because the limit of avoided nodes is reached"
     for name in found:
         ignored.pop(name, None)
     return found

@@ -182,10 +182,13 @@ def _about(what: str, words: Mapping[str, str], counts: str | None, since: datet
         shown = f"revision {_short(counts)}" if what == "revision" else "the facts in the status"
         return cond.Condition(NODES_AGREE, False, Reason.NODES_DISAGREE, f"{reports}; all nodes use {shown}")
     if len(said) > 1 or any(len(nodes) > 1 for nodes in said.values()):
-        message = f"{reports}; nothing is used until two nodes agree, or a revision or a node is named"
+        message = (
+            f"{reports}; no report is used until two nodes agree. To decide now, name a revision in the URI, or nodes in "
+            "agent.pinFrom of the chart"
+        )
         return cond.Condition(NODES_AGREE, False, Reason.NODES_DISAGREE, message)
     until = (since + LONE_WAIT).strftime("%H:%M:%S")
-    message = f"{reports}; this counts when a second node confirms it, or at {until} UTC if no node reports anything else"
+    message = f"{reports}; it is used when a second node confirms it, or at {until} UTC if no node reports anything else"
     return cond.Condition(NODES_AGREE, None, Reason.UNCONFIRMED, message)
 
 
@@ -194,7 +197,7 @@ def _report(what: str, word: str, nodes: Iterable[str]) -> str:
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     verb = "reports" if len(names) == 1 else "report"
     subject = f"{'node' if len(names) == 1 else 'nodes'} {', '.join(names[:NAMED])}{more}"
-    return f"{subject} {verb} revision {_short(word)}" if what == "revision" else f"{subject} {verb} other facts"
+    return f"{subject} {verb} {f'revision {_short(word)}' if what == 'revision' else 'other facts than other nodes'}"
 
 
 def _short(revision: str) -> str:

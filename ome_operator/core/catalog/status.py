@@ -100,7 +100,7 @@ def _model_ready(
         if unpinned:
             return cond.Condition(READY, False, Reason.UNCONFIRMED, unpinned), state
         if states == {keys.MODEL_READY}:
-            message = f"{_hold(len(holdings))} the {noun} without its label yet{_crowded(model)}"
+            message = f"{_hold(len(holdings))} the {noun}, but no node has its label yet{_crowded(model)}"
         else:
             message = f"agents download the files: {node_models.summary(0, holdings.values())}"
         return cond.Condition(READY, False, Reason.DOWNLOADING, message), state

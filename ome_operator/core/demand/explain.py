@@ -5,19 +5,19 @@ from ome_operator.core.demand.estimate import DemandEstimate, NeededGroups, boun
 from ome_operator.core.demand.facts import DECODE, GROUPS, PREFILL, Basis, GroupBounds, Targets
 from ome_operator.core.demand.holds import HoldReason
 
-_PLAN = " (`ome plan`'s prediction less its error, not measured)"
+_PLAN = " (predicted by `ome plan` with a margin for its error, not measured)"
 _FORMER = " (measured before the groups changed, and not since)"
 
 
 def why(demand: DemandEstimate, targets: Targets, need: NeededGroups) -> str:
     """Return the sentence about a demand whose targets can be met. `need` are the groups for it."""
-    ahead = "" if demand.forecast.kind == "steady" else f", {demand.most:.1f} expected when a new group serves"
+    ahead = "" if demand.forecast.kind == "steady" else f", and {demand.most:.1f} are expected when a new group serves"
     behind = f"; the oldest request has waited {demand.age:.0f} s" if demand.extra else ""
     batch = min(curves.batch_within(demand.curve_for(targets), targets.tbt), 1e6)
     serves, holds = (_SERVES[demand.basis[role]] for role in (PREFILL, DECODE))
     spare = sum(targets.bounds.get(role, GroupBounds(1, 1)).spare for role in GROUPS)
     kept = f", and {spare} spare" if spare else ""
-    step = "; this is a first step, at most double the groups that serve" if need != demand.more(targets) else ""
+    step = "; this first step at most doubles the groups that serve" if need != demand.more(targets) else ""
     return (
         f"{demand.forecast.now:.1f} requests/s arrive{ahead}{behind}; a prefill group serves {serves[0]}"
         f"{1 / demand.service:.2f} requests/s{serves[1]}, a decode group holds {holds[0]}{batch:.0f} requests of "
@@ -50,9 +50,9 @@ def unmet(demand: DemandEstimate, targets: Targets, need: NeededGroups) -> tuple
     if need.prefill is None:
         role, proofs = PREFILL, {Basis.MEASURED}
         what = (
-            f"the time to the first token: a prompt of {demand.prompt:.0f} tokens takes {demand.service:.2f} s without a "
-            f"wait, and the target of {targets.ttft:g} s counts as {bound_below(targets.ttft):g} s, the bound of a bucket "
-            "of SGLang's histogram"
+            f"the time to the first token: a prompt of {demand.prompt:.0f} tokens takes {demand.service:.2f} s even if it "
+            f"does not wait, and the target of {targets.ttft:g} s counts as {bound_below(targets.ttft):g} s, the next lower "
+            "bound of a bucket of SGLang's histogram"
         )
     else:
         role, proofs = DECODE, {Basis.MEASURED, Basis.FIRST}

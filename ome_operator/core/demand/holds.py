@@ -38,7 +38,7 @@ HOLDS: dict[str, str] = {
     "until `ome scale SERVICE --resume`.",
     HoldReason.UNHEARD: "The operator does not read the load from the routers, because its option `router-watch` is 0: set "
     "it to 5 (only possible inside the cluster). Nothing changes.",
-    HoldReason.UNKNOWN: "The newest numbers are missing or older than 20 s. Nothing changes.",
+    HoldReason.UNKNOWN: "The newest numbers of the load are missing or older than 20 s. Nothing changes.",
     HoldReason.UNMEASURED: "The lengths of requests or the speed of the groups are not known yet: `ome plan` has no "
     "prediction with which a group meets the targets, and requests have not waited in any group for a whole minute. The "
     "numbers of groups stay.",
@@ -55,7 +55,7 @@ HOLDS: dict[str, str] = {
     HoldReason.BUSY: "Fewer groups would be enough, but a rollout, a recycle, a move or a drain is in progress.",
     HoldReason.HOLE: "Fewer groups would be enough, but numbers are missing within the last ten minutes.",
     HoldReason.LATE: "Fewer groups would be enough, but too many requests miss the target now.",
-    HoldReason.ERRORS: "Fewer groups would be enough, but the share of errors rises.",
+    HoldReason.ERRORS: "Fewer groups would be enough, but the share of failed requests rises.",
     HoldReason.COOL_DOWN: "Fewer groups would be enough, but not for long enough yet, or the last change is too recent.",
     HoldReason.CAP: "Fewer groups would be enough, but the number of changes within this hour has reached its limit.",
     HoldReason.PLANNED: "Fewer groups would be enough according to `ome plan`, or to measurements from before the "

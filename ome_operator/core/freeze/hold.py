@@ -46,13 +46,14 @@ def active_hold(
     holds: list[Hold] = []
     if deps.policy.observe:
         holds.append(
-            Hold(True, "observed (operator.observe of the chart)", ("set this value to false to let the operator act"))
+            Hold(True, "only observed (operator.observe of the chart)", "set this value to false to let the operator act")
         )
     if namespace in deps.policy.observe_namespaces:
-        where = f"observed (operator.observeNamespaces of the chart has {namespace})"
+        where = f"only observed (operator.observeNamespaces of the chart contains {namespace})"
         holds.append(Hold(True, where, "remove the namespace from this list to let the operator act"))
     if _on(annotations.get(keys.OBSERVE, "")):
-        holds.append(Hold(True, f"observed (annotation {keys.OBSERVE})", "remove the annotation to let the operator act"))
+        where = f"only observed (annotation {keys.OBSERVE})"
+        holds.append(Hold(True, where, "remove the annotation to let the operator act"))
     if deps.frozen:
         holds.append(
             Hold(False, f"frozen with all services{said(deps.frozen)}", ("`ome thaw --all` ends the freeze of all services"))

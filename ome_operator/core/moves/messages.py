@@ -9,6 +9,7 @@ from ome_operator.core.moves.record import Move, Phase, age
 from ome_operator.core.moves.state_machine import SETTLE, First, MovePolicy
 from ome_operator.core.reasons import MOVED, Reason, Why, record_of
 from ome_operator.core.status.conditions import Condition
+from ome_operator.util.wording import count
 
 
 class Told(NamedTuple):
@@ -37,7 +38,8 @@ def condition(moves: Mapping[Move, Told], policy: MovePolicy, first: First, now:
 def _why(move: Move, told: Told, policy: MovePolicy, first: First, now: datetime) -> Why:
     who = f"router {move.member}" if move.component == keys.ROUTER else f"{told.title} group {move.member}"
     reason, what = _state(move, told, policy, first, now)
-    more = f"; {told.more} more of the role {'leave' if told.more > 1 else 'leaves'} after it" if told.more else ""
+    others = count(told.more, "other router" if move.component == keys.ROUTER else "other group")
+    more = f"; {others} of the role will leave after it" if told.more else ""
     return Why(reason, f"{who} leaves node {move.node} ({move.cause}): {what}{more}")
 
 
@@ -48,7 +50,7 @@ def _state(move: Move, told: Told, policy: MovePolicy, first: First, now: dateti
         case Phase.SETTLING:
             return Reason.MOVE_PENDING, f"the move begins if this lasts for {SETTLE:.0f} s"
         case Phase.WAITING:
-            return Reason.MOVE_PENDING, f"it waits for {first.text or f'the groups of its role: {told.unready}'}"
+            return Reason.MOVE_PENDING, f"the move waits for {first.text or f'the groups of its role: {told.unready}'}"
         case Phase.LEAVING:
             without = " without a replacement" if move.alone else ""
             return Reason.MOVING, f"it is removed{without} when its requests have ended"

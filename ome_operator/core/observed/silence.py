@@ -61,8 +61,8 @@ def hold(silent: Collection[Collection[float]], up_for: float) -> str:
     most = max((_within(silent, since) for since in chain.from_iterable(silent)), default=0)
     if most > SERVICES and most >= SHARE * len(silent):
         return (
-            f"leaders of {most} of {len(silent)} services fell silent within {AT_ONCE:.0f} s: check what they share, such "
-            "as the network"
+            f"leaders of {most} of {len(silent)} services stopped answering within {AT_ONCE:.0f} s: check what they share, "
+            "such as the network"
         )
     return ""
 

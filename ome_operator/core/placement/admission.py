@@ -95,7 +95,7 @@ def _why(claim: Claim, fit: bool, before: Sequence[str], keeper: Claim | None, g
     if keeper is not None and keeper is not claim:
         return f"nodes are reserved for {keeper.key} at present"
     if before:
-        return f"capacity is promised to {', '.join(before[:NAMED])} until the present attempt ends"
+        return f"capacity is reserved for {', '.join(before[:NAMED])} until the present attempt ends"
     return f"{', '.join(granted)} is being placed first" if granted else ""
 
 

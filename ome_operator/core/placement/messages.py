@@ -42,8 +42,10 @@ def without_room(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) -> s
     alike = merged(tuple(need._replace(apart=()) for need in needs if need.pods))
     lacking = [need for need in alike if not fits((need,), there)]
     clauses = [f"{_needs(need.title)} {_clause(need, here, free, holders)}" for need in lacking]
+    who = title(alike)
     return "; ".join(clauses) or (
-        f"{_needs(title(alike))} capacity at the same time as each other and as the groups that are being placed"
+        f"{f'{who} together need' if ' and ' in who else f'{who} needs'} more capacity than is free and not reserved for "
+        "groups that are being placed"
     )
 
 

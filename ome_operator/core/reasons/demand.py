@@ -56,7 +56,7 @@ class DemandReasons:
     )  # fmt: skip
     SCALED_BY_HAND = ReasonRecord(
         "ScaledByHand", of=_OF, kstatus=_CURRENT, state=State.WAITING,
-        meaning="somebody has written the number of a RoleScale, which counts instead of the demand",
+        meaning="the number of a RoleScale was set by hand, and applies instead of the demand",
         remedy="`ome scale NAME --resume`",
     )  # fmt: skip
     RECOMMENDED = ReasonRecord(

@@ -157,7 +157,7 @@ class InputReasons:
     )  # fmt: skip
     REVISION_TOO_LARGE = ReasonRecord(
         "RevisionTooLarge", of=(ENGINE_READY,), kstatus=IN_PROGRESS,
-        meaning="engine and decoder render to more than a revision may hold",
+        meaning="the rendered engine and decoder are larger than a stored revision may be",
         remedy="move large values to a ConfigMap",
     )  # fmt: skip
     CONFIGURATION_REFUSED = ReasonRecord(

@@ -80,7 +80,7 @@ class PodReasons:
     UNSCHEDULABLE = ReasonRecord(
         "Unschedulable", of=COMPONENTS, kstatus=IN_PROGRESS, state=State.WAITING, gravity=4, pods="unschedulable",
         printed=True,
-        meaning="no node fits; the scheduler's message follows, and the services that hold nodes which would fit",
+        meaning="no node fits; the scheduler's message and the services that hold suitable nodes follow",
         remedy=f"{FREE_GPUS}label nodes, or check taints and requests; the labels of nodes: "
                "kubectl get nodes{columns}",
     )  # fmt: skip
@@ -132,5 +132,5 @@ class PodReasons:
         "TransfersFail", of=(TRANSFERS_WORK,), kstatus=CURRENT, printed=True,
         meaning="a prefill engine cannot transfer KV caches to a decode engine, and a part of the requests fails",
         remedy="check the network between the nodes of the two pods. An engine that was taken out of the router gets "
-        "requests again when its pairs work; what the engines say: ome logs {service}{which}",
+        "requests again when its pairs work; to read the logs of the engines: ome logs {service}{which}",
     )  # fmt: skip

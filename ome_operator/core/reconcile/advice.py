@@ -14,6 +14,7 @@ from ome_operator.core.rollout import demand_fields, zero
 from ome_operator.core.rollout.applied import applied_groups, overridden
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.status.progress import RoleProgress
+from ome_operator.util.wording import count
 
 AVOIDED = 3
 """Number of avoided nodes that the advice names."""
@@ -81,10 +82,11 @@ def _avoided(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
     excluded = {node for child in snapshot.observed.children.values() for node in child.excluded}
     near = sorted(({pod.node for pod in snapshot.pods} | excluded) & snapshot.observed.avoided.keys())
     for node in near[:AVOIDED]:
-        used = "" if node in intent.fit.excluded else ", unless nothing else fits, which is the case"
-        yield f"node {node} is avoided for new groups{used}: {snapshot.observed.avoided[node]} (ome nodes forgive {node})"
-    if len(near) > AVOIDED:
-        yield f"further nodes are avoided for new groups ({len(near) - AVOIDED}): ome nodes lists them"
+        used = "" if node in intent.fit.excluded else ", but is used now because the groups fit on no other nodes"
+        why = snapshot.observed.avoided[node]
+        yield f"node {node} is avoided for new groups{used}: {why} (to use it again: ome nodes forgive {node})"
+    if (more := len(near) - AVOIDED) > 0:
+        yield f"{count(more, 'other node')} {'is' if more == 1 else 'are'} avoided for new groups: `ome nodes` lists them"
 
 
 def _restored(snapshot: Snapshot, intent: Intent) -> Iterator[str]:

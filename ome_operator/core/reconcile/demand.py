@@ -214,7 +214,8 @@ def condition(decided: Decided) -> Condition | None:
         return _false(Reason.DEMAND_IGNORED, why)
     if hand:
         return _false(
-            Reason.SCALED_BY_HAND, f"the number of {' and '.join(hand)} was written into the RoleScale, and counts"
+            Reason.SCALED_BY_HAND,
+            f"the number of {' and '.join(hand)} was set by hand in the RoleScale, and applies instead of the demand",
         )
     recommended = bool(differs) and found.get("mode") != APPLY
     if hold in NOT_FOLLOWED:

@@ -329,7 +329,7 @@ def _waiting(placing: Placing, want: Desired) -> Iterator[Problem]:
     for each in want.progress:
         groups = placing.withheld.get(each.role.component, 0)
         if groups and not each.complete:
-            why = placing.waits or "admission, because the service has just released nodes or other services come first"
+            why = placing.waits or "admission, because the service has just released nodes or others are ahead of it"
             of = f" ({groups} of {each.role.groups} groups)" if each.role.groups > 1 else ""
             before = f"; at the last attempt, pods could not be created: {placing.refused}" if placing.refused else ""
             said = f"{each.role.title}{of} waits for {why}{before}"

@@ -208,7 +208,7 @@ def _whole(group: Group, record: GroupRecord, ground: Circumstances) -> Transiti
         return _silent(group, record.to(SILENT, now), ground)
     record = record.to(NOT_READY, now)
     if ground.silence is not None and ground.silence.is_paused:
-        return Transition(record, RARE_TURN, "is not ready, because its generation is paused, so it is not recycled")
+        return Transition(record, RARE_TURN, "is not ready, because its token generation is paused, so it is not recycled")
     left = policy.hang - max(passed(record.since, now), _silent_for(record, ground) if not _spared(ground) else 0.0)
     if left > 0 or ground.busy:
         return Transition(record, left if left > 0 else TURN)

@@ -56,7 +56,7 @@ def with_dry_run(snapshot: Snapshot, intent: Intent) -> Intent:
 def _advised(intent: Intent, remark: str) -> Intent:
     if not remark:
         return intent
-    said = f"not every pod of revision {intent.target} was checked before the revision that serves is replaced: {remark}"
+    said = f"the dry run did not check every pod of revision {intent.target}, which is rolled out nevertheless: {remark}"
     return replace(intent, advice=(*intent.advice, said))
 
 

@@ -87,10 +87,13 @@ def advice(snapshot: Snapshot, component: str, groups: int, asked: int | None, *
         when = "" if until is None else f" until {_text(until)}"
         return [
             f"RoleScale {names.component(service.name, component)} asks for 0 groups, and {groups} are kept{when}, because "
-            "a request has woken the service: spec.scalingPolicy.wakeOnRequest false ends this"
+            "a request has woken the service: set spec.scalingPolicy.wakeOnRequest to false to end this"
         ]
     if service.spec.router is None:
-        return ["spec.scalingPolicy.wakeOnRequest has no effect without a router: its registry is what hears requests"]
+        return [
+            "spec.scalingPolicy.wakeOnRequest has no effect, because only the registry of a router detects requests: add a "
+            "router"
+        ]
     if not groups and not scaled:
         return [
             f"spec.scalingPolicy.wakeOnRequest cannot bring back {component}, which has no RoleScale: set "
@@ -104,8 +107,8 @@ def never_zero(service: InferenceService, policies: Mapping[str, ReplicaPolicy])
     if not asks_to_wake(service) or any(policies[role].low == 0 for role in ROLES if role in policies):
         return []
     return [
-        "spec.scalingPolicy.wakeOnRequest has no effect, because no role can be scaled to zero: write minReplicas: 0 of "
-        f"spec.{keys.ENGINE} or spec.{keys.DECODER}"
+        "spec.scalingPolicy.wakeOnRequest has no effect, because no role can be scaled to zero: set minReplicas of "
+        f"spec.{keys.ENGINE} or spec.{keys.DECODER} to 0"
     ]
 
 

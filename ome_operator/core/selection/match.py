@@ -99,7 +99,7 @@ def _equal(what: str, wanted: str, actual: str, write: str) -> Violation | None:
     if wanted.lower() == actual.lower():
         return None
     if not actual:
-        return Violation(f"it is for {what} {wanted}, but that of the model is not known", False, write)
+        return Violation(f"it is for {what} {wanted}, but the {what} of the model is not known", False, write)
     if not wanted:
         return Violation(f"it names no {what}, but the model has {actual}", False)
     return Violation(f"it is for {what} {wanted}, but the model has {actual}")
@@ -111,7 +111,7 @@ def _quantized(wanted: str, model: ModelProfile) -> Violation | None:
     if wanted.lower() in model.quantizations:
         return None
     if wanted and not model.quantization:  # what `ome explain runtime` says about the model
-        seen = "has none" if model.learned else "states none, which is taken as none"
+        seen = "has none" if model.learned else "states none and therefore counts as unquantized"
         return Violation(f"it is for quantization {wanted}, but the model {seen}", False, f"quantization: {wanted}")
     return _equal("quantization", wanted, model.quantization, f"quantization: {wanted}")
 
@@ -121,7 +121,7 @@ def _versioned(what: str, wanted: Version | None, actual: Version | None) -> Vio
         return None if what == "framework" else Violation(f"its supportedModelFormats name no {what}", False)
     if actual is None:
         write = f"model{what.capitalize()}: {{name: {wanted.name}}}"
-        return Violation(f"it is for {what} {wanted.name}, but that of the model is not known", False, write)
+        return Violation(f"it is for {what} {wanted.name}, but the {what} of the model is not known", False, write)
     if wanted.name.lower() != actual.name.lower():
         return Violation(f"it is for {what} {wanted.name}, but the model has {actual.name}")
     if not wanted.version or not actual.version or versions.accepts(wanted.operator, wanted.version, actual.version):

@@ -247,9 +247,7 @@ def _ready(report: Report, causes: list[cond.Condition], problems: list[Problem]
         return cond.Condition(READY, False, causes[0].reason, _messages(causes))
     if empty:
         return cond.Condition(READY, False, Reason.SCALED_TO_ZERO, f"{empty} scaled to zero: raise minReplicas")
-    return cond.Condition(
-        READY, False, Reason.CREATING, "no revision has a ready group of each role, and a ready router, yet"
-    )
+    return cond.Condition(READY, False, Reason.CREATING, "no revision has a ready router and a ready group of each role yet")
 
 
 def _scaled(report: Report, causes: list[cond.Condition]) -> cond.Condition:

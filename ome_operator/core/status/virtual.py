@@ -25,9 +25,8 @@ def virtual_status(service: InferenceService, left: bool, now: datetime) -> dict
     objects from an earlier mode exist.
     """
     url = f"http://{service.name}.{service.namespace}.svc.cluster.local"
-    ready = cond.Condition(
-        READY, True, Reason.VIRTUAL_DEPLOYMENT, (f"{url} is not served by this service, so no pods are created")
-    )
+    message = f"no pods are created in the mode {VIRTUAL}: another server has to serve {url}"
+    ready = cond.Condition(READY, True, Reason.VIRTUAL_DEPLOYMENT, message)
     wanted = [ready]
     if left:
         message = (

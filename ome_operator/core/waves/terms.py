@@ -103,7 +103,7 @@ def read(text: str) -> tuple[str, ...] | Invalid:
         matched = _SIZE.fullmatch(wave)
         if matched is None or (matched[2] and int(matched[1]) > 100):
             return Invalid(
-                f"{wave or 'nothing'} is not a wave: write a number of services of at least 1, or 1% to 100%, {_RISE}"
+                f"{wave or 'an empty text'} is not a wave: write a number of services of at least 1, or 1% to 100%, {_RISE}"
             )
         if int(matched[1]) <= highest[matched[2]] or highest["%"] == 100:
             return Invalid(
@@ -116,7 +116,7 @@ def read(text: str) -> tuple[str, ...] | Invalid:
 def read_bake(text: str) -> float | Invalid:
     """Parse a bake time that a person wrote, and return it in seconds. Return the reason as Invalid if it is not valid."""
     if len(text) > 64 or not _is_duration(text):
-        return Invalid(f'{text[:64] or "nothing"} is not a duration: write one such as "90s", "15m" or "1h30m"')
+        return Invalid(f'{text[:64] or "an empty text"} is not a duration: write one such as "90s", "15m" or "1h30m"')
     if (found := quantity.seconds(text)) > LONGEST:
         return Invalid(f"{text} is longer than the maximum bake time: write at most {LONGEST / 3600:.0f}h")
     return found

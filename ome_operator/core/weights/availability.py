@@ -71,7 +71,7 @@ class Availability(NamedTuple):
                 return f"{label}. The revision was made without model agents and keeps its storage"
             return label
         told = f"agents set the label {' and '.join(f'{part.label}=Ready' for part in parts)} on nodes that have the files"
-        told += "".join(f"; {part.by_name} does not count" for part in parts if part.by_name)
+        told += "".join(f"; {part.by_name} does not count for this revision" for part in parts if part.by_name)
         if any(not part.have for part in parts):
             told += f". {SILENT_AGENTS}"
         return told
@@ -116,7 +116,7 @@ def _local(identity: Mapping[str, str], label: str, have: int, fetched: bool, de
         _title(identity), label, have, fetched,
         unfetched=uri if managed(uri) and not agents else "",
         former=agents and managed(uri) and not fetched,
-        by_name=f"{plain}=Ready on {count(named, 'node')}" if named else "",
+        by_name=f"the label {plain}=Ready on {count(named, 'node')}" if named else "",
     )  # fmt: skip
 
 

@@ -75,8 +75,8 @@ def test_the_old_pods_stay_until_the_new_slice_is_complete_for_this_generation()
     assert why(told("RolledOut", "True", generation=1), told("EngineReady", "False", "engine 0/1")) == "engine 0/1"
     taken = told("RouterReady", "False", "Role a was made by manager: run `ome adopt service ns/a`, or delete this object")
     assert why(told("RolledOut", "False", "comes up"), taken) == "comes up"
-    observed = told("Frozen", "True", "observed (operator.observe of the chart); would store revision a")
-    assert why(told("EngineReady", "False", "engine 0/1"), observed).startswith("observed (operator.observe")
+    observed = told("Frozen", "True", "only observed (operator.observe of the chart); would store revision a")
+    assert why(told("EngineReady", "False", "engine 0/1"), observed).startswith("only observed (operator.observe")
     assert why(told("RolledOut", "True", generation=1), told("AnotherOperator", "True", "manager also writes")) == (
         "manager also writes"
     )

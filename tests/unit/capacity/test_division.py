@@ -21,14 +21,14 @@ K2 = bookshelf().model("Kimi-K2-Instruct").sizes
         (
             {"tp": 8, "attention_dp": 3},
             Division.ATTENTION,
-            "TP 8 is not a multiple of DP 3, the number of attention ranks among its GPUs",
+            "TP 8 is not a multiple of DP 3, the number of groups that divide attention",
         ),
         ({"tp": 8, "attention_dp": 16}, Division.ATTENTION, "TP 8 is not a multiple of DP 16, the number"),
         ({"tp": 24}, Division.HEADS, "64 attention heads cannot be divided by 24 GPUs"),
         (
             {"tp": 8, "ep": 3},
             Division.EXPERT_GROUPS,
-            "TP 8 is not a multiple of EP 3, which divides the same GPUs into groups",
+            "TP 8 is not a multiple of EP 3, the number of groups that divide the experts",
         ),
         ({"tp": 80, "attention_dp": 80, "ep": 80}, Division.EXPERTS, "384 experts cannot be divided by EP 80"),
         (

@@ -44,9 +44,12 @@ def test_a_tie_is_told_with_what_decides_it(tmp_path: Path) -> None:
     code, text = said(
         tmp_path, model, tmp_path / "runtimes.yaml", model={"name": "own"}, engine={}, decoder=None, router=None
     )
-    assert (code, "quantization not stated, taken as none" in text) == (0, True), text
+    assert (code, "quantization not stated, counts as none" in text) == (0, True), text
     assert "chosen   ClusterServingRuntime a: weight × priority 1\n" in text
-    assert "fits     ClusterServingRuntime b: weight × priority 1, as the chosen one, which comes first by name\n" in text
+    assert (
+        "fits     ClusterServingRuntime b: weight × priority 1, the same as the chosen runtime, which is preferred" in text
+    )
+    assert "because its name is first in the alphabet\n" in text
     assert "fits     ClusterServingRuntime c: weight × priority 0\n" in text
 
 

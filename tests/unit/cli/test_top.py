@@ -192,8 +192,8 @@ def spoil(cluster: Cluster, how: str) -> None:
     [
         ("gone", "no router runs, and only routers report numbers"),
         ("unready", "no router is ready"),
-        ("simulated", "what its ready routers report is too old, or they run on simulated nodes"),
-        ("without-engines", "its routers know no engine that reports numbers yet"),
+        ("simulated", "the reports of its ready routers are too old, or the routers run on simulated nodes"),
+        ("without-engines", "no engine has reported numbers to its routers yet"),
     ],
 )
 def test_the_reason_for_which_a_service_has_no_numbers_is_told(run: Run, cluster: Cluster, how: str, why: str) -> None:

@@ -58,7 +58,7 @@ async def test_silent_leaders_of_many_services_are_held(registry: Registry) -> N
     registry.telemetry._started -= 3600
     registry.telemetry._pods = routers
     own = [routers[0], LEADER]
-    assert registry.telemetry.silences(own)["leader"].hold.startswith("leaders of 4 of 4 services fell silent")
+    assert registry.telemetry.silences(own)["leader"].hold.startswith("leaders of 4 of 4 services stopped answering")
     registry.telemetry._pods = routers[:3]
     assert registry.telemetry.silences(own) == {"leader": Silence(NOW - 30)}
 

@@ -55,9 +55,9 @@ def test_a_number_that_was_written_is_named_only_where_the_demand_decides() -> N
     scales = {"svc-decoder": scale(3), "svc-engine": scale(7, "engine")}
     found = view(body, scales)
     assert found.by_hand == ("svc-decoder",)
-    assert "RoleScale svc-decoder was written, and its number counts: `ome scale svc -n team --resume`" in "\n".join(
-        lines(found)
-    )
+    text = "\n".join(lines(found))
+    assert "RoleScale svc-decoder was set by hand, and applies instead of the demand. " in text
+    assert " `ome scale svc -n team --resume`" in text
     assert view(service(), scales).by_hand == ()
 
 

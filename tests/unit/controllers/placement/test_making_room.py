@@ -65,7 +65,7 @@ async def test_strangers_that_have_gone_are_seen_before_they_are_forgotten() -> 
 async def test_nobody_is_asked_where_it_is_known_already() -> None:
     made, api = gangs(4, [])
     made.report_claim(B, claim(B, 2, trying=True), NOW)
-    promised = "engine needs capacity at the same time as each other and as the groups that are being placed"
+    promised = "engine needs more capacity than is free and not reserved for groups that are being placed"
     assert await made.check_capacity(A, claim(A, 3).needs, NOW) == promised
     assert await made.check_capacity(A, claim(A, 5).needs, NOW) == "engine needs 5 nodes: there are 4 nodes"
     assert api.calls == []

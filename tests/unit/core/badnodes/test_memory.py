@@ -107,7 +107,7 @@ def test_no_more_than_a_tenth_is_avoided_and_the_first_stay() -> None:
     found = avoid(after(*signs), nodes(30), T + 1000)
     assert found.of("team").keys() == {"n0", "n1", "n2"}
     assert found.ignored.keys() == {f"n{at}" for at in range(3, 10)}
-    assert "as many nodes as allowed" in found.ignored["n9"]
+    assert "the limit of avoided nodes" in found.ignored["n9"]
     few = nodes(5)
     assert avoid(after(*signs, nodes=few), few, T + 1000).of("team").keys() == {"n0"}, "at least one node may be avoided"
 

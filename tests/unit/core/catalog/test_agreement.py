@@ -47,7 +47,7 @@ def test_the_word_of_one_node_of_several_does_not_count() -> None:
     assert found.pin is None and found.condition is not None
     assert (found.condition.status, found.condition.reason) == (None, "Unconfirmed")
     assert found.condition.message.startswith(
-        f"node evil reports revision {EVIL}; this counts when a second node confirms it"
+        f"node evil reports revision {EVIL}; it is used when a second node confirms it"
     )
 
 
@@ -67,7 +67,7 @@ def test_two_nodes_that_disagree_decide_nothing_and_are_named(names: tuple[str, 
     found = judged({honest: held(), evil: held(EVIL)}, speakers, alone(60))
     assert found.pin is None and found.condition is not None and found.condition.status is False
     assert COMMIT in found.condition.message and EVIL in found.condition.message
-    assert found.unpinned.endswith("nothing is used until two nodes agree, or a revision or a node is named")
+    assert "; no report is used until two nodes agree. " in found.unpinned
 
 
 def test_a_cluster_of_one_node_needs_no_second() -> None:
@@ -160,7 +160,7 @@ def test_facts_of_one_node_do_not_replace_those_of_the_others() -> None:
     evil = {"evil": held(state="Ready", facts=FALSE)}
     found = judged(evil, MANY, before)
     assert found.facts == FACTS and found.condition is not None
-    assert found.condition.message == "node evil reports other facts; all nodes use the facts in the status"
+    assert found.condition.message == "node evil reports other facts than other nodes; all nodes use the facts in the status"
     new = {"weights": {"uri": URI, "revision": COMMIT}}
     assert judged(evil, MANY, new).facts is None
     honest = {name: held(state="Ready", facts=FACTS) for name in ("a", "b")}

@@ -129,7 +129,7 @@ def test_cluster_wide_models_have_no_bound_and_say_more_than_ready() -> None:
 def test_a_model_whose_labels_found_no_room_says_so() -> None:
     model = replace(parts.model(URI, "k2"), kind="BaseModel", namespace="team-a")
     said = plain(model_status(model, (), frozenset(), NOW, {"a": one()}))[0]
-    assert said["message"].startswith("1 node holds the model without its label yet; a node gets at most 1000 labels")
+    assert said["message"].startswith("1 node holds the model, but no node has its label yet; a node gets at most 1000 ")
 
 
 def test_the_summary_is_nodes_share_and_time() -> None:

@@ -45,7 +45,7 @@ def test_a_prediction_is_used_until_something_was_measured() -> None:
     measured, _ = decide(idle(20.0), fleet(), TARGETS, state(), NOW)
     assert made.size == measured.size and made.prefill > 5
     assert made.basis == {PREFILL: Basis.PLANNED, DECODE: Basis.PLANNED}
-    assert made.why.count("`ome plan`'s prediction less its error, not measured") == 2
+    assert made.why.count("predicted by `ome plan` with a margin for its error, not measured") == 2
     assert after.learned.work is None and not after.learned.curve, "a prediction is not stored as a measurement"
     assert measured.basis == {PREFILL: Basis.MEASURED, DECODE: Basis.MEASURED} and "ome plan" not in measured.why
 
@@ -118,7 +118,7 @@ def test_a_single_measured_load_of_decode_doubles_the_groups_at_most() -> None:
     made, after = decide(idle(20.0), fleet(), targets, before, NOW)
     assert (made.decode, made.hold, made.basis[DECODE]) == (2, HoldReason.FIRST_STEP, Basis.FIRST)
     assert "a decode group holds at least 1 requests" in made.why and made.why.endswith(
-        "at most double the groups that serve"
+        "at most doubles the groups that serve"
     )
     again, _ = decide(idle(20.0), fleet(), targets, after, NOW)
     assert again.decode == 2, "the second group does not serve yet"

@@ -63,7 +63,9 @@ def test_another_namespace_is_none_of_ours() -> None:
 def test_the_stricter_counts_and_both_are_told() -> None:
     item = held(replace(Deps(), frozen=WHEN), freeze="true", observe="true")
     assert item is not None and item.reason == "Observed"
-    assert item.sentence == f"observed (annotation ome.io/observe), and frozen with all services since {WHEN}, and frozen"
+    assert (
+        item.sentence == f"only observed (annotation ome.io/observe), and frozen with all services since {WHEN}, and frozen"
+    )
     assert (
         item.ends
         == "remove the annotation to let the operator act, and `ome thaw --all` ends the freeze of all services, and "

@@ -77,7 +77,7 @@ def fleet(silent: int, services: int, apart: float = 1.0) -> list[set[float]]:
 def test_a_common_cause_recycles_nobody(silent: int, services: int, apart: float, holds: bool) -> None:
     said = hold(fleet(silent, services, apart), 3600.0)
     assert bool(said) == holds
-    assert not holds or said.startswith(f"leaders of {silent} of {services} services fell silent within 60 s")
+    assert not holds or said.startswith(f"leaders of {silent} of {services} services stopped answering within 60 s")
 
 
 def test_an_operator_that_has_just_started_recycles_nobody() -> None:

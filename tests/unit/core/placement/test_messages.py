@@ -93,7 +93,7 @@ def test_why_nothing_goes_for_pods_without_room() -> None:
         "decode needs 6 nodes with 8 free GPUs: 4 are free, 12 are held by gang/two, which serves"
     )
     assert lacks(need(3, cpu=2000), need(3, "decode"), held=taken(*range(12)), by=free) == (
-        "prefill and decode need capacity at the same time as each other and as the groups that are being placed"
+        "prefill and decode together need more capacity than is free and not reserved for groups that are being placed"
     )
     assert lacks(need(2, "prefill and decode"), held=taken(*range(15)), by={}) == (
         "prefill and decode need 2 nodes with 8 free GPUs: 1 is free, 15 are held by others"

@@ -149,7 +149,7 @@ def test_a_paused_engine_is_not_recycled(ready: bool) -> None:
         some, {n: s.record for n, s in steps.items()}, PLAIN, lambda _: False, NOW + timedelta(hours=5), paused
     )[0]["g-0"]
     assert later.record.phase == (rec.READY if ready else rec.NOT_READY)
-    assert ready or later.note.endswith("because its generation is paused, so it is not recycled")
+    assert ready or later.note.endswith("because its token generation is paused, so it is not recycled")
 
 
 @pytest.mark.parametrize("block", range(10 if SOAK else 2))

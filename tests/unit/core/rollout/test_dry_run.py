@@ -136,7 +136,7 @@ def test_what_was_not_checked_is_advice_until_the_rollout_is_complete() -> None:
     world = edited(serving(), replace(SHAPE, image="b"))
     asked = check(world)
     target = asked.revision.partition(".")[0]
-    said = f"not every pod of revision {target} was checked before the revision that serves is replaced: no right"
+    said = f"the dry run did not check every pod of revision {target}, which is rolled out nevertheless: no right"
     facts = {"remarks": {target: "no right"}, "checks": {asked.revision: ""}}
     plan = passed(world, **facts)
     assert condition(plan, "Advice")[1] == said and plan.delete, "the rollout continues"

@@ -84,7 +84,7 @@ def why(runtime: Runtime, **more: Any) -> tuple[str, ...]:
          "it is for framework transformers up to 4.50, but the model has 4.48.3, which cannot be compared with this "
          "version"),
         ({"diffusionPipeline": {"className": "FluxPipeline"}},
-         "it is for diffusion pipeline FluxPipeline, but that of the model is not known"),
+         "it is for diffusion pipeline FluxPipeline, but the diffusion pipeline of the model is not known"),
         ({"low": "1B", "high": "700B"}, "it is for sizes from 1B to 700B, but the model has 1,030.0B parameters"),
         ({"autoSelect": None}, "none of its supportedModelFormats has autoSelect: true"),
     ],
@@ -108,7 +108,7 @@ def test_the_runtimes_version_is_the_greater_one(operator: str | None, version: 
 
 
 @pytest.mark.parametrize(
-    ("learned", "said"), [(False, "the model states none, which is taken as none"), (True, "the model has none")]
+    ("learned", "said"), [(False, "the model states none and therefore counts as unquantized"), (True, "the model has none")]
 )
 def test_a_model_without_quantization_is_described_as_explain_does(learned: bool, said: str) -> None:
     profile = profile_of(parts.model(**MODEL | {"quantization": None}))._replace(learned=learned)

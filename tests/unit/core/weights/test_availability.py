@@ -101,7 +101,7 @@ def test_a_label_of_a_person_does_not_count_beside_agents() -> None:
     """The model's status counts nodes with that label, and the service needs another one."""
     digest = weights(parts.model("hf://test/tiny")).digest
     message = said(changed(having(), model_agent=True, holders={TINY: nodes(1)}))[1]
-    assert f"; {TINY}=Ready on 1 node does not count. " in message
+    assert f"; the label {TINY}=Ready on 1 node does not count for this revision. " in message
     both = {TINY: nodes(1), names.whole_label(TINY, digest): nodes(1)}
     assert said(changed(having(), model_agent=True, holders=both)) == ("True", "model tiny on 1 node, 1 needed")
 
