@@ -41,5 +41,5 @@ def answer(cluster: Cluster, service: Service) -> str:
         f"  kubectl {' '.join(words)} 8080:80\n"
         f"  curl -s http://localhost:8080/generate -H 'Content-Type: application/json' -d '{json.dumps(_PROMPT)}'\n"
         f"  -> {count} tokens in {seconds:.2f} s: {told['text']!r}\n"
-        f"  (random weights: what they say is noise; prefill, decode and router are real)"
+        f"  (the weights are random, so the text is noise; prefill, decode and router are real)"
     )

@@ -82,7 +82,9 @@ def expert_groups(tp: int, ep: int) -> Uneven | None:
     """Check that the TP size `tp` is a multiple of `ep`, the number of expert groups. Return None if it is."""
     if tp % ep == 0:
         return None
-    return Uneven(Division.EXPERT_GROUPS, f"TP {tp} is not a multiple of EP {ep}, the number of groups that divide the experts")
+    return Uneven(
+        Division.EXPERT_GROUPS, f"TP {tp} is not a multiple of EP {ep}, the number of groups that divide the experts"
+    )
 
 
 def experts(model: ModelFacts, ep: int, redundant: int) -> Uneven | None:

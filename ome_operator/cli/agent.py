@@ -39,7 +39,7 @@ def agent(
     secret: Annotated[
         list[str] | None,
         typer.Option(
-            help=f'What a Secret may be used for, as {EXAMPLE}; "uris" restricts it further. May be given several times.'
+            help=f'Permission to use a Secret, such as {EXAMPLE}; "uris" restricts it further. May be given several times.'
         ),
     ] = None,
     identity_host: Annotated[
@@ -85,7 +85,8 @@ def agent(
     models_per_namespace: Annotated[
         int,
         typer.Option(
-            help="Number of BaseModels per namespace that are used, the oldest first, as the operator's flag; 0: all.", min=0
+            help="Same as the operator's option: maximum number of BaseModels of a namespace that are used; 0: no limit.",
+            min=0,
         ),
     ] = 100,
     peers: Annotated[
@@ -95,7 +96,9 @@ def agent(
         Path, typer.Option(help="File with the token by which agents authenticate to each other.")
     ] = PEER_TOKEN,
     peer_port: Annotated[int, typer.Option(help="Port on which agents serve files to each other.")] = 8082,
-    own_address: Annotated[str, typer.Option(help="This agent's own address among the peers.", envvar="POD_IP")] = "",
+    own_address: Annotated[
+        str, typer.Option(help="IP address at which the other agents reach this agent.", envvar="POD_IP")
+    ] = "",
     kubeconfig: Kubeconfig = None,
     address: Annotated[str, typer.Option(help="Address that the probes listen on; empty: every address.")] = "",
     port: Annotated[int, typer.Option(help="Port of /healthz; 0: a free port.")] = 8081,

@@ -39,7 +39,10 @@ COMMANDS = {
     ),
     "diff": ("ome_operator.cli.diff", "Show what an edit would change and restart, before it is applied."),
     "render": ("ome_operator.cli.render", "Print what the operator would create, from files and without a cluster."),
-    "fit": ("ome_operator.cli.fit", "Show whether a service would fit on the nodes now, where, and what would have to go."),
+    "fit": (
+        "ome_operator.cli.fit",
+        "Show whether a service would fit on the nodes now, where, and which pods are in the way.",
+    ),
     "lint": ("ome_operator.cli.lint", "Find settings that keep a service from starting or make it answer wrongly."),
     "preflight": (
         "ome_operator.cli.preflight",

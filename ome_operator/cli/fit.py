@@ -1,4 +1,4 @@
-"""`ome fit`: shows whether a service would fit on the nodes of the cluster now, where, and what would have to go."""
+"""`ome fit`: shows whether a service would fit on the nodes of the cluster now, where, and which pods are in the way."""
 
 from typing import TYPE_CHECKING
 
@@ -25,8 +25,8 @@ def fit(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Show whether the services in these files would fit on the nodes of the cluster now, on which nodes, and what would
-    have to go. Nothing is changed.
+    """Show whether the services in these files would fit on the nodes of the cluster now, on which nodes, and which pods
+    would have to end to make space. Nothing is changed.
 
     If a service exists, its RoleScales set the numbers of groups, otherwise minReplicas; the answer names them. The pods of
     the service itself do not count, because an edit replaces them. Avoided nodes are left out. You need to list

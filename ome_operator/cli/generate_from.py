@@ -83,8 +83,8 @@ def _of_repository(repository: str) -> OwnModel:
     found = _on_the_cluster(uri)
     if found is None:
         raise UserError(
-            f"--from {repository}: nothing is known of this repository, because no model of the cluster with the URI {uri} "
-            "has facts that an agent read: name its config.json, or apply a model with this URI and wait for the agent"
+            f"--from {repository}: the architecture is unknown, because no agent of the cluster has read the files of a "
+            f"model with the URI {uri}: name its config.json, or apply a model with this URI and wait for the agent"
         )
     learned, path = found
     return OwnModel(title, uri, path or f"{_ROOT}/{repository}", learned)

@@ -81,16 +81,14 @@ def lint(
     ] = Form.TEXT,
     fix: Annotated[
         bool,
-        typer.Option(
-            "--fix", help="With -f: print a diff that fixes the findings with a mechanical fix; no file is changed."
-        ),
+        typer.Option("--fix", help="With -f: print a diff that corrects the findings that can be corrected automatically."),
     ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with code 1 if there are warnings.")] = False,
     ignore: Annotated[list[str] | None, typer.Option(help="ID of a rule to skip; may be repeated.")] = None,
     accelerator: Annotated[
         str,
         typer.Option(
-            help="Accelerator class with whose GPUs memory is compared; by default the largest on which the pods may run."
+            help="Accelerator class whose GPU memory the check assumes; by default the largest on which the pods may run."
         ),
     ] = "",
     engine_data: EngineData = None,

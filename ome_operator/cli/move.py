@@ -30,15 +30,16 @@ def move(
         str, typer.Argument(metavar="[GROUP]", show_default=False, help="A group of the service, such as decode/2.")
     ] = "",
     now: Annotated[
-        bool, typer.Option("--now", help="The groups of the node leave without replacements that serve first.")
+        bool, typer.Option("--now", help="With NODE: move the groups without waiting until replacements serve.")
     ] = False,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Move the groups and routers of a node, or a group of a service: replacements serve elsewhere before they end.
+    """Move the groups and routers of a node, or a group of a service, to other nodes. They end when replacements serve.
 
-    Only services with spec.moves move. The operator does the work; the condition Moved of a service tells how far it is.
+    Only groups of services with spec.moves are moved. The operator does the work; the condition Moved of a service shows
+    the progress.
     """
     if group and now:
         raise UserError("--now moves a node: leave out GROUP and name the NODE, or leave out --now.")

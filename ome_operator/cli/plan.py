@@ -93,7 +93,7 @@ def layouts(
     ] = "",
     mtp: Annotated[int, typer.Option(min=0, max=16, help="Draft tokens of a step (multi-token prediction).")] = 0,
     accepted: Annotated[
-        float | None, typer.Option(help="Draft tokens of a step that are accepted, on average. If unset: 80 % of each.")
+        float | None, typer.Option(help="Mean number of draft tokens of a step that are accepted. If unset: 80 % of each.")
     ] = None,
     prefill: Annotated[str, typer.Option(help="Predict this layout only: prefill workers, such as 1xDEP32.")] = "",
     decode: Annotated[
@@ -103,7 +103,7 @@ def layouts(
         Path | None, typer.Option(help="File with your own measurements, as docs/sizing.md describes.")
     ] = None,
     by: Annotated[
-        Order, typer.Option(help="Order of several GPUs: the price of output tokens, throughput of a GPU, TTFT or TPOT.")
+        Order, typer.Option(help="With several GPUs, sort by: price of output tokens, throughput per GPU, TTFT or TPOT.")
     ] = Order.PRICE,
     plot: Annotated[Path | None, typer.Option(help="Draw throughput against TPOT into this SVG file.")] = None,
     chosen: Annotated[int, typer.Option("--layout", min=1, help="Number of the layout that -o yaml writes.")] = 1,

@@ -26,7 +26,9 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def registry(
     router: Annotated[str, typer.Option(help="Address of the router.")],
     namespace: Annotated[str, typer.Option(help="Namespace of the pods.")],
-    selector: Annotated[str, typer.Option(help="Label selector of the slice's pods, in the syntax of the API server.")],
+    selector: Annotated[
+        str, typer.Option(help="Label selector of the pods that the router may use, in the syntax of the API server.")
+    ],
     role: Annotated[
         list[str],
         typer.Option(

@@ -30,15 +30,17 @@ Files = Annotated[
     list[Path], typer.Option("--filename", "-f", help="YAML file, folder, or - for standard input; may be repeated.")
 ]
 Sidecar = Annotated[
-    str, typer.Option(help="As the operator's flag: image of the registry sidecar of routers; empty: no sidecar.")
+    str, typer.Option(help="Same as the operator's option: image of the registry sidecar of routers; empty: no sidecar.")
 ]
 Agent = Annotated[
-    bool, typer.Option(help="As the operator's flag: agents download the weights, and pods mount the agents' directories.")
+    bool, typer.Option(help="Same as the operator's option: agents download the weights, and pods mount their directories.")
 ]
-Roots = Annotated[list[str] | None, typer.Option(help="As the operator's flag: directory below which agents write.")]
+Roots = Annotated[
+    list[str] | None, typer.Option(help="Same as the operator's option: directory in which agents store models.")
+]
 
 Preflight = Annotated[
-    str, typer.Option(help=("As the operator's flag: default mode of preflight checks: Off, Warn or Require."))
+    str, typer.Option(help="Same as the operator's option: default mode of preflight checks: Off, Warn or Require.")
 ]
 
 

@@ -35,7 +35,7 @@ def scale(
         bool,
         typer.Option(
             "--resume",
-            help="Let the demand decide again: end --undo, and delete the RoleScales whose numbers somebody has set.",
+            help="Let the demand decide again: end --undo, and delete the RoleScales whose numbers were set by hand.",
         ),
     ] = False,
     simulate: Annotated[
@@ -46,7 +46,12 @@ def scale(
             show_default=False,
         ),
     ] = "",
-    oracle: Annotated[bool, typer.Option("--oracle", help="Also search the best of a grid of controllers.")] = False,
+    oracle: Annotated[
+        bool,
+        typer.Option(
+            "--oracle", help="Also simulate an oracle: of a grid of controllers, the one with the fewest GPU-hours."
+        ),
+    ] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the groups over time into this SVG file; needs --oracle.")] = None,
     output: Output = None,
     namespace: Namespace = "",

@@ -60,13 +60,15 @@ class TopView(NamedTuple):
     epilog="Examples: ome top -A; ome top groups kimi-k2-instruct -n kimi-k2-instruct; ome top nodes -A --sort gpus"
 )
 def top(
-    what: Annotated[What, typer.Argument(show_default=False, help="One row for each of these; services by default.")] = (
+    what: Annotated[What, typer.Argument(show_default=False, help="What a row shows; services by default.")] = (
         What.SERVICES
     ),
     service: Annotated[str, typer.Argument(metavar="[SERVICE]", show_default=False, autocompletion=services)] = "",
     namespace: Namespace = "",
     everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Show the services of all namespaces.")] = False,
-    sort: Annotated[Sort, typer.Option(help="Column: the largest numbers come first, unknown ones last.")] = Sort.RUNNING,
+    sort: Annotated[
+        Sort, typer.Option(help="Sort by this column: largest numbers first, unknown numbers last.")
+    ] = Sort.RUNNING,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep showing the current numbers until Ctrl+C.")] = False,
     output: Output = None,
     kubeconfig: Kubeconfig = None,
@@ -142,7 +144,7 @@ def _table(view: TopView, what: What, height: int | None) -> "Text":
     rows = everywhere(view.rows)
     shown = rows if height is None else rows[: max(1, height - 4)]
     head, *body = top_table.lines(shown, what)
-    more = [f"and {len(rows) - len(shown)} more: choose those that come first with --sort, or see all in a pipe"]
+    more = [f"and {len(rows) - len(shown)} more: --sort selects which rows come first; a pipe shows all rows"]
     return Text("\n").join((Text(head, "bold"), *map(Text, body), *map(Text, more if len(shown) < len(rows) else ())))
 
 

@@ -166,7 +166,7 @@ class Registry:
         except NO_ANSWER as error:
             why = error or type(error).__name__
             self._log_trouble(
-                "pods", (f"the router's list of workers is not changed, because the pods of the slice are unknown: {why}")
+                "pods", f"the router's list of workers is not changed, because the pods could not be listed: {why}"
             )
             return False
         self._listed_at = time.monotonic()
@@ -202,7 +202,7 @@ class Registry:
         new = foreign.keys() - self._foreign
         for worker in (foreign[worker_id] for worker_id in sorted(new)):
             logger.warning(
-                ("found a foreign worker, which is no pod of the slice, in the router's list: %s (%s)"),
+                "found a foreign worker, which is not a pod of this router's revision, in the router's list: %s (%s)",
                 worker.url,
                 worker.worker_type,
             )

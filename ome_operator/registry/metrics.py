@@ -23,12 +23,14 @@ class RegistryMetrics:
         self._found, self._found_at = 0, 0.0
         about = (
             "Foreign workers found in the router's list of workers: workers that were not pods of the router's "
-            "slice at any time in the last hour"
+            "revision at any time in the last hour"
         )
         self._foreign = Counter(keys.STRANGERS, about, registry=registry)
         about = "Time at which the last foreign worker was found, in seconds since the epoch; 0: never"
         self._last = Gauge(keys.STRANGER_AT, about, registry=registry)
-        self._leaders = Gauge("ome_registry_leaders", "Leader pods of the slice by state", ["state"], registry=registry)
+        self._leaders = Gauge(
+            "ome_registry_leaders", "Leader pods of the router's revision by state", ["state"], registry=registry
+        )
 
     def count_foreign(self, strangers: int, now: float) -> None:
         """Add `strangers`, the number of newly found foreign workers, to the counter. `now` is in seconds since the

@@ -254,7 +254,7 @@ def _incomplete(ranks: list[Pod], size: int) -> str:
 def _removal_reason(worker: Worker, target: WantedWorker | None, uid: str | None, why: str | None) -> str:
     """Return why a listed worker must be removed, or "" if it may stay."""
     if target is None:
-        return why or "no pod of this slice has this address"
+        return why or "no pod of this router's revision has this address"
     if uid is not None and uid != target.uid:
         return "another pod now has this address"
     if worker.worker_type != target.worker_type:

@@ -29,7 +29,10 @@ class Exposure(NamedTuple):
     ] = ""
     """The default is empty because the operator needs permissions for that kind (docs/exposure.md)."""
     domain: Annotated[
-        str, Option(flag="--expose-domain", help="Hosts are SERVICE.NAMESPACE.DOMAIN.", value="exposure.domain")
+        str,
+        Option(
+            flag="--expose-domain", help="Domain of the hosts, which are SERVICE.NAMESPACE.DOMAIN.", value="exposure.domain"
+        ),
     ] = ""
     """The annotations ome.io/ingress-… of a service set other hosts or disable the exposure (docs/exposure.md)."""
     ingress_class: Annotated[
@@ -48,7 +51,7 @@ class Exposure(NamedTuple):
         tuple[str, ...],
         Option(
             flag="--expose-other-domain",
-            help="NAMESPACE=DOMAIN: a domain that hosts of the namespace may have by annotation; * is every namespace.",
+            help="NAMESPACE=DOMAIN: a domain that annotations of services in the namespace may use; *: every namespace.",
             value="exposure.domains",
             pattern=r"(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)=[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
             fix="write NAMESPACE=DOMAIN, such as team-a=example.org.",
@@ -60,7 +63,7 @@ class Exposure(NamedTuple):
         tuple[str, ...],
         Option(
             flag="--expose-annotation",
-            help="Annotation of services that is copied to the Ingress or HTTPRoute; with / at its end: every such one.",
+            help="Annotation of services that is copied to the Ingress or HTTPRoute; NAME/ copies all with this prefix.",
             value="exposure.annotations",
         ),
     ] = ()
@@ -176,7 +179,7 @@ class Policy:
         frozenset[str],
         Option(
             flag="--pin-from",
-            help="Nodes whose agents decide which revision and which facts of a model count for all nodes; empty: any two.",
+            help="Nodes whose agents decide which revision and which facts of a model apply to all nodes; empty: any two.",
             value="agent.pinFrom",
         ),
     ] = frozenset()
@@ -207,7 +210,7 @@ class Policy:
         int,
         Option(
             flag="--models-per-namespace",
-            help="Maximum number of BaseModels per namespace that are used; the oldest come first. 0: all.",
+            help="Maximum number of BaseModels of a namespace that are used, the oldest first; 0: no limit.",
             value="modelsPerNamespace",
             ge=0,
         ),
@@ -220,8 +223,8 @@ class Policy:
         Option(
             flag="--scrapes-engines",
             help=(
-                "Prometheus scrapes the engines. A service whose engine serves no metrics then says so in its "
-                "condition Advice."
+                "Prometheus scrapes the engines: the condition Advice of a service then reports an engine that "
+                "serves no metrics."
             ),
             part_of="metrics.engines.podMonitor",
         ),

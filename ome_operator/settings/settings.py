@@ -64,7 +64,9 @@ class Settings:
     """A restarted container of the same pod has the same UID and therefore continues with the Lease immediately."""
     leader_election: Annotated[
         bool,
-        Option(flag="--leader-election", help="Work only while holding the Lease.", value="operator.leaderElection"),
+        Option(
+            flag="--leader-election", help="Work only while this process holds the Lease.", value="operator.leaderElection"
+        ),
     ] = True
     """The replicas elect the active replica by a Lease. Without leader election there can be only a single replica:
     switch it off only for tests, and for a single process that a person runs manually."""
@@ -105,12 +107,14 @@ class Settings:
     watch_server_timeout: int = 600
     """Seconds after which the API server ends a watch. Load balancers then distribute the reopened watches again."""
     request_timeout: float = 30.0
-    connections: Annotated[int, Option(flag="--connections", help="Connections to the API server.")] = 32
+    connections: Annotated[int, Option(flag="--connections", help="Maximum number of connections to the API server.")] = 32
     """More connections do not make the API server faster: it processed 212 applies per second from one process on a small
     machine."""
 
     # --- work -------------------------------------------------------------------------------------------------------
-    workers: Annotated[int, Option(flag="--workers", help="Services that are reconciled at the same time.")] = 10
+    workers: Annotated[
+        int, Option(flag="--workers", help="Maximum number of services that are reconciled at the same time.")
+    ] = 10
     """Most workers wait for a status write. With 7 workers the last pod of a service waited for a worker (100 services of
     11 pods, the slowest 2 %: 0.8 s from the last pod to Ready instead of 0.65 s)."""
     long_passes: int = 4
@@ -154,7 +158,7 @@ class Settings:
         tuple[str, ...],
         Option(
             flag="--waves",
-            help="Where each wave of a shared edit's rollout ends: a number of services, or a percentage of them.",
+            help="Services that have a shared edit at the end of each wave of its rollout: a number or a percentage.",
             value="rollout.waves",
             form=Form.STEPS,
         ),
@@ -214,7 +218,7 @@ class Settings:
         float,
         Option(
             flag="--router-watch",
-            help="Seconds between two requests for the numbers of each router (from inside the cluster); 0: none.",
+            help="Seconds between two requests for the load of each router (only inside the cluster); 0: no requests.",
             part_of="registry.enabled",
             ge=0,
         ),
@@ -282,7 +286,7 @@ class Settings:
         int,
         Option(
             flag="--metrics-per-service",
-            help="Number of services with their own metrics; the others are summed.",
+            help="Maximum number of services with their own metrics; the values of the others are summed.",
             value="metrics.perService",
             ge=0,
         ),

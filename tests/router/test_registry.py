@@ -29,7 +29,9 @@ async def test_a_worker_that_died_while_nobody_watched_is_out_in_time(stage: Sta
         return stage.api.asked["token"] == "Bearer newer"
 
     async def told() -> bool:
-        return f"removed http://{E}:30000 (decode): no pod of this slice has this address" in stage.registry.log()
+        return (
+            f"removed http://{E}:30000 (decode): no pod of this router's revision has this address" in stage.registry.log()
+        )
 
     await until(newer, within=5)
     await until(told, within=5)

@@ -239,8 +239,8 @@ async def test_without_a_key_strangers_are_taken_out_and_counted(tmp_path: Path)
 
         await until(counted, within=10)
         assert (
-            f"found a foreign worker, which is no pod of the slice, in the router's list: http://{THIEF}:{PORT} (regular)"
-            in here.registry.log()
+            "found a foreign worker, which is not a pod of this router's revision, in the router's list: "
+            f"http://{THIEF}:{PORT} (regular)" in here.registry.log()
         )
 
         async def alone() -> bool:

@@ -106,7 +106,7 @@ def on_machine(looked_at: list[Subject], accelerator: str) -> list[Subject]:
         classes = (
             f"name one of {', '.join(known)}" if known else "no accelerator class with a known memory provides its GPUs"
         )
-        raise Unanswered(f"--accelerator: nothing that is checked runs on {accelerator}: {classes}.")
+        raise Unanswered(f"--accelerator: no checked service or runtime runs on {accelerator}: {classes}.")
     return [
         replace(each, memory={name: size for name, size in each.memory.items() if name == accelerator}) for each in looked_at
     ]

@@ -88,7 +88,7 @@ def test_a_named_accelerator_class_decides_about_the_memory(tmp_path: Path) -> N
     refused = run("-f", file, "--accelerator=amd-mi300x")
     assert isinstance(refused.exception, Unanswered)
     assert str(refused.exception) == (
-        "--accelerator: nothing that is checked runs on amd-mi300x: name one of nvidia-b200, nvidia-h100, nvidia-h20, "
+        "--accelerator: no checked service or runtime runs on amd-mi300x: name one of nvidia-b200, nvidia-h100, nvidia-h20, "
         "nvidia-h200."
     )
 

@@ -66,7 +66,8 @@ async def test_a_stranger_counts_once_however_often_its_removal_fails(
     assert f"{keys.STRANGERS}_total 1.0" in page and f"{keys.STRANGER_AT} 1234.0" in page
     assert (
         caplog.text.count(
-            "found a foreign worker, which is no pod of the slice, in the router's list: http://thief:1 (regular)"
+            "found a foreign worker, which is not a pod of this router's revision, in the router's list: "
+            "http://thief:1 (regular)"
         )
         == 1
     )

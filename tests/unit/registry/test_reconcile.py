@@ -101,7 +101,7 @@ def test_a_leader_that_is_not_ready_stays_for_a_while_but_is_not_added() -> None
 
 
 def test_a_worker_that_is_no_pod_of_ours_goes_at_once() -> None:
-    assert removed(step(GROUP, [worker(), worker(P1)])) == [(P1, "no pod of this slice has this address")]
+    assert removed(step(GROUP, [worker(), worker(P1)])) == [(P1, "no pod of this router's revision has this address")]
 
 
 def test_an_empty_list_of_pods_empties_the_router() -> None:
@@ -214,7 +214,7 @@ def test_what_was_ours_is_no_strangers() -> None:
     """The router may lose deletions: it then keeps workers that are gone, and may refuse to remove them for a while."""
     known = step([*GROUP, decode()], [worker(), worker(D0, "decode", None)]).memory
     gone = step(GROUP, [worker(), worker(D0, "decode", None)], known)
-    assert removed(gone) == [(D0, "no pod of this slice has this address")] and not strangers(gone)
+    assert removed(gone) == [(D0, "no pod of this router's revision has this address")] and not strangers(gone)
     again = step(GROUP, [worker(), worker(D0, "decode", None)], gone.memory, NOW + 60)
     assert removed(again) and not strangers(again)
     late = step(GROUP, [worker(), worker(D0, "decode", None)], gone.memory, NOW + 2 * TERMS.remember)
