@@ -33,9 +33,9 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
         "The process": (
             Family("ome_leader", GAUGE, "1 while this process is the leader"),
             Family("ome_passes_total", COUNTER, "Reconciliations; result: ok or error", ("kind", "result")),
-            Family("ome_pass_seconds", HISTOGRAM, "Seconds of a reconciliation", ("kind",), _PASS),
+            Family("ome_pass_seconds", HISTOGRAM, "Seconds that a reconciliation took", ("kind",), _PASS),
             Family("ome_queue_depth", GAUGE, (
-                "Objects that are due for reconciliation, or are being reconciled (busy)"
+                "Objects that are due for reconciliation (waiting), or are being reconciled (busy)"
             ), ("state",)),
             Family("ome_queue_oldest_seconds", GAUGE, "Seconds for which the oldest queued object has been due"),
             Family(
@@ -56,7 +56,7 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
                 "ome_api_requests_total", COUNTER, "Requests to the API server; code 0: no response",
                 ("verb", "kind", "code")
             ),
-            Family("ome_api_request_seconds", HISTOGRAM, "Seconds of a request to the API server", ("verb",), _PASS),
+            Family("ome_api_request_seconds", HISTOGRAM, "Seconds that a request to the API server took", ("verb",), _PASS),
             Family("ome_watch_events_total", COUNTER, "Watch events", ("kind",)),
             Family(
                 "ome_watch_event_age_seconds", GAUGE,
@@ -86,12 +86,12 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
                     "tested"
                 ), ("state",),
             ),
-            Family("ome_router_strangers_total", COUNTER, "Foreign workers found in the worker lists of routers"),
+            Family("ome_router_strangers_total", COUNTER, "Workers in a router's list that were no pods of its service"),
             Family(
                 "ome_routers", GAUGE,
                 (
-                    "Routers by what the operator knows about their requests: their numbers are fresh, their registry "
-                    "has an old version without numbers, or they do not answer (silent)"
+                    "Routers by their reports about requests: fresh, none because the registry has an old version "
+                    "(old), or none because the router does not answer (silent)"
                 ), ("state",),
             ),
         ),
@@ -99,7 +99,7 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
             Family(
                 "ome_services", GAUGE, "InferenceServices by status and reason of their condition Ready", ("ready", "reason")
             ),
-            Family("ome_braked_services", GAUGE, "InferenceServices that are Frozen or Observed", ("brake",)),
+            Family("ome_braked_services", GAUGE, "InferenceServices that are frozen or only observed", ("brake",)),
             Family(
                 "ome_demand_services", GAUGE, "InferenceServices that are scaled with their demand, by the reason of their "
                 "condition FollowsDemand", ("reason",),
@@ -112,8 +112,8 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
                 "ome_transfers_failing_services", GAUGE, "InferenceServices in which a prefill group cannot transfer KV "
                 "caches to a decode group",
             ),
-            Family("ome_nodes_avoided", GAUGE, "Nodes on which no new groups are placed, by whose services", ("by",)),
-            Family("ome_node_failures", GAUGE, "Failures of groups and faults of nodes that are remembered by node"),
+            Family("ome_nodes_avoided", GAUGE, "Nodes that all services avoid (everybody), or some (namespace)", ("by",)),
+            Family("ome_node_failures", GAUGE, "Failures of groups and faults of nodes that the operator remembers"),
             Family("ome_advised_services", GAUGE, "InferenceServices with the condition Advice", ("reason",)),
             Family("ome_groups", GAUGE, "Groups by role and phase", ("role", "phase")),
             Family(
@@ -153,7 +153,7 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
                 "Edits of shared objects that are being rolled out; stopped: a service failed with the edit",
                 ("state",),
             ),
-            Family("ome_wave_services", GAUGE, "Services that are changed by edits of shared objects", ("state",)),
+            Family("ome_wave_services", GAUGE, "Services that edits of shared objects change, by progress", ("state",)),
             Family(
                 "ome_gangs_waiting", GAUGE, "Groups that are not created because they wait for nodes, by reason",
                 ("role", "reason"),
