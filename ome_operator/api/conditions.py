@@ -68,7 +68,7 @@ class Waves(Spec):
     failed_services: Users | None = None
     """Services that failed, at most 10."""
     holding_services: Users | None = None
-    """Services that are being updated, at most 10. Those that lack something of their own come first: a claim, a quota or a
-    node that the edit does not name."""
+    """Services that are being updated, at most 10. The first are those that lack a claim, a quota or a node that the edit
+    does not name."""
     bakes_until: str | None = None
     """Time at which the next wave begins, if the current wave is complete."""

@@ -15,7 +15,7 @@ class StartPart(Spec):
     seconds: float
     """Seconds of the part, for the rank that took longest."""
     rank: int | None = None
-    """The rank that took longest; unset if the group has a single pod, and for what only the leader reports."""
+    """The rank that took longest; unset if the group has a single pod, and for parts that only the leader reports."""
 
 
 class GroupStart(Spec):
@@ -28,4 +28,4 @@ class GroupStart(Spec):
     seconds: float
     """Seconds until the leader was ready."""
     parts: Annotated[list[StartPart] | None, ATOMIC, Field(max_length=16)] = None
-    """The seconds of each known part, in their order, each of its slowest rank. So they do not add up exactly."""
+    """Seconds of each known part in order, each for its slowest rank, so they do not add up exactly."""

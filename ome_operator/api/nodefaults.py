@@ -13,16 +13,16 @@ from ome_operator.api.objects import Object
 
 
 class NodeFaultsSpec(Spec):
-    """Nothing: people forgive a node with the annotation `ome.io/forgiven`."""
+    """Has no fields. To forgive a node, set its annotation `ome.io/forgiven`."""
 
 
 class NodeFault(Spec):
     """A fault of this node."""
 
     kind: str
-    """The fault: one that the node reports itself, or the reason of a failure of a service."""
+    """The fault that the node reports, or the reason why a service failed on the node."""
     namespace: str | None = None
-    """Namespace of the service that failed on the node; unset for a fault that the node reports itself."""
+    """Namespace of the service that failed on the node; unset for a fault that the node reports."""
     service: str | None = None
     """Service that failed on the node."""
     component: str | None = None
@@ -42,12 +42,12 @@ class NodeFault(Spec):
 
 
 class NodeAvoider(Spec):
-    """Whose services do not use this node."""
+    """The services that avoid this node, and the reason."""
 
     namespace: str | None = None
-    """Namespace whose services do not use the node; unset if no service uses it."""
+    """Namespace of the services that avoid the node; unset if the services of all namespaces avoid it."""
     reason: Annotated[str, Field(max_length=1024)]
-    """Why they do not use it."""
+    """Why these services avoid the node."""
 
 
 class NodeFaultsStatus(Spec):
@@ -56,9 +56,9 @@ class NodeFaultsStatus(Spec):
     node_uid: Annotated[str | None, Field(alias="nodeUID")] = None
     """UID of the Node object. Another node of the same name begins without faults."""
     avoided: str | None = None
-    """Why new groups are not placed on this node, and of which services, as a text for people; unset if they are."""
+    """Which services place no new groups on this node, and why, as text; unset if no service avoids the node."""
     avoided_by: Annotated[list[NodeAvoider] | None, Field(max_length=64), ATOMIC] = None
-    """The same for programs: whose services do not use this node."""
+    """The services that place no new groups on this node, and why, for programs."""
     faults: Annotated[list[NodeFault] | None, ATOMIC] = None
     """The faults that are remembered. A failure of a service expires after 24 hours."""
 

@@ -114,10 +114,10 @@ class RolloutGroup(Spec):
     """Has no effect: prefill and decode are replaced in the same steps."""
     canary: Canary | None = None
     blue_green: Open | None = None
-    """Delete the old slice after the new slice is complete."""
+    """End the old pods after the new revision is complete."""
     rolling_update: RollingUpdate | None = None
     recreate: Open | None = None
-    """Delete the old slice before the new slice is created."""
+    """End the old pods before the new pods are created."""
     soak: Duration | None = None
     """Time to wait after this group before the next group."""
     maintain_ratio: MaintainRatio | None = None
@@ -133,11 +133,11 @@ class Rollout(Spec):
     groups: Annotated[list[RolloutGroup] | None, Field(max_length=3), ATOMIC] = None
     """Strategies by component. All components follow the first strategy."""
     blue_green: Open | None = None
-    """Short form: delete the old slice after the new slice is complete."""
+    """Short form: end the old pods after the new revision is complete."""
     rolling_update: RollingUpdate | None = None
     """Short form: replace the groups one after another."""
     recreate: Open | None = None
-    """Short form: delete the old slice before the new slice is created."""
+    """Short form: end the old pods before the new pods are created."""
     pairing_protocol: Annotated[str | None, Field(max_length=253)] = None
     """Has no effect: prefill and decode of different revisions are never paired."""
     paused: bool | None = None
@@ -147,9 +147,9 @@ class Rollout(Spec):
     restarted_at: Annotated[str | None, Field(max_length=64)] = None
     """A new value creates a new revision, which restarts all pods."""
     ready_timeout: Duration | None = None
-    """Time without another ready pod after which a new slice has failed; "1h" if unset."""
+    """Time without another ready pod after which a new revision has failed; "1h" if unset."""
     on_failure: Literal["Hold", "Rollback"] | None = None
-    """What happens to a new slice that failed. Hold (default): it stays. Rollback: the revision that was complete last is
+    """What happens to a new revision that failed. Hold (default): it stays. Rollback: the revision that was complete last is
     restored."""
 
     RULES = (_at_most_one_of("groups", "blueGreen", "rollingUpdate", "recreate"),)

@@ -25,12 +25,12 @@ class RejectedRevision(Spec):
     time: str | None = None
     """Time of the rejection."""
     lacks_since: str | None = None
-    """Since when the pods of the revision had lacked something of the service's own that an edit of a shared object does not
-    name: a claim, a quota or a node. Unset if they lacked nothing, or if a container had failed."""
+    """Time since which the pods of the revision lacked a claim, a quota or a node that the edit of a shared object does not
+    name. Unset if they lacked nothing, or if a container had failed."""
 
 
 class RolloutProgress(Spec):
-    """Progress of the new slice."""
+    """Progress of the new revision."""
 
     revision: str | None = None
     """The new revision."""

@@ -32,7 +32,7 @@ class KedaConfig(Spec):
     custom_prom_query: str | None = None
     """Query whose result is the load. %s stands for the name of the component's RoleScale, SERVICE-engine for example."""
     scaling_threshold: str | None = None
-    """Load of a group: KEDA asks for as many groups as the load contains thresholds."""
+    """Load per group: KEDA divides the load by this to get the number of groups."""
     scaling_operator: str | None = None
     """Has no effect: triggers of KEDA have no operator."""
     auth_modes: str | None = None
@@ -56,7 +56,7 @@ class Keda(Spec):
     """Triggers in the form of keda.sh/v1alpha1. A trigger of type prometheus gets `ignoreNullValues: "false"` unless it sets
     a value, so that an empty result is not read as no load."""
     polling_interval: Count | None = None
-    """Seconds between two looks of KEDA at the triggers; 30 if unset."""
+    """Seconds between two checks of the triggers; 30 if unset."""
     cooldown_period: Count | None = None
     """Seconds without load after which KEDA scales to zero; 300 if unset. It has an effect only with minReplicas 0."""
     idle_replica_count: Count | None = None
@@ -145,7 +145,7 @@ class DemandPolicy(Spec):
     spare: GroupsByComponent | None = None
     """Groups beyond those that the demand needs; 0 if unset."""
     requests_per_router: Annotated[int, Field(ge=1)] | None = None
-    """Requests in flight for which a router is counted. If unset, the number of routers does not follow the demand."""
+    """Requests in flight that need one router. If unset, the number of routers does not follow the demand."""
     changes_per_hour: Annotated[int, Field(ge=1, le=100)] | None = None
     """Largest number of changes within an hour; 40 if unset."""
     cool_down: Duration | None = None

@@ -31,7 +31,7 @@ class ScalingDecision(ServiceSize):
 
 
 class PrefillSpeed(Spec):
-    """The time of a prefill group that a request takes."""
+    """Time that a request takes in a prefill group."""
 
     fixed_milliseconds: float | None = None
     """Time of a request, regardless of its prompt."""
@@ -66,11 +66,11 @@ class RequestLength(Spec):
 
 
 class LearnedSpeeds(Spec):
-    """What the service has shown about itself."""
+    """Measured speeds and request lengths."""
 
     prefill: PrefillSpeed | None = None
     decode: Annotated[list[DecodeSpeed] | None, ATOMIC] = None
-    """The curve of decode."""
+    """Speeds of decode groups."""
     request: RequestLength | None = None
     start_seconds: Annotated[list[float] | None, ATOMIC] = None
     """Seconds that the last starts of a group took."""
@@ -92,7 +92,7 @@ class ScalingDay(Spec):
     met: float | None = None
     """Requests that reached the target of the time to the first token."""
     met_wanted: float | None = None
-    """The same, if all requests had reached it while the service had fewer groups than wanted: an upper bound."""
+    """Upper bound of `met` with the wanted size: counts all requests while groups were missing."""
 
 
 class ScalingSummary(Spec):
@@ -120,6 +120,6 @@ class ScalingSummary(Spec):
     """The last ten decisions, the newest last."""
     learned: LearnedSpeeds | None = None
     former: Open | None = None
-    """The same as `learned`: what the groups of a role showed before they ran something else."""
+    """The same as `learned`, measured before the groups of a role changed."""
     days: Annotated[list[ScalingDay] | None, ATOMIC] = None
     """The last days, the newest last, at most eight."""

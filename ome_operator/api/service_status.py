@@ -222,7 +222,7 @@ class MoveStatus(Spec):
     without_replacement: bool | None = None
     """True if the group leaves although no replacement serves."""
     cause_gone_since: str | None = None
-    """Since when the cause has been gone while the replacement starts."""
+    """Time since which the cause is gone, while the replacement starts."""
 
 
 class ModelCopies(Spec):
@@ -297,15 +297,15 @@ class ServiceStatus(Spec):
     """Set until every role has had a ready group, and later while groups are not bound to nodes, if the chart value
     placement.gangs is enabled."""
     progress: RolloutProgress | None = None
-    """Set only while the new slice is incomplete."""
+    """Set only while the new revision is incomplete."""
     rejected: Annotated[list[RejectedRevision] | None, ATOMIC] = None
     """Revisions that never became ready and whose rollout is not repeated."""
     reached: Annotated[list[ReachedEdit] | None, ATOMIC] = None
     """Edits of shared objects that have been rolled out to the service completely."""
     zero: ZeroStatus | None = None
     scaling_ignored_at: int | None = None
-    """Generation of the spec whose ScaledObjects, or autoscaler of the router, have no effect, because a version of the
-    operator without them had reconciled that generation; 0 if they have an effect. Unset if the service does not use
+    """Generation of the spec for which ScaledObjects, or the autoscaler of the router, have no effect, because an older
+    version of the operator reconciled that generation; 0 if they have an effect. Unset if the service does not use
     them."""
     traffic: Annotated[TrafficSummary | None, ATOMIC_MAP] = None
     scaling: Annotated[ScalingSummary | None, ATOMIC_MAP] = None

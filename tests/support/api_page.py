@@ -74,7 +74,7 @@ def _type(annotation: Any, node: Mapping[str, Any]) -> str:
     if node.get("x-kubernetes-int-or-string"):
         return "integer or string"
     words = {"string": "string", "integer": "integer", "boolean": "boolean", "object": "object (kept as written)"}
-    return words.get(node.get("type", ""), "number in any spelling")
+    return words.get(node.get("type", ""), "number")
 
 
 def _classes() -> set[type[Spec]]:
