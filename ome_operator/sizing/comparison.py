@@ -81,8 +81,8 @@ def text(title: str, documents: Sequence[dict[str, Any]], gpus: dict[str, Gpu]) 
         better, worse = (each["gpu"].upper() for each in pair)
         runs = " and ".join(f"those of {each['gpu'].upper()} have {each['trust']['rows'] or 'no version'}" for each in pair)
         out += (
-            f"{better} is better than {worse} in every number of its data sheet, but slower for each GPU: by the "
-            f"published runs ({runs}), or because its nodes divide otherwise.\n"
+            f"{better} is better than {worse} in every number of its data sheet, but slower per GPU: the published runs "
+            f"are slower ({runs}), or its nodes divide the model in another way.\n"
         )
     return out
 

@@ -136,7 +136,7 @@ def trust(place: ServingStack, prefill: Role | None, decode: Role | None, load: 
     """
     if place.shape.estimated:
         why = f"the family of {place.shape.name} is unknown: its sizes are estimated from its files"
-        return Trust({}, f"no rows of it, and {why}, so the figures are a bound at the rates of the data sheet", why)
+        return Trust({}, f"no rows of this model, and {why}, so the figures are a bound at the rates of the data sheet", why)
     together = prefill is None
     here = [row for row in shipped() if _same_family(row, place) and row.together == together]
     mode = "engines that do both prefill and decode" if together else "disaggregation"

@@ -66,7 +66,9 @@ class Hub(HttpSource):
         try:
             files, commit = parsed(raw, "its description", memory=MEMORY, take=_description)
         except TooLarge as error:
-            raise Refused(f"the hub {self._endpoint} describes {self._repo} by more than agents read: {error}") from error
+            raise Refused(
+                f"the hub {self._endpoint} sent a longer description of {self._repo} than agents read: {error}"
+            ) from error
         except PARSE_ERRORS as error:
             raise Unreachable(f"the hub {self._endpoint} sent invalid metadata of {self._repo}") from error
         return make_listing(files, commit)

@@ -66,7 +66,7 @@ class DryRun(NamedTuple):
     @property
     def message(self) -> str:
         """The text for the status. A stored refusal is valid until there is another result."""
-        return f"{self.why} (asked again, without an answer: {self.unanswered})" if self.unanswered else self.why
+        return f"{self.why} (a repeated dry run gave no result: {self.unanswered})" if self.unanswered else self.why
 
 
 class UnansweredDryRun(NamedTuple):

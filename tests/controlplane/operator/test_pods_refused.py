@@ -208,7 +208,7 @@ def test_pod_security_that_came_after_the_service(served: Rig, namespace: str) -
     rig.patch("Namespace", "", namespace, {"metadata": {"labels": {ENFORCE: "restricted"}}})
     serves(rig, namespace, before)
     rig.patch("InferenceService", namespace, "s", {"spec": {"engine": {"annotations": {"a": "b"}}}})
-    words = "the API server refuses this pod of the revision that serves, too: pods "
+    words = "the API server refuses this pod of the serving revision, too: pods "
     rig.wait("it is reported", lambda: words in rig.condition(namespace, "s", "Advice").get("message", ""))
     told = rig.condition(namespace, "s", "Advice")["message"]
     assert 'violates PodSecurity "restricted:latest"' in told

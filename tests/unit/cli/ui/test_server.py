@@ -123,7 +123,7 @@ async def test_only_what_changed_is_sent_again() -> None:
         visitor.looker.forget()
         await stream.look()
         await stream.look()
-        assert set(stream.shown) == {"waves"} and "5 have it" in stream.shown["waves"]
+        assert set(stream.shown) == {"waves"} and "5 have the edit" in stream.shown["waves"]
 
 
 async def test_a_namespace_that_vanishes_while_it_is_looked_at() -> None:

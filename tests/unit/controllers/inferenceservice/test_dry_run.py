@@ -71,7 +71,7 @@ class Bench:
         return [call.name for call in self.api.calls if call.verb == "create" and call.name != PROBE]
 
 
-TOO = "decode leader pod: the API server refuses this pod of the revision that serves, too: "
+TOO = "decode leader pod: the API server refuses this pod of the serving revision, too: "
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ async def test_a_refusal_stays_until_there_is_another_answer() -> None:
     refused = (await bench.ask())[0]
     assert await bench.ask() == (refused, "") and bench.asked == ["new", "old"], "not asked again at once"
     bench.now, bench.answers["new"] = 6.0, DOWN
-    assert (await bench.ask())[0] == f"{refused} (asked again, without an answer: {DOWN})"
+    assert (await bench.ask())[0] == f"{refused} (a repeated dry run gave no result: {DOWN})"
     bench.now, bench.answers["new"] = 30.0, None
     assert await bench.ask() == ("", "")
 

@@ -98,7 +98,7 @@ async def test_a_refusal_that_is_asked_about_again_stays_in_the_status(later: Ku
     """
     now, api = 0.0, FakeApi()
     answers = iter([Invalid("no such policy", 422)])
-    asked_again = "" if isinstance(later, Invalid) else f" (asked again, without an answer: {later})"
+    asked_again = "" if isinstance(later, Invalid) else f" (a repeated dry run gave no result: {later})"
 
     def refuse(_: Call) -> KubeError:
         nonlocal now
