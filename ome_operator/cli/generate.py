@@ -159,7 +159,7 @@ def generate(
     explain: Annotated[bool, typer.Option("--explain", help="Explain the purpose of each flag.")] = False,
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", help="Folder for the files of model, runtime and service; or yaml: print all."),
+        typer.Option("--output", "-o", help="Folder for the files of model, runtime and service; `-o yaml` prints them."),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="With -o: overwrite existing files even if their content differs.")

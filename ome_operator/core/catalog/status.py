@@ -127,7 +127,7 @@ def _by_hand(model: AnyModel, digest: str) -> str:
     ref = model.kind, model.namespace, model.name
     return (
         f" according to the label {node_label(*ref)}, but no model agent reports it. New revisions of services wait for an "
-        f"agent to set the label {names.revision_label(*ref, digest)}: {AGENT_PODS}"
+        f"agent to set the label {names.revision_label(*ref, digest)}. To list the agents: {AGENT_PODS}"
     )
 
 

@@ -18,8 +18,8 @@ from ome_operator.core.placement.demand import elsewhere, scheduled_elsewhere
 from ome_operator.core.render.statefulsets import Stored
 
 WAITS = (
-    "its queue: Kueue admitted only a part of what has to run together, so the nodes were released; all of it is created "
-    "again within minutes"
+    "its queue: Kueue admitted only some of the pods that have to run together, so the nodes were released; all pods are "
+    "created again within minutes"
 )
 """What a gang waits for between two attempts, as a text to follow "waits for"."""
 

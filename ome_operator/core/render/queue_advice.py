@@ -58,5 +58,5 @@ def _miscounted(roles: Mapping[str, Stored], groups: Mapping[str, int]) -> Itera
             yield (
                 f"the annotation {keys.KUEUE_COUNT} of pod group {group} is {count or 'missing'}, and the service has "
                 f"{pods[group]} of its pods: Kueue admits them only if the numbers are equal. Without the label "
-                f"{keys.KUEUE_GROUP} the operator names a pod group for each group"
+                f"{keys.KUEUE_GROUP} the operator chooses a pod group for each group"
             )
