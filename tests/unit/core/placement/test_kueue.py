@@ -70,7 +70,7 @@ def test_a_prefill_group_without_its_decode_group_is_released_and_created_again(
     later(made, 121)
     assert engines(made) == [] and made.service.status["placement"]["waiting"] == {"engine": 1, "decoder": 1}
     said = made.condition("EngineReady")
-    assert said["reason"] == "WaitingForRoom" and "Kueue admitted only a part" in said["message"]
+    assert said["reason"] == "WaitingForRoom" and "Kueue admitted only some of the pods" in said["message"]
     plan = made.sync()
     assert plan.requeue_after is not None and 0 < plan.requeue_after <= 60 + timing.QUEUE_JITTER
     later(made, 60 + timing.QUEUE_JITTER)
