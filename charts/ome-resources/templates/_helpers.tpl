@@ -48,7 +48,7 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "ome.name" . }}
 {{- if kindIs "string" . }}{{ $falls = or $falls (le $value $share) }}{{ $share = $value }}
 {{- else }}{{ $value = int . }}{{ $falls = or $falls (le $value $number) }}{{ $number = $value }}
 {{- end }}
-{{- if $falls }}{{ fail "rollout.waves does not rise: write waves that each end with more services than the previous wave, such as [1, \"5%\", \"25%\", \"100%\"]" }}{{ end }}
+{{- if $falls }}{{ fail "rollout.waves does not increase: each wave must cover more services than the previous wave, such as [1, \"5%\", \"25%\", \"100%\"]" }}{{ end }}
 {{- $all = append $all (kindIs "string" . | ternary . (toString $value)) }}
 {{- end }}
 {{- join "," $all }}

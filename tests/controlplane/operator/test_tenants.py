@@ -114,11 +114,11 @@ OF_BOXES: dict[str, tuple[Manifest, str]] = {
 }
 OF_RUNNING: dict[str, tuple[Manifest, str]] = {
     "hostPort": ({"ports": [{"containerPort": 80, "hostPort": 80}]}, "hostPort"),
-    "probe by HTTP": ({"livenessProbe": {"httpGet": {"port": 80, "host": "169.254.169.254"}}}, "name no host"),
-    "probe by TCP": ({"readinessProbe": {"tcpSocket": {"port": 80, "host": "10.0.0.1"}}}, "name no host"),
-    "start-up probe": ({"startupProbe": {"httpGet": {"port": 80, "host": "10.0.0.1"}}}, "name no host"),
-    "postStart": ({"lifecycle": {"postStart": {"httpGet": {"port": 80, "host": "10.0.0.1"}}}}, "name no host"),
-    "preStop": ({"lifecycle": {"preStop": {"httpGet": {"port": 80, "host": "10.0.0.1"}}}}, "name no host"),
+    "probe by HTTP": ({"livenessProbe": {"httpGet": {"port": 80, "host": "169.254.169.254"}}}, "must not name a host"),
+    "probe by TCP": ({"readinessProbe": {"tcpSocket": {"port": 80, "host": "10.0.0.1"}}}, "must not name a host"),
+    "start-up probe": ({"startupProbe": {"httpGet": {"port": 80, "host": "10.0.0.1"}}}, "must not name a host"),
+    "postStart": ({"lifecycle": {"postStart": {"httpGet": {"port": 80, "host": "10.0.0.1"}}}}, "must not name a host"),
+    "preStop": ({"lifecycle": {"preStop": {"httpGet": {"port": 80, "host": "10.0.0.1"}}}}, "must not name a host"),
 }
 """Fields that the policy denies in containers and init containers. Ephemeral containers cannot have them."""
 
@@ -181,7 +181,7 @@ def mounting(path: str, kind: str = "Directory", *, read_only: bool = True) -> M
 )  # fmt: skip
 def test_of_a_node_pods_see_nothing_but_weights_that_are_theirs(tenant: Token, path: str) -> None:
     code, said = create(tenant, mounting(path))
-    assert code == 403 and "a hostPath lies below a root" in said, said
+    assert code == 403 and "a hostPath must be below a root" in said, said
 
 
 def test_nobody_climbs_out(tenant: Token) -> None:
@@ -199,14 +199,14 @@ def test_nobody_climbs_out(tenant: Token) -> None:
 def test_weights_of_the_namespace_and_of_the_cluster_can_be_mounted(tenant: Token, path: str) -> None:
     assert create(tenant, mounting(path)) == (201, "")
     code, said = create(tenant, mounting(path, read_only=False))
-    assert code == 403 and "has readOnly" in said
+    assert code == 403 and "must be readOnly" in said
 
 
 @pytest.mark.parametrize("kind", ["", "DirectoryOrCreate", "FileOrCreate", "File", "Socket", "BlockDevice", "CharDevice"])
 def test_nothing_is_made_on_the_node(tenant: Token, kind: str) -> None:
     """The kubelet would create a missing directory or file as root. For a volume without a type, containerd would do so."""
     code, said = create(tenant, mounting("/mnt/models/x", kind))
-    assert code == 403 and "has the type Directory" in said
+    assert code == 403 and "must have the type Directory" in said
 
 
 @pytest.mark.parametrize("kind", BOXES)
@@ -222,7 +222,7 @@ def test_no_container_writes_where_another_reads(tenant: Token, installed: Rig, 
         other = {"name": "x", "image": "i", "volumeMounts": [mount]}
         made["spec"][kind] = [*made["spec"].get(kind, []), other]
         code, said = create(tenant, made)
-    assert code == 403 and "has readOnly" in said
+    assert code == 403 and "must be readOnly" in said
 
 
 def test_what_baseline_allows_and_rdma_needs_is_taken(tenant: Token) -> None:

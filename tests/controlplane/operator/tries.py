@@ -307,9 +307,9 @@ REFUSED = [
     # --- owners that do not exist
     model("only write storageUri and path", "ClusterBaseModel of an evil hub, with a made-up owner", **EVIL),
     model("only write storageUri and path", "ClusterBaseModel with a Secret, with a made-up owner", key="hf-token"),
-    model("made of objects of sglang.ai", "ClusterBaseModel of another name than its owner", name="other"),
-    model("made of objects of sglang.ai", "ClusterBaseModel whose owner is a Serving", kind="Serving"),
-    model("made of objects of sglang.ai", "ClusterBaseModel whose owner is of ome.io", version="ome.io/v1beta1"),
+    model("created from objects of sglang.ai", "ClusterBaseModel of another name than its owner", name="other"),
+    model("created from objects of sglang.ai", "ClusterBaseModel whose owner is a Serving", kind="Serving"),
+    model("created from objects of sglang.ai", "ClusterBaseModel whose owner is of ome.io", version="ome.io/v1beta1"),
     post("ssh-keys that can be changed", "immutable", {**SECRET, "immutable": False}),
 ]  # fmt: skip
 
