@@ -137,7 +137,7 @@ def test_a_number_that_somebody_sets_wins_until_it_is_resumed_or_a_wake(follow: 
     rig.wait("the number counts", lambda: here.size() == (1, 2), 30)
     assert writers(here.scale()) == {"kubectl"}
     rig.says(namespace, SERVICE, "FollowsDemand", "ScaledByHand", seconds=90)
-    assert f"RoleScale {SERVICE}-decoder was written" in here.shown()
+    assert f"RoleScale {SERVICE}-decoder was set by hand" in here.shown()
     assert "is created again" in here.shown("--resume")
     rig.wait("it is new", lambda: (here.scale().get("metadata") or {}).get("generation") == 1, 30)
     assert writers(here.scale()) == {keys.SCALE_MANAGER} and here.scale()["spec"] == {"replicas": 2}
@@ -152,7 +152,7 @@ def test_a_number_that_somebody_sets_wins_until_it_is_resumed_or_a_wake(follow: 
     assert here.size() == (1, 2)
     rig.wait("the demand decides", lambda: here.scaling().get("applied") == {"engine": 1, "decoder": 2}, 60)
     assert rig.condition(namespace, SERVICE, "FollowsDemand")["reason"] != "ScaledByHand"
-    assert "was written" not in here.shown() and "the demand decides already" in here.shown("--resume")
+    assert "was set by hand" not in here.shown() and "the demand decides already" in here.shown("--resume")
     numbers_have_one_writer(here)
 
 

@@ -149,7 +149,7 @@ def test_nor_may_they_reach_the_node_by_ports_and_probes(tenant: Token, row: str
 def test_what_baseline_forbids_in_other_words_is_refused_too(tenant: Token) -> None:
     unmasked = [{"name": "main", "image": "i", "securityContext": {"procMount": "Unmasked"}}]
     if clusters.MINOR > 31:  # Kubernetes 1.31 drops the field unless the feature gate ProcMountType is enabled.
-        assert "procMount is Default" in create(tenant, pod(hostUsers=False, containers=unmasked))[1]
+        assert "procMount must be Default" in create(tenant, pod(hostUsers=False, containers=unmasked))[1]
     process = {"windowsOptions": {"hostProcess": True}}
     boxes = [{"name": "main", "image": "i", "securityContext": process}]
     assert "hostProcess" in create(tenant, pod(hostNetwork=True, os={"name": "windows"}, containers=boxes))[1]
