@@ -49,10 +49,11 @@ def unmet(demand: DemandEstimate, targets: Targets, need: NeededGroups) -> tuple
     """
     if need.prefill is None:
         role, proofs = PREFILL, {Basis.MEASURED}
+        bound = bound_below(targets.ttft)
+        counts = f", which counts as {bound:g} s, the next lower bucket bound of SGLang's histogram"
         what = (
-            f"the time to the first token: a prompt of {demand.prompt:.0f} tokens takes {demand.service:.2f} s even if it "
-            f"does not wait, and the target of {targets.ttft:g} s counts as {bound_below(targets.ttft):g} s, the next lower "
-            "bound of a bucket of SGLang's histogram"
+            f"the time to the first token: a prompt of {demand.prompt:.0f} tokens takes {demand.service:.2f} s even without "
+            f"a wait, and the target is {targets.ttft:g} s{counts if bound < targets.ttft else ''}"
         )
     else:
         role, proofs = DECODE, {Basis.MEASURED, Basis.FIRST}

@@ -147,7 +147,7 @@ def test_an_estimate_from_a_queue_doubles_the_groups_at_most() -> None:
 
 
 UNMET = {
-    "measured prefill": (TARGETS._replace(ttft=0.2), state(), NO_PLAN, HoldReason.UNREACHABLE, "takes 0.25 s without"),
+    "measured prefill": (TARGETS._replace(ttft=0.2), state(), NO_PLAN, HoldReason.UNREACHABLE, "takes 0.25 s even without"),
     "measured decode": (TARGETS._replace(tbt=0.015), state(), NO_PLAN, HoldReason.UNREACHABLE, "the target is 15 ms"),
     "predicted prefill": (TARGETS._replace(ttft=0.2), unknown(), PLANNED, HoldReason.UNMEASURED, "`ome plan` predicts"),
     "predicted decode": (TARGETS._replace(tbt=0.015), unknown(), PLANNED, HoldReason.UNMEASURED, "`ome plan` predicts"),
