@@ -22,7 +22,7 @@ with this reason:
 * Failed: the object has the condition `Stalled`. Only an edit of this object helps, or, for a BenchmarkJob that has failed,
   a new one.
 * InProgress: the object has the condition `Reconciling`. It proceeds by itself, or as soon as something else changes: a
-  model or a runtime is created, nodes get free, an agent has downloaded files, or somebody ends a freeze.
+  model or a runtime is created, nodes become free, an agent has downloaded files, or somebody ends a freeze.
 * Current: the object has neither condition. With the reasons ScaledToZero, Disabled and Incomplete it also has neither,
   but kstatus interprets `Ready=False` as InProgress.
 
