@@ -18,6 +18,7 @@ from ome_operator.agent.fair_queue import FairQueue
 from ome_operator.agent.locations import normalized_path, path_conflict, uses_node_path
 from ome_operator.agent.namespaces import Namespaces
 from ome_operator.agent.parsing import PARSE, parse_model, path_priority, quota_entry, uid_of
+from ome_operator.agent.prefetch import Prefetcher
 from ome_operator.agent.unused_directories import UnusedDirectories
 from ome_operator.agent.work import AgentSettings, Work
 from ome_operator.api import Invalid
@@ -46,9 +47,9 @@ agents of all nodes retry."""
 PROGRESS_EVERY = 10.0
 """Seconds between two reports in which only the progress changed."""
 AGAIN_EVERY = 30.0
-"""Seconds after which the record is written again without a change. A user can delete the record, and the record is
-deleted with its Node, also when the Node is registered again. The agent has no permission to read records, so it does
-not notice the deletion. Measured: writing an unchanged record costs the API server 6 ms and creates no new version."""
+"""Seconds after which the record is written again without a change. The agent has no permission to read records, so it
+does not notice if the record was deleted, by a user or with its Node. Measured: writing an unchanged record costs the API
+server 6 ms and creates no new version."""
 LABELS_EVERY = 30.0
 """Seconds between two reads of the labels of the Node."""
 AUDIT_EVERY = 300.0
@@ -72,7 +73,6 @@ class Agent:
         self._broken: Mapping[str, str] = {}
         """UID -> error message of each model that this agent cannot handle. The model is reported as Failed; other models
         are not affected."""
-        self._failure = ""
         self._quota = Quota(settings.models_per_namespace)
         self._audit = Resync(
             tuple(PARSE),
@@ -85,14 +85,15 @@ class Agent:
         )
         self._works: dict[str, Work] = {}
         self._unused_directories = UnusedDirectories(settings.roots, settings.remove_after, wall=wall)
+        self._prefetcher = Prefetcher(settings.prefetch_bytes, settings.prefetch_rate)
         self._namespaces = Namespaces(self._uid_of)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._turns, self._looks = (FairQueue(settings.models, settings.turn) for _ in range(2))
         self._labels: Mapping[str, str] = {}
         self._written: Mapping[str, Any] | None = None
         self._written_at = self._looked_at = -1e9
-        self._ticked_at = self._clock()
-        self._failures, self._report_from = 0, 0.0
+        self._ticked_at, self._report_from = self._clock(), 0.0
+        self._failure, self._failures = "", 0
 
     # --- the sink -----------------------------------------------------------------------------------------------------
 
@@ -236,8 +237,7 @@ class Agent:
 
     def _is_downloading(self, work: Work) -> bool:
         """Return whether the download of another model fetches the same files. This model can reuse the files afterwards."""
-        others = (self._works[uid] for uid in self._tasks if uid in self._works)
-        return any(other.shares_download(work) for other in others)
+        return any(self._works[uid].shares_download(work) for uid in self._tasks if uid in self._works)
 
     def _wanted(self, model: AnyModel) -> bool:
         if self._quota.beyond(model.uid):  # the operator reports this in the model's status
@@ -280,17 +280,19 @@ class Agent:
         await self._unused_directories.scan()
         named_directories = {str(work.store.root) for work in self._works.values()}
         unused = self._unused_directories.unused(named_directories, offer=not self._unread and not self._broken)
-        status = record.status(self._entries(), unused)
+        status = record.status(self._entries(), unused, self._prefetcher.status())
         tick = self._clock()
-        # While a removal is offered, the record is written often, because the response contains the operator's permission.
-        age, every = tick - self._written_at, PROGRESS_EVERY if self._unused_directories.offers else AGAIN_EVERY
+        # The response contains the operator's permission for a removal, and the directories of starting pods.
+        awaited = self._unused_directories.offers or self._prefetcher.enabled
+        age, every = tick - self._written_at, PROGRESS_EVERY if awaited else AGAIN_EVERY
         if status == self._written and age < every:
             return
         if self._written is not None and not record.essential_change(self._written, status) and age < PROGRESS_EVERY:
             return
-        answer = await self._write(status)
+        spec = (await self._write(status)).get("spec") or {}
         self._written, self._written_at = status, tick
-        await self._unused_directories.remove((answer.get("spec") or {}).get("remove") or ())
+        self._prefetcher.follow(spec.get("prefetch") or (), {work.mounted() for work in self._works.values()})
+        await self._unused_directories.remove(spec.get("remove") or ())
 
     def _entries(self) -> Iterator[Mapping[str, Any]]:
         """Return the record's entry of each model."""
@@ -313,10 +315,9 @@ class Agent:
 
     async def close(self) -> None:
         """Stop all work; the files on the disk stay unchanged."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
+        for task in (tasks := list(self._tasks.values())):
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, self._prefetcher.close(), return_exceptions=True)
 
 
 Serve = Callable[[Agent], Awaitable[None]]
@@ -329,7 +330,6 @@ async def run(settings: AgentSettings, connection: Connection, stop: asyncio.Eve
     agent = Agent(settings, client, wall=now)
     kinds = [Watched(kind, RESOURCES[kind].group, RESOURCES[kind].version, RESOURCES[kind].plural) for kind in PARSE]
     informer = Informer(kinds, agent, session=session, server=connection.server, server_timeout=600)
-
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     await serve(agent)

@@ -4,6 +4,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from ome_operator import keys
@@ -73,21 +74,25 @@ def entry(model: AnyModel, report: Report) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value not in ("", [], {}) and not (key == "speed" and not value)}
 
 
-def status(entries: Iterable[Mapping[str, Any]], unused: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
+def status(
+    entries: Iterable[Mapping[str, Any]],
+    unused: Iterable[Mapping[str, Any]] = (),
+    prefetch: Mapping[str, Any] = MappingProxyType({}),
+) -> dict[str, Any]:
     """Return the complete record, which is never longer than `MAX_BYTES`. `unused` lists the directories that no model
-    uses.
+    uses, and `prefetch` is what `Prefetcher.status` returns.
     """
     items = sorted(entries, key=lambda item: (item["kind"], item.get("namespace", ""), item["name"]))
     counts = Counter(str(item["state"]) for item in items)
     parts = [f"{counts[state]} {state}" for state in (READY, UPDATING, FAILED) if counts[state]]
     unused_items = list(unused)
     kept_unused = _drop_from_largest(unused_items, MAX_BYTES // 2, lambda item: place_of(item["directory"]))
-    kept_models = _models_that_fit(items, MAX_BYTES - _length(kept_unused))
+    kept_models = _models_that_fit(items, MAX_BYTES - _length(kept_unused) - _length(dict(prefetch)))
     for label, count in (("", len(items) - len(kept_models)), ("unused directories ", len(unused_items) - len(kept_unused))):
         if count:
             parts.append(f"{count} {label}not listed because the record would be too long")
-    lists = {"models": kept_models, "unused": kept_unused}
-    return {"summary": ", ".join(parts) or "none", **{name: items_kept for name, items_kept in lists.items() if items_kept}}
+    fields = {"models": kept_models, "unused": kept_unused, "prefetch": dict(prefetch)}
+    return {"summary": ", ".join(parts) or "none", **{name: value for name, value in fields.items() if value}}
 
 
 def _models_that_fit(items: Sequence[Entry], limit: int) -> list[Entry]:

@@ -64,8 +64,11 @@ class AgentSettings:
     """Seconds before the work on a failed model is retried; the pause doubles with each failure, up to `again_last`."""
     again_last: float = 600.0
     remove_after: float = 0.0
-    """Seconds that a directory must be unused by every model before its removal is offered; 0 means that no removal is
-    offered."""
+    """Seconds that a directory must be unused before its removal is offered; 0 means that no removal is offered."""
+    prefetch_bytes: int = 0
+    """Maximum number of bytes that are read into the page cache for starting pods; 0 means that nothing is read."""
+    prefetch_rate: float = 0.0
+    """Maximum number of bytes per second that are read for them; 0 means no limit."""
 
     @cached_property
     def locations(self) -> Roots:
@@ -107,12 +110,16 @@ class Work:
             self._report.revision = progress.revision
         return self._report
 
+    def mounted(self) -> str:
+        """Return the directory that pods mount, or "" while its files are not complete."""
+        place = self.store.path if self._uri.startswith(LOCAL) else self.store.root
+        return str(place) if self._report.state == record.READY else ""
+
     def refresh(self, model: AnyModel) -> None:
         """Replace the model by its current version. A pass is due at once if a failed model was edited, or if the pinned
         revision differs from the revision on the disk.
         """
-        before, pin = self.model, self._pin()
-        self.model = model
+        before, pin, self.model = self.model, self._pin(), model
         edited = model is not before and (model.spec, self._pin()) != (before.spec, pin)
         if edited and self._may_read_at:  # a person may have replaced what ended the agent
             self._may_read_at = self.due = 0.0
@@ -128,8 +135,8 @@ class Work:
         manifest = None if self._misplaced else self.store.manifest()
         if manifest is None or self._pin() not in ("", manifest.revision):
             return record.Report()
-        directories, size = (self._directory,), manifest.size
-        return record.Report(record.READY, manifest.revision, directories, size, size, verified_at=manifest.verified_at)
+        size, at = manifest.size, manifest.verified_at
+        return record.Report(record.READY, manifest.revision, (self._directory,), size, size, verified_at=at)
 
     async def run(self, over: TurnCheck = lambda: False) -> None:
         """Run one pass over the model. The pass ends early when `over` returns true. Raises nothing except a
@@ -219,14 +226,13 @@ class Work:
         model_source, settings, namespace = self._source(), self._settings, self.model.namespace
         if settings.peers is not None:
             model_source = settings.peers(model_source, namespace)
-        progress, node = self._progress, settings.node
         download = Download(
             self._uri,
             model_source,
             self.store,
             settings.limits,
-            progress,
-            node=node,
+            self._progress,
+            node=settings.node,
             namespace=namespace,
             over=over,
             wall=self._wall,
@@ -309,9 +315,8 @@ class Work:
 
     def _set_failed(self, why: str) -> None:
         why = shortened(why)
-        directories = self._report.directories
-        bytes_, total, revision = self._progress.bytes, self._progress.total, self._progress.revision
-        self._report = record.Report(record.FAILED, revision, directories, bytes_, total, message=why)
+        directories, done = self._report.directories, self._progress
+        self._report = record.Report(record.FAILED, done.revision, directories, done.bytes, done.total, message=why)
 
     def _fail(self, why: str) -> None:
         self._set_failed(why)

@@ -25,12 +25,15 @@ class Removal(Spec):
 
 
 class NodeModelsSpec(Spec):
-    """The directories that the agent of a node may remove. This object does not state which models the node has to hold:
-    that follows from the models.
+    """The directories that the agent of a node may remove, or should read ahead of an engine. This object does not state
+    which models the node has to hold: that follows from the models.
     """
 
     remove: Annotated[list[Removal] | None, ATOMIC] = None
     """Directories that the agent has offered for removal and that nothing refers to."""
+    prefetch: Annotated[list[str] | None, ATOMIC] = None
+    """Directories that pods of this node mount and whose engines do not serve yet. An agent that reports
+    `status.prefetch` reads their weights into the page cache."""
 
 
 class NodeModel(Spec):
@@ -78,6 +81,28 @@ class UnusedDirectory(Spec):
     """Time since which the agent has offered to remove the directory; unset if the agent's policy is to keep it."""
 
 
+class PrefetchedDirectory(Spec):
+    """A directory of `spec.prefetch` that the agent has read."""
+
+    directory: str
+    """Path of the directory on the node."""
+    bytes: int | None = None
+    """Bytes of the weights that were in the page cache afterwards."""
+    total: int | None = None
+    """Bytes of the files that engines read."""
+    message: str | None = None
+    """Reason why the directory was not read completely."""
+
+
+class Prefetch(Spec):
+    """What the agent reads into the page cache for pods that start."""
+
+    limit: int | None = None
+    """Maximum number of bytes that the agent reads."""
+    directories: Annotated[list[PrefetchedDirectory] | None, ATOMIC] = None
+    """Directories that were read."""
+
+
 class NodeModelsStatus(Spec):
     """All models that this node holds or has to hold."""
 
@@ -87,6 +112,8 @@ class NodeModelsStatus(Spec):
     """Models that this node holds or has to hold."""
     unused: Annotated[list[UnusedDirectory] | None, ATOMIC] = None
     """Directories that no model refers to."""
+    prefetch: Prefetch | None = None
+    """What the agent reads into the page cache for pods that start; unset if it reads nothing."""
 
 
 class NodeModels(Object[NodeModelsSpec]):

@@ -68,6 +68,8 @@ class EventHandler:
         self._child_gone, self._capacity_freed = child_gone, capacity_freed
         self._for_nodes: set[Ref] = set()
         """Services whose last reconciliation depends on which nodes exist."""
+        self._prefetching: set[str] = set()
+        """Nodes whose agents read the weights of starting pods into the page cache."""
 
     # --- called by the watch ------------------------------------------------------------------------------------------
 
@@ -101,6 +103,7 @@ class EventHandler:
             self._dirty_owner(lost)
         elif isinstance(lost, Pod):
             self._dirty_service(pod_group(lost))
+            self._starting_changed(lost, None)
             if lost.node:
                 self._capacity_freed()
         elif isinstance(lost, NodeResource):
@@ -182,6 +185,19 @@ class EventHandler:
         self._dirty_service(group, turned and all(pod.ready for pod in self.cache.pods.group(group)))
         if old is not None and old.service != new.service:
             self._dirty_service(pod_group(old))
+        self._starting_changed(old, new)
+
+    def _starting_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """Enqueue the records of the nodes whose agents read the weights of starting pods ahead, if a pod has come to a node
+        or left it, or if its readiness has changed. The readiness of a leader concerns the nodes of all pods of its group.
+        """
+        before, after = ((pod.node, pod.ready, pod.deleting, pod.over) if pod else None for pod in (old, new))
+        if not self._prefetching or before == after:
+            return
+        changed = [pod for pod in (old, new) if pod is not None]
+        concerned = {pod.node for pod in (*changed, *self.cache.pods.group(pod_group(changed[-1])))}
+        for node in concerned & self._prefetching:
+            self._enqueue(Ref(RECORD, "", node), Urgency.SOON)
 
     def _dirty_owner(self, child: Child) -> None:
         """Enqueue the service that a child's label names. A Job has no label of a service; for a Job, enqueue the
@@ -244,7 +260,9 @@ class EventHandler:
     def _record_changed(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
         """Enqueue the node of a NodeModels record, and the models whose state in the record has changed."""
         before, after = ({each.ref: each for each in (record.holdings if record else ())} for record in (old, new))
-        self._enqueue(Ref(RECORD, "", (new or old).node), Urgency.SOON)  # type: ignore[union-attr]
+        node = (new or old).node  # type: ignore[union-attr]
+        self._enqueue(Ref(RECORD, "", node), Urgency.SOON)
+        (self._prefetching.add if new is not None and new.prefetch is not None else self._prefetching.discard)(node)
         for ref in before | after:
             if ref.kind in HELD and before.get(ref) != after.get(ref):
                 self._enqueue(ref, Urgency.SOON)

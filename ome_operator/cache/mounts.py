@@ -5,6 +5,7 @@ directories that an agent offers to remove is a look-up.
 from collections import Counter
 from collections.abc import Iterable
 from posixpath import dirname, normpath
+from typing import Any
 
 from ome_operator.core.observed.objects import Child, Manifest
 from ome_operator.core.weights.mount import host_directories
@@ -34,23 +35,24 @@ class MountIndex:
 
 
 def _all(content: Manifest | None) -> set[str]:
-    """Return the directories that a revision mounts, and their parents. Return an empty set if another client wrote
-    content that the operator never stores.
-    """
+    """Return the directories that a revision mounts, and their parents."""
     found: set[str] = set()
-    try:
-        mounted = {place for pod in _templates(content) for place in host_directories(pod)}
-    except (AttributeError, KeyError, TypeError):
-        return found
-    for place in mounted:
+    for place in mounted((content or {}).get("data")):
         while place not in found and place != "/":
             found.add(place)
             place = dirname(place) or "/"
     return found
 
 
-def _templates(content: Manifest | None) -> list[Manifest]:
-    """Return the pod specs of all roles that a ControllerRevision stores."""
-    roles = ((content or {}).get("data") or {}).get("workloads") or {}
-    sets = [role.get(part) for role in roles.values() for part in ("leader", "worker")]
-    return [workload["spec"]["template"]["spec"] for workload in sets if workload]
+def mounted(data: Any, component: str = "") -> set[str]:
+    """Return the directories that the pods of a revision mount; with `component`, only those of this component. `data` is
+    what the ControllerRevision stores. Return an empty set if another client wrote data that the operator never stores.
+    """
+    try:
+        roles = (data or {}).get("workloads") or {}
+        parts = [role for name, role in roles.items() if component in ("", name)]
+        sets = [role.get(part) for role in parts for part in ("leader", "worker")]
+        pods = [workload["spec"]["template"]["spec"] for workload in sets if workload]
+        return {place for pod in pods for place in host_directories(pod)}
+    except (AttributeError, KeyError, TypeError):
+        return set()

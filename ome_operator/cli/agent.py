@@ -82,6 +82,19 @@ def agent(
             help="Seconds after which weights that no object refers to are removed from this node; 0: never.", min=0
         ),
     ] = 0.0,
+    prefetch_gb: Annotated[
+        float,
+        typer.Option(
+            help=(
+                "GB of weights that are read into the page cache while engines that load them start on this node; "
+                "0: none. At most as much as free memory and the container's memory limit permit."
+            ),
+            min=0,
+        ),
+    ] = 0.0,
+    prefetch_mbps: Annotated[
+        float, typer.Option(help="MB per second that are read into the page cache; 0: no limit.", min=0)
+    ] = 0.0,
     models_per_namespace: Annotated[
         int,
         typer.Option(
@@ -133,6 +146,8 @@ def agent(
         verify_every=verify_every,
         sample=sample,
         remove_after=remove_after,
+        prefetch_bytes=int(prefetch_gb * 1e9),
+        prefetch_rate=prefetch_mbps * 1e6,
         models_per_namespace=models_per_namespace,
         node=node,
     )

@@ -145,7 +145,7 @@ class Manager:
         self._sglang = SglangReconciler(*status_only)
         images = job.Images(settings.benchmark_image, settings.tools_image, settings.policy.pull_secrets)
         self._benchmarks = BenchmarkJobReconciler(*status_only, images)
-        self._node_models = NodeModelsReconciler(*known, self._queue, settings.resync, scope)
+        self._node_models = NodeModelsReconciler(*known, self._queue, settings.resync, scope, settings.policy.agent_roots)
         self._audit = self._audit_of(settings)
         self._tasks: list[asyncio.Task[None]] = []
         self._unread: Counter[str] = Counter()

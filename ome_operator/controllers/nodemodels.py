@@ -1,4 +1,6 @@
-"""Reconcile NodeModels into node labels, which agents cannot write, and permit agents to delete unused weights."""
+"""Reconcile NodeModels into node labels, which agents cannot write, and tell agents which directories they may delete and
+which ones starting pods read.
+"""
 
 import logging
 
@@ -7,6 +9,7 @@ from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.facts import NodeResource
 from ome_operator.cache.resources import HELD
 from ome_operator.cache.scope import EVERYWHERE, Scope
+from ome_operator.controllers.prefetching import starting_directories
 from ome_operator.controllers.weights_gc import WeightsGC
 from ome_operator.core.catalog import agreement, node_models
 from ome_operator.core.observed.objects import NodeRecord, Ref
@@ -26,11 +29,18 @@ class NodeModelsReconciler:
     """Reconciles nodes that have a NodeModels record."""
 
     def __init__(
-        self, handler: EventHandler, client: Client, queue: WorkQueue[Ref], resync: float, scope: Scope = EVERYWHERE
+        self,
+        handler: EventHandler,
+        client: Client,
+        queue: WorkQueue[Ref],
+        resync: float,
+        scope: Scope = EVERYWHERE,
+        roots: tuple[str, ...] = (),
     ) -> None:
+        """Initialize the reconciler. `roots` are the directories below which agents store weights."""
         self._handler, self._cluster = handler, handler.cache
         self._client, self._queue, self._resync, self._scope = client, queue, resync, scope
-        self._removals = WeightsGC(handler.cache, client)
+        self._removals, self._roots = WeightsGC(handler.cache, client), roots
 
     async def reconcile(self, ref: Ref) -> bool:
         """Reconcile a node. Return True; unexpected errors propagate to the caller. A node whose record has disappeared
@@ -52,7 +62,7 @@ class NodeModelsReconciler:
                 metadata = {"name": ref.name, "labels": wanted}
                 await self._client.apply({"apiVersion": "v1", "kind": "Node", "metadata": metadata}, resource.uid)
             if self._scope.removes_weights:
-                await self._removals.answer(record, frozen=held is not None)
+                await self._removals.answer(record, self._starting(record, held is not None), frozen=held is not None)
         except NotFound:
             pass  # the node or its record is gone: events will follow
         except KubeError as error:
@@ -63,6 +73,12 @@ class NodeModelsReconciler:
         delay = CROWDED_AGAIN if len(wanted) >= node_models.LABEL_LIMIT else self._resync
         self._queue.add(ref, OFFERED_AGAIN if any(unused.offer for unused in record.unused) else delay)
         return True
+
+    def _starting(self, record: NodeRecord, frozen: bool) -> tuple[str, ...]:
+        """Return the directories that the agent should read into the page cache. A freeze changes nothing of them."""
+        if record.prefetch is None or frozen:
+            return record.prefetch or ()
+        return starting_directories(self._cluster, record.node, self._roots)
 
     def _pins(self, record: NodeRecord) -> dict[Ref, agreement.Pin]:
         """Return the pins of the models that a record names."""

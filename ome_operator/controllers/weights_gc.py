@@ -1,4 +1,5 @@
-"""Permit agents to remove directories of weights to which no stored revision and no pod refers (decisions 7).
+"""Permit agents to remove directories of weights to which no stored revision and no pod refers (decisions 7), and tell them
+which directories starting pods read.
 
 An agent can determine which directories no model names. It cannot determine which directories a rollback needs or a pod has
 open. Therefore an agent offers directories, and removes only those that the operator names in the spec of the agent's
@@ -24,8 +25,9 @@ class WeightsGC:
     def __init__(self, cluster: ClusterCache, client: Client) -> None:
         self._cluster, self._client = cluster, client
 
-    async def answer(self, record: NodeRecord, *, frozen: bool = False) -> None:
-        """Write into an agent's record which of the offered directories may be removed now. Raises KubeError.
+    async def answer(self, record: NodeRecord, starting: tuple[str, ...] = (), *, frozen: bool = False) -> None:
+        """Write into an agent's record which of the offered directories may be removed now, and the directories `starting`,
+        whose weights the agent should read into the page cache. Raises KubeError.
 
         Pods are read live, because a file that a pod has open cannot be restored. Stored revisions are read from the cache,
         because a wrong answer about a revision costs only a download. `frozen`: True to withdraw permissions that were
@@ -36,9 +38,11 @@ class WeightsGC:
             mounted = await self._mounted(record.node)
             free = [unused for unused in free if not any_inside(mounted, (unused.directory, *unused.paths))]
         allowed = frozenset((unused.directory, unused.offer) for unused in free)
-        if allowed == record.remove:
+        if (allowed, starting) == (record.remove, record.prefetch or ()):
             return
         spec: Manifest = {"remove": [{"directory": place, "offer": offer} for place, offer in sorted(allowed)]}
+        if starting:  # in the same request, because an apply removes the fields that it does not contain
+            spec["prefetch"] = list(starting)
         manifest = {"apiVersion": keys.API_VERSION, "kind": RECORD, "metadata": {"name": record.node}, "spec": spec}
         await self._client.apply(manifest, record.uid)
         for place, _ in sorted(allowed - record.remove):

@@ -175,6 +175,10 @@ def test_two_classes_share_no_name() -> None:
             {"watchNamespaces": ["a"], "agent": {"enabled": True, "removeAfterSeconds": 5}},
             "agent.removeAfterSeconds does not work with watch",
         ),
+        (
+            {"watchNamespaces": ["a"], "agent": {"enabled": True, "prefetchGB": 0.5}},
+            "agent.prefetchGB does not work with watch",
+        ),
     ],
 )
 def test_values_that_do_not_go_together(values: dict[str, Any], said: str) -> None:

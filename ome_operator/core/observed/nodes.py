@@ -58,6 +58,7 @@ def node_record(body: Body) -> NodeRecord:
         unused=tuple(map(_unused, status.get("unused") or ())),
         remove=frozenset((item.get("directory") or "", item.get("offer") or "") for item in spec.get("remove") or ()),
         created=(body.get("metadata") or {}).get("creationTimestamp") or "",
+        prefetch=tuple(spec.get("prefetch") or ()) if (status.get("prefetch") or {}).get("limit") else None,
     )
 
 

@@ -244,6 +244,8 @@ class NodeRecord(NamedTuple):
     """(directory, offer) of each directory that the operator permits the agent to remove."""
     created: str = ""
     """Time at which the API server stored the record, in RFC 3339."""
+    prefetch: tuple[str, ...] | None = None
+    """Directories that the agent was told to read into the page cache; None if it reads none."""
 
 
 class Refusal(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ome_local.stages import START_DELAY
 from ome_operator import names
 from tests.support import hub as hubs
 from tests.support import parts, yamls
@@ -104,6 +105,49 @@ def test_a_model_goes_from_the_hub_to_a_label(agents: Rig, rig: Rig, namespace: 
         rig.stop(process=f"agent-{node}")
         rig.delete("ClusterBaseModel", "", "fetched")
         rig.api.request("DELETE", f"{RECORDS}/{node}")
+
+
+def test_an_agent_reads_the_weights_of_a_starting_pod(
+    agents: Rig, rig: Rig, namespace: str, tmp_path: Path, hub: hubs.Hub
+) -> None:
+    """The operator tells the agent so while the pod is bound and not ready, and the agent reports what it has read."""
+    node, disk = rig.all("Node", "")[2]["metadata"]["name"], tmp_path / "disk"
+    agents.stop()
+    agents.start("operator", "--model-agent", f"--agent-root={disk}")
+    model = yamls.model("fetched", URI)
+    model["spec"]["storage"] = storage(URI, disk / "fetched", node)
+    rig.create(model)
+    rig.create(yamls.runtime("w-prefetch", router=False))
+    place, total = str(disk / ".ome" / parts.digest(model)), sum(map(len, hub.files.values()))
+
+    def record() -> dict[str, Any]:
+        (found,) = [one for one in rig.api.get(RECORDS)["items"] if one["metadata"]["name"] == node] or [{}]
+        return found
+
+    def says(told: list[str], **read: Any) -> bool:
+        found = record()
+        expected = {"limit": 1_000_000_000, **read}
+        return found.get("spec", {}).get("prefetch", []) == told and found.get("status", {}).get("prefetch") == expected
+
+    try:
+        start(rig, node, tmp_path, hub, "--prefetch-gb", "1")
+        rig.wait("both labels", lambda: labels(rig, node) == {LABEL: "Ready", whole(model): "Ready"})
+        assert says([])
+        service = yamls.service(namespace, "fetched", "w-prefetch", "engine", model="fetched")
+        service["spec"]["engine"]["annotations"] = {START_DELAY: "25s"}
+        rig.create(service)
+        read = {"directory": place, "bytes": total, "total": total}
+        rig.wait("it has read", lambda: says([place], directories=[read]), seconds=40)
+        rig.ready(namespace, "fetched", seconds=60)
+        rig.wait("nothing more to read", lambda: says([]), seconds=40)
+    finally:
+        rig.stop(process=f"agent-{node}")
+        rig.delete("InferenceService", namespace, "fetched")
+        rig.delete("ClusterBaseModel", "", "fetched")
+        rig.delete("ClusterServingRuntime", "", "w-prefetch")
+        rig.api.request("DELETE", f"{RECORDS}/{node}")
+        agents.stop()
+        agents.start("operator", "--model-agent", "--agent-root=/mnt/models")
 
 
 def test_one_agent_decides_nothing_for_the_nodes_of_others(agents: Rig, rig: Rig, tmp_path: Path) -> None:

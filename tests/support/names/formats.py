@@ -94,9 +94,8 @@ def disks() -> Iterator[str]:
     assert isinstance(model, Model)
     report = record.Report("Updating", "1", ("/a",), 1, 1, 1.0, "b", "now", {"modelSize": "1"})
     yield from (f"NodeModels status.models[].{name}" for name in record.entry(model, report))
-    yield from (
-        f"NodeModels status.{name}" for name in record.status([record.entry(model, report)], [{"directory": "/a/.ome/b"}])
-    )
+    written = record.status([record.entry(model, report)], [{"directory": "/a/.ome/b"}], {"limit": 1})
+    yield from (f"NodeModels status.{name}" for name in written)
 
 
 def protocols() -> Iterator[str]:

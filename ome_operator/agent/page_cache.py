@@ -1,0 +1,94 @@
+"""Access to the kernel's page cache: how much memory it may use, which bytes of a file it contains, and reading into it."""
+
+import contextlib
+import ctypes
+import errno
+import mmap
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ome_operator.agent.prefetch_plan import MIB, Memory, container_room, node_memory
+
+BLOCK = 64 * MIB
+"""Bytes after which a reader checks whether it should go on."""
+CHUNK = 8 * MIB
+"""Bytes of one read, and of the buffer."""
+MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def memory(meminfo: Path = MEMINFO, cgroup: Path = CGROUP) -> Memory:
+    """Return the memory of the node and of this container. Raises OSError, KeyError or ValueError."""
+    return node_memory(meminfo.read_text(), container(cgroup))
+
+
+def container(cgroup: Path = CGROUP) -> int | None:
+    """Return the bytes that this container can still cache, or None if it has no memory limit. In a container, `cgroup`
+    (of version 2, or 1 with a directory `memory`) is the container's own cgroup. Raises OSError, KeyError or ValueError.
+    """
+    versions = (
+        (cgroup, ("memory.max", "memory.current", "memory.stat"), "inactive_file"),
+        (cgroup / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat"), "total_inactive_file"),
+    )
+    for folder, names, inactive in versions:
+        with contextlib.suppress(FileNotFoundError):  # the root of all cgroups has no limit
+            limit, used, counts = ((folder / name).read_text() for name in names)
+            return container_room(limit, used, counts, inactive)
+    return None
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[int]:
+    """Open a regular file for reading. Raises OSError, also for devices and pipes, on which it does not wait."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def tells_residency(descriptor: int) -> bool:
+    """Return whether the kernel tells this process which pages of a file are cached. Since Linux 5.2 it tells only the
+    owner of the file and those who may write it; for others, mincore claims that all pages are cached.
+    """
+    return os.fstat(descriptor).st_uid == os.geteuid() or os.access(f"/proc/self/fd/{descriptor}", os.W_OK)
+
+
+def resident(descriptor: int, length: int, start: int = 0) -> int:
+    """Return how many of `length` bytes from offset `start`, a multiple of `BLOCK`, are cached. Raises OSError."""
+    total = 0
+    for at in range(start, start + length, BLOCK):
+        size = min(BLOCK, start + length - at)
+        with mmap.mmap(descriptor, size, access=mmap.ACCESS_COPY, offset=at) as view:
+            pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+            first = ctypes.c_char.from_buffer(view)
+            failed = _LIBC.mincore(ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(size), pages)
+            del first  # a view with a reference to it cannot be closed
+        if failed:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        total += min(size, bytes(pages).count(1) * mmap.PAGESIZE)
+    return total
+
+
+def announce(descriptor: int, start: int, left: int) -> None:
+    """Let the kernel begin to read the block at offset `start` and the next one, as far as they are among the `left` bytes
+    that will be read. So the disk has work while a block is copied.
+    """
+    os.posix_fadvise(descriptor, start, min(2 * BLOCK, left), os.POSIX_FADV_WILLNEED)
+
+
+def read_block(descriptor: int, start: int, length: int, buffer: bytearray, took: Callable[[int], bool]) -> int:
+    """Read up to `length` bytes from offset `start`, and return how many were read. `took` is called with the bytes of
+    each chunk; the reading ends when it returns false. Raises OSError.
+    """
+    at = start
+    while at < start + length:
+        size = os.preadv(descriptor, [memoryview(buffer)[: start + length - at]], at)
+        at += size
+        if not size or not took(size):
+            break
+    return at - start

@@ -1,0 +1,203 @@
+"""Read the weights of models whose engines are starting on this node into the page cache
+(docs/models-agent.md, "Weights in the page cache").
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ome_operator.agent import page_cache
+from ome_operator.agent.page_cache import BLOCK, CHUNK
+from ome_operator.agent.prefetch_plan import GIB, SETTING, Range, plan, room, weights_in_order
+from ome_operator.agent.throttle import Throttle
+
+logger = logging.getLogger(__name__)
+
+MOST_FILES = 10_000
+"""Maximum number of files of a model that is read; models with more files are not prefetched."""
+
+
+class Outcome(NamedTuple):
+    """What is known of one directory after its files were read."""
+
+    bytes: int
+    """Bytes of the weights that are in the page cache; the bytes that were read if the kernel does not tell."""
+    total: int
+    """Bytes of the files that engines read."""
+    message: str = ""
+    """Why the directory was not read completely; "" if it was."""
+
+
+class Prefetcher:
+    """Reads the directories that the operator lists for this node, one at a time, each once for as long as it is listed."""
+
+    def __init__(self, limit: int, rate: float = 0.0) -> None:
+        """Initialize the prefetcher. `limit` is the maximum number of bytes for all listed directories together (0: nothing
+        is read), and `rate` the maximum bytes per second (0: no limit).
+        """
+        self._limit, self._rate = limit, rate
+        self._outcomes: dict[str, Outcome] = {}
+        self._current, self._stop = "", threading.Event()
+        self._queue: list[str] = []
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def enabled(self) -> bool:
+        """Return whether the agent is to read anything."""
+        return self._limit > 0
+
+    def follow(self, listed: Collection[Any], complete: Collection[str]) -> None:
+        """Receive the directories that the operator lists, and the directories whose models are Ready. Reading begins with
+        directories that are in both, and ends for directories that are no longer listed.
+        """
+        if not self.enabled:
+            return
+        wanted = [place for place in dict.fromkeys(map(str, listed)) if place in complete]
+        self._outcomes = {place: outcome for place, outcome in self._outcomes.items() if place in listed}
+        if self._current and self._current not in listed:
+            self._stop.set()
+        self._queue = [place for place in wanted if place not in self._outcomes and place != self._current]
+        if self._queue and self._task is None:
+            self._task = asyncio.create_task(self._run())
+
+    def status(self) -> dict[str, Any]:
+        """Return the part of the record about prefetching; {} if it is off. The operator lists directories only for agents
+        that report a limit.
+        """
+        if not self.enabled:
+            return {}
+        items = [
+            {key: value for key, value in {"directory": place, **outcome._asdict()}.items() if value != ""}
+            for place, outcome in sorted(self._outcomes.items())
+        ]
+        return {"limit": self._limit, **({"directories": items} if items else {})}
+
+    async def _run(self) -> None:
+        try:
+            while self._queue:
+                self._current = place = self._queue.pop(0)
+                self._stop.clear()
+                outcome = await self._one(place)
+                if not self._stop.is_set():
+                    self._outcomes[place] = outcome
+        finally:
+            self._current, self._task = "", None
+
+    async def _one(self, place: str) -> Outcome:
+        """Read one directory. Raises nothing except a cancellation."""
+        began = time.monotonic()
+        left = self._limit - sum(outcome.bytes for outcome in self._outcomes.values())
+        try:
+            outcome = await asyncio.to_thread(prefetch, Path(place), left, Throttle(self._rate), self._stop)
+        except Exception as error:
+            logger.exception("cannot prefetch %s", place)
+            return Outcome(0, 0, f"internal error ({type(error).__name__}): please report it with the agent's log")
+        logged = outcome.bytes / GIB, outcome.total / GIB, place, time.monotonic() - began
+        message = f": {outcome.message}" if outcome.message else ""
+        logger.info("%.2f of %.2f GiB of %s are in the page cache after %.1f s%s", *logged, message)
+        return outcome
+
+    async def close(self) -> None:
+        """Stop reading."""
+        self._queue = []
+        self._stop.set()
+        if self._task is not None:
+            await self._task
+
+
+def prefetch(root: Path, limit: int, throttle: Throttle, stop: threading.Event) -> Outcome:
+    """Read the files below `root` that engines read, at most `limit` bytes, until `stop` is set. Raises nothing that is
+    expected of a disk.
+    """
+    sizes: dict[str, int] = {}
+    try:
+        sizes = file_sizes(root)
+        return _Reading(root, sizes, throttle, stop).run(limit)
+    except (OSError, KeyError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else "") or str(error)
+        return Outcome(0, sum(sizes[name] for name in weights_in_order(sizes)), f"cannot read its files: {why}")
+
+
+def file_sizes(root: Path) -> dict[str, int]:
+    """Return the bytes of each regular file below a directory, by its relative name. Raises OSError, and ValueError if
+    there are more than MOST_FILES files.
+    """
+    sizes = {}
+    for path in root.rglob("*"):
+        if path.is_file():
+            sizes[str(path.relative_to(root))] = path.stat().st_size
+        if len(sizes) > MOST_FILES:
+            raise ValueError(f"more than {MOST_FILES} files")
+    return sizes
+
+
+class _Reading:
+    """The reading of one directory."""
+
+    def __init__(self, root: Path, sizes: Mapping[str, int], throttle: Throttle, stop: threading.Event) -> None:
+        self._root, self._sizes, self._throttle, self._stop = root, sizes, throttle, stop
+        self._buffer = bytearray(CHUNK)
+        self._read = 0
+
+    def run(self, limit: int) -> Outcome:
+        names = weights_in_order(self._sizes)
+        total, cached = sum(self._sizes[name] for name in names), self._cached(names)
+        free, bound = room(page_cache.memory())
+        allowed, bound = (limit, SETTING) if limit < free else (free, bound)
+        ranges = plan(self._sizes, cached, max(0, allowed))
+        message = self._follow(ranges)
+        after = self._cached(names)
+        reached = sum(after.values()) if after else self._read
+        if not message and reached < total:
+            message = f"{bound} permitted only {allowed / GIB:.2f} GiB"
+        return Outcome(min(reached, total), total, message)
+
+    def _cached(self, names: Sequence[str]) -> dict[str, int]:
+        """Return file name -> bytes in the page cache; {} if the kernel does not tell."""
+        found = {}
+        for name in names:
+            with page_cache.opened(self._root / name) as descriptor:
+                if not page_cache.tells_residency(descriptor):
+                    return {}
+                found[name] = page_cache.resident(descriptor, self._sizes[name])
+        return found
+
+    def _follow(self, ranges: Sequence[Range]) -> str:
+        """Read the ranges. Return the reason of an early end, or ""."""
+        first: tuple[str, int, int] | None = None
+        for name, start, length, left in _blocks(ranges):
+            if self._stop.is_set():
+                return "its pods serve, or are gone"
+            free, bound = room(page_cache.memory())
+            if free < length:
+                return f"{bound} has become short"
+            with page_cache.opened(self._root / name) as descriptor:
+                page_cache.announce(descriptor, start, left)
+                self._read += page_cache.read_block(descriptor, start, length, self._buffer, self._took)
+            first = first or ((name, start, length) if length == BLOCK else None)
+            if first is not None and not self._kept(*first):
+                return "the block that was read first is no longer in the page cache"
+        return ""
+
+    def _took(self, count: int) -> bool:
+        """Wait as long as the rate requires, and return whether the reading may go on."""
+        return not self._stop.wait(self._throttle.wait(count))
+
+    def _kept(self, name: str, start: int, length: int) -> bool:
+        """Return whether a block that was read is still in the page cache. It is not if the reading drops its own pages, or
+        on a file system that caches nothing.
+        """
+        with page_cache.opened(self._root / name) as descriptor:
+            told = page_cache.tells_residency(descriptor)
+            return not told or page_cache.resident(descriptor, length, start) >= length // 2
+
+
+def _blocks(ranges: Sequence[Range]) -> Iterator[tuple[str, int, int, int]]:
+    """Return (file name, offset, bytes, bytes until the end of the range) of each block of the ranges."""
+    for name, length in ranges:
+        for start in range(0, length, BLOCK):
+            yield name, start, min(BLOCK, length - start), length - start

@@ -1,0 +1,115 @@
+"""Decide which bytes of a model an agent reads into the page cache before an engine reads them
+(docs/models-agent.md, "Weights in the page cache").
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+MIB = 1024 * 1024
+GIB = 1024 * MIB
+FORMATS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
+"""Suffixes of files of weights. Engines read the files of a single format: the first of these that a model has."""
+SMALL = 64 * MIB
+"""Maximum bytes of a file that is no weights, such as a tokenizer, and is read anyway."""
+RESERVE, RESERVED_SHARE = 2 * GIB, 0.1
+"""Bytes, and share of the node's memory, of which the larger is left unused for programs that start meanwhile."""
+MARGIN = 256 * MIB
+"""Bytes of the container's memory limit that are left for the agent itself. If the agent needs more, the kernel drops
+prefetched pages."""
+NODE, CONTAINER, SETTING = "the free memory of this node", "the memory limit of the agent's container", "agent.prefetchGB"
+"""What can bound the bytes that are read, for messages."""
+
+
+class Range(NamedTuple):
+    """The first `length` bytes of a file."""
+
+    name: str
+    length: int
+
+
+class Memory(NamedTuple):
+    """The memory of a node and of the agent's container, in bytes."""
+
+    total: int
+    available: int
+    """The kernel's estimate (MemAvailable) of the bytes that programs can allocate without swapping."""
+    free: int
+    inactive_file: int
+    """Bytes of cached files that were read only once, or not recently. The kernel drops these first."""
+    container: int | None = None
+    """Bytes that the agent's container can still cache below its memory limit; None if it has no limit."""
+
+
+def weights_in_order(sizes: Mapping[str, int]) -> list[str]:
+    """Return the files that an engine reads, in the order in which it reads them. `sizes` maps the names of a model's
+    files, relative to its directory, to bytes.
+
+    Configuration and tokenizer come first, then the weights sorted by name, as in SGLang 0.5.23 and vLLM. Files in
+    subdirectories count only for models without weights in the main directory (such as those of diffusers), because
+    other models store a second copy of their weights there.
+    """
+    top = [name for name in sizes if "/" not in name]
+    small = sorted(name for name in top if _format(name) is None and sizes[name] <= SMALL)
+    return small + (_of_one_format(top) or _of_one_format(sizes))
+
+
+def _format(name: str) -> str | None:
+    suffix = PurePosixPath(name).suffix
+    return suffix if suffix in FORMATS else None
+
+
+def _of_one_format(names: Iterable[str]) -> list[str]:
+    """Return the names of the first format of `FORMATS` that occurs, sorted. `consolidated*.safetensors` is a second copy
+    if there are other files of this format.
+    """
+    named = sorted(names)
+    found = next(filter(None, ([name for name in named if _format(name) == suffix] for suffix in FORMATS)), [])
+    return [name for name in found if not name.startswith("consolidated")] or found
+
+
+def room(memory: Memory) -> tuple[int, str]:
+    """Return the number of bytes that may be read into the page cache now, and what bounds them (NODE or CONTAINER).
+
+    Only free memory and inactive pages of files are used, so that no page is dropped that a running engine uses.
+    """
+    reserve = max(RESERVE, int(memory.total * RESERVED_SHARE))
+    node = min(memory.available, memory.free + memory.inactive_file) - reserve
+    if memory.container is not None and memory.container < node:
+        return max(0, memory.container), CONTAINER
+    return max(0, node), NODE
+
+
+def plan(sizes: Mapping[str, int], cached: Mapping[str, int], limit: int) -> list[Range]:
+    """Return the ranges to read, in order, such that at most `limit` bytes are added to the page cache. `cached` maps
+    names to the bytes that are in the page cache already; files that are completely in it are left out.
+    """
+    ranges, left = [], limit
+    for name in weights_in_order(sizes):
+        missing = sizes[name] - cached.get(name, 0)
+        if missing <= 0:
+            continue
+        if missing > left:  # as if no byte of this file was cached, because it is not known which bytes are
+            return [*ranges, Range(name, left // MIB * MIB)] if left >= MIB else ranges
+        ranges.append(Range(name, sizes[name]))
+        left -= missing
+    return ranges
+
+
+def node_memory(meminfo: str, container: int | None) -> Memory:
+    """Return the memory from the text of `/proc/meminfo`. Raises KeyError or ValueError for another text."""
+    kib = {key: int(rest.split()[0]) for key, _, rest in (line.partition(":") for line in meminfo.splitlines()) if rest}
+    fields = ("MemTotal", "MemAvailable", "MemFree", "Inactive(file)")
+    return Memory(*(kib[field] * 1024 for field in fields), container)
+
+
+def container_room(limit: str, used: str, stat: str, inactive: str) -> int | None:
+    """Return the bytes that a container can still cache, from the texts of its cgroup's files; None if it has no limit.
+
+    Pages of files are charged to the cgroup that reads them first. At the limit, the kernel drops the oldest inactive
+    pages of this cgroup; other pages stay. `inactive` is the key of these pages in `stat`. Raises KeyError or ValueError.
+    """
+    if not limit.strip().isdigit():  # "max"
+        return None
+    counts = dict(line.split() for line in stat.splitlines())
+    return int(limit) - int(used) + int(counts[inactive]) - MARGIN

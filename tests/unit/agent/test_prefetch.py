@@ -1,0 +1,207 @@
+"""Tests of reading weights into the page cache: which directories are read when, and what is cached afterwards."""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ome_operator.agent import page_cache
+from ome_operator.agent import prefetch as module
+from ome_operator.agent.page_cache import BLOCK
+from ome_operator.agent.prefetch import Outcome, Prefetcher, prefetch
+from ome_operator.agent.prefetch_plan import GIB, MIB, Memory
+from ome_operator.agent.throttle import Throttle
+
+PLENTY = Memory(64 * GIB, 60 * GIB, 60 * GIB, 0)
+SIZE = BLOCK + 5 * MIB
+
+
+def written(folder: Path, sizes: dict[str, int]) -> Path:
+    """Write files of these sizes, and drop them from the page cache."""
+    for name, size in sizes.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as stream:
+            stream.write(os.urandom(min(size, MIB)) * -(-size // MIB))
+            stream.truncate(size)
+            stream.flush()
+            os.fsync(stream.fileno())
+            os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return folder
+
+
+def cached(path: Path) -> int:
+    with page_cache.opened(path) as descriptor:
+        return page_cache.resident(descriptor, path.stat().st_size)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """Return a folder on a file system that drops pages on request (tmpfs does not)."""
+    probe = written(tmp_path / "probe", {"file": MIB}) / "file"
+    if cached(probe):
+        pytest.skip("the file system of the temporary directory keeps its pages")
+    yield tmp_path
+    for path in tmp_path.rglob("*.safetensors"):
+        path.unlink()
+
+
+def read(root: Path, limit: int = 10 * GIB, stop: threading.Event | None = None, rate: float = 0.0) -> Outcome:
+    return prefetch(root, limit, Throttle(rate), stop or threading.Event())
+
+
+def test_cold_weights_are_in_the_page_cache_afterwards(disk: Path) -> None:
+    sizes = {"b.safetensors": SIZE, "a.safetensors": SIZE, "config.json": 3, "original/a.pth": 2 * MIB}
+    root = written(disk / "m", sizes)
+    assert [cached(root / name) for name in sizes] == [0, 0, 0, 0]
+    total = 2 * SIZE + 3
+    assert read(root) == Outcome(total, total)
+    assert [cached(root / name) for name in sizes] == [SIZE, SIZE, 3, 0], "the second copy is not read"
+
+
+def test_a_limit_is_met_and_the_first_files_are_read(disk: Path) -> None:
+    root = written(disk / "m", {"a.safetensors": SIZE, "b.safetensors": SIZE})
+    outcome = read(root, limit=SIZE + 2 * MIB)
+    assert cached(root / "a.safetensors") == SIZE
+    ahead = 32 * MIB  # the kernel reads ahead of what was asked
+    assert SIZE + 2 * MIB <= outcome.bytes <= SIZE + 2 * MIB + ahead < outcome.total
+    assert outcome.message == "agent.prefetchGB permitted only 0.07 GiB"
+
+
+def test_nothing_is_read_where_memory_is_short(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = written(disk / "m", {"a.safetensors": SIZE})
+    for short, said in (
+        ({"free": GIB}, "the free memory of this node"),
+        ({"container": 0}, "the memory limit of the agent's"),
+    ):
+        monkeypatch.setattr(page_cache, "memory", lambda short=short: PLENTY._replace(**short))
+        outcome = read(root)
+        assert (outcome.bytes, outcome.total, cached(root / "a.safetensors")) == (0, SIZE, 0)
+        assert said in outcome.message
+
+
+def test_the_reading_ends_when_memory_becomes_short_or_the_pods_serve(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = written(disk / "m", {"a.safetensors": 3 * BLOCK})
+    answers = iter([PLENTY, PLENTY, PLENTY._replace(free=0)])
+    monkeypatch.setattr(page_cache, "memory", lambda: next(answers))
+    outcome = read(root)
+    assert outcome.message == "the free memory of this node has become short" and BLOCK <= outcome.bytes < 3 * BLOCK
+    monkeypatch.setattr(page_cache, "memory", lambda: PLENTY)
+    stop = threading.Event()
+    stop.set()
+    root = written(disk / "n", {"a.safetensors": 3 * BLOCK})
+    assert read(root, stop=stop) == Outcome(0, 3 * BLOCK, "its pods serve, or are gone")
+
+
+def test_a_reading_that_drops_its_own_pages_ends(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On such a file system, or at a memory limit, every byte would be read from the disk twice."""
+    root = written(disk / "m", {"a.safetensors": 3 * BLOCK})
+    monkeypatch.setattr(page_cache, "memory", lambda: PLENTY)
+    monkeypatch.setattr(page_cache, "resident", lambda *_: 0)
+    outcome = read(root)
+    assert outcome.message == "the block that was read first is no longer in the page cache"
+
+
+def test_what_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "m").mkdir()
+    os.mkfifo(tmp_path / "m/a.safetensors")
+    assert read(tmp_path / "m") == Outcome(0, 0), "a pipe is no file"
+    with pytest.raises(OSError, match="not a regular file"), page_cache.opened(tmp_path / "m/a.safetensors"):
+        pass
+    monkeypatch.setattr(module, "MOST_FILES", 1)
+    (tmp_path / "n").mkdir()
+    for name in ("a.bin", "b.bin"):
+        (tmp_path / "n" / name).write_bytes(b"x")
+    assert read(tmp_path / "n").message == "cannot read its files: more than 1 files"
+    (tmp_path / "n/b.bin").unlink()
+
+    def fails() -> Memory:
+        raise PermissionError(13, "no access")
+
+    monkeypatch.setattr(page_cache, "memory", fails)
+    assert read(tmp_path / "n") == Outcome(0, 1, "cannot read its files: no access")
+
+
+def test_a_rate_is_kept(tmp_path: Path) -> None:
+    root = written(tmp_path, {"a.safetensors": 16 * MIB})
+    began = time.monotonic()
+    assert read(root, rate=32 * MIB).bytes == 16 * MIB
+    assert time.monotonic() - began >= 0.4
+
+
+def test_the_room_of_a_container_is_read_from_either_version_of_its_cgroup(tmp_path: Path) -> None:
+    assert page_cache.container(tmp_path) is None
+    old = tmp_path / "memory"
+    old.mkdir()
+    (old / "memory.limit_in_bytes").write_text(f"{4 * GIB}\n")
+    (old / "memory.usage_in_bytes").write_text(f"{GIB}\n")
+    (old / "memory.stat").write_text(f"inactive_file 7\ntotal_inactive_file {MIB}\n")
+    assert page_cache.container(tmp_path) == 3 * GIB + MIB - 256 * MIB
+    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / "memory.current").write_text("5\n")
+    (tmp_path / "memory.stat").write_text("inactive_file 7\n")
+    assert page_cache.container(tmp_path) is None
+    assert page_cache.memory().total > 0, "this machine"
+
+
+async def settled(prefetcher: Prefetcher) -> None:
+    if prefetcher._task is not None:
+        await asyncio.wait_for(prefetcher._task, 20)
+
+
+async def test_each_directory_is_read_once_for_as_long_as_it_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[str, int]] = []
+
+    def recorded(root: Path, limit: int, throttle: Throttle, stop: threading.Event) -> Outcome:
+        calls.append((str(root), limit))
+        if root.name == "broken":
+            raise RuntimeError("no")
+        return Outcome(30, 30)
+
+    monkeypatch.setattr(module, "prefetch", recorded)
+    prefetcher = Prefetcher(100)
+    assert prefetcher.status() == {"limit": 100}
+    prefetcher.follow(["/m/a", "/m/b", 5, "/etc"], {"/m/a"})
+    await settled(prefetcher)
+    assert calls == [("/m/a", 100)], "only what is complete, and a model of this node"
+    prefetcher.follow(["/m/a", "/m/b"], {"/m/a", "/m/b"})
+    await settled(prefetcher)
+    assert calls[1:] == [("/m/b", 70)], "the limit is for all directories together"
+    assert prefetcher.status()["directories"] == [
+        {"directory": "/m/a", "bytes": 30, "total": 30},
+        {"directory": "/m/b", "bytes": 30, "total": 30},
+    ]
+    prefetcher.follow([], {"/m/a", "/m/b"})
+    assert prefetcher.status() == {"limit": 100}
+    prefetcher.follow(["/m/a", "/m/broken"], {"/m/a", "/m/broken"})
+    await settled(prefetcher)
+    assert [place for place, _ in calls[2:]] == ["/m/a", "/m/broken"], "its pods start again"
+    assert "internal error (RuntimeError)" in prefetcher.status()["directories"][1]["message"]
+
+
+async def test_the_reading_ends_with_its_pods_and_with_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def waits(root: Path, limit: int, throttle: Throttle, stop: threading.Event) -> Outcome:
+        assert stop.wait(10), "nobody stopped it"
+        return Outcome(1, 5, "stopped")
+
+    monkeypatch.setattr(module, "prefetch", waits)
+    prefetcher = Prefetcher(100)
+    prefetcher.follow(["/m/a"], {"/m/a"})
+    await asyncio.sleep(0.05)
+    prefetcher.follow([], {"/m/a"})
+    await settled(prefetcher)
+    assert prefetcher.status() == {"limit": 100}
+    prefetcher.follow(["/m/a", "/m/b"], {"/m/a", "/m/b"})
+    await asyncio.sleep(0.05)
+    await prefetcher.close()
+    assert prefetcher._task is None and prefetcher.status() == {"limit": 100}
+
+
+async def test_an_agent_without_a_limit_reads_nothing(tmp_path: Path) -> None:
+    prefetcher = Prefetcher(0)
+    prefetcher.follow([str(tmp_path)], {str(tmp_path)})
+    assert (prefetcher.enabled, prefetcher.status(), prefetcher._task) == (False, {}, None)

@@ -1,0 +1,117 @@
+"""Tests of which bytes are read into the page cache, and of the bounds by the memory of the node and of the container."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator.agent.prefetch_plan import (
+    CONTAINER,
+    GIB,
+    MARGIN,
+    MIB,
+    NODE,
+    RESERVE,
+    SMALL,
+    Memory,
+    Range,
+    container_room,
+    node_memory,
+    plan,
+    room,
+    weights_in_order,
+)
+
+SHARDS = [f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3)]
+ORDERS: dict[str, tuple[list[str], list[str]]] = {
+    "shards by name": ([SHARDS[2], SHARDS[0], SHARDS[1]], SHARDS),
+    "a second copy in one file": (["consolidated.safetensors", SHARDS[0]], SHARDS[:1]),
+    "only the consolidated files": (["consolidated.00.safetensors"], ["consolidated.00.safetensors"]),
+    "a second copy in another format": (["pytorch_model.bin", SHARDS[0]], SHARDS[:1]),
+    "a second copy in a subdirectory": (["original/consolidated.00.pth", SHARDS[0]], SHARDS[:1]),
+    "GGUF": (["b.gguf", "a.gguf"], ["a.gguf", "b.gguf"]),
+    "components of diffusers": (
+        ["vae/x.safetensors", "text_encoder/x.safetensors"],
+        ["text_encoder/x.safetensors", "vae/x.safetensors"],
+    ),
+    "nothing": ([], []),
+}
+
+
+@pytest.mark.parametrize("case", ORDERS)
+def test_the_files_come_in_the_order_of_the_engine(case: str) -> None:
+    files, expected = ORDERS[case]
+    assert weights_in_order(dict.fromkeys(files, GIB)) == expected
+
+
+def test_configuration_and_tokenizer_come_first_and_large_files_of_other_kinds_not_at_all() -> None:
+    sizes = {SHARDS[0]: GIB, "tokenizer.json": SMALL, "config.json": 1, "demo.mp4": SMALL + 1, "docs/a.json": 1}
+    assert weights_in_order(sizes) == ["config.json", "tokenizer.json", SHARDS[0]]
+
+
+def test_a_plan_ends_at_its_limit_and_leaves_out_what_is_cached() -> None:
+    sizes = dict.fromkeys(SHARDS, GIB)
+    assert plan(sizes, {}, 3 * GIB) == [Range(name, GIB) for name in SHARDS]
+    assert plan(sizes, {}, GIB + 5 * MIB + 1) == [Range(SHARDS[0], GIB), Range(SHARDS[1], 5 * MIB)]
+    assert plan(sizes, {SHARDS[0]: GIB, SHARDS[1]: GIB - MIB}, MIB) == [Range(SHARDS[1], GIB)]
+    assert plan(sizes, {SHARDS[1]: GIB // 2}, 0) == [] == plan(sizes, dict.fromkeys(SHARDS, GIB), GIB)
+
+
+files = st.dictionaries(st.sampled_from([*SHARDS, "config.json", "a.gguf", "x/y.safetensors"]), st.integers(0, 5 * GIB))
+
+
+@given(files, st.data(), st.integers(-1, 20 * GIB))
+def test_a_plan_never_adds_more_than_its_limit(sizes: dict[str, int], data: st.DataObject, limit: int) -> None:
+    cached = {name: data.draw(st.integers(0, size)) for name, size in sizes.items()}
+    ranges = plan(sizes, cached, limit)
+    assert sum(min(length, sizes[name] - cached[name]) for name, length in ranges) <= max(0, limit)
+    order = weights_in_order(sizes)
+    assert [order.index(name) for name, _ in ranges] == sorted(order.index(name) for name, _ in ranges)
+    assert all(0 < length <= sizes[name] for name, length in ranges)
+    missing = sum(sizes[name] - cached[name] for name in order)
+    if missing <= limit:
+        assert sum(sizes[name] - cached[name] for name, _ in ranges) == missing, "everything that is missing is read"
+
+
+def memory(**given: int | None) -> Memory:
+    """Return the memory of a node with 16 GiB, of which 10 GiB are free or used by pages that were read once."""
+    return Memory(16 * GIB, 12 * GIB, 8 * GIB, 2 * GIB, None)._replace(**given)
+
+
+ROOMS: dict[str, tuple[dict[str, int | None], int, str]] = {
+    "free memory and pages that were read once": ({}, 10 * GIB - RESERVE, NODE),
+    "what programs can allocate": ({"available": 5 * GIB}, 3 * GIB, NODE),
+    "a tenth of a large node is left": (
+        {"total": 1000 * GIB, "free": 500 * GIB, "available": 900 * GIB}, 402 * GIB, NODE,
+    ),
+    "the limit of the container": ({"container": 3 * GIB}, 3 * GIB, CONTAINER),
+    "a container that has room": ({"container": 50 * GIB}, 8 * GIB, NODE),
+    "a container that is full": ({"container": -MIB}, 0, CONTAINER),
+    "a node that is short": ({"free": GIB, "inactive_file": 0}, 0, NODE),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ROOMS)
+def test_only_memory_that_nobody_uses_is_room(case: str) -> None:
+    given_, expected, bound = ROOMS[case]
+    assert room(memory(**given_)) == (expected, bound)
+
+
+MEMINFO = """MemTotal:       16384 kB
+MemFree:         4096 kB
+MemAvailable:    8192 kB
+Inactive(file):  2048 kB
+HugePages_Total:       0
+"""
+
+
+def test_the_memory_of_a_node_is_read_from_the_kernels_text() -> None:
+    kib = 1024
+    assert node_memory(MEMINFO, 5) == Memory(16384 * kib, 8192 * kib, 4096 * kib, 2048 * kib, 5)
+    with pytest.raises(KeyError):
+        node_memory("MemTotal: 5 kB", None)
+
+
+def test_a_container_may_cache_what_its_limit_leaves_and_what_it_would_drop_first() -> None:
+    stat = f"anon {GIB}\ninactive_file {GIB}\nactive_file {2 * GIB}\n"
+    assert container_room(f"{6 * GIB}\n", f"{4 * GIB}\n", stat, "inactive_file") == 3 * GIB - MARGIN
+    assert container_room("max\n", "5\n", stat, "inactive_file") is None

@@ -1,0 +1,162 @@
+"""Tests of which directories the operator tells an agent to read into the page cache, and when it tells so."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.controllers import prefetching
+from ome_operator.controllers.nodemodels import NodeModelsReconciler
+from ome_operator.core.observed.objects import Ref
+from tests.support.fake_api import FakeApi
+from tests.unit.controllers import makers
+
+PLACE, OTHER = "/mnt/models/.ome/" + "a" * 32, "/mnt/models/.ome/" + "b" * 32
+Body = dict[str, Any]
+
+
+def meta(name: str, **more: Any) -> Body:
+    return {"name": name, "uid": name, "resourceVersion": "1", **more}
+
+
+def record(node: str = "n", *, on: bool = True, told: tuple[str, ...] = ()) -> Body:
+    """Return the record of an agent, which was told to read directories."""
+    status = {"summary": "none", **({"prefetch": {"limit": 10}} if on else {})}
+    spec = {"prefetch": list(told)} if told else {}
+    return {"apiVersion": keys.API_VERSION, "kind": "NodeModels", "metadata": meta(node), "spec": spec, "status": status}
+
+
+def node(name: str = "n") -> Body:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": meta(name)}
+
+
+def host_path(place: str) -> Body:
+    return {"name": "m", "hostPath": {"path": place}}
+
+
+def revision(places: dict[str, str]) -> Body:
+    """Return a stored revision. `places` maps components to the directories that they mount."""
+    labels = {keys.SERVICE: "svc", keys.MANAGED_BY: keys.MANAGER, keys.REVISION: "r1"}
+    volumes = [{"name": "shm", "hostPath": {"path": "/dev/shm"}}]
+    roles = {
+        name: {
+            "leader": {"spec": {"template": {"spec": {"volumes": [*volumes, {"name": "m", "hostPath": {"path": place}}]}}}}
+        }
+        for name, place in places.items()
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": meta("svc-r1", namespace="ns", labels=labels),
+        "revision": 1,
+        "data": {"workloads": roles},
+    }
+
+
+def pod(
+    name: str, *, rank: int = 0, ready: bool = False, component: str = "engine", on: str = "n", version: int = 1
+) -> Body:
+    """Return a pod of a group."""
+    labels = {
+        keys.SERVICE: "svc",
+        keys.MANAGED_BY: keys.MANAGER,
+        keys.REVISION: "r1",
+        keys.COMPONENT: component,
+        keys.GROUP_INDEX: "0",
+        keys.POD_INDEX: str(rank),
+        **({keys.WORKER_INDEX: "0"} if rank == 0 else {}),
+    }
+    conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**meta(name, namespace="ns", labels=labels), "resourceVersion": str(version)},
+        "spec": {"nodeName": on, "containers": []},
+        "status": {"phase": "Running", "conditions": conditions},
+    }
+
+
+REVISION = revision({"engine": PLACE, "decoder": OTHER})
+
+
+async def told(handler: EventHandler) -> list[Any]:
+    """Reconcile the record, and return the `prefetch` of each write of it."""
+    api = FakeApi({"list_objects Pod": []})
+    reconciler = NodeModelsReconciler(handler, api, makers.queue(), 600.0, roots=("/mnt/models",))
+    await reconciler.reconcile(Ref("NodeModels", "", "n"))
+    return [body["spec"].get("prefetch") for body in api.bodies("apply") if body["kind"] == "NodeModels"]
+
+
+CASES: dict[str, tuple[list[Body], list[Any]]] = {
+    "a pod starts": ([record(), pod("a")], [[PLACE]]),
+    "it was told already": ([record(told=(PLACE,)), pod("a")], []),
+    "the agent reads nothing": ([record(on=False), pod("a")], []),
+    "the pod serves": ([record(told=(PLACE,)), pod("a", ready=True)], [None]),
+    "the pod is gone": ([record(told=(PLACE,))], [None]),
+    "the pod is not here": ([record(), pod("a", on="m")], []),
+    "a router": ([record(), pod("a", component=keys.ROUTER)], []),
+    "another rank, whose leader starts": ([record(), pod("a", on="m"), pod("b", rank=1, ready=True)], [[PLACE]]),
+    "another rank, whose leader serves": ([record(), pod("a", on="m", ready=True), pod("b", rank=1, ready=True)], []),
+    "two components": ([record(), pod("a"), pod("d", component="decoder")], [[PLACE, OTHER]]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_an_agent_is_told_what_starting_pods_of_its_node_mount(case: str) -> None:
+    bodies, expected = CASES[case]
+    assert await told(makers.cluster(node(), REVISION, *bodies)) == expected
+
+
+async def test_a_removal_that_was_permitted_stays_permitted() -> None:
+    """An apply removes the fields that it does not contain."""
+    body = record()
+    body["status"]["unused"] = [{"directory": OTHER, "offer": "then"}]
+    api = FakeApi({"list_objects Pod": []})
+    handler = makers.cluster(node(), revision({"engine": PLACE}), body, pod("a"))
+    await NodeModelsReconciler(handler, api, makers.queue(), 600.0, roots=("/mnt/models",)).reconcile(
+        Ref("NodeModels", "", "n")
+    )
+    (spec,) = [body["spec"] for body in api.bodies("apply") if body["kind"] == "NodeModels"]
+    assert spec == {"remove": [{"directory": OTHER, "offer": "then"}], "prefetch": [PLACE]}
+
+
+@pytest.mark.parametrize("data", [None, {"workloads": 5}, {"workloads": {"engine": {"leader": {"spec": 5}}}}])
+async def test_a_revision_that_somebody_else_wrote_mounts_nothing(data: Any) -> None:
+    assert await told(makers.cluster(node(), {**REVISION, "data": data}, record(), pod("a"))) == []
+
+
+async def test_the_list_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prefetching, "LISTED", 1)
+    assert await told(makers.cluster(node(), REVISION, record(), pod("a"), pod("d", component="decoder"))) == [[PLACE]]
+
+
+def test_the_records_of_a_groups_nodes_are_reconciled_when_its_pods_change() -> None:
+    """Only if the agents of these nodes read anything."""
+    dirty: list[Ref] = []
+    handler = makers.cluster(record("n"), record("m"), record("off", on=False), dirty=dirty)
+    here = [Ref("NodeModels", "", name) for name in ("m", "n")]
+
+    def records() -> list[Ref]:
+        found = sorted(ref for ref in dirty if ref.kind == "NodeModels")
+        dirty.clear()
+        return found
+
+    records()
+    handler.seen("Pod", pod("a", on="n"))
+    assert records() == here[1:]
+    handler.seen("Pod", pod("b", rank=1, on="m"))
+    assert records() == here
+    handler.seen("Pod", pod("c", rank=2, on="off"))
+    assert records() == here, "its group"
+    handler.seen("Pod", pod("a", on="n", ready=True, version=2))
+    assert records() == here, "the leader serves"
+    handler.seen("Pod", pod("a", on="n", ready=True, version=3))
+    assert records() == []
+    handler.gone("Pod", "a", 4)
+    assert records() == here
+    handler.seen("NodeModels", {**record("n", on=False), "metadata": {**meta("n"), "resourceVersion": "2"}})
+    handler.gone("NodeModels", "m", 3)
+    records()
+    handler.gone("Pod", "b", 5)
+    assert records() == []
