@@ -140,7 +140,7 @@ def _options(given: argparse.Namespace) -> Options:
     return Options(
         only=options.only, services=(10,), repeat=1, lanes=options.lanes, sides=options.sides, idle_s=20.0, pairs=10,
         scaled=5, crowd=(200, 200), labelled=(30, 20, 5), started=(500, 20, 20), churned=400, scraped=(100,),
-        routers=(100, 6.0), steps=2,
+        routers=(100, 6.0), steps=2, prefetched=(2**28, 3.0),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from bench.results import (
     Beside,
     Fetched,
     Linted,
+    Paged,
     Planned,
     Quiet,
     Ramp,
@@ -23,6 +24,8 @@ from bench.scenarios import SCALED, SINGLE
 OME = "OME v0.1.5, measured earlier on such a machine, not in this run"
 RATIO, LAG_S, ABOVE, BESIDE = 1.25, 2.0, 3.0, 2.0
 PLAN_S, LINT_S = 2.0, 2.0
+HIDDEN = 0.9
+"""Share of the time to read cold weights that the agent's prefetching should hide."""
 JUDGED_FROM = 100
 """Number of services for which aims are defined. Smaller numbers show where time is spent."""
 
@@ -38,6 +41,9 @@ def sections(results: Results) -> list[Section]:
         found.append(Section("`sync` alone, the Kimi service of config/", tuple(_alone(results.alone))))
     if results.fetched:
         found.append(Section("Weights: fetched and proven, from a hub on loopback", tuple(_fetched(results.fetched))))
+    if results.paged:
+        title = f"Weights read ahead while an image is pulled for {results.paged[0].pull_s:.0f} s"
+        found.append(Section(title, tuple(_paged(results.paged))))
     if results.shared:
         title = f"Weights: {results.shared.nodes} nodes at once, throttled hub"
         found.append(Section(title, tuple(_shared(results.shared))))
@@ -116,6 +122,23 @@ def _fetched(fetched: list[Fetched]) -> Iterator[Row]:
         what = f"{count} files, {size >> 20} MiB (floor: cp and sha256sum)"
         yield Row(what, floor=_seconds(times["cp"]), operator=_seconds(times["agent"]), ratio=ratio)
         yield Row("  huggingface_hub, which proves nothing", operator=_seconds(times["huggingface_hub"]))
+
+
+def _paged(paged: list[Paged]) -> Iterator[Row]:
+    def of(side: str) -> list[Paged]:
+        return [run for run in paged if run.side == side]
+
+    cold, prefetched, warm = ([run.seconds for run in of(side)] for side in ("cold", "prefetched", "warm"))
+    for what, times in (("cold", cold), ("read by the agent meanwhile", prefetched), ("warm", warm)):
+        yield Row(f"the engine reads {paged[0].bytes / 2**30:.1f} GiB, {what}", operator=_seconds(times))
+    saved, hideable = median(cold) - median(prefetched), median(cold) - median(warm)
+    share = saved / hideable if hideable > 0 else 0.0
+    yield Row("hidden", operator=f"{share:.0%}", aim=f">= {HIDDEN:.0%}", met=share >= HIDDEN)
+    yield Row("the agent reads", operator=_seconds([run.agent_s for run in of("prefetched")]))
+    cached = min(run.cached for run in of("prefetched")) / paged[0].bytes
+    yield Row("in the page cache when the engine begins, minimum", operator=f"{cached:.0%}")
+    loads = [run.load for run in paged]
+    yield Row("load of the machine", operator=f"{min(loads):.1f} to {max(loads):.1f}")
 
 
 def _shared(shared: Shared) -> Iterator[Row]:

@@ -173,6 +173,24 @@ class Shared:
 
 
 @dataclass(frozen=True)
+class Paged:
+    """An engine read the weights of a model once, after an image was pulled."""
+
+    side: str
+    """cold, prefetched, or warm."""
+    bytes: int
+    pull_s: float
+    seconds: float
+    """Seconds that the engine needed to read the weights."""
+    cached: int
+    """Bytes of the weights in the page cache when the engine began."""
+    agent_s: float
+    """Seconds that the agent needed to read the weights; 0 if it did not."""
+    load: float
+    """Load average of the machine over a minute, afterwards."""
+
+
+@dataclass(frozen=True)
 class Beside:
     """How long a quiet tenant waits for a service, alone and next to other tenants."""
 
@@ -291,6 +309,7 @@ class Results:
     scaled: Quiet | None = None
     fetched: list[Fetched] = field(default_factory=list)
     shared: Shared | None = None
+    paged: list[Paged] = field(default_factory=list)
     beside: Beside | None = None
     fleets: list[Fleet] = field(default_factory=list)
     labelled: Labelled | None = None

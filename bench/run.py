@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
 
-from bench import alone, churn, ear, eyes, fleet, labelled, linted, measure, planned, starting, tenants, weights
+from bench import alone, churn, ear, eyes, fleet, labelled, linted, measure, page_cache, planned, starting, tenants, weights
 from bench.api import Refused
 from bench.measure import Extras
 from bench.results import Ramp, Results
@@ -35,6 +35,7 @@ PARTS = (
     "lint",
     "eyes",
     "ear",
+    "page-cache",
 )
 SIDES = ("floor", "operator")
 
@@ -64,6 +65,8 @@ class Options:
     """Numbers of services in the scraped metrics."""
     routers: tuple[int, float] = (1000, 60.0)
     """Number of routers whose summaries are requested, and seconds of the measurement."""
+    prefetched: tuple[int, float] = (4 * 2**30, 20.0)
+    """Bytes of the weights that are read into the page cache, and seconds of the image pull meanwhile."""
     steps: int = fleet.STEPS
     """Number of sizes of each dimension of a fleet."""
 
@@ -104,6 +107,10 @@ class Bench:
         if options.wants("models"):
             self._say("weights from a hub on loopback")
             self.results.fetched, self.results.shared = await asyncio.to_thread(weights.measure, options.repeat)
+        if options.wants("page-cache"):
+            self._say("weights read ahead into the page cache")
+            with self._noted("page cache"):
+                self.results.paged = await asyncio.to_thread(page_cache.measure, *options.prefetched, options.repeat)
         largest = max(options.services)
         on_ramps = any(options.wants(part) for part in ("ramp", "idle", "restart", "delete"))
         for count in options.services if on_ramps else ():
