@@ -173,7 +173,7 @@ class _Reading:
             if self._stop.is_set():
                 return "its pods serve, or are gone"
             free, bound = room(page_cache.memory())
-            if free < length:
+            if free - self._read < length:  # what was read counts as inactive, but its place is taken
                 return f"{bound} has become short"
             with page_cache.opened(self._root / name) as descriptor:
                 page_cache.announce(descriptor, start, left)

@@ -13,7 +13,7 @@ from ome_operator.agent import page_cache
 from ome_operator.agent import prefetch as module
 from ome_operator.agent.page_cache import BLOCK
 from ome_operator.agent.prefetch import Outcome, Prefetcher, prefetch
-from ome_operator.agent.prefetch_plan import GIB, MIB, Memory
+from ome_operator.agent.prefetch_plan import GIB, MIB, RESERVED_SHARE, Memory
 from ome_operator.agent.throttle import Throttle
 
 PLENTY = Memory(64 * GIB, 60 * GIB, 60 * GIB, 0)
@@ -95,6 +95,15 @@ def test_the_reading_ends_when_memory_becomes_short_or_the_pods_serve(disk: Path
     stop.set()
     root = written(disk / "n", {"a.safetensors": 3 * BLOCK})
     assert read(root, stop=stop) == Outcome(0, 3 * BLOCK, "its pods serve, or are gone")
+
+
+def test_what_was_read_takes_room_although_it_is_inactive(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another program takes the memory of a block, and so much less may be read."""
+    root, reserve = written(disk / "m", {"a.safetensors": 3 * BLOCK}), int(PLENTY.total * RESERVED_SHARE)
+    rooms = iter([3 * BLOCK, 3 * BLOCK, 2 * BLOCK, 2 * BLOCK])
+    monkeypatch.setattr(page_cache, "memory", lambda: PLENTY._replace(free=next(rooms) + reserve))
+    assert read(root).message == "the free memory of this node has become short"
+    assert next(rooms, None) is None, "two blocks were read"
 
 
 def test_a_reading_that_drops_its_own_pages_ends(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
