@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ome_operator.agent.prefetch_plan import MIB, Memory, container_room, node_memory
+from ome_operator.agent.prefetch_plan import MIB, MemoryState, container_room, node_memory
 
 BLOCK = 64 * MIB
 """Bytes after which a reader checks whether it should go on."""
@@ -19,7 +19,7 @@ MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def memory(meminfo: Path = MEMINFO, cgroup: Path = CGROUP) -> Memory:
+def memory(meminfo: Path = MEMINFO, cgroup: Path = CGROUP) -> MemoryState:
     """Return the memory of the node and of this container. Raises OSError, KeyError or ValueError."""
     return node_memory(meminfo.read_text(), container(cgroup))
 

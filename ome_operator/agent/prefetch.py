@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ome_operator.agent import page_cache
 from ome_operator.agent.page_cache import BLOCK, CHUNK
-from ome_operator.agent.prefetch_plan import GIB, SETTING, Range, plan, room, weights_in_order
+from ome_operator.agent.prefetch_plan import GIB, SETTING, FileRange, plan, room, weights_in_order
 from ome_operator.agent.throttle import Throttle
 
 logger = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ MOST_FILES = 10_000
 """Maximum number of files of a model that is read; models with more files are not prefetched."""
 
 
-class Outcome(NamedTuple):
+class CachedWeights(NamedTuple):
     """What is known of one directory after its files were read."""
 
     bytes: int
@@ -40,7 +40,7 @@ class Prefetcher:
         is read), and `rate` the maximum bytes per second (0: no limit).
         """
         self._limit, self._rate = limit, rate
-        self._outcomes: dict[str, Outcome] = {}
+        self._outcomes: dict[str, CachedWeights] = {}
         self._current, self._stop = "", threading.Event()
         self._queue: list[str] = []
         self._task: asyncio.Task[None] | None = None
@@ -87,7 +87,7 @@ class Prefetcher:
         finally:
             self._current, self._task = "", None
 
-    async def _one(self, place: str) -> Outcome:
+    async def _one(self, place: str) -> CachedWeights:
         """Read one directory. Raises nothing except a cancellation."""
         began = time.monotonic()
         left = self._limit - sum(outcome.bytes for outcome in self._outcomes.values())
@@ -95,7 +95,7 @@ class Prefetcher:
             outcome = await asyncio.to_thread(prefetch, Path(place), left, Throttle(self._rate), self._stop)
         except Exception as error:
             logger.exception("cannot prefetch %s", place)
-            return Outcome(0, 0, f"internal error ({type(error).__name__}): please report it with the agent's log")
+            return CachedWeights(0, 0, f"internal error ({type(error).__name__}): please report it with the agent's log")
         logged = outcome.bytes / GIB, outcome.total / GIB, place, time.monotonic() - began
         message = f": {outcome.message}" if outcome.message else ""
         logger.info("%.2f of %.2f GiB of %s are in the page cache after %.1f s%s", *logged, message)
@@ -109,7 +109,7 @@ class Prefetcher:
             await self._task
 
 
-def prefetch(root: Path, limit: int, throttle: Throttle, stop: threading.Event) -> Outcome:
+def prefetch(root: Path, limit: int, throttle: Throttle, stop: threading.Event) -> CachedWeights:
     """Read the files below `root` that engines read, at most `limit` bytes, until `stop` is set. Raises nothing that is
     expected of a disk.
     """
@@ -119,7 +119,7 @@ def prefetch(root: Path, limit: int, throttle: Throttle, stop: threading.Event) 
         return _Reading(root, sizes, throttle, stop).run(limit)
     except (OSError, KeyError, ValueError) as error:
         why = (error.strerror if isinstance(error, OSError) else "") or str(error)
-        return Outcome(0, sum(sizes[name] for name in weights_in_order(sizes)), f"cannot read its files: {why}")
+        return CachedWeights(0, sum(sizes[name] for name in weights_in_order(sizes)), f"cannot read its files: {why}")
 
 
 def file_sizes(root: Path) -> dict[str, int]:
@@ -143,7 +143,7 @@ class _Reading:
         self._buffer = bytearray(CHUNK)
         self._read = 0
 
-    def run(self, limit: int) -> Outcome:
+    def run(self, limit: int) -> CachedWeights:
         names = weights_in_order(self._sizes)
         total, cached = sum(self._sizes[name] for name in names), self._cached(names)
         free, bound = room(page_cache.memory())
@@ -154,7 +154,7 @@ class _Reading:
         reached = sum(after.values()) if after else self._read
         if not message and reached < total:
             message = f"{bound} permitted only {allowed / GIB:.2f} GiB"
-        return Outcome(min(reached, total), total, message)
+        return CachedWeights(min(reached, total), total, message)
 
     def _cached(self, names: Sequence[str]) -> dict[str, int]:
         """Return file name -> bytes in the page cache; {} if the kernel does not tell."""
@@ -166,7 +166,7 @@ class _Reading:
                 found[name] = page_cache.resident(descriptor, self._sizes[name])
         return found
 
-    def _follow(self, ranges: Sequence[Range]) -> str:
+    def _follow(self, ranges: Sequence[FileRange]) -> str:
         """Read the ranges. Return the reason of an early end, or ""."""
         first: tuple[str, int, int] | None = None
         for name, start, length, left in _blocks(ranges):
@@ -196,7 +196,7 @@ class _Reading:
             return not told or page_cache.resident(descriptor, length, start) >= length // 2
 
 
-def _blocks(ranges: Sequence[Range]) -> Iterator[tuple[str, int, int, int]]:
+def _blocks(ranges: Sequence[FileRange]) -> Iterator[tuple[str, int, int, int]]:
     """Return (file name, offset, bytes, bytes until the end of the range) of each block of the ranges."""
     for name, length in ranges:
         for start in range(0, length, BLOCK):

@@ -21,14 +21,14 @@ NODE, CONTAINER, SETTING = "the free memory of this node", "the memory limit of 
 """What can bound the bytes that are read, for messages."""
 
 
-class Range(NamedTuple):
+class FileRange(NamedTuple):
     """The first `length` bytes of a file."""
 
     name: str
     length: int
 
 
-class Memory(NamedTuple):
+class MemoryState(NamedTuple):
     """The memory of a node and of the agent's container, in bytes."""
 
     total: int
@@ -68,7 +68,7 @@ def _of_one_format(names: Iterable[str]) -> list[str]:
     return [name for name in found if not name.startswith("consolidated")] or found
 
 
-def room(memory: Memory) -> tuple[int, str]:
+def room(memory: MemoryState) -> tuple[int, str]:
     """Return the number of bytes that may be read into the page cache now, and what bounds them (NODE or CONTAINER).
 
     Only free memory and inactive pages of files are used, so that no page is dropped that a running engine uses.
@@ -80,7 +80,7 @@ def room(memory: Memory) -> tuple[int, str]:
     return max(0, node), NODE
 
 
-def plan(sizes: Mapping[str, int], cached: Mapping[str, int], limit: int) -> list[Range]:
+def plan(sizes: Mapping[str, int], cached: Mapping[str, int], limit: int) -> list[FileRange]:
     """Return the ranges to read, in order, such that at most `limit` bytes are added to the page cache. `cached` maps
     names to the bytes that are in the page cache already; files that are completely in it are left out.
     """
@@ -90,17 +90,17 @@ def plan(sizes: Mapping[str, int], cached: Mapping[str, int], limit: int) -> lis
         if missing <= 0:
             continue
         if missing > left:  # as if no byte of this file was cached, because it is not known which bytes are
-            return [*ranges, Range(name, left // MIB * MIB)] if left >= MIB else ranges
-        ranges.append(Range(name, sizes[name]))
+            return [*ranges, FileRange(name, left // MIB * MIB)] if left >= MIB else ranges
+        ranges.append(FileRange(name, sizes[name]))
         left -= missing
     return ranges
 
 
-def node_memory(meminfo: str, container: int | None) -> Memory:
+def node_memory(meminfo: str, container: int | None) -> MemoryState:
     """Return the memory from the text of `/proc/meminfo`. Raises KeyError or ValueError for another text."""
     kib = {key: int(rest.split()[0]) for key, _, rest in (line.partition(":") for line in meminfo.splitlines()) if rest}
     fields = ("MemTotal", "MemAvailable", "MemFree", "Inactive(file)")
-    return Memory(*(kib[field] * 1024 for field in fields), container)
+    return MemoryState(*(kib[field] * 1024 for field in fields), container)
 
 
 def container_room(limit: str, used: str, stat: str, inactive: str) -> int | None:

@@ -12,11 +12,11 @@ import pytest
 from ome_operator.agent import page_cache
 from ome_operator.agent import prefetch as module
 from ome_operator.agent.page_cache import BLOCK
-from ome_operator.agent.prefetch import Outcome, Prefetcher, prefetch
-from ome_operator.agent.prefetch_plan import GIB, MIB, RESERVED_SHARE, Memory
+from ome_operator.agent.prefetch import CachedWeights, Prefetcher, prefetch
+from ome_operator.agent.prefetch_plan import GIB, MIB, RESERVED_SHARE, MemoryState
 from ome_operator.agent.throttle import Throttle
 
-PLENTY = Memory(64 * GIB, 60 * GIB, 60 * GIB, 0)
+PLENTY = MemoryState(64 * GIB, 60 * GIB, 60 * GIB, 0)
 SIZE = BLOCK + 5 * MIB
 
 
@@ -50,7 +50,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         path.unlink()
 
 
-def read(root: Path, limit: int = 10 * GIB, stop: threading.Event | None = None, rate: float = 0.0) -> Outcome:
+def read(root: Path, limit: int = 10 * GIB, stop: threading.Event | None = None, rate: float = 0.0) -> CachedWeights:
     return prefetch(root, limit, Throttle(rate), stop or threading.Event())
 
 
@@ -59,7 +59,7 @@ def test_cold_weights_are_in_the_page_cache_afterwards(disk: Path) -> None:
     root = written(disk / "m", sizes)
     assert [cached(root / name) for name in sizes] == [0, 0, 0, 0]
     total = 2 * SIZE + 3
-    assert read(root) == Outcome(total, total)
+    assert read(root) == CachedWeights(total, total)
     assert [cached(root / name) for name in sizes] == [SIZE, SIZE, 3, 0], "the second copy is not read"
 
 
@@ -94,7 +94,7 @@ def test_the_reading_ends_when_memory_becomes_short_or_the_pods_serve(disk: Path
     stop = threading.Event()
     stop.set()
     root = written(disk / "n", {"a.safetensors": 3 * BLOCK})
-    assert read(root, stop=stop) == Outcome(0, 3 * BLOCK, "its pods serve, or are gone")
+    assert read(root, stop=stop) == CachedWeights(0, 3 * BLOCK, "its pods serve, or are gone")
 
 
 def test_what_was_read_takes_room_although_it_is_inactive(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +118,7 @@ def test_a_reading_that_drops_its_own_pages_ends(disk: Path, monkeypatch: pytest
 def test_what_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "m").mkdir()
     os.mkfifo(tmp_path / "m/a.safetensors")
-    assert read(tmp_path / "m") == Outcome(0, 0), "a pipe is no file"
+    assert read(tmp_path / "m") == CachedWeights(0, 0), "a pipe is no file"
     with pytest.raises(OSError, match="not a regular file"), page_cache.opened(tmp_path / "m/a.safetensors"):
         pass
     monkeypatch.setattr(module, "MOST_FILES", 1)
@@ -128,11 +128,11 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert read(tmp_path / "n").message == "cannot read its files: more than 1 files"
     (tmp_path / "n/b.bin").unlink()
 
-    def fails() -> Memory:
+    def fails() -> MemoryState:
         raise PermissionError(13, "no access")
 
     monkeypatch.setattr(page_cache, "memory", fails)
-    assert read(tmp_path / "n") == Outcome(0, 1, "cannot read its files: no access")
+    assert read(tmp_path / "n") == CachedWeights(0, 1, "cannot read its files: no access")
 
 
 def test_a_rate_is_kept(tmp_path: Path) -> None:
@@ -165,11 +165,11 @@ async def settled(prefetcher: Prefetcher) -> None:
 async def test_each_directory_is_read_once_for_as_long_as_it_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[str, int]] = []
 
-    def recorded(root: Path, limit: int, throttle: Throttle, stop: threading.Event) -> Outcome:
+    def recorded(root: Path, limit: int, throttle: Throttle, stop: threading.Event) -> CachedWeights:
         calls.append((str(root), limit))
         if root.name == "broken":
             raise RuntimeError("no")
-        return Outcome(30, 30)
+        return CachedWeights(30, 30)
 
     monkeypatch.setattr(module, "prefetch", recorded)
     prefetcher = Prefetcher(100)
@@ -193,9 +193,9 @@ async def test_each_directory_is_read_once_for_as_long_as_it_is_listed(monkeypat
 
 
 async def test_the_reading_ends_with_its_pods_and_with_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    def waits(root: Path, limit: int, throttle: Throttle, stop: threading.Event) -> Outcome:
+    def waits(root: Path, limit: int, throttle: Throttle, stop: threading.Event) -> CachedWeights:
         assert stop.wait(10), "nobody stopped it"
-        return Outcome(1, 5, "stopped")
+        return CachedWeights(1, 5, "stopped")
 
     monkeypatch.setattr(module, "prefetch", waits)
     prefetcher = Prefetcher(100)

@@ -12,8 +12,8 @@ from ome_operator.agent.prefetch_plan import (
     NODE,
     RESERVE,
     SMALL,
-    Memory,
-    Range,
+    FileRange,
+    MemoryState,
     container_room,
     node_memory,
     plan,
@@ -50,9 +50,9 @@ def test_configuration_and_tokenizer_come_first_and_large_files_of_other_kinds_n
 
 def test_a_plan_ends_at_its_limit_and_leaves_out_what_is_cached() -> None:
     sizes = dict.fromkeys(SHARDS, GIB)
-    assert plan(sizes, {}, 3 * GIB) == [Range(name, GIB) for name in SHARDS]
-    assert plan(sizes, {}, GIB + 5 * MIB + 1) == [Range(SHARDS[0], GIB), Range(SHARDS[1], 5 * MIB)]
-    assert plan(sizes, {SHARDS[0]: GIB, SHARDS[1]: GIB - MIB}, MIB) == [Range(SHARDS[1], GIB)]
+    assert plan(sizes, {}, 3 * GIB) == [FileRange(name, GIB) for name in SHARDS]
+    assert plan(sizes, {}, GIB + 5 * MIB + 1) == [FileRange(SHARDS[0], GIB), FileRange(SHARDS[1], 5 * MIB)]
+    assert plan(sizes, {SHARDS[0]: GIB, SHARDS[1]: GIB - MIB}, MIB) == [FileRange(SHARDS[1], GIB)]
     assert plan(sizes, {SHARDS[1]: GIB // 2}, 0) == [] == plan(sizes, dict.fromkeys(SHARDS, GIB), GIB)
 
 
@@ -72,9 +72,9 @@ def test_a_plan_never_adds_more_than_its_limit(sizes: dict[str, int], data: st.D
         assert sum(sizes[name] - cached[name] for name, _ in ranges) == missing, "everything that is missing is read"
 
 
-def memory(**given: int | None) -> Memory:
+def memory(**given: int | None) -> MemoryState:
     """Return the memory of a node with 16 GiB, of which 10 GiB are free or used by pages that were read once."""
-    return Memory(16 * GIB, 12 * GIB, 8 * GIB, 2 * GIB, None)._replace(**given)
+    return MemoryState(16 * GIB, 12 * GIB, 8 * GIB, 2 * GIB, None)._replace(**given)
 
 
 ROOMS: dict[str, tuple[dict[str, int | None], int, str]] = {
@@ -106,7 +106,7 @@ HugePages_Total:       0
 
 def test_the_memory_of_a_node_is_read_from_the_kernels_text() -> None:
     kib = 1024
-    assert node_memory(MEMINFO, 5) == Memory(16384 * kib, 8192 * kib, 4096 * kib, 2048 * kib, 5)
+    assert node_memory(MEMINFO, 5) == MemoryState(16384 * kib, 8192 * kib, 4096 * kib, 2048 * kib, 5)
     with pytest.raises(KeyError):
         node_memory("MemTotal: 5 kB", None)
 
