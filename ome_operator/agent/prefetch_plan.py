@@ -84,7 +84,7 @@ def plan(sizes: Mapping[str, int], cached: Mapping[str, int], limit: int) -> lis
     """Return the ranges to read, in order, such that at most `limit` bytes are added to the page cache. `cached` maps
     names to the bytes that are in the page cache already; files that are completely in it are left out.
     """
-    ranges, left = [], limit
+    ranges, left = list[FileRange](), limit
     for name in weights_in_order(sizes):
         missing = sizes[name] - cached.get(name, 0)
         if missing <= 0:
@@ -99,8 +99,10 @@ def plan(sizes: Mapping[str, int], cached: Mapping[str, int], limit: int) -> lis
 def node_memory(meminfo: str, container: int | None) -> MemoryState:
     """Return the memory from the text of `/proc/meminfo`. Raises KeyError or ValueError for another text."""
     kib = {key: int(rest.split()[0]) for key, _, rest in (line.partition(":") for line in meminfo.splitlines()) if rest}
-    fields = ("MemTotal", "MemAvailable", "MemFree", "Inactive(file)")
-    return MemoryState(*(kib[field] * 1024 for field in fields), container)
+    total, available, free, inactive = (
+        kib[field] * 1024 for field in ("MemTotal", "MemAvailable", "MemFree", "Inactive(file)")
+    )
+    return MemoryState(total, available, free, inactive, container)
 
 
 def container_room(limit: str, used: str, stat: str, inactive: str) -> int | None:
