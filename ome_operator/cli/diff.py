@@ -53,7 +53,7 @@ async def _preview(client: "Client", files: list[Path], namespace: str) -> "Prev
     refused = [str(each) for each in found.refused if each.rule != NOT_ACCEPTED]
     if refused:
         raise Unanswered("; ".join(refused))
-    return await preview(client, found.objects, found.namespaces)
+    return await preview(client, found.objects, found.namespaces, found.others)
 
 
 def _show(found: "Preview", brief: bool) -> None:

@@ -12,7 +12,7 @@ from ome_operator.api.invalid import shown
 from ome_operator.cli import gate
 from ome_operator.cli.live.cluster_from_manifests import KNOWN
 from ome_operator.cli.output import complain
-from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.observed.objects import Manifest, Ref
 from ome_operator.core.resolve.inputs import object_refs, runtime_refs
 from ome_operator.errors import Unanswered, UserError
 from ome_operator.kube.resources import RESOURCES, called
@@ -66,6 +66,8 @@ class Files(NamedTuple):
     """The objects whose kinds the operator reads."""
     namespaces: frozenset[str]
     """Names of the namespaces that the files create."""
+    others: frozenset[Ref]
+    """The objects of other kinds that the files create, such as claims and Secrets."""
     refused: tuple[gate.FileRefusal, ...]
     """What a cluster would refuse of the objects."""
     skipped: tuple[str, ...]
@@ -83,6 +85,7 @@ def read_files(paths: Iterable[Path], namespace: str) -> Files:
     return Files(
         objects=[entry for part in parts for entry in _objects(part.where, part.body, namespace)],
         namespaces=frozenset(name for part in parts for name in _namespaces(part.body)),
+        others=frozenset(ref for part in parts if not part.known and (ref := _ref(part.body, namespace))),
         refused=tuple(gate.refusals(parts, namespace)),
         skipped=gate.skipped(parts),
         looked=sum(part.known or part.resembles for part in parts),
@@ -178,6 +181,14 @@ def _namespaces(body: Mapping[str, Any]) -> Iterator[str]:
     metadata = body.get("metadata")
     if (body.get("apiVersion"), body.get("kind")) == ("v1", "Namespace") and isinstance(metadata, Mapping):
         yield str(metadata.get("name"))
+
+
+def _ref(body: Mapping[str, Any], namespace: str) -> Ref | None:
+    """Return the reference to an object of a kind with namespaces; None if it has no name."""
+    metadata = body.get("metadata")
+    if not isinstance(metadata, Mapping) or not metadata.get("name"):
+        return None
+    return Ref(str(body.get("kind")), str(metadata.get("namespace") or namespace), str(metadata["name"]))
 
 
 def _parts(where: str, found: Document) -> Iterator[gate.WrittenObject]:

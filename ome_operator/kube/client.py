@@ -35,6 +35,7 @@ whole."""
 SOME, LONGEST = 500, 8 * 2**20
 """Maximum number of objects, and of bytes, that `list_some` reads. 500 Events of controllers have less than 1 MiB."""
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 METHODS = {"get": "GET", "list": "GET", "create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
 """Kubernetes verb -> HTTP method."""
@@ -87,6 +88,13 @@ class Client:
         """Return the live object, by a consistent read."""
         body, _ = await self._send("get", kind, path(kind, namespace, name), name=name)
         return body
+
+    async def get_metadata(self, kind: str, namespace: str, name: str) -> Manifest:
+        """Return the `metadata` of the live object, by a consistent read. No other data of the object is sent."""
+        where, asked = path(kind, namespace, name), (RESOURCES[kind].plural, name)
+        answer = await self._exchange("get", kind, where, None, None, {"Accept": METADATA})
+        metadata: Manifest = _decoded(f"GET {where}", *answer, asked)["metadata"]
+        return metadata
 
     async def list_objects(
         self, kind: str, namespace: str = "", *, label_selector: str = "", field_selector: str = "", limit: int = 0

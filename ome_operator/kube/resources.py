@@ -55,6 +55,8 @@ RESOURCES: dict[str, ApiResource] = {
     "ConfigMap": ApiResource("v1", "configmaps", namespaced=True),
     "Secret": ApiResource("v1", "secrets", namespaced=True),  # created, never read
     "ServiceAccount": ApiResource("v1", "serviceaccounts", namespaced=True),
+    # `ome diff` asks whether a claim exists, with the rights of its user.
+    "PersistentVolumeClaim": ApiResource("v1", "persistentvolumeclaims", namespaced=True),
     "Pod": ApiResource("v1", "pods", namespaced=True),
     "ResourceQuota": ApiResource("v1", "resourcequotas", namespaced=True),
     "Node": ApiResource("v1", "nodes", namespaced=False),

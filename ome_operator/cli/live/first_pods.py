@@ -17,7 +17,7 @@ from ome_operator.core.placement.messages import without_room
 from ome_operator.core.placement.quotas import QuotaChange, shortage
 from ome_operator.core.reasons import Reason
 from ome_operator.core.render import sample_pods
-from ome_operator.describe.changes import ADDED
+from ome_operator.describe.changes import ADDED, REMOVED
 from ome_operator.describe.forecast import Forecast
 from ome_operator.describe.outcome import Outcome
 from ome_operator.kube.client import Client
@@ -30,6 +30,11 @@ _LACKS = (Reason.WAITING_FOR_NODES, Reason.DOES_NOT_FIT)
 def adds_pods(item: Forecast) -> bool:
     """Return whether an edit adds groups of engines and restarts none."""
     return not item.restarts and any(change.mark == ADDED and change.kind == "StatefulSet" for change in item.changes)
+
+
+def changes_pods(item: Forecast) -> bool:
+    """Return whether an edit restarts groups, or changes or adds objects that create pods."""
+    return any(change.mark != REMOVED and change.kind in ("StatefulSet", "Deployment") for change in item.changes)
 
 
 def lacking(conditions: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -12,15 +12,16 @@ from ome_operator.cache.cluster_cache import RECORD, ClusterCache
 from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
 from ome_operator.cli.live import dry_run, second_copy
 from ome_operator.cli.live.cluster_from_manifests import gather, over, ref
-from ome_operator.cli.live.first_pods import adds_pods, held_by_others, lacking, refused, without_free_nodes
+from ome_operator.cli.live.first_pods import adds_pods, changes_pods, held_by_others, lacking, refused, without_free_nodes
 from ome_operator.cli.live.linted import lines
+from ome_operator.cli.live.pod_references import missing
 from ome_operator.cli.live.trees import OURS, selector
 from ome_operator.core.observed.objects import Child, Manifest, Node, Observed, Pod, Ref
 from ome_operator.core.reasons import ROLLED_OUT, Reason, RolloutStage, record_of
 from ome_operator.core.reconcile.plan import Check, RoomCheck
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.describe.forecast import Forecast
-from ome_operator.describe.outcome import SURVIVES, outcome
+from ome_operator.describe.outcome import SURVIVES, Outcome, outcome
 from ome_operator.describe.preview import Preview, Side, edited, forecasts
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Forbidden
@@ -29,9 +30,11 @@ from ome_operator.kube.listing import listed
 from ome_operator.kube.resources import CHILDREN
 
 
-async def preview(client: Client, given: Sequence[Manifest], made: Collection[str] = ()) -> Preview:
-    """Return what applying these objects would do. `made` names the namespaces that the same files create. Raises
-    KubeError.
+async def preview(
+    client: Client, given: Sequence[Manifest], made: Collection[str] = (), others: Collection[Ref] = ()
+) -> Preview:
+    """Return what applying these objects would do. `made` names the namespaces that the same files create, and `others` the
+    objects of other kinds. Raises KubeError.
     """
     referred = await listed(client, (SERVICE, *CATALOG, *SHORT, "Node", RECORD), optional=("Node", RECORD))
     lasting = await listed(client, SURVIVES, selector=OURS)
@@ -46,8 +49,9 @@ async def preview(client: Client, given: Sequence[Manifest], made: Collection[st
     problems = unread or await dry_run.refused(client, given, made)
     children = {item.ref: tuple(before.children_of(*item.ref[1:]).values()) for item in after.services()}
     first = forecasts(_side(before), _side(after), children)
-    remarks = {item.service: await _remark(client, after, item, children) for item in first if item.restarts}
-    remarks |= {item.service: await _unstarted(client, after, item, children, made) for item in first if adds_pods(item)}
+    remarks = {
+        item.service: await _remark(client, after, item, children, made, others) for item in first if changes_pods(item)
+    }
     reached = {*written, *(each.service for each in first)}
     return Preview(
         objects=tuple(item for which, new in parsed.items() if (item := edited(which, _parsed(before, which), new))),
@@ -66,34 +70,43 @@ def _parsed(cluster: ClusterCache, which: Ref) -> Any:
     return found.parsed if found is not None else None
 
 
-async def _remark(client: Client, after: ClusterCache, item: Forecast, children: Mapping[Ref, Collection[Child]]) -> str:
-    """Return a sentence about a rollout: what it would wait for, or which strategy would avoid an interruption; "" if there
-    is neither.
+async def _remark(
+    client: Client,
+    after: ClusterCache,
+    item: Forecast,
+    children: Mapping[Ref, Collection[Child]],
+    made: Collection[str],
+    others: Collection[Ref],
+) -> str:
+    """Return a sentence about the pods that an edit changes or adds: what keeps them from starting, or which strategy would
+    avoid an interruption; "" if there is neither.
     """
-    if waits := await _waits(client, after, item.service):
-        return f"But {waits}"
-    if not item.interrupts:
-        return ""
     service: InferenceService = _parsed(after, item.service)
-    return await second_copy.advice(
-        client, outcome(service, after.deps(), children[item.service]), service, after.deps().nodes
-    )
+    then = outcome(service, after.deps(), children[item.service])
+    said = []
+    if item.restarts:
+        said += [await _waits(client, after, item.service)]
+    elif adds_pods(item):
+        said += await _unstarted(client, after, item, then, made)
+    said += await missing(client, then, item.service.namespace, others)
+    if any(said):
+        return f"But {'; '.join(filter(None, said))}"
+    return await second_copy.advice(client, then, service, after.deps().nodes) if item.interrupts else ""
 
 
 async def _unstarted(
-    client: Client, after: ClusterCache, item: Forecast, children: Mapping[Ref, Collection[Child]], made: Collection[str]
-) -> str:
-    """Return a sentence about what keeps the pods that an edit adds from starting; "" if nothing is known."""
+    client: Client, after: ClusterCache, item: Forecast, then: Outcome, made: Collection[str]
+) -> Sequence[str]:
+    """Return what keeps the pods that an edit adds from starting; () if nothing is known."""
     waits, conditions, mine = await _planned(client, after, item.service)
-    service, nodes, namespace = _parsed(after, item.service), after.deps().nodes, item.service.namespace
-    then = outcome(service, after.deps(), children[item.service])
+    nodes, namespace = after.deps().nodes, item.service.namespace
     said = [waits] if waits else []
     said += lacking(conditions) if nodes else []
     if not said and (held := await held_by_others(client, then, namespace, nodes, mine)):
         said.append(held)
     if not item.before and namespace not in made:
         said += await refused(client, then, namespace)
-    return f"But {'; '.join(said)}" if said else ""
+    return said
 
 
 async def _waits(client: Client, after: ClusterCache, which: Ref) -> str:

@@ -123,6 +123,15 @@ async def test_a_strangers_object_keeps_its_name_and_an_orphan_of_ours_is_adopte
     assert controller_ref.claim_object(orphan, "kimi", "me").uid == orphan["metadata"]["uid"]
 
 
+async def test_of_an_object_only_the_metadata_is_read(client: Client) -> None:
+    """`ome diff` asks whether a Secret or a ConfigMap exists, and its data must not be sent."""
+    body = (await client.apply(manifest("ConfigMap"))).body
+    found = await client.get_metadata("ConfigMap", "default", body["metadata"]["name"])
+    assert found["uid"] == body["metadata"]["uid"] and "data" not in found
+    with pytest.raises(NotFound):
+        await client.get_metadata("ConfigMap", "default", "absent")
+
+
 async def test_deletes_mean_one_uid(client: Client) -> None:
     body = (await client.apply(manifest("ConfigMap"))).body
     name, uid = body["metadata"]["name"], body["metadata"]["uid"]

@@ -3,7 +3,8 @@
 import os
 from pathlib import Path
 
-from ome_operator.cli.manifests import files_in
+from ome_operator.cli.manifests import files_in, read_files
+from ome_operator.core.observed.objects import Ref
 
 
 def test_in_a_folder_of_somebody_else_only_files_are_read(tmp_path: Path) -> None:
@@ -26,3 +27,15 @@ def test_what_a_user_names_is_read_whatever_it_is(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     named = [tmp_path / "pipe", Path("-"), tmp_path / "missing.yaml"]
     assert list(files_in(named)) == named
+
+
+def test_the_objects_that_the_files_create_beside_the_operators_are_known(tmp_path: Path) -> None:
+    """`ome diff` does not report a claim as missing that the same files create."""
+    claim, secret = (
+        "kind: PersistentVolumeClaim\nmetadata: {name: weights}",
+        "kind: Secret\nmetadata: {name: hub, namespace: a}",
+    )
+    unnamed = "kind: ConfigMap\nmetadata: []"
+    (tmp_path / "a.yaml").write_text("\n---\n".join(f"apiVersion: v1\n{each}" for each in (claim, secret, unnamed)))
+    others = read_files([tmp_path], "team").others
+    assert others == {Ref("PersistentVolumeClaim", "team", "weights"), Ref("Secret", "a", "hub")}

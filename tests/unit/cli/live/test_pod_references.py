@@ -1,0 +1,107 @@
+"""Tests that `ome diff` names the claims, Secrets and ConfigMaps that the pods need and that do not exist."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.api.pod_fields import forms
+from ome_operator.cli.live.pod_references import CLAIM, CONFIG_MAP, SECRET, references
+from ome_operator.cli.live.preview import preview
+from ome_operator.core.observed.objects import Ref
+from ome_operator.kube.errors import Forbidden, NotFound
+from tests.support import yamls
+from tests.support.fake_api import Call, FakeApi
+from tests.unit.cli.live import test_preview as clusters
+
+ABSENT = NotFound("not found", 404)
+SAID = "does not exist in namespace team, so the pods that name it do not start: create it, or name another"
+
+
+def on_claim(api: FakeApi, answer: Any) -> FakeApi:
+    """Return a cluster whose model lives on the claim `weights`. `answer` is the answer to a request for its metadata."""
+    model = yamls.model("tiny", "pvc://weights/tiny")
+    listed = api.answers["list_objects"]
+    api.answers["list_objects"] = lambda call: [model] if call.kind == "ClusterBaseModel" else listed(call)
+    api.answers["get_metadata"] = answer
+    return api
+
+
+async def sentence(api: FakeApi, others: Any = (), **engine: Any) -> str:
+    """Return the lines about a service that mounts the claim."""
+    (forecast,) = (await preview(api, [clusters.service(**engine)], (), others)).services
+    return forecast.sentence
+
+
+async def test_a_new_service_is_told_that_its_models_claim_does_not_exist() -> None:
+    api = on_claim(clusters.empty(clusters.NODES), ABSENT)
+    assert (await sentence(api)).endswith(f"6 objects added. But PersistentVolumeClaim weights {SAID}")
+    assert [call for call in api.calls if call.verb == "get_metadata"] == [
+        Call("get_metadata", CLAIM, "weights", namespace="team")
+    ]
+
+
+@pytest.mark.parametrize(
+    "answer", [{"metadata": {"name": "weights"}}, Forbidden("persistentvolumeclaims is forbidden", 403)]
+)
+async def test_nothing_is_said_of_a_claim_that_exists_or_that_the_user_may_not_read(answer: Any) -> None:
+    assert "But" not in await sentence(on_claim(clusters.empty(clusters.NODES), answer))
+
+
+async def test_a_claim_in_the_same_files_counts_as_there() -> None:
+    api = on_claim(clusters.empty(clusters.NODES), ABSENT)
+    assert "But" not in await sentence(api, {Ref(CLAIM, "team", "weights")})
+    assert SAID in await sentence(api, {Ref(CLAIM, "other", "weights")})
+
+
+async def test_an_edit_of_a_serving_service_is_told_the_same() -> None:
+    """The pods of the old revision end first, so the service would be down without the claim."""
+    api = clusters.live(clusters.NODES)
+    api.answers["get_metadata"] = ABSENT
+    source = {"secretKeyRef": {"name": "token", "key": "hub"}}
+    told = await sentence(api, runner={"env": [{"name": "TOKEN", "valueFrom": source}]})
+    assert "nothing serves meanwhile" in told and told.endswith(f". But Secret token {SAID}")
+
+
+def test_every_place_of_a_pod_that_names_such_an_object_is_read() -> None:
+    """The places are those of Kubernetes' own types: a volume, a projected source, an environment source."""
+    pod = {
+        "volumes": [
+            {"name": "a", "persistentVolumeClaim": {"claimName": "claim"}},
+            {"name": "b", "configMap": {"name": "map"}},
+            {"name": "c", "secret": {"secretName": "secret"}},
+            {"name": "d", "projected": {"sources": [{"configMap": {"name": "map-p"}}, {"secret": {"name": "secret-p"}}]}},
+            {"name": "e", "secret": {"secretName": "optional", "optional": True}},
+            {"name": "f", "hostPath": {"path": "/x"}},
+        ],
+        "initContainers": [{"name": "i", "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "secret-i"}}}]}],
+        "containers": [
+            {
+                "name": "c",
+                "env": [{"name": "A", "value": "1"}, {"name": "B", "valueFrom": {"configMapKeyRef": {"name": "map-e"}}}],
+                "envFrom": [
+                    {"secretRef": {"name": "secret-f"}},
+                    {"configMapRef": {"name": "map-f"}},
+                    {"configMapRef": {"name": "optional", "optional": True}},
+                ],
+            }
+        ],
+    }
+    assert set(references(pod)) == {
+        (CLAIM, "claim"),
+        *((CONFIG_MAP, name) for name in ("map", "map-p", "map-e", "map-f")),
+        *((SECRET, name) for name in ("secret", "secret-p", "secret-i", "secret-f")),
+    }
+
+
+@pytest.mark.parametrize(
+    ("type_", "known"),
+    [
+        ("Volume", {"persistentVolumeClaim", "configMap", "secret"}),
+        ("VolumeProjection", {"configMap", "secret"}),
+        ("EnvVarSource", {"configMapKeyRef", "secretKeyRef"}),
+        ("EnvFromSource", {"configMapRef", "secretRef"}),
+    ],
+)
+def test_kubernetes_has_no_other_field_for_these_kinds(type_: str, known: set[str]) -> None:
+    words = ("configMap", "secret", "persistentVolumeClaim")
+    assert {name for name in forms(type_) if name.startswith(words)} == known
