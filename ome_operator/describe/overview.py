@@ -49,10 +49,17 @@ class Row:
     runtime: str
     pin: str
     advice: str = ""
-    """The reason of the condition Advice if a rule of `ome lint` is violated, otherwise ""."""
+    """The reason of the condition Advice if a rule of `ome lint` is violated, or if the API server warns about the service's
+    objects; otherwise ""."""
+
+    @property
+    def advice_from(self) -> str:
+        """The command of `ome` that shows the advice."""
+        return "lint" if self.advice in _LINT else "explain"
 
 
 _LINT = (Reason.LINT_ERRORS, Reason.LINT_WARNINGS)
+_MARKED = (*_LINT, Reason.CLUSTER_WARNINGS)
 
 
 def row(tree: Tree, body: Mapping[str, Any]) -> Row:
@@ -82,7 +89,7 @@ def row(tree: Tree, body: Mapping[str, Any]) -> Row:
         model=tree.model,
         runtime=tree.runtime,
         pin=tree.pin,
-        advice=next((said["reason"] for said in conditions if said.get("reason") in _LINT), ""),
+        advice=next((said["reason"] for said in conditions if said.get("reason") in _MARKED), ""),
     )
 
 

@@ -194,6 +194,13 @@ class InputReasons:
         remedy="follow the message; `ome lint NAME` shows all findings",
         see="See [rules](rules.md)",
     )  # fmt: skip
+    CLUSTER_WARNINGS = ReasonRecord(
+        "ClusterWarnings", of=(ADVICE,), kstatus=CURRENT,
+        meaning="the API server warns about objects of the service, for example that the Pod Security level of the "
+        "namespace does not allow its pods, or another object of the cluster disturbs the service, such as a second "
+        "PodDisruptionBudget. No rule of `ome lint` of the severity error is violated",
+        remedy="follow the message, which contains the API server's words",
+    )  # fmt: skip
     NO_EFFECT = ReasonRecord(
         "NoEffect", of=(ADVICE,), kstatus=CURRENT,
         meaning="a field or annotation has no effect, or the operator has a hint, and no rule of `ome lint` is violated. "

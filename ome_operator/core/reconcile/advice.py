@@ -1,9 +1,11 @@
 """Compute advice about the rendered objects of a service: they run, but may differ from what the user expects."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from ome_operator import keys, names
 from ome_operator.core.moves import moving
+from ome_operator.core.observed.budgets import second_budgets
+from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.observed.restored import other_namespace
 from ome_operator.core.podspec import queues
 from ome_operator.core.reconcile.snapshot import Snapshot
@@ -20,11 +22,9 @@ AVOIDED = 3
 """Number of avoided nodes that the advice names."""
 
 
-def advice(
-    snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object], far: tuple[RoleProgress, ...]
-) -> tuple[str, ...]:
-    """Return the sentences of the condition Advice. `scaled` contains the components that have a RoleScale, `far` the
-    progress of each role.
+def advice(snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the sentences of the condition Advice about the settings of a service. `scaled` contains the components that
+    have a RoleScale.
     """
     service = snapshot.service
     said = [*intent.advice, *services.advice(service.annotations)]
@@ -51,8 +51,6 @@ def advice(
     said += moving.advice(snapshot)
     said += _restored(snapshot, intent)
     said += _avoided(snapshot, intent)
-    said += _unmetered(snapshot, intent, far)
-    said += _former_pods(snapshot, far)
     data = intent.data.get(intent.target) or {}
     said += data.get("dropped") or ()
     said += queue_advice.advice(stored(data), intent.groups, service.labels, intent.target)
@@ -67,6 +65,19 @@ def advice(
         if part["worker"]:
             said += probes.advice(part["worker"]["spec"]["template"]["spec"])
     return tuple(dict.fromkeys(one for one in said if one))
+
+
+def cluster_warnings(
+    snapshot: Snapshot, intent: Intent, manifests: Iterable[Manifest], far: tuple[RoleProgress, ...]
+) -> tuple[str, ...]:
+    """Return the sentences of the condition Advice about what the cluster says of the service's objects: warnings and
+    refusals of the API server, and other objects that disturb the service. `manifests` are the objects that should exist,
+    `far` is the progress of each role.
+    """
+    said = [*intent.warnings, *_unmetered(snapshot, intent, far), *_former_pods(snapshot, far)]
+    said += second_budgets(snapshot.observed.budgets, manifests, snapshot.service.namespace)
+    said += snapshot.observed.warnings
+    return tuple(dict.fromkeys(said))
 
 
 def _overridden(snapshot: Snapshot, component: str) -> str:

@@ -107,7 +107,7 @@ def desired(
             if not outdated(snapshot, name, policy, intent.groups[name])
         ),
         progress=far,
-        advice=advice(snapshot, intent, scaled, far),
+        advice=advice(snapshot, intent, scaled),
         held=held,
         traffic=traffic,
         missing=tuple(key for one in far if one.missing for key in one.role.workloads if key in snapshot.observed.children),

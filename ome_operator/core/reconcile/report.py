@@ -5,7 +5,6 @@ from typing import Any
 
 from ome_operator import keys, names
 from ome_operator.api import InferenceService
-from ome_operator.core.observed.budgets import second_budgets
 from ome_operator.core.observed.objects import Observed
 from ome_operator.core.observed.slices import started
 from ome_operator.core.placement.gangs import Placing
@@ -14,6 +13,7 @@ from ome_operator.core.preflight import status as preflight_status
 from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import CONDITION, MODEL_READY, READY, ROLLED_OUT, Reason
 from ome_operator.core.reconcile import demand
+from ome_operator.core.reconcile.advice import cluster_warnings
 from ome_operator.core.reconcile.decided import Decided
 from ome_operator.core.reconcile.desired import Desired
 from ome_operator.core.reconcile.plan import NEEDED, Plan
@@ -42,14 +42,15 @@ def report(decided: Decided, work: Plan) -> Report:
     rolled_out = _rollout(decided)
     checked = preflight_status.checked(snapshot.pods)
     judged, worst = _judged(snapshot, intent, want)
+    warned = cluster_warnings(snapshot, intent, want.manifests, want.progress)
     return Report(
         generation=service.generation,
         before=service.status,
         now=snapshot.now,
         progress=want.progress,
         problems=tuple(_problems(decided, work)),
-        advice=(*want.advice, *judged, *_further_advice(decided)),
-        advice_reason=worst,
+        advice=(*want.advice, *judged, *_telemetry_advice(snapshot, intent, want), *warned, *_left_out(decided.recovery)),
+        advice_reason=Reason.CLUSTER_WARNINGS if warned and worst != Reason.LINT_ERRORS else worst,
         model=_model(intent),
         runtime=resolved.runtime.name if resolved.runtime else _named_runtime(service),
         url=_url(service, intent, want),
@@ -82,15 +83,6 @@ def report(decided: Decided, work: Plan) -> Report:
         scaling=demand.scaling(decided),
         follows=demand.condition(decided),
     )
-
-
-def _further_advice(decided: Decided) -> Iterator[str]:
-    """Yield advice about objects in the cluster, and about what the operator cannot do."""
-    snapshot, want = decided.snapshot, decided.want
-    yield from _telemetry_advice(snapshot, decided.intent, want)
-    yield from second_budgets(snapshot.observed.budgets, want.manifests, snapshot.service.namespace)
-    yield from _left_out(decided.recovery)
-    yield from snapshot.observed.warnings
 
 
 def _problems(decided: Decided, work: Plan) -> Iterator[Problem]:

@@ -35,7 +35,7 @@ def with_dry_run(snapshot: Snapshot, intent: Intent) -> Intent:
         return intent
     remark = snapshot.observed.remarks.get(target, "")
     if intent.gate.reason or snapshot.started(target):
-        return _advised(intent, remark)
+        return _warned(intent, remark)
     router = _router(snapshot, intent, target)
     manifests = _workloads(intent, target)
     key = f"{target}.{digest((*manifests, *router))}"
@@ -50,14 +50,14 @@ def with_dry_run(snapshot: Snapshot, intent: Intent) -> Intent:
         said = translated(answer, snapshot.service, intent.resolved.runtime)
         gate = Gate(Reason.DRY_RUN_REFUSED, f"revision {target} was refused by the API server: {said}")
         return replace(intent, gate=gate)
-    return _advised(intent, remark)
+    return _warned(intent, remark)
 
 
-def _advised(intent: Intent, remark: str) -> Intent:
+def _warned(intent: Intent, remark: str) -> Intent:
     if not remark:
         return intent
     said = f"the dry run did not check every pod of revision {intent.target}, which is rolled out nevertheless: {remark}"
-    return replace(intent, advice=(*intent.advice, said))
+    return replace(intent, warnings=(*intent.warnings, said))
 
 
 def _workloads(intent: Intent, revision: str) -> tuple[Manifest, ...]:

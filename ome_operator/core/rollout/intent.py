@@ -49,6 +49,7 @@ class Intent:
     ledger: RevisionLedger
     problems: tuple[Problem, ...]
     advice: tuple[str, ...]
+    """Sentences of the condition Advice about settings of the service."""
     router: Composed | None
     """The router rendered from the present runtime; None if the service has no router, or while the router cannot be
     rendered."""
@@ -65,6 +66,8 @@ class Intent:
     fit: Fitting = UNASKED
     """The result of the capacity check: whether nodes have capacity for the revision."""
     gate: Gate = OPEN
+    warnings: tuple[str, ...] = ()
+    """Sentences of the condition Advice about what the API server says of the revision."""
     check: tuple[Check, ...] = ()
     """The dry run that the gate waits for; () if it waits for none."""
     look: tuple[RoomCheck, ...] = ()

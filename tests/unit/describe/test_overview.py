@@ -34,6 +34,17 @@ def test_the_worst_come_first() -> None:
     assert overview.counted(rows())[State.BROKEN] == 2
 
 
+@pytest.mark.parametrize(
+    ("reason", "command"),
+    [("LintErrors", "lint"), ("LintWarnings", "lint"), ("ClusterWarnings", "explain"), ("NoEffect", "")],
+)
+def test_a_row_is_marked_with_advice_that_matters_and_names_the_command_that_shows_it(reason: str, command: str) -> None:
+    tree = next(tree for tree in board().trees.values() if tree.ready)
+    told = {"type": "Advice", "status": "True", "reason": reason, "message": "x"}
+    found = overview.row(tree, {"metadata": {}, "status": {"conditions": [told]}})
+    assert (found.advice, found.advice_from if found.advice else "") == (reason if command else "", command)
+
+
 def test_a_row_says_how_far_and_why_not() -> None:
     kimi = row("kimi-k2-instruct")
     assert (kimi.reason, kimi.where, kimi.gpus, kimi.idle) == ("CrashLoopBackOff", "decode group 0 rank 7", 128, 96)

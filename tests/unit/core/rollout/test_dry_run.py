@@ -139,7 +139,7 @@ def test_what_was_not_checked_is_advice_until_the_rollout_is_complete() -> None:
     said = f"the dry run did not check every pod of revision {target}, which is rolled out nevertheless: no right"
     facts = {"remarks": {target: "no right"}, "checks": {asked.revision: ""}}
     plan = passed(world, **facts)
-    assert condition(plan, "Advice")[1] == said and plan.delete, "the rollout continues"
+    assert condition(plan, "Advice") == ("ClusterWarnings", said) and plan.delete, "the rollout continues"
     world.carry_out(plan)
     for _ in range(6):
         world.carry_out(world.sync())
