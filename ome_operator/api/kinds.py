@@ -105,12 +105,9 @@ _RUNTIME = (
 _SERVICE = (
     _condition("Ready", "Ready", "status"),
     _condition("Reason", "Ready", "reason"),
-    Column("Model", ".spec.model.name"),
+    Column("Model", ".status.model"),
     Column("Runtime", ".status.runtime"),
-    Column(
-        "Prefill", ".status.components.engine.ready",
-        text="Ready and desired groups of the engine, which does prefill only if the service has a decoder.",
-    ),
+    Column("Engine", ".status.components.engine.ready", text="Prefill if there is a decoder."),
     Column("Decode", ".status.components.decoder.ready"),
     Column("Router", ".status.components.router.ready"),
     _condition("Scaled", "Scaled", "reason"),

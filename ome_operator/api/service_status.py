@@ -276,6 +276,8 @@ class ServiceStatus(Spec):
     url: str | None = None
     """URL of the service inside the cluster."""
     address: Address | None = None
+    model: str | None = None
+    """The model that serves; old→new while two exist."""
     runtime: str | None = None
     """Name of the runtime that serves the model."""
     revision: str | None = None

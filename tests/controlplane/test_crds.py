@@ -294,6 +294,7 @@ def test_what_a_person_sees(served: Cluster) -> None:
     served.apply(body("InferenceService", {"model": {"name": "m"}}, "seen"))
     status = {
         "url": "http://u",
+        "model": "m",
         "runtime": "r",
         "revision": "a→b",
         "conditions": [{"type": "Ready", "status": "False", "reason": "Unschedulable"}],
@@ -303,22 +304,9 @@ def test_what_a_person_sees(served: Cluster) -> None:
     served.kubectl("patch", *where, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
     head, row = (line.split() for line in served.kubectl("get", *where).splitlines())
     columns = [
-        "NAME",
-        "READY",
-        "REASON",
-        "MODEL",
-        "RUNTIME",
-        "PREFILL",
-        "DECODE",
-        "ROUTER",
-        "SCALED",
-        "ROLLOUT",
-        "REVISION",
-        "FROZEN",
-        "ADVICE",
-        "AGE",
-        "URL",
-    ]
+        "NAME", "READY", "REASON", "MODEL", "RUNTIME", "ENGINE", "DECODE", "ROUTER", "SCALED", "ROLLOUT", "REVISION",
+        "FROZEN", "ADVICE", "AGE", "URL",
+    ]  # fmt: skip
     assert head == columns
     assert row[:-2] == ["seen", "False", "Unschedulable", "m", "r", "4/4", "7/12", "1/1", "a→b"]
     assert row[-1] == "http://u"

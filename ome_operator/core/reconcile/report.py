@@ -30,6 +30,7 @@ from ome_operator.core.rollout.step import stored_hold
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.status import rollout, serving
 from ome_operator.core.status.foreign_workers import foreign_workers_condition
+from ome_operator.core.status.loaded_model import model_names
 from ome_operator.core.status.service import Report
 from ome_operator.core.status.transfers import transfers_condition
 from ome_operator.core.waves import shared_edits
@@ -52,6 +53,7 @@ def report(decided: Decided, work: Plan) -> Report:
         advice=(*want.advice, *judged, *_telemetry_advice(snapshot, intent, want), *warned, *_left_out(decided.recovery)),
         advice_reason=Reason.CLUSTER_WARNINGS if warned and worst != Reason.LINT_ERRORS else worst,
         model=_model(intent),
+        served=_served(snapshot, intent),
         runtime=resolved.runtime.name if resolved.runtime else _named_runtime(service),
         url=_url(service, intent, want),
         revision=intent.target,
@@ -155,6 +157,15 @@ def _serving(snapshot: Snapshot, intent: Intent) -> tuple[str, ...]:
     if snapshot.slices:
         return tuple(snapshot.slices)
     return (intent.target,) if intent.target else ()
+
+
+def _served(snapshot: Snapshot, intent: Intent) -> str:
+    """Return the names of the models of the revisions that exist, the target last; the model that the spec names if there
+    is no revision.
+    """
+    order = [name for name in _serving(snapshot, intent) if name != intent.target] + [intent.target]
+    named = snapshot.service.spec.model.name if snapshot.service.spec.model is not None else ""
+    return model_names((intent.data.get(name) or {} for name in order), named or "")
 
 
 def _url(service: InferenceService, intent: Intent, want: Desired) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Pod
+from ome_operator.core.resolve.finetuned import BASE
 from ome_operator.core.status.progress import RoleProgress
 
 FAILED = frozenset({"Failed"})
@@ -37,6 +38,16 @@ def loaded_model(
     if failed and (failure := failed[-1].get("lastFailure")):
         out["lastFailureInfo"] = _failure(failure, failed[-1])
     return out
+
+
+def model_names(revisions: Iterable[Mapping[str, Any]], named: str) -> str:
+    """Return the names of the models of these revisions, each once and joined by arrows; `named` if none is known.
+
+    `revisions` contains the stored data of each revision. A fine-tuned weight counts as its base model.
+    """
+    inputs = [data.get("inputs") or {} for data in revisions]
+    found = [(of.get(BASE) or of.get("model") or {}).get("name") for of in inputs]
+    return "→".join(dict.fromkeys(str(name) for name in found if name)) or named
 
 
 def _target(total: int, complete: bool, failed: bool, started: bool) -> str:

@@ -43,6 +43,8 @@ class Report:
     """Reason of the condition Advice: the worst severity among `advice`."""
     model: cond.Condition | None = None
     """Condition that states how many nodes have the model; None if a condition about a problem replaces it."""
+    served: str = ""
+    """Name of the model of the revisions, in the form of the status."""
     runtime: str = ""
     url: str = ""
     revision: str = ""
@@ -106,6 +108,8 @@ def status(report: Report) -> dict[str, Any]:
     if report.url:
         out["url"] = report.url
         out["address"] = {"url": report.url}
+    if report.served:
+        out["model"] = report.served
     if report.runtime:
         out["runtime"] = report.runtime
     if report.revision:

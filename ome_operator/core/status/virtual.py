@@ -34,9 +34,11 @@ def virtual_status(service: InferenceService, left: bool, now: datetime) -> dict
             "delete the service to end its pods"
         )
         wanted.append(cond.Condition(ADVICE, True, Reason.NO_EFFECT, message))
+    model = service.spec.model.name if service.spec.model is not None else None
     return {
         "observedGeneration": service.generation,
         "url": url,
+        **({"model": model} if model else {}),
         "address": {"url": url},
         "components": {name: {"url": url} for name in service.spec.components},
         "conditions": cond.stamp(wanted, service.status.get("conditions") or (), service.generation, now),

@@ -206,6 +206,16 @@ def test_what_the_status_remembers_of_a_group(more: dict[str, Any], said: str) -
     assert f"✓ group 0  12 ranks{said}" in drawn(tree(one, world.observed()), width=200)
 
 
+def test_the_model_of_a_tree_is_the_one_that_serves() -> None:
+    """Reported: after an edit of the model that could not be rolled out, the list showed the model of the edit."""
+    world = grown(kimi())
+    edited = body(world)
+    edited["spec"]["model"]["name"] = "another"
+    assert edited["status"]["model"] != "another" and tree(edited, world.observed()).model == edited["status"]["model"]
+    del edited["status"]["model"]
+    assert tree(edited, world.observed()).model == "another", "the status of an operator without this field"
+
+
 def test_a_pinned_service_says_so() -> None:
     world = grown(kimi())
     pinned = body(world)

@@ -7,7 +7,7 @@ import pytest
 
 from ome_operator.api.service_status import LoadedModel
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.status.loaded_model import loaded_model
+from ome_operator.core.status.loaded_model import loaded_model, model_names
 from ome_operator.core.status.progress import RoleProgress
 from ome_operator.core.status.service import status
 from tests.unit.core.rollout.makers import pod
@@ -71,3 +71,19 @@ def test_the_status_of_a_service_has_it() -> None:
 def test_before_anything_can_be_made_the_spec_is_what_is_wrong() -> None:
     assert loaded_model((), (), (), True) == {"transitionStatus": "InvalidSpec"}
     assert loaded_model((), (), (), False) == {}
+
+
+@pytest.mark.parametrize(
+    ("revisions", "expected"),
+    [
+        ([], "new"),
+        ([{}], "new"),
+        ([{"inputs": {"model": {"name": "old"}}}], "old"),
+        ([{"inputs": {"model": {"name": "old"}}}, {"inputs": {"model": {"name": "new"}}}], "old→new"),
+        ([{"inputs": {"model": {"name": "old"}}}] * 2, "old"),
+        ([{"inputs": {"model": {"name": "merged"}, "base": {"name": "old"}}}], "old"),
+    ],
+)
+def test_the_model_of_a_status_is_that_of_its_revisions(revisions: list[dict[str, Any]], expected: str) -> None:
+    """The spec names the model `new`."""
+    assert model_names(revisions, "new") == expected
