@@ -5,7 +5,7 @@ objects do not contain.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from ome_operator.core.reasons import (
 )
 from ome_operator.core.render.statefulsets import Stored, pod_gpus, stored
 from ome_operator.core.resolve.finetuned import mounted_weights
+from ome_operator.core.status.progress import REFUSED
 from ome_operator.core.weights.mount import claim, directories, required_label, with_directories
 from ome_operator.describe.group_notes import NO_NOTES, GroupNotes, group_notes
 from ome_operator.names import title
@@ -236,7 +237,26 @@ def _slices(
         found = (_role(component, entry, roles.get(component), disaggregated, status, now) for component in ROLES)
         state = _slice_state(name, status) or ("wanted" if name == wanted else "old")
         if shown := tuple(role for role in found if role is not None):
-            yield SliceView(name, state, shown)
+            yield SliceView(name, state, tuple(_refused(role, status) for role in shown) if name == wanted else shown)
+
+
+def _refused(role: RoleView, status: Mapping[str, Any]) -> RoleView:
+    """Return a role whose missing pods have the reason for which the API server refuses them, if its condition has it."""
+    told = status.get("conditions") or ()
+    found = next((item for item in told if item.get("type") == CONDITION[role.component]), {})
+    if found.get("status") != "False" or found.get("reason") != Reason.PODS_REFUSED:
+        return role
+    message = str(found.get("message") or "")
+    why = message.partition(REFUSED)[2] or message
+    groups = [
+        replace(group, ranks=tuple(_with_reason(rank, Reason.PODS_REFUSED, why) for rank in group.ranks))
+        for group in role.groups
+    ]
+    return replace(role, why="", groups=tuple(groups))
+
+
+def _with_reason(rank: Rank, reason: str, message: str) -> Rank:
+    return replace(rank, reason=reason, message=message) if rank.reason == MISSING else rank
 
 
 def _slice_state(name: str, status: Mapping[str, Any]) -> str:

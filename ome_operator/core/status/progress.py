@@ -8,6 +8,9 @@ from ome_operator.core.observed.objects import Pod
 from ome_operator.core.reasons import ORDINARY, Reason, Why, record_of
 from ome_operator.util.wording import count
 
+REFUSED = " cannot be created: "
+"""Text between the number of pods that are refused and the API server's message."""
+
 
 class RoleProgressSpec(NamedTuple):
     """The desired state of a component: `groups` of `size` pods. Groups of a router have one pod."""
@@ -72,7 +75,7 @@ def _explain(role: RoleProgressSpec, pods: list[Pod], missing: int, failures: Ma
     failed = next((failures[key] for key in role.workloads if failures.get(key)), "")
     if failed:
         number = count(missing, "pod") if missing else "new pods"
-        return Why(Reason.PODS_REFUSED, f"{number} cannot be created: {failed}")
+        return Why(Reason.PODS_REFUSED, f"{number}{REFUSED}{failed}")
     reasons = Counter(_reason(pod) for pod in pods if not pod.ready)
     order = sorted(reasons, key=lambda name: (min(record_of(name).gravity, ORDINARY), name))
     clauses: list[str] = []

@@ -245,3 +245,27 @@ def test_a_claim_that_is_missing_is_not_a_lack_of_gpus(message: str) -> None:
     found = asked(grown(World(*parts.kimi(), seed=1)), ready=False, reason="Unschedulable", message=message)
     (one,) = found.pods
     assert "kubectl get pvc -n" in one.next and "GPUs" not in one.next
+
+
+FORBIDDEN = 'pods "svc-engine-0" is forbidden: violates PodSecurity "restricted:latest": hostPath volumes'
+
+
+@pytest.mark.parametrize("component", ["engine", "decoder", "router"])
+def test_pods_that_the_api_server_refuses_are_not_waited_for(component: str) -> None:
+    """Reported: below the words of the API server, the next step was to wait until the StatefulSet creates the pod, and to
+    read the events.
+    """
+    world = grown(World(*parts.kimi(), seed=1))
+    observed, one = world.observed(), body(world)
+    type_ = {"engine": "EngineReady", "decoder": "DecoderReady", "router": "RouterReady"}[component]
+    told = [each for each in one["status"]["conditions"] if each["type"] != type_]
+    message = f"x 0/4: 4 pods cannot be created: {FORBIDDEN}"
+    one["status"]["conditions"] = [*told, {"type": type_, "status": "False", "reason": "PodsRefused", "message": message}]
+    seen = tree(one, replace(observed, pods=tuple(pod for pod in observed.pods if pod.component != component)))
+    found = trouble(seen, one["status"]["conditions"], ())
+    (stuck,) = found.pods
+    assert (stuck.reason, stuck.message) == ("PodsRefused", FORBIDDEN)
+    assert stuck.next.startswith("correct what the API server names")
+    assert text(found).count(FORBIDDEN) == 1 and "wait until" not in text(found)
+    (drawn,) = (role for part in seen.slices for role in part.roles if role.component == component)
+    assert drawn.why == "" and {rank.reason for group in drawn.groups for rank in group.ranks} == {"PodsRefused"}
