@@ -277,7 +277,7 @@ class ServiceStatus(Spec):
     """URL of the service inside the cluster."""
     address: Address | None = None
     model: str | None = None
-    """The model that serves; old→new while two exist."""
+    """Models of the existing revisions."""
     runtime: str | None = None
     """Name of the runtime that serves the model."""
     revision: str | None = None

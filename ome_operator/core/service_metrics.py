@@ -90,7 +90,8 @@ class Figures(NamedTuple):
     wasted: int
     """Number of GPUs that are held by groups that serve no requests."""
     starts: Mapping[str, tuple[str, float, Mapping[str, float]]]
-    """Name of a group -> time at which its leader was ready, seconds, and seconds of each known part, of its last start."""
+    """Name of a group -> time at which its leader was ready, seconds, and seconds of each known part, of its last start. A group
+    that was never ready is left out, because its start is that of another group."""
     recycled: Mapping[str, Recycled]
     """The recycles of each group that was recycled, by the name of the group."""
     was_whole: bool
@@ -133,7 +134,7 @@ def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, 
         wanted=sum(_wanted(role, components.get(name) or {}) for name, role in roles.items()),
         held=sum(held.values()),
         wasted=sum(number for pod, number in held.items() if (pod.component, pod.revision, pod.group) in broken),
-        starts={each.name: _group_start(each.start) for each in records if each.start},
+        starts={each.name: _group_start(each.start) for each in records if each.start and each.incarnation},
         recycled={each.name: _recycled(each) for each in records if each.recycles},
         was_whole=any((each or {}).get("latestReadyRevision") for each in components.values()),
         complete_at=since if complete else "",

@@ -10,6 +10,7 @@ from ome_operator.core.recovery.record import (
     FAILED,
     HELD,
     NODE_LOST,
+    PENDING,
     READY,
     RECYCLING,
     RESTARTING,
@@ -48,7 +49,7 @@ def group_notes(component: str, revision: str, status: Mapping[str, Any], now: d
             and entry.get("index") is not None
         ):
             said = starting(entry, entries, now), _note(entry)
-            found[entry["index"]] = GroupNotes("; ".join(filter(None, said)), parts(entry.get("start")))
+            found[entry["index"]] = GroupNotes("; ".join(filter(None, said)), parts(entry.get("start"), entry.get("phase")))
     return found
 
 
@@ -66,8 +67,10 @@ def starting(entry: Mapping[str, Any], entries: Iterable[Mapping[str, Any]], now
     return f"{said}, last time {duration(total(last))}" if last else said
 
 
-def parts(start: Mapping[str, Any] | None) -> str:
-    """Return how long the last start of a group took, and what took how long; "" if it is unknown."""
+def parts(start: Mapping[str, Any] | None, phase: Any = READY) -> str:
+    """Return how long the last start of a group took, and what took how long; "" if it is unknown. `phase` is the phase of
+    the group: of a group that starts, it is an earlier start, possibly of another group.
+    """
     if not start:
         return ""
     found = [
@@ -75,9 +78,12 @@ def parts(start: Mapping[str, Any] | None) -> str:
         for part in start.get("parts") or ()
         if part["seconds"] >= LEAST
     ]
-    return f"started in {duration(total(start))}" + (f": {', '.join(found)}" if found else "")
+    head = "the last start took" if phase in _STARTS else "started in"
+    return f"{head} {duration(total(start))}" + (f": {', '.join(found)}" if found else "")
 
 
+_STARTS = frozenset({PENDING, HELD, STARTING})
+"""Phases of a group before it is ready."""
 _TELLING = frozenset({HELD, NODE_LOST, SILENT, SYSTEMIC, RESTARTING, RECYCLING, FAILED})
 """Phases of groups that explain more than the states of the groups' pods."""
 

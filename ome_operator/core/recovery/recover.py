@@ -17,7 +17,7 @@ from ome_operator.core.recovery import messages
 from ome_operator.core.recovery.group import Group, ranks, view
 from ome_operator.core.recovery.policy import RecoveryPolicy, policy, without_spare
 from ome_operator.core.recovery.record import RECYCLING, GroupRecord, bounded, passed, read, written
-from ome_operator.core.recovery.start import with_start
+from ome_operator.core.recovery.start import with_expectation, with_start
 from ome_operator.core.recovery.state_machine import Transition
 from ome_operator.core.recovery.systemic import together
 from ome_operator.core.render import meta
@@ -91,7 +91,8 @@ def recover(snapshot: Snapshot, intent: Intent, held: Held, *, frozen: bool = Fa
     force = _forced(snapshot.pods, policies, snapshot.lost, now)
     seen = {name: snapshot.observed.starts.get(group.leader.uid) for name, group in groups.items() if group.leader}
     after = {
-        name: with_start(groups[name], before.get(name), step.record, seen.get(name), now) for name, step in steps.items()
+        name: with_start(groups[name], before.get(name), with_expectation(step.record, before.values()), seen.get(name), now)
+        for name, step in steps.items()
     }
     notes = {name: step.note for name, step in steps.items()}
     goes = {name for name, one in after.items() if one.phase == RECYCLING}

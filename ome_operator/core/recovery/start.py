@@ -55,15 +55,30 @@ def with_start(
     seen of the leader's start.
     """
     leader = group.leader
-    if record.phase != READY or leader is None or not is_recent(leader, now):
+    if record.phase != READY:
         return record
-    is_new = before is None or record.incarnation != before.incarnation
-    if is_new or not record.start:
-        found = _of_pods(group, leader) if is_new else None
-        return record if found is None else replace(record, start=_completed(found, leader, seen))
+    is_recorded = before is not None and record.incarnation == before.incarnation
+    if leader is None or not is_recent(leader, now):
+        return record if is_recorded else replace(record, start=None)
+    if not is_recorded:
+        found = _of_pods(group, leader)
+        return replace(record, start=None if found is None else _completed(found, leader, seen))
+    if not record.start:
+        return record
     if record.start.get("time") != leader.times.ready or seen is None:
         return record  # the leader was unready meanwhile, which is no start
     return replace(record, start=_completed(record.start, leader, seen))
+
+
+def with_expectation(record: GroupRecord, others: Iterable[GroupRecord]) -> GroupRecord:
+    """Return the record of a group that was never ready with the newest start of a group of its component, so that users
+    know how long a start takes. The groups of an earlier slice may be gone before the group is ready. `others` are the
+    stored records of the service.
+    """
+    if record.incarnation or record.start:
+        return record
+    starts = [one.start for one in others if one.component == record.component and one.start]
+    return replace(record, start=max(starts, key=lambda start: str(start.get("time")))) if starts else record
 
 
 def is_recent(leader: Pod, now: datetime) -> bool:

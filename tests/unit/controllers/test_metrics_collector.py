@@ -135,7 +135,9 @@ def test_a_start_of_a_group_and_each_of_its_parts_count_once() -> None:
     first = {"time": "2026-11-28T12:00:00Z", "seconds": 50, "parts": [imports]}
     made.see(SERVICE, body := service("svc", "team", READY, groups=[group()]))
     for start in (first, first, first | {"parts": [imports, listed]}, first | {"time": "2026-11-28T13:00:00Z"}):
-        made.see(SERVICE, body := again(body, groups=[group(start=start)]))
+        made.see(SERVICE, body := again(body, groups=[group(start=start, incarnation=1)]))
+    never_ready = group(name="svc-engine-new-0-0", start=first)
+    made.see(SERVICE, again(body, groups=[group(start=start, incarnation=1), never_ready]))
     samples = made.samples()
     assert (samples["ome_group_start_seconds_count"], samples["ome_group_start_seconds_sum"]) == (2, 100)
     assert samples['ome_group_start_part_seconds_sum{part="imports"}'] == 40

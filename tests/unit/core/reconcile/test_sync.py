@@ -347,16 +347,3 @@ def test_new_pods_of_a_router_that_are_refused_beside_its_former_pods_are_advice
     (advice,) = (one["message"] for one in plan.status["conditions"] if one["type"] == "Advice")
     assert f"Deployment {key[1]} cannot create pods, and the pods that it has serve: {REFUSED}" in advice
     assert conditions(plan)["Ready"] == ("True", "Serving")
-
-
-def test_the_model_of_the_status_is_the_one_that_serves_while_an_edit_waits() -> None:
-    """`kubectl get isvc` shows this field. The model that the spec names was shown before, although another one served."""
-    world = settled(Shape())
-    assert world.service.status["model"] == "tiny"
-    renamed = parts.service(model={"name": "absent"}, engine={}, router={})
-    plan = sync(replace(renamed, status=world.service.status), world.deps, world.observed(), world.now)
-    assert plan.status["model"] == "tiny"
-    other = parts.deps(parts.model(name="other"), parts.simple(2, decoder=True, image="a"))
-    renamed = parts.service(model={"name": "other"}, rollout={"paused": True}, engine={}, router={})
-    plan = sync(replace(renamed, status=world.service.status), other, world.observed(), world.now)
-    assert plan.status["model"] == "tiny→other" and "→" in plan.status["revision"]

@@ -1,5 +1,6 @@
 """Tests of the parts of the last start of a group."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,7 +11,7 @@ from ome_operator.core.observed.telemetry import LeaderStart
 from ome_operator.core.observed.times import Times
 from ome_operator.core.recovery.group import Group
 from ome_operator.core.recovery.record import NOT_READY, READY, GroupRecord
-from ome_operator.core.recovery.start import PARTS, RECENT, total, with_start
+from ome_operator.core.recovery.start import PARTS, RECENT, total, with_expectation, with_start
 
 T0 = datetime(2026, 11, 28, 12, tzinfo=UTC)
 READY_AT = 60.0
@@ -125,3 +126,30 @@ def test_a_start_that_nobody_watched_is_unknown() -> None:
     assert not start(now=READY_AT + RECENT + 1) and not start(now=READY_AT - 30)
     known = RECORD  # recorded by an operator of an earlier version
     assert with_start(group(pod()), known, known, SEEN, T0 + timedelta(seconds=61)) == known
+
+
+EARLIER = {"time": at(-900), "seconds": 55, "parts": []}
+OTHERS = (
+    GroupRecord("f-0", "engine", "q", 0, start=EARLIER),
+    GroupRecord("f-1", "engine", "q", 1, start={**EARLIER, "time": at(-1800), "seconds": 7}),
+    GroupRecord("f-2", "engine", "q", 2),
+    GroupRecord("d-0", "decoder", "q", 0, start={**EARLIER, "time": at(0)}),
+)
+
+
+def test_a_group_that_was_never_ready_has_the_newest_start_of_its_component() -> None:
+    """After a rollout with the strategy recreate, the groups of the earlier slice are gone while the new groups start."""
+    assert with_expectation(BEFORE, OTHERS).start == EARLIER
+    assert with_expectation(BEFORE, ()).start is None
+    assert with_expectation(RECORD, OTHERS).start is None, "it was ready, and its own start was not seen"
+    own = replace(BEFORE, start={"time": at(-5000), "seconds": 1})
+    assert with_expectation(own, OTHERS) is own
+
+
+@pytest.mark.parametrize("now", [65.0, READY_AT + RECENT + 1])
+def test_the_start_of_another_group_ends_when_the_group_is_ready(now: float) -> None:
+    record = replace(RECORD, start=EARLIER)
+    found = with_start(group(pod()), replace(BEFORE, start=EARLIER), record, SEEN, T0 + timedelta(seconds=now)).start
+    assert (found or {}).get("time") == (at(READY_AT) if now < RECENT else None)
+    nothing_known = pod(created=None, began=None)
+    assert with_start(group(nothing_known), BEFORE, record, SEEN, T0 + timedelta(seconds=65)).start is None
