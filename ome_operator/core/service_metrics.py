@@ -90,8 +90,8 @@ class Figures(NamedTuple):
     wasted: int
     """Number of GPUs that are held by groups that serve no requests."""
     starts: Mapping[str, tuple[str, float, Mapping[str, float]]]
-    """Name of a group -> time at which its leader was ready, seconds, and seconds of each known part, of its last start. A group
-    that was never ready is left out, because its start is that of another group."""
+    """Name of a group -> time at which its leader was ready, seconds, and seconds of each known part, of its last start.
+    A group that was never ready is left out, because its start is that of another group."""
     recycled: Mapping[str, Recycled]
     """The recycles of each group that was recycled, by the name of the group."""
     was_whole: bool

@@ -64,8 +64,8 @@ def _place(subject: Subject, said: str) -> Location:
     return Location(subject.runtime if found[1] else f"InferenceService {subject.service}", found[2])
 
 
-_ELSEWHERE = ("nothing scales", "a probe of the workers")
-"""Beginnings of advice that is left out, because it describes no mistake or another rule reports it."""
+_ELSEWHERE = ("a probe of the workers",)
+"""Beginnings of advice that is left out, because another rule reports it."""
 
 
 @rule(

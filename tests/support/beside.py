@@ -7,6 +7,7 @@ from tests.support.fields import Body
 _SCALABLE = "engine|decoder|router|predictor"
 _SCALES = r"(scale|autoscaler)"
 _SCALED = {"minReplicas": 1, "maxReplicas": 3}
+_BY_CPU = {**_SCALED, "scaleMetric": "cpu"}
 _FROM_ZERO = {part: {"minReplicas": 0, "maxReplicas": 3} for part in ("engine", "decoder")}
 _TRIGGER = {"type": "prometheus", "metadata": {"query": "load"}}
 _KEDA = {**_SCALED, "autoscaler": {"class": "KEDA", "keda": {"triggers": [_TRIGGER]}}}
@@ -27,6 +28,7 @@ BESIDE: tuple[tuple[str, str, Callable[[str], Body]], ...] = (
     ("service", r"(spec)\.scalingPolicy\.wake", lambda part: {"service": {part: _FROM_ZERO}}),
     ("service", r"spec\.(runtime|model)\.revision", lambda part: {"service": {"spec": {part: {"autoSync": False}}}}),
     ("service", rf"spec\.({_SCALABLE})\.{_SCALES}", lambda part: {"service": {"spec": {part: _SCALED}}}),
+    ("service", rf"spec\.({_SCALABLE})\.scaleTarget", lambda part: {"service": {"spec": {part: _BY_CPU}}}),
     ("service", rf"spec\.({_SCALABLE})\.autoscaler\.keda", lambda part: {"service": {"spec": {part: _KEDA}}}),
     ("service", rf"spec\.({_SCALABLE})\.kedaConfig", lambda part: {"service": {"spec": {part: _OLD_KEDA}}}),
     ("service", r"spec\.(kedaConfig)", lambda part: {"service": {"spec": {part: _PROMETHEUS, "engine": _SCALED}}}),
@@ -35,6 +37,7 @@ BESIDE: tuple[tuple[str, str, Callable[[str], Body]], ...] = (
         "service": {"spec": {**_FOLLOWED, part: _DEMAND}}, "runtime": _BOTH,
     }),
     ("runtime", rf"spec\.(\w+Config)\.{_SCALES}", lambda part: {"runtime": {"spec": {part: _SCALED}}}),
+    ("runtime", r"spec\.(\w+Config)\.scaleTarget", lambda part: {"runtime": {"spec": {part: _BY_CPU}}}),
     ("runtime", r"spec\.(\w+Config)\.autoscaler\.keda", lambda part: {"runtime": {"spec": {part: _KEDA}}}),
     ("runtime", r"spec\.(workers)\.(?!size)", lambda part: {"runtime": {"spec": {part: {"size": 1}}}}),
     ("runtime", r"spec\.(supportedModelFormats)\[\]\.name", lambda _: {"runtime": _PLAIN_FORMAT}),

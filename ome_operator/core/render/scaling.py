@@ -130,7 +130,7 @@ def advice(
         )
         return sentences
     name = names.component(owner.name, component)
-    sentences += _autoscaler_advice(component, name, owner.namespace, policy)
+    sentences += _autoscaler_advice(component, policy)
     plural = "routers" if component == keys.ROUTER else "groups"
     if asked is not None and asked != groups:
         sentences.append(
@@ -140,17 +140,14 @@ def advice(
     return sentences
 
 
-def _autoscaler_advice(component: str, name: str, namespace: str, policy: ReplicaPolicy) -> Iterator[str]:
+def _autoscaler_advice(component: str, policy: ReplicaPolicy) -> Iterator[str]:
     """Yield advice about a HorizontalPodAutoscaler that is rendered with a poor metric, or that cannot be rendered."""
     field = f"spec.{component}"
     if policy.low >= policy.high or policy.scaler not in ("hpa", ""):
         return
-    if policy.scaler == "":
-        target = f"{field}.scaleTarget has no effect without scaleMetric, and " if policy.scale_target else ""
-        yield (
-            f"{target}nothing scales {component} automatically: run `kubectl scale rolescale {name} -n {namespace} "
-            "--replicas=N`, or choose an autoscaler (docs/scaling.md)"
-        )
+    if policy.scaler == "":  # by hand (docs/scaling.md)
+        if policy.scale_target:
+            yield f"{field}.scaleTarget has no effect without scaleMetric: set scaleMetric, or remove it"
     elif not policy.autoscaled:
         yield (
             f"{field}.scaleMetric {policy.scale_metric} cannot be read by a HorizontalPodAutoscaler, so no "

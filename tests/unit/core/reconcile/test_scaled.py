@@ -30,7 +30,7 @@ def advice(world: World, observed: Observed | None = None) -> str:
 def test_room_between_two_counts_makes_a_scale_and_no_autoscaler() -> None:
     world = settled()
     assert SCALE in world.children and HPA not in world.children
-    assert "run `kubectl scale rolescale svc-engine -n team --replicas=N`" in advice(world)
+    assert advice(world) == "", "this is how a role is scaled by hand"
 
 
 def test_requests_per_second_become_no_percent_of_a_cpu() -> None:
