@@ -10,12 +10,21 @@ from ome_operator.describe.scaling import ScalingView
 _ROLES = {"prefill": "Prefill groups", "decode": "Decode groups", "routers": "Routers"}
 
 
-def demand_plots(found: ScalingView) -> list[Plot]:
-    """Return the plots of a service: for each role the wanted groups of the last decisions, with the number that is set
-    now; for the last days the GPU-hours and the share of requests within the target, both as they are and as wanted. The
-    list is empty before the first decision.
+def demand_plots(found: ScalingView, seen: Sequence[ScalingView] = ()) -> list[Plot]:
+    """Return the plots of a service: for each role the ready groups and the wanted groups over time, and the wanted groups
+    of the last decisions with the number that is set now; for the last days the GPU-hours and the share of requests within
+    the target, both as they are and as wanted. The list is empty before the first decision.
+
+    `seen` contains the scaling of the service in equal distances of time, the newest last.
     """
-    return [*_roles(found), *_days(found)] if found.wanted else []
+    return [*_ready(seen), *_roles(found), *_days(found)] if found.wanted else []
+
+
+def _ready(seen: Sequence[ScalingView]) -> Iterator[Plot]:
+    for role, title in _ROLES.items() if seen else ():
+        ready = [float(one.ready.get(role, 0)) for one in seen]
+        wanted = (_number(one.wanted.get(role)) for one in seen)
+        yield _pair(f"{title} ready", "", list(zip(ready, wanted, strict=True)), steps=True)
 
 
 def _roles(found: ScalingView) -> Iterator[Plot]:
@@ -33,14 +42,16 @@ def _days(found: ScalingView) -> Iterator[Plot]:
     yield _pair("In time, by day", " %", [_shares(day) for day in found.days])
 
 
-def _pair(title: str, unit: str, days: Sequence[tuple[float | None, float | None]]) -> Plot:
-    """Return a plot of values as they are, with a second line as wanted."""
-    real, wanted = [one for one, _ in days], [other for _, other in days]
+def _pair(title: str, unit: str, values: Sequence[tuple[float | None, float | None]], *, steps: bool = False) -> Plot:
+    """Return a plot of values as they are, with a second line as wanted. With `steps`, each value counts until the next
+    one.
+    """
+    real, wanted = [one for one, _ in values], [other for _, other in values]
     made, as_wanted = plot(title, unit, real), plot(title, unit, wanted)
     most = max((value for value in (*real, *wanted) if value is not None), default=0.0)
     now = f"{made.now} ({as_wanted.now})"
     largest = plot(title, unit, [most]).most if most else made.most
-    return replace(made, now=now, points=line(wanted, most), other=line(real, most), most=largest)
+    return replace(made, now=now, points=line(wanted, most, steps=steps), other=line(real, most, steps=steps), most=largest)
 
 
 def _shares(day: Mapping[str, Any]) -> tuple[float | None, float | None]:

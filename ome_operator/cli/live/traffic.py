@@ -2,14 +2,16 @@
 
 import time
 from collections import deque
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from ome_operator import keys
 from ome_operator.cli.live.summaries import ReadPage, summaries
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.observed.traffic import traffic
 from ome_operator.describe import plots
+from ome_operator.describe.scaling import ScalingView, view
 from ome_operator.describe.top import Heard, TopRow, live_row
 from ome_operator.describe.tree import Tree
 
@@ -19,10 +21,17 @@ class TrafficSamples:
 
     def __init__(self) -> None:
         self.samples: deque[TopRow] = deque(maxlen=plots.KEPT)
+        self.scaling: deque[ScalingView] = deque(maxlen=plots.KEPT)
+        """The scaling of the service, which needs no router."""
         self.why = "reading"
 
-    async def sample(self, read: ReadPage, tree: Tree, pods: Iterable[Pod], simulated: Container[str]) -> None:
-        """Ask all routers among the pods of the service. Never raises: an error is put into `why`."""
+    async def sample(
+        self, read: ReadPage, body: Mapping[str, Any], tree: Tree, pods: Iterable[Pod], simulated: Container[str]
+    ) -> None:
+        """Ask all routers among the pods of the service, whose object is `body`. Never raises: an error is put into
+        `why`.
+        """
+        self.scaling.append(view(body, {}))
         pods = tuple(pods)
         routers = [pod for pod in pods if pod.component == keys.ROUTER and pod.ready]
         if not routers:

@@ -195,7 +195,7 @@ class Site:
         traffic = self._traffic.setdefault(key, TrafficSamples())
         read, _ = await asyncio.gather(
             details(self._client, self._reads.log, key[0], uids - {None, ""}, found, pods, board.simulated),
-            traffic.sample(self._reads.page, board.trees[key], board.observed[key].pods, board.simulated),
+            traffic.sample(self._reads.page, body, board.trees[key], board.observed[key].pods, board.simulated),
         )
         self._details[key] = now + FRESH, read
         return True

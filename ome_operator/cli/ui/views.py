@@ -84,7 +84,7 @@ def service(
     plotted = _plots(traffic)
     if not plotted.data["why"]:
         yield plotted
-    yield from _demand(body)
+    yield from _demand(body, traffic)
     yield Section("left", _left(safe, found, details, shell))
     yield Section("right", _right(board, key, shell))
     if plotted.data["why"]:  # an explanation of missing plots is shown after the data that exists
@@ -98,10 +98,10 @@ def _plots(traffic: TrafficSamples | None) -> Section:
     return Section("plots", {"why": visible(traffic.why), "plots": plots.plots([*traffic.samples])})
 
 
-def _demand(body: Mapping[str, Any]) -> Iterator[Section]:
+def _demand(body: Mapping[str, Any], traffic: TrafficSamples | None) -> Iterator[Section]:
     """Yield the section of a service that is scaled with its demand."""
     found = scaling.view(body, {})
-    if drawn := demand_plots.demand_plots(found):
+    if drawn := demand_plots.demand_plots(found, [*traffic.scaling] if traffic is not None else []):
         held = f"{found.hold}: {found.meaning}" if found.meaning else ""
         yield Section("demand", everywhere({"plots": drawn, "why": " ".join(filter(None, (held, scaling.own_why(found))))}))
 

@@ -35,6 +35,20 @@ def test_the_wanted_groups_are_drawn_in_steps_beside_those_that_exist() -> None:
     assert found["Prefill groups"].now == "2 (2)"
 
 
+def test_ready_groups_are_drawn_beside_the_wanted_ones_over_time() -> None:
+    """The samples are taken while the page is open, as those of the traffic."""
+    bodies = [service(wanted={"prefill": 2, "decode": wanted, "routers": 1}) for wanted in (2, 4, 4)]
+    bodies[-1]["status"]["components"]["decoder"]["readyReplicas"] = 3
+    seen = [view(body, {}) for body in bodies]
+    found = {plot.title: plot for plot in demand_plots(seen[-1], seen)}
+    decode = found["Decode groups ready"]
+    assert (decode.now, decode.most) == ("3 (4)", "4")
+    assert heights(decode.points)[::2] == [15.0, 1.0, 1.0] and heights(decode.other)[::2] == [15.0, 15.0, 8.0]
+    assert heights(decode.other)[1::2] == heights(decode.other)[::2], "a group is ready or is not"
+    assert found["Prefill groups ready"].now == "1 (2)"
+    assert not any("ready" in title for title in told()), "no sample was taken yet"
+
+
 def test_days_are_drawn_as_they_are_and_as_wanted() -> None:
     found = told()
     hours, share = found["GPU-hours a day"], found["In time, by day"]

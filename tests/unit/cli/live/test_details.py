@@ -67,7 +67,7 @@ async def test_a_log_that_cannot_be_read_says_why() -> None:
 
 async def sampled(cluster: Cluster, key: tuple[str, str]) -> TrafficSamples:
     board, found = cluster.seen(), TrafficSamples()
-    await found.sample(cluster.page, board.trees[key], board.observed[key].pods, board.simulated)
+    await found.sample(cluster.page, board.bodies[key], board.trees[key], board.observed[key].pods, board.simulated)
     return found
 
 
@@ -75,6 +75,11 @@ async def test_traffic_is_what_the_routers_report() -> None:
     found = await sampled(hear(console.fleet(hostile=False)), ("chat", "gpt-oss-120b"))
     (row,) = found.samples
     assert (found.why, row.running, row.output_tokens_per_second) == ("", 21, 900)
+
+
+async def test_sizes_are_sampled_although_no_router_is_heard() -> None:
+    found = await sampled(console.fleet(hostile=False), ("chat", "gpt-oss-120b"))
+    assert found.why and [one.ready for one in found.scaling] == [{"prefill": 3, "routers": 1}]
 
 
 async def test_traffic_that_cannot_be_measured_says_why() -> None:

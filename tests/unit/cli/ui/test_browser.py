@@ -139,8 +139,9 @@ async def test_the_demand_of_a_service_is_drawn(size: Any) -> None:
     async with looking(fleet, size) as browser:
         await browser.open("/service/prod/deepseek-v3")
         section = browser.page.locator("#s-demand")
-        assert await section.locator("figcaption").count() == 5
-        assert await section.locator("polyline.other").count() == 5
+        decided = section.locator("figure", has_not_text="ready")
+        assert await decided.count() == await decided.locator("polyline.other").count() == 5
+        await section.locator("figure", has_text="ready").locator("polyline.other").nth(2).wait_for()
         said = await section.inner_text()
         assert "0 (3)" in said and "NoRoom: The cluster has no nodes" in said and "9 requests/s arrive <i>" in said
         assert await browser.wide() <= size["width"]
