@@ -59,7 +59,7 @@ def show(
     board = on_cluster(kubeconfig, context, work, error=Unanswered, read_only=True)
     for kind, why in board.denied.items():
         complain(f"{kind} are not shown: {why}")
-    rows = everywhere(cluster.node_rows(board.trees.values(), board.nodes, board.records, board.avoided))
+    rows = everywhere(cluster.node_rows(board.trees.values(), board.nodes, board.records, board.avoided, board.unknown))
     if unknown := sorted(set(names or ()) - {row.name for row in rows}):
         raise Unanswered(f"{', '.join(unknown)}: no such node with GPUs, services or weights. `ome nodes` lists them.")
     rows = [row for row in rows if not names or row.name in names]

@@ -15,6 +15,7 @@ from ome_operator.describe.actions import Shell
 from ome_operator.describe.causes import causes
 from ome_operator.describe.text import numbers
 from ome_operator.describe.tree import GroupView, Rank, Tree
+from ome_operator.describe.unknown_weights import UnknownWeights
 from ome_operator.util.wording import count
 
 
@@ -63,6 +64,8 @@ class NodeRow:
     weights: tuple[ModelHolding, ...]
     avoided: str = ""
     """By whom and why no new groups are placed on the node; "" if they are."""
+    unknown: str = ""
+    """Why the weights on the node are unknown now, or the models in its labels; "" if its agent reports."""
 
     @property
     def held(self) -> int:
@@ -75,15 +78,21 @@ def node_rows(
     nodes: Iterable[Node],
     records: Iterable[NodeRecord],
     avoided: Mapping[str, str] = MappingProxyType({}),
+    unknown: Mapping[str, UnknownWeights] = MappingProxyType({}),
 ) -> list[NodeRow]:
     """Return a row for each node with GPUs, services or weights. The rows are sorted by name, and nodes without GPUs are
-    last. `avoided` maps the name of an avoided node to by whom and why it is avoided.
+    last. `avoided` maps the name of an avoided node to by whom and why it is avoided, and `unknown` the name of a node whose
+    weights are unknown to why.
     """
     uses, known = _uses(trees), {node.name: node for node in nodes}
     held = {record.node: record.holdings for record in records}
     names = sorted({*uses, *held, *(name for name, node in known.items() if node.gpus)})
     found = [
-        replace(_row(name, known.get(name), uses.get(name, ()), held.get(name, ())), avoided=avoided.get(name, ""))
+        replace(
+            _row(name, known.get(name), uses.get(name, ()), held.get(name, ())),
+            avoided=avoided.get(name, ""),
+            unknown=unknown[name].text if name in unknown else "",
+        )
         for name in names
     ]
     return sorted(found, key=lambda row: row.gpus == 0)

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from ome_operator.describe.cluster import NodeRow, Totals, Use, totals
+from ome_operator.describe.unknown_weights import DENIED
+from ome_operator.settings.policy import AGENT_PODS
 from ome_operator.util.columns import table
 from ome_operator.util.wording import count
 
@@ -14,16 +16,23 @@ def node_table(rows: Sequence[NodeRow]) -> str:
     """
     lines = [line for row in rows for line in _lines(row)]
     head = ("NODE", "STATE", "PRODUCT", "GPUS", "SERVICE", "GROUPS", "WEIGHTS")
+    if not lines:
+        return "No node has GPUs, services or weights.\n"
     avoided = "".join(f"{row.name} is avoided {row.avoided}\n" for row in rows if row.avoided)
-    return (
-        f"{table(head, lines)}\n{avoided}{summary(totals(rows))}\n" if lines else "No node has GPUs, services or weights.\n"
-    )
+    return f"{table(head, lines)}\n{avoided}{_unreported(rows)}{summary(totals(rows))}\n"
+
+
+def _unreported(rows: Sequence[NodeRow]) -> str:
+    """Return a line about the nodes whose weights are unknown; "" if there are none."""
+    number = sum(bool(row.unknown) and DENIED not in row.unknown for row in rows)
+    return f"No model agent reports the weights of {count(number, 'node')} now ({AGENT_PODS}).\n" if number else ""
 
 
 def _lines(row: NodeRow) -> list[tuple[str, ...]]:
     gpus = f"{row.held}/{row.gpus}" if row.gpus >= 0 else f"{row.held}/?"
     services = [(f"{namespace}/{name}", "; ".join(map(_group, uses))) for (namespace, name), uses in _by_service(row.uses)]
-    weights = "; ".join(f"{held.model} {held.word}" for held in row.weights) or "–"
+    held = "; ".join(f"{held.model} {held.word}" for held in row.weights)
+    weights = f"{row.unknown}{f' (before: {held})' if held else ''}" if row.unknown else held or "none"
     first, *others = services or [("–", "–")]
     return [
         (row.name, f"{row.word}, avoided" if row.avoided else row.word, row.product or "–", gpus, *first, weights),

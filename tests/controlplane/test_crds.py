@@ -293,7 +293,10 @@ def test_what_a_person_sees(served: Cluster) -> None:
     """The columns of `kubectl get isvc` show what users need to know."""
     served.apply(body("InferenceService", {"model": {"name": "m"}}, "seen"))
     status = {
-        "url": "http://u", "model": "m", "runtime": "r", "revision": "a→b",
+        "url": "http://u",
+        "model": "m",
+        "runtime": "r",
+        "revision": "a→b",
         "conditions": [{"type": "Ready", "status": "False", "reason": "Unschedulable"}],
         "components": {"engine": {"ready": "4/4"}, "decoder": {"ready": "7/12"}, "router": {"ready": "1/1"}},
     }

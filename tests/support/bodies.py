@@ -21,6 +21,10 @@ NOW = datetime.now(UTC).replace(microsecond=0)
 BYTES = 1_029_173_256_192
 
 
+AGENTS = f"app.kubernetes.io/name={keys.AGENT}"
+"""Label selector of the pods of model agents."""
+
+
 @dataclass
 class Cluster:
     """Objects by kind. Tests change them."""
@@ -43,6 +47,10 @@ class Cluster:
             if call.kind in self.refused:
                 return self.refused[call.kind]
             found = self.objects.get(call.kind, [])
+            if call.selector == AGENTS:
+                found = [
+                    body for body in found if body["metadata"].get("labels", {}).get("app.kubernetes.io/name") == keys.AGENT
+                ]
             return [body for body in found if call.namespace in ("", body["metadata"].get("namespace", ""))]
 
         def got(call: Call) -> Any:

@@ -18,12 +18,15 @@ from ome_operator.core.observed.from_api import controller
 from ome_operator.core.observed.nodes import node, node_record
 from ome_operator.core.observed.objects import Manifest, Node, NodeRecord, Observed
 from ome_operator.describe.tree import Tree, tree
+from ome_operator.describe.unknown_weights import UnknownWeights, unknown_weights
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Forbidden, NotServed
 from ome_operator.kube.resources import RESOURCES, spelled
 
 RECORD = "NodeModels"
 FAULTS = "NodeFaults"
+AGENTS = "agents"
+"""Name for the pods of the model agents among what was read."""
 OFTEN = (SERVICE, "StatefulSet", "Deployment", "Pod")
 """Kinds that are read at every poll."""
 SELDOM = ("ControllerRevision", SERVING, "Node", RECORD, FAULTS, *RUNTIMES, *MODELS, *ACCELERATORS)
@@ -55,6 +58,8 @@ class Board:
     """`namespace/name` of each ControllerRevision → its creation time."""
     nodes: tuple[Node, ...] = ()
     records: tuple[NodeRecord, ...] = ()
+    unknown: Mapping[str, UnknownWeights] = field(default_factory=dict)
+    """Name of a node whose weights no agent reports → why."""
     avoided: Mapping[str, str] = field(default_factory=dict)
     """Name of an avoided node → by whom and why."""
     simulated: frozenset[str] = frozenset()
@@ -92,6 +97,7 @@ class Looker:
         for kind, found in zip(kinds, await asyncio.gather(*map(self._read, kinds)), strict=True):
             self._kept[kind] = found
         if now >= self._next:
+            self._kept[AGENTS] = await self._agents()
             self._next = now + PERIOD
         elif self._unknown():
             self._kept["ControllerRevision"] = await self._read("ControllerRevision")
@@ -116,6 +122,13 @@ class Looker:
             return [], str(error)
         return [{"apiVersion": RESOURCES[kind].api_version, "kind": spelled(kind), **body} for body in found], ""
 
+    async def _agents(self) -> tuple[list[Manifest], str]:
+        """Return the pods of the model agents; none if the user may not read the pods of all namespaces."""
+        try:
+            return await self._client.list_objects("Pod", label_selector=f"app.kubernetes.io/name={keys.AGENT}"), ""
+        except Forbidden:
+            return [], ""
+
 
 def _of_a_service(body: Mapping[str, Any]) -> bool:
     """Return whether a service controls an object. StatefulSets make ControllerRevisions with the labels of their pods."""
@@ -139,6 +152,7 @@ def board(
     observed = {key: Observed(there.children_of(*key), there.pods_of(*key)) for key in bodies}
     nodes = read.get("Node", ([], ""))[0]
     pods = read.get("Pod", ([], ""))[0]
+    records, why_not = read.get(RECORD, ([], ""))
     shared = (body for kind in (*RUNTIMES, *MODELS, *ACCELERATORS) for body in read.get(kind, ([], ""))[0])
     return Board(
         at=at,
@@ -152,11 +166,12 @@ def board(
             for body in read.get("ControllerRevision", ([], ""))[0]
         },
         nodes=tuple(map(node, nodes)),
-        records=tuple(node_record(body) for body in read.get(RECORD, ([], ""))[0]),
+        records=tuple(node_record(body) for body in records),
+        unknown=unknown_weights(nodes, records, read.get(AGENTS, ([], ""))[0], at, denied=bool(why_not)),
         avoided=avoided.read(read.get(FAULTS, ([], ""))[0]).nodes,
         simulated=simulated_nodes(nodes),
         shared=tuple(shared),
-        denied={RESOURCES[kind].plural: why for kind, (_, why) in read.items() if why and kind != FAULTS},
+        denied={RESOURCES[kind].plural: why for kind, (_, why) in read.items() if why and kind not in (FAULTS, AGENTS)},
     )
 
 

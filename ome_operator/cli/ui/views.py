@@ -263,7 +263,7 @@ def _actions(board: Board, key: Key, shell: Shell) -> Iterator[Any]:
 
 def nodes(board: Board, shell: Shell) -> Iterator[Section]:
     """Yield the sections of the page of nodes and weights."""
-    rows = everywhere(cluster.node_rows(board.trees.values(), board.nodes, board.records, board.avoided))
+    rows = everywhere(cluster.node_rows(board.trees.values(), board.nodes, board.records, board.avoided, board.unknown))
     yield Section(
         "capacity", {"totals": cluster.totals(rows), "rows": rows, "denied": visible(board.denied.get("nodes", ""))}
     )

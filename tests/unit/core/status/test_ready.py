@@ -147,7 +147,7 @@ OTHERS = {
     "ome_operator/core/reasons/conditions.py", "ome_operator/core/reasons/good.py", "ome_operator/core/reasons/inputs.py",
     "ome_operator/core/reasons/pods.py", "ome_operator/core/reasons/record.py", "ome_operator/core/reasons/rollouts.py",
     "ome_operator/core/recovery/record.py",
-    "ome_operator/keys.py", "ome_operator/registry/pods.py",
+    "ome_operator/describe/unknown_weights.py", "ome_operator/keys.py", "ome_operator/registry/pods.py",
 }  # fmt: skip
 """Files in which the word is that of a pod, node, model, group or ScaledObject, a text of the demo, or of a reason."""
 

@@ -1,0 +1,81 @@
+"""States on which nodes no model agent reports the weights, and since when."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from ome_operator import keys
+from ome_operator.core.catalog.node_models import duration
+from ome_operator.quantity import moment
+
+NEVER, DENIED = "no agent has reported yet", "they may not be read"
+"""Reasons without a time for which the weights of a node are unknown."""
+Body = Mapping[str, Any]
+
+
+class UnknownWeights(NamedTuple):
+    """Why the weights on a node are unknown."""
+
+    why: str
+    """`NEVER`, `DENIED`, or what is silent and for how long."""
+    labelled: tuple[str, ...] = ()
+    """The models for which the node has the value `Ready` in a label, without the prefix of the label's key. A label of a
+    node without a report was set by hand."""
+
+    @property
+    def text(self) -> str:
+        """The labels, or else why the weights are unknown, in a few words."""
+        named = ", ".join(self.labelled)
+        return f"{named} by label" if named else f"unknown: {self.why}"
+
+
+def unknown_weights(
+    nodes: Iterable[Body], records: Iterable[Body], agents: Iterable[Body], now: datetime, denied: bool = False
+) -> dict[str, UnknownWeights]:
+    """Return the nodes whose weights are unknown, by name.
+
+    records   The NodeModels of the agents.
+    agents    The pods of the agents; empty if the user may not read them, or if agents do not run as pods of the chart. Then
+              a node with a record is known unless its kubelet is silent.
+    denied    Whether the user may not read NodeModels.
+    """
+    reported = {body["metadata"]["name"] for body in records}
+    # A pod that is Ready counts more than one that ends on the same node.
+    ordered = sorted(agents, key=lambda body: _not_ready(body) is None)
+    running = {(body.get("spec") or {}).get("nodeName"): body for body in ordered}
+    found = {}
+    for body in nodes:
+        name = body["metadata"]["name"]
+        why = DENIED if denied else NEVER if name not in reported else _silent(body, running, now)
+        if why:
+            found[name] = UnknownWeights(why, () if name in reported else tuple(_labelled(body)))
+    return found
+
+
+def _silent(node: Body, running: Mapping[Any, Body], now: datetime) -> str:
+    """Return what is silent on a node with a record, and since when; "" if the node and its agent report."""
+    if (since := _not_ready(node)) is not None:
+        return f"the node is silent{_for(since, now)}"
+    agent = running.get(node["metadata"]["name"])
+    if agent is None:
+        return "no agent runs there any more" if running else ""
+    since = _not_ready(agent)
+    return f"its agent is silent{_for(since, now)}" if since is not None else ""
+
+
+def _not_ready(body: Body) -> str | None:
+    """Return the time since which a node or a pod is not Ready, "" if the time is unknown; None if it is Ready."""
+    told = (body.get("status") or {}).get("conditions") or ()
+    ready = next((item for item in told if item.get("type") == "Ready"), {})
+    return None if ready.get("status") == "True" else str(ready.get("lastTransitionTime") or "")
+
+
+def _for(since: str, now: datetime) -> str:
+    when = moment(since, now) if since else None
+    return f" for {duration((now - when).total_seconds())}" if when is not None else ""
+
+
+def _labelled(node: Body) -> Iterator[str]:
+    for key, value in sorted((node["metadata"].get("labels") or {}).items()):
+        if key.startswith(keys.MODEL_LABEL_PREFIX) and value == keys.MODEL_READY:
+            yield key.removeprefix(keys.MODEL_LABEL_PREFIX).removeprefix("clusterbasemodel.")
