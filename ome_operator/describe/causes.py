@@ -79,7 +79,7 @@ def _pods(tree: Tree, shell: Shell) -> Iterator[Cause]:
 def _cause(tree: Tree, part: SliceView, role: RoleView, group: GroupView, ranks: list[Rank], shell: Shell) -> Cause:
     first, router = ranks[0], role.component == keys.ROUTER
     which = f"--role {role.role}" + ("" if router else f" --group {group.group}")
-    prose, command = shell.step(next_step(first.reason, first.message, tree, which, role.role))
+    prose, command = shell.step(next_step(first.reason, first.message, tree, which, role.role, part))
     return Cause(
         state=states.for_reason(first.reason),
         links=tuple(_links(tree, part, role, group, ranks)),

@@ -11,8 +11,8 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.core.placement.messages import HELD
 from ome_operator.core.reasons import ANOTHER, CONDITION, ORDER, READY, SCALED, Reason, record_of
-from ome_operator.core.reasons.pods import FREE_GPUS
-from ome_operator.describe.tree import MISSING, WHEN_TRUE, GroupView, Rank, RoleView, Tree
+from ome_operator.core.reasons.pods import FREE_GPUS, LABEL_NODES
+from ome_operator.describe.tree import MISSING, WHEN_TRUE, GroupView, Rank, RoleView, SliceView, Tree
 from ome_operator.util.wording import count
 
 EVENTS = 8
@@ -132,7 +132,7 @@ def _findings(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> Iterable[S
     because they repeat other conditions.
     """
     found = {item.get("type"): item for item in conditions}
-    shown = {(CONDITION[role.component], rank.reason) for role, _, rank in _unready(tree)}
+    shown = {(CONDITION[role.component], rank.reason) for _, role, _, rank in _unready(tree)}
     for name in dict.fromkeys((ANOTHER, *ORDER)):
         item = found.get(name) or {}
         bad = "True" if name in WHEN_TRUE else "False"
@@ -150,20 +150,21 @@ def _findings(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> Iterable[S
 
 
 def _stuck(tree: Tree, conditions: Sequence[Mapping[str, Any]]) -> Iterable[Stuck]:
-    alike: dict[tuple[str, str, str], list[Rank]] = {}
-    groups: dict[tuple[str, str, str], set[int]] = {}
+    alike: dict[tuple[str, str, str, tuple[str, ...]], list[Rank]] = {}
+    groups: dict[tuple[str, str, str, tuple[str, ...]], set[int]] = {}
     components: dict[str, str] = {}
-    for role, group, rank in _unready(tree):
-        components[role.role] = role.component
-        key = role.role, rank.reason, rank.message
+    slices: dict[tuple[str, ...], SliceView] = {}
+    for part, role, group, rank in _unready(tree):
+        components[role.role], slices[part.labels] = role.component, part
+        key = role.role, rank.reason, rank.message, part.labels
         alike.setdefault(key, []).append(rank)
         groups.setdefault(key, set()).add(group.group)
     for key, ranks in alike.items():
-        name, reason, message = key
+        name, reason, message, labels = key
         which = f"--role {name}" + (f" --group {min(groups[key])}" if name != keys.ROUTER else "")
         pods = tuple(rank.pod for rank in ranks)
         why = (*lacks(message), *(_held(conditions, components[name]) if reason == Reason.UNSCHEDULABLE else ()))
-        yield Stuck(name, reason, message, pods, why, next_step(reason, message, tree, which, name))
+        yield Stuck(name, reason, message, pods, why, next_step(reason, message, tree, which, name, slices[labels]))
 
 
 def _held(conditions: Iterable[Mapping[str, Any]], component: str) -> Iterator[str]:
@@ -174,9 +175,9 @@ def _held(conditions: Iterable[Mapping[str, Any]], component: str) -> Iterator[s
             yield from (part for part in parts if HELD in part)
 
 
-def _unready(tree: Tree) -> Iterator[tuple[RoleView, GroupView, Rank]]:
-    for _, role, group in tree.groups():
-        yield from ((role, group, rank) for rank in group.ranks if not rank.ready)
+def _unready(tree: Tree) -> Iterator[tuple[SliceView, RoleView, GroupView, Rank]]:
+    for part, role, group in tree.groups():
+        yield from ((part, role, group, rank) for rank in group.ranks if not rank.ready)
 
 
 def lacks(message: str) -> list[str]:
@@ -227,29 +228,41 @@ ROUTINE = frozenset(
 """Reasons of Kubernetes' normal events that repeat for each pod of a group, so that they would hide the other events."""
 
 
-def next_step(reason: str, message: str, tree: Tree, which: str = "", role: str = "") -> str:
+def next_step(reason: str, message: str, tree: Tree, which: str = "", role: str = "", part: SliceView | None = None) -> str:
     """Return the next step for a reason, as `step` does, unless the message shows that GPUs and nodes are not the cause: a
     pod whose PersistentVolumeClaim is missing or not bound is unschedulable, too, and so is a pod for which no node has the
     label.
     """
     if "persistentvolumeclaim" in message.lower():
         return f"create the claim that the message names, or wait until it is bound: kubectl get pvc -n {tree.namespace}"
-    said = step(reason, tree, which, role)
-    return said if "Insufficient" in message or not lacks(message) else said.removeprefix(FREE_GPUS)
+    said = step(reason, tree, which, role, part)
+    scarce = dict.fromkeys(_INSUFFICIENT.findall(message))
+    if not scarce and lacks(message):
+        return said.removeprefix(FREE_GPUS)
+    if scarce and not any("/" in name for name in scarce):  # names of GPUs have a domain
+        return said.replace(FREE_GPUS, f"free {' and '.join(scarce)} on nodes, ")
+    return said
 
 
-def step(reason: str, tree: Tree, which: str = "", role: str = "") -> str:
+_INSUFFICIENT = re.compile(r"Insufficient ([a-z][\w./-]*\w)")
+
+
+def step(reason: str, tree: Tree, which: str = "", role: str = "", part: SliceView | None = None) -> str:
     """Return the next step for a reason, with the names of the service's objects filled in; "" if the message of the
     condition already contains the step.
 
-    `which` contains the options of `ome logs` that select the pods. `role` is the role of the pods, or "" for a condition.
+    `which` contains the options of `ome logs` that select the pods. `role` is the role of the pods, or "" for a condition,
+    and `part` the slice of the pods. The labels are those that the slice requires, or those of the desired revision.
     """
-    return _remedy(reason, router=role == keys.ROUTER).format(
+    part = part or next((each for each in tree.slices if each.revision == tree.revision), None)
+    labels, fetched = (part.labels, part.fetched) if part is not None else (tree.labels, False)
+    said = _remedy(reason, router=role == keys.ROUTER).format(
         service=f"{tree.name} -n {tree.namespace}",
-        columns="".join(f" -L {label}" for label in tree.labels),
-        holders=f" -l {','.join(f'{label}=Ready' for label in tree.labels)}" if tree.labels else "",
+        columns="".join(f" -L {label}" for label in labels),
+        holders=f" -l {','.join(f'{label}=Ready' for label in labels)}" if labels else "",
         which=f" {which}" if which else "",
     )
+    return said.replace(LABEL_NODES, "wait for the model agents, which label nodes, or ") if fetched else said
 
 
 def _remedy(reason: str, *, router: bool) -> str:

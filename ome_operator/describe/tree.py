@@ -101,6 +101,10 @@ class SliceView:
     state: str
     """State of the revision: `wanted` for the target revision, otherwise `old`."""
     roles: tuple[RoleView, ...]
+    labels: tuple[str, ...] = ()
+    """Keys of the node labels that must have the value `Ready` on a node of the revision's pods."""
+    fetched: bool = False
+    """Whether model agents set these labels, so that a label set by hand does not count."""
 
 
 class Said(NamedTuple):
@@ -237,7 +241,9 @@ def _slices(
         found = (_role(component, entry, roles.get(component), disaggregated, status, now) for component in ROLES)
         state = _slice_state(name, status) or ("wanted" if name == wanted else "old")
         if shown := tuple(role for role in found if role is not None):
-            yield SliceView(name, state, tuple(_refused(role, status) for role in shown) if name == wanted else shown)
+            told, known = status if name == wanted else {}, data.get(name) or {}
+            views = tuple(_refused(role, told) for role in shown)
+            yield SliceView(name, state, views, tuple(_labels(known)), any(directories(known)))
 
 
 def _refused(role: RoleView, status: Mapping[str, Any]) -> RoleView:
@@ -247,16 +253,12 @@ def _refused(role: RoleView, status: Mapping[str, Any]) -> RoleView:
     if found.get("status") != "False" or found.get("reason") != Reason.PODS_REFUSED:
         return role
     message = str(found.get("message") or "")
-    why = message.partition(REFUSED)[2] or message
+    known = {"reason": Reason.PODS_REFUSED, "message": message.partition(REFUSED)[2] or message}
     groups = [
-        replace(group, ranks=tuple(_with_reason(rank, Reason.PODS_REFUSED, why) for rank in group.ranks))
+        replace(group, ranks=tuple(replace(rank, **known) if rank.reason == MISSING else rank for rank in group.ranks))
         for group in role.groups
     ]
     return replace(role, why="", groups=tuple(groups))
-
-
-def _with_reason(rank: Rank, reason: str, message: str) -> Rank:
-    return replace(rank, reason=reason, message=message) if rank.reason == MISSING else rank
 
 
 def _slice_state(name: str, status: Mapping[str, Any]) -> str:

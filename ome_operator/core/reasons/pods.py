@@ -15,7 +15,7 @@ from ome_operator.core.reasons.conditions import (
 from ome_operator.core.reasons.record import POD, Kstatus, ReasonRecord, RolloutStage, State
 
 CURRENT, IN_PROGRESS = Kstatus.CURRENT, Kstatus.IN_PROGRESS
-FREE_GPUS = "free GPUs (who holds them: ome nodes), "
+FREE_GPUS, LABEL_NODES = "free GPUs (who holds them: ome nodes), ", "label nodes, or "
 """The part of the remedy for pods without a node that helps only if nodes have too little free capacity."""
 _PULL = "check the image's name and tag, and the pull secret of the pods' ServiceAccount"
 
@@ -81,8 +81,8 @@ class PodReasons:
         "Unschedulable", of=COMPONENTS, kstatus=IN_PROGRESS, state=State.WAITING, gravity=4, pods="unschedulable",
         printed=True,
         meaning="no node fits; the scheduler's message and the services that hold suitable nodes follow",
-        remedy=f"{FREE_GPUS}label nodes, or check taints and requests; the labels of nodes: "
-               "kubectl get nodes{columns}",
+        remedy=f"{FREE_GPUS}{LABEL_NODES}check taints and requests; the labels of nodes: kubectl get nodes{{columns}}",
+        router_remedy="free what the message names, or check taints and requests: kubectl describe nodes",
     )  # fmt: skip
     IMAGE_PULL_BACK_OFF = ReasonRecord(
         "ImagePullBackOff", of=COMPONENTS, kstatus=IN_PROGRESS, gravity=1, pods="cannot pull their image", printed=True,

@@ -269,3 +269,62 @@ def test_pods_that_the_api_server_refuses_are_not_waited_for(component: str) -> 
     assert text(found).count(FORBIDDEN) == 1 and "wait until" not in text(found)
     (drawn,) = (role for part in seen.slices for role in part.roles if role.component == component)
     assert drawn.why == "" and {rank.reason for group in drawn.groups for rank in group.ranks} == {"PodsRefused"}
+
+
+@pytest.mark.parametrize(
+    ("message", "step"),
+    [
+        (
+            "0/2 nodes are available: 2 Insufficient nvidia.com/gpu.",
+            "free GPUs (who holds them: ome nodes), label nodes, or ",
+        ),
+        (
+            "0/2 nodes are available: 2 Insufficient cpu, 2 Insufficient memory.",
+            "free cpu and memory on nodes, label nodes, ",
+        ),
+        ("0/2 nodes are available: 2 node(s) had untolerated taint {a: b}.", "label nodes, or check taints"),
+    ],
+)
+def test_the_next_step_frees_what_the_scheduler_lacks(message: str, step: str) -> None:
+    found = asked(grown(World(*parts.kimi(), seed=1)), ready=False, reason="Unschedulable", message=message)
+    assert found.pods[0].next.startswith(step)
+
+
+def test_a_router_needs_neither_gpus_nor_the_label_of_a_model() -> None:
+    world = grown(World(*parts.kimi(), seed=1))
+    message = "0/2 nodes are available: 2 Insufficient memory."
+    pods = tuple(
+        pod._replace(ready=False, reason="Unschedulable", message=message) if pod.component == "router" else pod
+        for pod in world.observed().pods
+    )
+    (stuck,) = trouble(tree(body(world), replace(world.observed(), pods=pods)), (), ()).pods
+    assert stuck.role == "router" and "GPU" not in stuck.next and "label" not in stuck.next
+
+
+def test_the_labels_of_a_next_step_are_those_of_the_pods_own_revision() -> None:
+    """During a rollout to another model, pods of the former revision were told to look for the label of the new model."""
+    world = grown(World(parts.service(engine={}, router={}), parts.deps(parts.model(), parts.simple()), seed=1))
+    before = world.service.status["revision"]
+    other = parts.deps(parts.model(name="other"), parts.simple())
+    world.edit(parts.service(model={"name": "other"}, engine={}, router={}, rollout={"blueGreen": {}}), other)
+    world.run(6)
+    pods = tuple(pod._replace(ready=False, reason="Unschedulable", message=FULL) for pod in world.observed().pods)
+    seen = tree(body(world), replace(world.observed(), pods=pods))
+    assert {part.labels for part in seen.slices} == {
+        ("models.ome.io/clusterbasemodel.tiny",),
+        ("models.ome.io/clusterbasemodel.other",),
+    }
+    found = trouble(seen, (), ()).pods
+    steps = {stuck.pods[0].partition(f"-{before}")[1] != "": stuck.next for stuck in found if stuck.role == "engine"}
+    assert steps[True].endswith("clusterbasemodel.tiny") and steps[False].endswith("clusterbasemodel.other")
+
+
+def test_labels_that_agents_set_are_not_to_be_set_by_hand() -> None:
+    world = grown(World(*parts.kimi(), seed=1))
+    seen = asked(world, ready=False, reason="Unschedulable", message=FULL).pods[0]
+    assert "label nodes, or " in seen.next and "agents" not in seen.next
+    observed = world.observed()
+    pods = tuple(pod._replace(ready=False, reason="Unschedulable", message=FULL) for pod in observed.pods)
+    shown = tree(body(world), replace(observed, pods=pods))
+    shown = replace(shown, slices=tuple(replace(part, fetched=True) for part in shown.slices))
+    assert "wait for the model agents, which label nodes, or " in trouble(shown, (), ()).pods[0].next
