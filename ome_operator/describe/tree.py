@@ -249,11 +249,11 @@ def _slices(
 def _refused(role: RoleView, status: Mapping[str, Any]) -> RoleView:
     """Return a role whose missing pods have the reason for which the API server refuses them, if its condition has it."""
     told = status.get("conditions") or ()
-    found = next((item for item in told if item.get("type") == CONDITION[role.component]), {})
+    found: Mapping[str, Any] = next((item for item in told if item.get("type") == CONDITION[role.component]), {})
     if found.get("status") != "False" or found.get("reason") != Reason.PODS_REFUSED:
         return role
     message = str(found.get("message") or "")
-    known = {"reason": Reason.PODS_REFUSED, "message": message.partition(REFUSED)[2] or message}
+    known: dict[str, Any] = {"reason": Reason.PODS_REFUSED, "message": message.partition(REFUSED)[2] or message}
     groups = [
         replace(group, ranks=tuple(replace(rank, **known) if rank.reason == MISSING else rank for rank in group.ranks))
         for group in role.groups
