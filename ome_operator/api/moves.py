@@ -12,7 +12,7 @@ class Moves(Spec):
     """
 
     on_cordon: bool | None = None
-    """Whether a cordoned node is left, too; false if unset, because people cordon a node to look at it."""
+    """Whether groups leave nodes that are only cordoned, too; false if unset."""
     timeout: Duration | None = None
     """How long a replacement may wait for free nodes; "30m" if unset."""
     without_replacement: Literal["Stay", "Go"] | None = None

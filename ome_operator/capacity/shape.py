@@ -7,7 +7,7 @@ class ParallelShape(NamedTuple):
     """The sizes of an engine's parallelism, as SGLang counts them."""
 
     tp: int
-    """Number of GPUs that together hold all routed experts; with a pipeline, the number of these GPUs in a stage."""
+    """Tensor-parallel size: the GPUs of one pipeline stage, over which all routed experts of its layers are distributed."""
     pp: int = 1
     """Number of pipeline stages."""
     attention_dp: int = 1

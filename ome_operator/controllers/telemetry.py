@@ -132,7 +132,9 @@ class Telemetry:
     async def run(self) -> None:
         """Ask all routers repeatedly. With the interval 0, do nothing."""
         if self._interval <= 0:
-            logger.info("router-watch is 0: no numbers are requested from routers, and groups are drained for a fixed time")
+            logger.info(
+                "router-watch is 0: no numbers are requested from routers; groups that are removed wait a fixed time"
+            )
             return
         async with new_session() as session:
             try:

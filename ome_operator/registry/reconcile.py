@@ -218,9 +218,9 @@ def _without_silent(
     silent: Container[str],
     blamed: Container[str],
 ) -> list[tuple[Pod, WantedWorker, _Readiness]]:
-    """Return the leaders with the silent and the blamed ones taken out. If no other leader of a role is listed and can
-    serve, these leaders stay: a router without workers serves nothing, and a registry whose own network fails finds all of
-    them silent.
+    """Mark the leaders that answer no probe (`silent`) and those whose transfers fail (`blamed`) as not ready, so that the
+    router drops them. If no other leader of a role is listed and can serve, they stay: a router without workers serves
+    nothing, and a registry whose own network fails finds all of them silent.
     """
     serving = {
         target.worker_type

@@ -224,8 +224,8 @@ class Settings:
         ),
     ] = 0.0
     """The default is 0 because outside the cluster the operator cannot reach the addresses of router pods, or the addresses
-    belong to other machines. The chart sets 5. Without these numbers, foreign workers are not reported, and groups are
-    drained for a fixed time (docs/telemetry.md)."""
+    belong to other machines. The chart sets 5. Without these numbers, foreign workers are not reported, and a
+    group that is removed waits a fixed time for its requests (docs/telemetry.md)."""
     well_known_models: Annotated[
         str,
         Option(

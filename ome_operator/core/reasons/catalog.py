@@ -32,14 +32,15 @@ class CatalogReasons:
     UNCONFIRMED = ReasonRecord(
         "Unconfirmed", of=(READY, NODES_AGREE), kstatus=IN_PROGRESS, state=State.WAITING,
         meaning="a node reports the revision or the facts of the model, and no second node has confirmed them",
-        remedy="wait: they count after five minutes if no node reports anything else. If nodes disagree, name the revision "
-        "in the URI (`hf://org/model@COMMIT`), or nodes in `agent.pinFrom` of the chart",
+        remedy="wait: without another report, this one is used after five minutes. If nodes disagree, name the commit in "
+        "the URI (`hf://org/model@COMMIT`), or list the nodes whose reports decide in the chart value `agent.pinFrom`",
     )  # fmt: skip
     NODES_DISAGREE = ReasonRecord(
         "NodesDisagree", of=(NODES_AGREE,), kstatus=CURRENT,
         meaning="a node reports a revision or facts of the model that other nodes do not confirm",
-        remedy="look at the agent and the disk of the node that the message names. If no revision counts, name one in the "
-        "URI (`hf://org/model@COMMIT`), or nodes in `agent.pinFrom` of the chart",
+        remedy="look at the agent and the disk of the node that the message names. If no revision is confirmed, name the "
+        "commit in the URI (`hf://org/model@COMMIT`), or list the nodes whose reports decide in the chart value "
+        "`agent.pinFrom`",
     )  # fmt: skip
     NOT_SERVED = ReasonRecord(
         "NotServed", of=(READY,), kstatus=IN_PROGRESS,

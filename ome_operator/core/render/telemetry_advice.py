@@ -42,7 +42,7 @@ def advice(
             known = " and ".join(sorted(engine_series()))
             yield (
                 f"{component}: {SHOWN} do not contain the requests of {engine.name} engines, because the registry reads "
-                f"only those of {known}, and groups are drained for a fixed time (docs/telemetry.md)"
+                f"only those of {known}, and a group that is removed waits a fixed time for its requests (docs/telemetry.md)"
             )
 
 
@@ -58,10 +58,10 @@ def _may_have_one(router: Manifest) -> bool:
 
 
 def _without_registry(is_off: bool) -> str:
-    lacks = f"so {SHOWN} have no numbers of this service, and its groups are drained for a fixed time"
+    lacks = f"so {SHOWN} have no numbers of this service, and a group that is removed waits a fixed time for its requests"
     if is_off:
         return f'the annotation {keys.REGISTRY}: "{registry_sidecar.OFF}" disables the registry, {lacks}: remove it'
     return (
-        f"the router has no registry, {lacks}: only a router that discovers its workers (--service-discovery or "
-        "--pd-disaggregation, without --worker-urls, --prefill and --decode) gets one (docs/telemetry.md)"
+        f"the router has no registry, {lacks}: a router gets a registry if it discovers its workers, with "
+        "--service-discovery or --pd-disaggregation and none of --worker-urls, --prefill and --decode (docs/telemetry.md)"
     )

@@ -70,11 +70,11 @@ def target(
 
         pin         The revision that the spec pins; "" if it pins none.
         numbers     The number of each stored revision; the newest revision has the largest number.
-        whole       Revisions that were complete last.
+        whole       The revisions that were complete most recently.
         rejected    Rejections in the format of the status.
-        retry       Value of the annotation, as in `TargetRevision.retry`.
+        retry       Value of the annotation that asks for another attempt, as in `TargetRevision.retry`.
 
-    A rejection never expires with time: inputs that were rejected are not tried a second time.
+    A rejection does not expire with time. It ends with the next edit of the service, or with a new value of `retry`.
     """
     newest = max(numbers, key=numbers.__getitem__, default="")
     problems = (_unknown(pin, numbers),) if pin and pin not in numbers else ()

@@ -22,7 +22,7 @@ class LocalWeights(NamedTuple):
     fetched: bool
     """Whether agents download the weights and set the label."""
     unfetched: str = ""
-    """URI that an agent would download, where no agent runs; "" otherwise."""
+    """URI of the weights if agents could download them, but no agent runs; "" otherwise."""
     former: bool = False
     """Whether agents run and could download the weights, but the revision was made without agents."""
     by_name: str = ""
