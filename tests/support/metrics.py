@@ -177,7 +177,7 @@ def everything() -> Rig:
     later = again(
         first, conditions=[condition("Ready", since="2026-01-01T11:10:00Z"), *told, demand, moved, transfers],
         components=components,
-        groups=[group(recycles=1, lastFailure={"reason": "OOMKilled"}, start=start)],
+        groups=[group(incarnation=1, recycles=1, lastFailure={"reason": "OOMKilled"}, start=start)],
         placement={"waiting": {"engine": 1}, "first": BEGAN},
     )  # fmt: skip
     rig.see(
