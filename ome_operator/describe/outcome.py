@@ -72,6 +72,8 @@ class Outcome:
     """The limits of a rollout to the target revision."""
     workloads: Mapping[str, Stored] = field(default_factory=dict)
     """The stored templates of the components engine and decoder. They exist even if a component has no groups."""
+    generated: frozenset[str] = frozenset()
+    """Names of the Secrets that the operator creates for the service if they do not exist, with data that it generates."""
 
 
 def outcome(service: InferenceService, deps: Deps, children: Iterable[Child] = ()) -> Outcome:
@@ -103,6 +105,7 @@ def outcome(service: InferenceService, deps: Deps, children: Iterable[Child] = (
         demand=plan.demand.problem if plan.demand is not None and revision else "",
         bounds=strategy(service, _runtime(data, deps)).bounds({role.component: role.groups for role in roles}),
         workloads=workloads,
+        generated=frozenset(secret.manifest["metadata"]["name"] for secret in plan.ensure_secret),
     )
 
 

@@ -23,6 +23,7 @@ async def missing(client: Client, after: Outcome, namespace: str, made: Collecti
     that the user's files create. Nothing is said about objects that the user may not read.
     """
     own = {Ref(body["kind"], namespace, body["metadata"]["name"]) for body in after.manifests}
+    own |= {Ref(SECRET, namespace, name) for name in after.generated}
     specs = [body["spec"]["template"]["spec"] for body in after.manifests if body["kind"] in ("StatefulSet", "Deployment")]
     needed = {Ref(kind, namespace, name) for spec in specs for kind, name in references(spec)}
     return [

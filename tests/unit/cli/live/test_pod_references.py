@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from ome_operator.api.pod_fields import forms
-from ome_operator.cli.live.pod_references import CLAIM, CONFIG_MAP, SECRET, references
+from ome_operator.cli.live.pod_references import CLAIM, CONFIG_MAP, SECRET, missing, references
 from ome_operator.cli.live.preview import preview
 from ome_operator.core.observed.objects import Ref
+from ome_operator.describe.outcome import outcome
 from ome_operator.kube.errors import Forbidden, NotFound
-from tests.support import yamls
+from tests.support import parts, yamls
 from tests.support.fake_api import Call, FakeApi
 from tests.unit.cli.live import test_preview as clusters
 
@@ -105,3 +106,13 @@ def test_every_place_of_a_pod_that_names_such_an_object_is_read() -> None:
 def test_kubernetes_has_no_other_field_for_these_kinds(type_: str, known: set[str]) -> None:
     words = ("configMap", "secret", "persistentVolumeClaim")
     assert {name for name in forms(type_) if name.startswith(words)} == known
+
+
+@pytest.mark.parametrize(("sample", "generated"), [("kimi-k2-pd", "svc-router-key"), ("kimi-k2-trtllm", "svc-ssh")])
+async def test_a_secret_that_the_operator_generates_is_not_missing(sample: str, generated: str) -> None:
+    """The operator creates the key of a router and the SSH key of an engine over MPI."""
+    service, deps = parts.shipped(f"moonshotai/{sample}.yaml")
+    after = outcome(service, deps)
+    assert after.generated == {generated.replace("svc", service.name)}
+    said = await missing(FakeApi({"get_metadata": ABSENT}), after, service.namespace, ())
+    assert not any(name in sentence for sentence in said for name in after.generated)
