@@ -2,10 +2,10 @@
 services of an operator.
 
 The decision is stateless. Capacity is promised to an admitted gang until all of its pods are bound to nodes, for at most
-the time limit of a placement attempt. The other gangs are considered in the order of their standing, of their priority, then
-of their waiting time. A gang that fits may overtake a gang that does not fit, but not a gang that fits once the present
-attempts have ended. For gangs that have waited for half an hour, nodes are kept free in rotation: for one gang at a time,
-eight minutes of every 32.
+the time limit of a placement attempt. The other gangs are considered in the order of their standing (how much promised
+capacity they left unused), of their priority, then of their waiting time. A gang that fits may be admitted before a gang
+that does not fit, but not before a gang that will fit once the present attempts have ended. For gangs that have waited for
+half an hour, nodes are kept free in rotation: for one gang at a time, eight minutes of every 32.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,8 +34,9 @@ class Turns(NamedTuple):
 
 
 def speculates(now: datetime, timeout: float) -> bool:
-    """Return whether attempts that will probably fail may begin now. They begin only in a part of each period, so that at
-    the end of the period all of them have ended, and gangs that fit are admitted.
+    """Return whether gangs that do not seem to fit can be admitted now. Their placement attempts, which will probably fail,
+    begin only in the first part of each period, so that all of them have ended at the end of the period, and gangs that fit
+    can be admitted.
     """
     begins = timing.SPECULATION.total_seconds()
     return now.timestamp() % (2 * begins + timeout) < begins
@@ -101,8 +102,8 @@ def _why(claim: Claim, fit: bool, before: Sequence[str], keeper: Claim | None, g
 
 def _keeper(waiting: Iterable[Claim], nodes: Nodes, now: datetime) -> Claim | None:
     """Return the gang for which nodes are kept free at this time; None if there is none. The choice depends only on the
-    time and the claims, so a restart of the operator does not change it. A gang that did not use what was promised to it, or
-    whose pods could not be created, is left out.
+    time and the claims, so a restart of the operator does not change it. A gang that did not use capacity that was promised
+    to it, or whose pods could not be created, is never chosen.
     """
     window = int(now.timestamp() // timing.RESERVATION.total_seconds())
     if window % 4 != 3:

@@ -41,9 +41,9 @@ class Record(NamedTuple):
     """Why pods could not be created when the last placement attempt failed, for example because of a quota. Stored here
     because the StatefulSets that reported the reason no longer exist."""
     anew: bool = False
-    """True until the service serves: from its first placement attempt, or from the time when all of its groups were
-    removed to release nodes. A service serves once every role has a ready group at the same time; a ready group of a
-    single role proves nothing."""
+    """Whether the service has not served since its first placement attempt, or since all of its groups were removed to
+    release nodes. A service serves once every role has a ready group at the same time; a ready group of a single role
+    does not suffice."""
 
 
 class Seen(NamedTuple):
@@ -95,7 +95,7 @@ def advance(
     """
     missing = _missing(seen)
     if not any(missing.values()):
-        # Kept until the service serves: if a rank is lost before, the gang is incomplete and has not served.
+        # The record is kept until the service serves: if a rank is lost before, the gang is incomplete and has not served.
         return Decision(record._replace(waiting={}, since="", trying=True) if record is not None and record.anew else None)
     told = now.isoformat(timespec="seconds")
     if gives_way or (record is None and contested):

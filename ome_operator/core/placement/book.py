@@ -84,7 +84,9 @@ class ClaimBook:
         return claim._replace(standing=standing)
 
     def _waste(self, ref: Ref, claim: Claim, now: float) -> None:
-        """Record a promise that was not used, once for each attempt."""
+        """Charge the time of a failed placement attempt to the standing of the gang, once for each attempt. An attempt is
+        charged only if its pods could not be created, or if they would fit on the free nodes.
+        """
         if self._counted.get(ref) == claim.since:
             return
         self._counted[ref] = claim.since
@@ -102,5 +104,7 @@ class ClaimBook:
 
 
 def _over(before: Claim, after: Claim) -> bool:
-    """Return whether an attempt has ended without success, according to the next claim of the service."""
+    """Return whether the placement attempt of the claim `before` has ended without success, according to `after`, the next
+    claim of the same service.
+    """
     return after.failed or (after.trying and after.since > before.since)

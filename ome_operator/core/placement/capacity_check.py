@@ -35,8 +35,8 @@ class Fitting(NamedTuple):
     """Whether the result depends on which nodes exist."""
     advice: tuple[str, ...] = ()
     moves: Needs = ()
-    """The pods of the desired revision that would replace the pods on nodes now, if they do not fit on the nodes that the
-    serving revision would release; otherwise ()."""
+    """The pods of the desired revision, if they would replace pods that are on nodes now but do not fit on the nodes that
+    those pods would release; otherwise ()."""
     excluded: Exclusion = ()
     """The nodes on which no new group of the service is placed."""
 
@@ -134,15 +134,15 @@ def _part(slices: Iterable[Slice], roles: Mapping[str, Mapping[str, Stored]], gr
 
 
 def serves(roles: Mapping[str, Stored], found: Slice) -> bool:
-    """Return whether a slice has a ready group of every role. A slice that cannot serve is not kept, because the edit may
-    repair it.
+    """Return whether a revision has a ready group of every role. `found` holds the objects of the revision, `roles` its
+    stored workloads. A revision that cannot serve is not kept, because the edit may repair the service.
     """
     return bool(roles) and all(group_numbers.ready_groups(name, role.size, found) for name, role in roles.items())
 
 
 def _ends(snapshot: Snapshot, others: Iterable[Slice]) -> bool:
-    """Return whether pods of the old slices are terminating on ready nodes. If so, the state of nodes is ignored, so that
-    a node whose readiness flaps does not bring the old slices back.
+    """Return whether pods of the old revisions are terminating on ready nodes. If so, the state of nodes is ignored, so that
+    a node whose readiness flaps does not bring the old revisions back.
 
     Pods on nodes that are not ready are not considered.
     """
@@ -158,10 +158,11 @@ def _stays(
     nodes: Mapping[str, Node],
     lasting: bool,
 ) -> bool:
-    """Return whether the pods of the target fit on the nodes of these slices once the pods of the slices are gone.
+    """Return whether the pods of the target revision fit on the nodes of the old revisions, `slices`, once the pods of the
+    old revisions are gone.
 
-    Return True also if a queue or another scheduler places the pods of the target, because it applies its own rules. If
-    `lasting` is true, the present state of nodes (not ready, cordoned) is ignored.
+    Return True also if a queue or another scheduler places the pods of the target, because the queue or scheduler applies
+    its own rules. If `lasting` is true, the present state of nodes (not ready, cordoned) is ignored.
     """
     given: dict[str, Counter[str]] = {}
     for found in slices:
@@ -176,7 +177,7 @@ def _stays(
 
 
 def _beside(mine: Slice, role: str, avoided: Exclusion) -> frozenset[int]:
-    """Return the numbers of the groups of a role that hold other nodes than the avoided ones."""
+    """Return the numbers of the groups of a role that have pods, none of them on an avoided node."""
     nodes: dict[int, set[str]] = {}
     for pod in group_numbers.pods(role, mine):
         nodes.setdefault(pod.group, set()).add(pod.node)
@@ -198,9 +199,11 @@ def _parts(
     excluded: Exclusion,
     bound: Mapping[str, Collection[int]] = MappingProxyType({}),
 ) -> list[_Part]:
-    """Divide these numbers of groups by the nodes that they exclude. Existing groups exclude the nodes with which they were
-    created, so a group that serves on a node fits there even if the node is avoided now. All others exclude `excluded`, and
-    so do the groups whose numbers `bound` contains for their role.
+    """Divide the desired groups, whose number `groups` states by role, into parts that exclude the same nodes.
+
+    An existing group excludes the nodes that were avoided when it was created, so a group that serves on a node fits there
+    even if the node is avoided now. New groups exclude the nodes `excluded`, and so do the existing groups whose numbers
+    `bound` contains for their role.
     """
     parts = []
     for name, role in roles.items():

@@ -1,4 +1,4 @@
-"""What services ask of nodes: the claims of gangs, and questions about single claims (docs/placement.md)."""
+"""Claims: the requests of services for nodes, for the pods of their gangs (docs/placement.md)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -8,9 +8,9 @@ from ome_operator.core.placement.fit import Needs, Nodes, merged, suit
 from ome_operator.core.placement.packing import most
 
 Standing = tuple[int, int]
-"""For how long capacity was promised and not used in the recent past: by all gangs of its namespace, and by the
-gang itself, in quarters of the time limit of a placement attempt. The smaller the numbers, the earlier is a gang
-considered."""
+"""For how long capacity that was promised in the recent past was not used: first the time of all gangs in the namespace of a
+gang, then the time of the gang itself, both in quarters of the time limit of a placement attempt. Gangs with smaller numbers
+are considered earlier."""
 GOOD: Standing = (0, 0)
 Room = tuple[tuple[str, int], ...]
 Member = tuple[str, int]
@@ -99,13 +99,15 @@ def keeps(claim: Claim, now: float, timeout: float) -> bool:
 
 
 def overdue(claim: Claim, now: float, timeout: float) -> bool:
-    """Return whether a gang is being placed for longer than the time limit, because nodes are created on demand."""
+    """Return whether a gang has been in placement for longer than `timeout` seconds. Attempts last that long only where
+    nodes are created on demand.
+    """
     return claim.trying and not claim.serves and bool(claim.since) and now - claim.since >= timeout
 
 
 def presses(claim: Claim, late: Claim) -> bool:
-    """Return whether a gang that is on no node may end the attempt of a gang that is being placed for longer than the time
-    limit.
+    """Return whether the gang `claim` may end the placement attempt of the gang `late`, which lasts longer than the time
+    limit. It may if none of its pods is on a node and its standing is not worse than that of `late`.
     """
     nowhere = not claim.trying or not (claim.serves or claim.missing)
     return claim.key != late.key and nowhere and claim.standing <= late.standing
@@ -119,8 +121,8 @@ def less(node: Node, held: Mapping[str, int]) -> Node:
 
 
 def with_room(free: Nodes, several: Iterable[Needs]) -> dict[str, Node]:
-    """Return the nodes that have capacity for at least one pod of these needs. A cluster may have thousands of other
-    nodes, which cannot change the decision.
+    """Return the nodes that have capacity for at least one pod of these needs. The other nodes, of which a cluster may have
+    thousands, cannot change the decision.
     """
     asked = {need.demand.requests for needs in several for need in needs if need.pods}
     known = dict[Room, bool]()

@@ -1,7 +1,7 @@
 """Decide, in a pass over a service, which of its desired groups are not created for now, and which nodes the service
 claims.
 
-This applies only to the slice of the target revision, and only if `Policy.gang_timeout` is set. The state machine of a gang
+This applies only to the groups of the target revision, and only if `Policy.gang_timeout` is set. The state machine of a gang
 is in `core/placement/attempts.py`. The admission of the gangs of all services is in `core/placement/admission.py`.
 Gangs in a queue of Kueue are in `core/placement/kueue.py`.
 """
@@ -64,8 +64,8 @@ PLACED = Placing({}, {}, {})
 
 
 def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) -> Placing:
-    """Decide about the gangs of the target revision. If `held` is true (the service is frozen), the stored state does not
-    change.
+    """Decide which groups of the target revision are not created for now, and which nodes the service claims. If `held` is
+    true (the service is frozen), the stored state does not change.
     """
     deps, target = snapshot.deps, intent.target
     if not deps.policy.gang_timeout:
@@ -203,10 +203,10 @@ def _priority_class(roles: Mapping[str, Stored]) -> str:
 
 
 def _room(snapshot: Snapshot, intent: Intent) -> Numbers:
-    """Return the number of desired groups by role that are on nodes in no slice.
+    """Return, by role, how many more groups are desired than are on nodes, counted over all revisions.
 
-    A rollout, a recycle or a recovery makes capacity available for these groups. The capacity is reserved for the service
-    until the groups are on nodes.
+    A rollout, a recycle or a recovery makes capacity available for the missing groups. The capacity is reserved for the
+    service until these groups are on nodes.
     """
     there: Counter[str] = Counter()
     for revision, found in snapshot.slices.items():
@@ -310,8 +310,8 @@ def served_first(placing: Placing, component: str, order: tuple[int, ...]) -> tu
 
 
 def without_gangs(placing: Placing, component: str, found: Slice) -> Slice:
-    """Return the slice without those pods of a role that may be removed at once. These pods serve no requests, so they
-    need not be drained from a router.
+    """Return the objects of a revision, `found`, without the pods of a role that can be removed at once. The omitted pods
+    serve no requests, so they need not be drained from a router.
     """
     if not placing.withheld:
         return found

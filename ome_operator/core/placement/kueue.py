@@ -1,9 +1,9 @@
 """Decide when a gang in a queue of Kueue is created again.
 
 A service in a queue of Kueue takes no part in the admission of gangs to nodes, because the quota of the queue decides, not
-the capacity of nodes. Its pods without a node take no node from others, so they are created at once and stay, and keep their
-place in the queue. If only a part of its gang was admitted in time, the nodes are released, and the gang is created again
-after a pause.
+the capacity of nodes. Its pods that have no node take no node from other services. They are therefore created at once and
+are not removed, so that they keep their place in the queue. If only a part of its gang was admitted in time, the nodes are
+released, and the gang is created again after a pause.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,7 +40,9 @@ def timeout(roles: Mapping[str, Stored], usual: float) -> float:
 
 
 def turn(record: Record | None, key: str, now: datetime) -> bool | None:
-    """Return True if the gang may be created again, None while its pause lasts. `key` identifies the service."""
+    """Return True if the gang may be created again; None while its pause lasts, or if no state is stored (`record` is None).
+    `key` identifies the service.
+    """
     return None if record is None or pause(record, key, now) else True
 
 

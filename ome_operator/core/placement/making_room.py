@@ -1,7 +1,8 @@
-"""Keep the serving slice until the nodes that the new slice needs have capacity. The capacity is read live immediately
-before the rollout (decisions 38).
+"""Keep the pods of the serving revision until nodes have capacity for the pods of the new revision. The capacity is read
+live immediately before the rollout (decisions 38).
 
-This check comes last, when the revision is accepted and its wave has begun, because its result is valid only for seconds.
+This check is the last one: it is made when the revision is accepted and its wave has begun, because its result is valid only
+for seconds.
 """
 
 from collections.abc import Mapping
@@ -31,10 +32,10 @@ def waited(status: Mapping[str, Any]) -> bool:
 
 
 def with_room(snapshot: Snapshot, intent: Intent, bounds: Bounds) -> Intent:
-    """Return the intent. Its gate is closed if the capacity has not been checked yet, or if there is no capacity.
+    """Return the intent, with its gate closed if the capacity for the target revision is not known yet or does not suffice.
 
-    If no serving group is removed before the target serves, the gate stays open: nothing is lost, and autoscalers and
-    preemption see the pods of the target.
+    The gate stays open if no serving group is removed before the target serves: in this case no capacity is lost, and
+    autoscalers and preemption see the pods of the target.
     """
     target, needs = intent.target, intent.fit.moves
     goes = bounds.alone or any(bounds.unavailable.values())

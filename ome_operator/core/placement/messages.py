@@ -71,7 +71,7 @@ def held_by_services(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) 
 
 
 class _Taken(NamedTuple):
-    """What the nodes have for pods with the same demand."""
+    """How many pods with the same demand the nodes can hold now, and which services hold the capacity for further ones."""
 
     places: int
     """Number of places that are free."""

@@ -49,7 +49,7 @@ def accepts(demand: Demand, node: Node, lasting: bool) -> bool:
 
 def _open(demand: Demand, node: Node, lasting: bool) -> bool:
     """Return whether a node is ready and accepts new pods. A cordoned node accepts pods that tolerate the cordon. If
-    `lasting` is true, every node does.
+    `lasting` is true, the result is True for every node.
     """
     return lasting or node.ready or (node.alive and demand.tolerates(_CORDONED))
 

@@ -66,7 +66,7 @@ class Capacity:
         self._begun, self._reserved = list[Claim](), dict[tuple[Needs, bool], bool]()
 
     def takes(self, claim: Claim) -> bool:
-        """Return whether a gang fits now, beside all promises that hold against it."""
+        """Return whether a gang fits now, next to all promises that take precedence over it (`_holds`)."""
         view, asked, mine = self._view(claim), plain(claim.needs), claim is self._keeper
         ground = view.ground if mine else view.kept
         if (asked, mine) not in view.known:
@@ -85,8 +85,9 @@ class Capacity:
         self._less()
 
     def reserve(self, claim: Claim) -> bool:
-        """Keep the capacity for a gang that would fit if no gang were being placed, and return whether it would. The present
-        attempts last for a limited time: then the gang is admitted, or others have taken the nodes.
+        """Reserve capacity for a gang that would fit if no gang were being placed, and return whether capacity was reserved.
+        The present attempts last for a limited time: when they end, either the gang is admitted, or the gangs of these
+        attempts have taken the nodes.
         """
         asked, mine = plain(claim.needs), claim is self._keeper
         if not any(_holds(promise, claim) for promise in self._active):
@@ -101,11 +102,11 @@ class Capacity:
         return True
 
     def reserved_by(self, claim: Claim) -> list[str]:
-        """Return the names of the gangs to which the capacity is promised that a gang would need."""
+        """Return the keys of the gangs in placement whose promises take precedence over a gang that waits."""
         return [promise.key for promise in self._active if _holds(promise, claim)]
 
     def attempts(self, claim: Claim) -> list[Claim]:
-        """Return the gangs that are being placed, or will be, and whose promises hold against a gang."""
+        """Return the gangs that are being placed, or were admitted next, and whose promises take precedence over a gang."""
         return [*(promise for promise in self._active if not promise.serves and _holds(promise, claim)), *self._begun]
 
     def _free(self, asked: Needs, mine: bool) -> bool:
@@ -129,15 +130,15 @@ class Capacity:
 
 
 def _holds(promise: Claim, claim: Claim) -> bool:
-    """Return whether the promise to a gang that is being placed holds against a gang that waits: its standing is not worse,
-    and it has not passed the gang that waits.
+    """Return whether the promise to a gang that is being placed takes precedence over `claim`, a gang that waits. It does
+    unless the standing of the gang in placement is worse, or the gang began before a gang that waited (`_jumped`).
     """
     return promise.standing <= claim.standing and not _jumped(promise, claim)
 
 
 def _jumped(promise: Claim, claim: Claim) -> bool:
-    """Return whether a gang began its first attempt, which needs no admission, while another gang of at least its priority
-    waited.
+    """Return whether the gang `promise` began its first attempt, which needs no admission, while the gang `claim`, whose
+    priority is at least as high, already waited.
     """
     waited = not (promise.first or promise.serves) and 0 < claim.first < promise.since
     return waited and promise.priority <= claim.priority

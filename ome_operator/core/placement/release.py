@@ -110,8 +110,9 @@ def _may(giver: Claim, other: Claim, room: _Room) -> bool:
 
 
 def _least(needs: Needs, givers: Sequence[Claim], room: _Room) -> frozenset[str]:
-    """Return the keys of as few services as necessary, in the order of `givers`, whose nodes suffice for the pods. The
-    result is empty if the nodes of all these services do not suffice.
+    """Return the keys of the services that have to release nodes so that the pods `needs` fit. Services are tried in the
+    order of `givers`, and a service is left out if the nodes of the others suffice. The result is empty if the nodes of all
+    services of `givers` do not suffice.
     """
     if not givers or not room.takes(needs, givers):
         return frozenset()
@@ -142,8 +143,8 @@ def order(claim: Claim) -> tuple[int, float, str]:
 
 
 def _some(claims: Sequence[Claim], turn: int) -> list[Claim]:
-    """Return at most MOST claims, in order of precedence. `turn` selects the part of the list, so that all claims are
-    compared as `turn` increases.
+    """Return one part of the claims: at most MOST of them, in order of precedence. `turn` is the number of the part, and the
+    first part follows the last one, so all claims are compared as `turn` increases.
     """
     start = turn % _windows(claims) * MOST
     return sorted(claims, key=order)[start : start + MOST]

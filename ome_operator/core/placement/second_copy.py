@@ -26,8 +26,9 @@ SENTENCE = (
 
 
 def advised(snapshot: Snapshot, intent: Intent, counts: ReplicaCounts) -> Intent:
-    """Return the intent with the advice, if the capacity for a second copy was found. Before the rollout begins, return an
-    intent that asks for the capacity, and whose gate is closed until it is known.
+    """Return the intent with the advice `SENTENCE`, if nodes have capacity for a second copy of the service. Before the
+    rollout begins, return an intent that requests the check of the capacity, and whose gate is closed until the result is
+    known.
     """
     target, roles = intent.target, intent.roles(intent.target)
     wanted = {name: intent.groups.get(name, 1) for name in roles}
@@ -45,10 +46,10 @@ def advised(snapshot: Snapshot, intent: Intent, counts: ReplicaCounts) -> Intent
 def _interrupts(
     snapshot: Snapshot, intent: Intent, counts: ReplicaCounts, roles: Mapping[str, Stored], groups: Mapping[str, int]
 ) -> bool:
-    """Return whether the rollout removes a serving slice before the target serves, and blueGreen would prevent this.
+    """Return whether the rollout removes a serving revision before the target serves, and blueGreen would prevent this.
 
-    Blue-green does not help if the slices have different roles, because every strategy then removes the old pods first. Pods
-    that a queue or another scheduler places are left out, because it applies its own rules.
+    Blue-green does not help if the revisions have different roles, because every strategy then removes the old pods first.
+    The result is False if a queue or another scheduler places the pods, because it applies its own rules.
     """
     if not (snapshot.deps.policy.sees_cluster and snapshot.deps.nodes and counts.bounds.interrupts(groups)):
         return False

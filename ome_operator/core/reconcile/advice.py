@@ -1,4 +1,6 @@
-"""Compute advice about the rendered objects of a service: they run, but may differ from what the user expects."""
+"""Compute advice about the settings and the objects of a service: nothing is refused, but the result may differ from what
+the user expects.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -39,7 +41,7 @@ def advice(snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object]) -> 
         scale = snapshot.controlled("RoleScale", names.component(intent.owner.name, name)) if name in scaled else None
         asked = scale.replicas if scale is not None and not scale.deleting else None
         said += (woken := zero.advice(snapshot, name, intent.groups[name], asked, scaled=name in scaled))
-        # What the RoleScale asks for does not count after a wake and where the class Demand decides.
+        # The number in the RoleScale does not apply after a wake, or if the class Demand decides the number.
         asked = None if woken or applied_groups(snapshot, name) is not None else asked
         if name in scaled and overridden(snapshot, name, one):
             said.append(_overridden(snapshot, name))
@@ -70,9 +72,9 @@ def advice(snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object]) -> 
 def cluster_warnings(
     snapshot: Snapshot, intent: Intent, manifests: Iterable[Manifest], far: tuple[RoleProgress, ...]
 ) -> tuple[str, ...]:
-    """Return the sentences of the condition Advice about what the cluster says of the service's objects: warnings and
-    refusals of the API server, and other objects that disturb the service. `manifests` are the objects that should exist,
-    `far` is the progress of each role.
+    """Return the sentences of the condition Advice that come from the state of the cluster: warnings of the API server,
+    autoscalers that cannot scale, Deployments that cannot create pods, and disruption budgets of others. `manifests` are the
+    objects that should exist, `far` is the progress of each role.
     """
     said = [*intent.warnings, *_unmetered(snapshot, intent, far), *_former_pods(snapshot, far)]
     said += second_budgets(snapshot.observed.budgets, manifests, snapshot.service.namespace)

@@ -1,5 +1,5 @@
-"""Determine which configurations the groups of a service have: what they run, and on which GPUs. The measured speeds of
-groups are bound to them (docs/demand.md).
+"""Determine which configurations the groups of a service have: what they run, and on which GPUs. The speed of groups is
+measured and stored separately for each configuration (docs/demand.md).
 """
 
 from collections.abc import Mapping
@@ -28,8 +28,8 @@ _NO_SPEED = frozenset(
 
 
 def configurations(decided: Decided, component: str) -> tuple[Configuration, ...]:
-    """Return the configurations of the groups of a component that serve or, if none serves, of those that exist; each once,
-    that of the oldest revision first.
+    """Return the distinct configurations of the ready groups of a component or, if no group is ready, of its existing
+    groups. The configuration of the oldest revision comes first.
     """
     slices = decided.snapshot.slices
     built = {name: counts[component] for name, counts in decided.counts.built.items() if component in counts}
@@ -45,11 +45,11 @@ def configurations(decided: Decided, component: str) -> tuple[Configuration, ...
 
 @memoize_by_identity(1024)
 def _template(component: str, data: Mapping[str, Any]) -> str:
-    """Return a digest of the pods of a group, as runtime and service specify them, and of their weights; "" if the revision
-    does not show them.
+    """Return a digest of the pods of a group, as runtime and service specify them, and of their weights; "" if they cannot
+    be determined from the stored revision.
 
-    It does not contain what the operator adds to pods, so another version of the operator does not change it, nor the name
-    of the revision, so a restart and a change of the other component do not change it either.
+    The digest does not include what the operator adds to pods, so it is the same in another version of the operator. It does
+    not include the name of the revision, so it stays the same after a restart and after a change of another component.
     """
     inputs = data.get("inputs") or {}
     if component not in inputs:
@@ -73,7 +73,9 @@ def _decisive(pod: Manifest) -> Manifest:
 
 
 def _hardware(decided: Decided, slice_: Slice, role: Stored) -> str:
-    """Return the GPUs of a group, as the labels of the nodes of all groups that serve name them; "" if they name none."""
+    """Return the number and the products of the GPUs of a group, such as "8x NVIDIA-H100-80GB-HBM3". The products are read
+    from the labels of the nodes on which ready pods of the role run; "" if no label names a product.
+    """
     nodes = decided.snapshot.deps.nodes
     used = {pod.node for pod in slice_.pods if pod.component == role.component and pod.ready and pod.node in nodes}
     products = {nodes[name].labels.get(label, "") for name in used for label in keys.GPU_PRODUCTS} - {""}

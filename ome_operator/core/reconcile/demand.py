@@ -34,8 +34,9 @@ NOT_FOLLOWED = {
     HoldReason.CAPPED: (Reason.DEMAND_UNMET, True),
     HoldReason.FIRST_STEP: (Reason.DEMAND_FIRST_STEP, True),
 }
-"""Reason for which the size may be too small -> (reason of the condition, whether its message states the size). With the
-other reasons the service has enough groups, and more than it needs."""
+"""Maps each reason of a hold with which the service may have too few groups to the reason of the condition FollowsDemand,
+and to whether the message of the condition states the size. With every other reason of a hold, the service has enough
+groups."""
 DISTURBED = frozenset({"Silent", "NotReady", "NodeLost", "SystemicFault", "Restarting", "Recycling", "Failed"})
 """Phases of a group during which no group of the service is removed."""
 
@@ -195,8 +196,8 @@ def again(decided: Decided) -> float | None:
 
 
 def condition(decided: Decided) -> Condition | None:
-    """Return the condition FollowsDemand; None if no component has the class Demand, or nothing was decided yet. Its message
-    contains no number that moves while the decision stays.
+    """Return the condition FollowsDemand; None if no component has the class Demand, or if nothing was decided yet. Its
+    message contains no number that changes while the decision stays the same.
     """
     found, intent = decided.snapshot.observed.scaling or {}, decided.intent
     wanted, hold, why = found.get("wanted"), str(found.get("hold") or ""), str(found.get("why") or "")

@@ -186,7 +186,7 @@ class EditState(StrEnum):
     """The state of a service with respect to the last edit of an object that it shares with other services."""
 
     IDLE = "idle"
-    """The edit requires no change of the service, and the service is no evidence that the edit works."""
+    """The edit requires no change of the service, and the service does not show whether the edit works."""
     EQUAL = "equal"
     """The service was complete before the edit and is complete with it: the edit changes nothing here, or it was
     reverted."""
@@ -232,8 +232,8 @@ class Plan:
     apply_status: tuple[ApplyStatus, ...] = ()
     patch: tuple[Patch, ...] = ()
     scale: tuple[Patch, ...] = ()
-    """Changes of RoleScales that bring back a service without groups, because a request has arrived, or that follow its
-    schedule to zero and back."""
+    """Changes of RoleScales that bring back a service without groups because a request has arrived, or that bring a service
+    to zero groups or back because of its schedule."""
     delete: tuple[Delete, ...] = ()
     recycle: tuple[Recycle, ...] = ()
     status: dict[str, Any] = field(default_factory=dict)
@@ -246,7 +246,8 @@ class Plan:
     """Whether the service is rolling out an edit of a shared object, or would be if it did not have to wait for other
     services. False once the rollout is complete."""
     stands: Mapping[Ref, Stand] = field(default_factory=dict)
-    """The state with respect to the last edit of each shared object; empty for a service that follows no shared object."""
+    """The state with respect to the last edit of each shared object; empty for a service to which no edits of shared objects
+    are rolled out."""
     nodes: bool = False
     """Whether the decision depends on the existing nodes. If it does, a change of nodes triggers the next pass."""
     claim: Claim | None = None

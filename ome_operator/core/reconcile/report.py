@@ -112,8 +112,8 @@ def _judged(snapshot: Snapshot, intent: Intent, want: Desired) -> tuple[tuple[st
 
 
 def _intact(snapshot: Snapshot, intent: Intent, want: Desired) -> cond.Condition | None:
-    """Return the condition about foreign workers, from the reports of the registries of the service's own routers; None
-    if there is no report.
+    """Return the condition about workers that are registered at the service's routers but are not pods of the service, from
+    the reports of the registries of these routers; None if there is no report.
     """
     found = [snapshot.observed.strangers[pod.uid] for pod in snapshot.pods if pod.uid in snapshot.observed.strangers]
     if not found:
@@ -246,7 +246,7 @@ def _rollout(decided: Decided) -> cond.Condition | None:
 
 
 def _way_out(service: InferenceService, intent: Intent, clock: Clock) -> str:
-    """Return what a user can do about a slice that failed, or which revision is restored automatically."""
+    """Return what a user can do about a revision whose rollout failed, or which revision is restored automatically."""
     if clock.back:
         return f"Revision {intent.aim.back} is being restored"
     undo = f", or go back to {intent.aim.back}: `ome undo {service.name} -n {service.namespace}`" if intent.aim.back else ""
@@ -275,12 +275,12 @@ def _rejected(decided: Decided) -> tuple[Mapping[str, Any], ...]:
 
 
 def _refused(plan: Plan, snapshot: Snapshot, intent: Intent) -> tuple[Problem, ...]:
-    """Return a problem for each write that the API server refused, under the condition of the component that the object
-    belongs to. Objects of the whole service belong to RolledOut, because the service may serve without the write. Only the
-    objects that its URL needs belong to Ready, unless they exist already.
+    """Return a problem for each write that the API server refused. It is reported under the condition of the component to
+    which the object belongs, or under RolledOut for an object of the whole service, because the service may serve without
+    the write. For an object that the URL of the service needs and that does not exist yet, it is reported under Ready.
 
-    Only writes that the plan still contains are returned: a write may have succeeded without a response, and may then have
-    been refused when it was repeated.
+    Refusals of writes that the plan no longer contains are left out: such a write may have succeeded without a response, and
+    may have been refused only when it was repeated.
     """
     out = []
     applied = [one.manifest for one in (*plan.first, *plan.apply)]
@@ -304,8 +304,8 @@ def _refused(plan: Plan, snapshot: Snapshot, intent: Intent) -> tuple[Problem, .
 
 
 def _undeletable(plan: Plan, observed: Observed) -> Iterator[Problem]:
-    """Yield a problem for each object that the API server refused to delete: the target revision does not become the only
-    revision, even if it serves.
+    """Yield a problem, under the condition RolledOut, for each object that the API server refused to delete. While the
+    object exists, the target revision cannot become the only revision, even if it serves.
     """
     recycled = (delete for recycle in plan.recycle for delete in recycle.delete)
     for one in (*plan.delete, *recycled):

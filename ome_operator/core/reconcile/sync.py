@@ -155,7 +155,7 @@ def _told(decided: Decided, work: Plan, said: dict[str, Any]) -> Plan:
     """Add to the plan `work` the status `said`, and the data that other parts of the operator need about the rollout."""
     snapshot, intent, step, recovery = decided.snapshot, decided.intent, decided.step, decided.recovery
     before = snapshot.service.status
-    # Computed from the new status: no event follows our own status write, and other services wait for this one to finish.
+    # Computed from the new status: our own status write triggers no event, and other services wait for this one to finish.
     waits = _pending(snapshot, intent, said)
     failed = intent.aim.rejection is not None or decided.clock.left == 0 or _refused(said)
     earlier = snapshot.slices.keys() | shared_edits.whole_before(said)

@@ -21,7 +21,7 @@ TEMPLATE = "{{.Name}}.{{.Namespace}}.{{.IngressDomain}}"
 _FIELD = re.compile(r"\{\{\s*\.(Name|Namespace|IngressDomain)\s*\}\}")
 _HOST = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)+")
 _NOT_COPIED = re.compile(r"([a-z-]+\.)?ome\.io/|ome\.oracle\.com/|kubectl\.kubernetes\.io/|kueue-enabled$")
-"""Annotations of a service that are meant for operators, and are never copied."""
+"""Pattern of the annotations of a service that are meant for operators, and are never copied to the Ingress or HTTPRoute."""
 
 
 @memoize_by_identity(1024)
@@ -32,7 +32,8 @@ def manifests(
     annotations: tuple[tuple[str, str], ...],
     weights: tuple[tuple[str, int], ...] = (),
 ) -> list[Manifest]:
-    """Return the Ingress or HTTPRoute of the service, or [] if none is requested or no host is known.
+    """Return a list of the Ingress or the HTTPRoute of the service. The list is empty if none is requested, if no host is
+    known or permitted, or if any host is invalid.
 
     `front` is the component behind the service's URL. `weights` are the Services that an HTTPRoute refers to, each with its
     weight; () stands for the service's main Service alone.
@@ -100,8 +101,8 @@ def _for_controllers(annotation: str) -> bool:
 
 
 def _permitted(host: str, owner: meta.Owner, exposure: Exposure) -> bool:
-    """Return whether a service may have a host: one below its namespace's part of the chart's domain, or of a domain that
-    an administrator lists for the namespace.
+    """Return whether a service is permitted to use a host. The host has to be below NAMESPACE.DOMAIN, where DOMAIN is the
+    chart's domain, or in a domain that an administrator lists for the namespace.
     """
     if exposure.domain and host.endswith(f".{owner.namespace}.{exposure.domain}"):
         return True

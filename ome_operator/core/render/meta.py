@@ -54,7 +54,9 @@ def manifest(owner: Owner, api_version: str, kind: str, name: str, labels: Mappi
 
 
 def slice_mark(pod: Pod) -> str:
-    """Return the mark of the slice to which a pod belongs, with which the registry of its router begins its summary."""
+    """Return the text that identifies the revision of a service to which a pod belongs. The registry beside a router of this
+    revision begins its summary with the same text.
+    """
     return names.slice_mark(pod.namespace, requirement(labels(pod.service, revision=pod.revision)))
 
 

@@ -10,8 +10,8 @@ from ome_operator import keys
 from ome_operator.core.observed.objects import Manifest
 
 KUEUE = "kueue"
-"""Value of `podGroup` in a stored role whose groups are named. Roles that an earlier operator stored have no such value, so
-their pods keep their form."""
+"""Value of `podGroup` in a stored role whose engine groups are named as pod groups of Kueue. Roles that an earlier operator
+stored have no such value, so their pods get no pod group."""
 PARENT = "ome.io/inferenceservice"
 """Name of the controller that owns the pods, as Kueue's integrations name themselves."""
 
@@ -24,7 +24,9 @@ def queues(leader: Manifest, worker: Manifest | None) -> frozenset[str]:
 
 
 def named(leader: Manifest, worker: Manifest | None) -> bool:
-    """Return whether the user wrote the name of a pod group, or a number of pods, for pods of a role."""
+    """Return whether the user wrote the label of a Kueue pod group, or the annotation with its number of pods, for the
+    leaders or the workers of a role.
+    """
     return any(any(of_user(each)) for each in (leader, worker))
 
 
@@ -41,7 +43,8 @@ def of_user(workload: Manifest | None) -> tuple[str, str]:
 def kind(leader: Manifest, worker: Manifest | None) -> str:
     """Return `KUEUE` if the pods of a role are to be named as pod groups, otherwise "".
 
-    They are not if leader and workers do not name the same queue, or if the user wrote the name of a pod group.
+    The pods are not named if they name no queue, if leader and workers do not name the same queue, or if the user wrote the
+    name of a pod group.
     """
     found = queues(leader, worker)
     return KUEUE if len(found) == 1 and all(found) and not named(leader, worker) else ""

@@ -1,7 +1,7 @@
-"""Render the pod templates of engines: the composed pod spec, to which each function in the list `FEATURES` adds a
-feature.
+"""Render the pod templates of engines: the composed pod spec, which each function in the list `FEATURES` extends, for
+example with environment variables, volumes of weights, or probes.
 
-To add a feature to engine pods, add a function to that list (docs/architecture.md).
+To extend engine pods with something else, add a function to that list (docs/architecture.md).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -71,7 +71,8 @@ class RankContext(NamedTuple):
 
 
 PodFeature = Callable[[Manifest, RankContext], Manifest]
-"""Add a feature to the pod spec of a rank and return the new spec; the given spec is not modified."""
+"""A function that returns the pod spec of a rank with an extension, for example with probes. It does not modify the spec
+that it gets, and returns it unchanged if the rank does not need the extension."""
 
 
 def leader(context: Context, composed: Composed) -> Manifest:
@@ -209,8 +210,8 @@ FEATURES: tuple[PodFeature, ...] = (
     _traces,
     _preflight,  # must be last: its container is a copy of the engine container
 )
-"""The features that every engine pod has in addition to what runtime and service specify, in the order in which they are
-applied."""
+"""The functions that extend the pod spec of every engine pod beyond what runtime and service specify, in the order in which
+they are applied."""
 
 
 def _with_weights(pod: Manifest, weights: Mount) -> Manifest:

@@ -1,5 +1,5 @@
-"""Add a PID 1, variables and probes to the pods of known engines, so that a dead process ends its pod soon and a slow start
-is not killed.
+"""Add a shared process namespace, environment variables and probes to the pods of known engines, so that an engine that died
+ends its pod soon, and an engine that starts slowly is not killed.
 """
 
 from ome_operator.core.observed.objects import Manifest
@@ -7,12 +7,12 @@ from ome_operator.engines.servers import probes, probes_dummy_page, server, with
 
 
 def with_probes(pod: Manifest, port: int | None) -> Manifest:
-    """Return the pod spec with a PID 1 that is not the engine, with the engine's variables, and with probes on `port`, where
-    rank 0 serves.
+    """Return the pod spec with a shared process namespace, in which the engine is not PID 1, with the engine's environment
+    variables, and with probes on `port`, on which rank 0 serves HTTP.
 
     `port` is None for ranks above 0, which get no probes. Values from the user are kept. An engine consists of many
-    processes, and as PID 1 it would have to reap orphans. SGLang as PID 1 keeps the container running for minutes after it
-    dies during start-up, and then exits with code 0.
+    processes, and as PID 1 it would have to reap orphans. If SGLang is PID 1 and dies during start-up, its container runs on
+    for minutes and then exits with code 0.
     """
     main = pod["containers"][0]
     engine = server(main)

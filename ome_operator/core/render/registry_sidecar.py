@@ -75,8 +75,8 @@ def with_registry(
 
 
 def _pulled(pod: Manifest, settings: Sidecar) -> Manifest:
-    """Return the image pull Secrets of the pod, followed by those of the registry. The kubelet tries them one after the
-    other.
+    """Return the field `imagePullSecrets` with the Secrets of the pod, followed by those of the registry, which the kubelet
+    tries one after the other; {} if the registry adds no Secret.
     """
     own = pod.get("imagePullSecrets") or []
     names = {secret["name"] for secret in own}
@@ -124,8 +124,8 @@ def _container(owner: meta.Owner, revision: str, router: SglangRouter, settings:
 
 
 def _environment(words: list[str], env: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the environment variables to which the words refer, directly or through other variables, in their original
-    order.
+    """Return the variables of `env` to which `words` refer as $(NAME), directly or through other variables, in their
+    original order.
     """
     needed: list[dict[str, Any]] = []
     texts = list(words)

@@ -174,8 +174,8 @@ def _first(values: Iterable[T | None]) -> T | None:
 
 
 def _configured(container: Manifest, config: Mapping[str, str], ours: list[Manifest]) -> Manifest:
-    """Return the container with the variables `config`, sorted by name, after the operator's variables `ours`. They
-    override variables of the runner.
+    """Return the container with the variables `config`, sorted by name, after the operator's variables `ours`. A variable in
+    `config` replaces a variable of the container, or of `ours`, with the same name.
     """
     users = [variable for variable in container.get("env") or () if variable["name"] not in config]
     configured = [{"name": name, "value": value} for name, value in sorted(config.items())]
@@ -249,8 +249,8 @@ def _scoped(words: list[str], ours: str) -> list[str]:
 
 
 def _draining(container: Manifest, pod: Manifest) -> Manifest:
-    """Return the container with a pre-stop pause unless the user defines a hook, because new connections arrive until all
-    endpoints are updated.
+    """Return the field `lifecycle` of the container with a pause before its stop, during which it still accepts connections,
+    because endpoints may be updated late; {} if the user defines a pre-stop hook, or if there is no time for a pause.
 
     The pause has to be shorter than the user's termination grace period; otherwise the API server rejects the pod.
     """

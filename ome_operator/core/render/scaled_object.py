@@ -1,6 +1,7 @@
-"""Render the autoscalers of a service, also the ScaledObjects with which KEDA scales its roles, and advise about them.
+"""Render the autoscalers of a service, including the ScaledObjects with which KEDA scales its roles, and give advice about
+ScaledObjects.
 
-KEDA makes a HorizontalPodAutoscaler for each ScaledObject. Both write only the number of the RoleScale.
+KEDA creates a HorizontalPodAutoscaler for each ScaledObject. Both write only the number of the RoleScale.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,7 @@ EXCLUDED_LABELS = "scaledobject.keda.sh/hpa-excluded-labels"
 """Annotation with the labels that KEDA does not copy to its HorizontalPodAutoscaler. With the operator's labels, that object
 would look like one of the operator's own."""
 FAILURES = 3
-"""Failed looks at a trigger after which the default fallback applies."""
+"""Number of consecutive failed reads of a trigger after which the default fallback applies."""
 RESOURCE_TRIGGERS = ("cpu", "memory")
 """Types of triggers for which KEDA has no fallback."""
 
@@ -56,10 +57,11 @@ def _named(trigger: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _fallback(policy: ReplicaPolicy) -> Manifest | None:
-    """Return the default fallback, which keeps the present number of groups; None if there can be none.
+    """Return the default fallback, which keeps the present number of groups while KEDA cannot read a trigger; None if the
+    role gets no fallback.
 
-    A role with minReplicas 0 gets none: its metrics may be those of its own engines, and KEDA would wake it as soon as it
-    has scaled it to zero. Without a fallback KEDA keeps the number, too.
+    A role with minReplicas 0 gets none: its triggers may read metrics of its own engines, so KEDA would scale the role up
+    again as soon as it has scaled it to zero. Without a fallback KEDA keeps the number, too.
     """
     if not policy.low or all(one.get("type") in RESOURCE_TRIGGERS for one in policy.keda.triggers):
         return None

@@ -92,8 +92,7 @@ def _service(owner: meta.Owner, name: str, component: str, ports: list[Manifest]
 
 def _headless(owner: meta.Owner, port: int) -> Manifest:
     # Ranks must find their leader before any rank is ready. No client uses the port, but without ports Kubernetes 1.34
-    # rewrites
-    # the Service's EndpointSlice on each sync: the stored `ports: null` differs from the `[]` that the controller computes.
+    # rewrites the Service's EndpointSlice on each sync: the stored `ports: null` differs from the `[]` that it computes.
     ports = [_port("http", port, port)]
     spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": meta.labels(owner.name), "ports": ports}
     return meta.manifest(owner, "v1", "Service", names.headless(owner.name), meta.labels(owner.name), {"spec": spec})

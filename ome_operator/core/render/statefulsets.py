@@ -1,5 +1,5 @@
-"""Render the StatefulSets of a slice once per revision, and store them. Later, StatefulSets are written from the stored
-template (decisions 3).
+"""Render the StatefulSets of a revision once, and store them as templates. Later, StatefulSets are written from the stored
+templates (decisions 3).
 
 `workloads` is the renderer; its result is stored in the ControllerRevision. Later only `stamp` runs, which sets the name and
 label of a group in the stored template, the nodes that the group excludes and, for pods in a queue of Kueue, the pod group.
@@ -31,8 +31,8 @@ RENDER = 3
 """Version of the renderer, which is stored with its result. Increase it when templates change; running pods keep their
 templates."""
 OLDEST = 3
-"""Oldest version of the renderer whose stored templates can still be used. Before it, all leaders of a role were one
-StatefulSet."""
+"""Oldest version of the renderer whose stored templates can still be used. Older versions rendered one StatefulSet for all
+leaders of a role."""
 
 
 class Stored(NamedTuple):
@@ -62,12 +62,12 @@ def workloads(
     default_preflight: str = OFF,
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the data that a ControllerRevision stores with the inputs, and sentences about settings that were dropped.
+    Raises ProblemError if the inputs cannot be rendered.
 
-    `directories` are those of the revisions of the model and of every adapter, "" for weights that are stored at their path
-    itself. `labels` are OME's labels; labels from the user take precedence. `default_preflight` is the preflight mode if the
-    inputs name none. The result is JSON data: component -> {size, port, leader, worker} and, for
-    pods in a queue of Kueue, podGroup. Raises ProblemError if the inputs
-    cannot be rendered.
+    The data is JSON: it maps each component to an object with the fields size, port, leader and worker, and with podGroup if
+    its pods wait in a queue of Kueue. `directories` are the directories of the weights of the model and of every adapter; ""
+    for weights that are in their path itself. `labels` are OME's labels; labels from the user take precedence.
+    `default_preflight` is the preflight mode if the inputs name none.
     """
     out: dict[str, Any] = {}
     dropped: list[str] = []
@@ -87,7 +87,7 @@ def workloads(
 def _role(
     context: pod_template.Context, composed: Composed, inputs: Mapping[str, Any], default_preflight: str
 ) -> tuple[Manifest, list[str]]:
-    """Return the stored form of a component, and sentences about settings that were dropped."""
+    """Return the data that a revision stores for a component, and sentences about settings that were dropped."""
     component, warnings = composed.component, list[str]()
     context = context._replace(
         collector=endpoint(inputs, component),

@@ -52,7 +52,7 @@ def _has_registry(router: Manifest) -> bool:
 
 
 def _may_have_one(router: Manifest) -> bool:
-    """Return whether a Deployment runs a router program that would get a registry if its arguments were right."""
+    """Return whether a Deployment runs a router program that the operator gives a registry if its arguments permit this."""
     container = router["spec"]["template"]["spec"]["containers"][0]
     return bool(routers.of_image(container)) or any(map(routers.is_program, routers.parts(container)))
 

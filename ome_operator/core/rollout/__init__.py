@@ -1,1 +1,3 @@
-"""Compute the next safe step from the old slice of a service to the new slice. No state is kept between the steps."""
+"""Compute the next safe step of a rollout, from the old slice of a service to the new slice. A slice is all objects of one
+revision on the cluster. No state is kept between the steps.
+"""

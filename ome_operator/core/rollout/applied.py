@@ -1,9 +1,9 @@
 """The numbers of groups that the autoscaler of the class Demand has decided, which are kept in the status of the service.
 
 The operator never writes the number of a RoleScale again after its creation (decisions 4), except for a service that goes to
-zero groups or comes back, so this autoscaler keeps its numbers in `status.scaling.applied`. A RoleScale that somebody has
-written wins. When the numbers no longer count, the RoleScale is deleted and created again with the number of groups, so that
-nothing is removed because of an old number.
+zero groups or comes back, so this autoscaler keeps its numbers in `status.scaling.applied`. A number that somebody has
+written to a RoleScale takes precedence. When a decided number no longer applies (the class or the mode was changed), the
+RoleScale is deleted and created again with the present number of groups, so that its old number removes no group.
 """
 
 from collections.abc import Mapping
@@ -24,15 +24,17 @@ def demand_policy(service: InferenceService) -> DemandPolicy | None:
 
 
 def role_scale(snapshot: Snapshot, component: str) -> Child | None:
-    """Return the RoleScale of a component. Without an owner it is an orphan that is about to be adopted."""
+    """Return the RoleScale of a component; None if it does not exist or has another owner. A RoleScale without an owner is
+    returned, because the service is about to adopt it.
+    """
     service = snapshot.service
     found = snapshot.observed.children.get(("RoleScale", names.component(service.name, component)))
     return found if found is not None and found.owner in ("", service.uid) else None
 
 
 def set_by_hand(scale: Child) -> bool:
-    """Return whether somebody has written the number of a RoleScale since it was created, or since a wake wrote it. A write
-    of another part of the object, and of its status, does not change the generation.
+    """Return whether somebody has written the number of a RoleScale since it was created, or since the operator wrote it
+    for a service that goes to zero groups or comes back. Only a change of the spec increases the generation.
     """
     return scale.generation > 1 and scale.generation != scale.woken
 
@@ -52,26 +54,29 @@ def stored_groups(status: Mapping[str, Any]) -> dict[str, int]:
 
 
 def applied_groups(snapshot: Snapshot, component: str) -> int | None:
-    """Return the number that was decided for a component; None if there is none, or if the RoleScale wins. A 0 does not
-    count: it repeats a RoleScale that asked for no groups, whose number after a wake is another one.
+    """Return the number of groups that the class Demand has decided for a component. Return None if it has decided none, or
+    if somebody has set the number of the RoleScale. Return None for a stored 0, too: it was copied from a RoleScale that
+    requested no groups, and the RoleScale has another number when the service is woken.
     """
     return None if by_hand(snapshot, component) else stored_groups(snapshot.service.status).get(component) or None
 
 
 def applies(service: InferenceService, policy: ReplicaPolicy) -> bool:
-    """Return whether the service is to get the number that is decided for a component with this policy."""
+    """Return whether the numbers that the class Demand decides are applied to a component with this policy."""
     asked = demand_policy(service)
     return policy.demand and policy.scaled and asked is not None and asked.mode == APPLY
 
 
 def overridden(snapshot: Snapshot, component: str, policy: ReplicaPolicy) -> bool:
-    """Return whether a number that somebody has written counts instead of the decided number."""
+    """Return whether a component has the number of groups that somebody has written to its RoleScale, instead of the number
+    that the class Demand decides.
+    """
     return applies(snapshot.service, policy) and by_hand(snapshot, component)
 
 
 def outdated(snapshot: Snapshot, component: str, policy: ReplicaPolicy, groups: int) -> bool:
-    """Return whether the RoleScale has to be created again, because the decided number has ended and differs from its
-    number. `groups` is the number of groups that the component is to have.
+    """Return whether the RoleScale of a component has to be created again: the stored number that the class Demand decided
+    no longer applies, and the number of the RoleScale is not `groups`, the number of groups that the component is to have.
     """
     scale = role_scale(snapshot, component)
     ended = applied_groups(snapshot, component) is not None and not applies(snapshot.service, policy)
@@ -79,7 +84,9 @@ def outdated(snapshot: Snapshot, component: str, policy: ReplicaPolicy, groups: 
 
 
 def kept_groups(snapshot: Snapshot, policies: Mapping[str, ReplicaPolicy], groups: Mapping[str, int]) -> dict[str, int]:
-    """Return the decided numbers that have ended, and that the RoleScales do not have yet."""
+    """Return, by component, the stored numbers that the class Demand decided and that no longer apply, but whose RoleScale
+    does not have the desired number of groups yet. `groups` is the desired number by component.
+    """
     found = {}
     for component, number in stored_groups(snapshot.service.status).items():
         policy, scale = policies.get(component), role_scale(snapshot, component)

@@ -60,7 +60,9 @@ def _budget(policy: DemandPolicy, policies: Mapping[str, ReplicaPolicy], gpus: M
 
 
 def _gpus(gpus: Mapping[str, int], groups: Mapping[str, int]) -> int:
-    """Return the GPUs of these numbers of groups; a role has at least one group."""
+    """Return the number of GPUs that these groups need; each role is counted with at least one group. `gpus` is the number
+    of GPUs of one group of each component, `groups` the number of groups.
+    """
     return sum(max(1, number) * gpus.get(name, 0) for name, number in groups.items())
 
 
@@ -76,7 +78,7 @@ def undone(service: InferenceService) -> Size | None:
 def advice(
     service: InferenceService, policies: Mapping[str, ReplicaPolicy], gpus: Mapping[str, int] = _NO_GPUS
 ) -> Iterator[str]:
-    """Yield sentences about fields of the class Demand that have no effect, or that nobody can follow. `gpus` is that of
+    """Yield sentences about fields of the class Demand that have no effect, or that contradict other fields. `gpus` is as in
     `problem`.
     """
     policy = demand_policy(service)
@@ -145,7 +147,7 @@ def _peak(field: str, peak: Peak, scaled: Mapping[str, ReplicaPolicy]) -> Iterat
 
 
 def _rest(field: str, peak: Peak, policies: Mapping[str, ReplicaPolicy]) -> Iterator[str]:
-    """Yield sentences about a time with a minimum of 0 in which the service keeps its groups nevertheless."""
+    """Yield sentences about an entry of the schedule whose minimum is 0, if the service keeps its groups nevertheless."""
     written = {name: getattr(peak.minimum, name) for name in _GROUPS}
     if 0 not in written.values():
         return
@@ -161,7 +163,7 @@ def _rest(field: str, peak: Peak, policies: Mapping[str, ReplicaPolicy]) -> Iter
 
 
 def _beyond_budget(policy: DemandPolicy, policies: Mapping[str, ReplicaPolicy], gpus: Mapping[str, int]) -> Iterator[str]:
-    """Yield sentences about sizes that fields ask for and for which the budget is too small."""
+    """Yield a sentence about each field that asks for a size of the service that needs more GPUs than `gpuBudget`."""
     if policy.gpu_budget is None or _budget(policy, policies, gpus):
         return
     bounds = {name: policies[name] for name in _GROUPS if name in policies}

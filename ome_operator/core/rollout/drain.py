@@ -1,9 +1,10 @@
 """Drain groups: a group that is to be removed gets no new requests before its leader is stopped (decisions 9).
 
 First the leader is marked, and the registry sidecar removes it from the routers. Then the StatefulSet of the leader is
-deleted: as soon as the registries of all routers report that no request is in the leader, or, while they report requests, at
-the end of a limit. If nothing is reported, it is deleted after a time in which the routers have certainly removed it. The
-leader gets SIGTERM and finishes its requests within its grace period. Its workers are removed after it.
+deleted, as soon as the registries of all routers report that the leader has no requests, and at the latest after the grace
+period of the leader (`Drain.limit`). If nothing is reported, the StatefulSet is deleted after `NOTICE`, when the routers
+have certainly removed the leader. The leader gets SIGTERM and finishes its requests within its grace period. Its workers are
+removed after it.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -18,13 +19,13 @@ from ome_operator.core.observed.telemetry import DrainReport, fresh
 from ome_operator.core.reconcile.plan import Patch
 
 NOTICE = 15.0
-"""Seconds between the mark and the stop of a leader of whose requests nothing is known: the registry lists pods every 3 s,
-and requests that are already on their way to the leader have to arrive."""
+"""Seconds between the marking and the stop of a leader if no registry reports whether the leader has requests. The registry
+lists pods every 3 s, and requests that are already on their way to the leader have to arrive."""
 
 
 EMPTY_READINGS = 2
-"""Number of consecutive readings, at intervals of 5 s, after which an engine without requests counts as empty: a request may
-have been on its way during the first one."""
+"""Number of consecutive readings without requests, at intervals of 5 s, after which an engine is considered empty. One
+reading does not suffice, because a request may have been on its way to the engine."""
 RECHECK = 10.0
 """Seconds after which a leader with requests is checked again, even if nothing new was reported."""
 GRACE = 30
@@ -41,7 +42,7 @@ class Drain(NamedTuple):
 
 
 class Retained(NamedTuple):
-    """The groups of a role of a slice that are kept for now, because groups are drained before they are removed."""
+    """The groups of a role of a revision that are kept for now, because groups are drained before they are removed."""
 
     numbers: tuple[int, ...]
     """Numbers of the groups that are kept for now: the desired groups, and the groups that are being drained."""
@@ -90,7 +91,9 @@ def serving_again(observed: Observed, pods: Iterable[Pod]) -> tuple[Patch, ...]:
 
 
 def _left(pod: Pod, routers: Collection[str], drain: Drain, now: datetime) -> float:
-    """Return the seconds for which the leader may not be stopped, or until this is checked again."""
+    """Return the seconds until the leader may be stopped, or until its requests are checked again; 0 or less if it may be
+    stopped now.
+    """
     since = _marked(pod, now)
     if since is None:
         return NOTICE
@@ -102,11 +105,11 @@ def _left(pod: Pod, routers: Collection[str], drain: Drain, now: datetime) -> fl
 
 
 def _has_requests(reports: Iterable[DrainReport], routers: Collection[str], now: float) -> bool | None:
-    """Return whether a marked leader has requests, or may have some for now; None if this is unknown.
+    """Return True if a marked leader has requests or may still have some, False if it has none, None if this is unknown.
 
-    The report of any router is enough to know that it has requests, because an engine reports the requests of all routers.
-    It has certainly none only if every router has removed it from its list and two readings after that found none. Until
-    then it may have some, but only if every router can report such readings.
+    A report of requests from the registry of a single router suffices for True, because an engine reports the requests of
+    all routers. The result is False only if every router has removed the leader from its list, and `EMPTY_READINGS` readings
+    after that found no requests. It is None if the registry of any router reports no such readings.
     """
     known = [report for report in reports if report.router in routers and fresh(report.at, now)]
     if any(report.requests for report in known):

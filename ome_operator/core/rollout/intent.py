@@ -61,8 +61,8 @@ class Intent:
     """How many nodes hold the weights of the desired revision; None while no revision is stored."""
     strategy: Strategy
     epochs: Mapping[Ref, Epoch] = field(default_factory=dict)
-    """The epochs of the objects that the desired revision shares with other services and whose edits it follows; empty if
-    the spec pins a revision."""
+    """The epochs of the objects that the desired revision shares with other services and whose edits are rolled out to this
+    service; empty if the spec pins a revision."""
     fit: Fitting = UNASKED
     """The result of the capacity check: whether nodes have capacity for the revision."""
     gate: Gate = OPEN
@@ -169,8 +169,8 @@ def _epochs(snapshot: Snapshot, resolved: Resolved, aim: TargetRevision, ledger:
 def _directories(snapshot: Snapshot, resolved: Resolved) -> list[str]:
     """Return the directory on the nodes for each of the weights in the present inputs.
 
-    The source of weights may not be stored in an older revision. If a service keeps weights of that revision, they stay at
-    their old path, which agents no longer create.
+    A revision of an older operator does not store the source of its weights. Weights that a service keeps from such a
+    revision stay in their old directory, which agents no longer create for others.
     """
     deps, today = snapshot.deps, mounted_weights(resolved.inputs or {})
     former: list[tuple[Mapping[str, str], str]] = []
@@ -194,10 +194,12 @@ def _policies(service: InferenceService, resolved: Resolved) -> dict[str, Replic
 
 
 def _groups(snapshot: Snapshot, component: str, counts: ReplicaPolicy) -> int:
-    """Return the desired number of groups of a component: the number that the class Demand has decided, or the value of its
-    RoleScale, limited to the range from minReplicas to maxReplicas. If there is neither, the number of groups that exist is
-    limited in the same way: a backup may be restored without the RoleScale, or the RoleScale may follow later. A router
-    counts as a group. After a request has woken the service, its groups are kept for a while even if none are asked for.
+    """Return the desired number of groups of a component (for the router, of replicas): the number that the class Demand has
+    decided, or the number of its RoleScale, limited to the range from minReplicas to maxReplicas.
+
+    If there is neither, the number of existing groups is limited in the same way, because a backup may have been restored
+    without the RoleScale, or the RoleScale may be restored later. After a request has woken the service, its groups are kept
+    for a while even if the RoleScale requests none.
     """
     if not counts.scaled:
         return counts.low
@@ -212,8 +214,9 @@ def _groups(snapshot: Snapshot, component: str, counts: ReplicaPolicy) -> int:
 
 
 def _present(snapshot: Snapshot, component: str) -> int:
-    """Return the number of groups of a component in the slice that has most of them, or the number of routers that the
-    largest Deployment asks for. The slices are not added up, because during a rollout a group may exist in two slices.
+    """Return the number of groups of a component in the revision that has the most, or the number of replicas of the largest
+    Deployment of a router. The numbers are not added up over revisions, because during a rollout a group may exist in two
+    revisions.
     """
     slices = (*snapshot.slices.values(), *snapshot.unusable)
     if component == keys.ROUTER:
@@ -245,8 +248,8 @@ def _sizes(data: Mapping[str, Any], groups: Mapping[str, int]) -> list[tuple[int
 
 
 def _gate(snapshot: Snapshot, intent: Intent) -> Gate:
-    """Return the gate of the target. The nodes with the model and the capacity check are considered only if another slice
-    would be replaced. The dry run follows (`dry_run.with_dry_run`).
+    """Return the gate of the target revision: open, or closed with the reason. Missing weights and missing capacity close
+    the gate only if the target would replace another revision. The dry run is made later (`dry_run.with_dry_run`).
     """
     target, here = intent.target, intent.held
     if problems := _blocking(snapshot.service, intent):

@@ -17,8 +17,8 @@ FORBIDDEN = {keys.KARPENTER_KEEP: "true", keys.AUTOSCALER_EVICT: "false"}
 
 
 def patches(snapshot: Snapshot, policies: Mapping[str, ReplicaPolicy]) -> Iterator[Patch]:
-    """Yield the patches that add or remove the annotations of the pods that the service controls. `policies` are those of
-    the components in its spec.
+    """Yield the patches that add the annotations `FORBIDDEN` to pods of the service, or remove them. `policies` maps the
+    components in the spec of the service to their replica policies.
     """
     for pod in snapshot.pods:
         policy = policies.get(pod.component)

@@ -1,5 +1,5 @@
-"""Find out whether the pods of a new revision wait for something of the service's own that a shared edit does not name: a
-claim of a volume, a quota, or a node (decisions 30).
+"""Find out whether the pods of a new revision wait for something that only their own service lacks, so that the edit of a
+shared object did not cause it: a PersistentVolumeClaim, a quota, or a node (decisions 30).
 """
 
 from collections.abc import Mapping
@@ -25,8 +25,9 @@ _PLACING = (
 
 
 def since(snapshot: Snapshot, intent: Intent, clock: Clock, placing: Mapping[str, Any]) -> datetime | None:
-    """Return since when the target has lacked something of the service's own; None if it lacks nothing, if a container of
-    the target has failed, or if the target asks for other nodes, amounts or claims than the earlier revisions.
+    """Return since when pods of the target revision have waited for a volume, a quota or a node. Return None if none waits,
+    if a container of the target has failed, or if the target requests other nodes, amounts or claims than the earlier
+    revisions.
 
     `placing` is `status.placement` of this pass.
     """
@@ -44,19 +45,21 @@ def since(snapshot: Snapshot, intent: Intent, clock: Clock, placing: Mapping[str
 
 
 def when_rejected(rejection: Mapping[str, Any], now: datetime) -> datetime | None:
-    """Return since when a revision had lacked something of the service's own when it was rejected, by `since`; None if it
-    lacked nothing. `rejection` is in the format of the status.
+    """Return the result that `since` had for a revision when the revision was rejected; None if its pods did not wait for a
+    volume, a quota or a node. `rejection` is in the format of the status.
     """
     began = rejection.get("lacksSince")
     return quantity.moment(began, now) if began else None
 
 
 _STARTS = frozenset({"", Reason.STARTING, Reason.CONTAINER_CREATING})
-"""Reasons of pods on nodes that start, and have not failed."""
+"""Reasons of pods that are on a node, are starting, and have not failed."""
 
 
 def _asks_alike(snapshot: Snapshot, intent: Intent) -> bool:
-    """Return whether the pods of the target ask for the same as those of every other revision that exists."""
+    """Return whether the pods of the target request the same nodes, amounts and claims as the pods of every other revision
+    that exists or was complete last. Return False if there is no such revision.
+    """
     roles = intent.roles(intent.target)
     others = [intent.roles(name) for name in snapshot.slices if name != intent.target]
     others += [intent.roles(name) for name in whole_before(snapshot.service.status) if name != intent.target]

@@ -6,8 +6,8 @@ continues it.
 The capacity of a slice is the share of its desired groups that are ready, in the role where this share is smallest, because
 prefill groups cannot serve requests without decode groups. The bound of each role states how many of its groups may be
 missing. The weakest bound limits the capacity, so the roles advance together. The least valuable groups are removed first.
-Groups that are not ready still count in number: if all groups become unready at once, a rollout removes no more groups than
-its bound allows.
+The bound also limits the number of existing groups, ready or not: if all groups become unready at once, a rollout removes no
+more groups than its bound allows.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ class Bounds(NamedTuple):
     whole: bool = False
     """Whether the other slices stay unchanged until every desired group of the target serves."""
     alone: bool = False
-    """Whether the target starts only when no object of the groups of other slices is left."""
+    """Whether the target starts only after all objects of the groups of other slices are gone."""
 
     def interrupts(self, groups: Mapping[str, int]) -> bool:
         """Return whether all groups of a role are removed before new groups of the role serve. `groups` is the desired

@@ -18,9 +18,9 @@ _SETS, _DEPLOYMENTS = of_workload("statefulsets"), of_workload("deployments")
 def quota_change(snapshot: Snapshot, intent: Intent, router: Iterable[Manifest]) -> QuotaChange | None:
     """Return what the rollout of the target creates and removes; None if quotas are not to be compared.
 
-    The target is counted with as many groups as exist now, because a further group may wait for a quota without a loss.
-    While pods of the old slices end, the API server may not yet have subtracted them from the used amounts, so nothing is
-    compared. `router` is the Deployment of the target's router.
+    The target is counted with at most as many groups as exist now, because groups beyond these may wait for a quota without
+    an interruption. While pods of the old revisions are terminating, the result is None, because the API server may not yet
+    have subtracted them from the used amounts. `router` is the Deployment of the target's router.
     """
     target = intent.target
     old = [found for name, found in snapshot.slices.items() if name != target]

@@ -1,7 +1,9 @@
-"""Compute the steps that remove a slice. Each step is derived from the objects that are left (decisions 6 and 9).
+"""Compute the steps that remove a slice, which is all objects of one revision. Each step is derived from the objects that
+still exist (decisions 6 and 9).
 
-A slice is removed in this order: its router, until no router pod is left; its leaders; its workers, which ignore SIGTERM and
-would hold their GPUs for the complete grace period. Another slice may start only when no pod of this slice is left.
+A slice is removed in this order: its router, then, when all pods of the router are gone, its leaders, and last its workers.
+The workers are deleted with a short grace period, because they ignore SIGTERM and would hold their GPUs for the complete
+grace period. Another slice may start only when all pods of this slice are gone.
 """
 
 from collections.abc import Collection, Iterable
@@ -24,11 +26,11 @@ class Retirement(NamedTuple):
 
     delete: tuple[Delete, ...]
     waits_for: str
-    """A text for people about what is being removed; "" if no pod of the slice and no workload with pods is left."""
+    """A text for people about what is being removed; "" if the slice has neither pods nor workloads with pods any more."""
 
 
 def retire(service: str, slice_: Slice) -> Retirement:
-    """Return the next step of the removal of a complete slice."""
+    """Return the next step of the removal of all objects of a revision. `service` is the name of the service."""
     routers = [child for child in slice_.workloads if child.kind == "Deployment"]
     leaders = [child for child in slice_.workloads if is_leader_set(child)]
     workers = [child for child in slice_.workloads if child.kind == "StatefulSet" and not is_leader_set(child)]
@@ -50,10 +52,10 @@ def retire(service: str, slice_: Slice) -> Retirement:
 
 
 def discard(slice_: Slice) -> tuple[Delete, ...]:
-    """Return the deletions of everything in a slice that must not run at all (`Snapshot.restored`), in a single step.
+    """Return the deletions, in a single step, of all objects of a revision that must not run at all (`Snapshot.restored`).
 
-    Pods of other controllers than the slice's own workloads are left to these controllers: the pods of a router end with
-    its Deployment.
+    Pods of controllers other than the workloads in `slice_` are not deleted here: the pods of a router, which belong to a
+    ReplicaSet, end with its Deployment.
     """
     uids = {child.uid for child in slice_.workloads}
     mine = [pod for pod in slice_.pods if not pod.workload_uid or pod.workload_uid in uids]
@@ -111,6 +113,6 @@ def leftovers(
 
 
 def _leader_gone(service: str, component: str, revision: str, workers: Child) -> Guard:
-    """Return the guard that no pod of the leader of these workers exists."""
+    """Return the guard that lets these workers be deleted only if no pod of their leader exists."""
     mark = {keys.WORKER_INDEX: "0", keys.GROUP_INDEX: str(group_number(workers))}
     return Guard(meta.requirement({**meta.labels(service, component, revision), **mark}))

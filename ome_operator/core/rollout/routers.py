@@ -35,11 +35,12 @@ def deployment(
 
 
 def answers(snapshot: Snapshot, intent: Intent, revision: str, *, serves: bool) -> bool:
-    """Return whether requests are answered by the registries beside the routers of a slice, and not by the routers.
-    `serves` states whether any engine behind a router gets requests.
+    """Return whether the registry sidecars of the routers of a revision answer requests, instead of the routers. `serves`
+    states whether any engine behind a router gets requests.
 
-    That begins when a role has no desired group and no request can be served any more, so leaders are drained first. It
-    ends when a router has an engine for each role again. The label on the Service states whether it has begun.
+    The registries begin to answer when a role has no desired group and no request can be served any more, so leaders are
+    drained first. They end when a router has an engine for each role again. A label on the Service of the InferenceService
+    stores that they have begun.
     """
     if intent.router is None or serves:
         return False

@@ -1,9 +1,9 @@
 """Write the RoleScales of a service that its schedule brings to zero groups, and back (docs/demand.md).
 
-The numbers of the class Demand are in `status.scaling.applied`, in which a 0 does not count: the number of the RoleScale
-does (`applied.applied_groups`). So the RoleScales are written first: they get the 0, with the mark of a wake, because it is
-not set by hand. When a reconciliation sees that, the applied numbers become 0, and from then on a number in the RoleScales
-that is not 0 is a wake, and counts, whoever has written it.
+The numbers of the class Demand are in `status.scaling.applied`. For a number of 0 there, the number of the RoleScale applies
+(`applied.applied_groups`), so the RoleScales are written first. They get the number 0, with the annotation that a wake
+writes, so that the number is not taken for one that a person set. When a later reconciliation reads these RoleScales, the
+applied numbers become 0. From then on, any number above 0 in a RoleScale brings its groups back, whoever has written it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,8 +17,8 @@ from ome_operator.core.rollout.applied import applies, set_by_hand, stored_group
 
 
 def sizes_before(snapshot: Snapshot) -> tuple[int, int] | None:
-    """Return the numbers of prefill and decode groups with which a service comes back whose RoleScales the schedule has
-    brought to zero; None if they are not at zero, or if somebody else has brought them there.
+    """Return the numbers of prefill and decode groups with which a service comes back after the schedule has set its
+    RoleScales to zero. Return None if the RoleScales are not zero, or if somebody else has set them to zero.
     """
     scales = [zero.role_scale(snapshot, role) for role in zero.ROLES]
     if any(scale is None or scale.replicas for scale in scales) or not any(_rests(snapshot, role) for role in zero.ROLES):
@@ -28,14 +28,16 @@ def sizes_before(snapshot: Snapshot) -> tuple[int, int] | None:
 
 
 def _rests(snapshot: Snapshot, role: str) -> bool:
-    """Return whether the schedule has brought the RoleScale of a role to zero. No wake writes a 0."""
+    """Return whether the schedule has set the RoleScale of a role to zero. The annotation of a wake proves this, because a
+    wake itself never writes a 0.
+    """
     scale = zero.role_scale(snapshot, role)
     return scale is not None and scale.replicas == 0 and not set_by_hand(scale) and scale.generation == scale.woken
 
 
 def writes(snapshot: Snapshot, policies: Mapping[str, ReplicaPolicy]) -> tuple[Patch, ...]:
     """Return the changes of the RoleScales: 0 for a service that is to go to zero, and the decided number for a service that
-    came back. A RoleScale that changes meanwhile, or that somebody has written, stays.
+    came back. A RoleScale whose number somebody has set is not changed, and neither is one that changes meanwhile.
     """
     status, numbers = snapshot.service.status, dict[str, int]()
     for role, number in stored_groups(status).items():

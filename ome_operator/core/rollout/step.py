@@ -1,4 +1,6 @@
-"""Decide which slices to keep, which to remove, and whether the desired slice may start (decisions 6 and 12)."""
+"""Decide which slices to keep, which to remove, and whether the desired slice may start (decisions 6 and 12). A slice is all
+objects of one revision.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -138,10 +140,11 @@ def _reason(serves: bool, ends: bool) -> str:
 
 
 def _waiting(others: list[Slice], gate: Gate, numbers: ReplicaCounts) -> RolloutStep:
-    """Return a step that keeps the slices that run or, if none runs, the slice of which most objects are left.
+    """Return a step that keeps the slices that run or, if none runs, the slice that still has the most objects.
 
-    That slice was being removed, or a person deleted its leaders. It is completed again while no other slice may start.
-    While a check is being made (reason Checking), nothing is changed, because the result follows in a moment.
+    A slice that has objects and does not run was being removed, or a person deleted its leaders. It is completed again while
+    no other slice may start. While a check is being made (reason Checking), nothing is changed, because the result is known
+    in a moment.
     """
     run = [one for one in others if started(one)]
     if gate.reason == Reason.CHECKING:

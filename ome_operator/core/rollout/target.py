@@ -55,7 +55,8 @@ class TargetRevision(NamedTuple):
 
     def reject(self, reason: str, message: str, now: datetime, lacks: datetime | None = None) -> dict[str, Any]:
         """Return a rejection of the target revision in the format of the status. It applies until the next edit, or until
-        the user asks for another attempt. `lacks` is as in `Stand`.
+        the user asks for another attempt. `lacks` is the time since which its pods have waited for something that only
+        their service lacks (`own_lack.since`).
         """
         said = {"revision": self.revision, "edit": self.edit, "reason": str(reason), "message": message}
         if lacks is not None:
@@ -70,7 +71,7 @@ def target(
 
         pin         The revision that the spec pins; "" if it pins none.
         numbers     The number of each stored revision; the newest revision has the largest number.
-        whole       The revisions that were complete most recently.
+        whole       Revisions that were complete when the status was last written.
         rejected    Rejections in the format of the status.
         retry       Value of the annotation that asks for another attempt, as in `TargetRevision.retry`.
 

@@ -80,9 +80,9 @@ def weigh(snapshot: Snapshot, step: RolloutStep, counts: ReplicaCounts, routed: 
 def allowed(snapshot: Snapshot, wanted: TrafficSplit | None, deletes: Iterable[Delete]) -> Allowed:
     """Return the deletions that break no request through the HTTPRoute. `wanted` is None if no HTTPRoute is wanted.
 
-    The router of a slice that can answer requests is removed when the HTTPRoute has led elsewhere for `NOTICE` seconds. It
-    is also removed if the HTTPRoute has to lead to it until its end, because no other slice can answer, now or once it has
-    settled. The Service of a slice is removed when the HTTPRoute no longer names it.
+    The router of a slice that can answer requests is removed when the HTTPRoute has sent requests elsewhere for `NOTICE`
+    seconds. It is also removed, although the HTTPRoute still sends requests to it, if no other slice can answer requests
+    now or within `SETTLED` seconds. The Service of a slice is removed when the HTTPRoute no longer names it.
     """
     stored = snapshot.controlled("HTTPRoute", snapshot.service.name)
     if wanted is None or stored is None or stored.deleting or stored.content is None:
@@ -117,8 +117,8 @@ def _chosen(
 
 
 def _settles(snapshot: Snapshot, revision: str) -> float:
-    """Return the seconds until a router of a slice has been ready long enough; 0 if a router has been, or if the
-    HTTPRoute leads to the slice already.
+    """Return the seconds until a router of a slice has been ready for `SETTLED` seconds; 0 if one has been, or if the
+    HTTPRoute already sends requests to the slice.
 
     The kubelet reports when the pod became ready, by the clock of its node. A time far in the future is ignored.
     """

@@ -21,7 +21,7 @@ from ome_operator.core.rollout.revisions import former
 from ome_operator.names import title
 
 TOLD = 3
-"""Number of refusals that a condition lists. The others are reported when these are fixed."""
+"""Largest number of refusals that a condition lists. Further refusals are listed once these are fixed."""
 
 
 def advice(

@@ -1,5 +1,5 @@
-"""Compute the state of a service that has no groups of a role and therefore cannot serve: when it is woken, and how long it
-then keeps its groups (docs/scaling.md, "Zero and back").
+"""Compute the state of a service that has zero groups of a role and therefore cannot serve: when a request wakes it (brings
+its groups back), and how long it then keeps its groups (docs/scaling.md, "Zero and back").
 
 The state is the field `zero` of the status. The functions are pure. An invalid time in the state counts as missing.
 """
@@ -21,9 +21,9 @@ FIELD = "zero"
 MINIMUM_UP = 600.0
 """Seconds for which a service that a request has woken keeps its groups, from the time at which it serves."""
 LONGEST_START = 3600.0
-"""Seconds after a request has woken a service for which its groups are kept although it does not serve yet."""
+"""For how many seconds after a request has woken a service its groups are kept although the service does not serve yet."""
 RECHECK = 10.0
-"""Seconds between two looks for the first token after a wake, which no event reports."""
+"""Seconds between two passes that look for the first token after a wake, because no event reports the token."""
 REQUEST, SCALE = "Request", "Scale"
 """What has brought a service back: a request, or a person or an autoscaler that changed a RoleScale."""
 ROLES = (keys.ENGINE, keys.DECODER)
@@ -147,8 +147,9 @@ def _woken(facts: ZeroFacts) -> dict[str, Any]:
 
 
 def is_woken(facts: ZeroFacts) -> bool:
-    """Return whether a request that has arrived wakes the service in this pass. Only a request that came after the service
-    lost its groups, and in the last seconds, counts: an older one has been answered with 503, and its client tries again.
+    """Return whether a request that has arrived wakes the service in this pass. The request must have arrived after the
+    service lost its groups, and within the last seconds: an older request has been answered with 503, and its client sends
+    it again.
     """
     since, arrived = _moment(facts.before.get("since"), facts.now), facts.arrivals.unserved_at
     if not facts.wakes or since is None or arrived is None or not is_zero(facts.groups):
@@ -165,7 +166,7 @@ def kept(before: Mapping[str, Any], component: str, *, wakes: bool, now: datetim
 
 
 def kept_until(before: Mapping[str, Any], *, wakes: bool, now: datetime) -> datetime | None:
-    """Return the time until which a service that a request has woken keeps its groups; None if none has woken it."""
+    """Return the time until which a service that a request has woken keeps its groups; None if no request has woken it."""
     wake = before.get("wake") or {}
     began = _moment(wake.get("time"), now)
     if not wakes or before.get("since") is not None or wake.get("by") != REQUEST or began is None:
@@ -228,9 +229,11 @@ def wake(snapshot: Snapshot, found: Mapping[str, Any], groups: Mapping[str, int]
 
 
 def written_by_wake(generation: int, present: int, number: int) -> dict[str, Any]:
-    """Return the change of a RoleScale by which a wake brings back groups. It marks the generation that it makes, so that
-    its number does not count as set by hand, and the demand decides again where the class is Demand. `generation` is the
-    present one, and `present` the present number: the same number makes no generation.
+    """Return the patch of a RoleScale with which a wake sets its number. An annotation stores the generation that the patch
+    produces, so that the number is not taken for one that a person set, and the class Demand can decide again.
+
+    `generation` is the present generation of the RoleScale. `present` is its present number; if `number` is the same, the
+    patch does not increase the generation.
     """
     annotations = {keys.WAKE_GENERATION: str(generation + (number != present))}
     return {"metadata": {"annotations": annotations}, "spec": {"replicas": number}}
