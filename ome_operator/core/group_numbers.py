@@ -4,7 +4,7 @@ new groups get.
 Each group can be created and removed by itself, so the least valuable group is removed first. A group that is already marked
 for draining is removed first, so that flapping readiness costs one group and not two. Then follow groups that are not ready,
 beginning with groups that are not on nodes. Among equal groups, the group with the highest number is removed first. A new
-group gets the lowest number of which no object is left: gaps are filled before higher numbers are used, and no new group
+group gets the lowest number for which no object exists: gaps are filled before higher numbers are used, and no new group
 waits for pods that cannot end.
 """
 
@@ -39,9 +39,10 @@ def existing(role: str, slice_: Slice) -> frozenset[int]:
 
 
 def taken(role: str, slice_: Slice) -> frozenset[int]:
-    """Return the numbers of the groups of which any object is left, terminating or not. A new group needs another number.
+    """Return the numbers of the groups of which any object still exists, terminating or not. A new group needs another
+    number.
 
-    If no StatefulSet of the role is left, the pods belong to a former service or to a slice that is created again. The
+    If no StatefulSet of the role exists, the pods belong to a former service or to a revision that is created again. The
     result is empty in this case: numbering begins at 0 again, and the StatefulSets wait until the names of their pods are
     free.
     """
@@ -50,7 +51,7 @@ def taken(role: str, slice_: Slice) -> frozenset[int]:
 
 
 def left(role: str, slice_: Slice) -> int:
-    """Return the number of groups of which any object is left, terminating or not."""
+    """Return the number of groups of which any object still exists, terminating or not."""
     return len({*map(group_number, sets(role, slice_)), *(pod.group for pod in pods(role, slice_))} - {None})
 
 

@@ -14,7 +14,7 @@ FEW, UNSURE = 3, 2.0
 """With fewer than `FEW` windows, for example after a restart of the operator, `UNSURE` standard errors are subtracted from
 the rate, so that no group is added by chance. Waiting requests still add groups."""
 SIGNIFICANT = 4.0
-"""Number of standard errors from which a slope counts as a trend, and not as chance."""
+"""Number of standard errors from which a slope is taken for a trend, and not for chance."""
 STEP = 4.5
 """Number of standard errors from which the newest arrivals count as a step of the load. With thousands of decisions a day, a
 limit of 3 would report several steps a day for a constant load.
@@ -48,8 +48,7 @@ def forecast(samples: Sequence[DemandSample], horizon: float) -> ArrivalForecast
     windows that do not overlap. The deviation from the line that is due to chance is known for independent arrivals
     (Poisson). If the windows, or the arrivals of the last `RECENT` or `FASTEST` seconds, deviate by far more, the load has
     made a step, and only the newest arrivals are used. Otherwise the line is used if its slope is significant, and the mean
-    if it is not. A trend is extrapolated for at most the time over which it was
-    observed.
+    if it is not. A trend is extrapolated for at most the time over which it was observed.
     """
     if not samples or samples[-1].arrivals is None:
         return None

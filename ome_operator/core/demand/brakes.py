@@ -1,4 +1,6 @@
-"""Reasons not to remove a group although fewer groups would be enough, and the limit of changes within an hour."""
+"""Check for reasons not to remove a group although fewer groups would be enough, and for the limit of changes within an
+hour.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -36,7 +38,7 @@ def at_cap(state: ScalingState, targets: Targets, now: float) -> bool:
 
 
 def _hole(samples: Sequence[DemandSample], now: float) -> bool:
-    """Return whether the numbers of the last `KEPT` seconds have a gap of more than `STALE` seconds."""
+    """Return whether, within the last `KEPT` seconds, no complete sample was read for more than `STALE` seconds."""
     known = [one.at for one in samples if one.at >= now - KEPT and one.arrivals is not None and one.waiting is not None]
     return any(after - before > STALE for before, after in pairwise((now - KEPT, *known, now)))
 

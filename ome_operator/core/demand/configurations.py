@@ -1,8 +1,8 @@
-"""Bind the measured speeds to the configuration of the groups that showed them (docs/demand.md).
+"""Store measured speeds with the configuration of the groups that were measured (docs/demand.md).
 
-After a rollout to another image, other arguments or other GPUs, the groups may have another speed. What the former groups
-have shown is then no measurement of the present ones: it is kept apart, adds groups as a prediction does, and removes none.
-After a rollback it counts again.
+After a rollout to another image, other arguments or other GPUs, the groups may have another speed. The measurements of the
+former groups are then stored separately. Like a prediction, they can be the reason to add a group, but not to remove one.
+After a rollback they are the measurements of the present groups again.
 """
 
 from itertools import combinations
@@ -16,8 +16,8 @@ def bound(state: ScalingState, fleet: Fleet, now: float) -> ScalingState:
     time `now`.
 
     While groups of several configurations serve, and while a role has no groups, the measurements stay as they are. If it is
-    not known what was measured, as in a state that an earlier version of the operator has stored, it was the oldest
-    configuration that exists.
+    not known which configuration was measured, as in a state that an earlier version of the operator has stored, the oldest
+    existing configuration is assumed.
     """
     for place, role in enumerate(GROUPS):
         found, known = fleet.role(role).configurations, state.learned.configurations[place]
@@ -35,8 +35,8 @@ def bound(state: ScalingState, fleet: Fleet, now: float) -> ScalingState:
 
 
 def _exchanged(state: ScalingState, place: int, present: Configuration) -> ScalingState:
-    """Return the state after the groups of a role have got the configuration `present`. If it is the one before the last,
-    its measurements count again.
+    """Return the state after the configuration of the groups of a role has changed to `present`. The measurements of the
+    previous configuration become `former`. If `former` was measured with `present`, its measurements are used again.
     """
     learned, former, role = state.learned, state.former, GROUPS[place]
     back = former if former.configurations[place].agrees(present) else Learned()

@@ -16,8 +16,8 @@ it was measured within the target."""
 
 
 def rising(curve: Curve) -> Curve:
-    """Return the curve made monotonic: a point with a shorter time than a point with fewer requests is due to noise, and
-    gets the longer time.
+    """Return the curve with times that never decrease: if a point has a shorter time than a point with fewer requests, which
+    is due to noise, it gets the longer time.
     """
     found = list[tuple[float, float]]()
     for x, y in curve:

@@ -1,4 +1,4 @@
-"""For each of the last days (UTC): the GPU-hours of a service, and how many of its requests met their target."""
+"""Add up, for each of the last days (UTC), the GPU-hours of a service, and how many of its requests met their target."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ class DaySums(NamedTuple):
     requests: float = 0.0
     """Number of requests for which it is known whether they met the target of the time to the first token."""
     met: float = 0.0
-    """Number of these requests that met the target."""
+    """Number of the requests in `requests` that met the target."""
     met_wanted: float = 0.0
     """Upper bound of `met` for the wanted size: all requests count as met while fewer groups than wanted existed."""
 

@@ -43,8 +43,8 @@ group, and would fill the list because they come and go often.
 """
 
 LATE_FOR = 300.0
-"""Seconds for which too many requests have to be late, without a change of the size, until groups count as slower than they
-have shown. A shorter time may be due to chance or to a step of the load."""
+"""Seconds for which too many requests have to be late, without a change of the size, until the groups are assumed to be
+slower than measured before. A shorter time may be due to chance or to a step of the load."""
 
 Size = tuple[int, int, int]
 """The numbers of prefill groups, decode groups and routers."""
@@ -185,8 +185,8 @@ def _least(demand: DemandEstimate, fleet: Fleet, targets: Targets, present: Size
 def _groups_stay(
     targets: Targets, state: ScalingState, now: float, present: Size, routers: int, hold: str, why: str
 ) -> tuple[SizeDecision, ScalingState]:
-    """Return the decision in which the numbers of groups stay. Routers are added nevertheless, because their number follows
-    the requests in flight alone.
+    """Return a decision that does not change the numbers of groups. It may add routers, because their number depends only on
+    the requests in flight.
     """
     size = (*present[:2], max(routers, present[2]))
     stays = size == present or at_cap(state, targets, now)

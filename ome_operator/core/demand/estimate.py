@@ -72,12 +72,13 @@ class DemandEstimate(NamedTuple):
     time; 0 if there is no backlog.
     """
     serving: int
-    """Prefill groups that serve now, and have the backlog."""
+    """Number of prefill groups that serve now. The waiting requests are in their queues."""
     service: float
     """Mean time of a request in a prefill group, in seconds, from which the number of groups to have is computed."""
     longest: float
-    """The same, from which it is computed whether fewer groups would be enough; at least `service`. It is that of prompts of
-    `MeanRequest.fewer` tokens, and is taken from measurements instead of the prediction if there are any."""
+    """Mean time of a request in a prefill group, in seconds, from which it is computed whether fewer groups would be enough;
+    at least `service`. It is the time of prompts of `MeanRequest.fewer` tokens, and is taken from measurements instead of
+    the prediction if there are any."""
     prompt: float
     """Prompt tokens of a request."""
     answer: float
@@ -88,7 +89,7 @@ class DemandEstimate(NamedTuple):
     curve: Curve
     """Time between tokens in a decode group, from measurements and the plan."""
     measured: Curve
-    """The same, from measurements alone; empty if there is none."""
+    """Time between tokens in a decode group, from measurements alone; empty if there is none."""
     basis: Mapping[str, Basis]
     """Role -> how the speed of its groups is known."""
     unproven: frozenset[str]
@@ -103,15 +104,16 @@ class DemandEstimate(NamedTuple):
         return max(self.forecast.now, self.forecast.ahead)
 
     def curve_for(self, targets: Targets) -> Curve:
-        """Return the curve from which the decode groups to have are computed: `curve`, or `measured` if the target cannot be
-        met according to `curve`. Then the prediction is what makes it unreachable, and a prediction proves nothing.
+        """Return the curve from which the number of decode groups to have is computed: `curve`, or `measured` if the target
+        cannot be met according to `curve`, because only measurements prove that no group can meet it.
         """
         predicted = self.measured and curves.batch_within(self.curve, targets.tbt) < 1
         return self.measured if predicted else self.curve
 
     def more(self, targets: Targets) -> NeededGroups:
-        """Return the groups that serve the demand and work off the backlog in time. The backlog adds at most as many groups
-        as serve now: a router moves no requests, so these work off their own queues, and others cannot help them.
+        """Return the numbers of groups that serve the demand and work off the backlog in time. The backlog adds at most as
+        many groups as serve now: a router does not move requests that wait, so only the groups that serve now work off the
+        backlog, and further new groups cannot help them.
         """
         return self._need(targets, self.most, self.service, self.extra, (self.curve_for(targets),))
 

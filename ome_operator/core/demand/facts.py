@@ -1,4 +1,4 @@
-"""The records from which the size of a service is decided, and that of the decision. None stands for an unknown number."""
+"""The records that a decision about the size of a service reads and returns. None stands for an unknown number."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -21,7 +21,7 @@ class CompletedWork(NamedTuple):
     groups: int = 0
     requests: float = 0.0
     tokens: float = 0.0
-    """Prompt tokens of these requests."""
+    """Prompt tokens of the completed requests."""
 
 
 class DemandSample(NamedTuple):
@@ -42,11 +42,11 @@ class DemandSample(NamedTuple):
     requests: float | None = None
     """Requests that prefill has completed."""
     prompt_tokens: float | None = None
-    """Prompt tokens of these requests."""
+    """Prompt tokens of the requests that prefill has completed."""
     ended: float | None = None
     """Requests that decode has completed."""
     output_tokens: float | None = None
-    """Output tokens of these requests."""
+    """Output tokens of the requests that decode has completed."""
     errors: float | None = None
     """Responses with a status of 500 or more."""
     late: float | None = None
@@ -76,13 +76,15 @@ class Configuration(NamedTuple):
         return f"{self.template} {self.hardware}".rstrip()
 
     def agrees(self, other: "Configuration") -> bool:
-        """Return whether groups of both are equally fast. What is not known is assumed to be equal."""
+        """Return whether groups of both configurations are equally fast. A part that is unknown in one of them is assumed to
+        be equal.
+        """
         return (not self.template or not other.template or self.template == other.template) and self.same_gpus(other)
 
     def same_gpus(self, other: "Configuration") -> bool:
-        """Return whether groups of both have equally many GPUs, and share a product. A role of which groups have different
-        products keeps what it has shown when the groups with one of them are not ready or are removed, and when they come
-        back.
+        """Return whether groups of both configurations have equally many GPUs, and have a GPU product in common. If the
+        groups of a role run on different products, the measurements of the role thus stay valid when the groups on one
+        product become unready, are removed, or come back.
         """
         (number, _, products), (others, _, theirs) = (one.hardware.partition("x ") for one in (self, other))
         shared = not {*products.split(", ")}.isdisjoint(theirs.split(", "))
@@ -106,7 +108,7 @@ class RoleFleet(NamedTuple):
 
     @property
     def exist(self) -> int:
-        """Number of groups that serve or start."""
+        """Number of groups that serve or are starting."""
         return self.ready + self.starting
 
 
@@ -140,7 +142,7 @@ class GroupBounds(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """The latencies that users of the service are to get, and the limits of the cost."""
+    """The latencies that a service should have, and the limits of its size."""
 
     ttft: float
     """Time to the first token in seconds. At least the fraction `share` of the requests must not exceed it."""
@@ -153,7 +155,7 @@ class Targets(NamedTuple):
     in_flight_of_a_router: int = 0
     """Number of requests in flight for each router; with 0, routers are not scaled."""
     changes_an_hour: int = 40
-    """Number of changes within an hour after which the demand changes nothing more."""
+    """Largest number of changes of the size within an hour."""
     cool_down: float = 60.0
     """Seconds between a change and the removal of a group."""
 
@@ -174,7 +176,8 @@ Curve = tuple[tuple[float, float], ...]
 
 
 FULL = 60.0
-"""Seconds between tokens, longer than any target, for one request more than the KV cache of a group holds."""
+"""The time between tokens, in seconds, that a curve contains for one request more than the KV cache of a group holds. It is
+longer than any target."""
 
 
 class Basis(StrEnum):
@@ -206,7 +209,8 @@ class PlannedSpeeds(NamedTuple):
     """Roles whose speed here is not a prediction: groups of the former configuration have shown it (`speeds.expected`)."""
 
     def basis(self, role: str) -> Basis:
-        """Return how the speed of a role is known of which nothing was measured."""
+        """Return how the speed of a role is known for which nothing was measured: from the former groups or from the
+        plan."""
         return Basis.FORMER if role in self.former else Basis.PLANNED
 
 
@@ -231,7 +235,7 @@ class Learned(NamedTuple):
     request: tuple[float, float] | None = None
     """Mean numbers of prompt and output tokens in the last samples with completed requests."""
     starts: tuple[float, ...] = ()
-    """Seconds from the creation of a group until it served, of the last starts of this service."""
+    """Durations of the last starts of groups of this service, in seconds (`MeasuredStart.seconds`)."""
     configurations: tuple[Configuration, Configuration] = (Configuration(), Configuration())
     """The configurations of the prefill groups and of the decode groups that were measured."""
 

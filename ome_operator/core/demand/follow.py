@@ -1,5 +1,5 @@
-"""Decide about the size of a service with everything that bounds it: peaks that are known in advance, roles whose number
-somebody else sets, and free capacity on nodes.
+"""Decide about the size of a service, including everything that limits it: times of the schedule, roles whose number
+somebody else sets, and the free capacity of nodes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -72,7 +72,7 @@ def follow(
 
 
 def _goes(state: ScalingState, task: DemandTask, samples: Sequence[DemandSample], now: float) -> bool:
-    """Return whether the schedule has brought the service to zero, and its groups are about to go."""
+    """Return whether the last decision was zero groups because of the schedule, and the groups are about to be removed."""
     if state.wanted is None or any(state.wanted[:2]) or task.problem or task.fleet.frozen:
         return False
     waits = task.mode != APPLY or now - state.changed < KEPT  # later the service was woken, and may go again

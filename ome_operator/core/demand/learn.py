@@ -106,16 +106,16 @@ def _shown(
 def contradicts(
     work: PrefillWork | None, sample: DemandSample, fleet: Fleet, on_time: Callable[[int, float], float | None]
 ) -> bool:
-    """Return whether the groups would serve the load in time if a request took the time `work`. Requests that are late then
-    show that it takes longer.
+    """Return whether the groups would serve the load in time if a request took the time `work`. If requests are late
+    nevertheless, they take longer than `work`.
     """
     bound = _bound(sample, fleet, on_time)
     return work is not None and bound is not None and work.seconds(1.0, bound[0]) <= bound[1]
 
 
 def _bound(sample: DemandSample, fleet: Fleet, on_time: Callable[[int, float], float | None]) -> tuple[float, float] | None:
-    """Return the mean prompt tokens, and the longest time that such a request may take if it is in time; None if one of both
-    is unknown.
+    """Return the mean number of prompt tokens of a request, and the longest time in seconds that such a request may occupy a
+    prefill group so that it is in time; None if one of the two is unknown.
     """
     groups = fleet.role(PREFILL).exist
     if not groups or not sample.requests or not sample.prompt_tokens:
@@ -141,11 +141,13 @@ def _decode(before: Curve, sample: DemandSample, fleet: Fleet) -> Curve:
 
 
 def steady(samples: Sequence[DemandSample]) -> DemandSample:
-    """Return the newest sample, without its output tokens if they are not those that were generated in its window.
+    """Return the newest sample, without its output tokens if they may differ from the tokens that were generated in its
+    window.
 
-    An engine may count the tokens of a request when the request ends, as SGLang does. Then the requests that decode has
-    begun and not ended are missing, and those that it began before the window count too much. On average such a request
-    has half of its tokens. If the number of running requests a window ago is unknown, so is the difference.
+    SGLang counts all tokens of a request when the request ends. The tokens of requests that are still running are therefore
+    missing, and tokens from before the window are included. On average a running request has generated half of its tokens,
+    so the difference is half of the change of the number of running requests. It is unknown if that number is not known for
+    the beginning of the window.
     """
     newest = samples[-1]
     before = [one.running_now for one in samples if abs(newest.at - WINDOW - one.at) <= 3.0 and one.running_now is not None]

@@ -11,7 +11,7 @@ MOST = 512
 enough, because hardly any request waits if there are so many servers."""
 
 HALVINGS = 12
-"""Steps of a search by bisection. Its result is then exact to 0.03 % of the searched interval."""
+"""Number of steps of a search by bisection, after which its result is exact to 0.03 % of the searched interval."""
 
 
 @lru_cache(maxsize=4096)

@@ -26,8 +26,8 @@ def rest(
     """Return the decision about a service that its schedule brings to zero, keeps there, or brings back; None if the demand
     decides.
 
-    Prefill and decode go and come together: one of them alone serves nothing. A service goes only if nothing has arrived
-    for `KEPT` seconds, nothing is in flight, and no group may stay for another reason (`brakes`).
+    Prefill and decode are removed and created together, because one of them alone serves nothing. They are removed only if
+    no request has arrived for `KEPT` seconds, none is in flight, and there is no other reason to keep groups (`brakes`).
     """
     if task.fleet.frozen:
         return None
@@ -48,8 +48,8 @@ def rest(
 
 
 def idle(samples: Sequence[DemandSample], now: float) -> bool:
-    """Return whether no request arrived in the last `KEPT` seconds, and none waits, runs or is in flight. What is not known
-    counts as a request.
+    """Return whether no request arrived in the last `KEPT` seconds, and none waits, runs or is in flight. Return False if
+    any of these numbers is unknown.
     """
     newest = samples[-1] if samples else None
     if newest is None or not 0 <= now - newest.at <= STALE:
@@ -59,11 +59,11 @@ def idle(samples: Sequence[DemandSample], now: float) -> bool:
 
 
 def applied(task: DemandTask, made: SizeDecision, state: ScalingState, before: Mapping[str, int]) -> dict[str, int]:
-    """Return component -> the number that the reconciliations use. `before` are the present ones, and `state` is that after
-    the decision.
+    """Return the number of groups that reconciliations use, by component. `before` are the present numbers, and `state` is
+    the state after the decision `made`.
 
-    A service that is to go to zero keeps its numbers until its RoleScales ask for 0. From then on, a number in them that is
-    not 0 is a wake, which counts.
+    A service that is to go to zero keeps its numbers until the numbers of its RoleScales are 0. From then on, a number above
+    0 in a RoleScale wakes the service, and applies.
     """
     numbers = {component: made.of(role) if role in GROUPS else made.routers for role, component in task.roles.items()}
     if made.hold != HoldReason.SCHEDULED_ZERO or task.back is not None:
@@ -74,7 +74,7 @@ def applied(task: DemandTask, made: SizeDecision, state: ScalingState, before: M
 
 
 def _size_back(task: DemandTask, now: float) -> tuple[int, int]:
-    """Return the numbers of groups with which the service comes back: its last ones, within the present limits."""
+    """Return the numbers of groups with which the service comes back: its last numbers, within the present limits."""
     targets = task.targets_at(now)
     last = dict(zip(GROUPS, task.back or (1, 1), strict=True))
     size = {role: targets.bounds[role].within(max(1, last[role])) for role in GROUPS}

@@ -1,4 +1,6 @@
-"""What is known about the speed of groups: from measurements, from the planner, and from the former configuration."""
+"""Determine the speed of groups from measurements, from the prediction of `ome plan`, or from measurements of the former
+configuration.
+"""
 
 from ome_operator.core.demand import curves, learn
 from ome_operator.core.demand.facts import (

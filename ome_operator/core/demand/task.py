@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ome_operator.core.demand.facts import GROUPS, Fleet, GroupBounds, Targets
 
 RECOMMEND, APPLY = "Recommend", "Apply"
-"""The modes: with `RECOMMEND` the status only shows the wanted size; with `APPLY` the service gets it."""
+"""The modes: with `RECOMMEND` the status only shows the wanted size; with `APPLY` the operator also applies it."""
 
 
 class PeakTime(NamedTuple):
@@ -20,8 +20,8 @@ class PeakTime(NamedTuple):
     end: int
     """End, in minutes after midnight. If it is not after `start`, the peak ends on the next day."""
     minimum: Mapping[str, int]
-    """Role -> minimum number of groups during this time, for the roles that have one. A minimum of 0 of both roles permits
-    that the service has no groups.
+    """Maps each role that has a minimum number of groups during this time to the minimum. If it is 0 for both roles, the
+    service may have no groups.
     """
 
     def covers(self, now: datetime) -> bool:
@@ -40,7 +40,7 @@ class MeasuredStart(NamedTuple):
     ready: str
     """Time at which the group began to serve, in RFC 3339."""
     seconds: float
-    """Seconds from the assignment of the group to nodes until it served."""
+    """Seconds from the assignment of the leader's pod to a node (or, if unknown, its creation) until the group served."""
 
 
 class DemandTask(NamedTuple):

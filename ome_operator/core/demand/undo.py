@@ -22,7 +22,9 @@ def text(size: Size) -> str:
 
 
 def size_of(written: str) -> Size | None:
-    """Return the size in the value of the annotation; None if it is not one of `text`, or has a number of 0."""
+    """Return the size in the value of the annotation; None if the value is not in the format of `text`, or if a number is 0
+    or above `MOST`.
+    """
     parts = dict(part.strip().partition("=")[::2] for part in written.split(","))
     if parts.keys() != {*NAMES} or not all(each.isascii() and each.isdigit() and len(each) <= 4 for each in parts.values()):
         return None
@@ -33,8 +35,8 @@ def size_of(written: str) -> Size | None:
 def before(decisions: Sequence[Mapping[str, Any]], wanted: Mapping[str, Any]) -> tuple[Size, str] | None:
     """Return the size before the last decision, and the time of the newest decision with it; None if it is not known.
 
-    `decisions` and `wanted` are those of `status.scaling`, the newest decision last. Decisions with the present size only
-    have another reason. A size without groups is no size to go back to.
+    `decisions` and `wanted` are those of `status.scaling`, the newest decision last. Decisions with the present size are
+    skipped, because they changed only the reason, and so are sizes that contain a 0.
     """
     present = _stored(wanted)
     for one in reversed(decisions):
@@ -50,7 +52,8 @@ def _stored(one: Mapping[str, Any]) -> Size | None:
 
 
 def permitted(size: Size, task: DemandTask) -> Size:
-    """Return the size, limited to the bounds of the roles and to the budget of GPUs. Known peaks do not count."""
+    """Return the size, limited to the bounds of the roles and to the budget of GPUs. Minimums of the schedule are
+    ignored."""
     roles = zip((PREFILL, DECODE, ROUTER), size, strict=True)
     prefill, decode, routers = (task.targets.bounds[role].within(number) for role, number in roles)
     return (*affordable((prefill, decode), task.fleet, task.targets), routers)

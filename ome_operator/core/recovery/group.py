@@ -1,4 +1,4 @@
-"""A group as it is observed, and the comparison of its pods with its recorded start."""
+"""A group of pods as it is observed, and the comparison of its pods with its recorded start."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -21,13 +21,13 @@ class Group(NamedTuple):
     pods: Mapping[int, Pod]
     """The pod of each rank that has a pod, including pods that are being deleted."""
     drifted: frozenset[str] = frozenset()
-    """UIDs of pods that were created from a template other than that of the slice."""
+    """UIDs of pods that were created from a template other than that of their StatefulSet."""
     copied: bool = False
-    """Whether pods were restored from a backup of another namespace, and contact ranks there, although the template of the
-    slice does not."""
+    """Whether pods were restored from a backup of another namespace and contact ranks in that namespace, although the
+    template of their revision does not."""
     settled: bool = True
-    """False while a StatefulSet of the group does not have the template of the slice. A group that starts in this time is
-    not recorded."""
+    """False while a StatefulSet of the group does not have the template of its revision. A group that becomes ready in this
+    time is not recorded."""
 
     @property
     def leader(self) -> Pod | None:
@@ -58,8 +58,8 @@ class Group(NamedTuple):
 
     @property
     def ready(self) -> bool:
-        """Whether the group is complete and its leader is ready, so that its start can be recorded. The readiness of
-        other ranks proves nothing.
+        """Whether the group is complete and its leader is ready, so that its start can be recorded. The readiness of the
+        other ranks does not matter, because it does not show whether they have joined.
         """
         return self.complete and self.pods[0].ready
 

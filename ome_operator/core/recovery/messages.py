@@ -32,8 +32,8 @@ def condition(
 ) -> cond.Condition | None:
     """Return the condition Recovered: whether every group that failed is ready again. None if no group has ever failed.
 
-    `more` contains further messages for the condition, and `notes` the ends of the sentences about groups that are silent or
-    paused. If `frozen` is true, no group is recycled now.
+    `more` contains further messages for the condition. `notes` maps the name of a group that answers no probes, or whose
+    token generation is paused, to the end of the sentence about it. If `frozen` is true, no group is recycled now.
     """
     failed = [one for _, one in sorted(records.items()) if one.failure and _went_down(one)]
     troubled = [one for _, one in sorted(records.items()) if one.phase not in (READY, SYSTEMIC) and _went_down(one)]
@@ -54,7 +54,7 @@ def condition(
 
 
 def _went_down(record: GroupRecord) -> bool:
-    """Return whether the group was ready before, or was recycled."""
+    """Return whether the group of a record was ready at some time, or was recycled. Other groups have never failed."""
     return bool(record.incarnation or record.recycles)
 
 

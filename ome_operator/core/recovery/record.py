@@ -59,8 +59,8 @@ class GroupRecord:
     """When the present start was recorded, or when the group became ready again; "" if the start in `members` was never
     ready."""
     members: dict[str, str] = field(default_factory=dict)
-    """Rank -> the pod and restart (`mark`) with which the group was last seen ready. In the phase RECYCLING: those that are
-    being deleted.
+    """Maps each rank to the mark (`mark`) of the pod and the restart with which the group was last seen ready. In the phase
+    RECYCLING, these are the marks of the pods that are being deleted.
     """
     node: str = ""
     """Name of the node of the leader."""

@@ -1,5 +1,5 @@
-"""Decide about all groups of a service that are to stay: the next state of each group, and how many recycles may run at
-the same time.
+"""Decide about all groups of a service that are kept: the next state of each group, and how many recycles may run at the
+same time.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -31,11 +31,12 @@ READ_BACK = 0.5
 """Seconds until the next pass after a recycle was announced. That pass finds the announcement in the stored status, and
 deletes pods."""
 OVERDUE = 30.0
-"""Seconds after the end of its grace period at which a pod is stuck, and seconds between two checks of the pod."""
+"""Seconds after the end of the grace period of a terminating pod from which the pod counts as stuck, and seconds between two
+checks of such a pod."""
 
 
 class RoleGroups(NamedTuple):
-    """The groups of a component of a slice that are to stay."""
+    """The groups of a component of a revision that are kept."""
 
     component: str
     revision: str
@@ -121,7 +122,7 @@ def _template(intent: Intent, component: str) -> Mapping[str, Any] | None:
 
 
 def announced(stored: GroupRecord | None) -> bool:
-    """Return whether the stored status announces a recycle with its cause and count. No pod may be deleted before that."""
+    """Return whether the stored record of a group announces a recycle. No pod of the group may be deleted before that."""
     return stored is not None and stored.phase == RECYCLING
 
 
@@ -250,8 +251,8 @@ def _forced(
 
 
 def scope(snapshot: Snapshot, intent: Intent, held: Held) -> list[RoleGroups]:
-    """Return the groups of every role of the kept slices. Slices that are being removed, and surplus groups, are left out
-    because they end in their own order.
+    """Return the groups of every role of the kept revisions. Revisions that are being removed and surplus groups are left
+    out, because other steps remove them.
     """
     out = []
     for (revision, component), retained in sorted(held.items()):

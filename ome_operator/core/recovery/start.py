@@ -1,8 +1,8 @@
-"""The seconds of the parts of a group's last start, from the times of its pods and from what the registries of routers have
-seen (docs/telemetry.md, "The start of a group"). A part that is unknown is left out.
+"""Compute how many seconds each part of a group's last start took, from the times of its pods and from the observations of
+the registries of routers (docs/telemetry.md, "The start of a group"). A part whose duration is unknown is left out.
 
-The API reports whole seconds, and the clocks of nodes and of this process differ a little: a part that would be less than
-zero by at most `TOLERANCE` is 0, and by more is unknown.
+The API reports whole seconds, and the clocks of nodes and of this process differ a little. A computed duration below zero is
+therefore taken as 0 if it is not below -`TOLERANCE`; otherwise it is unknown.
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,7 +43,7 @@ PARTS = (
 * listed: until a router may send requests to the leader; 0 if that was earlier.
 """
 RECENT = 300.0
-"""Seconds after which nothing is added to a start any more."""
+"""Seconds after the leader became ready within which parts are added to the record of a start."""
 TOLERANCE = 2.0
 DIGITS = 1
 
@@ -51,8 +51,8 @@ DIGITS = 1
 def with_start(
     group: Group, before: GroupRecord | None, record: GroupRecord, seen: LeaderStart | None, now: datetime
 ) -> GroupRecord:
-    """Return the record with the last start of its group. `before` is the stored record, and `seen` what the registries have
-    seen of the leader's start.
+    """Return the record with the last start of its group. `before` is the stored record, and `seen` the times of the
+    leader's start that the registries have observed.
     """
     leader = group.leader
     if record.phase != READY:
@@ -71,9 +71,9 @@ def with_start(
 
 
 def with_expectation(record: GroupRecord, others: Iterable[GroupRecord]) -> GroupRecord:
-    """Return the record of a group that was never ready with the newest start of a group of its component, so that users
-    know how long a start takes. The groups of an earlier slice may be gone before the group is ready. `others` are the
-    stored records of the service.
+    """Return the record. If its group was never ready, the newest start of another group of its component is added, so that
+    users know how long a start takes. It is copied, because the groups of an earlier revision may be gone before the group
+    is ready. `others` are the stored records of the service.
     """
     if record.incarnation or record.start:
         return record
@@ -87,8 +87,8 @@ def is_recent(leader: Pod, now: datetime) -> bool:
 
 
 def _of_pods(group: Group, leader: Pod) -> dict[str, Any] | None:
-    """Return the parts of a start that are known from the pods; None if the beginning of the start is unknown. Containers
-    that were restarted have their volumes and their image already.
+    """Return the parts of a start that are known from the pods; None if the beginning of the start is unknown. Restarted
+    pods are left out, because they have their volumes and images already.
     """
     pods = [pod for pod in group.pods.values() if not pod.restarts]
     begins = [_seconds(pod.times.created) for pod in pods] if leader in pods else [_seconds(leader.times.began)]

@@ -3,7 +3,7 @@ deletions.
 
 A recycle is announced before it happens: the phase RECYCLING, the cause and the count are stored first. Only a pass that
 reads the stored announcement deletes pods. It deletes pods whose start is the recorded one, and never newer pods. A crash
-after any number of deletions therefore changes nothing. The recycle ends when none of these pods is left.
+after any number of deletions therefore changes nothing. The recycle ends when all of these pods are gone.
 """
 
 from collections.abc import Callable
@@ -37,8 +37,8 @@ TURN = 5.0
 """Seconds after which a hung group is checked again if another group is being recycled, because no event reports the end
 of that recycle."""
 RARE_TURN = 60.0
-"""Seconds after which a silent or paused group that is not recycled is checked again. A change of the reports triggers a
-pass; the end of a hold on the whole cluster does not."""
+"""Seconds after which a group that answers no probes, or whose token generation is paused, is checked again if it is not
+recycled. A change of the reports triggers a pass; the end of a hold on the whole cluster does not."""
 APART = 300.0
 """Time limit in seconds for a group in which a preflight check holds one rank while the engine of another rank runs. A
 rank that waits in its check repeats the check within this time, and then finds that its group runs."""
@@ -51,11 +51,12 @@ class Transition(NamedTuple):
     again: float | None = None
     """Seconds until the next pass if no event triggers a pass before; None if no pass is due."""
     note: str = ""
-    """End of the sentence about a group that is silent or paused, which states when it is recycled, or why it is not."""
+    """End of the sentence about a group that answers no probes, or whose token generation is paused. It states when the
+    group is recycled, or why it is not."""
 
 
 class Circumstances(NamedTuple):
-    """Everything on which the next state of a group depends, except the group itself."""
+    """The inputs of the state machine of a group (`advance`) besides the observed group and its stored record."""
 
     policy: RecoveryPolicy
     lost: Callable[[str], bool]
@@ -67,9 +68,10 @@ class Circumstances(NamedTuple):
     busy: bool = False
     """Whether another group of the role is being recycled. If so, no group is recycled because of a hang."""
     silence: Silence | None = None
-    """What the registries of routers report about the leader, if it has stopped."""
+    """What the registries of routers report about the leader if it answers no probes or its token generation is paused;
+    otherwise None."""
     is_last: bool = False
-    """Whether no other group of the role in the same slice is ready and works."""
+    """Whether no other group of the role and the revision is ready and answers probes."""
 
     @property
     def is_silent(self) -> bool:
@@ -114,8 +116,8 @@ def _met(group: Group, record: GroupRecord, seen: Standing, spare: int) -> bool:
 
 
 def _came_back(group: Group, record: GroupRecord, seen: Standing) -> bool:
-    """Return whether the pods that were to be deleted serve after all and come from the template of the slice. For a
-    start that was never ready, the leader must have a probe that proves it.
+    """Return whether the pods that were to be deleted serve after all and come from the template of their revision. For a
+    start that was never ready, the readiness of the leader counts only if the leader has a probe.
     """
     if not (seen.whole and group.ready):
         return False  # the leader may be gone already
@@ -232,15 +234,15 @@ def _silent(group: Group, record: GroupRecord, ground: Circumstances) -> Transit
 
 
 def _silent_for(record: GroupRecord, ground: Circumstances) -> float:
-    """Return the seconds for which the leader has been silent since the group became ready; 0 if it is not silent."""
+    """Return the seconds for which the leader has answered no probes since the group became ready; 0 if it answers them."""
     if ground.silence is None or ground.silence.since is None:
         return 0.0
     return min(ground.now.timestamp() - ground.silence.since, passed(record.ready_since, ground.now))
 
 
 def _spared(ground: Circumstances) -> str:
-    """Return why a silent leader is not recycled for its silence; "" if it is. A leader that is not ready, too, is recycled
-    when it has not been ready for `hang` seconds.
+    """Return why a group is not recycled although its leader answers no probes of the registries; "" if it is recycled. If
+    the leader is not ready either, the group is recycled when the leader has not been ready for `hang` seconds.
     """
     if not ground.policy.silence:
         return "lifecycle.silence is Observe"

@@ -66,8 +66,8 @@ def together(
 
 
 def _is_down(group: Group, record: GroupRecord, policy: RecoveryPolicy, silence: Silence | None) -> bool:
-    """Return whether the leader of a group is not ready, or is silent, although every rank has been running since the group
-    served.
+    """Return whether the leader of a group is not ready, or answers no probes of the registries, although every rank has
+    been running since the group served.
     """
     if record.phase not in (READY, NOT_READY, SILENT, SYSTEMIC) or group.leader is None:
         return False
