@@ -1,4 +1,6 @@
-"""Decide which nodes are to blame for the faults that are remembered, and which of these nodes are avoided, by whom."""
+"""Decide which nodes are to blame for the remembered faults (the faults are attributed to the node, and not to the services
+that failed there), and which services avoid these nodes.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -10,7 +12,7 @@ from ome_operator.core.observed.objects import Node
 FAILURES = 3
 """Number of failures of a role on a node after which the node may be to blame."""
 TIMES = 3
-"""A node is to blame if it has this many times the failures of every other node."""
+"""A node is to blame only if a role has failed on it at least this many times as often as on any other node."""
 LASTS = 300.0
 """Seconds for which a node has to report a fault of its own before it is to blame. (A device plugin that restarts reports no
 GPUs for a moment.)
@@ -23,14 +25,14 @@ class Avoided(NamedTuple):
     """The nodes on which no new group is placed, and the nodes that are to blame and are used nevertheless."""
 
     everybody: Mapping[str, str]
-    """Node -> reason, for the nodes that all services avoid."""
+    """Maps each node that all services avoid to the reason."""
     namespaces: Mapping[str, Mapping[str, str]]
-    """Namespace -> node -> reason, for the nodes that only the services of this namespace avoid."""
+    """Maps each namespace to the nodes that only the services of this namespace avoid, each with the reason."""
     ignored: Mapping[str, str]
-    """Node -> why it is used although it is to blame."""
+    """Maps each node that is used although it is to blame to the reason why it is used."""
 
     def of(self, namespace: str) -> dict[str, str]:
-        """Return node -> reason for all nodes that the services of a namespace avoid."""
+        """Return all nodes that the services of a namespace avoid, each with the reason."""
         return {**self.everybody, **self.namespaces.get(namespace, {})}
 
 
@@ -46,8 +48,8 @@ class _Blame(NamedTuple):
 def blamed(memory: Memory) -> list[tuple[Role, str]]:
     """Return the nodes to blame for the failures of each role, as sorted pairs of role and node.
 
-    Confirmed failures are sufficient. Other failures blame a node only if it has at least FAILURES of the role, and TIMES as
-    many as any other node, because a wrong configuration fails on every node.
+    A confirmed failure (`RememberedFault.confirmed`) suffices. Otherwise a node is to blame only if the role has failed on
+    it at least FAILURES times, and TIMES as often as on any other node, because a wrong configuration fails on every node.
     """
     counts: dict[Role, Counter[str]] = {}
     sure = set[tuple[Role, str]]()
@@ -100,9 +102,9 @@ def _limit(nodes: Mapping[str, Node], memory: Memory) -> int:
 
 
 def _own(memory: Memory, now: float, limit: int, ignored: dict[str, str]) -> Iterator[_Blame]:
-    """Yield the nodes to blame for faults that they report themselves. A fault that more than `limit` nodes have at the same
-    time blames none of them, because the report is probably wrong, or something that all nodes share is broken. These nodes
-    are added to `ignored`.
+    """Yield the nodes to blame for faults that they report themselves. If more than `limit` nodes have a fault at the same
+    time, none of them is to blame for it, because the report is probably wrong, or something that all nodes share is broken.
+    These nodes are added to `ignored`.
     """
     kinds: dict[str, list[_Blame]] = {}
     for name, known in memory.items():
@@ -118,8 +120,8 @@ def _own(memory: Memory, now: float, limit: int, ignored: dict[str, str]) -> Ite
 
 
 def _first(blames: list[_Blame], limit: int, ignored: dict[str, str]) -> dict[str, str]:
-    """Return the nodes to avoid, and the reason for each: the `limit` nodes that were blamed first. Add the other nodes to
-    `ignored`.
+    """Return the nodes to avoid, each with the reason: the `limit` nodes that have been to blame for the longest time. Add
+    the other nodes to `ignored`.
     """
     found: dict[str, str] = {}
     for blame in sorted(blames):

@@ -1,5 +1,5 @@
-"""Remember faults by node: add new faults, confirm blame, and forget faults that are too old, that were forgiven, or whose
-node was replaced by another node of the same name.
+"""Remember faults by node: add new faults, mark failures as confirmed that groups on other nodes do not have, and forget
+faults that are too old, that were forgiven, or whose node was replaced by another node of the same name.
 """
 
 from collections.abc import Iterable, Mapping

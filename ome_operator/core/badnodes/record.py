@@ -1,4 +1,4 @@
-"""The memory about a node: an entry for each fault, in the status of a NodeFaults object. Its size is bounded."""
+"""The remembered faults of a node: an entry for each fault, in the status of a NodeFaults object of limited size."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -38,8 +38,8 @@ class RememberedFault(NamedTuple):
     """Role whose groups failed; None for a fault that the node itself reports."""
     message: str = ""
     confirmed: bool = False
-    """Whether the role has worked on other nodes since. Its failures on other nodes then no longer count in favour of this
-    node.
+    """Whether the role has worked on other nodes since. If so, this node is to blame even if the role fails on other nodes,
+    too.
     """
 
 
@@ -50,8 +50,8 @@ class NodeMemory(NamedTuple):
     """UID of the Node object. Another node of the same name begins without faults."""
     faults: tuple[RememberedFault, ...] = ()
     forgiven: float = 0.0
-    """Time at which somebody ran `ome nodes forgive`, in seconds since the epoch; 0 if nobody did. Earlier faults do not
-    count.
+    """Time at which somebody ran `ome nodes forgive`, in seconds since the epoch; 0 if nobody did. Faults from before this
+    time are ignored.
     """
 
 

@@ -13,7 +13,7 @@ ROUND = 60.0
 one rank ends, the other ranks end, too.
 """
 HANGS = frozenset({"NotReady", "Silent", "NotReadyInTime"})
-"""Reasons for recycling a group of which it is unknown which rank caused the failure."""
+"""Reasons of recycles for which it is unknown which rank of the group caused the failure."""
 _OF_THE_KUBELET = frozenset({"UnexpectedAdmissionError"})
 """Reasons of failed pods that prove a fault of the node although no container has an exit code. All other reasons without an
 exit code are evictions, preemptions and shutdowns.
@@ -52,7 +52,7 @@ def signs(
 
     groups      `status.groups` of the service.
     counted     The time up to which the failures of each group have been counted.
-    floor       This time for groups that `counted` does not contain.
+    floor       The time up to which the failures of groups that are not in `counted` have been counted.
     """
     records, found, then = {_key_of(each): each for each in groups}, list[Sign](), dict[GroupKey, float]()
     members = _groups(pods)

@@ -1,7 +1,7 @@
-"""Decide which revision and which facts of a model count, from the reports of the agents of several nodes.
+"""Decide which revision and which facts of a model are used, from the reports of the agents of several nodes.
 
-An agent is trusted with its own node only, while all nodes share the revision and the facts of a model. So what one agent
-reports about them counts for other nodes only if it is confirmed (docs/tenancy.md). Pure functions.
+An agent is trusted with its own node only, while all nodes share the revision and the facts of a model. A report of one
+agent about them is therefore used for other nodes only if it is confirmed (docs/tenancy.md). Pure functions.
 """
 
 import json
@@ -21,9 +21,9 @@ from ome_operator.core.weights.mount import AnyModel, both
 from ome_operator.core.weights.node_selection import UnreadableSelection, selects_node
 
 LONE_WAIT = timedelta(minutes=5)
-"""Time after which the report of a single node counts although no other node has confirmed it, if no other node reports
-anything else. Agents look up the revision of a new model within a minute, so other nodes have spoken by then. If
-the record of the only agent is at least this old, no other agent is assumed to be about to start."""
+"""Time after which the report of a single node is used although no other node has confirmed it, if no other node reports
+anything else. Agents look up the revision of a new model within a minute, so other nodes have reported by then. If the
+record of the only agent is at least this old, no other agent is assumed to be about to start."""
 NAMED = 5
 """Maximum number of nodes that a message names."""
 _COMMIT = re.compile(r"hf://[^@]+@([0-9a-f]{40})|oci://.+@(sha256:[0-9a-f]{64})|(local)://.*")
@@ -38,7 +38,7 @@ class Pin(NamedTuple):
 
 
 class Witnesses(NamedTuple):
-    """The nodes whose reports count for other nodes."""
+    """The nodes whose reports about a model can be used for all nodes."""
 
     nodes: frozenset[str]
     """Nodes with an agent that the model selects, and whose kubelets report."""
@@ -49,11 +49,12 @@ class Witnesses(NamedTuple):
     not report now, or, while the record of an agent is younger than `LONE_WAIT` (a new cluster), nodes without a record."""
 
     def decide(self, words: Mapping[str, str], waited: timedelta) -> str | None:
-        """Return the word that counts, or None if none is confirmed yet. `words` maps nodes to what they report.
+        """Return the report that is used, or None if none is confirmed yet. `words` maps nodes to their reports (a revision,
+        or facts as JSON). `waited` is the time for which the report of a single node has waited for confirmation.
 
-        If the model selects nodes that an administrator named, one of these nodes suffices, and the others do not count.
-        Otherwise two nodes have to agree; the most frequent word counts. The word of a single node counts if no other node
-        can confirm it, or if no other node has reported anything else for `LONE_WAIT`.
+        If the model selects nodes that an administrator named, the report of one of these nodes suffices, and other nodes
+        are ignored. Otherwise two nodes have to agree, and the most frequent report is used. The report of a single node is
+        used if no other node can confirm it, or if no other node has reported anything else for `LONE_WAIT`.
         """
         named = self.trusted & self.nodes
         speakers = named or self.nodes
@@ -66,7 +67,7 @@ class Witnesses(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The reports that count, and the condition about reports that do not count."""
+    """The reports that are used, and the condition about reports that are not used."""
 
     pin: Pin | None
     facts: Mapping[str, Any] | None
@@ -75,7 +76,7 @@ class Verdict(NamedTuple):
 
     @property
     def unpinned(self) -> str:
-        """The reason why no revision counts although nodes report one, or ""."""
+        """The reason why no revision is used although nodes report one, or ""."""
         return self.condition.message if self.condition is not None and self.pin is None else ""
 
 
@@ -86,8 +87,8 @@ def witnesses(
     trusted: AbstractSet[str],
     now: datetime,
 ) -> Witnesses:
-    """Return the nodes whose reports about a model count. `agent_since` returns the time at which the agent of a node made
-    its record (NodeModels), in RFC 3339; None if the node has no record.
+    """Return the nodes whose reports about a model can be used for all nodes. `agent_since` returns the time at which the
+    agent of a node made its record (NodeModels), in RFC 3339; None if the node has no record.
     """
 
     def selected(node: Node) -> bool:
@@ -114,9 +115,9 @@ def _young(made: str, now: datetime) -> bool:
 def judge(
     uri: str, before: Mapping[str, Any], holdings: Mapping[str, Holding], speakers: Witnesses, now: datetime
 ) -> Verdict:
-    """Return the revision and the facts that count for a model. `before` is its stored status.
+    """Return the revision and the facts of a model that are used. `before` is its stored status.
 
-    A revision that counts stays until the URI changes. Facts stay until other facts are confirmed.
+    A revision is used until the URI changes. Facts are used until other facts are confirmed or the URI changes.
     """
     since = _alone_since(before) or now
     waited = now - since
@@ -135,7 +136,7 @@ def judge(
 
 
 def wait_left(status: Mapping[str, Any], now: datetime) -> float | None:
-    """Return the seconds until the report of a single node counts, or None if no such report waits."""
+    """Return the seconds until the unconfirmed report of a single node is used, or None if no such report waits."""
     since = _alone_since(status)
     left = 0.0 if since is None else (since + LONE_WAIT - now).total_seconds()
     return left if left > 0 else None
@@ -170,8 +171,8 @@ def _word(facts: Mapping[str, Any] | Manifest | None) -> str:
 
 
 def _about(what: str, words: Mapping[str, str], counts: str | None, since: datetime) -> cond.Condition | None:
-    """Return the condition about nodes that report different words. `words` maps nodes to their reports, and `what` is
-    "revision" or "facts". `counts` is the report that is used, or None. Return None if all nodes report the same.
+    """Return the condition about nodes whose reports differ. `words` maps nodes to their reports, and `what` is "revision"
+    or "facts". `counts` is the report that is used, or None. Return None if no node reports anything other than `counts`.
     """
     said = {word: sorted(node for node, other in words.items() if other == word) for word in set(words.values())}
     others = {word: nodes for word, nodes in said.items() if word != counts}

@@ -29,8 +29,8 @@ def labels(
     """Return the labels below `models.ome.io/` for the node with these records.
 
     Each model has a label with its state, for users' own selectors, and a label for each complete revision, which pods
-    require; the latter stay even if no model names the revision any more. A revision that differs from the revision on other
-    nodes under the same URI is not Ready, regardless of what its agent reports. Namespaced models are labeled only if they
+    require; the labels of revisions are kept even if no model names the revision any more. A revision other than the one in
+    `pins` is not Ready, regardless of what the agent reports. Namespaced models are labeled only if they
     are Ready, with at most `LABEL_LIMIT` labels: first the models that services use (`used`), and last the directories that
     no model names (`unused`).
     """
@@ -72,8 +72,8 @@ def status(verdict: Verdict, directory: str, holdings: Mapping[str, Holding]) ->
     """Return the part of a model's status that comes from agents' records: pinned revision, facts, progress per node,
     summary.
 
-    `directory` is the digest that agents use as the name of the directory. Pin and facts outlive the records until the URI
-    changes.
+    `directory` is the digest that agents use as the name of the directory. The pinned revision and the facts are kept when
+    all records are gone, until the URI changes.
     """
     pin, ready = verdict.pin, [holding for holding in holdings.values() if holding.state == keys.MODEL_READY]
     done = sum(pin == Pin(holding.uri, holding.revision) for holding in ready)

@@ -45,7 +45,7 @@ def model_status(
 
     `users` are the services (`namespace/name`) that use it. `nodes_ready` are the nodes that have it according to their
     labels; None if the operator does not read nodes. `holdings` maps nodes to the records of their agents. `witnesses` are
-    the nodes whose records count for other nodes; None for all nodes in `holdings`. `agent` is whether model agents run.
+    the nodes whose records can be used for all nodes; None for the nodes in `holdings`. `agent` is whether model agents run.
     """
     identity = weights(model)
     uri = identity.uri
@@ -77,7 +77,7 @@ def _model_ready(
     model: AnyModel, uri: str, number: int, holdings: Mapping[str, Holding], unpinned: str, agent: bool, digest: str
 ) -> tuple[cond.Condition, str]:
     """Return the condition Ready of a model, and the state of the model in OME's terms. `unpinned` is the reason why no
-    revision counts although nodes report one, or "".
+    revision is used although nodes report one, or "".
     """
     states = {holding.state for holding in holdings.values()}
     state = _state(states, number)
@@ -121,8 +121,8 @@ def _model_ready(
 
 
 def _by_hand(model: AnyModel, digest: str) -> str:
-    """Return a clause for a message: the label of a model that is on nodes although no agent reports the model does not
-    count for revisions that mount the directories of agents. `digest` is the name of these directories.
+    """Return a clause for the message about a model whose label is on nodes although no agent reports the model. Revisions
+    that mount the directories of agents ignore this label. `digest` is the name of these directories.
     """
     ref = model.kind, model.namespace, model.name
     return (

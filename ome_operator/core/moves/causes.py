@@ -23,7 +23,7 @@ class LeavingCause(NamedTuple):
     text: str
     """The cause as a text for people."""
     requested: bool = False
-    """Whether a person asked for the move. Such a cause is acted on at once, because it does not come and go."""
+    """Whether a person asked for the move. Such a move begins at once, because a request does not disappear by itself."""
     now: bool = False
     """Whether the group leaves without a replacement."""
     of_group: bool = False
@@ -82,8 +82,9 @@ def causes(
     *,
     on_cordon: bool,
 ) -> Mapping[str, LeavingCause]:
-    """Return why members of a role leave their nodes. `member` returns the group (or the router) of a pod; `requests` are
-    the times at which people asked for the move of members. Requests come before taints.
+    """Return why members of a role (groups, or routers' pods) have to leave their nodes, by the name of the member. `member`
+    returns the name of the member to which a pod belongs. `requests` are the times at which people asked for the move of a
+    member. A request takes precedence over a taint.
     """
     found: dict[str, LeavingCause] = {}
     for pod in sorted(pods, key=lambda pod: (pod.rank, pod.name)):
@@ -104,8 +105,8 @@ def causes(
 
 
 def to_exclude(pods: Iterable[Pod], member: Callable[[Pod], str], found: Mapping[str, LeavingCause]) -> frozenset[str]:
-    """Return the nodes on which no replacement is placed, because a person asked to leave them. Such a node may accept
-    pods, while a taint or a cordon keeps pods away by itself.
+    """Return the nodes on which no replacement is placed, because a person asked for moves away from them. They have to be
+    excluded, because they may accept pods; a node with a taint or a cordon keeps pods away by itself.
     """
     asked = {name: cause for name, cause in found.items() if cause.requested}
     mine = ((pod, asked[member(pod)]) for pod in pods if member(pod) in asked and pod.node and not pod.deleting)

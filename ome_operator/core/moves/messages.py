@@ -1,4 +1,4 @@
-"""The condition Moved: which groups leave their nodes, why, and what they wait for."""
+"""Build the condition Moved, which states which groups leave their nodes, why, and what they wait for."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta

@@ -56,7 +56,7 @@ class Moving(NamedTuple):
     delete: tuple[Delete, ...] = ()
     """Deletions of routers' pods that leave without a replacement."""
     excluded: Exclusion = ()
-    """The nodes that a person asked to empty."""
+    """The nodes from which a person asked to move groups. New groups are not placed on them."""
     condition: Condition | None = None
     asks: bool = False
     """Whether the decision depends on the nodes."""
@@ -79,7 +79,9 @@ def advice(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def decide(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, frozen: bool) -> Moving:
-    """Decide about the moves of the only slice of a service. If `frozen` is true, the stored moves do not change."""
+    """Decide about the moves of the groups and routers of a service. While the service has several revisions, nothing moves.
+    If `frozen` is true, the stored moves do not change.
+    """
     if not enabled(snapshot):
         return NO_MOVES
     before = read(snapshot.service.status)
@@ -98,7 +100,7 @@ def decide(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, frozen: boo
 
 
 def widened(step: RolloutStep, moving: Moving) -> RolloutStep:
-    """Return the step in which each role whose replacement starts has one more group."""
+    """Return the step with one more group for each role in which a replacement is wanted."""
     if moving.revision not in step.groups or not any(moving.extra.get(role) for role in step.groups[moving.revision]):
         return step
     share = {role: count + moving.extra.get(role, 0) for role, count in step.groups[moving.revision].items()}
@@ -106,8 +108,8 @@ def widened(step: RolloutStep, moving: Moving) -> RolloutStep:
 
 
 def excluding(intent: Intent, moving: Moving) -> Intent:
-    """Return the intent in which new groups also exclude the nodes that a person asked to empty. These nodes may still
-    accept pods; a taint or a cordon keeps pods away from other nodes by itself.
+    """Return the intent in which new groups also exclude the nodes `moving.excluded`, from which a person asked to move
+    groups. These nodes may still accept pods; a node with a taint or a cordon keeps pods away by itself.
     """
     if not moving.excluded:
         return intent
@@ -313,7 +315,7 @@ def _unschedulable(pod: Pod) -> bool:
 
 
 def ordered(moving: Moving, revision: str, component: str, order: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the groups that may stay, in the order of `order`, without the group that leaves now."""
+    """Return the group numbers `order` without the group of the component that leaves now."""
     if revision != moving.revision:
         return order
     return tuple(number for number in order if number != moving.goes.get(component))

@@ -14,15 +14,15 @@ class Phase(StrEnum):
     """The phases of a move (docs/moves.md)."""
 
     SETTLING = "Settling"
-    """The cause is too young to act on."""
+    """The cause has not lasted for long enough yet."""
     WAITING = "Waiting"
-    """Something else comes first."""
+    """The move waits for something else, such as a rollout."""
     REPLACING = "Replacing"
-    """Another group is created and starts; the group serves."""
+    """Another group is created and is starting; the group still serves."""
     LEAVING = "Leaving"
     """The group finishes its requests and is removed."""
     STAYING = "Staying"
-    """No replacement was possible, and the group serves. It is tried again."""
+    """No replacement was possible, and the group still serves on its node. The move is tried again later."""
     RETURNED = "Returned"
     """The node came back before the replacement served. For a while no group of the role moves."""
 
@@ -41,7 +41,7 @@ class Move(NamedTuple):
     cause: str = ""
     """Why the group leaves the node, as a text for people."""
     replacement: str = ""
-    """Number of the group, or name of the pod, that takes its place; "" if it does not exist."""
+    """Number of the group, or name of the router's pod, that replaces the moving one; "" if it does not exist yet."""
     alone: bool = False
     """Whether the group leaves although no replacement serves."""
     gone: str = ""

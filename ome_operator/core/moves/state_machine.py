@@ -1,7 +1,7 @@
-"""State machine of the move of a role: compute the next state of its move from the stored state and the observed groups.
+"""State machine of the moves of a role: compute the next state of a move from the stored state and the observed groups.
 
-At most one group of a role moves at a time. It is removed only while the other groups of its role that serve are as many as
-the role is to have, unless the user permits a move without a replacement.
+At most one group of a role moves at a time. It is removed only while enough other groups of the role serve (as many as the
+role is to have), unless the user permits a move without a replacement.
 """
 
 from collections.abc import Collection, Mapping
@@ -28,7 +28,7 @@ TIMEOUT = 1800.0
 
 
 class MovePolicy(NamedTuple):
-    """The settings of a service."""
+    """The settings of a service for its moves."""
 
     timeout: float = TIMEOUT
     """Seconds for which a replacement may wait for nodes."""
@@ -59,7 +59,7 @@ class MovingRole(NamedTuple):
     """The existing member that was created last."""
     causes: Mapping[str, LeavingCause]
     excluded: Collection[str] = ()
-    """The nodes that a person asked to empty, on which no replacement is placed."""
+    """The nodes from which a person asked to move groups. No replacement is placed on them."""
 
 
 class First(NamedTuple):
@@ -68,7 +68,7 @@ class First(NamedTuple):
     text: str = ""
     """What the move waits for, as a text to follow "waits for"; "" if it need not wait."""
     ends: bool = False
-    """Whether a move whose replacement is starting is abandoned, instead of waiting with its next step."""
+    """Whether a move whose replacement is starting is abandoned. If not, the move only waits before its next step."""
 
 
 NOTHING_FIRST = First()
@@ -170,14 +170,16 @@ _STEPS = {
 
 
 def unready(move: Move, role: MovingRole) -> str:
-    """Return how many groups of the role are ready, such as "2 of 3 ready"; "" if enough are, and the moving one is."""
+    """Return how many groups of the role are ready, such as "2 of 3 ready"; "" if enough groups are ready and the moving
+    group is one of them.
+    """
     ready = sum(name in role.ready for name in role.existing)
     return "" if ready >= role.wanted and move.member in role.ready else f"{ready} of {role.wanted} ready"
 
 
 def lacks_nodes(move: Move, role: MovingRole, now: datetime) -> bool:
     """Return whether the replacement waits for nodes: the scheduler found no node for one of its pods, or the pods have been
-    on no nodes for longer than `SCHEDULED` seconds. Before that, pods without a node prove nothing.
+    on no nodes for longer than `SCHEDULED` seconds. Before that, pods may have no node although nodes are free.
     """
     if move.phase is not Phase.REPLACING or move.replacement in role.placed:
         return False

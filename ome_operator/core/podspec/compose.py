@@ -22,11 +22,12 @@ from ome_operator.core.problem import ProblemError
 from ome_operator.core.reasons import CONDITION, Reason
 
 ROUTER_SAMPLE = "copy spec.routerConfig of config/runtimes/srt/kimi-k2-pd-rt.yaml into the runtime"
-"""Remedy for a router without a container: a file of the catalog whose router pairs prefill and decode of SGLang."""
+"""Remedy in a message about a router without a container. It names a file of the catalog whose router sends requests to
+prefill and decode engines of SGLang."""
 
 
 class Composed(NamedTuple):
-    """The pods of a component, before the operator adds the features of every pod."""
+    """The pods of a component as runtime and service specify them, before `core/render` extends them."""
 
     component: str
     size: int

@@ -1,4 +1,6 @@
-"""The router of a service with `router: {}` if the runtime configures none and the engines run SGLang."""
+"""Configure the default router: the router of a service with `router: {}` if the runtime configures none and the engines run
+SGLang.
+"""
 
 from collections.abc import Mapping
 from functools import cache
@@ -21,11 +23,11 @@ _NEEDS_MORE = frozenset({"--api-key", "--ssl-certfile", "--ssl-keyfile", "--grpc
 
 @memoize_by_identity(512)
 def default_router(runtime: RuntimeSpec, service: ServiceSpec) -> Manifest | None:
-    """Return the part `routerConfig` that is used instead of the runtime's, as `compose` takes it.
+    """Return {"routerConfig": …} of the default router, in the form that `compose` takes as the parts of a runtime.
 
-    Return None if the runtime has one, if the service's router is a router of its own, or if it could not reach the
-    engines: another engine than SGLang, engines with a key, certificates or another protocol, and prefill and decode whose
-    ports differ or are not literals.
+    Return None if the runtime configures a router, if the service specifies a complete router, or if the default router
+    could not reach the engines: engines other than SGLang, engines with a key, certificates or another protocol, and prefill
+    and decode whose ports differ or are not literal numbers.
     """
     if runtime.router_config is not None or _is_complete(service.router):
         return None
@@ -37,8 +39,8 @@ def default_router(runtime: RuntimeSpec, service: ServiceSpec) -> Manifest | Non
 
 
 def _is_complete(router: Component | None) -> bool:
-    """Return whether a service's router is a router of its own: it names an image. An image of sglang-router without command
-    and arguments, such as that of a mirror, is no router of its own, because it would have no workers.
+    """Return whether a service specifies a complete router, which names an image. An image of sglang-router without command
+    and arguments, for example from a mirror, is not complete, because the router would have no workers.
     """
     layers = [part for part in (router, router.leader if router else None) if part is not None]
     boxes = [part.runner or {} for part in layers] + [box for part in layers for box in part.pod.get("containers") or ()]

@@ -31,8 +31,8 @@ def _wrong(box: Any) -> bool:
 
 
 def ordered(env: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the variables in an order in which every reference to another of them can be expanded, as far as they do not
-    refer to each other in a circle.
+    """Return the variables in an order in which every reference to another of the variables can be expanded, unless
+    variables refer to each other in a circle.
     """
     place = {str(item.get("name")): at for at, item in enumerate(env)}
     wanted = [[place[name] for name in _references(item) if name in place] for item in env]

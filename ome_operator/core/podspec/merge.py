@@ -44,8 +44,8 @@ _ONE_OF = {
     "postStart": _HANDLERS,
     "env": frozenset({"value", "valueFrom"}),
 }
-"""Object -> the fields of which it may have only one. If the upper layer sets one of these fields, the others are removed
-from the lower layer."""
+"""Maps the name of an object's field to a set of fields of which the object may have only one. If the upper layer sets one
+of these fields, the others are removed from the lower layer."""
 
 
 def merge(lower: Any, upper: Any, field: str = "") -> Any:

@@ -1,1 +1,3 @@
-"""The check of nodes before an engine starts: its mode, container, results and status (docs/preflight.md)."""
+"""The preflight check, which checks a node before an engine starts on it: its mode, container, results and status
+(docs/preflight.md).
+"""

@@ -20,8 +20,8 @@ SECONDS, MANY_SECONDS, MANY = 60, 120, 12
 
 
 def guarded(pod: Manifest, mode: str, place: Mapping[str, Any]) -> Manifest:
-    """Return the pod spec with the check added. `place` is the result of `group`: what the check needs to know about its
-    group.
+    """Return the pod spec with the preflight check added as its last init container. `place` is the result of `group`: the
+    data that the check needs about its group.
     """
     return {**pod, "initContainers": [*(pod.get("initContainers") or ()), container(pod["containers"][0], mode, place)]}
 

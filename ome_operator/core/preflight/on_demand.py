@@ -1,4 +1,4 @@
-"""Pods that check nodes in the same way as the pods of a service would, and then end: `ome preflight`
+"""Render the pods of `ome preflight`, which check nodes in the same way as the pods of a service would, and then end
 (docs/preflight.md).
 
 Each pod is rendered like a pod of the service, with the check as its only container. It has no label of the service's pods,

@@ -42,8 +42,8 @@ def _mismatch(runtime: Runtime, model: Model, well_known: WellKnown) -> tuple[st
 
 
 def unpaired(service: InferenceService, runtime: Runtime) -> tuple[str, ...]:
-    """Return sentences about parts that are missing between prefill and decode: such a service has ready pods, but cannot
-    answer any request.
+    """Return a sentence if a service lacks the router between prefill and decode, or lacks the decoder. Such a service has
+    ready pods, but cannot answer any request.
 
     The service is not rejected, because the user may run another router, or may pass arguments that make the prefill engine
     serve alone.

@@ -71,8 +71,8 @@ class Resolved:
     labels: Mapping[str, str] = field(default_factory=dict)
     """OME's labels for pods of a new revision: the result of `ome_labels`."""
     drift: Mapping[str, str | None] = field(default_factory=dict)
-    """"runtime" or "model" -> how the version that the service uses differs from the current object, "" if they are
-    equal; None if the service follows the current object."""
+    """Maps "runtime" and "model" to a text that states how the version that the service uses differs from the current
+    object; "" if they are equal, None if edits of the object are rolled out to the service."""
 
 
 def model_refs(service: InferenceService) -> tuple[Ref, ...]:
@@ -185,7 +185,7 @@ def _inputs(
 
 @memoize_by_identity(2048)
 def written(component: Component | None, router: bool = False) -> Manifest:
-    """Return what a user wrote for a component, without the fields that do not affect its pods."""
+    """Return the fields that a user wrote for a component, as a dict, without the fields that do not affect its pods."""
     if component is None:
         return {}
     raw = component.dump()

@@ -1,7 +1,8 @@
-"""Settings of autoscalers that had no effect in earlier versions of the operator: an upgrade alone scales nothing.
+"""Delay the effect of autoscaler settings that had no effect in earlier versions of the operator, so that an upgrade alone
+scales nothing.
 
-The status stores the generation of the service that an earlier version had already reconciled with these settings. They
-have an effect as soon as the generation differs, which is after the next edit of the spec.
+The status stores the generation of the service that an earlier version had already reconciled with such settings. The
+settings have an effect as soon as the generation differs, which is after the next edit of the spec.
 """
 
 from collections.abc import Mapping
@@ -15,8 +16,8 @@ FIELD = "scalingIgnoredAt"
 
 
 def uses_new_scaling(component: str, policy: ReplicaPolicy) -> bool:
-    """Return whether an autoscaler is created now, but was not created by earlier versions: that of a router, or a
-    ScaledObject.
+    """Return whether the operator creates an autoscaler for a component that earlier versions did not create: the autoscaler
+    of a router, or a ScaledObject.
     """
     return policy.waits or policy.scaled_by_keda or (component == keys.ROUTER and policy.autoscaled)
 
@@ -35,7 +36,9 @@ def ignored_generation(service: InferenceService, policies: Mapping[str, Replica
 
 
 def waiting(service: InferenceService, policies: Mapping[str, ReplicaPolicy]) -> dict[str, ReplicaPolicy]:
-    """Return the policies, in which the settings that have no effect before the next edit of the service wait for it."""
+    """Return the policies by component, in which `waits` is true for each autoscaler that is not created before the next
+    edit of the service.
+    """
     ignored = ignored_generation(service, policies)
     if not ignored or ignored != service.generation:
         return dict(policies)

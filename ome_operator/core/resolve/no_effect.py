@@ -12,7 +12,9 @@ from ome_operator.api.well_known import ALIASES
 
 
 class Unless(NamedTuple):
-    """A field that has no effect, unless its value equals `value`, which describes what the operator does anyway."""
+    """A field that has no effect. It is not reported if its value equals `value`, which describes what the operator does
+    anyway.
+    """
 
     value: Any
     hint: str = ""

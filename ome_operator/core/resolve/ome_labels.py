@@ -40,7 +40,7 @@ def ome_labels(model: Model, runtime: Runtime, trained: Sequence[FineTunedWeight
 
 
 def labels_of_template(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return OME's labels that a stored pod template has, for the routers of its slice."""
+    """Return OME's labels in the labels of a stored pod template, as (key, value). The routers of the revision get them."""
     return tuple((key, labels[key]) for key in KEYS if key in labels)
 
 

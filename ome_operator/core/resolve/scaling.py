@@ -33,8 +33,8 @@ class ReplicaPolicy(NamedTuple):
     hpa: dict[str, Any]
     """Metrics and behavior of the HorizontalPodAutoscaler (`autoscaler.hpa`)."""
     scaler: str
-    """Name of what changes the number of replicas between `low` and `high`: hpa, keda, external or none; "" for manual
-    scaling only (docs/scaling.md). With any other value nothing scales the component."""
+    """Name of the autoscaler that changes the number of replicas between `low` and `high`: hpa, keda, external or none; ""
+    for manual scaling only (docs/scaling.md). With any other value nothing scales the component."""
     demand: bool = False
     """Whether the operator decides the number (autoscaler.class Demand). The annotation cannot set this class."""
     node_scale_down: str = ""

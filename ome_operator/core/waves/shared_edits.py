@@ -1,5 +1,5 @@
-"""Determine which edits of shared objects are rolled out to a service, and which of these edits the service has proven to
-work (decisions 30).
+"""Determine which edits of shared objects are rolled out to a service, and with which of these edits the service has become
+complete (decisions 30).
 
 An edit of the service itself is rolled out at once. An edit of a runtime, a model or an accelerator class is rolled out in
 waves to the services that share the object. The rollout stops at the first service that fails with the edit.
@@ -62,8 +62,8 @@ def pending(target: str, before: Iterable[str], data: Mapping[str, Mapping[str, 
 
 
 def edited_itself(target: str, before: Iterable[str], data: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Return whether the target differs from an earlier revision in what the service itself says, so that its own edit may
-    be the reason why it is refused. The arguments are those of `pending`.
+    """Return whether the target differs from an earlier revision in inputs that the service itself contains. If it does, an
+    edit of the service may be the reason why the target is refused. The arguments are those of `pending`.
     """
     wanted = _inputs(target, data)
     others = (_inputs(revision, data) for revision in before if revision != target)
@@ -71,7 +71,7 @@ def edited_itself(target: str, before: Iterable[str], data: Mapping[str, Mapping
 
 
 def whole_before(status: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names of the revisions that were complete last, from the stored status of a service."""
+    """Return the name of the last complete revision of each component, from the stored status of a service."""
     parts = (status.get("components") or {}).values()
     return frozenset(one["latestReadyRevision"] for one in parts if one.get("latestReadyRevision"))
 
@@ -111,8 +111,8 @@ def stands(
 
     `now_at` contains the present epoch of each shared object, `waits` the result of `pending`. `failed` is true if the
     rollout of the service failed. `current` is true if the target was made from the present versions of the objects.
-    `lacks` is the time of `Stand.lacks`. `left_out` is true if the service cannot begin because of an edit of its own: it is
-    not part of the waves.
+    `lacks` is the time of `Stand.lacks`. `left_out` is true if the service cannot begin because of an edit of the service
+    itself. Such a service is not part of the waves.
     """
     proven, said = dict(_proven(status.get("reached") or (), now_at)), {each["type"]: each for each in status["conditions"]}
     recovered: Mapping[str, Any] = said.get(RECOVERED, {})

@@ -23,7 +23,8 @@ class Tally(NamedTuple):
     waiting: int
     failed: tuple[Ref, ...]
     holding: tuple[Ref, ...] = ()
-    """Some of the services that are being updated, at most `LISTED`: first those that lack something of their own."""
+    """Some of the services that are being updated, at most `LISTED`. Services whose pods wait for a volume, a quota or a
+    node come first."""
 
     @property
     def total(self) -> int:

@@ -17,7 +17,7 @@ _is_duration = matches(DURATION)
 LONGEST = 30 * 24 * 3600.0
 """Longest allowed bake time in seconds: a longer time is a mistake."""
 PATIENCE = timedelta(minutes=30)
-"""How long a wave waits for a service that lacks something of its own that the edit does not name."""
+"""How long a wave waits for a service whose pods wait for a volume, a quota or a node that the edit does not concern."""
 _RISE = "such as 1, 5%, 25%, 100%"
 
 
@@ -72,8 +72,9 @@ def decide(
     whole        Since when each complete service has been complete, in ascending order.
     under_way    Number of services that have begun and are not complete, including services that have lost a group since.
     failed       Number of services that failed with the edit. If there is any, no further service may begin.
-    lacking      Number of the services `under_way` that have lacked something of their own for `PATIENCE`. From the second
-                 wave on, a wave is complete without them, but without at most a tenth of all services (at least one).
+    lacking      Number of the services `under_way` whose pods have waited for a volume, a quota or a node for `PATIENCE`.
+                 From the second wave on, a wave can be complete without these services, as long as they are at most a tenth
+                 of all services (or one service).
     """
     ends, passed = sizes(terms.waves, total), min(lacking, max(1, total // 10))
     for number, size in enumerate(ends, 1):

@@ -26,8 +26,8 @@ class LocalWeights(NamedTuple):
     former: bool = False
     """Whether agents run and could download the weights, but the revision was made without agents."""
     by_name: str = ""
-    """Text that names the model's own label and the number of nodes that have it, if the label `label` of the revision is
-    on no node; "" otherwise."""
+    """Text that names the label of the model and the number of nodes that have it, if these nodes do not have the label
+    `label` of the revision; "" otherwise."""
 
 
 class Availability(NamedTuple):

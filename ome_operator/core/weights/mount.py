@@ -157,8 +157,9 @@ def digest_of(directory: str) -> str:
 def directory(identity: Mapping[str, str], agents: bool, roots: tuple[str, ...] = ()) -> str:
     """Return the directory of a model revision, or "" if the weights are stored at the model's path itself (decisions 7).
 
-    For cluster-wide models it is a digest, relative to the directory next to the model's path. For namespaced models it is
-    an absolute path below the namespace's directory in a root: stored revisions keep it even if the roots change later.
+    For cluster-wide models the result is a digest, the name of a directory below `keys.WEIGHTS` next to the model's path.
+    For namespaced models it is an absolute path below the namespace's directory in a root. Stored revisions keep this path
+    even if the roots change later.
     """
     if not (agents and managed(identity["uri"])):
         return ""
@@ -197,7 +198,7 @@ def directories(data: Mapping[str, Any]) -> Sequence[str]:
 def with_directories(
     identities: Sequence[Mapping[str, str]], directories: Sequence[str]
 ) -> list[tuple[Mapping[str, str], str]]:
-    """Return each identity with its `directory`, or with "" if `directories` is shorter."""
+    """Return each identity together with the entry of `directories` at the same position, or with "" if there is none."""
     return list(zip(identities, (*directories, *("" for _ in identities)), strict=False))
 
 

@@ -11,7 +11,7 @@ _AFFINITY = f"spec.storage.nodeAffinity.{_REQUIRED}"
 
 
 class UnreadableSelection(OmeError):
-    """Error: a field of a model has an invalid value that the CRD's schema does not reject; the text names the field."""
+    """Raised if a field of a model has an invalid value that the CRD's schema does not reject. The text names the field."""
 
 
 def selects_node(model: AnyModel, node: str, labels: Mapping[str, str]) -> bool:

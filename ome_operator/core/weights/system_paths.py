@@ -14,7 +14,7 @@ SYSTEM = (
     "/var/lib/rpm", "/var/lib/systemd", "/var/lock", "/var/log", "/var/run", "/var/spool",
 )  # fmt: skip
 _MEMORY = "/dev/shm/"
-"""A file system in memory, in whose directories weights may be."""
+"""A file system in memory. Its directories are no directories of the system, so they may contain weights."""
 
 
 def system_directory(path: str) -> str:
