@@ -1,4 +1,4 @@
-"""The numbers of a single service, computed from its stored status and its pods: the input of the metrics over all
+"""Compute the numbers of a single service from its stored status and its pods. They are the input of the metrics over all
 services.
 
 Every label value is from a known set; any other value is replaced by `Other`.
@@ -86,12 +86,15 @@ class Figures(NamedTuple):
     waits: str
     """Time since which groups wait for nodes, in RFC 3339; "" if no group waits."""
     wanted: int
+    """Number of GPUs of all desired groups."""
     held: int
+    """Number of GPUs that pods on nodes hold."""
     wasted: int
     """Number of GPUs that are held by groups that serve no requests."""
     starts: Mapping[str, tuple[str, float, Mapping[str, float]]]
-    """Name of a group -> time at which its leader was ready, seconds, and seconds of each known part, of its last start.
-    A group that was never ready is left out, because its start is that of another group."""
+    """Maps the name of each group to its last start: the time at which the leader was ready, the duration in seconds, and
+    the seconds of each known part. A group that was never ready is left out, because its record shows the start of another
+    group."""
     recycled: Mapping[str, Recycled]
     """The recycles of each group that was recycled, by the name of the group."""
     was_whole: bool

@@ -210,7 +210,8 @@ class PlannedSpeeds(NamedTuple):
 
     def basis(self, role: str) -> Basis:
         """Return how the speed of a role is known for which nothing was measured: from the former groups or from the
-        plan."""
+        plan.
+        """
         return Basis.FORMER if role in self.former else Basis.PLANNED
 
 

@@ -53,7 +53,8 @@ def _stored(one: Mapping[str, Any]) -> Size | None:
 
 def permitted(size: Size, task: DemandTask) -> Size:
     """Return the size, limited to the bounds of the roles and to the budget of GPUs. Minimums of the schedule are
-    ignored."""
+    ignored.
+    """
     roles = zip((PREFILL, DECODE, ROUTER), size, strict=True)
     prefill, decode, routers = (task.targets.bounds[role].within(number) for role, number in roles)
     return (*affordable((prefill, decode), task.fleet, task.targets), routers)

@@ -17,7 +17,7 @@ ANNOTATIONS = frozenset({keys.FREEZE, keys.OBSERVE})
 _OFF = ("", "false")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT")
 _LONGEST = 200
-"""Number of characters of a person's text that messages show."""
+"""Largest number of characters of a text written by a person that messages show."""
 
 
 class Hold(NamedTuple):
@@ -32,7 +32,7 @@ class Hold(NamedTuple):
 
     @property
     def reason(self) -> ReasonRecord:
-        """The reason of the condition Frozen. If both modes apply, it is that of observe mode, which is stricter."""
+        """The reason of the condition Frozen. If both modes apply, it is the reason of observe mode, which is stricter."""
         return Reason.OBSERVED if self.observed else Reason.FROZEN
 
 

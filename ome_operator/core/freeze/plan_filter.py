@@ -56,8 +56,9 @@ def _mended(applies: Iterable[Apply], snapshot: Snapshot) -> tuple[Apply, ...]:
 
 
 def _as_it_was(apply: Apply, snapshot: Snapshot) -> bool:
-    """Return whether an apply only restores an object that we had applied: others changed the object, or it is missing
-    although pods need it. A Service that leads to registries is led back to routers that can serve.
+    """Return whether an apply only restores an object that the operator had applied: others have changed the object, or it
+    is missing although pods need it. Return True also for a Service that sends requests to the registries of routers, if the
+    apply lets it send them to the routers again.
     """
     metadata = apply.manifest["metadata"]
     found = snapshot.observed.children.get((apply.kind, metadata["name"]))
@@ -77,8 +78,8 @@ def _taken_back(_: Iterable[Patch], snapshot: Snapshot) -> tuple[Patch, ...]:
 
 
 def _begun(rolls: bool, snapshot: Snapshot) -> bool:
-    """Return whether the rollout of a shared edit to the service has begun. If it has, other services wait for this
-    service. If it has not, other services go first.
+    """Return whether the rollout of the edit of a shared object to the service has begun. If it has, other services wait for
+    this service. If it has not, other services roll out the edit first.
     """
     return rolls and len(snapshot.slices.keys() | whole_before(snapshot.service.status)) > 1
 
@@ -227,8 +228,8 @@ def marked(
 
 
 def told(report: Report, hold: Hold, snapshot: Snapshot) -> Report:
-    """Return the report for the status of a held service. It contains the pods as they are now, and everything on which
-    later decisions are based as it is stored.
+    """Return the report for the status of a held service. It contains the present state of the pods, and the stored values
+    of all fields on which later decisions are based.
 
     After the freeze, the operator therefore finds the same state as after a restart. A revision that is not stored is not
     named, because nothing was created for it.

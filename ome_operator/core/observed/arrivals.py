@@ -1,5 +1,5 @@
-"""What the registries of routers report about requests while a service has no groups, and after it has come back
-(docs/scaling.md, "Zero and back").
+"""Read from the reports of routers' registries when requests arrived while a service has no groups, and when it generates
+tokens after it has come back (docs/scaling.md, "Zero and back").
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,9 @@ APART = 10.0
 
 
 class Arrivals(NamedTuple):
-    """Times in seconds since the epoch, by the clock of this process."""
+    """What the routers of a service report about arriving requests. Times are in seconds since the epoch, by the clock of
+    this process.
+    """
 
     unserved_at: float | None = None
     """Time of the last request that arrived while its router had no engine to send it to; None if none is known."""
@@ -36,9 +38,11 @@ def _has_tokens(work: WorkRates) -> bool:
 
 
 def apart(before: float | None, after: float | None) -> float | None:
-    """Return `after`, the time of the last request that no engine could serve, or `before`, the value that was used last, if
-    both are less than `APART` seconds apart. The times are calculated from ages, so they vary by a second or two, and many
-    requests must not cause many reconciliations.
+    """Return the time of the last request that no engine could serve, for the next reconciliation: `after`, the newly read
+    time, or `before`, the time that was used last, if the two are less than `APART` seconds apart or `after` is None.
+
+    The times are calculated from ages, so they vary by a second or two, and many requests must not cause many
+    reconciliations.
     """
     if before is None or after is None:
         return before if after is None else after

@@ -71,7 +71,9 @@ def sample(
 
 
 def _leaders(routers: Iterable[RouterReport], now: float) -> dict[str, LeaderReport]:
-    """Return the newest report about each leader: every router reads every leader of its slice."""
+    """Return the newest report about each leader, by the mark of the leader. Several routers may report about a leader,
+    because every router reads all leaders of its revision.
+    """
 
     def age(one: LeaderReport) -> float:
         return now - one.load.at if one.load is not None else float("inf")
@@ -87,8 +89,8 @@ def _leaders(routers: Iterable[RouterReport], now: float) -> dict[str, LeaderRep
 def _queue(leader: LeaderReport, before: LeaderQueue | None, now: float) -> LeaderQueue | None:
     """Return the state of a prefill leader; None if its queue is unknown.
 
-    If at least as many requests waited at the previous reading as were completed since, the leader was never idle in
-    between.
+    If at least as many requests waited at the previous reading as were completed since, the leader was never idle between
+    the two readings.
     """
     waiting, rate = _load(leader, "waiting", now), _rate(leader.work, "requests", now)
     if waiting is None or rate is None or leader.load is None:
@@ -110,7 +112,9 @@ def _load(leader: LeaderReport, name: str, now: float) -> float | None:
 
 
 def _completed(works: Sequence[WorkRates | None], now: float) -> CompletedWork:
-    """Return what these groups completed; an unknown rate of a group counts as 0."""
+    """Return the requests and prompt tokens that several prefill groups completed, one entry of `works` for each group; an
+    unknown rate counts as 0.
+    """
     requests, tokens = (sum(_rate(work, name, now) or 0.0 for work in works) for name in ("requests", "promptTokens"))
     return CompletedWork(len(works), requests, tokens)
 

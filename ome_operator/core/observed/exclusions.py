@@ -1,4 +1,4 @@
-"""The nodes on which the pods of a group are not placed, as the annotation of its StatefulSets names them."""
+"""Read the nodes on which the pods of a group are not placed from the annotation of the group's StatefulSets."""
 
 import re
 

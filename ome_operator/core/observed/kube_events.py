@@ -44,8 +44,8 @@ def newest_messages(events: Iterable[Mapping[str, Any]], now: datetime) -> dict[
 
 
 def start_failures(events: Iterable[Mapping[str, Any]], now: datetime) -> dict[str, Why]:
-    """Return what keeps pods from starting on their nodes, by the pod's UID. Only pods whose newest Event states a
-    failure are included.
+    """Return the reason why a pod cannot start on its node, by the pod's UID. Only pods whose newest Event reports a failure
+    are included.
     """
     by_pod: dict[str, list[tuple[datetime, str, str]]] = {}
     for event in events:

@@ -66,8 +66,8 @@ class Child(NamedTuple):
     replicas: int
     """spec.replicas of a workload or RoleScale; 0 for other kinds."""
     message: str
-    """Why a Deployment cannot create pods (condition ReplicaFailure), or why an autoscaler cannot read metrics (condition
-    ScalingActive); "" if there is no failure."""
+    """Why a Deployment cannot create pods, or why an autoscaler (HorizontalPodAutoscaler or ScaledObject) cannot read
+    metrics, from the conditions of the object; "" if there is no failure."""
     content: Manifest | None
     """The part of the object that the operator reads, which depends on the kind. ControllerRevision: `{"revision": int,
     "data": {...}}`. RoleScale: its status. Job of a BenchmarkJob: `{"status": {...}, "generation": int}`. HTTPRoute:
@@ -78,7 +78,8 @@ class Child(NamedTuple):
     generation: int = 0
     """metadata.generation of a RoleScale; 0 for other kinds."""
     woken: int = 0
-    """The generation of a RoleScale that a wake has written; 0 if none has, and for other kinds."""
+    """The generation of a RoleScale that the operator produced when it last wrote its number for a service that goes to zero
+    groups or comes back; 0 if it has not, and for other kinds."""
     excluded: Exclusion = ()
     """The nodes on which the pods of a StatefulSet are not placed, as its annotation names them; () for other kinds."""
 
@@ -152,7 +153,7 @@ class Pod(NamedTuple):
     priority: int = 0
     """Priority that the API server set from the PriorityClass."""
     preflight: Checked | None = None
-    """Result of the pod's preflight check; None if the check found nothing."""
+    """Result of the pod's preflight check; None if there was no check, or if it found nothing."""
     gpus: int = 0
     """Number of GPUs that the pod requests."""
     times: Times = NO_TIMES
@@ -172,7 +173,7 @@ class Taint(NamedTuple):
     key: str
     value: str
     effect: str
-    """NoSchedule, PreferNoSchedule or NoExecute."""
+    """NoSchedule or NoExecute. Taints with the effect PreferNoSchedule are not kept."""
 
 
 class Node(NamedTuple):
@@ -195,7 +196,7 @@ class Node(NamedTuple):
     """(resource, allocatable amount) for each resource, sorted; CPUs in thousandths of a CPU. () until the kubelet has
     reported the amounts."""
     move: str = ""
-    """Value of the annotation with which `ome move` asks for the node to be left; "" without it."""
+    """Value of the annotation with which `ome move` requests that groups move away from the node; "" without it."""
     uid: str = ""
     faults: tuple[tuple[str, str], ...] = ()
     """The faults that the node itself reports (docs/bad-nodes.md): for each the kind, and a text for people."""
@@ -307,24 +308,27 @@ class Observed:
     warnings: tuple[str, ...] = ()
     """Texts of the `Warning:` headers in responses to the operator's applies."""
     ahead: Callable[[Mapping[Ref, Epoch]], str] = lambda _: ""
-    """Returns what the service waits for before it rolls out these versions of shared objects; "" if it may begin."""
+    """A function that takes versions of shared objects, and returns what the service waits for before it rolls them out; ""
+    if it may begin."""
     turn: Turn = NO_TURN
     strangers: Mapping[str, Strangers] = field(default_factory=dict)
-    """UID of a router's pod -> the foreign workers that its registry reported."""
+    """Maps the UID of a router's pod to the foreign workers that its registry reported: workers in the list of the router
+    that the registry did not register."""
     drains: Mapping[str, tuple[DrainReport, ...]] = field(default_factory=dict)
     """UID of a draining leader -> what the registries of routers report about its requests."""
     silences: Mapping[str, Silence] = field(default_factory=dict)
-    """UID of a leader that has stopped -> what the registries of routers report about it."""
+    """Maps the UID of a leader that answers no probes, or whose token generation is paused, to what the registries of
+    routers report about the leader."""
     transfers: Transfers = field(default_factory=dict)
     """UID of a router's pod -> the pairs of leaders whose transfers fail, according to its registry."""
     starts: Mapping[str, LeaderStart] = field(default_factory=dict)
-    """UID of a leader that became ready recently -> what the registries of routers have seen of its start."""
+    """Maps the UID of a leader that became ready recently to the times of its start that registries of routers observed."""
     arrivals: Arrivals = NO_ARRIVALS
     """What the registries of routers report about requests while the service has no groups."""
     traffic: Manifest | None = None
     """The value of `status.traffic` (core/status/traffic.py); None if nothing is known about requests."""
     avoided: Mapping[str, str] = field(default_factory=dict)
-    """Name of a node on which no new group of the service is placed -> why."""
+    """Maps the name of each node on which no new group of the service is placed to the reason."""
     scaling: Manifest | None = None
     """The value of `status.scaling` that the autoscaler of the class Demand has decided; None if it has decided nothing."""
     budgets: tuple[Budget, ...] = ()

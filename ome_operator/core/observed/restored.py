@@ -1,4 +1,4 @@
-"""Recognize what was restored from a backup of another namespace.
+"""Recognize revisions and pods that were restored from a backup of another namespace.
 
 The stored templates of a revision contain the DNS names of the ranks, and a DNS name contains the namespace. Pods that are
 made from a copy of the revision in another namespace contact the ranks of the original service (decisions 41).

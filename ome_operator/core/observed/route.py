@@ -17,8 +17,8 @@ def content(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def weights(body: Mapping[str, Any]) -> dict[str, int]:
-    """Return name -> weight of each Service to which the route refers. Without a weight the value is 1, the default of
-    the Gateway API.
+    """Return the weight of each Service to which the route refers, by the name of the Service. If the route sets no weight,
+    it is 1, the default of the Gateway API.
     """
     out: dict[str, int] = {}
     for rule in (body.get("spec") or {}).get("rules") or ():

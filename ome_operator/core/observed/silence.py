@@ -1,7 +1,8 @@
-"""What the registries of routers report about leaders that have stopped (docs/telemetry.md), as facts for recovery.
+"""Determine from the reports of routers' registries which leaders are silent, which means that they answer no probes of the
+registries, and which are paused (docs/telemetry.md). Recovery uses the result.
 
-A report of a single registry proves nothing: its own network may have failed. A leader is silent only if the registry of
-every router of its slice says so, and if none of the reports is old.
+The report of a single registry does not suffice, because the network of the registry may have failed. A leader is silent
+only if the registries of all routers of its revision report it as silent, and if none of these reports is old.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -11,15 +12,16 @@ from typing import NamedTuple
 from ome_operator.core.observed.telemetry import RouterReport, fresh
 
 JUST_STARTED = 60.0
-"""Seconds after the start of a registry or of the operator in which the silence of an engine decides nothing."""
+"""Seconds after the start of a registry or of the operator in which reports that a leader is silent are ignored."""
 AT_ONCE = 60.0
-"""Seconds within which leaders of many services fall silent for a common cause."""
+"""Seconds within which leaders of many services have to become silent so that a common cause is assumed."""
 SERVICES, SHARE = 3, 0.1
-"""A cause is common if leaders of more than this number of services, and of this share of all services, fall silent."""
+"""A common cause is assumed if leaders of more than `SERVICES` services, and of at least the share `SHARE` of all services,
+become silent within `AT_ONCE` seconds."""
 
 
 class Silence(NamedTuple):
-    """What is known about a leader that has stopped."""
+    """What is known about a leader that answers no probes of the registries, or whose token generation is paused."""
 
     since: float | None
     """Time since which every registry has had no answer from the leader, in seconds since the epoch; None if it is not
@@ -27,7 +29,7 @@ class Silence(NamedTuple):
     requests_fail: bool = False
     """Whether a router of the slice has answered requests with a status of 500 or more in the last minute."""
     hold: str = ""
-    """Why no leader may be recycled for its silence now, as a sentence; "" if it may."""
+    """Why groups whose leaders are silent are not recycled now, as a sentence; "" if they are recycled."""
 
     @property
     def is_paused(self) -> bool:
@@ -36,8 +38,8 @@ class Silence(NamedTuple):
 
 
 def silence_of(reports: Sequence[RouterReport | None], mark: str, now: float) -> Silence | None:
-    """Return what is known about the leader with this mark (`names.mark` of its UID); None if it is not known to have
-    stopped. `reports` has an entry for each router of the slice: None for a router without a usable report.
+    """Return what is known about the leader with this mark (`names.mark` of its UID); None if it is not known to be silent
+    or paused. `reports` has an entry for each router of its revision: None for a router without a usable report.
     """
     known = [report for report in reports if report is not None and fresh(report.at, now)]
     leaders = [report.leaders[mark] for report in known if mark in report.leaders]
@@ -51,10 +53,10 @@ def silence_of(reports: Sequence[RouterReport | None], mark: str, now: float) ->
 
 
 def hold(silent: Collection[Collection[float]], up_for: float) -> str:
-    """Return why no leader may be recycled for its silence now, as a sentence; "" if it may.
+    """Return why groups whose leaders are silent are not recycled now, as a sentence; "" if they are recycled.
 
-    `silent` contains, for each service whose routers report, the times since which its leaders are silent; `up_for` are the
-    seconds since the operator began to ask the routers.
+    `silent` contains, for each service whose routers report, the times since which its leaders are silent. `up_for` is the
+    number of seconds since the operator began to ask the routers.
     """
     if up_for < JUST_STARTED:
         return f"the operator has been asking the routers for less than {JUST_STARTED:.0f} s"
@@ -68,5 +70,5 @@ def hold(silent: Collection[Collection[float]], up_for: float) -> str:
 
 
 def _within(silent: Iterable[Iterable[float]], begin: float) -> int:
-    """Return the number of services with a leader that fell silent within `AT_ONCE` seconds after `begin`."""
+    """Return the number of services with a leader that became silent within `AT_ONCE` seconds after `begin`."""
     return sum(any(begin <= since <= begin + AT_ONCE for since in times) for times in silent)

@@ -1,4 +1,4 @@
-"""Group the existing objects of a service by revision: its slices, and the pods that belong to the service."""
+"""Group the existing objects of a service by revision. The existing objects of one revision are called a slice."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -74,7 +74,9 @@ def is_leader_set(child: Child) -> bool:
 
 
 def started(slice_: Slice) -> bool:
-    """Return whether a slice has engines, or is about to get engines."""
+    """Return whether a slice has a StatefulSet of a leader that is not being deleted, so that it has engines or is about to
+    get them.
+    """
     return any(is_leader_set(child) and not child.deleting for child in slice_.workloads)
 
 
@@ -106,5 +108,5 @@ def stored(children: Iterable[Child], uid: str) -> list[Revision]:
 
 
 def inputs(revisions: Iterable[Revision]) -> dict[str, Mapping[str, Any]]:
-    """Return revision -> stored inputs, in the order of the argument."""
+    """Return the stored inputs by the name of the revision, in the order of the argument."""
     return {revision.name: revision.data["inputs"] for revision in revisions if revision.data.get("inputs")}

@@ -1,4 +1,4 @@
-"""Explain why no container of a pod starts on its node. Only Events report the causes; the pod's status does not."""
+"""Explain, from Events, why no container of a pod starts on its node. The status of the pod does not contain the causes."""
 
 from collections.abc import Iterable, Mapping
 
@@ -20,8 +20,8 @@ def waits_for_start(pod: Pod) -> bool:
 
 
 def with_failures(pods: Iterable[Pod], failures: Mapping[str, Why]) -> tuple[Pod, ...]:
-    """Return the pods. A pod that waits for its start gets the reason and message of its failure from `failures`, which
-    maps UIDs of pods to failures.
+    """Return the pods, with the reason and message from `failures` for each pod that waits for its start. `failures` maps
+    UIDs of pods to failures.
     """
     return tuple(_explained(pod, failures.get(pod.uid)) if waits_for_start(pod) else pod for pod in pods)
 
@@ -31,8 +31,8 @@ def _explained(pod: Pod, why: Why | None) -> Pod:
 
 
 def start_failure(reported: Iterable[tuple[str, str]]) -> Why | None:
-    """Return what keeps a pod from starting, or None. `reported` are (reason, message) of the Events about the pod,
-    newest first.
+    """Return the reason why a pod cannot start; None if its start has not failed. `reported` are (reason, message) of the
+    Events about the pod, newest first.
 
     Only the newest Event determines whether there is a failure: a node that pulls the image has already mounted all volumes.
     """

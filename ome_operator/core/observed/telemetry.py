@@ -1,7 +1,8 @@
-"""What the registries of routers report about requests (docs/telemetry.md, decisions 42), parsed from their summaries.
+"""Parse the summaries in which the registries of routers report about requests and engines (docs/telemetry.md, decisions
+42).
 
-A summary comes from a pod of a tenant. It is used as a whole or not at all: `parse` raises `Unusable` with a sentence that
-names the first wrong field.
+A summary comes from a pod of a tenant. If any field is invalid, nothing of the summary is used: `parse` raises `Unusable`
+with a sentence that names the first invalid field.
 """
 
 import math
@@ -13,7 +14,7 @@ from ome_operator.errors import OmeError
 from ome_operator.util.json_limits import MIB, parsed
 
 STALE = 20.0
-"""Age in seconds from which a number counts as unknown."""
+"""Age in seconds above which a reported number is treated as unknown."""
 LARGEST = 2.0**53
 MEMORY = 16 * MIB
 """Maximum bytes of memory while a summary is parsed."""
@@ -32,17 +33,17 @@ Buckets = tuple[tuple[float, float], ...]
 
 
 class Unusable(OmeError):
-    """Error: a summary cannot be used; the text says why."""
+    """Raised if a summary cannot be used. The text states the reason."""
 
 
 class WorkRates(NamedTuple):
-    """What a router or an engine has done during the last `window` seconds."""
+    """The rates and histograms of a router or an engine over the last `window` seconds."""
 
     at: float
     """Time of the reading, in seconds since the epoch, by the clock of this process."""
     window: float
     rates: Mapping[str, float]
-    """Name from `RATES` -> number per second; unknown rates are missing."""
+    """Maps names from `RATES` to a number per second; unknown rates are missing."""
     histograms: Mapping[str, Buckets]
 
 
@@ -55,12 +56,12 @@ class LeaderLoad(NamedTuple):
     in_transfer: int | None = None
     cache_use: float | None = None
     empty_readings: int | None = None
-    """Number of consecutive readings without any request, since the router removed the draining leader from its list; None
-    if the engine does not report everything that proves this."""
+    """Number of consecutive readings without any request since the router removed the draining leader from its list; None if
+    the engine does not report all numbers that are needed to determine this."""
 
 
 class LeaderSilence(NamedTuple):
-    """The failed probes of a leader that is silent for one registry."""
+    """The failed probes of a leader that does not answer the probes of one registry."""
 
     at: float
     """Time when the last probe ended, in seconds since the epoch, by the clock of this process."""
@@ -69,12 +70,12 @@ class LeaderSilence(NamedTuple):
 
 
 class LeaderStart(NamedTuple):
-    """What the registries have seen of the last start of a leader. None stands for an unknown moment; all moments are in
-    seconds since the epoch, by the clock of this process.
+    """The times of the last start of a leader that the registries observed. None stands for an unknown time; all times are
+    in seconds since the epoch, by the clock of this process.
     """
 
     parts: Mapping[str, float] = {}
-    """Part from `START_PARTS` -> its seconds, as the engine reports them."""
+    """Maps parts from `START_PARTS` to their duration in seconds, as the engine reports it."""
     answers_at: float | None = None
     """Time at which the engine's HTTP server first answered."""
     healthy_at: float | None = None
@@ -84,7 +85,7 @@ class LeaderStart(NamedTuple):
 
     @property
     def known(self) -> tuple[str, ...]:
-        """The names of the parts and moments that are known."""
+        """The names of the parts whose duration is known, and of the fields whose time is known."""
         return (*self.parts, *(name for name, at in zip(self._fields[1:], self[1:], strict=True) if at is not None))
 
 
@@ -314,8 +315,8 @@ def _checked(value: Any, name: str) -> float | None:
 
 
 def fresh(at: float, now: float) -> bool:
-    """Return whether a number of the time `at` may be used at the time `now`. A number with a time in the
-    future may not be used: the clock was set back after the reading.
+    """Return whether a number that was read at the time `at` can be used at the time `now`: it is at most `STALE` seconds
+    old. A number with a time in the future is not used, because the clock was set back after the reading.
     """
     return 0 <= now - at <= STALE
 
@@ -327,7 +328,9 @@ def requests(load: LeaderLoad) -> int | None:
 
 
 def combined_start(starts: Iterable[LeaderStart]) -> LeaderStart | None:
-    """Return what several registries have seen of a start: the earliest of each moment. None if none has seen anything."""
+    """Combine what several registries observed of a start: the earliest value of each time, and the parts of the registry
+    that reports most of them. Return None if `starts` is empty.
+    """
     starts = [*starts]
     moments = ([at for at in found if at is not None] for found in zip(*(start[1:] for start in starts), strict=True))
     parts = max((start.parts for start in starts), key=len, default={})
@@ -335,9 +338,9 @@ def combined_start(starts: Iterable[LeaderStart]) -> LeaderStart | None:
 
 
 def drain_reports(reports: Iterable[tuple[str, RouterReport]], mark: str) -> tuple[DrainReport, ...]:
-    """Return what routers report about the requests of a leader. `mark` identifies the leader (`names.mark` of its UID), and
-    `reports` are pairs of the UID of a router's pod and the report of its registry. Reports without the leader's load are
-    left out.
+    """Return the reports of routers about the requests of a leader that is being drained. `mark` identifies the leader
+    (`names.mark` of its UID), and `reports` are pairs of the UID of a router's pod and the report of its registry. Reports
+    without the leader's load are left out.
     """
     found = ((uid, report.leaders.get(mark)) for uid, report in reports)
     return tuple(

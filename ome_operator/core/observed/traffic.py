@@ -1,4 +1,4 @@
-"""The numbers of leaders and of whole services, combined from the summaries of routers' registries (docs/telemetry.md).
+"""Combine the summaries of routers' registries to the numbers of leaders and of whole services (docs/telemetry.md).
 
 Pure functions. A number that nobody reported is None, and is never replaced by 0.
 """
@@ -24,7 +24,7 @@ class BucketBounds(NamedTuple):
 
 
 class LeaderNumbers(NamedTuple):
-    """What is known about one leader."""
+    """The newest numbers that routers report about one leader."""
 
     role: str
     """prefill, decode, or engine without disaggregation."""
@@ -33,8 +33,8 @@ class LeaderNumbers(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """The numbers of some leaders together. Sums contain the leaders that reported the number; if no leader reported it,
-    the number is None.
+    """The numbers of several leaders together. A sum is over the leaders that reported the number; it is None if no leader
+    reported the number.
     """
 
     leaders: int = 0
@@ -74,8 +74,9 @@ class ServiceNumbers(NamedTuple):
 
 
 def traffic(reports: Mapping[str, RouterReport], pods: Iterable[Pod], now: float) -> ServiceNumbers:
-    """Return the numbers of the service with these pods. `reports` maps UIDs of routers' pods. Numbers that are too old are
-    left out, and what is reported about pods that are not leaders of the service is ignored.
+    """Return the numbers of the service with these pods. `reports` maps UIDs of routers' pods to the reports of their
+    registries. Numbers that are too old are left out, and reports about pods that are not leaders of the service are
+    ignored.
     """
     pods = [*pods]
     routers = [pod.uid for pod in pods if pod.component == keys.ROUTER and pod.ready]

@@ -1,4 +1,6 @@
-"""Pairs of a prefill and a decode leader whose transfers fail, as routers' registries report them (docs/telemetry.md)."""
+"""Pairs of a prefill and a decode leader between which transfers of KV caches fail, as routers' registries report them
+(docs/telemetry.md).
+"""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -8,14 +10,16 @@ PAIRS = 32
 
 
 class FailingPair(NamedTuple):
-    """The probes of a pair that fails. Leaders are named by the marks of their UIDs (`names.mark`)."""
+    """A pair of a prefill and a decode leader between which transfers of KV caches fail, and the probes of the transfers.
+    Leaders are named by the marks of their UIDs (`names.mark`).
+    """
 
     prefill: str
     decode: str
     probes: int
-    """Number of the last probes that are counted."""
+    """Number of the latest probes of the pair that are counted."""
     failed: int
-    """How many of them failed."""
+    """Number of these probes that failed."""
     prefill_works_with: str = ""
     """A decode leader to which the prefill leader transfers without failure; "" if none is known."""
     decode_works_with: str = ""

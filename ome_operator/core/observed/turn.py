@@ -1,4 +1,4 @@
-"""The decision about a gang that waits for nodes, as the service's pass receives it."""
+"""The admission decision about a gang that waits for nodes, in the form in which a pass over the service receives it."""
 
 from typing import Any, NamedTuple
 
@@ -19,8 +19,8 @@ class Turn(NamedTuple):
     pressed: bool = False
     """Whether another gang that waits would fit on the nodes if this gang released its nodes."""
     gives_way: frozenset[tuple[str, int]] | None = None
-    """Groups that hold nodes without serving, and have to release them now for others; empty if none has to, or while that
-    is not determined. None if the service's claim has no such groups."""
+    """Groups that hold nodes without serving, and that have to release their nodes now for other services; empty if none has
+    to, or while this is not decided. None if the claim of the service contains no groups that hold nodes without serving."""
 
 
 NO_TURN = Turn()

@@ -12,8 +12,8 @@ SCALED = "Scaled"
 STALLED, RECONCILING = "Stalled", "Reconciling"
 """Conditions that summarize the others for kstatus. At most one of them exists, and it is True."""
 DRIFTED = {"runtime": "RuntimeDrifted", "model": "ModelDrifted"}
-""""runtime" or "model" -> the condition which reports that the current object differs from the version that the service
-uses. Only services that do not follow edits of the object have the condition."""
+"""Maps "runtime" and "model" to the condition which reports that the current object differs from the version that the
+service uses. Only services with `autoSync: false` have the condition."""
 ANOTHER, RECOVERED, FROZEN = "AnotherOperator", "Recovered", "Frozen"
 MOVED = "Moved"
 """Condition that exists only while groups leave their nodes (docs/moves.md)."""
@@ -31,7 +31,7 @@ FOLLOWS_DEMAND = "FollowsDemand"
 COMPLETE = "Complete"
 """The condition of BenchmarkJobs."""
 CONDITION = {keys.ENGINE: ENGINE_READY, keys.DECODER: DECODER_READY, keys.ROUTER: ROUTER_READY}
-"""Component -> the condition that reports the state of its pods."""
+"""Maps each component to the condition that reports the state of its pods."""
 COMPONENTS = tuple(CONDITION.values())
 """The conditions of components."""
 ORDER = (

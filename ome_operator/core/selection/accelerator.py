@@ -32,7 +32,8 @@ class Accelerated:
     """The accelerator classes of a service's components."""
 
     parts: Manifest = field(default_factory=dict)
-    """Component -> {class, asked, nodeSelector, args, env}, in the form in which inputs of the revision store it."""
+    """Maps each component that has a class to the settings of the class, in the form in which the inputs of the revision
+    store them: {class, asked, nodeSelector, args, env, parallelism, pipeline}, without empty values."""
 
 
 def accelerated(
@@ -183,8 +184,8 @@ def _overrides(name: str, kept: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unset_by_service(part: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of an accelerator class without those that the service sets itself: its flags and variables
-    take precedence.
+    """Return the settings that an accelerator class adds to a component, `part`, without the flags and environment variables
+    that the service itself sets in the component `written`. The values of the service take precedence.
     """
     runners = [part.get("runner") or {} for part in (written, *(written.get(name) or {} for name in ("leader", "worker")))]
     words = [str(word) for part in runners for word in (*(part.get("command") or ()), *(part.get("args") or ()))]

@@ -18,8 +18,8 @@ class Violation(NamedTuple):
     """A clause about what the runtime supports and what the model or service has; messages put the runtime's name before
     it."""
     sure: bool = True
-    """Whether both values are known. False if the model or the runtime leaves the value unset: then the runtime is not
-    selected automatically, but a user who names it is not warned."""
+    """Whether the model and the runtime both state the value. If not, the runtime is not selected automatically, but a user
+    who names the runtime is not warned."""
     write: str = ""
     """The field of the model's spec that would satisfy the rule, with its value; "" if the model states another value, or
     the rule is not about the model.
@@ -37,7 +37,8 @@ class Score(NamedTuple):
 
 
 def violations(runtime: Runtime, model: ModelProfile, *, chosen: bool) -> tuple[Violation, ...]:
-    """Return the rules that a runtime violates for a model, using the supported format with the fewest violations.
+    """Return the rules that a runtime violates for a model. Of its supported formats, the one with the fewest violations is
+    used.
 
     `chosen` is False for a runtime that the service names: it then needs no format with autoSelect, and a runtime without
     formats accepts every model.

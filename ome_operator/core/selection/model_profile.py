@@ -42,9 +42,9 @@ class ModelProfile(NamedTuple):
 
 @memoize_by_identity(512)
 def profile_of(model: Model, files: bool = True, well_known: WellKnown = NO_MODELS) -> ModelProfile:
-    """Return the known properties of a model. `files`: False to use only its spec.
+    """Return the known properties of a model. If `files` is false, only its spec is used.
 
-    A version that was only found in the files is left out, because no one requested it.
+    The version of a format or framework is left out if only the files state it, because nobody has requested it.
     """
     facts, repository = facts_of(model, well_known) if files else (Facts(), "")
     spec = model.spec

@@ -154,8 +154,8 @@ def _candidate(
 
 
 def still_matches(runtime: Runtime, service: InferenceService, model: ModelProfile) -> bool:
-    """Return whether a runtime that was selected earlier may stay selected: it violates no rule for which the values of
-    both the model and the runtime are known.
+    """Return whether a runtime that was selected earlier stays selected. It does unless it violates a rule for which the
+    values of both the model and the runtime are known.
     """
     rules = (*violations(runtime, model, chosen=True), *_components(runtime, service))
     return not any(rule.sure for rule in rules)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 _RELEASE = re.compile(r"(?P<prefix>v?)(?P<major>\d+)(\.(?P<minor>\d+)(\.(?P<patch>\d+)(?P<rest>\D.*)?)?)?")
 SAID = {"GreaterThan": "older than ", "GreaterThanOrEqual": "up to "}
-"""Operator of a runtime's version -> its meaning for the version of a model, as a part of a message."""
+"""Maps each operator of a runtime's version to its meaning for the version of a model, as a part of a message."""
 
 
 class ParsedVersion(NamedTuple):

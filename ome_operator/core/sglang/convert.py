@@ -11,12 +11,16 @@ from ome_operator.core.selection.runtime import remedy_for_unknown_model, select
 
 
 def source(short: SglangModel | Serving) -> str:
-    """Return a digest of what the user wrote. When the digest changes, the object of ome.io is rendered again."""
+    """Return a digest of the spec that the user wrote and of the label with the class of the operator. When the digest
+    changes, the object of ome.io is rendered again.
+    """
     return names.digest({**short.spec.dump(), **_class(short)})
 
 
 def _class(short: SglangModel | Serving) -> dict[str, str]:
-    """Return the label with the class of the operator that handles the object. The created object gets the same label."""
+    """Return the label with the class of the operator that handles an object, as a dict; {} if it has no such label. The
+    created object gets the same label.
+    """
     operator_class = short.labels.get(keys.OPERATOR_CLASS)
     return {keys.OPERATOR_CLASS: operator_class} if operator_class else {}
 
@@ -38,7 +42,9 @@ def _model(short: SglangModel) -> tuple[Manifest | None, Why]:
 
 
 def _service(short: Serving, deps: Deps) -> tuple[Manifest | None, Why]:
-    """Return a service with the components that its runtime configures, for example separate prefill and decode."""
+    """Return the InferenceService for a Serving, with all components that its runtime configures, such as separate prefill
+    and decode; or None and the reason if no InferenceService can be made yet.
+    """
     refs = Ref("BaseModel", short.namespace, short.spec.base_model), Ref("ClusterBaseModel", "", short.spec.base_model)
     model = next((item for ref in refs if isinstance(item := deps.models.get(ref), Model)), None)
     if model is None:
@@ -63,7 +69,7 @@ def _service(short: Serving, deps: Deps) -> tuple[Manifest | None, Why]:
 
 
 def draft(short: Serving, deps: Deps) -> InferenceService | Invalid:
-    """Return the service without components, from which a runtime is selected."""
+    """Return the InferenceService for a Serving without its components. A runtime is selected for this draft."""
     notes, spec = _begun(short, _named(short, deps))
     return InferenceService.parse(_manifest(short, "InferenceService", notes, spec))
 

@@ -77,7 +77,9 @@ _DECIDES = {ANOTHER: 0, READY: 1, ROLLED_OUT: 2}
 
 
 def advice(sentences: Iterable[str], reason: str = Reason.NO_EFFECT) -> list[Condition]:
-    """Return the condition Advice with these sentences, or [] if there are none. `reason` is their worst severity."""
+    """Return a list of the condition Advice with these sentences, or [] if there are no sentences. `reason` is the worst
+    severity of the sentences.
+    """
     message = "; ".join(sentences)
     return [Condition(ADVICE, True, reason, message)] if message else []
 

@@ -1,4 +1,6 @@
-"""The condition that reports foreign workers of a service's routers."""
+"""Build the condition RouterIntact, which reports foreign workers: workers in the list of a router that are not pods of the
+service.
+"""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta

@@ -41,9 +41,9 @@ def loaded_model(
 
 
 def model_names(revisions: Iterable[Mapping[str, Any]], named: str) -> str:
-    """Return the names of the models of these revisions, each once and joined by arrows; `named` if none is known.
+    """Return the names of the models of these revisions, each once and joined by arrows; `named` if no name is known.
 
-    `revisions` contains the stored data of each revision. A fine-tuned weight counts as its base model.
+    `revisions` contains the stored data of each revision. For fine-tuned weights, the name of their base model is returned.
     """
     inputs = [data.get("inputs") or {} for data in revisions]
     found = [(of.get(BASE) or of.get("model") or {}).get("name") for of in inputs]

@@ -26,8 +26,8 @@ def progress_message(target: str, decision: RolloutStep, numbers: ReplicaCounts)
 
 
 def _old(role: str, target: str, decision: RolloutStep, numbers: ReplicaCounts) -> list[str]:
-    """Return which groups are being removed, and how many groups are ready in the other serving slices, because a rollout
-    may wait for both.
+    """Return texts about the groups of a role in revisions other than the target: how many are being removed, and how many
+    are ready. A rollout may wait for both.
     """
     kept = {name: share for name, share in decision.groups.items() if name != target and role in share}
     groups = [numbers.built[name][role] for name in kept]
@@ -48,7 +48,9 @@ def hold(target: str, decision: RolloutStep, before: Mapping[str, Any], now: dat
 
 
 def bounded(target: str, numbers: ReplicaCounts) -> bool | None:
-    """Return whether two slices together serve as much as the rollout's bounds require; None if only one slice exists."""
+    """Return whether the revisions that have groups serve together as much as the rollout's bounds require; None if only one
+    revision has groups.
+    """
     existing = {name: counts for name, counts in numbers.seen.items() if any(group.have for group in counts.values())}
     if len(existing) < 2 or target not in numbers.wanted:
         return None

@@ -52,29 +52,30 @@ class Report:
     """Revisions that have pods or workloads, including the target."""
     rollout: cond.Condition | None = None
     reached: tuple[Mapping[str, Any], ...] = ()
-    """Edits of shared objects that the service had adopted when it became complete."""
+    """Edits of shared objects with which the service has become complete, in the form of the status."""
     hold: Mapping[str, Any] = field(default_factory=dict)
     """Reason why the rollout is held, in the form of the status; empty if it is not held."""
     updated: Mapping[str, int] = field(default_factory=dict)
     """Component -> number of existing groups of the target revision."""
     bounded: bool | None = None
-    """Whether two slices together serve as much as the rollout's bounds require; None if only one slice exists."""
+    """Whether the existing revisions serve together as much as the rollout's bounds require; None if only one exists."""
     serves: bool = False
     """Whether requests to the URL are answered now; see `serving.serves`."""
     clock: Mapping[str, Any] = field(default_factory=dict)
     """Time since when the new slice has made no progress, in the form of the status; empty if no progress is expected."""
     rejected: tuple[Mapping[str, Any], ...] = ()
     drift: Mapping[str, str | None] = field(default_factory=dict)
-    """"runtime" and "model" -> how the stored version differs from the current object; see `resolve.inputs.Resolved`."""
+    """For "runtime" and "model": how the stored version differs from the current object; see `resolve.inputs.Resolved`."""
     tokens: Mapping[str, str] = field(default_factory=dict)
-    """Field of the status -> the value of a sync annotation that the operator has acted on."""
+    """Maps fields of the status to the value of a sync annotation that the operator has acted on."""
     pods: tuple[Pod, ...] = ()
     component_urls: Mapping[str, str] = field(default_factory=dict)
     groups: tuple[dict[str, Any], ...] = ()
     placement: Mapping[str, Any] = field(default_factory=dict)
+    """State of the gang that is being placed or waits for nodes, in the form of the status; empty once all groups are
+    placed."""
     held: str = ""
     """Which services hold nodes that pods without a node could take; "" if unknown."""
-    """The service's position in the admission queue for nodes; empty once it is admitted."""
     moves: tuple[dict[str, Any], ...] = ()
     """The groups that leave their nodes, in the form of the status."""
     moved: cond.Condition | None = None
@@ -84,8 +85,9 @@ class Report:
     preflight: cond.Condition | None = None
     """Condition that reports the findings of the preflight checks; None if there are no findings."""
     intact: cond.Condition | None = None
-    transfers: cond.Condition | None = None
     """Condition that reports foreign workers of routers; None if there were none."""
+    transfers: cond.Condition | None = None
+    """Condition that reports pairs of leaders whose transfers fail; None if there are none."""
     zero: Mapping[str, Any] = field(default_factory=dict)
     """State of a service whose roles have, or had, no groups, in the form of the status; empty if they always had."""
     scaling_ignored: int | None = None
@@ -146,8 +148,8 @@ def status(report: Report) -> dict[str, Any]:
 
 
 def _stored(before: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the stored conditions. A status of a version without Scaled gets it from Ready, which reported missing groups
-    in these versions, so that its transition time is not lost.
+    """Return the stored conditions. If an older version of the operator stored no condition Scaled, a copy of Ready takes
+    its place, because Ready reported missing groups in these versions. The transition time is thus not lost.
     """
     stored = list(before.get("conditions") or ())
     if any(condition.get("type") == SCALED for condition in stored):
@@ -270,8 +272,8 @@ def _messages(conditions: Iterable[cond.Condition]) -> str:
 
 
 def _causes(report: Report, others: Mapping[str, cond.Condition]) -> list[cond.Condition]:
-    """Return the conditions that explain why groups are missing: first those of its pods, then that of its rollout,
-    then all other conditions that are False.
+    """Return the conditions that explain why groups of a service are missing: the conditions of its inputs and components,
+    otherwise the condition of its rollout, otherwise all conditions that are False.
 
     If there are no pods and the requested rollout may not start, the rollout is the cause, because nothing is being created.
     """

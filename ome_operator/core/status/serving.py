@@ -1,7 +1,7 @@
 """Determine whether a service serves: whether requests to its URL are answered now.
 
-The result depends only on the objects that exist, not on the spec: pods that serve go on serving if the spec cannot be read,
-or asks for more groups than the cluster can hold.
+The result depends only on the objects that exist, not on the spec: pods that serve continue to serve if the spec cannot be
+read, or requests more groups than the cluster can hold.
 """
 
 from collections.abc import Iterable, Mapping

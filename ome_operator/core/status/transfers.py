@@ -1,4 +1,6 @@
-"""The condition that reports pairs of a prefill and a decode leader whose transfers fail."""
+"""Build the condition TransfersWork, which reports pairs of a prefill and a decode leader between which transfers of KV
+caches fail.
+"""
 
 from collections.abc import Iterable
 

@@ -21,8 +21,8 @@ def is_virtual(service: InferenceService) -> bool:
 
 
 def virtual_status(service: InferenceService, left: bool, now: datetime) -> dict[str, Any]:
-    """Return the status of a service in the mode VirtualDeployment, as OME defines it: Ready, with a URL. `left`: True if
-    objects from an earlier mode exist.
+    """Return the status of a service in the mode VirtualDeployment, as OME defines it: Ready, with a URL. `left` is true if
+    objects of the service exist that were created in another mode.
     """
     url = f"http://{service.name}.{service.namespace}.svc.cluster.local"
     message = f"no pods are created in the mode {VIRTUAL}: another server has to serve {url}"

@@ -1,8 +1,8 @@
 """Determine where the engines and the router of a revision send their spans (docs/traces.md).
 
-The endpoint is part of a revision, like the mode of the preflight check. A router uses the endpoint in the revision of its
-slice, so that an edit of a service or runtime does not restart the router of a slice that serves (decisions 36). An endpoint
-on the router itself takes effect at once (decisions 5).
+The endpoint is part of a revision, like the mode of the preflight check. A router uses the endpoint that its revision
+stores, so that an edit of a service or runtime does not restart the router of a revision that serves (decisions 36). An
+endpoint on the router itself takes effect at once (decisions 5).
 """
 
 import re
