@@ -86,7 +86,7 @@ def chosen(wanted: int, order: Sequence[int], used: Collection[int]) -> tuple[in
 
 
 def sets(role: str, slice_: Slice) -> list[Child]:
-    """Return the StatefulSets of a role of a slice, including those that are being deleted."""
+    """Return the StatefulSets of a role of a revision, including those that are being deleted."""
     return [child for child in slice_.workloads if child.kind == "StatefulSet" and child.labels.get(keys.COMPONENT) == role]
 
 
@@ -98,7 +98,7 @@ def exclusions(role: str, slice_: Slice) -> dict[int, Exclusion]:
 
 
 def pods(role: str, slice_: Slice) -> list[Pod]:
-    """Return the pods of the groups of a role of a slice. Pods whose labels name no group are left out."""
+    """Return the pods of the groups of a role of a revision. Pods whose labels name no group are left out."""
     return [pod for pod in slice_.pods if pod.component == role and pod.group >= 0]
 
 

@@ -195,7 +195,7 @@ def _policy(service: InferenceService) -> MovePolicy:
 
 
 def _groups(snapshot: Snapshot, intent: Intent, found: Slice, step: RolloutStep) -> Iterable[MovingRole]:
-    """Yield the engines and decoders of the slice."""
+    """Yield the engines and decoders of the revision."""
     requests = group_requests(snapshot.service.annotations.get(keys.MOVE) or "", snapshot.now)
     failed = {
         (group.get("component"), str(group.get("index") or 0))
@@ -238,7 +238,7 @@ def _groups(snapshot: Snapshot, intent: Intent, found: Slice, step: RolloutStep)
 
 
 def _routers(snapshot: Snapshot, intent: Intent, found: Slice) -> Iterable[MovingRole]:
-    """Yield the routers of the slice, if it has any."""
+    """Yield the routers of the revision, if it has any."""
     pods = [pod for pod in found.pods if pod.component == keys.ROUTER]
     if intent.router is None or not pods:
         return

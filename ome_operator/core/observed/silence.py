@@ -27,7 +27,7 @@ class Silence(NamedTuple):
     """Time since which every registry has had no answer from the leader, in seconds since the epoch; None if it is not
     silent, but paused."""
     requests_fail: bool = False
-    """Whether a router of the slice has answered requests with a status of 500 or more in the last minute."""
+    """Whether a router of the revision has answered requests with a status of 500 or more in the last minute."""
     hold: str = ""
     """Why groups whose leaders are silent are not recycled now, as a sentence; "" if they are recycled."""
 

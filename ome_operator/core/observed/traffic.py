@@ -97,7 +97,7 @@ def traffic(reports: Mapping[str, RouterReport], pods: Iterable[Pod], now: float
 
 def _leader(reports: Iterable[RouterReport], mark: str, now: float) -> LeaderNumbers | None:
     """Return the newest numbers of a leader that any router reported; None if no router may send requests to it. Every
-    router reports about every leader of its slice, so numbers from different routers are not added.
+    router reports about every leader of its revision, so numbers from different routers are not added.
     """
     found = [each for report in reports if (each := report.leaders.get(mark)) is not None and each.state not in COMING]
     if not found:

@@ -1,4 +1,4 @@
-"""Decide whether a set of nodes can hold all pods of a slice, and which requirement fails if it cannot. The callers pass
+"""Decide whether a set of nodes can hold all pods of a revision, and which requirement fails if it cannot. The callers pass
 nodes either as if they were empty, or with their free capacity.
 """
 
@@ -43,7 +43,7 @@ def lacks(needs: Needs, nodes: Nodes, lasting: bool = False) -> tuple[Lack, ...]
 
 
 def beside(*several: Needs) -> Needs:
-    """Return the needs of several slices as one tuple."""
+    """Return the needs of several revisions as one tuple."""
     found: list[Need] = []
     for needs in several:
         found += [need._replace(apart=tuple(other + len(found) for other in need.apart)) for need in needs]

@@ -53,7 +53,7 @@ def stranded(
     """Return the groups of the target revision in which a rank has found no node for `lasts` seconds.
 
     If a role has no other group left, all groups of the service are returned, because the service serves no requests. Return
-    None if all groups are placed, or if another slice exists that may serve.
+    None if all groups are placed, or if another revision exists that may serve.
     """
     if any(started(other) for name, other in snapshot.slices.items() if name != intent.target):
         return None

@@ -1,4 +1,4 @@
-"""Compute every object that should exist for a service now, given the slices that the rollout keeps."""
+"""Compute every object that should exist for a service now, given the revisions that the rollout keeps."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class Desired:
     """The Secrets that pods may be waiting for, because these pods are not ready."""
     scale_status: tuple[ApplyStatus, ...]
     complete: bool
-    """False while an input of rendering is missing, or while a slice with other roles is kept. In this case nothing is
+    """False while an input of rendering is missing, or while a revision with other roles is kept. In this case nothing is
     pruned."""
     ports: Mapping[str, int]
     front: str
@@ -57,7 +57,7 @@ class Desired:
     """Names of the RoleScales that should exist."""
     held: Held
     traffic: TrafficSplit | None
-    """The shares of requests of the slices in the HTTPRoute; None if no HTTPRoute is wanted."""
+    """The shares of requests of the revisions in the HTTPRoute; None if no HTTPRoute is wanted."""
     progress: tuple[RoleProgress, ...]
     advice: tuple[str, ...]
     missing: tuple[tuple[str, str], ...]
@@ -67,7 +67,9 @@ class Desired:
 def desired(
     snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts, placing: Placing, moving: Moving
 ) -> Desired:
-    """Return every object that should exist: the objects of every kept slice, and the objects that the slices share."""
+    """Return every object that should exist: the objects of every kept revision, and the objects that the revisions
+    share.
+    """
     source = step.keep[-1] if step.keep else intent.target
     roles = intent.roles(source)
     ports = _ports(intent, roles)
@@ -120,10 +122,10 @@ def _readable(service: InferenceService, intent: Intent) -> bool:
 
 
 def _lives_on(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> bool:
-    """Return whether a running slice is kept although the service has other roles now.
+    """Return whether a running revision is kept although the service has other roles now.
 
-    The router and the Services in front of that slice were made for its roles (prefill and decode need a router, an engine
-    alone may have none). They stay unchanged until the slice is removed.
+    The router and the Services in front of that revision were made for its roles (prefill and decode need a router, an
+    engine alone may have none). They stay unchanged until the revision is removed.
     """
     named = intent.policies.keys() - {keys.ROUTER}
     return any(intent.roles(revision).keys() != named for revision in step.keep if snapshot.started(revision))
@@ -148,7 +150,7 @@ def _outside(snapshot: Snapshot, intent: Intent, front: str, traffic: TrafficSpl
 def _traffic(
     snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts, front: str
 ) -> TrafficSplit | None:
-    """Return the shares of requests of the slices for the HTTPRoute; None if no HTTPRoute is wanted."""
+    """Return the shares of requests of the revisions for the HTTPRoute; None if no HTTPRoute is wanted."""
     if snapshot.deps.policy.exposure.kind != exposure.ROUTE or not _outside(snapshot, intent, front):
         return None
     return weigh(snapshot, step, counts, routed=front == keys.ROUTER)
@@ -185,7 +187,7 @@ def _front(snapshot: Snapshot, ports: Mapping[str, int]) -> str:
 
 
 def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep, placing: Placing, moving: Moving) -> Held:
-    """Return the groups to keep for every role of every kept slice."""
+    """Return the groups to keep for every role of every kept revision."""
     out = {}
     for revision, share in step.groups.items():
         found = snapshot.slices.get(revision, Slice(revision, (), ()))
@@ -207,7 +209,7 @@ def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep, placing: Placin
 
 
 def _leaders(snapshot: Snapshot, intent: Intent, revision: str, held: Held) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the addresses of the leaders of each role of a slice, for a router that does not discover them itself.
+    """Return the addresses of the leaders of each role of a revision, for a router that does not discover them itself.
 
     These are the desired leaders that are ready. While none is ready, all desired leaders are returned, so that the list of
     a role with a single group does not change when its leader becomes ready.
@@ -226,7 +228,7 @@ def _leaders(snapshot: Snapshot, intent: Intent, revision: str, held: Held) -> t
 
 
 def _routers(snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts, moving: Moving) -> dict[str, int]:
-    """Return the number of router replicas of each kept slice. A slice that has to be complete before it serves has no
+    """Return the number of router replicas of each kept revision. A revision that has to be complete before it serves has no
     router until it is complete.
     """
     seen = {name: counts.seen.get(name, {}) for name in step.keep}
@@ -238,8 +240,8 @@ def _routers(snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: Repl
 
 
 def _hidden(snapshot: Snapshot, intent: Intent, revision: str, counts: ReplicaCounts) -> bool:
-    """Return whether a new slice must not serve yet, because it has to be complete first and another slice exists. A
-    slice that has a router keeps it.
+    """Return whether a new revision must not serve yet, because it has to be complete first and another revision exists. A
+    revision that has a router keeps it.
     """
     present = snapshot.slices
     if not counts.bounds.whole or revision != intent.target or not present.keys() - {revision}:
@@ -249,7 +251,7 @@ def _hidden(snapshot: Snapshot, intent: Intent, revision: str, counts: ReplicaCo
 
 
 def _engines(snapshot: Snapshot, intent: Intent, revision: str, held: Held) -> list[Manifest]:
-    """Return the StatefulSets of a kept slice, written from the stored templates, and their disruption budgets. A group
+    """Return the StatefulSets of a kept revision, written from the stored templates, and their disruption budgets. A group
     excludes the nodes that were avoided, or had to be left, when it was created.
     """
     out: list[Manifest] = []
@@ -272,7 +274,9 @@ def _allowed_disruptions(snapshot: Snapshot, policy: ReplicaPolicy, replicas: in
 
 
 def _router(snapshot: Snapshot, intent: Intent, revision: str, held: Held, replicas: int) -> list[Manifest]:
-    """Return the Deployment of the router of a kept slice, rendered from the present inputs, and its disruption budget."""
+    """Return the Deployment of the router of a kept revision, rendered from the present inputs, and its disruption
+    budget.
+    """
     if intent.router is None:
         return []
     leaders = _leaders(snapshot, intent, revision, held) if router.names_leaders(intent.router) else ()
@@ -284,8 +288,8 @@ def _router(snapshot: Snapshot, intent: Intent, revision: str, held: Held, repli
 
 
 def _roles(intent: Intent, held: Held, source: str, counts: ReplicaCounts, routed: bool) -> list[RoleProgressSpec]:
-    """Return the roles whose progress is measured: the roles of the slice `source`, and the router. The workloads of each
-    role are those of all kept slices.
+    """Return the roles whose progress is measured: the roles of the revision `source`, and the router. The workloads of each
+    role are those of all kept revisions.
     """
     roles = intent.roles(source)
     both = keys.DECODER in roles
@@ -302,7 +306,7 @@ def _roles(intent: Intent, held: Held, source: str, counts: ReplicaCounts, route
 
 
 def _sets(intent: Intent, held: Held, revision: str, component: str) -> list[str]:
-    """Return the names of the StatefulSets of the desired groups of a role of a slice."""
+    """Return the names of the StatefulSets of the desired groups of a role of a revision."""
     role = intent.roles(revision).get(component)
     if role is None:
         return []

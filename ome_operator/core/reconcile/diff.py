@@ -63,7 +63,8 @@ def changes(snapshot: Snapshot, intent: Intent, step: RolloutStep, want: Desired
 
 
 class Alone(NamedTuple):
-    """A revision whose StatefulSets are created only when no engine pod of another revision is left (decisions 6)."""
+    """A revision whose StatefulSets are created only when no engine pod of another revision exists any more (decisions
+    6)."""
 
     revision: str
     guard: Guard
@@ -151,8 +152,8 @@ def _scaled_down(snapshot: Snapshot, want: Desired) -> Iterator[Delete]:
 
 
 def _prune(snapshot: Snapshot, step: RolloutStep, want: Desired) -> list[Delete]:
-    """Return the deletions of our objects that are not desired. These objects belong to no revision, to a slice that is
-    kept without them, or (a Service) to a slice that no longer exists.
+    """Return the deletions of our objects that are not desired. These objects belong to no revision, to a revision that is
+    kept without them, or (a Service) to a revision whose pods and workloads no longer exist.
     """
     wanted = {(one["kind"], one["metadata"]["name"]) for one in want.manifests}
     wanted |= {("RoleScale", name) for name in want.scales}
@@ -172,7 +173,7 @@ def _prune(snapshot: Snapshot, step: RolloutStep, want: Desired) -> list[Delete]
 
 
 def _left_behind(snapshot: Snapshot, child: Child) -> bool:
-    """Return whether the child is the Service of a slice that no longer exists."""
+    """Return whether the child is the Service of a revision whose pods and workloads no longer exist."""
     return child.kind == "Service" and child.labels.get(keys.REVISION, "") not in snapshot.slices
 
 

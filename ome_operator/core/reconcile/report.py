@@ -254,14 +254,14 @@ def _way_out(service: InferenceService, intent: Intent, clock: Clock) -> str:
 
 
 def _failure(service: InferenceService, intent: Intent, want: Desired) -> str:
-    """Return why the rollout of the new slice failed."""
+    """Return why the rollout of the new revision failed."""
     lacks = "; ".join(one.message for one in want.progress if not one.complete) or "not all of its pods are ready"
     limit = f"{progress_deadline.allowed(service)} (spec.rollout.readyTimeout)"
     return f"revision {intent.target} has made no progress for {limit}: {lacks}"
 
 
 def _rejected(decided: Decided) -> tuple[Mapping[str, Any], ...]:
-    """Return the rejections that still apply. A new rejection is added if the slice failed and the user wants the
+    """Return the rejections that still apply. A new rejection is added if the revision failed and the user wants the
     preceding complete revision to be restored.
 
     The rejection is stored first. The pass that reads the stored rejection acts on it.
@@ -315,7 +315,7 @@ def _undeletable(plan: Plan, observed: Observed) -> Iterator[Problem]:
 
 
 def _without_room(snapshot: Snapshot, intent: Intent, want: Desired) -> Iterator[Problem]:
-    """Yield a problem for each incomplete role whose pods do not fit on the nodes. If another slice runs, nothing is
+    """Yield a problem for each incomplete role whose pods do not fit on the nodes. If another revision runs, nothing is
     yielded, because the rollout reports the reason.
     """
     if any(started(found) for name, found in snapshot.slices.items() if name != intent.target):

@@ -8,7 +8,7 @@ from ome_operator.core.recovery.record import UID, GroupRecord, mark
 
 
 class Group(NamedTuple):
-    """A group of a slice, as it is observed."""
+    """A group of a revision, as it is observed."""
 
     name: str
     """Name of the leader pod of the group."""

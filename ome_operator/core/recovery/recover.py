@@ -74,7 +74,7 @@ class Recovery:
 
 
 def recover(snapshot: Snapshot, intent: Intent, held: Held, *, frozen: bool = False) -> Recovery:
-    """Decide about every group in `held`, which contains the groups that the slices keep.
+    """Decide about every group in `held`, which contains the groups of the kept revisions.
 
     If `frozen` is true, the decisions are not carried out now: they are reported as what would be done, without an Event.
     """
@@ -153,7 +153,7 @@ def _carried(
     before: Mapping[str, GroupRecord], after: Mapping[str, GroupRecord], roles: list[RoleGroups], present: Container[str]
 ) -> list[GroupRecord]:
     """Return the stored records of groups that this pass does not handle, such as groups that are being drained and
-    groups of slices that are being removed. A record is dropped when its slice no longer exists.
+    groups of revisions that are being removed. A record is dropped when all objects of its revision are gone.
     """
     wanted = {(role.revision, role.component): role.numbers for role in roles}
 

@@ -182,7 +182,7 @@ def _coming(group: Group, record: GroupRecord, ground: Circumstances) -> Transit
 
 
 def _drifted(group: Group, record: GroupRecord) -> str:
-    """Return the name of a pod that was created from a template other than that of the slice; "" if there is none.
+    """Return the name of a pod that was created from a template other than that of the revision; "" if there is none.
 
     Pods of a start that was ready had the right template when they were recorded, even if an upgrade of Kubernetes changes
     the name of the template. A recorded start that was never ready is a start that has to be deleted, so its pods are

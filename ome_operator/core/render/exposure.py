@@ -1,8 +1,8 @@
 """Render the object that exposes a service outside of the cluster: an Ingress, or an HTTPRoute of the Gateway API.
 
-An Ingress sends requests to the service's main Service; if two slices exist, their routers share the requests in proportion
-to their capacity. An HTTPRoute refers to one Service for each slice, with weights (`core/rollout/traffic.py`). Nothing is
-rendered unless the operator's options name the kind of object and a domain for the hosts is known.
+An Ingress sends requests to the service's main Service; if two revisions exist, their routers share the requests in
+proportion to their capacity. An HTTPRoute refers to one Service for each revision, with weights (`core/rollout/traffic.py`).
+Nothing is rendered unless the operator's options name the kind of object and a domain for the hosts is known.
 """
 
 import re

@@ -15,7 +15,7 @@ TYPES = {keys.ENGINE: "prefill", keys.DECODER: "decode"}
 
 
 class Groups(NamedTuple):
-    """One role of a slice, in the form that the registry needs."""
+    """One role of a revision, in the form that the registry needs."""
 
     component: str
     port: int
@@ -39,7 +39,7 @@ class Sidecar(NamedTuple):
 
 
 def sidecar(image: str, roles: Mapping[str, Stored], pull_secrets: tuple[str, ...] = ()) -> Sidecar:
-    """Return the registry settings for the routers of a slice with these roles."""
+    """Return the registry settings for the routers of a revision with these roles."""
     words: list[str] = []
     if keys.ENGINE in roles:
         box = roles[keys.ENGINE].leader["spec"]["template"]["spec"]["containers"][0]
@@ -55,7 +55,7 @@ def with_registry(
     pod: Manifest, owner: meta.Owner, revision: str, annotations: Mapping[str, str], settings: Sidecar
 ) -> Manifest:
     """Return the router's pod with the registry container. The container is added only to an SGLang router that fits the
-    roles of the slice.
+    roles of the revision.
 
     The registry is a native sidecar, so it starts before the router and stops after the router.
     """

@@ -1,6 +1,6 @@
-"""Render the router of a slice: its Deployment and ServiceAccount, and a Role that permits only reading pods.
+"""Render the router of a revision: its Deployment and ServiceAccount, and a Role that permits only reading pods.
 
-The router belongs to the slice (its selectors contain the revision) but is not part of the revision: the running operator
+The router belongs to a revision (its selectors contain the revision) but is not stored with it: the running operator
 renders it and updates it in place, so that a changed log level never reloads a terabyte of weights (decisions 5).
 """
 
@@ -39,15 +39,15 @@ RULES = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "wa
 
 
 class RouterSettings(NamedTuple):
-    """Settings of a router that come from its slice, its service and the operator, and not from its pod spec."""
+    """Settings of a router that come from its revision, its service and the operator, and not from its pod spec."""
 
     leaders: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """(component, addresses of its leaders) for each component, if `names_leaders` is true for the router."""
     replaced: Manifest | None = None
     """The result of `replacement`: how the router's pods are replaced; None for the default."""
     labels: tuple[tuple[str, str], ...] = ()
-    """OME's labels, as the engines of the slice have them. They are read from the stored templates, so that a change of
-    these labels does not restart the routers of existing slices."""
+    """OME's labels, as the engines of the revision have them. They are read from the stored templates, so that a change of
+    these labels does not restart the routers of existing revisions."""
     key: str = "false"
     """Whether the router's control plane gets a key, as the value of an annotation that `accepts_control_key` parses."""
     collector: str = ""
@@ -81,7 +81,7 @@ def deployment(
     sidecar: Sidecar,
     settings: RouterSettings,
 ) -> Manifest:
-    """Return the router Deployment of a slice."""
+    """Return the router Deployment of a revision."""
     pod = composed.leader
     main = _container(owner, revision, composed, settings)
     spec: Manifest = {"serviceAccountName": names.component(owner.name, keys.ROUTER), "enableServiceLinks": False, **pod}
@@ -124,7 +124,7 @@ def traces_refusal(composed: Composed) -> str:
 
 @memoize_by_identity(1024)
 def replacement(above: Component | None, below: Component | None) -> Manifest:
-    """Return the Deployment fields that control how a router's pods are replaced within its slice.
+    """Return the Deployment fields that control how a router's pods are replaced within its revision.
 
     The values come from `deploymentStrategy` and `lifecycle` of the service (`above`), and then of the runtime (`below`). By
     default a pod is deleted only when its replacement is ready.

@@ -16,7 +16,7 @@ PERCENT = 80
 
 @memoize_by_identity(4096)
 def budget(owner: meta.Owner, component: str, revision: str, allowed: int) -> Manifest:
-    """Return the disruption budget for all pods of one role of one slice.
+    """Return the disruption budget for all pods of one role of one revision.
 
     Budgets must not overlap, because a pod with two budgets cannot be evicted at all (decisions 14).
     """

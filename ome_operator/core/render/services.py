@@ -1,5 +1,5 @@
 """Render the Services of an InferenceService: the Service of its URL, one Service for each component, and a headless
-Service that gives the pods DNS names. If an HTTPRoute exposes the service, each slice also has a Service for its
+Service that gives the pods DNS names. If an HTTPRoute exposes the service, each revision also has a Service for its
 routers.
 """
 
@@ -23,7 +23,7 @@ def services(
     address: str = "",
     answered: bool = False,
 ) -> list[Manifest]:
-    """Return all Services except those of single slices.
+    """Return all Services except those of single revisions.
 
     `ports` lists the existing components with the port where their leaders or routers serve HTTP. `front` is the component
     behind the URL: the router, or the engine if there is no router. `address` is the IP address to request for a
@@ -39,7 +39,7 @@ def services(
 
 @memoize_by_identity(1024)
 def slice_service(owner: meta.Owner, revision: str, port: int, answered: bool = False) -> Manifest:
-    """Return the Service of a slice's routers, for a route with weights. The Service has the name of the routers'
+    """Return the Service of a revision's routers, for a route with weights. The Service has the name of the routers'
     Deployment. With `answered`, it leads to the registries beside the routers, which answer while no engine runs.
     """
     labels = meta.labels(owner.name, keys.ROUTER, revision)

@@ -1,8 +1,9 @@
-"""Keep the serving slice until a dry run has shown that the API server accepts the target: its workloads, a pod of each
+"""Keep the serving revision until a dry run has shown that the API server accepts the target: its workloads, a pod of each
 distinct template, and what its pods need of ResourceQuotas.
 
 The workloads alone are not enough. Pod Security, an admission policy about images, a LimitRange or a quota refuses pods and
-accepts the StatefulSet that creates them, so the old slice would end and the new slice would have no pod (decisions 40).
+accepts the StatefulSet that creates them, so the old revision would end and the new revision would have no pod (decisions
+40).
 """
 
 from collections.abc import Iterable, Iterator

@@ -98,7 +98,7 @@ class Intent:
         return {name: gpus(role) for name, role in self.roles(self.target).items()}
 
     def collector(self, revision: str) -> str:
-        """Return the address to which the router of a slice sends its spans; "" if it sends none."""
+        """Return the address to which the router of a revision sends its spans; "" if it sends none."""
         inputs = (self.data.get(revision) or {}).get("inputs") or {}
         return traces_collector.of_router(inputs, *self.resolved.router) if self.resolved.router is not None else ""
 

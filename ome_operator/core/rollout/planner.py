@@ -1,13 +1,14 @@
-"""Compute how many groups each slice has in this pass. The inputs and the results are numbers of groups.
+"""Compute how many groups each revision has on the cluster after this pass. The inputs and the results are numbers of
+groups.
 
 The computation is stateless: everything is derived from the existing objects, so an operator that restarts during a rollout
 continues it.
 
-The capacity of a slice is the share of its desired groups that are ready, in the role where this share is smallest, because
-prefill groups cannot serve requests without decode groups. The bound of each role states how many of its groups may be
-missing. The weakest bound limits the capacity, so the roles advance together. The least valuable groups are removed first.
-The bound also limits the number of existing groups, ready or not: if all groups become unready at once, a rollout removes no
-more groups than its bound allows.
+The capacity of a revision is the share of its desired groups that are ready, in the role where this share is smallest,
+because prefill groups cannot serve requests without decode groups. The bound of each role states how many of its groups may
+be missing. The weakest bound limits the capacity, so the roles advance together. The least valuable groups are removed
+first. The bound also limits the number of existing groups, ready or not: if all groups become unready at once, a rollout
+removes no more groups than its bound allows.
 """
 
 from collections.abc import Mapping
@@ -15,14 +16,12 @@ from math import lcm
 from typing import NamedTuple
 
 MOST_ROUTERS = 8
-"""Largest number to which the routers of a slice are increased in order to express its share of requests. The shares are
+"""Largest number to which the routers of a revision are increased in order to express its share of requests. The shares are
 only as exact as this number allows."""
 
 
 class GroupCounts(NamedTuple):
-    """The numbers of existing, ready and remaining groups of one role of one slice. A slice is all objects of one revision
-    on the cluster.
-    """
+    """The numbers of existing, ready and remaining groups of one role of one revision."""
 
     have: int
     """Number of existing groups, without the groups that are being deleted."""
@@ -33,22 +32,22 @@ class GroupCounts(NamedTuple):
 
 
 Counts = Mapping[str, GroupCounts]
-"""The numbers of existing, ready and remaining groups of one slice, by role."""
+"""The numbers of existing, ready and remaining groups of one revision, by role."""
 Share = dict[str, int]
-"""The desired number of groups of each role of one slice."""
+"""The desired number of groups of each role of one revision."""
 
 
 class Bounds(NamedTuple):
     """The limits of a rollout, as numbers of groups by role."""
 
     surge: Mapping[str, int]
-    """How many groups may exist above the desired number, over all slices."""
+    """How many groups may exist above the desired number, over all revisions."""
     unavailable: Mapping[str, int]
     """How many of the desired groups may be missing."""
     whole: bool = False
-    """Whether the other slices stay unchanged until every desired group of the target serves."""
+    """Whether the other revisions stay unchanged until every desired group of the target serves."""
     alone: bool = False
-    """Whether the target starts only after all objects of the groups of other slices are gone."""
+    """Whether the target starts only after all objects of the groups of other revisions are gone."""
 
     def interrupts(self, groups: Mapping[str, int]) -> bool:
         """Return whether all groups of a role are removed before new groups of the role serve. `groups` is the desired
@@ -62,19 +61,19 @@ class Bounds(NamedTuple):
 
 
 class ReplicaCounts(NamedTuple):
-    """The desired and the existing numbers of groups of every slice, by revision."""
+    """The desired and the existing numbers of groups, by revision."""
 
     wanted: Mapping[str, Share]
-    """The numbers of groups that each existing slice, and the target, would have if it were the only slice."""
+    """The numbers of groups that each existing revision, and the target, would have if it were the only revision."""
     built: Mapping[str, Counts]
-    """The numbers of existing groups of each slice. A group is ready when all of its pods are ready."""
+    """The numbers of existing groups of each revision. A group is ready when all of its pods are ready."""
     seen: Mapping[str, Counts]
-    """The same as `built`, except that a slice without any ready router has no ready group if the service has routers."""
+    """The same as `built`, except that a revision without any ready router has no ready group if the service has routers."""
     bounds: Bounds
     paused: bool = False
 
     def complete(self, revision: str) -> bool:
-        """Return whether every desired group of a slice is ready."""
+        """Return whether every desired group of a revision is ready."""
         counts = self.built.get(revision, {})
         return all(
             not count or (role in counts and sum(counts[role].ready) >= count)
@@ -83,8 +82,8 @@ class ReplicaCounts(NamedTuple):
 
 
 def step(wanted: Share, target: str, seen: Mapping[str, Counts], bounds: Bounds) -> dict[str, Share]:
-    """Return the groups of each slice and role after the next safe step, which is nearer to the state in which only the
-    target exists. No step removes all groups of one role of a slice and keeps groups of another role.
+    """Return the groups of each revision and role after the next safe step, which is nearer to the state in which only the
+    target exists. No step removes all groups of one role of a revision and keeps groups of another role.
     """
     others = {name: counts for name, counts in seen.items() if name != target}
     mine = seen.get(target, {})
@@ -102,8 +101,8 @@ def step(wanted: Share, target: str, seen: Mapping[str, Counts], bounds: Bounds)
 
 
 def stay(wanted: Share, first: str, seen: Mapping[str, Counts]) -> dict[str, Share]:
-    """Return the groups of each slice and role while nothing may be replaced: the slices keep their groups, and the slice
-    `first` gets the groups that are missing.
+    """Return the groups of each revision and role while nothing may be replaced: the revisions keep their groups, and the
+    revision `first` gets the groups that are missing.
     """
     others = {name: counts for name, counts in seen.items() if name != first}
     kept = {
@@ -115,24 +114,24 @@ def stay(wanted: Share, first: str, seen: Mapping[str, Counts]) -> dict[str, Sha
 
 
 def capacity(counts: Counts, wanted: Share) -> int:
-    """Return the capacity of a slice. All desired groups together have the capacity `_whole(wanted)`."""
+    """Return the capacity of a revision. All desired groups together have the capacity `_whole(wanted)`."""
     unit = _whole(wanted)
     shares = [sum(counts[role].ready) * unit // count if role in counts else 0 for role, count in wanted.items() if count]
     return min([unit, *shares]) if shares else 0
 
 
 def within(wanted: Share, seen: Mapping[str, Counts], bounds: Bounds) -> bool:
-    """Return whether the capacities of the slices, computed separately, add up to at least what the bounds require."""
+    """Return whether the capacities of the revisions, computed separately, add up to at least what the bounds require."""
     serves = sum(capacity(counts, wanted) for counts in seen.values())
     return serves > 0 and serves >= _least(wanted, bounds)
 
 
 def routers(replicas: int, wanted: Share, seen: Mapping[str, Counts]) -> dict[str, int]:
-    """Return the router replicas of each slice. Every router gets the same share of requests, so the replicas are in
-    proportion to the capacities of the slices.
+    """Return the router replicas of each revision. Every router gets the same share of requests, so the replicas are in
+    proportion to the capacities of the revisions.
 
-    A slice that does not serve yet has one router. If `replicas` is too small to express the shares, there are more routers
-    while several slices serve, up to `MOST_ROUTERS` for a slice.
+    A revision that does not serve yet has one router. If `replicas` is too small to express the shares, there are more
+    routers while several revisions serve, up to `MOST_ROUTERS` for a revision.
     """
     serves = {name: capacity(counts, wanted) for name, counts in seen.items()}
     serving = [one for one in serves.values() if one]
@@ -148,7 +147,7 @@ def _whole(wanted: Share) -> int:
 
 
 def _need(serves: int, wanted: Share, bounds: Bounds) -> int:
-    """Return the capacity that the other slices have to keep while the target has the capacity `serves`."""
+    """Return the capacity that the other revisions have to keep while the target has the capacity `serves`."""
     if bounds.whole:
         return _whole(wanted) if serves < _whole(wanted) else 0
     return max(0, _least(wanted, bounds) - serves)
@@ -161,15 +160,15 @@ def _least(wanted: Share, bounds: Bounds) -> int:
 
 
 def _least_first(others: Mapping[str, Counts], wanted: Share) -> list[str]:
-    """Return the other slices in the order of their removal: the slice with the least capacity first, then the slice with
-    the fewest groups.
+    """Return the other revisions in the order of their removal: the revision with the least capacity first, then the
+    revision with the fewest groups.
     """
     has = {name: sum(one.have for one in counts.values()) for name, counts in others.items()}
     return sorted(others, key=lambda name: (capacity(others[name], wanted), has[name], name))
 
 
 def _without_slices(others: Mapping[str, Counts], wanted: Share, least: Share) -> dict[str, Share]:
-    """Return the groups that the other slices keep if slices that the minimum `least` does not need are removed
+    """Return the groups that the other revisions keep if revisions that the minimum `least` does not need are removed
     completely.
     """
     kept = {name: {role: one.have for role, one in counts.items()} for name, counts in others.items()}
@@ -183,7 +182,9 @@ def _without_slices(others: Mapping[str, Counts], wanted: Share, least: Share) -
 def _without_groups(
     kept: Mapping[str, Share], others: Mapping[str, Counts], wanted: Share, least: Share
 ) -> dict[str, Share]:
-    """Return the groups that the other slices keep if single groups that the minimum `least` does not need are removed."""
+    """Return the groups that the other revisions keep if single groups that the minimum `least` does not need are
+    removed.
+    """
     out = {name: dict(share) for name, share in kept.items()}
     number = {role: _number(kept, role) for role in wanted}
     ready = {role: _ready(kept, others, role) for role in wanted}
@@ -199,13 +200,13 @@ def _without_groups(
 
 
 def _freed(said: dict[str, Share], target: str, seen: Mapping[str, Counts], wanted: Share) -> dict[str, Share]:
-    """Return the shares. If three revisions block each other permanently, the groups of the slice with the least capacity
+    """Return the shares. If three revisions block each other permanently, the groups of the revision with the least capacity
     are removed from them.
 
-    Each slice has a group of every role. Together the slices may therefore hold all groups that a role with few groups
-    allows, while the bounds require the capacity of all slices. A slice is removed only if every group is ready and nothing
-    changes. If nothing changes, a slice that serves nothing is removed next to a slice that serves, even if groups are not
-    ready.
+    Each revision has a group of every role. Together the revisions may therefore hold all groups that a role with few groups
+    allows, while the bounds require the capacity of all revisions. A revision is removed only if every group is ready and
+    nothing changes. If nothing changes, a revision that serves nothing is removed next to a revision that serves, even if
+    groups are not ready.
     """
     changes = target not in seen and any(said[target].values())
     changes |= any(not one.have == one.left == said[name][role] for name in seen for role, one in seen[name].items())
@@ -243,7 +244,7 @@ def _left(others: Mapping[str, Counts], wanted: Share) -> Share:
 
 
 def _with_dying(left: Share, mine: Counts, others: Mapping[str, Counts]) -> Share:
-    """Return the number of groups by role that hold capacity: groups of other slices, and terminating groups of the
+    """Return the number of groups by role that hold capacity: groups of other revisions, and terminating groups of the
     target itself.
     """
     dying = {role: one.left - one.have for role, one in mine.items()} if others else {}
@@ -259,8 +260,8 @@ def _ready(kept: Mapping[str, Share], others: Mapping[str, Counts], role: str) -
 
 
 def _grown(mine: Counts, wanted: Share, left: Share, surge: Mapping[str, int]) -> Share:
-    """Return the groups of a slice after it has grown into the capacity that the other slices leave. A slice starts with
-    a group of every role, or not at all.
+    """Return the groups of a revision after it has grown into the capacity that the other revisions leave. A revision starts
+    with a group of every role, or not at all.
     """
     have = {role: min(count, mine[role].have if role in mine else 0) for role, count in wanted.items()}
     room = {role: count + surge.get(role, 0) - left[role] for role, count in wanted.items()}

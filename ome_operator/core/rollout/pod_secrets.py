@@ -20,7 +20,7 @@ _digest = memoize_by_identity(1024)(digest)
 
 
 def ssh_keys(snapshot: Snapshot, intent: Intent, step: RolloutStep, held: Held) -> tuple[EnsureSecret, ...]:
-    """Return the Secrets with SSH keys, for kept slices in which pods are not ready."""
+    """Return the Secrets with SSH keys, for kept revisions in which pods are not ready."""
     ready = Counter((pod.revision, pod.component) for pod in snapshot.pods if pod.ready and not pod.deleting)
     out = {}
     for revision in step.keep:

@@ -1,10 +1,10 @@
-"""Limit the time that a new slice may take until its next pod becomes ready, and decide what happens after that time
+"""Limit the time that a new revision may take until its next pod becomes ready, and decide what happens after that time
 (decisions 12).
 
 The clock is stored in the status: the largest number of ready pods so far, and the time when it was reached. The clock
-starts when the slice has engines, and restarts with every further ready pod. It is removed when the slice is complete, or
-while the service is paused. It therefore survives restarts of the operator, and a slice that grows step by step has the full
-time for each step.
+starts when the revision has engines, and restarts with every further ready pod. It is removed when the revision is complete,
+or while the service is paused. It therefore survives restarts of the operator, and a revision that grows step by step has
+the full time for each step.
 """
 
 from collections import Counter
@@ -24,15 +24,15 @@ ROLLBACK = "Rollback"
 
 
 class Clock(NamedTuple):
-    """The time for which a slice has made no progress."""
+    """The time for which a revision has made no progress."""
 
     stored: dict[str, Any]
     """The fields `revision`, `readyPods` and `since`, as in the status; empty while the clock does not run."""
     left: float | None = None
-    """Seconds until the deadline; 0 if the deadline has passed, so that the slice has failed; None while the clock does
+    """Seconds until the deadline; 0 if the deadline has passed, so that the revision has failed; None while the clock does
     not run."""
     back: bool = False
-    """Whether the last complete revision is restored when the slice fails: the user asks for it, and such a revision
+    """Whether the last complete revision is restored when the revision fails: the user asks for it, and such a revision
     exists."""
 
     @property
@@ -47,7 +47,7 @@ STOPPED = Clock({})
 
 
 def clock(snapshot: Snapshot, aim: TargetRevision) -> Clock:
-    """Return the clock of the slice of the target. A slice that was complete before is not new, so its clock does not
+    """Return the clock of the target revision. A revision that was complete before is not new, so its clock does not
     run.
     """
     service, now = snapshot.service, snapshot.now
@@ -69,12 +69,12 @@ def clock(snapshot: Snapshot, aim: TargetRevision) -> Clock:
 
 
 def allowed(service: InferenceService) -> str:
-    """Return the time limit of a slice as the user wrote it, or the default."""
+    """Return the time limit of a revision as the user wrote it, or the default."""
     return (service.spec.rollout.ready_timeout if service.spec.rollout else None) or DEFAULT
 
 
 def count(one: Slice) -> tuple[int, int]:
-    """Return the numbers of ready pods and of desired pods of a slice, over its groups and its router."""
+    """Return the numbers of ready pods and of desired pods of a revision, over its groups and its router."""
     ready = Counter(_workload(pod.component, pod.workload) for pod in one.pods if pod.ready and not pod.deleting)
     sets = [child for child in one.workloads if child.kind in ("StatefulSet", "Deployment") and not child.deleting]
     return sum(min(child.replicas, ready[child.name]) for child in sets), sum(child.replicas for child in sets)

@@ -50,7 +50,7 @@ def quota_change(snapshot: Snapshot, intent: Intent, router: Iterable[Manifest])
 
 
 def _existing(roles: Mapping[str, Stored], routers: Iterable[Manifest], found: Slice) -> Iterator[Usage]:
-    """Yield the usage of each existing object of a slice. The pods of its router are counted like those of `routers`."""
+    """Yield the usage of each existing object of a revision. The pods of its router are counted like those of `routers`."""
     for child in found.workloads:
         if child.kind in ("StatefulSet", "Deployment"):
             yield _SETS if child.kind == "StatefulSet" else _DEPLOYMENTS

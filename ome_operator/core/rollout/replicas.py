@@ -10,10 +10,10 @@ from ome_operator.core.rollout.strategy import RECREATE, Strategy
 
 
 def replica_counts(snapshot: Snapshot, intent: Intent) -> ReplicaCounts:
-    """Return how many groups of each role each slice should have and has, with the bounds of the rollout.
+    """Return how many groups of each role each revision should have and has, with the bounds of the rollout.
 
-    If a slice has other roles than the target, the two cannot run next to each other, because they need different routers.
-    In this case the other slices are removed first.
+    If a revision has other roles than the target, the two cannot run next to each other, because they need different
+    routers. In this case the other revisions are removed first.
     """
     present = snapshot.slices
     built = {name: _counts(found, intent) for name, found in present.items()}
@@ -27,7 +27,7 @@ def replica_counts(snapshot: Snapshot, intent: Intent) -> ReplicaCounts:
 
 
 def _wanted(revision: str, intent: Intent, counts: Counts) -> Share:
-    """Return the desired number of groups of a slice by role. A role that is no longer in the spec of the service keeps
+    """Return the desired number of groups of a revision by role. A role that is no longer in the spec of the service keeps
     its existing groups.
     """
     roles = intent.roles(revision)
@@ -49,6 +49,6 @@ def _counts(one: Slice, intent: Intent) -> Counts:
 
 
 def groups(role: str, size: int, one: Slice) -> GroupCounts:
-    """Return the counts of the groups of a role of a slice. Each group has `size` pods."""
+    """Return the counts of the groups of a role of a revision. Each group has `size` pods."""
     order, ready = by_worth(role, size, one), ready_groups(role, size, one)
     return GroupCounts(len(order), tuple(number in ready for number in order), left(role, one))

@@ -1,9 +1,9 @@
-"""Compute the steps that remove a slice, which is all objects of one revision. Each step is derived from the objects that
-still exist (decisions 6 and 9).
+"""Compute the steps that remove all objects of a revision from the cluster, except the stored revision itself. Each step is
+derived from the objects that still exist (decisions 6 and 9).
 
-A slice is removed in this order: its router, then, when all pods of the router are gone, its leaders, and last its workers.
-The workers are deleted with a short grace period, because they ignore SIGTERM and would hold their GPUs for the complete
-grace period. Another slice may start only when all pods of this slice are gone.
+A revision is removed in this order: its router, then, when all pods of the router are gone, its leaders, and last its
+workers. The workers are deleted with a short grace period, because they ignore SIGTERM and would hold their GPUs for the
+complete grace period. Another revision may start only when all pods of this revision are gone.
 """
 
 from collections.abc import Collection, Iterable
@@ -22,11 +22,12 @@ WORKER_GRACE = 1
 
 
 class Retirement(NamedTuple):
-    """The next step of the removal of a slice."""
+    """The next step of the removal of a revision."""
 
     delete: tuple[Delete, ...]
     waits_for: str
-    """A text for people about what is being removed; "" if the slice has neither pods nor workloads with pods any more."""
+    """A text for people about what is being removed; "" if the revision has neither pods nor workloads with pods any
+    more."""
 
 
 def retire(service: str, slice_: Slice) -> Retirement:

@@ -1,4 +1,4 @@
-"""Render the router's Deployment of a slice from the present inputs of the service, and decide who answers requests."""
+"""Render the router's Deployment of a revision from the present inputs of the service, and decide who answers requests."""
 
 from collections.abc import Mapping
 
@@ -19,7 +19,7 @@ Leaders = tuple[tuple[str, tuple[str, ...]], ...]
 def deployment(
     snapshot: Snapshot, intent: Intent, composed: Composed, revision: str, replicas: int, leaders: Leaders
 ) -> Manifest:
-    """Return the Deployment of the router of a slice. `composed` is the router in `intent`; `leaders` are the addresses
+    """Return the Deployment of the router of a revision. `composed` is the router in `intent`; `leaders` are the addresses
     for a router that does not discover leaders itself.
     """
     switched_off = snapshot.service.annotations.get(keys.REGISTRY) == registry_sidecar.OFF
@@ -53,6 +53,6 @@ def answers(snapshot: Snapshot, intent: Intent, revision: str, *, serves: bool) 
 
 
 def _besides(roles: Mapping[str, Stored]) -> tuple[tuple[str, str], ...]:
-    """Return the OME labels in the stored template of the engine of a slice."""
+    """Return the OME labels in the stored template of the engine of a revision."""
     engine = roles.get(keys.ENGINE)
     return labels_of_template(engine.leader["spec"]["template"]["metadata"]["labels"]) if engine is not None else ()

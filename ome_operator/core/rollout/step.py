@@ -1,5 +1,5 @@
-"""Decide which slices to keep, which to remove, and whether the desired slice may start (decisions 6 and 12). A slice is all
-objects of one revision.
+"""Decide which revisions keep their objects on the cluster, which are removed, and whether the desired revision may start
+(decisions 6 and 12).
 """
 
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ from ome_operator.core.rollout.retire import Retirement, retire
 
 @dataclass(frozen=True)
 class Gate:
-    """Whether a slice may start to replace the serving slice, or continue to replace it, and why not."""
+    """Whether a revision may start to replace the serving revision, or continue to replace it, and why not."""
 
     reason: str
-    """The reason why the slice may not start or continue, as a CamelCase word; "" if it may."""
+    """The reason why the revision may not start or continue, as a CamelCase word; "" if it may."""
     message: str
 
 
@@ -27,23 +27,23 @@ class RolloutStep:
     """One step of a rollout."""
 
     groups: Mapping[str, Share]
-    """Groups by role, by revision, for the slices whose StatefulSets this pass writes; the target comes last."""
+    """Number of groups by role, for each revision whose StatefulSets this pass writes; the target comes last."""
     delete: tuple[Delete, ...] = ()
     alone: bool = False
-    """Whether StatefulSets of the kept slice may be created only when no engine pod of another revision exists."""
+    """Whether StatefulSets of the kept revision may be created only when no engine pod of another revision exists."""
     reason: str = ""
     """The reason why the target is not the only complete revision yet, as a CamelCase word; "" if there is no such
     reason."""
     message: str = ""
-    """The reason as a sentence. If a slice is being replaced, a text about what is being removed."""
+    """The reason as a sentence. If a revision is being replaced, a text about what is being removed."""
     rolls: bool = False
-    """Whether a slice is being replaced, or waits for permission to be replaced."""
+    """Whether a revision is being replaced, or waits for permission to be replaced."""
     held: bool = False
     """Whether nothing is replaced for now, because of `reason`."""
 
     @property
     def keep(self) -> tuple[str, ...]:
-        """Revisions of the slices whose StatefulSets this pass writes, the target last."""
+        """The revisions whose StatefulSets this pass writes, the target last."""
         return tuple(self.groups)
 
 
@@ -63,11 +63,11 @@ def stored_hold(status: Mapping[str, Any]) -> Mapping[str, Any]:
 def decide(
     service: str, target: str, present: Mapping[str, Slice], gate: Gate, numbers: ReplicaCounts, ahead: str = ""
 ) -> RolloutStep:
-    """Return the next step from the existing slices to the state in which only the target exists.
+    """Return the next step from the existing revisions to the state in which only the target exists.
 
-    A working slice is replaced only by a slice that can start. While the gate is closed, the old slices are kept. Once it is
-    open, they are removed step by step. `ahead` describes the wave that this service waits for; "" if the service may
-    proceed. The function is stateless, so an operator that restarts during a rollout continues it.
+    A working revision is replaced only by a revision that can start. While the gate is closed, the old revisions are kept.
+    Once it is open, they are removed step by step. `ahead` describes the wave that this service waits for; "" if the service
+    may proceed. The function is stateless, so an operator that restarts during a rollout continues it.
     """
     if not target:  # nothing can be rendered and nothing is stored: what runs stays as it is
         return RolloutStep({}, reason=gate.reason or Reason.NOTHING_TO_RUN, message=gate.message)
@@ -102,8 +102,8 @@ def _rolling(
     numbers: ReplicaCounts,
     halt: Gate,
 ) -> RolloutStep:
-    """Return the step for the groups `shares`: slices without groups in `shares` are removed step by step, and the
-    StatefulSets of the other slices are written.
+    """Return the step for the groups `shares`: revisions without groups in `shares` are removed step by step, and the
+    StatefulSets of the other revisions are written.
     """
     kept = {found.revision: shares[found.revision] for found in others if any(shares[found.revision].values())}
     going = [retire(service, found) for found in others if found.revision not in kept]
@@ -122,17 +122,17 @@ def _rolling(
 
 
 def _deletes(going: list[Retirement], running: bool) -> tuple[Delete, ...]:
-    """Return the deletions of old slices in this pass.
+    """Return the deletions of old revisions in this pass.
 
-    The last objects of a slice without pods (its disruption budgets) show that the slice may still be completed again. They
-    are deleted once the new slice exists.
+    The last objects of a revision without pods (its disruption budgets) show that the revision may still be completed again.
+    They are deleted once the new revision exists.
     """
     return tuple(delete for step in going if running or step.waits_for for delete in step.delete)
 
 
 def _reason(serves: bool, ends: bool) -> str:
-    """Return why the target is not the only slice: an old slice still serves (`serves`), or objects of an old slice are
-    being removed (`ends`). Return "" if neither is true.
+    """Return why the target is not the only revision: an old revision still serves (`serves`), or objects of an old revision
+    are being removed (`ends`). Return "" if neither is true.
     """
     if serves:
         return Reason.ROLLING_OUT
@@ -140,11 +140,11 @@ def _reason(serves: bool, ends: bool) -> str:
 
 
 def _waiting(others: list[Slice], gate: Gate, numbers: ReplicaCounts) -> RolloutStep:
-    """Return a step that keeps the slices that run or, if none runs, the slice that still has the most objects.
+    """Return a step that keeps the revisions that run or, if none runs, the revision that still has the most objects.
 
-    A slice that has objects and does not run was being removed, or a person deleted its leaders. It is completed again while
-    no other slice may start. While a check is being made (reason Checking), nothing is changed, because the result is known
-    in a moment.
+    A revision that has objects and does not run was being removed, or a person deleted its leaders. It is completed again
+    while no other revision may start. While a check is being made (reason Checking), nothing is changed, because the result
+    is known in a moment.
     """
     run = [one for one in others if started(one)]
     if gate.reason == Reason.CHECKING:
@@ -161,8 +161,8 @@ def _waiting(others: list[Slice], gate: Gate, numbers: ReplicaCounts) -> Rollout
 
 
 def _alone(target: str, begun: bool, gate: Gate, numbers: ReplicaCounts) -> RolloutStep:
-    """Return the step if no other slice exists. A first slice starts at once, unless the user paused the rollout or the
-    inputs are incomplete.
+    """Return the step if no other revision exists. A first revision starts at once, unless the user paused the rollout or
+    the inputs are incomplete.
     """
     if not begun and gate.reason:
         return RolloutStep({}, reason=gate.reason, message=gate.message)

@@ -1,9 +1,9 @@
-"""Decide to which slices a Gateway sends requests, and which deletions wait until it sends requests elsewhere (decisions
+"""Decide to which revisions a Gateway sends requests, and which deletions wait until it sends requests elsewhere (decisions
 27).
 
-The Service of the InferenceService selects the ready routers of every slice, so it never has to be switched. An HTTPRoute
-names a Service with a weight for each slice. The HTTPRoute is changed before the router of a slice is removed, and Gateways
-get time to read the change.
+The Service of the InferenceService selects the ready routers of every revision, so it never has to be switched. An HTTPRoute
+names a Service with a weight for each revision. The HTTPRoute is changed before the router of a revision is removed, and
+Gateways get time to read the change.
 
 Everything is derived from stored state: the stored HTTPRoute contains where requests go, and since when.
 """
@@ -22,7 +22,7 @@ from ome_operator.core.rollout.planner import ReplicaCounts, capacity
 from ome_operator.core.rollout.step import RolloutStep
 
 NOTICE = float(ENDPOINT_LAG)
-"""Seconds between the change of an HTTPRoute away from a slice and the removal of the router of the slice, because
+"""Seconds between the change of an HTTPRoute away from a revision and the removal of the router of the revision, because
 Gateways may lag that long."""
 SETTLED = 5.0
 """Seconds for which a router has to be ready before requests are moved to it: Kubernetes writes the endpoints of a
@@ -35,13 +35,13 @@ class TrafficSplit(NamedTuple):
     """The desired destinations of the HTTPRoute of a service."""
 
     weights: Mapping[str, int]
-    """The weight of each Service, by name. The Service of a slice that is to get no requests has the weight 0, so that a
+    """The weight of each Service, by name. The Service of a revision that is to get no requests has the weight 0, so that a
     Gateway keeps it configured and loses no response that is under way."""
     serving: frozenset[str]
-    """Names of the routers of slices that can answer requests now."""
+    """Names of the routers of revisions that can answer requests now."""
     again: float | None = None
-    """Seconds until the router of a kept slice has been ready long enough for the slice to get its share; None if no
-    slice is waiting."""
+    """Seconds until the router of a kept revision has been ready long enough for the revision to get its share; None if no
+    revision is waiting."""
 
 
 class Allowed(NamedTuple):
@@ -53,15 +53,16 @@ class Allowed(NamedTuple):
 
 
 def weigh(snapshot: Snapshot, step: RolloutStep, counts: ReplicaCounts, routed: bool) -> TrafficSplit:
-    """Return the weights of the slices: their capacities, as the rollout counts them.
+    """Return the weights of the revisions: their capacities, as the rollout counts them.
 
-    A slice has settled if one of its routers has been ready for `SETTLED` seconds. A slice that is being removed gets
-    requests only if no kept slice can answer requests and has settled. A kept slice that has not settled gets requests only
-    if no settled slice and no slice that is being removed can answer. If only slices whose routers are being deleted can
-    answer, these slices get the requests. If no slice can answer, the kept slices share the requests equally.
+    A revision has settled if one of its routers has been ready for `SETTLED` seconds. A revision that is being removed gets
+    requests only if no kept revision can answer requests and has settled. A kept revision that has not settled gets requests
+    only if no settled revision and no revision that is being removed can answer. If only revisions whose routers are being
+    deleted can answer, these revisions get the requests. If no revision can answer, the kept revisions share the requests
+    equally.
 
-    The Service of the InferenceService gets all requests if a slice that should get requests has no Service, or if there is
-    no router in front (`routed` is false).
+    The Service of the InferenceService gets all requests if a revision that should get requests has no Service, or if there
+    is no router in front (`routed` is false).
     """
     own = snapshot.service.name
     capacities = {revision: _capacity(snapshot, counts, revision) for revision in snapshot.slices}
@@ -80,9 +81,9 @@ def weigh(snapshot: Snapshot, step: RolloutStep, counts: ReplicaCounts, routed: 
 def allowed(snapshot: Snapshot, wanted: TrafficSplit | None, deletes: Iterable[Delete]) -> Allowed:
     """Return the deletions that break no request through the HTTPRoute. `wanted` is None if no HTTPRoute is wanted.
 
-    The router of a slice that can answer requests is removed when the HTTPRoute has sent requests elsewhere for `NOTICE`
-    seconds. It is also removed, although the HTTPRoute still sends requests to it, if no other slice can answer requests
-    now or within `SETTLED` seconds. The Service of a slice is removed when the HTTPRoute no longer names it.
+    The router of a revision that can answer requests is removed when the HTTPRoute has sent requests elsewhere for `NOTICE`
+    seconds. It is also removed, although the HTTPRoute still sends requests to it, if no other revision can answer requests
+    now or within `SETTLED` seconds. The Service of a revision is removed when the HTTPRoute no longer names it.
     """
     stored = snapshot.controlled("HTTPRoute", snapshot.service.name)
     if wanted is None or stored is None or stored.deleting or stored.content is None:
@@ -105,7 +106,7 @@ def allowed(snapshot: Snapshot, wanted: TrafficSplit | None, deletes: Iterable[D
 def _chosen(
     snapshot: Snapshot, step: RolloutStep, capacities: Mapping[str, int], settles: Collection[str]
 ) -> dict[str, int]:
-    """Return the weights by revision, for the slices that are to get requests."""
+    """Return the weights by revision, for the revisions that are to get requests."""
     stand = [name for name in snapshot.slices if _deployed(snapshot, name)]
     stay = [name for name in stand if name in step.keep]
     settled = [name for name in stay if name not in settles]
@@ -117,8 +118,8 @@ def _chosen(
 
 
 def _settles(snapshot: Snapshot, revision: str) -> float:
-    """Return the seconds until a router of a slice has been ready for `SETTLED` seconds; 0 if one has been, or if the
-    HTTPRoute already sends requests to the slice.
+    """Return the seconds until a router of a revision has been ready for `SETTLED` seconds; 0 if one has been, or if the
+    HTTPRoute already sends requests to the revision.
 
     The kubelet reports when the pod became ready, by the clock of its node. A time far in the future is ignored.
     """
@@ -139,19 +140,19 @@ def _ready(pods: Iterable[Pod]) -> list[Pod]:
 
 
 def _capacity(snapshot: Snapshot, counts: ReplicaCounts, revision: str) -> int:
-    """Return the capacity of a slice for requests; 0 without a ready router."""
+    """Return the capacity of a revision for requests; 0 without a ready router."""
     if not _ready(_routers(snapshot, revision)):
         return 0
     return capacity(counts.seen.get(revision, {}), counts.wanted.get(revision, {}))
 
 
 def _deployed(snapshot: Snapshot, revision: str) -> bool:
-    """Return whether a slice has a router that is not being removed."""
+    """Return whether a revision has a router that is not being removed."""
     return any(child.kind == "Deployment" and not child.deleting for child in snapshot.slices[revision].workloads)
 
 
 def _backend(snapshot: Snapshot, revision: str) -> str:
-    """Return the name of the Service of a slice's routers while a router is left; "" if no router is left, or if the
+    """Return the name of the Service of a revision's routers while a router exists; "" if no router exists, or if the
     Service does not exist or is not ours.
     """
     found = snapshot.controlled("Service", names.router(snapshot.service.name, revision))

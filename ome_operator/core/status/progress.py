@@ -52,7 +52,7 @@ class RoleProgress(NamedTuple):
 
 
 def progress(role: RoleProgressSpec, pods: Iterable[Pod], failures: Mapping[tuple[str, str], str]) -> RoleProgress:
-    """Return the state of a role over all slices. `failures` maps (kind, name) of a workload to the reason why it cannot
+    """Return the state of a role over all revisions. `failures` maps (kind, name) of a workload to the reason why it cannot
     create pods.
     """
     role_pods = [pod for pod in pods if pod.component == role.component]

@@ -62,7 +62,7 @@ class Report:
     serves: bool = False
     """Whether requests to the URL are answered now; see `serving.serves`."""
     clock: Mapping[str, Any] = field(default_factory=dict)
-    """Time since when the new slice has made no progress, in the form of the status; empty if no progress is expected."""
+    """Time since when the new revision has made no progress, in the form of the status; empty if no progress is expected."""
     rejected: tuple[Mapping[str, Any], ...] = ()
     drift: Mapping[str, str | None] = field(default_factory=dict)
     """For "runtime" and "model": how the stored version differs from the current object; see `resolve.inputs.Resolved`."""
@@ -257,7 +257,7 @@ def _ready(report: Report, causes: list[cond.Condition], problems: list[Problem]
 
 
 def _scaled(report: Report, causes: list[cond.Condition]) -> cond.Condition:
-    """Return the condition Scaled. It is True if every desired group is ready. If two slices exist, it is True if as many
+    """Return the condition Scaled. It is True if every desired group is ready. If two revisions exist, it is True if as many
     groups are ready as the rollout's bounds require. `causes` explain why groups are missing.
     """
     complete = all(progress.complete for progress in report.progress) if report.bounded is None else report.bounded
@@ -295,7 +295,7 @@ def _causes(report: Report, others: Mapping[str, cond.Condition]) -> list[cond.C
 
 
 def _unready(report: Report, others: Mapping[str, cond.Condition]) -> list[cond.Condition]:
-    """Return the conditions of the components with missing groups. If a new slice has failed, the condition of the
+    """Return the conditions of the components with missing groups. If a new revision has failed, the condition of the
     rollout is more specific, and replaces them.
     """
     rollout = others.get(ROLLED_OUT)

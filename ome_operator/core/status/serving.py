@@ -15,10 +15,11 @@ from ome_operator.core.render.statefulsets import Stored, stored
 
 
 def serves(present: Mapping[str, Slice], revisions: Iterable[Revision], *, routed: bool) -> bool:
-    """Return whether any slice can answer requests.
+    """Return whether any revision can answer requests.
 
-    `present` contains the slices by revision, `revisions` the stored revisions. `routed` states whether the Service of the
-    InferenceService leads to routers; otherwise it leads to the leaders of the engine.
+    `present` contains the existing objects by revision, `revisions` the stored revisions. `routed` states whether the
+    Service of
+    the InferenceService leads to routers; otherwise it leads to the leaders of the engine.
     """
     return any(
         revision.name in present and slice_serves(present[revision.name], stored(revision.data), routed=routed)
@@ -27,8 +28,8 @@ def serves(present: Mapping[str, Slice], revisions: Iterable[Revision], *, route
 
 
 def slice_serves(slice_: Slice, roles: Mapping[str, Stored], *, routed: bool) -> bool:
-    """Return whether a slice can answer requests: it has a ready group of each of its `roles` and, if it is `routed`, a
-    ready router. The router of a slice knows only the groups of this slice.
+    """Return whether a revision can answer requests: it has a ready group of each of its `roles` and, if it is `routed`, a
+    ready router. The router of a revision knows only the groups of this revision.
     """
     if routed and not any(pod.component == keys.ROUTER and pod.ready and not pod.deleting for pod in slice_.pods):
         return False
