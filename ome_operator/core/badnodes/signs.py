@@ -9,8 +9,8 @@ from ome_operator.core.observed.objects import Pod
 from ome_operator.core.termination import telling
 
 ROUND = 60.0
-"""Seconds after a failure of a group during which further exits of its containers count as consequences of this failure: if
-one rank ends, the other ranks end, too.
+"""Seconds after a failure of a group during which further exits of its containers are taken for consequences of this
+failure: if one rank ends, the other ranks end, too.
 """
 HANGS = frozenset({"NotReady", "Silent", "NotReadyInTime"})
 """Reasons of recycles for which it is unknown which rank of the group caused the failure."""
@@ -103,8 +103,9 @@ def _endings(members: list[Pod], since: float, now: float) -> Iterator[Sign]:
     """Yield the failures of a group's containers since the time `since`, and the findings of preflight checks that keep an
     engine from starting.
 
-    Of containers that end within ROUND seconds of each other, only the first counts. Nothing is counted while a pod of the
-    group is being deleted, nor within ROUND seconds after a pod was replaced, because the other pods end as a consequence.
+    Of containers that end within ROUND seconds of each other, only the first failure is yielded. No failure is yielded while
+    a pod of the group is being deleted, or within ROUND seconds after a pod was replaced, because the other pods end as a
+    consequence.
     """
     if any(pod.deleting for pod in members):
         return

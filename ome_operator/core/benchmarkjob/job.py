@@ -1,8 +1,8 @@
 """Render the Job of a BenchmarkJob: one pod whose containers run one after the other.
 
-`prepare` (our image) downloads the data set and writes the script for `run` next to it. `run` is the published SGLang image
-with its own serving benchmark. `report` (our image) writes the results, the HTML page, and the summary that ends up in the
-pod's status.
+`prepare` (our image) downloads the data set and writes the script for `run` next to it. `run` is the published SGLang image,
+which contains a serving benchmark. `report` (our image) writes the results, the HTML page, and the summary, which becomes
+the termination message in the pod's status.
 """
 
 import json

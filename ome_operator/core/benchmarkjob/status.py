@@ -17,7 +17,8 @@ from ome_operator.core.status import conditions as cond
 from ome_operator.util.wording import count
 
 LARGEST = 2**63
-"""The API server accepts integers below this number. The number of requests is what a pod of the tenant reports."""
+"""Integers have to be below this number, because the API server does not accept larger ones. The numbers of requests are
+reported by a pod of the tenant, so they may be arbitrarily large."""
 COMPLETED, FAILED, RUNNING, PENDING = "Completed", "Failed", "Running", "Pending"
 
 
@@ -180,7 +181,7 @@ def _whole(job: BenchmarkJob, shared: Mapping[str, Any], conditions: list[dict[s
 
 
 def unreadable(status: Mapping[str, Any], generation: int, why: Why, now: datetime) -> dict[str, Any]:
-    """Return the status of a BenchmarkJob that cannot be read or handled for this reason; results from before the edit
+    """Return the status of a BenchmarkJob that cannot be read or handled. `why` is the reason. Results from before the edit
     are kept.
     """
     shared = {name: status[name] for name in _LASTING if status.get(name) is not None} or {"state": PENDING}

@@ -42,7 +42,8 @@ OTHER, SURPRISE = 1.2, 6.0
 """The length of prompts has changed if the means before and after differ by more than the factor `OTHER`, and by more than
 `SURPRISE` standard errors."""
 SHORTER_FOR = 2
-"""Number of windows after which shorter prompts count as a change. Longer prompts count after one window."""
+"""Number of windows after which shorter prompts are taken for a change. Longer prompts are taken for a change after one
+window."""
 BOUNDS = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 20.0, 40.0, 60.0, 80.0, 100.0, 200.0, 400.0)
 """Upper bounds in seconds of the buckets of `sglang:time_to_first_token_seconds` in SGLang 0.5.x."""
 
@@ -91,7 +92,7 @@ class DemandEstimate(NamedTuple):
     measured: Curve
     """Time between tokens in a decode group, from measurements alone; empty if there is none."""
     basis: Mapping[str, Basis]
-    """Role -> how the speed of its groups is known."""
+    """States for each role how the speed of its groups is known."""
     unproven: frozenset[str]
     """Roles whose groups were not measured at all, so that none of these groups may be removed."""
     stepwise: frozenset[str]
@@ -127,7 +128,7 @@ class DemandEstimate(NamedTuple):
     def _need(self, targets: Targets, rate: float, service: float, extra: float, curves_: Sequence[Curve]) -> NeededGroups:
         """Return the groups that serve `rate` requests per second, and a backlog at `extra` requests per second. A request
         takes `service` seconds in a prefill group. If the curves need different numbers of decode groups, the largest
-        counts.
+        number is returned.
         """
         patience = self.patience * (bound_below(targets.ttft) - service)
         prefill = queues.prefill_groups(rate, service, patience, targets.share)

@@ -37,7 +37,7 @@ _SERVES = {
     Basis.PLANNED: ("", _PLAN),
     Basis.FORMER: ("", _FORMER),
 }
-"""How the speed is known -> the words before and after the number."""
+"""Maps each value of `Basis` (how a speed is known) to the words before and after the number in a sentence."""
 
 
 def unmet(demand: DemandEstimate, targets: Targets, need: NeededGroups) -> tuple[HoldReason, str]:

@@ -10,7 +10,8 @@ GROUPS = (PREFILL, DECODE)
 KEPT = 600.0
 """Seconds of samples that a decision uses."""
 STALE = 20.0
-"""Age in seconds from which a sample is not used any more. A longer pause between two samples counts as a gap."""
+"""Age in seconds from which a sample is not used any more. A longer pause between two samples is a gap, in which the load
+is unknown."""
 WINDOW = 60.0
 """Seconds over which the rates of a sample are averaged (docs/telemetry.md)."""
 
@@ -192,7 +193,7 @@ class Basis(StrEnum):
     PLANNED = "Planned"
     """Nothing was measured: the prediction of `ome plan`, slowed by its error."""
     FORMER = "Former"
-    """Nothing was measured since the configuration of the groups changed: what the groups showed before."""
+    """Nothing was measured since the configuration of the groups changed. The earlier measurements are used."""
 
 
 class PlannedSpeeds(NamedTuple):
@@ -206,7 +207,8 @@ class PlannedSpeeds(NamedTuple):
     missing: str = ""
     """Why there is no prediction, in a sentence without a full stop; "" if there is one."""
     former: frozenset[str] = frozenset()
-    """Roles whose speed here is not a prediction: groups of the former configuration have shown it (`speeds.expected`)."""
+    """Roles whose speed here is not a prediction, but was measured on groups of the former configuration
+    (`speeds.expected`)."""
 
     def basis(self, role: str) -> Basis:
         """Return how the speed of a role is known for which nothing was measured: from the former groups or from the
@@ -242,7 +244,7 @@ class Learned(NamedTuple):
 
 
 SPEED = {PREFILL: ("work", "scale", "measured", "shown"), DECODE: ("curve",)}
-"""Role -> the fields of `Learned` that state how fast its groups are."""
+"""Maps each role to the fields of `Learned` that state how fast its groups are."""
 
 
 class SizeDecision(NamedTuple):
@@ -257,7 +259,7 @@ class SizeDecision(NamedTuple):
     why: str = ""
     """A sentence with the numbers from which the decision follows."""
     basis: Mapping[str, Basis] = {}
-    """Role -> how the speed of its groups is known; empty if there was no estimate."""
+    """States for each role how the speed of its groups is known; empty if there was no estimate."""
 
     @property
     def size(self) -> tuple[int, int, int]:
@@ -274,8 +276,8 @@ class ScalingState(NamedTuple):
 
     learned: Learned = Learned()
     former: Learned = Learned()
-    """What the groups of each role showed before their configuration changed for the last time: only the fields in `SPEED`,
-    and `configurations`."""
+    """The measurements of the groups of each role from before the last change of their configuration: only the fields in
+    `SPEED`, and `configurations`."""
     configured: tuple[float, float] = (0.0, 0.0)
     """Times since which all prefill groups and all decode groups have had the configuration in `learned`, as far as this
     process has observed it; 0 if it has observed no other."""

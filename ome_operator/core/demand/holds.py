@@ -61,4 +61,4 @@ HOLDS: dict[str, str] = {
     HoldReason.PLANNED: "Fewer groups would be enough according to `ome plan`, or to measurements from before the "
     "groups changed, but the speed of the present groups was not measured.",
 }
-"""Reason -> what it means."""
+"""Maps each reason to a text for people that states its meaning."""

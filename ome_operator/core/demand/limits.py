@@ -9,8 +9,9 @@ from ome_operator.core.demand.holds import HoldReason
 
 
 def first_steps(need: NeededGroups, fleet: Fleet, roles: Collection[str]) -> NeededGroups:
-    """Return the needed groups, of each role in `roles` at most twice as many as serve now. The estimate for these roles
-    follows from a single measurement and may be far too large; the added groups provide further measurements.
+    """Return the needed groups, limited for each role in `roles` to twice the number of groups that serve now. The estimate
+    for these roles is derived from a single measurement and may be far too large; the added groups provide further
+    measurements.
     """
     prefill, decode = (
         min(number, 2 * max(1, fleet.role(role).ready)) if number is not None and role in roles else number
@@ -38,9 +39,9 @@ def limited(need: NeededGroups, fleet: Fleet, targets: Targets) -> tuple[tuple[i
 
 
 def affordable(wanted: tuple[int, int], fleet: Fleet, targets: Targets) -> tuple[int, int]:
-    """Return the numbers of groups that the budget permits. Groups are taken away one by one, from the role of which the
-    larger fraction is left, so that both roles can serve about the same fraction of the demand. Each role keeps its minimum,
-    and at least one group.
+    """Return the numbers of groups that the budget permits. Groups are subtracted from `wanted` one by one, from the role
+    that still has the larger fraction of its wanted groups, so that both roles can serve about the same fraction of the
+    demand. Each role keeps its minimum, and at least one group.
     """
     size = dict(zip(GROUPS, wanted, strict=True))
     while _beyond_budget(size, fleet, targets):

@@ -61,7 +61,7 @@ class DemandTask(NamedTuple):
     """Whether new groups are assumed to fit on the nodes, without a check."""
     starts: tuple[MeasuredStart, ...] = ()
     roles: Mapping[str, str] = {}
-    """Role -> name of the component, for the roles that are scaled."""
+    """Maps the roles that are scaled to the names of their components."""
     undone: tuple[int, int, int] | None = None
     """The size that somebody went back to, which stays until the demand is to decide again; None if nobody did."""
     back: tuple[int, int] | None = None

@@ -8,7 +8,7 @@ _FAILURES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "HorizontalPodAutoscaler": (("ScalingActive", "False"),),
     "ScaledObject": (("Ready", "False"), ("Fallback", "True")),
 }
-"""Kind -> types and statuses of the conditions that report why an object of the kind cannot do its work."""
+"""Maps each kind to the types and statuses of the conditions that report why an object of the kind cannot do its work."""
 
 
 def failure(kind: str, body: Mapping[str, Any]) -> str:

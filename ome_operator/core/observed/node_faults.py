@@ -13,9 +13,9 @@ FAULTY = {
     "XfsShutdown": "True",
     "AcceleratedHardwareReady": "False",
 }
-"""Type of a condition -> the status that reports a fault. The first four are those of node-problem-detector for faults that
-do not end by themselves, the last is that of the monitoring agent of EKS. Kubernetes' own conditions are left out, because a
-node with such a condition has a taint and gets no pods."""
+"""Maps the type of a node's condition to the status that reports a fault. The first four conditions are set by
+node-problem-detector for faults that do not end by themselves, the last by the monitoring agent of EKS. Kubernetes' own
+conditions are left out, because a node with such a condition has a taint and gets no pods."""
 GPU_MISSING = "GPUMissing"
 WORDS = 160
 

@@ -246,7 +246,7 @@ class NodeRecord(NamedTuple):
     created: str = ""
     """Time at which the API server stored the record, in RFC 3339."""
     prefetch: tuple[str, ...] | None = None
-    """Directories that the agent was told to read into the page cache; None if it reads none."""
+    """Directories that the operator has asked the agent to read into the page cache; None if the agent reads none."""
 
 
 class Refusal(NamedTuple):
@@ -275,7 +275,7 @@ class Deps:
     weights: Mapping[str, FineTunedWeight | Invalid] = field(default_factory=dict)
     nodes: Mapping[str, Node] = field(default_factory=dict)
     holders: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
-    """Node label key below `models.ome.io/` -> names of the nodes on which its value is Ready."""
+    """Maps the keys of node labels below `models.ome.io/` to the names of the nodes on which the value is Ready."""
     policy: Policy = NO_POLICY
     """The operator's settings."""
     well_known: WellKnown = NO_MODELS
@@ -291,20 +291,20 @@ class Observed:
     """The objects that belong to one service, and the results of earlier reconciliations."""
 
     children: Mapping[tuple[str, str], Child] = field(default_factory=dict)
-    """(kind, name) -> the object with the operator's labels for this service."""
+    """The objects with the operator's labels for this service, by (kind, name)."""
     pods: tuple[Pod, ...] = ()
     refusals: Mapping[tuple[str, str], Refusal] = field(default_factory=dict)
-    """(kind, name) -> why the last write of the object failed."""
+    """The reason why the last write of an object failed, by (kind, name) of the object."""
     accepted: Mapping[str, str] = field(default_factory=dict)
-    """UID of an object -> its `Child.owned` after the operator's last apply, if that differs from the hash. The values of
-    users that the API server normalizes (`1000m` becomes `1`) must not be considered drift."""
+    """Maps the UID of an object to its `Child.owned` after the operator's last apply, if that differs from the hash. Values
+    of users that the API server normalizes (`1000m` becomes `1`) must not be considered drift."""
     checks: Mapping[str, str] = field(default_factory=dict)
-    """Key of a check -> "" if it succeeded, else a message. A check is a dry run of a revision's workloads by the API
-    server, or a check whether the nodes have the capacity for a revision's pods."""
+    """Maps the key of a check to "" if the check succeeded, else to a message. A check is a dry run of a revision's
+    workloads by the API server, or a check whether the nodes have the capacity for a revision's pods."""
     remarks: Mapping[str, str] = field(default_factory=dict)
-    """Revision -> a text about its dry run: why it has no result yet, or why its result does not cover every pod."""
+    """Maps a revision to a text about its dry run: why it has no result yet, or why its result does not cover every pod."""
     failures: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """(kind, name) of a workload with missing pods -> message of the newest FailedCreate Event about it."""
+    """The message of the newest FailedCreate Event about each workload with missing pods, by (kind, name)."""
     warnings: tuple[str, ...] = ()
     """Texts of the `Warning:` headers in responses to the operator's applies."""
     ahead: Callable[[Mapping[Ref, Epoch]], str] = lambda _: ""
@@ -315,12 +315,13 @@ class Observed:
     """Maps the UID of a router's pod to the foreign workers that its registry reported: workers in the list of the router
     that the registry did not register."""
     drains: Mapping[str, tuple[DrainReport, ...]] = field(default_factory=dict)
-    """UID of a draining leader -> what the registries of routers report about its requests."""
+    """Maps the UID of a draining leader to the reports of routers' registries about its requests."""
     silences: Mapping[str, Silence] = field(default_factory=dict)
     """Maps the UID of a leader that answers no probes, or whose token generation is paused, to what the registries of
     routers report about the leader."""
     transfers: Transfers = field(default_factory=dict)
-    """UID of a router's pod -> the pairs of leaders whose transfers fail, according to its registry."""
+    """Maps the UID of a router's pod to the pairs of leaders whose transfers of KV caches fail, according to its
+    registry."""
     starts: Mapping[str, LeaderStart] = field(default_factory=dict)
     """Maps the UID of a leader that became ready recently to the times of its start that registries of routers observed."""
     arrivals: Arrivals = NO_ARRIVALS
@@ -338,7 +339,7 @@ class Observed:
 
     @cached_property
     def pod_failures(self) -> Mapping[tuple[str, str], str]:
-        """(kind, name) of a workload -> why its pods cannot be created.
+        """The reason why pods of a workload cannot be created, by (kind, name) of the workload.
 
         The FailedCreate Events about the pods of a Deployment name its ReplicaSet, so the reason is read from the condition
         ReplicaFailure of the Deployment.

@@ -115,7 +115,7 @@ class RouterReport(NamedTuple):
     work: WorkRates | None
     in_flight: int | None
     leaders: Mapping[str, LeaderReport]
-    """Mark of a leader's UID (`names.mark`) -> its report."""
+    """The reports about leaders, by the mark of the leader's UID (`names.mark`)."""
     up_for: float | None = None
     """Seconds since the registry started; None if it does not report that."""
     unserved_at: float | None = None
@@ -182,7 +182,9 @@ def read(text: str | bytes, slice_mark: str, now: float) -> RouterReport:
 
 
 def failing_pairs(reports: Mapping[str, RouterReport]) -> dict[str, tuple[FailingPair, ...]]:
-    """Return the pairs whose transfers fail, by the UID of the router's pod, from the reports by this UID."""
+    """Return the pairs of leaders whose transfers fail, by the UID of the router's pod. `reports` maps UIDs of routers' pods
+    to the reports of their registries.
+    """
     return {uid: report.pairs for uid, report in reports.items() if report.pairs}
 
 

@@ -68,7 +68,7 @@ class ServiceNumbers(NamedTuple):
     requests: float | None
     """Requests per second that arrive at the routers."""
     leaders: Mapping[str, LeaderNumbers]
-    """UID of a leader's pod -> its numbers, for the leaders that a router may send requests to."""
+    """The numbers of the leaders to which routers can send requests, by the UID of the leader's pod."""
     at: float | None
     """Time of the oldest of these numbers, in seconds since the epoch; None if nothing is known."""
 

@@ -27,4 +27,4 @@ class FailingPair(NamedTuple):
 
 
 Transfers = Mapping[str, tuple[FailingPair, ...]]
-"""UID of a router's pod -> the failing pairs that its registry reports."""
+"""The failing pairs that registries report, by the UID of the router's pod."""

@@ -25,10 +25,11 @@ class ClaimBook:
         self._claims: dict[Ref, Claim] = {}
         self._shares = Shares()
         self._counted: dict[Ref, float] = {}
-        """Service -> the start of its attempt that was counted as wasted."""
-        self._fits: dict[Ref, float] = {}
-        """Service that serves -> since when the capacity that is promised to it has been free, in seconds since the
+        """Maps each service to the start of its latest placement attempt that `_waste` has handled, in seconds since the
         epoch."""
+        self._fits: dict[Ref, float] = {}
+        """Maps each service that serves to the time since which the capacity that is promised to it has been free, in
+        seconds since the epoch."""
 
     @property
     def claims(self) -> Mapping[Ref, Claim]:

@@ -21,7 +21,7 @@ class Usage(NamedTuple):
     """What one object takes from quotas."""
 
     amounts: tuple[tuple[str, int], ...]
-    """Name of a resource as in a quota -> amount, in `quantity.units`."""
+    """Pairs of the name of a resource, as in a quota, and the amount in `quantity.units`."""
     pod: bool = False
     """Whether the object is a pod. Quotas with scopes count only pods."""
     best_effort: bool = False

@@ -20,7 +20,8 @@ class Shares:
 
     def __init__(self) -> None:
         self._wasted: dict[str, tuple[float, float]] = {}
-        """Account -> the wasted time in seconds, and the time in seconds since the epoch at which it had this value."""
+        """Maps each account to its wasted time in seconds, and to the time in seconds since the epoch at which the wasted
+        time had this value."""
 
     def charge(self, claim: Claim, seconds: float, now: float, timeout: float) -> None:
         """Record that capacity was promised to a gang for some seconds and was not used."""

@@ -24,7 +24,7 @@ KEYS = {
     "claims": ("name",),
     "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
 }
-"""List field of core/v1 -> the fields that form the merge key of its entries. `protocol` defaults to TCP."""
+"""Maps each list field of core/v1 to the fields that form the merge key of its entries. `protocol` defaults to TCP."""
 
 FREE = frozenset(
     {

@@ -19,7 +19,7 @@ _ENTRIES: Mapping[str, str] = {
     "requiredDuringSchedulingIgnoredDuringExecution": "", "preferredDuringSchedulingIgnoredDuringExecution": "",
     "resourceClaims": "name", "claims": "name",
 }  # fmt: skip
-"""Name of a list of maps -> the key that each of its entries must have; "" if no key is required."""
+"""Maps the name of each list of maps to the key that each of its entries must have; "" if no key is required."""
 _MAPS = frozenset(
     {
         "resources", "limits", "requests", "securityContext", "capabilities", "lifecycle", "nodeSelector", "affinity",

@@ -98,7 +98,7 @@ FAMILIES: Mapping[str, type] = {
     "BenchmarkJobs": BenchmarkReasons,
     "Nothing to do": GoodReasons,
 }
-"""Heading in docs/troubleshooting.md -> the class that contains the reasons listed under it."""
+"""Maps each heading in docs/troubleshooting.md to the class that contains the reasons listed under the heading."""
 
 
 class Reason(
@@ -122,8 +122,8 @@ REASONS: Mapping[str, ReasonRecord] = {
     for record in vars(family).values()
     if isinstance(record, ReasonRecord)
 }
-"""Word -> the record of the reason. Conditions can also contain words without a record, which come from the kubelet, the
-scheduler or the API server."""
+"""Maps the word of each reason to its record. Conditions can also contain words without a record, which come from the
+kubelet, the scheduler or the API server."""
 
 
 def record_of(word: str) -> ReasonRecord:

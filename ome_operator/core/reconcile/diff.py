@@ -64,7 +64,8 @@ def changes(snapshot: Snapshot, intent: Intent, step: RolloutStep, want: Desired
 
 class Alone(NamedTuple):
     """A revision whose StatefulSets are created only when no engine pod of another revision exists any more (decisions
-    6)."""
+    6).
+    """
 
     revision: str
     guard: Guard

@@ -97,14 +97,13 @@ def advance(group: Group, record: GroupRecord, ground: Circumstances) -> Transit
 
 
 def _met(group: Group, record: GroupRecord, seen: Standing, spare: int) -> bool:
-    """Return whether a leader other than the recorded leader is ready. A ready leader proves that every rank has joined
-    it, including ranks whose start is the recorded one.
+    """Return whether a leader other than the recorded leader is ready, so that a new start of the group is recorded. If the
+    leader has probes, its readiness proves that every rank has joined it, including ranks whose start is the recorded one.
 
-    The start of a rank may be recorded just after the rank has restarted, because the old leader notices the restart only
-    some seconds later. Such a rank has the recorded start, and joins the new leader all the same. A leader without probes
-    proves nothing about ranks that are older than the leader. Before a group is ready for the first time, its pods may come
-    from any template, because that is part of its start, except for restored pods, which contact the ranks of another
-    namespace.
+    A rank can have the recorded start and belong to the new start, too: its start may have been recorded just after it
+    restarted, because the old leader notices a restart only some seconds later. The readiness of a leader without probes
+    does not show whether older ranks have joined it. Before a group is ready for the first time, its pods may come from any
+    template, except for restored pods, which contact the ranks of another namespace.
     """
     if not group.ready or group.pods[0] in seen.recorded or (seen.recorded and not group.pods[0].probed):
         return False

@@ -30,8 +30,8 @@ from ome_operator.util.memoize import memoize_by_identity
 ENDPOINT_LAG = 15
 """Seconds for which a terminating router continues to serve, because endpoints may be updated late (decisions 11)."""
 LEADER_ADDRESS = {keys.ENGINE: "$(ENGINE_LEADER_ADDRESS)", keys.DECODER: "$(DECODER_LEADER_ADDRESS)"}
-"""Component -> the placeholder in a router's arguments for the address of a leader. An argument with a placeholder is
-repeated for each leader."""
+"""Maps each component to the placeholder in a router's arguments for the address of a leader. An argument with a placeholder
+is repeated for each leader."""
 ROLLING, RECREATE = "RollingUpdate", "Recreate"
 T = TypeVar("T")
 GRACE = "--shutdown-grace-period-secs"

@@ -33,7 +33,7 @@ LABELS_OF_OPERATOR = frozenset(
 """Labels of pods whose values the operator sets, so that a value of the user has no effect."""
 PARTS = {"engine": "engine", "decoder": "decoder", "router": "router"}
 PARTS |= {f"{name}Config": name for name in PARTS} | {"predictor": keys.ENGINE}
-"""Field of a spec that describes a component -> the component."""
+"""Maps each field of a spec that describes a component to the name of the component."""
 
 
 def in_service(service: InferenceService, runtime: Runtime | None, exposed: bool) -> tuple[str, ...]:

@@ -114,8 +114,8 @@ def resolve(
 ) -> Resolved:
     """Find the model, runtime and accelerator classes of a service, and build the inputs of its revision from them.
 
-    `kept` maps revisions to stored inputs, oldest first. The selections of the newest revision are kept (decisions 2), and a
-    part that does not follow its object is read from a stored revision. `as_written` is the service in the form that its
+    `kept` maps revisions to stored inputs, oldest first. The selections of the newest revision are kept (decisions 2). A
+    runtime or model with `autoSync: false` is read from a stored revision. `as_written` is the service in the form that its
     user wrote.
     """
     kept = kept or {}

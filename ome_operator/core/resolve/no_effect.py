@@ -28,9 +28,9 @@ class Only(NamedTuple):
 
 
 Tree = Mapping[str, Any]
-"""Name of a field -> the tree of the fields below it, or a hint. The hint states what to do instead, as a part of a
-sentence; it is "" if there is nothing to do. A name that ends with `[]` is a list, and a name that ends with `{}` is a
-map."""
+"""Maps the name of a field to the tree of the fields below it, or to a hint if the field has no effect. The hint states what
+to do instead, as a part of a sentence; it is "" if there is nothing to do. A name that ends with `[]` is a list, and a name
+that ends with `{}` is a map."""
 
 _PLACE = "name the nodes in nodeSelector or affinity"
 _DESCRIBES = "the field is only informational"
@@ -159,7 +159,7 @@ FIELDS: Mapping[str, Tree] = {
     "FineTunedWeight": _WEIGHT,
     "BenchmarkJob": _BENCHMARK,
 }
-"""Kind -> the fields of its spec that have no effect."""
+"""Maps each kind to the fields of its spec that have no effect."""
 
 OF_PODS = "annotations of a service are not copied to pods: write the annotation into the annotations of a component"
 _INGRESS = (
@@ -194,8 +194,8 @@ ANNOTATIONS: Mapping[str, str] = {
     **_ome("serving-runtime", hint="use spec.runtime.name"),
     "models.ome.io/target-instance-shapes": "use spec.storage.nodeSelector",
 }
-"""OME's annotation that has no effect -> hint what to do instead. Annotations in OME's domains that are not listed here
-have no effect either, unless they are listed as read."""
+"""Maps OME's annotations that have no effect to a hint that states what to do instead. Annotations in OME's domains that are
+not listed here have no effect either, unless they are listed as read."""
 
 _QUEUE = frozenset({keys.VOLCANO_QUEUE, keys.DEDICATED_CLUSTER, keys.KUEUE_ENABLED})
 _ON_SERVICES = frozenset(
@@ -215,7 +215,7 @@ READ: Mapping[str, frozenset[str]] = {
         ("BaseModel", "FineTunedWeight", "ClusterServingRuntime", "ServingRuntime", "AcceleratorClass"), _SHARED
     ),
 }
-"""Kind -> the annotations that the operator reads, or that it writes itself."""
+"""Maps each kind to the annotations that the operator reads, or that it writes itself."""
 READ_WHERE_EXPOSED = frozenset({keys.INGRESS_OFF, keys.INGRESS_DOMAIN, keys.INGRESS_MORE, keys.INGRESS_TEMPLATE})
 """Annotations of a service that are read only if the operator creates Ingresses or HTTPRoutes."""
 _ON_ENGINES = _QUEUE | frozenset(
@@ -234,4 +234,4 @@ READ_ON_PODS: Mapping[str, frozenset[str]] = {
     keys.DECODER: _ON_ENGINES,
     keys.ROUTER: _QUEUE | {keys.REGISTRY, keys.ROUTER_KEY, keys.ENGINE_VERSION, keys.TRACES},
 }
-"""Component -> the annotations of the component that the operator reads."""
+"""Maps each component to the annotations of the component that the operator reads."""

@@ -1,4 +1,4 @@
-"""Keep the runtime or model of a service at a stored revision instead of following its edits (docs/revisions.md).
+"""Keep the runtime or model of a service at a stored revision, so that its edits are not rolled out (docs/revisions.md).
 
 With `autoSync: false` a service keeps the newest stored revision, or the revision that `revision` names. A new value of the
 sync annotation adopts the current object once; the status records the last value that was acted on.
@@ -45,8 +45,8 @@ class Pinned:
     inputs: Mapping[str, Any] | None = None
     """The stored inputs from which `part` was taken; None if it was taken from the current object."""
     drift: str | None = None
-    """Description of how the current object differs from `part`, and of what to do; "" if they are equal; None if the
-    service follows the object."""
+    """Description of how the current object differs from `part`, and of what to do; "" if they are equal; None if edits of
+    the object are rolled out to the service."""
     problems: tuple[Problem, ...] = ()
 
 

@@ -98,4 +98,4 @@ def kept_groups(snapshot: Snapshot, policies: Mapping[str, ReplicaPolicy], group
 
 
 COMPONENT_OF = {"prefill": keys.ENGINE, "decode": keys.DECODER, "router": keys.ROUTER}
-"""Role of the decision -> component of the service."""
+"""Maps each role of a `SizeDecision` to the component of the service."""

@@ -36,7 +36,7 @@ class Drain(NamedTuple):
     """What is known about the requests in the leaders that are being drained."""
 
     reports: Mapping[str, tuple[DrainReport, ...]] = {}
-    """UID of a leader -> the reports of the registries of routers."""
+    """The reports of the registries of routers about each leader, by the UID of the leader's pod."""
     limit: float = 0.0
     """Maximum seconds between the mark and the stop of a leader that has requests: the grace period of its pod."""
 

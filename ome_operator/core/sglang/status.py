@@ -14,7 +14,7 @@ _FIELDS = {
     "spec.runtime.name": "spec.runtime", "spec.model.name": "spec.baseModel",
     "spec.storage.storageUri": "spec.source", "spec.storage.path": "spec.path",
 }  # fmt: skip
-"""Field of a created object -> the field of the sglang.ai object from which it comes."""
+"""Maps fields of a created object to the fields of the sglang.ai object from which they come."""
 _FIELD = re.compile(r"(?<!'s )(?<!\w: )\bspec\.(\w+)")
 """Matches a field name in a message, unless it is a field of a runtime."""
 

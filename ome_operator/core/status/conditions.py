@@ -73,7 +73,7 @@ def _summary(conditions: Iterable[Mapping[str, Any]], ended: bool) -> Condition 
 
 
 _DECIDES = {ANOTHER: 0, READY: 1, ROLLED_OUT: 2}
-"""Type of a condition -> its rank among the conditions that can decide about the summary."""
+"""Maps types of conditions to their rank among the conditions that can decide about the summary; the lowest decides."""
 
 
 def advice(sentences: Iterable[str], reason: str = Reason.NO_EFFECT) -> list[Condition]:

@@ -56,7 +56,7 @@ class Report:
     hold: Mapping[str, Any] = field(default_factory=dict)
     """Reason why the rollout is held, in the form of the status; empty if it is not held."""
     updated: Mapping[str, int] = field(default_factory=dict)
-    """Component -> number of existing groups of the target revision."""
+    """Number of existing groups of the target revision, by component."""
     bounded: bool | None = None
     """Whether the existing revisions serve together as much as the rollout's bounds require; None if only one exists."""
     serves: bool = False

@@ -18,8 +18,7 @@ def serves(present: Mapping[str, Slice], revisions: Iterable[Revision], *, route
     """Return whether any revision can answer requests.
 
     `present` contains the existing objects by revision, `revisions` the stored revisions. `routed` states whether the
-    Service of
-    the InferenceService leads to routers; otherwise it leads to the leaders of the engine.
+    Service of the InferenceService leads to routers; otherwise it leads to the leaders of the engine.
     """
     return any(
         revision.name in present and slice_serves(present[revision.name], stored(revision.data), routed=routed)

@@ -32,7 +32,7 @@ def shared_by(inputs: Mapping[str, Any], keeps: Iterable[str] = ()) -> tuple[Ref
     """Return the objects from which a revision was made and that other services may share: the runtime first, accelerator
     classes last.
 
-    `keeps` contains `runtime` or `model` if the service does not follow edits of this object.
+    `keeps` contains `runtime` or `model` if edits of this object are not rolled out to the service.
     """
     runtime, kept = _runtime(inputs), set[Ref | None]()
     if "runtime" in keeps:
