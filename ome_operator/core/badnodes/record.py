@@ -44,7 +44,7 @@ class RememberedFault(NamedTuple):
 
 
 class NodeMemory(NamedTuple):
-    """What is remembered about a node."""
+    """The remembered faults of a node."""
 
     uid: str
     """UID of the Node object. Another node of the same name begins without faults."""
@@ -56,7 +56,7 @@ class NodeMemory(NamedTuple):
 
 
 Memory = Mapping[str, NodeMemory]
-"""What is remembered, by the name of the node."""
+"""The remembered faults of each node, by the name of the node."""
 
 
 class Avoider(NamedTuple):

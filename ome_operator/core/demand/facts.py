@@ -17,7 +17,9 @@ WINDOW = 60.0
 
 
 class CompletedWork(NamedTuple):
-    """What a number of prefill groups completed together per second, averaged over the last `WINDOW` seconds."""
+    """The requests and prompt tokens per second that several prefill groups completed together, averaged over the last
+    `WINDOW` seconds.
+    """
 
     groups: int = 0
     requests: float = 0.0
@@ -26,8 +28,8 @@ class CompletedWork(NamedTuple):
 
 
 class DemandSample(NamedTuple):
-    """What the routers and engines of a service reported at one time. Rates are means per second over the last `WINDOW`
-    seconds.
+    """The numbers that the routers and engines of a service reported at one time. Rates are means per second over the last
+    `WINDOW` seconds.
     """
 
     at: float
@@ -65,7 +67,7 @@ class DemandSample(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """What determines how fast a group serves."""
+    """The properties of the groups of a role that determine how fast a group serves: its pods, weights and GPUs."""
 
     template: str = ""
     """Digest of the pods and of the weights of a role; "" if they are not known."""

@@ -125,8 +125,9 @@ def _bound(sample: DemandSample, fleet: Fleet, on_time: Callable[[int, float], f
 
 
 def shown_seconds(shown: tuple[float, float], tokens: float) -> float:
-    """Return the largest possible time of a prefill group for a prompt of `tokens` tokens, from what groups have shown
-    (`Learned.shown`): a shorter prompt takes at most the same time, and a longer prompt at most proportionally longer.
+    """Return an upper bound of the time in seconds that a prompt of `tokens` tokens occupies a prefill group. It is derived
+    from the bound `shown`, which was observed for another length (`Learned.shown`): a shorter prompt takes at most the same
+    time, and a longer prompt at most proportionally longer.
     """
     return shown[1] * max(1.0, tokens / shown[0])
 

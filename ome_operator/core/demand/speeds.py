@@ -50,8 +50,8 @@ def decode_basis(known: Learned, planned: PlannedSpeeds) -> Basis:
 
 
 def expected(state: ScalingState, planned: PlannedSpeeds, tokens: float) -> PlannedSpeeds:
-    """Return the speeds that are used until the groups are measured: `planned`, or what the groups of the former
-    configuration have shown. `tokens` are the mean prompt tokens of a request.
+    """Return the speeds that are used until the groups are measured: `planned`, or the measured speeds of the groups of the
+    former configuration. `tokens` are the mean prompt tokens of a request.
 
     A rollout usually changes little about the speed, so what was measured before it is nearer to the truth than a
     prediction. If the GPUs are others, the prediction is preferred, because it knows them.

@@ -26,9 +26,10 @@ class Hold(NamedTuple):
     observed: bool
     """True for observe mode: only statuses are written. False for a freeze."""
     sentence: str
-    """What applies to the object, for example "frozen since 2026-11-24T15:40:00Z by alice: new driver"."""
+    """A text that states which freezes and observe modes apply to the object, for example "frozen since
+    2026-11-24T15:40:00Z by alice: new driver"."""
     ends: str
-    """What a person has to do to end the freeze or the observe mode."""
+    """A text that states what a person has to do to end the freeze or the observe mode."""
 
     @property
     def reason(self) -> ReasonRecord:

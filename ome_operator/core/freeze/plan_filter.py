@@ -1,4 +1,5 @@
-"""Reduce a Plan to what may be carried out while a service is held, and report the rest (docs/observe-freeze.md).
+"""Reduce a Plan to the effects that are carried out while a service is held (frozen or in observe mode), and report the
+other effects (docs/observe-freeze.md).
 
 Every field of a Plan has a rule for a freeze and a rule for observe mode. A field without a rule is dropped, so that a new
 field has no effect while a service is held until somebody has decided about it (decisions 29).
@@ -107,7 +108,7 @@ FROZEN: Mapping[str, Rule] = {
     "watch_failures": _passes,
     "requeue_after": _at_no_time,
 }
-"""For each field of a Plan, the rule that returns what is carried out while a service is frozen."""
+"""Maps each field of a Plan to the rule that returns the part of the field that is carried out while a service is frozen."""
 OBSERVED: Mapping[str, Rule] = {
     **FROZEN,
     "check": _nothing,
@@ -116,8 +117,8 @@ OBSERVED: Mapping[str, Rule] = {
     "patch": _nothing,
     "events": _nothing,
 }
-"""For each field of a Plan, the rule that returns what is carried out in observe mode: the status, and everything that
-writes nothing."""
+"""Maps each field of a Plan to the rule that returns the part of the field that is carried out in observe mode. Only the
+status is written in this mode."""
 
 
 def allowed(plan: Plan, hold: Hold, snapshot: Snapshot) -> Plan:
@@ -178,7 +179,7 @@ SAYS: Mapping[str, Callable[[Any], Iterator[str]]] = {
     "scale": lambda items: _many("scale", ((item.kind, item.name) for item in items)),
     "recycle": lambda items: (word for item in items for word in _deletions(item.delete, " to recycle their group")),
 }
-"""For each field of a Plan with effects, the function that describes its suppressed steps."""
+"""Maps each field of a Plan that has effects to the function that yields texts about its suppressed steps."""
 
 
 def _many(verb: str, found: Iterable[tuple[str, str]]) -> Iterator[str]:

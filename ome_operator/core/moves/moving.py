@@ -181,7 +181,9 @@ def _marks(pods: Iterable[Pod], leaves: str) -> Iterable[Patch]:
 
 
 def _first(intent: Intent, step: RolloutStep, revision: str) -> First:
-    """Return what a move of a group of this revision has to wait for."""
+    """Return the condition for which a move of a group of this revision has to wait, such as the end of a rollout;
+    `NOTHING_FIRST` if it need not wait.
+    """
     if step.reason or step.rolls or revision != intent.target:
         return First(f"the rollout of revision {intent.target}", ends=True)
     return First("the end of the pause (spec.rollout.paused)") if intent.strategy.paused else NOTHING_FIRST

@@ -45,7 +45,7 @@ class Move(NamedTuple):
     alone: bool = False
     """Whether the group leaves although no replacement serves."""
     gone: str = ""
-    """Time at which the cause disappeared while the replacement starts, in RFC 3339; "" while there is a cause."""
+    """Time at which the cause disappeared while the replacement is starting, in RFC 3339; "" while there is a cause."""
 
     def to(self, phase: Phase, now: datetime, **changes: Any) -> "Move":
         """Return the move in another phase, which begins now."""

@@ -63,7 +63,7 @@ class MovingRole(NamedTuple):
 
 
 class First(NamedTuple):
-    """What a move has to wait for, such as a rollout."""
+    """A condition for which a move has to wait, such as the end of a rollout."""
 
     text: str = ""
     """What the move waits for, as a text to follow "waits for"; "" if it need not wait."""

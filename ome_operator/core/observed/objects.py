@@ -325,7 +325,7 @@ class Observed:
     starts: Mapping[str, LeaderStart] = field(default_factory=dict)
     """Maps the UID of a leader that became ready recently to the times of its start that registries of routers observed."""
     arrivals: Arrivals = NO_ARRIVALS
-    """What the registries of routers report about requests while the service has no groups."""
+    """The reports of routers' registries about requests that arrive while the service has no groups."""
     traffic: Manifest | None = None
     """The value of `status.traffic` (core/status/traffic.py); None if nothing is known about requests."""
     avoided: Mapping[str, str] = field(default_factory=dict)

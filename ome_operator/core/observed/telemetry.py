@@ -134,7 +134,7 @@ class Strangers(NamedTuple):
 
 
 class DrainReport(NamedTuple):
-    """What the registry of one router reports about a leader that is being drained."""
+    """The report of one router's registry about the requests of a leader that is being drained."""
 
     router: str
     """UID of the router's pod."""

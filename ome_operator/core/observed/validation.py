@@ -44,9 +44,9 @@ class Objection(NamedTuple):
     rule: str
     """ID of the violated rule. The annotation `ome.io/lint-ignore` with this ID skips the rule."""
     says: str
-    """Description of what is wrong."""
+    """Description of the mistake, without its place and the remedy."""
     sentence: str
-    """Description of what is wrong, where, and what to do."""
+    """Description of the mistake, its place, and the remedy."""
 
 
 class ValidationResult(NamedTuple):

@@ -152,8 +152,8 @@ def _lacking(wanted: Sequence[Need], ground: Ground) -> list[Need]:
 
 
 def _beside(needs: Needs, wanted: Sequence[Need], ground: Ground) -> tuple[Lack, ...]:
-    """Return what is missing if each need fits by itself, but the needs do not fit together because they want the same
-    nodes; () if they fit together.
+    """Return the shortage of needs that fit each by itself, but not together, because they want the same nodes; () if they
+    fit together.
     """
     if len(wanted) == 1:
         return ()

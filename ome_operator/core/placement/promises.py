@@ -51,7 +51,9 @@ class _View(NamedTuple):
 
 
 class Capacity:
-    """The free capacity, the promises to gangs that are being placed, and what is given to gangs that wait."""
+    """The free capacity of nodes, the capacity that is promised to gangs in placement, and the capacity that is granted to
+    gangs that wait.
+    """
 
     def __init__(self, left: Nodes, active: Sequence[Claim], keeper: Claim | None) -> None:
         self._left, self._active, self._keeper = left, active, keeper

@@ -18,7 +18,7 @@ _SHOWN = 3
 
 
 class Usage(NamedTuple):
-    """What one object takes from quotas."""
+    """The amounts by which one object increases the used amounts of ResourceQuotas."""
 
     amounts: tuple[tuple[str, int], ...]
     """Pairs of the name of a resource, as in a quota, and the amount in `quantity.units`."""
@@ -38,7 +38,7 @@ class QuotaChange(NamedTuple):
 
 
 def of_pod(spec: Mapping[str, Any]) -> Usage:
-    """Return what a pod with this spec takes from quotas, computed as the API server does."""
+    """Return the amounts that a pod with this spec uses of ResourceQuotas, computed as the API server does."""
     limits = requests({**spec, **_only("limits", spec)})
     asked = [(name, amount) for name, amount in requests(spec) if not name.startswith(HOST_PORT)]
     bounds = [(name, amount) for name, amount in limits if not name.startswith(HOST_PORT)]
@@ -50,13 +50,15 @@ def of_pod(spec: Mapping[str, Any]) -> Usage:
 
 
 def of_workload(plural: str) -> Usage:
-    """Return what a workload takes from quotas of the group `apps`, such as `count/statefulsets.apps`."""
+    """Return the amounts that a workload of the API group `apps` uses of ResourceQuotas, such as 1 of
+    `count/statefulsets.apps`. `plural` is the plural name of its kind.
+    """
     return Usage(((f"count/{plural}.apps", 1),))
 
 
 def shortage(quotas: Iterable[Mapping[str, Any]], change: QuotaChange) -> str:
-    """Return which ResourceQuotas do not have the space for what a rollout creates, once what it removes is gone; "" if all
-    have the space.
+    """Return a text that names the ResourceQuotas that do not suffice for the objects that a rollout creates, once the
+    objects that it removes are gone; "" if all suffice.
 
     The available amount of a resource is `hard - used`, and what the removed objects release.
     """

@@ -107,8 +107,8 @@ def owned(pod: Manifest, headless: Manifest) -> Manifest:
 
 
 def _pod(template: Manifest, place: RankKey, run: str, rename: Rename, known: Mapping[str, Any], service: str) -> Manifest:
-    """Return a pod of this template with the check in place of its containers. `known` is what the check needs to know
-    about its group.
+    """Return a pod of this template with the check in place of its containers. `known` is the data that the check needs
+    about its group (`container.placed`).
     """
     own = {keys.GROUP_INDEX: str(place.group), keys.POD_INDEX: str(place.rank)}
     labels = {**(template["metadata"].get("labels") or {}), **own}

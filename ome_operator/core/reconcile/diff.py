@@ -1,4 +1,6 @@
-"""Compute what has to be written: the difference between what should exist and what exists (decisions 13 and 19)."""
+"""Compute the writes and deletions of a pass: the differences between the objects that should exist and the objects that
+exist (decisions 13 and 19).
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple

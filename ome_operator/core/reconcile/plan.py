@@ -155,7 +155,7 @@ class Check:
     manifests: tuple[Manifest, ...]
     pods: tuple[PodQuestion, ...] = ()
     quotas: QuotaChange | None = None
-    """What the rollout needs and releases of ResourceQuotas; None if quotas are not compared."""
+    """The amounts that the rollout uses and releases of ResourceQuotas; None if quotas are not compared."""
 
 
 @dataclass(frozen=True)

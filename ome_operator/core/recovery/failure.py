@@ -23,8 +23,8 @@ _PLAIN = frozenset({"Error", "Completed"})
 
 
 def found(group: Group, record: GroupRecord, lost: Callable[[str], bool], now: datetime) -> Failure | None:
-    """Return the failure to store: what ended first since the recorded start or, if nothing has ended, the failure that
-    was stored before. None if there is neither.
+    """Return the failure to store: the container that ended first since the recorded start or, if none has ended, the
+    failure that is visible from outside or that was stored before. None if there is no failure.
     """
     known = record.failure
     current = known if known is not None and known.get("time", "") >= record.ready_since else None

@@ -20,7 +20,8 @@ BASE = "base"
 def fine_tuned(
     service: InferenceService, model: Model | None, identity: Manifest, deps: Deps
 ) -> tuple[Manifest, tuple[Problem, ...]]:
-    """Return what a service's fine-tuned weights add to the inputs of its revision, and the problems of these weights.
+    """Return the inputs of a revision that come from the fine-tuned weights of its service, and the problems of these
+    weights.
 
     `identity` is the identity of the model's weights, as the revision stores it.
     """

@@ -8,7 +8,7 @@ from ome_operator.api.scaling import Keda
 
 
 class KedaSettings(NamedTuple):
-    """What users write for the ScaledObject of a component."""
+    """The settings that users write for the ScaledObject of a component."""
 
     triggers: tuple[dict[str, Any], ...] = ()
     more: tuple[tuple[str, Any], ...] = ()

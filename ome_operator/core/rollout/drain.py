@@ -33,7 +33,7 @@ GRACE = 30
 
 
 class Drain(NamedTuple):
-    """What is known about the requests in the leaders that are being drained."""
+    """The reports about the requests in leaders that are being drained, and the time for which such leaders are kept."""
 
     reports: Mapping[str, tuple[DrainReport, ...]] = {}
     """The reports of the registries of routers about each leader, by the UID of the leader's pod."""

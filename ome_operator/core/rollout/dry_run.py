@@ -27,9 +27,9 @@ _LEADER, _WORKER = "leader", "worker"
 
 
 def with_dry_run(snapshot: Snapshot, intent: Intent) -> Intent:
-    """Return what the rollout intends to do, with its gate closed while the dry run of the target revision has no result,
-    or if the API server refused the revision. (While the gate is closed, the revision does not start.) A revision that has
-    started, or that replaces nothing, needs no dry run.
+    """Return the intent with its gate closed while the dry run of the target revision has no result, or if the API server
+    refused the revision. While the gate is closed, the revision does not start. A revision that has started, or that
+    replaces nothing, needs no dry run.
     """
     target, others = intent.target, snapshot.slices.keys() - {intent.target}
     if not target or target not in intent.data or not others:

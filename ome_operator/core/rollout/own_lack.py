@@ -74,7 +74,9 @@ def _asked(roles: Mapping[str, Stored]) -> Any:
 
 
 def _of_pod(spec: Mapping[str, Any]) -> list[Any]:
-    """Return what a pod asks of the cluster before one of its containers starts."""
+    """Return the parts of a pod spec that have to be met before a container of the pod starts: the resources and host ports
+    of its containers, its claims, and the fields in `_PLACING`.
+    """
     containers = [
         (one.get("name"), one.get("resources"), [port.get("hostPort") for port in one.get("ports") or ()])
         for field in ("initContainers", "containers")

@@ -1,4 +1,4 @@
-"""Count what a rollout creates and removes, as the ResourceQuotas of a namespace count it."""
+"""Count the objects that a rollout creates and removes, and the amounts that they use of ResourceQuotas."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +16,7 @@ _SETS, _DEPLOYMENTS = of_workload("statefulsets"), of_workload("deployments")
 
 
 def quota_change(snapshot: Snapshot, intent: Intent, router: Iterable[Manifest]) -> QuotaChange | None:
-    """Return what the rollout of the target creates and removes; None if quotas are not to be compared.
+    """Return the usage of the objects that the rollout of the target creates and removes; None if quotas are not compared.
 
     The target is counted with at most as many groups as exist now, because groups beyond these may wait for a quota without
     an interruption. While pods of the old revisions are terminating, the result is None, because the API server may not yet

@@ -25,7 +25,7 @@ LONGEST_START = 3600.0
 RECHECK = 10.0
 """Seconds between two passes that look for the first token after a wake, because no event reports the token."""
 REQUEST, SCALE = "Request", "Scale"
-"""What has brought a service back: a request, or a person or an autoscaler that changed a RoleScale."""
+"""Causes that bring a service back: a request, or the change of a RoleScale by a person or an autoscaler."""
 ROLES = (keys.ENGINE, keys.DECODER)
 
 

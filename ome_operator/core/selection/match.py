@@ -15,8 +15,8 @@ class Violation(NamedTuple):
     """A rule that a candidate runtime violates."""
 
     sentence: str
-    """A clause about what the runtime supports and what the model or service has; messages put the runtime's name before
-    it."""
+    """A clause that compares a value of the runtime with a value of the model or service. Messages put the name of the
+    runtime before the clause."""
     sure: bool = True
     """Whether the model and the runtime both state the value. If not, the runtime is not selected automatically, but a user
     who names the runtime is not warned."""

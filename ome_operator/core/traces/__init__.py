@@ -1,1 +1,3 @@
-"""Spans of engines and routers: where they are sent, and what the pods need for that (docs/traces.md)."""
+"""Spans (OpenTelemetry traces) of engines and routers: the collector to which they are sent, and the configuration of the
+pods (docs/traces.md).
+"""

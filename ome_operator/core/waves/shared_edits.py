@@ -209,8 +209,8 @@ def _parts(inputs: Mapping[str, Any]) -> dict[Ref, Any]:
 
 
 def _by_runtime(wanted: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
-    """Return whether the runtime itself has changed what it adds for an accelerator class, or whether it requires a
-    class.
+    """Return whether an edit of the runtime has changed the settings that it adds for an accelerator class, or whether it
+    requires a class.
     """
     mine, before = wanted.get("accelerator") or {}, old.get("accelerator") or {}
     for component in mine.keys() | before.keys():

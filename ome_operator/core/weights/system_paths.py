@@ -1,6 +1,6 @@
 """Directories of nodes that belong to the operating system or to Kubernetes, and therefore contain no weights.
 
-A pod that mounts such a directory can read what the node keeps there, for example its credentials. Files of a model below
+A pod that mounts such a directory can read the files of the node, for example its credentials. Files of a model below
 such a directory would mix with the files of the system.
 """
 
