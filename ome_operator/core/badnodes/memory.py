@@ -56,7 +56,7 @@ def _aged(known: NodeMemory, now: float) -> NodeMemory:
 
 def _own(faults: Iterable[RememberedFault], node: Node, now: float) -> tuple[RememberedFault, ...]:
     """Return the remembered faults of a node together with the faults that it reports now. A fault that the node has not
-    reported for CLEARED seconds is dropped, so it counts as new if it comes back later.
+    reported for CLEARED seconds is dropped, so that it is treated as a new fault if the node reports it again later.
     """
     reported = dict(node.faults)
     found = []

@@ -90,7 +90,7 @@ def runs(spec: BenchmarkSpec, dataset: str) -> tuple[Run, ...]:
 
 
 def _run(scenario: str, concurrency: int, requests: int, dataset: str) -> Run:
-    """Return one run."""
+    """Return the run of a scenario with `concurrency` concurrent requests. `requests` is the number of its requests."""
     if scenario == GSM8K:
         data = ("--data-path", dataset) if dataset else ()
         return Run(scenario, concurrency, "gsm8k", ("--num-questions", str(requests), "--parallel", str(concurrency), *data))

@@ -63,7 +63,7 @@ class NeededGroups(NamedTuple):
 
 
 class DemandEstimate(NamedTuple):
-    """The demand, and how much work a request is."""
+    """The estimated demand of a service, and the work that a request causes in prefill and decode groups."""
 
     forecast: arrivals.ArrivalForecast
     age: float

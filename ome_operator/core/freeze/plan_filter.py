@@ -279,9 +279,9 @@ def _far(item: RoleProgress, hold: Hold, snapshot: Snapshot) -> RoleProgress:
 
 
 def _rolled_out(report: Report, hold: Hold, new: bool, snapshot: Snapshot) -> cond.Condition | None:
-    """Return the condition RolledOut. It states what else the revision waits for, but not how far the rollout would
-    proceed. `new` is true if the revision is not stored yet. A revision that is the only one on the cluster does not wait,
-    but lacks groups.
+    """Return the condition RolledOut of a held service. Its message states the hold and other causes for which the revision
+    waits. If the rollout would only be in progress, the message states that the revision waits or, if no other revision is
+    on the cluster, that it is not complete. `new` is true if the revision is not stored yet.
     """
     item = report.rollout
     if item is None or (item.status and not new):

@@ -78,8 +78,7 @@ class Child(NamedTuple):
     generation: int = 0
     """metadata.generation of a RoleScale; 0 for other kinds."""
     woken: int = 0
-    """The generation of a RoleScale that the operator produced when it last wrote its number for a service that goes to zero
-    groups or comes back; 0 if it has not, and for other kinds."""
+    """The generation that the operator produced when it last wrote the number of a RoleScale; 0 without such a write."""
     excluded: Exclusion = ()
     """The nodes on which the pods of a StatefulSet are not placed, as its annotation names them; () for other kinds."""
 
@@ -308,8 +307,7 @@ class Observed:
     warnings: tuple[str, ...] = ()
     """Texts of the `Warning:` headers in responses to the operator's applies."""
     ahead: Callable[[Mapping[Ref, Epoch]], str] = lambda _: ""
-    """A function that takes versions of shared objects, and returns what the service waits for before it rolls them out; ""
-    if it may begin."""
+    """Returns what the service waits for before it rolls out the given versions of shared objects; "" if it may begin."""
     turn: Turn = NO_TURN
     strangers: Mapping[str, Strangers] = field(default_factory=dict)
     """Maps the UID of a router's pod to the foreign workers that its registry reported: workers in the list of the router

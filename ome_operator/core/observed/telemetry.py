@@ -182,9 +182,7 @@ def read(text: str | bytes, slice_mark: str, now: float) -> RouterReport:
 
 
 def failing_pairs(reports: Mapping[str, RouterReport]) -> dict[str, tuple[FailingPair, ...]]:
-    """Return the pairs of leaders whose transfers fail, by the UID of the router's pod. `reports` maps UIDs of routers' pods
-    to the reports of their registries.
-    """
+    """Return the failing pairs by the UID of the router's pod. `reports` maps these UIDs to the reports of registries."""
     return {uid: report.pairs for uid, report in reports.items() if report.pairs}
 
 

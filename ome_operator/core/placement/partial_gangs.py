@@ -144,7 +144,9 @@ def expected(needs: Needs, pods: Iterable[Pod]) -> Needs:
 
 
 def lost_since(status: Mapping[str, Any], now: datetime) -> datetime | None:
-    """Return when the first of the groups that have served began to wait for a node for a rank; None if no group waits."""
+    """Return when the first group that has served and then lost a rank began to wait for a node for the rank; None if no
+    group waits for a node.
+    """
     return min((lost.since for lost in _pending(status, now)), default=None)
 
 

@@ -67,9 +67,7 @@ class Desired:
 def desired(
     snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts, placing: Placing, moving: Moving
 ) -> Desired:
-    """Return every object that should exist: the objects of every kept revision, and the objects that the revisions
-    share.
-    """
+    """Return every object that should exist: the objects of every kept revision, and the objects that revisions share."""
     source = step.keep[-1] if step.keep else intent.target
     roles = intent.roles(source)
     ports = _ports(intent, roles)
@@ -274,9 +272,7 @@ def _allowed_disruptions(snapshot: Snapshot, policy: ReplicaPolicy, replicas: in
 
 
 def _router(snapshot: Snapshot, intent: Intent, revision: str, held: Held, replicas: int) -> list[Manifest]:
-    """Return the Deployment of the router of a kept revision, rendered from the present inputs, and its disruption
-    budget.
-    """
+    """Return the router's Deployment of a kept revision, rendered from the present inputs, and its disruption budget."""
     if intent.router is None:
         return []
     leaders = _leaders(snapshot, intent, revision, held) if router.names_leaders(intent.router) else ()

@@ -181,8 +181,8 @@ def wanted(before: Mapping[str, Any], component: str) -> int:
 
 
 def _seconds(wake: Mapping[str, Any], facts: ZeroFacts) -> dict[str, float]:
-    """Return the seconds from the wake until the service served, and until an engine reported tokens, as far as they are
-    known.
+    """Return the seconds from the wake until the service served, and until an engine reported generated tokens, by the name
+    of the field of the status. A duration that is not known yet is left out.
     """
     began = _moment(wake.get("time"), facts.now)
     found = {name: wake[name] for name in ("servedAfterSeconds", "firstTokenAfterSeconds") if name in wake}

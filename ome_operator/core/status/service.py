@@ -308,8 +308,8 @@ _URGENT = ("url", "revision", "runtime", "observedGeneration", "rejected", "plac
 
 
 def urgent(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether two statuses differ in more than counts: in a condition's status, in something that requires action,
-    or in what is served.
+    """Return whether the status has to be written at once: `before` and `after` differ in the status of a condition, in
+    something that requires action, or in the revision that is served, and not only in numbers.
     """
     if any(before.get(name) != after.get(name) for name in _URGENT):
         return True
