@@ -145,10 +145,10 @@ def steady(samples: Sequence[DemandSample]) -> DemandSample:
     """Return the newest sample, without its output tokens if they may differ from the tokens that were generated in its
     window.
 
-    SGLang counts all tokens of a request when the request ends. The tokens of requests that are still running are therefore
-    missing, and tokens from before the window are included. On average a running request has generated half of its tokens,
-    so the difference is half of the change of the number of running requests. It is unknown if that number is not known for
-    the beginning of the window.
+    Some engines, such as SGLang, count all tokens of a request when the request ends. The tokens of requests that are still
+    running are then missing, and tokens from before the window are included. On average a running request has generated half
+    of its tokens, so the difference is the tokens of half as many requests as the number of running requests has changed by.
+    The difference is unknown if the number of running requests at the beginning of the window is unknown.
     """
     newest = samples[-1]
     before = [one.running_now for one in samples if abs(newest.at - WINDOW - one.at) <= 3.0 and one.running_now is not None]

@@ -310,16 +310,14 @@ class Observed:
     """Returns what the service waits for before it rolls out the given versions of shared objects; "" if it may begin."""
     turn: Turn = NO_TURN
     strangers: Mapping[str, Strangers] = field(default_factory=dict)
-    """Maps the UID of a router's pod to the foreign workers that its registry reported: workers in the list of the router
-    that the registry did not register."""
+    """Maps the UID of a router's pod to the foreign workers (`telemetry.Strangers`) that its registry reported."""
     drains: Mapping[str, tuple[DrainReport, ...]] = field(default_factory=dict)
     """Maps the UID of a draining leader to the reports of routers' registries about its requests."""
     silences: Mapping[str, Silence] = field(default_factory=dict)
-    """Maps the UID of a leader that answers no probes, or whose token generation is paused, to what the registries of
-    routers report about the leader."""
+    """Maps the UID of a leader that answers no probes, or that is paused, to a summary of the registries' reports about
+    it."""
     transfers: Transfers = field(default_factory=dict)
-    """Maps the UID of a router's pod to the pairs of leaders whose transfers of KV caches fail, according to its
-    registry."""
+    """Maps the UID of a router's pod to the pairs of leaders whose transfers fail, according to its registry."""
     starts: Mapping[str, LeaderStart] = field(default_factory=dict)
     """Maps the UID of a leader that became ready recently to the times of its start that registries of routers observed."""
     arrivals: Arrivals = NO_ARRIVALS

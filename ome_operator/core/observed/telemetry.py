@@ -1,5 +1,4 @@
-"""Parse the summaries in which the registries of routers report about requests and engines (docs/telemetry.md, decisions
-42).
+"""Parse the summaries in which routers' registries report about requests and engines (docs/telemetry.md, decisions 42).
 
 A summary comes from a pod of a tenant. If any field is invalid, nothing of the summary is used: `parse` raises `Unusable`
 with a sentence that names the first invalid field.
@@ -328,9 +327,7 @@ def requests(load: LeaderLoad) -> int | None:
 
 
 def combined_start(starts: Iterable[LeaderStart]) -> LeaderStart | None:
-    """Combine what several registries observed of a start: the earliest value of each time, and the parts of the registry
-    that reports most of them. Return None if `starts` is empty.
-    """
+    """Combine the observations of a start by several registries: the earliest of each time. None if `starts` is empty."""
     starts = [*starts]
     moments = ([at for at in found if at is not None] for found in zip(*(start[1:] for start in starts), strict=True))
     parts = max((start.parts for start in starts), key=len, default={})

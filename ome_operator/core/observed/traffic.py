@@ -1,4 +1,4 @@
-"""Combine the summaries of routers' registries to the numbers of leaders and of whole services (docs/telemetry.md).
+"""Combine the summaries of routers' registries into the numbers of leaders and of whole services (docs/telemetry.md).
 
 Pure functions. A number that nobody reported is None, and is never replaced by 0.
 """
