@@ -71,7 +71,7 @@ def target(
 
         pin         The revision that the spec pins; "" if it pins none.
         numbers     The number of each stored revision; the newest revision has the largest number.
-        whole       Revisions that were complete when the status was last written.
+        whole       The revisions that were complete most recently.
         rejected    Rejections in the format of the status.
         retry       Value of the annotation that asks for another attempt, as in `TargetRevision.retry`.
 
