@@ -40,21 +40,25 @@ logger = logging.getLogger(__name__)
 
 
 class Lease(NamedTuple):
-    """The election of this process, and the thread in which all its methods except `Election.leads` have to be called."""
+    """The Lease for which this process competes, and the thread in which all methods of its election except `leads` must be
+    called.
+    """
 
     thread: LeaseThread
     election: Election
 
 
 class OperatorProcess:
-    """The operator's process, created on its event loop. It waits in kopf's `startup`, and ends in kopf's `cleanup`."""
+    """The operator's process, created on its event loop. It waits for the Lease in kopf's `startup` handler, and ends the
+    leader's tasks in kopf's `cleanup` handler.
+    """
 
     def __init__(self, settings: Settings, core: Core = CORE, wall: WallClock = now) -> None:
         self.settings, self.core, self.wall = settings, core, wall
         self.metrics = Metrics()
         self.life = Life(Lost, CannotWatch, KubeError)
         self.leader: asyncio.Future[Leader] = asyncio.get_running_loop().create_future()
-        """Done once this process leads; the result is the leader."""
+        """A future that is done once this process leads; its result is the leader."""
 
     async def run(self) -> int:
         """Run until the process has to stop. Return the exit code."""
@@ -110,8 +114,8 @@ class OperatorProcess:
         *,
         observe: bool = False,
     ) -> Client:
-        """Return a client that is closed with `stack`. With a `lease`, the client writes only while this process leads.
-        `observe`: True if the client may write only statuses.
+        """Return a client that is closed with `stack`. With a `lease`, the client writes only while this process holds the
+        lease. With `observe`, the client can write nothing but statuses.
         """
         client = Client(
             connection,
@@ -152,7 +156,7 @@ class OperatorProcess:
         logger.info("health on port %d, metrics on port %d", health_port, metrics_port)
 
     def catch_signals(self) -> None:
-        """Stop at SIGTERM and SIGINT, and write a recording at SIGUSR1."""
+        """Stop the process at SIGTERM and SIGINT, and write a recording of the last reconciliations at SIGUSR1."""
         loop = asyncio.get_running_loop()
         stop, record = self._asked_to_stop, self._asked_to_record
         for number, asked in ((signal.SIGTERM, stop), (signal.SIGINT, stop), (signal.SIGUSR1, record)):
@@ -189,7 +193,9 @@ class Hosted:
         """Whether `stop` was called because the process was asked to stop."""
 
     async def start(self) -> Sequence[Watched]:
-        """Wait for the CRDs and the Lease, and start the tasks of the leader. Return the kinds that people write."""
+        """Wait for the CRDs and the Lease, and start the tasks of the leader. Return the kinds of objects that users write,
+        which kopf has to watch.
+        """
         process, life = self._process, self._life
         try:
             await asyncio.sleep(0)  # kopf installs its signal handlers, which stop 5 s later
@@ -226,8 +232,8 @@ class Hosted:
         return watched
 
     async def stop(self) -> None:
-        """Let running reconciliations end, end the tasks that `start` began, and release the Lease. kopf may still wait
-        for connections of a scraper.
+        """Wait until running reconciliations have ended, end the tasks that `start` began, and release the Lease. kopf may
+        still wait for connections of a scraper.
         """
         if self._stopped or not self._process.leader.done():
             return
@@ -242,7 +248,7 @@ class Hosted:
 
     @property
     def coverage(self) -> Coverage:
-        """The watches, which receive kopf's events; available once `start` has returned."""
+        """The watches that receive kopf's events. They exist once `start` has returned."""
         return self._process.leader.result().coverage
 
     @property
@@ -251,7 +257,7 @@ class Hosted:
         return self._connection.server
 
     def session(self, trace: aiohttp.TraceConfig, middleware: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
-        """Return a new session for kopf, which closes it."""
+        """Return a new session of the HTTP client for kopf, which closes the session itself."""
         agent = f"{keys.MANAGER} (kopf)"
         return self._connection.session(limit=0, agent=agent, traces=[trace], middlewares=[middleware])
 
@@ -260,14 +266,16 @@ def _load() -> None:
     """Import kopf in a thread, because the import takes half a second of CPU time, and on a busy machine would block the
     event loop for more than a second.
 
-    A failed import is repeated where kopf is used, and the error is reported there in a sentence.
+    If the import fails here, it is repeated where kopf is used, and the error message is printed there.
     """
     with contextlib.suppress(Exception):
         importlib.import_module("ome_operator.watch.handlers")
 
 
 def _end(stall: Stall) -> None:
-    """End a process whose event loop does not respond: only the watchdog can, and the Lease has expired."""
+    """End a process whose event loop does not respond. Only the thread of the watchdog can do this. The process no longer
+    holds the Lease, because the Lease has expired meanwhile.
+    """
     logger.critical("stopping: the event loop does not respond: %s", stall)
     os._exit(1)
 

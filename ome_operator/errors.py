@@ -53,6 +53,6 @@ class UserError(OmeError):
 
 
 class Unanswered(UserError):
-    """The question itself could not be answered, where 1 is one of the answers."""
+    """The command could not answer the question. It exits with a code other than 1, because 1 is one of the answers."""
 
     exit_code = 2

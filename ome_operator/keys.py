@@ -17,11 +17,11 @@ MANAGED_BY = f"{GROUP}/managed-by"
 """Label whose value is always `MANAGER`. It is part of every selector of the operator, because pods of another operator
 may have the other labels."""
 SERVICE = f"{GROUP}/inferenceservice"
-"""Label with the name of the InferenceService."""
+"""Label with the name of the InferenceService to which an object belongs."""
 COMPONENT = "component"
-"""Label with the component, `engine`, `decoder` or `router`, as selectors of routers use it."""
+"""Label with the name of a component, `engine`, `decoder` or `router`. The selectors of routers use this label."""
 REVISION = f"{GROUP}/revision"
-"""Label with the revision of the slice to which a workload or pod belongs."""
+"""Label with the revision of the service from which a workload or pod was created."""
 GROUP_INDEX = f"{GROUP}/group"
 """Label with the number of the group, on every engine pod and its StatefulSet."""
 BENCHMARK = f"{GROUP}/benchmark"
@@ -30,7 +30,8 @@ BENCHMARK = f"{GROUP}/benchmark"
 
 # --- labels of Kubernetes and LeaderWorkerSet ---------------------------------------------------------------------
 POD_INDEX = "apps.kubernetes.io/pod-index"
-"""Label that the StatefulSet controller writes: the ordinal of a pod, which is its rank. It does not identify the group."""
+"""Label that the StatefulSet controller writes: the ordinal of a pod in its StatefulSet, which is the pod's rank in the
+group. The label does not identify the group."""
 TEMPLATE = "controller-revision-hash"
 """Label that the StatefulSet controller writes: the name of the template from which a pod was created."""
 WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
@@ -40,34 +41,41 @@ WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
 HASH = f"{GROUP}/hash"
 """Annotation on every object that the operator applies: the digest of the applied manifest."""
 BOOTSTRAP_PORT = "sglang.ai/bootstrap-port"
-"""On prefill pods: the port on which decode ranks contact them; read by routers (8998 if absent)."""
+"""Annotation on prefill pods: the port on which decode ranks contact them. Routers read the annotation, and use 8998 if it
+is absent."""
 DRAINING = f"{GROUP}/draining"
-"""On leaders whose group is about to be removed, with any value. The registry removes these leaders from the routers
-(decisions 9)."""
+"""Annotation on the leader pods of a group that is about to be removed, with any value. The registry removes these leaders
+from the routers (decisions 9)."""
 EXCLUDED_NODES = f"{GROUP}/excluded-nodes"
-"""On a StatefulSet of a group: the names of the nodes on which its pods are not placed, separated by commas. They are set
-when the group is created, and never change (docs/bad-nodes.md)."""
+"""Annotation on a StatefulSet of a group: the names of the nodes on which its pods are not placed, separated by commas. It
+is set when the group is created, and never changes (docs/bad-nodes.md)."""
 FORGIVEN = f"{GROUP}/forgiven"
-"""On a NodeFaults: when a person forgave the node, in RFC 3339. Earlier faults do not count (docs/bad-nodes.md)."""
+"""Annotation on a NodeFaults: the time when a person forgave the node its faults, in RFC 3339. Earlier faults do not count
+(docs/bad-nodes.md)."""
 SCALE_DOWN_MARK = f"{GROUP}/node-scale-down"
-"""On pods whose nodes autoscalers must not remove: the annotations that the operator wrote for this, separated by commas."""
+"""Annotation on pods whose nodes autoscalers must not remove. It lists the annotations that the operator wrote to prevent
+the removal, separated by commas."""
 MOVE = f"{GROUP}/move"
-"""On a node or on a service: what `ome move` asked for (docs/moves.md). On a node a time, optionally followed by "now"; on a
-service groups with times, such as "decoder/2 2026-11-28T03:00:00Z"."""
+"""Annotation on a node or a service: the move that `ome move` asked for (docs/moves.md). On a node, its value is a time,
+optionally followed by "now". On a service, its value names groups, each with a time, such as "decoder/2
+2026-11-28T03:00:00Z"."""
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-"""On a router's pod that leaves its node: the ReplicaSet removes the pod first when it is reduced."""
+"""Annotation on a router's pod that is being moved off its node. The ReplicaSet removes this pod first when its number of
+pods is reduced."""
 KARPENTER_KEEP = "karpenter.sh/do-not-disrupt"
 AUTOSCALER_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 REGISTRY = f"{GROUP}/registry"
-"""On a service or on its router: with the value `"false"`, the service's routers get no registry sidecar."""
+"""Annotation on a service or its router component: with the value `"false"`, the service's routers get no registry
+sidecar."""
 ANSWERED_BY, REGISTRY_ANSWERS = f"{GROUP}/answered-by", "registry"
-"""Label on a Service, and its value while the Service leads to the registries of routers, because no engine runs."""
+"""Label on a Service, and the value of the label while no engine runs and the Service therefore sends requests to the
+registry sidecars of the routers."""
 ROUTER_KEY = f"{GROUP}/router-key"
-"""On a service or on its router: `"false"` if the router's control plane must have no key; `"true"` if the router accepts
-a key although the name of its image does not indicate that."""
+"""Annotation on a service or its router component: `"false"` if the router's control plane must have no key; `"true"` if the
+router accepts a key although the name of its image does not indicate that."""
 RUNTIME_SYNC, MODEL_SYNC = f"{GROUP}/runtime-sync", f"{GROUP}/model-sync"
-"""On a service that does not follow edits of its runtime or model: any new value makes the service adopt the current
-object once."""
+"""Annotations on a service that does not follow edits of its runtime or model. Any new value makes the service adopt the
+current runtime or model once."""
 OPERATOR_CLASS = f"{GROUP}/operator-class"
 """Label on objects that users write: the class of the operator that handles the object. Objects without the label are
 handled by operators without a class."""
@@ -75,23 +83,24 @@ LEASE_CLASS = f"{GROUP}/operator-lease"
 """Label on an operator's Lease: the operator's class, or "". By this label two operators of the same class detect each
 other."""
 RETRY = f"{GROUP}/rollout-retry"
-"""On a service: any new value permits another attempt to roll out a rejected revision."""
+"""Annotation on a service: any new value permits another attempt to roll out a rejected revision."""
 WAVES, BAKE = f"{GROUP}/rollout-waves", f"{GROUP}/rollout-bake"
-"""On a runtime, a model or an accelerator class: the waves in which its edits are rolled out, such as "1, 5%, 25%, 100%",
-and the bake time, such as "5m", instead of the chart's values (docs/rollouts.md)."""
+"""Annotations on a runtime, a model or an accelerator class: the waves in which its edits are rolled out, such as "1, 5%,
+25%, 100%", and the bake time, such as "5m", instead of the chart's values (docs/rollouts.md)."""
 
 FREEZE = f"{GROUP}/freeze"
-"""On a service, or on the operator's Lease for all services: nothing is rolled out, scaled or recycled
-(docs/observe-freeze.md). The value states since when, by whom and why. The values "" and "false" do not freeze."""
+"""Annotation on a service, or on the operator's Lease for all services: while it is set, nothing is rolled out, scaled or
+recycled (docs/observe-freeze.md). The value states since when, by whom and why. The values "" and "false" do not freeze."""
 OBSERVE = f"{GROUP}/observe"
-"""On a service: the operator writes only the service's status. The values "" and "false" have no effect."""
+"""Annotation on a service: while it is set, the operator writes only the service's status. The values "" and "false" have no
+effect."""
 
 PREFLIGHT = f"{GROUP}/preflight"
-"""On a service, on a component, or in the spec of a runtime: Off, Warn or Require. It determines whether pods are checked
-before their engine starts (docs/preflight.md)."""
+"""Annotation on a service, on a component, or in the spec of a runtime: `Off`, `Warn` or `Require`. It determines whether
+pods are checked before their engine starts (docs/preflight.md)."""
 TRACES = f"{GROUP}/otlp-traces-endpoint"
-"""On a service, on a component, or in the spec of a runtime: HOST:PORT of the collector to which engines and routers send
-their spans, or Off (docs/traces.md)."""
+"""Annotation on a service, on a component, or in the spec of a runtime: HOST:PORT of the collector to which engines and
+routers send their spans, or Off (docs/traces.md)."""
 
 PREFLIGHT_RUN = f"{GROUP}/preflight-run"
 """Label on objects that `ome preflight` creates and removes: the name of the run that created them. These objects have
@@ -101,44 +110,48 @@ PREFLIGHT_LABEL = f"preflight.{GROUP}/"
 between the pods of a run."""
 
 IGNORE_FIT = f"{GROUP}/ignore-fit"
-"""On a service, with the value `"true"`: a revision replaces the serving revision even if the existing nodes have no
-capacity for it, because nodes are added on demand."""
+"""Annotation on a service. With the value `"true"`, a new revision replaces the serving revision even if the existing nodes
+have no capacity for it, because nodes are added on demand."""
 
 WAKE_GENERATION = f"{GROUP}/wake-generation"
-"""On a RoleScale: the generation that a wake has written. The number of this generation was set by nobody by hand
-(docs/scaling.md)."""
+"""Annotation on a RoleScale: the generation that the operator wrote when it woke the service from zero. If the RoleScale
+still has this generation, nobody has set its number of replicas by hand since then (docs/scaling.md)."""
 SCALED_BACK = f"{GROUP}/scaled-back"
-"""On a service: the size that `ome scale --undo` went back to, which the service keeps instead of following its demand, such
-as "prefill=2,decode=1,routers=1" (docs/demand.md)."""
+"""Annotation on a service: the size to which `ome scale --undo` returned, such as "prefill=2,decode=1,routers=1". The
+service keeps this size instead of scaling with its demand (docs/demand.md)."""
 GENERATION = f"{GROUP}/generation"
-"""On the Job of a BenchmarkJob: the generation of the spec that it runs."""
+"""Annotation on the Job of a BenchmarkJob: the generation of the BenchmarkJob's spec that the Job runs."""
 BENCHMARK_NAMESPACES = f"{GROUP}/benchmark-namespaces"
-"""On a service: other namespaces, separated by commas, whose BenchmarkJobs may refer to it."""
+"""Annotation on a service: other namespaces, separated by commas, whose BenchmarkJobs may refer to it."""
 SOURCE_DIGEST = f"{GROUP}/source"
-"""On objects that were created from an object of sglang.ai: the digest of the spec that they were created from."""
+"""Annotation on objects that were created from an object of sglang.ai: the digest of the spec that they were created
+from."""
 ENGINE_NAME = f"{GROUP}/engine"
-"""On a service that names no runtime: the engine that the selected runtime must use, such as sglang."""
+"""Annotation on a service that names no runtime: the engine that the selected runtime must use, such as sglang."""
 ENGINE_VERSION = f"{GROUP}/engine-version"
-"""On a component or a service: the version of the engine, for `ome lint`, if the tag of the image does not contain it."""
+"""Annotation on a component or a service: the version of the engine, for `ome lint`, if the tag of the image does not
+contain it."""
 LINT_IGNORE = f"{GROUP}/lint-ignore"
-"""On a service: ids of the rules of `ome lint` that are skipped for the service, separated by commas."""
+"""Annotation on a service: ids of the rules of `ome lint` that are skipped for the service, separated by commas."""
 ACCELERATOR_CLASS = f"{GROUP}/accelerator-class"
-"""On a service: the AcceleratorClass of every component that names no class itself."""
+"""Annotation on a service: the AcceleratorClass of every component that names no class itself."""
 AUTOSCALER_CLASS = f"{GROUP}/autoscalerClass"
 SERVICE_TYPE = f"{GROUP}/service-type"
 LOAD_BALANCER_IP = f"{GROUP}/load-balancer-ip"
-"""On a service of type LoadBalancer: the IP address to request from the cloud provider."""
+"""Annotation on a service of type LoadBalancer: the IP address to request from the cloud provider."""
 INGRESS_OFF = f"{GROUP}/ingress-disable-creation"
 INGRESS_DOMAIN, INGRESS_MORE = f"{GROUP}/ingress-domain", f"{GROUP}/ingress-additional-domains"
 INGRESS_TEMPLATE = f"{GROUP}/ingress-domain-template"
-"""The four `INGRESS_…` annotations are read on a service if the operator creates Ingresses or HTTPRoutes. They disable
-the object for this service, or set other hosts than the chart's."""
+"""The four `INGRESS_…` annotations on a service have an effect if the operator creates Ingresses or HTTPRoutes. They disable
+the Ingress or HTTPRoute of this service, or set other host names than the chart's."""
 VOLCANO_QUEUE, DEDICATED_CLUSTER = f"{GROUP}/volcano-queue", f"{GROUP}/dedicated-ai-cluster"
 KUEUE_ENABLED = "kueue-enabled"
-"""`VOLCANO_QUEUE`, `DEDICATED_CLUSTER` and `KUEUE_ENABLED` are set on a service or a component, as in OME, and determine
-the queue of its pods. With `KUEUE_ENABLED` a dedicated cluster is a queue of Kueue, otherwise of Volcano."""
+"""`VOLCANO_QUEUE`, `DEDICATED_CLUSTER` and `KUEUE_ENABLED` are set on a service or a component, as in OME, and determine the
+queue of its pods. With `KUEUE_ENABLED`, the value of `DEDICATED_CLUSTER` is the name of a Kueue queue, otherwise of a
+Volcano queue."""
 SSH_KEYS = f"{GROUP}/ssh-keys"
-"""On a component: the name of a volume with SSH keys for its pods, from a Secret that is created for the service."""
+"""Annotation on a component: the name of a volume with SSH keys for its pods, from a Secret that is created for the
+service."""
 SSH_SECRET = f"{GROUP}/ssh-keys"
 """Type of the Secret with SSH keys. The operator may write only Secrets of its own types."""
 ROUTER_KEY_SECRET = f"{GROUP}/router-key"
@@ -153,7 +166,7 @@ KUEUE_GROUP, KUEUE_COUNT = "kueue.x-k8s.io/pod-group-name", "kueue.x-k8s.io/pod-
 """Label with the name of a group of pods, and annotation with their number: Kueue admits the group as a whole, once all of
 its pods exist."""
 KUEUE_SERVING = "kueue.x-k8s.io/pod-group-serving"
-"""Annotation on pods: a pod group that never completes. A pod that ends is replaced within the quota of its group."""
+"""Annotation on the pods of a pod group that never completes. A pod that ends is replaced within the quota of its group."""
 KUEUE_MANAGED, KUEUE_PARENT = "kueue.x-k8s.io/managed", "kueue.x-k8s.io/pod-suspending-parent"
 """Label and annotation on pods that their owner, not Kueue's webhook, places under the control of Kueue. Kueue adds no
 finalizer to them (0.16 or newer)."""
@@ -185,7 +198,7 @@ ANSWER_PORT = 29002
 ROUTER_METRICS_PORT = 29000
 """Default port of the metrics of SGLang's router."""
 STRANGERS, STRANGER_AT = "ome_registry_strangers", "ome_registry_stranger_seen_timestamp_seconds"
-"""Metrics that the registry exposes on `REGISTRY_PORT`, and that the operator reads: the number of foreign workers in the
-router's list, and the time when the last foreign worker was found."""
+"""Metrics that the registry exposes on `REGISTRY_PORT`, and that the operator reads: the number of workers in the router's
+list that the registry did not add, and the time when the last of them was found."""
 SERVICE_PORT = 80
 """Port of the service's main Service. Users can forward it to their machine, in addition to the router's own port."""

@@ -89,14 +89,16 @@ class Leader:
         return watched(kind for kind in self._kinds if kind in WRITTEN)
 
     async def stop(self, grace: float) -> None:
-        """Let running reconciliations end, for at most `grace` seconds, and end all tasks except kopf's."""
+        """Wait for at most `grace` seconds until running reconciliations have ended, then end all tasks except kopf's."""
         await self._manager.stop(grace)
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks, timeout=5.0)
 
     def record(self, why: str) -> None:
-        """Start writing the flight recorder's reconciliations of all services to a file, which the log names."""
+        """Begin to write the reconciliations that the flight recorder has kept of all services to a file. The log states the
+        name of the file.
+        """
         self._manager.record(why)
 
     async def _work(self) -> None:
@@ -118,7 +120,7 @@ class Leader:
         await self._conflicts.run()
 
     async def _remove_former_exposure(self) -> None:
-        """Remove Ingresses or HTTPRoutes of services that an earlier exposure setting has left behind."""
+        """Remove Ingresses or HTTPRoutes of services that an earlier value of the exposure setting created."""
         await former_exposure.remove(
             self._client,
             self._settings.policy.exposure.kind,

@@ -37,7 +37,7 @@ def fit(name: str, limit: int) -> str:
 
 
 def stem(service: str, component: str, revision: str) -> str:
-    """Return the common prefix of the names of all objects of a component of a slice."""
+    """Return the common prefix of the names of all objects of a component in one revision of a service."""
     return fit(f"{service}-{component}-{revision}", STEM)
 
 
@@ -88,12 +88,14 @@ def revision_object(service: str, revision: str) -> str:
 
 
 def router(service: str, revision: str) -> str:
-    """Return the name of the router Deployment of a slice, and of the Service in front of it if there is an HTTPRoute."""
+    """Return the name of the router Deployment of a revision, and of the Service in front of that Deployment if there is an
+    HTTPRoute.
+    """
     return stem(service, keys.ROUTER, revision)
 
 
 def budget(service: str, component: str, revision: str) -> str:
-    """Return the name of the PodDisruptionBudget of a component of a slice."""
+    """Return the name of the PodDisruptionBudget of a component in one revision of a service."""
     return stem(service, component, revision)
 
 
@@ -152,7 +154,9 @@ def model_label(kind: str, namespace: str, name: str) -> str:
 
 
 def _namespaced(namespace: str, name: str) -> str:
-    """Return the part after the slash for a BaseModel. If it is too long, the namespace is cut to eight characters first."""
+    """Return the part after the slash for a BaseModel. If namespace and name together are too long, the namespace is cut to
+    eight characters first.
+    """
     room = OME_LABEL - len(".basemodel.")
     if len(namespace) + len(name) > room:
         namespace = tail(namespace, OME_NAMESPACE)
@@ -170,12 +174,16 @@ def tail(name: str, limit: int) -> str:
 
 
 def mark(text: str) -> str:
-    """Return a digest that identifies a pod by its UID, or a slice by its selector, without naming it."""
+    """Return a digest of a pod's UID, or of the label selector of a slice (the pods of one revision). It identifies the pod
+    or the slice without revealing a name.
+    """
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def slice_mark(namespace: str, selector: str) -> str:
-    """Return the mark of a slice, given the label selector of its pods in the syntax of the API server."""
+    """Return the digest (`mark`) that identifies a slice, the pods of one revision, by the label selector of these pods in
+    the syntax of the API server.
+    """
     return mark(f"{namespace}/{','.join(sorted(selector.split(',')))}")
 
 
@@ -196,6 +204,8 @@ def revision_label(kind: str, namespace: str, name: str, directory: str) -> str:
 
 
 def whole_label(label: str, directory: str) -> str:
-    """Return the key of the node label of a revision, as `revision_label` does, from the model's own label."""
+    """Return the key of the node label of a model's revision, as `revision_label` does. `label` is the key of the model's
+    own label, and `directory` the name of the revision's directory.
+    """
     plain = label.removeprefix(keys.MODEL_LABEL_PREFIX)
     return f"{keys.MODEL_LABEL_PREFIX}{fit(plain, LABEL - len(directory) - 1)}.{directory}"

@@ -111,7 +111,7 @@ def _exponent(value: Fraction) -> str:
 
 
 def _away_from_zero(value: Fraction) -> int:
-    """Round up at the ninth decimal as the API server does, so that nobody gets less than requested."""
+    """Round a number away from zero at the ninth decimal as the API server does, so that nobody gets less than requested."""
     return math.ceil(value) if value > 0 else math.floor(value)
 
 
@@ -142,8 +142,8 @@ def seconds(duration: str) -> float:
 
 
 def part(value: int | str, whole: int, *, up: bool) -> int:
-    """Return an absolute count unchanged. Convert a percentage (`"25%"`) to a share of `whole`, rounded up if `up` is
-    True, otherwise down.
+    """Return `value` unchanged if it is an integer. Convert a percentage (`"25%"`) to a share of `whole`, rounded up if `up`
+    is True, otherwise down.
     """
     text = str(value)
     if not text.endswith("%"):
@@ -161,7 +161,8 @@ def moment(text: str, now: datetime) -> datetime | None:
     """Parse a time that must be before `now`. Return None if the text, which anybody may have written, is not such a
     time.
 
-    A time in the future is rejected because a clock was set back, and a timeout would last until that time.
+    A time in the future is rejected because it means that a clock was set back, and a timeout that begins at that time would
+    last too long.
     """
     try:
         when = datetime.fromisoformat(text)
