@@ -1,4 +1,5 @@
-"""Send a request for one token to a leader that has requests of the router and answers none, and read its load meanwhile.
+"""Probes a leader that has received requests from the router and answers none of them: it sends a request for one token, and
+reads the leader's load meanwhile.
 
 A probe starts beside the passes and delays none of them. It is not counted in the engine's metrics of requests.
 """
@@ -28,7 +29,7 @@ Learn = Callable[[str, Callable[[AnswerSigns], AnswerSigns]], None]
 
 
 class AnswerProber:
-    """Probes leaders. `learn` changes what is known about the leader with a UID."""
+    """Sends probes to leaders. `learn` stores what a probe has shown about the leader with this UID."""
 
     def __init__(self, client: EngineClient, learn: Learn, clock: Callable[[], float] = time.monotonic) -> None:
         self._client, self._learn, self._clock = client, learn, clock
@@ -36,8 +37,9 @@ class AnswerProber:
         """UID of a leader -> its probe that is in progress."""
 
     def begin(self, leader: LeaderState, memory: LeaderMemory, now: float) -> None:
-        """Begin a probe of a leader that gets requests, if there is a reason. Nothing is known about an engine that reports
-        no times. While these stand still, the scheduler itself is probed (`silence`).
+        """Begin a probe of a leader that gets requests, if it is due. An engine that does not report the times of its
+        scheduler's steps is not probed, because a probe would prove nothing. Neither is one whose times do not advance,
+        because `silence` probes its scheduler.
         """
         self.running = {uid: task for uid, task in self.running.items() if not task.done()}
         is_open = leader.uid in self.running or len(self.running) >= AT_ONCE

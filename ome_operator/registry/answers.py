@@ -1,5 +1,5 @@
-"""Whether an engine whose scheduler works returns no token any more, for example because its detokenizer has stopped. Pure
-functions.
+"""Decide whether an engine whose scheduler still works has stopped returning tokens, for example because its detokenizer has
+stopped. Pure functions.
 
 Such an engine renews the times in `/v1/loads`, and while requests run, its scheduler itself answers `/health_generate`.
 Therefore the engine gets a request for one token. That this request is not answered in time proves nothing: it may wait
@@ -18,35 +18,37 @@ from ome_operator.registry.silence import FAILURES, LATE, RETRY, RETRY_SILENT, P
 QUIET = 5.0
 """Seconds without an answer to the router after which an engine with requests is probed. The router is read every 2 s."""
 PROBE = 4.5
-"""Maximum seconds of a probe."""
+"""Maximum duration of a probe in seconds."""
 READ_EVERY, READ_UNTIL = 0.5, 3.3
 """Seconds between two readings of the load during a probe, and seconds after which no further one begins. The first begins
 after `READ_EVERY`, when the request has arrived in the scheduler. After the last one, the other processes of the engine have
 a second to return the token."""
 RENEWALS = 3
-"""Number of times that the scheduler has to report, after the first of these readings, that no request waits: at the end of
-the step during which the request arrived, of the step that computed it, and of the next one, because SGLang processes the
-result of a step while it computes the next step."""
+"""Number of times that the scheduler has to report, after the first reading during a probe, that no request waits: at the
+end of the step during which the request arrived, of the step that computed it, and of the next one, because SGLang processes
+the result of a step while it computes the next step."""
 RENEWALS_EMPTY = 2
-"""The same if it reports at last that no request is in it: at the end of the step during which the request arrived, and of
-a later one. An idle engine may renew its numbers only once a second."""
+"""Number of times that the scheduler has to report its numbers if the last report says that the engine has no request: at
+the end of the step during which the request arrived, and at the end of a later step. An idle engine may renew its numbers
+only once a second."""
 STALE = 20.0
-"""Seconds after a probe that proved the silence of an engine in which the next such probe continues its silence."""
+"""Maximum seconds between two probes that prove that an engine is silent (answers no request), for both to belong to one
+period of silence."""
 RETRY_UNCLEAR = 2.0
-"""Seconds from a probe that was not answered, but proves nothing, to the next one."""
+"""Seconds between an unanswered probe that proves nothing and the next probe."""
 
 
 class RouterCounts(NamedTuple):
-    """What the router reports about one worker."""
+    """The numbers of requests that the router reports for one worker."""
 
     active: float = 0.0
-    """Requests that it has sent to the worker, and that have not ended."""
+    """Number of requests that the router has sent to the worker, and that have not ended."""
     succeeded: float = 0.0
-    """Requests that the worker has answered since the router started."""
+    """Number of requests that the worker has answered since the router started."""
 
 
 class AnswerSigns(NamedTuple):
-    """What is known about the answers of one engine."""
+    """What the registry knows about whether one engine answers its requests."""
 
     succeeded: float | None = None
     """`RouterCounts.succeeded` of the last reading; None before the first one."""
@@ -58,11 +60,12 @@ class AnswerSigns(NamedTuple):
     failures: int = 0
     """Number of failed probes since the last answer."""
     proven_since: float | None = None
-    """Time at which the first of these probes began that proves that the engine is silent (`proves_silence`)."""
+    """Time at which the first probe that proved that the engine is silent began (`proves_silence`); None if no probe since
+    the last answer did."""
     proven_at: float = 0.0
-    """Time at which the last of them ended."""
+    """Time at which the last probe that proved that the engine is silent ended."""
     is_proven: bool = False
-    """Whether the last probe was one of them."""
+    """Whether the last probe proved that the engine is silent."""
     probed_at: float | None = None
     """Time at which the last probe ended."""
     retry: float = RETRY
@@ -75,7 +78,9 @@ class AnswerSigns(NamedTuple):
 
 
 def counted(signs: AnswerSigns, counts: RouterCounts, now: float) -> AnswerSigns:
-    """Return what is known after a reading of the router."""
+    """Return the updated signs after a reading of the router's metrics; `counts` are the numbers for this engine's
+    worker.
+    """
     before = signs.succeeded
     read = signs._replace(succeeded=counts.succeeded, read_at=now)
     if before is not None and counts.succeeded != before:  # it answered at some time after the previous reading
@@ -95,12 +100,12 @@ def is_due(signs: AnswerSigns, now: float) -> bool:
 def judged(
     signs: AnswerSigns, status: int | None, loads: Sequence[EngineLoad | None], ready: int | None, healthy: int | None
 ) -> ProbeResult:
-    """Return the result of a probe. `status` is that of the response, 0 if none came in time, and None if the engine did not
-    accept the request. `loads` are the readings during the probe; `ready` and `healthy` are the statuses of `/ready` and
-    `/ping` after it.
+    """Return the result of a probe. `status` is the status of the response, 0 if no response came in time, and None if the
+    engine did not accept the request. `loads` are the readings during the probe; `ready` and `healthy` are the statuses of
+    `/ready` and `/ping` after it.
 
-    An engine that has been paused for some time calls itself neither ready nor healthy, as an engine does that returns no
-    token. So the first probe counts only if the engine still calls itself ready.
+    An engine that has been paused for some time reports that it is neither ready nor healthy, and so does an engine that
+    returns no token. So the first failed probe counts only if the engine still reports that it is ready.
     """
     if status != 0:
         return ProbeResult.ANSWERED if status == 200 else ProbeResult.UNCLEAR
@@ -114,7 +119,7 @@ def judged(
 def probed(
     signs: AnswerSigns, result: ProbeResult, loads: Sequence[EngineLoad | None], began: float, now: float
 ) -> AnswerSigns:
-    """Return what is known after a probe that began at `began` and ended at `now`."""
+    """Return the updated signs after a probe that began at `began` and ended at `now`."""
     after = signs._replace(probed_at=now, retry=RETRY_SILENT)
     if result is ProbeResult.ANSWERED:
         return _answered(after._replace(retry=RETRY), now)
@@ -138,9 +143,9 @@ def proves_silence(loads: Sequence[EngineLoad | None]) -> bool:
     """Return whether a failed probe with these readings proves that the engine does not answer requests that reach its
     scheduler.
 
-    SGLang keeps new requests out of its scheduler if its weights are to be replaced, until the requests that run have
-    ended. So either no request was in it at the first reading and at a later one, or more ran than at the reading before,
-    because a new one has arrived, and none has waited since.
+    SGLang keeps new requests out of its scheduler if its weights are to be replaced, until the requests that run have ended.
+    So the proof needs one of two observations: the scheduler had no request at the first reading and at a later one, or more
+    requests ran than at the reading before, because a new one had arrived, and none has waited since.
     """
     known = [load for load in loads if load is not None]
     running = [load.running or 0.0 for load in _without_queue(loads)]
@@ -149,13 +154,13 @@ def proves_silence(loads: Sequence[EngineLoad | None]) -> bool:
 
 
 def _is_emptied(loads: Sequence[EngineLoad | None]) -> bool:
-    """Return whether no request is in the engine after its numbers have been renewed `RENEWALS_EMPTY` times."""
+    """Return whether the engine has no request after its scheduler has renewed its numbers `RENEWALS_EMPTY` times."""
     known = [load for load in loads if load is not None]
     return any(load.is_empty and _renewals(known[: end + 1]) >= RENEWALS_EMPTY for end, load in enumerate(known))
 
 
 def _renewals(loads: Sequence[EngineLoad]) -> int:
-    """Return how often every rank has renewed its numbers."""
+    """Return how many times all ranks of the engine have renewed their numbers."""
     if len({len(load.taken) for load in loads}) != 1:
         return 0
     ranks = zip(*(load.taken for load in loads), strict=True)
@@ -163,7 +168,7 @@ def _renewals(loads: Sequence[EngineLoad]) -> int:
 
 
 def _without_queue(loads: Sequence[EngineLoad | None]) -> list[EngineLoad]:
-    """Return the readings since the last one in which a request waited, without those that failed."""
+    """Return the readings that were taken after the last one in which a request waited. Failed readings are left out."""
     known = [load for load in loads if load is not None]
     count = len(known[-1].taken) if known else 0
     return [*takewhile(lambda load: load.waiting == 0 and len(load.taken) == count, reversed(known))][::-1]

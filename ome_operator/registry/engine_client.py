@@ -19,11 +19,12 @@ TIMEOUT = aiohttp.ClientTimeout(total=2.0)
 AFTER_PROBE = aiohttp.ClientTimeout(total=1.0)
 """Timeout of each request during or after a probe."""
 READY_PATH, HEALTHY_PATH = "/ready", "/ping"
-"""SGLang: whether the engine is healthy and not paused; whether it is healthy."""
+"""Paths of two pages of SGLang. The first one tells whether the engine is healthy and not paused, the second one whether it
+is healthy."""
 LOAD_BYTES, PAGE_BYTES = 1 * MIB, 4 * MIB
 """Maximum bytes of an engine's load, and of a metrics page."""
 LOAD_PATHS = ("/v1/loads?include=core,disagg", "/get_load")
-"""Paths of an engine's load: the second one is that of older engines."""
+"""Paths of the page that reports an engine's load. The second path is that of older engines."""
 
 
 class EngineClient:
@@ -37,7 +38,9 @@ class EngineClient:
             self.headers["Authorization"] = f"Bearer {worker_key}"
 
     async def page(self, url: str) -> EnginePage | None:
-        """Return the values of an engine's metrics page, NOTHING if it has none, and None if the engine does not answer."""
+        """Return the values of an engine's metrics page, NOTHING if the engine has no such page, and None if it does not
+        answer.
+        """
         text = await self.text(f"{url}/metrics", PAGE_BYTES)
         return text if text is None else engine_page(text) if text else NOTHING
 
@@ -58,7 +61,7 @@ class EngineClient:
         return await self.status(url + HEALTHY_PATH, AFTER_PROBE) == 200
 
     async def status(self, url: str, within: aiohttp.ClientTimeout) -> int | None:
-        """Return the status of a page, and None if the server does not answer."""
+        """Return the HTTP status of the response to a GET request; None if the server does not answer."""
         try:
             async with self._request("GET", url, within) as answer:
                 return answer.status
@@ -66,8 +69,8 @@ class EngineClient:
             return None
 
     async def post(self, url: str, body: Mapping[str, Any], seconds: float) -> int | None:
-        """Send a request, and return the status of the response: 0 if none comes within these seconds, and None if the
-        server does not answer.
+        """Send a POST request, and return the HTTP status of the response: 0 if no response comes within `seconds`, and None
+        if the server does not accept the request.
         """
         try:
             async with self._request("POST", url, aiohttp.ClientTimeout(total=seconds), body) as answer:
@@ -95,7 +98,9 @@ class EngineClient:
     def _request(
         self, method: str, url: str, within: aiohttp.ClientTimeout, body: Mapping[str, Any] | None = None
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """Return a context manager of the response. No redirect is followed, and nothing is decompressed."""
+        """Send a request, and return a context manager that yields the response. No redirect is followed, and nothing is
+        decompressed.
+        """
         return self._session.request(
             method,
             url,

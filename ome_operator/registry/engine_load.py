@@ -8,29 +8,30 @@ from ome_operator.util.untrusted_json import PARSE_ERRORS
 
 
 class EngineLoad(NamedTuple):
-    """The requests in an engine at one time."""
+    """The numbers of requests and tokens in an engine at one time."""
 
     running: float | None = None
-    """Requests that are being computed."""
+    """Number of requests that are being computed."""
     waiting: float | None = None
-    """Requests in any queue before that, including those for transfers that have not begun."""
+    """Number of requests in any queue in front of the computation, including requests for transfers that have not begun."""
     in_transfer: float | None = None
-    """Requests of a prefill engine whose KV cache is still being transferred to decode."""
+    """Number of requests of a prefill engine whose KV cache is still being transferred to decode."""
     cache_use: float | None = None
     """Used share of the KV cache, from 0 to 1."""
     locked: float | None = None
-    """Tokens of the KV cache that requests use now."""
+    """Number of tokens in the KV cache that requests use now."""
     taken: tuple[float, ...] = ()
-    """Time at which each data-parallel rank took these numbers, by the clock of the engine; () if it is not reported."""
+    """Time at which each data-parallel rank recorded these numbers, by the clock of the engine; () if the engine does not
+    report the times."""
 
     @property
     def is_provable(self) -> bool:
-        """Whether the engine reports everything that proves that no request is in it."""
+        """Whether the engine reports everything that is needed to prove that it has no request."""
         return None not in (*self[:3], self.locked) and bool(self.taken)
 
     @property
     def is_empty(self) -> bool:
-        """Whether no request was in the engine when the numbers were taken. False if any of them is unknown."""
+        """Whether the engine had no request when the numbers were recorded. False if any of the numbers is unknown."""
         return self[:3] == (0, 0, 0) and self.locked == 0
 
     @property
@@ -44,21 +45,22 @@ UNKNOWN = EngineLoad()
 
 
 def gauges(page: EnginePage) -> EngineLoad:
-    """Return the load that an engine reports on its metrics page; UNKNOWN if it is not on that page."""
+    """Return the load that an engine reports on its metrics page; UNKNOWN if the page does not contain the load."""
     found = page.gauges
     return EngineLoad(found.get("running"), found.get("waiting"), None, found.get("cacheUse"))
 
 
 def for_role(load: EngineLoad, role: str) -> EngineLoad:
-    """Return the load of a leader. Only a prefill engine still needs a request whose computation has ended, because it
-    transfers the KV cache; whether it does is unknown unless the engine reports it.
+    """Return the load of a leader with the number of transfers that fits its role. Only a prefill engine keeps a request
+    whose computation has ended, because it transfers the KV cache. If the engine does not report transfers, their number is
+    unknown.
     """
     return load._replace(in_transfer=0.0) if role != "prefill" and load.in_transfer is None else load
 
 
 def loads(body: Any) -> EngineLoad | None:
-    """Parse an engine's report of its load: SGLang's `/v1/loads`, or `/get_load` of older versions. Return None if the
-    text is another one.
+    """Parse an engine's report of its load: SGLang's `/v1/loads`, or `/get_load` of older versions. Return None for any
+    other body.
 
     In `/get_load` the number of requests includes those that wait; it does not report transfers of a prefill engine.
     """
@@ -83,7 +85,7 @@ def loads(body: Any) -> EngineLoad | None:
 
 
 def _sum(values: Iterable[Any]) -> float:
-    """Return the sum. Raises ValueError if a value is not a valid number."""
+    """Return the sum of the values. Raises ValueError if a value is not a valid number."""
     total = 0.0
     for value in values:
         found = number(value)

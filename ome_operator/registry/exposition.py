@@ -35,7 +35,7 @@ class EnginePage(NamedTuple):
     histograms: Mapping[str, Mapping[float, float]]
     """Name of a histogram -> upper bound of a bucket in seconds -> observations in this bucket and all smaller buckets."""
     start: Mapping[str, float] = {}
-    """Part of the engine's start -> its seconds; a part without any time is left out."""
+    """Part of the engine's start -> its duration in seconds. A part for which the page has no time is left out."""
 
 
 NOTHING = EnginePage("", {}, {}, {})
@@ -112,7 +112,9 @@ def _page(engine: str, series: EngineSeries, text: str) -> EnginePage | None:
 
 
 def _start(parts: Mapping[tuple[str, str], str], phases: Mapping[tuple[str, str], float]) -> dict[str, float]:
-    """Return the seconds of each part. `phases` has the seconds of the slowest rank, by series and phase."""
+    """Return the duration of each part of an engine's start, in seconds. `phases` has the seconds of the slowest rank, by
+    series and phase.
+    """
     found = dict[str, float]()
     for (name, phase), seconds in phases.items():
         part = parts.get((name, phase)) or parts.get((name, ""))
@@ -122,7 +124,7 @@ def _start(parts: Mapping[tuple[str, str], str], phases: Mapping[tuple[str, str]
 
 
 def _summed(found: Mapping[tuple[str, str], float], names: Mapping[str, str]) -> dict[str, float]:
-    """Return the values by their name, added over series and ranks."""
+    """Return the values by their common name. Values of different series and ranks with the same name are added."""
     values = dict[str, float]()
     for (series, _), value in found.items():
         name = names[series]
@@ -132,7 +134,7 @@ def _summed(found: Mapping[tuple[str, str], float], names: Mapping[str, str]) ->
 
 
 def _added(ranks: Mapping[str, Mapping[str, Mapping[float, float]]]) -> dict[float, float]:
-    """Return the histogram of a leader, added over its data-parallel ranks."""
+    """Return one histogram of a leader: the sum of the histograms of its data-parallel ranks."""
     total = dict[float, float]()
     for copies in ranks.values():
         largest = max(copies.values(), key=lambda each: max(each.values(), default=0.0))

@@ -30,11 +30,11 @@ from ome_operator.registry.unserved import UnservedRequests, app
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.5
-"""Seconds until the next pass if the router does not answer, a change was sent to it, it is about to list a worker, or a
-leader is about to be ready."""
+"""Seconds until the next pass if the router does not answer, a change was sent to it, the router is about to list a worker,
+or a leader is about to be ready."""
 SOON_LISTED = 5.0
-"""Seconds after the first request for a worker in which the router usually lists it: it asks the worker for its health
-first. A router that cannot reach the worker never lists it."""
+"""Seconds within which the router usually lists a worker after the first request to add it. The router asks the worker for
+its health first. A router that cannot reach the worker never lists it."""
 STUCK = 60.0
 """Seconds without a finished pass after which the liveness probe fails."""
 
@@ -101,7 +101,7 @@ class Registry:
         self._troubles: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Run until `stop` was called and the router has ended."""
+        """Run until `stop` has been called and the router has ended."""
         telemetry = asyncio.create_task(self._telemetry.run(), name="telemetry")
         try:
             await self._run_passes()
@@ -119,7 +119,7 @@ class Registry:
                 await asyncio.sleep(min(pause, RETRY_SECONDS))
 
     def stop(self) -> None:
-        """From now on, continue only while the router is running."""
+        """Request the process to end as soon as the router has ended. Until then it continues."""
         self._stop.set()
         self._wake.set()
 
@@ -153,7 +153,9 @@ class Registry:
         return RETRY_SECONDS if changed or is_adding or self._telemetry.expects_leaders else self._settings.interval
 
     async def _forget(self, listed: set[str]) -> None:
-        """Remove the requests that the router has lost from the registry's memory, so that these workers are sent again."""
+        """Remove the requests to add a worker that the router has lost from the registry's memory, so that they are sent to
+        the router again.
+        """
         waiting = self._memory.asked.keys() - listed
         forgotten = {url for url in waiting if await self._router.has_forgotten(url)}
         asked = {url: at for url, at in self._memory.asked.items() if url not in forgotten}
@@ -197,7 +199,9 @@ class Registry:
         return done > 0
 
     def _count_foreign(self, changes: WorkerChanges) -> None:
-        """Count each foreign worker in the router's list once, even if its removal fails several times."""
+        """Count each worker in the router's list that does not belong to this slice once, even if its removal fails several
+        times.
+        """
         foreign = {removal.worker.id: removal.worker for removal in changes.remove if removal.foreign}
         new = foreign.keys() - self._foreign
         for worker in (foreign[worker_id] for worker_id in sorted(new)):

@@ -33,8 +33,8 @@ class RegistryMetrics:
         )
 
     def count_foreign(self, strangers: int, now: float) -> None:
-        """Add `strangers`, the number of newly found foreign workers, to the counter. `now` is in seconds since the
-        epoch.
+        """Add `strangers`, the number of newly found workers that do not belong to this slice, to the counter. `now` is in
+        seconds since the epoch.
         """
         if strangers:
             self._foreign.inc(strangers)
@@ -42,7 +42,9 @@ class RegistryMetrics:
             self._found, self._found_at = self._found + strangers, now
 
     def foreign(self, now: float) -> Foreign:
-        """Return the number of foreign workers, for the summary. `now` is in seconds since the epoch."""
+        """Return the number of workers that do not belong to this slice, and the age of the last one, for the summary. `now`
+        is in seconds since the epoch.
+        """
         return Foreign(self._found, max(0.0, now - self._found_at) if self._found else None)
 
     def render(self, leaders: Iterable[LeaderState]) -> str:

@@ -8,7 +8,7 @@ from ome_operator.registry.exposition import samples
 from ome_operator.util.json_limits import MIB, parsed
 
 LOAD_MEMORY = 32 * MIB
-"""Maximum bytes of memory while an engine's load is parsed."""
+"""Maximum bytes of memory that may be used to parse an engine's load."""
 ROUTER_REQUESTS, ROUTER_RESPONSES = "smg_router_requests_total", "smg_http_responses_total"
 _ROUTER_SERIES = frozenset({ROUTER_REQUESTS, ROUTER_RESPONSES})
 WORKER_ACTIVE, WORKER_OUTCOMES = "smg_worker_requests_active", "smg_worker_cb_outcomes_total"
@@ -34,7 +34,9 @@ def router_counters(text: str) -> Mapping[str, float]:
 
 
 def worker_counts(text: str) -> Mapping[str, RouterCounts]:
-    """Return what a router reports about its workers, by their URL, added over the data-parallel ranks of a worker."""
+    """Return the numbers of requests that a router reports for its workers: URL of a worker -> numbers, added over its
+    data-parallel ranks.
+    """
     found: dict[str, RouterCounts] = {}
     for name, labels, value in samples(text, _WORKER_SERIES):
         url = labels.get("worker", "").partition("@")[0].rstrip("/")

@@ -1,6 +1,7 @@
 """Send requests for one token through pairs of a prefill and a decode leader while transfers fail, as the router would.
 
-A request has the same bootstrap address and room for both engines. It starts beside the passes and delays none of them.
+Both engines get a request with the same bootstrap address and bootstrap room. Probes run beside the passes of the registry,
+and delay none of them.
 """
 
 import asyncio
@@ -28,8 +29,8 @@ from ome_operator.registry.records import LeaderState
 from ome_operator.registry.telemetry import NEW, LeaderMemory
 
 TIMEOUT = 12.0
-"""Seconds after which a probe is late. Engines whose requests wait for their partner for at most 10 s answer by then that
-the transfer has failed."""
+"""Seconds after which a probe counts as late. Engines that let a request wait at most 10 s for the partner engine have
+reported by then that the transfer failed."""
 AT_ONCE = 4
 """Maximum number of probes in progress. At most one begins in each call of `begin`, which is called once a second."""
 PAIRS = 32
@@ -42,7 +43,7 @@ ROLES = ("prefill", "decode")
 
 
 class PairProber:
-    """Probes the pairs of one slice. `changed` is called when another leader is to blame."""
+    """Probes the pairs of one slice. `changed` is called when the set of leaders that get no requests changes."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class PairProber:
             task.cancel()
 
     def summary(self) -> list[dict[str, Any]]:
-        """Return the failing pairs, with the number of their last probes and of those that failed."""
+        """Return the failing pairs. Each has the number of its last probes, and how many of these failed."""
         roles, now = self._roles(), self._clock()
         found = failing(self._pairs, {uid for role in roles.values() for uid in role}, now)
         return [self._described(pair, state) for pair, state in sorted(found.items())[:PAIRS]]
@@ -121,8 +122,8 @@ class PairProber:
 
 
 async def _answers(requests: Iterable[Coroutine[Any, Any, int | None]]) -> list[int | None]:
-    """Return the statuses of the responses. If an engine answers that the request has failed, the other request is
-    cancelled: its engine may wait for the first one for minutes.
+    """Send the two requests of a probe, and return the statuses of their responses. If one engine answers that its request
+    has failed, the other request is cancelled, because the other engine may wait minutes for the first one.
     """
     tasks = [asyncio.create_task(request) for request in requests]
     try:

@@ -10,7 +10,8 @@ from itertools import product
 from typing import NamedTuple
 
 FAILURES = 3
-"""Minimum number of consecutive failed probes of a pair that fails. It works again with the first probe that works."""
+"""Minimum number of consecutive failed probes after which a pair counts as failing. The pair counts as working again after
+its first probe that works."""
 RETRY, REPEAT, RETRY_FAILING = 2.0, 10.0, 30.0
 """Minimum seconds between two probes of the same pair: `RETRY` after a failed probe, `RETRY_FAILING` after `CERTAIN` failed
 probes in a row, and `REPEAT` otherwise. Failing pairs are probed less often because a decode engine of SGLang that cannot
@@ -21,13 +22,14 @@ CERTAIN = 12
 FORGET = 120.0
 """Seconds without a probe after which the results of a pair are discarded."""
 NEAR = 15.0
-"""A failed probe counts as evidence only if other probes work within this many seconds before it and after it."""
+"""A failed probe counts as evidence against a pair only if probes of other pairs work within this many seconds before it and
+after it."""
 CHANCE = 1e-7
-"""Probability below which a row of failed probes is not taken for chance."""
+"""Probability below which a number of consecutive failed probes is not explained by chance."""
 USUAL = 50
 """Number of probes of which one is assumed to fail for no reason, as long as the probes of other pairs show nothing else."""
 SHOWN = 20
-"""Number of the last probes of a pair from which users see how many failed."""
+"""Number of a pair's last probes that are shown to users, with the number of failed ones among them."""
 
 Pair = tuple[str, str]
 """UIDs of a prefill and a decode leader."""
@@ -40,20 +42,20 @@ class PairResult(Enum):
     FAILED = "failed"
     """An engine answered that the transfer, or the request, has failed."""
     LATE = "late"
-    """No token came in time. Requests that wait, or a step that takes long, can be the cause."""
+    """The engines returned no token in time. The cause can be waiting requests or a long step of a scheduler."""
     UNCLEAR = "unclear"
     """An engine did not accept the request, for example because it is starting or its queue is full."""
 
 
 class PairState(NamedTuple):
-    """The results of the probes of one pair."""
+    """The results of the probes of one pair of a prefill and a decode leader."""
 
     probed_at: float
     """Time at which the last probe began."""
     failures: int = 0
     """Number of probes that failed since the last one that worked."""
     explained: frozenset[str] = frozenset()
-    """UIDs of the leaders that were computing requests while one of these probes was late."""
+    """UIDs of the leaders that were computing requests while one of the `failures` was late."""
     failed: tuple[float, ...] = ()
     """Times at which the last failed probes began."""
     worked: tuple[float, ...] = ()
@@ -67,8 +69,8 @@ Pairs = Mapping[Pair, PairState]
 
 
 def probed(pairs: Pairs, pair: Pair, result: PairResult, busy: Collection[str], began: float) -> Pairs:
-    """Return what is known after a probe that began at `began`. `busy` are the UIDs of those of the two leaders that were
-    computing requests, or finished some, meanwhile.
+    """Return the updated results after a probe of `pair` that began at `began`. `busy` has the UIDs of the leaders of the
+    pair that were computing requests, or finished some, during the probe.
     """
     before = pairs.get(pair, PairState(began))
     known = {each: state for each, state in pairs.items() if began - state.probed_at <= FORGET}
@@ -95,9 +97,10 @@ def _after(state: PairState, result: PairResult, busy: Collection[str], began: f
 
 
 def failing(pairs: Pairs, leaders: Collection[str], now: float) -> dict[Pair, PairState]:
-    """Return the pairs of these leaders that fail: so many probes in a row fail by chance only with the probability
-    `CHANCE`, judged by the other pairs of both leaders. If probes were late while a leader computed requests, its load can
-    be the cause; then only the other pairs of this leader are the judge, also those that fail.
+    """Return the failing pairs among these leaders. A pair is failing if the probability that so many of its probes fail in
+    a row by chance is below `CHANCE`, estimated from the other pairs of both leaders. If probes were late while a leader
+    computed requests, the leader's load can be the cause. Then the estimate uses only the other pairs of this leader,
+    including those that fail.
     """
     known = _present(pairs, leaders, now)
     return {
@@ -108,8 +111,8 @@ def failing(pairs: Pairs, leaders: Collection[str], now: float) -> dict[Pair, Pa
 
 
 def _noise(pairs: Pairs, leaders: Iterable[str], but: Pair) -> float:
-    """Return the estimated share of probes that fail for no reason: of the last probes of the other pairs of these leaders
-    that do not fail themselves, and of `USUAL` probes more.
+    """Return the estimated share of probes that fail by chance. It is calculated from the last probes of all pairs of these
+    leaders except `but` and failing pairs, and from `USUAL` assumed probes of which one fails.
     """
     of = frozenset(leaders)
     found = [
@@ -122,8 +125,9 @@ def _noise(pairs: Pairs, leaders: Iterable[str], but: Pair) -> float:
 
 
 def _is_no_load(pairs: Pairs, pair: Pair, partners: Iterable[str]) -> bool:
-    """Return whether the load of the pair's leaders does not explain its failures, of which only those count that are
-    surrounded for each busy leader, and, if `partners` is one leader, for this one.
+    """Return whether the failures of the pair cannot be explained by the load of its leaders. A failure counts only if each
+    busy leader had successful probes with other partners shortly before and after it (`_surrounded`); if `partners` contains
+    only one leader, this is required of that leader, too.
     """
     explained = pairs[pair].explained
     needed = explained if tuple(partners) == pair else explained.union(partners)
@@ -132,14 +136,14 @@ def _is_no_load(pairs: Pairs, pair: Pair, partners: Iterable[str]) -> bool:
 
 
 def _failures_beside(pairs: Pairs, uid: str, but: Pair) -> float:
-    """Return the estimated share of failed probes in the other pairs of a leader."""
+    """Return the estimated share of failed probes in the pairs of a leader, except the pair `but`."""
     found = [failed for pair, state in pairs.items() if uid in pair and pair != but for failed in state.recent]
     return (sum(found) + 1) / (len(found) + 2)
 
 
 def _surrounded(pairs: Pairs, uid: str, but: Pair) -> int:
-    """Return how many failures of the pair `but` had, shortly before and shortly after them, a probe of the leader with
-    another partner that worked. If the network of this registry was interrupted, there are none.
+    """Return the number of failures of the pair `but` for which a probe of the leader with another partner worked both
+    shortly before and shortly after. The number is 0 if the network of the registry itself was interrupted.
     """
     worked = [at for pair, state in pairs.items() if uid in pair and pair != but for at in state.worked]
     return sum(
@@ -174,8 +178,8 @@ def to_blame(pairs: Pairs, prefill: Collection[str], decode: Collection[str], no
 
 
 def _is_the_cause(pairs: Pairs, uid: str, pair: Pair) -> bool:
-    """Return whether the partner of a leader in a failing pair works with others at the same time, so that neither it, nor
-    chance, nor load explains the failures.
+    """Return whether a leader causes the failures of a failing pair. It does if its partner works with other leaders at the
+    same time, so that neither the partner, nor chance, nor load explains the failures.
     """
     partner = (_other(pair, uid),)
     count = _surrounded(pairs, *partner, pair)
@@ -204,7 +208,7 @@ def _is_working(state: PairState) -> bool:
 
 
 def partner(pairs: Pairs, uid: str) -> str:
-    """Return the UID of a leader with which this one works; "" if none is known."""
+    """Return the UID of a leader for which the last probe with the leader `uid` worked; "" if there is none."""
     return next((_other(pair, uid) for pair in sorted(pairs) if uid in pair and _is_working(pairs[pair])), "")
 
 
@@ -219,7 +223,8 @@ def next_pair(
     """Return the pair to probe now; None if none is due. `suspects` are leaders that report failed transfers, and `running`
     the pairs of probes that have not ended.
 
-    The longest time without a probe decides. It counts more for a pair that is failing, and for a suspect.
+    The pair with the longest time since its last probe is chosen. The time of a failing pair, and of a pair with a suspect,
+    is weighted more.
     """
 
     def urgency(pair: Pair) -> float:

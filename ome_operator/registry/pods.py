@@ -16,9 +16,10 @@ from ome_operator.registry.records import Pod
 from ome_operator.util.untrusted_json import PARSE_ERRORS
 
 HEALTH_PAGES = frozenset({"/health", "/health_generate", "/ping"})
-"""Paths of pages that tell nothing but whether an engine is healthy. SGLang's `/ready` also tells whether it is paused."""
+"""Paths of pages that report only whether an engine is healthy. SGLang's `/ready` also tells whether it is paused."""
 PROMPT_DELAY, PROMPT_PERIOD = 5, 10
-"""Maximum `initialDelaySeconds` and `periodSeconds` of a probe that notices a healthy engine soon."""
+"""Maximum `initialDelaySeconds` and `periodSeconds` of a probe that is regarded as noticing soon that an engine is
+healthy."""
 
 
 class UnexpectedAnswer(OmeError):
@@ -98,7 +99,9 @@ def _running(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[bool, 
 
 
 def _health_port(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | None:
-    """Return the port whose health page alone can keep the pod from being ready; None if anything else can, too."""
+    """Return the port of the health page that is the only thing on which the pod's readiness depends; None if the readiness
+    depends on anything else.
+    """
     containers = spec.get("containers") or ()
     if not containers or spec.get("readinessGates") or not containers[0].get("readinessProbe"):
         return None

@@ -28,24 +28,25 @@ class _Readiness(NamedTuple):
     why: str
     """Reason why the leader must not serve requests, or "" if it can."""
     patient: bool = False
-    """Whether a listed leader stays listed although it is not ready, because it has been not ready only for a short time."""
+    """Whether a leader that the router lists stays listed although it is not ready, because it became not ready only a short
+    time ago."""
     draining: bool = False
     is_up: bool = False
-    """Whether every rank runs and nothing but the leader's readiness may keep it from serving, so that the leader itself is
-    to blame for its silence."""
+    """Whether every rank runs, and only the leader's own readiness keeps the group from serving requests. Then the leader
+    itself is the cause if it does not respond."""
     silent: bool = False
-    """Whether the leader is taken out because it is silent."""
+    """Whether the leader gets no requests because it does not respond (`silence`)."""
 
 
 class LeaderSigns(NamedTuple):
     """What the registry has observed of leaders, by the UIDs of their pods."""
 
     silent: Container[str] = frozenset()
-    """Leaders that have fallen silent (`silence`)."""
+    """Leaders that no longer respond (`silence`)."""
     blamed: Container[str] = frozenset()
-    """Leaders whose transfers fail (`pairs`)."""
+    """Leaders that get no requests because transfers to or from them fail (`pairs`)."""
     healthy: Mapping[str, float] = MappingProxyType({})
-    """Leaders that start → the time since which the engine calls itself healthy (`starting`)."""
+    """UID of a leader that is starting -> time since which its engine reports that it is healthy (`starting`)."""
 
 
 NO_SIGNS = LeaderSigns()
@@ -65,8 +66,8 @@ def reconcile(
 
     Times in `memory` that are in the future are replaced by `now`, because the clock was set back. `fresh` is false if the
     pods are outdated because the API server does not answer. Then no worker is removed, and workers are added only to an
-    empty router that has just started. Leaders that are silent or blamed are removed only while the router lists another
-    one that can serve.
+    empty router that has just started. Leaders that `signs` reports as silent, or to blame for failed transfers, are removed
+    only while the router lists another leader that can serve.
     """
     pods, listed = tuple(pods), _by_address(workers)
     leaders = _leaders(pods, settings)
@@ -111,7 +112,9 @@ def _by_address(workers: Iterable[Worker]) -> dict[str, list[Worker]]:
 
 
 def _own_addresses(pods: Iterable[Pod], memory: WorkerMemory, settings: RegistrySettings, now: float) -> dict[str, float]:
-    """Return URL -> time when the pod was last listed, for all pods of this slice and for recently deleted pods."""
+    """Return a mapping URL -> time when the pod was last listed, for all pods of this slice and for recently deleted
+    pods.
+    """
     ports = {role.component: role.port for role in settings.roles}
     known = {url: min(at, now) for url, at in (memory.ours or {}).items()}
     present = {_url(pod, ports[pod.component]): now for pod in pods if pod.ip and pod.component in ports}
@@ -125,7 +128,9 @@ def _surplus(
     reasons: Mapping[str, str],
     ours: Mapping[str, float],
 ) -> tuple[WorkerRemoval, ...]:
-    """Return the workers that the router lists but must not list."""
+    """Return the workers that must be removed from the router's list. `stay` maps the URLs that may stay to their
+    leaders.
+    """
     return tuple(
         WorkerRemoval(worker, why, foreign=memory.ours is not None and url not in ours)
         for url, workers in listed.items()
@@ -137,8 +142,8 @@ def _surplus(
 def _remembered_pods(
     listed: Iterable[str], stay: Mapping[str, WantedWorker], memory: WorkerMemory, remove: Iterable[WorkerRemoval]
 ) -> dict[str, str]:
-    """Return URL -> pod UID of the listed workers. For workers that are being removed, the previous UID is kept, because
-    the removal may fail.
+    """Return a mapping of the listed workers: URL -> UID of the pod. For workers that are being removed, the previous UID is
+    kept, because the removal may fail.
     """
     kept = {url: stay[url].uid for url in listed if url in stay}
     gone = {removal.worker.base for removal in remove} & kept.keys()
@@ -179,8 +184,8 @@ def _readiness(
     listed: Container[str],
     now: float,
 ) -> _Readiness:
-    """Return whether a group can serve requests. A group that lost a rank cannot: its leader hangs and exits seconds
-    later.
+    """Return whether a group can serve requests. A group that has lost a rank cannot serve: its leader hangs, and exits
+    seconds later.
     """
     if leader.deleting:
         return _Readiness("the leader is being deleted")
@@ -202,10 +207,10 @@ def _readiness(
 
 
 def _will_be_ready(leader: Pod, ranks: list[Pod], role: RoleSpec, healthy: float) -> bool:
-    """Return whether a leader that starts can serve although Kubernetes has not reported it as ready: its engine calls
-    itself healthy since the time `healthy`, and only the next probes of the kubelet are missing, each of which generates a
-    token and takes a second. The router itself requires such an answer before it lists the leader. A leader that was ready
-    since its container started is not starting: its readiness alone tells whether it can serve again.
+    """Return whether a leader that is starting can serve although Kubernetes has not reported it as ready. Its engine has
+    reported that it is healthy since the time `healthy`, and only the kubelet's next probes have to succeed, each of which
+    generates a token and takes a second. The router itself requires such an answer before it lists the leader. A leader that
+    was ready since its container started is not starting: its readiness alone tells whether it can serve again.
     """
     if leader.health_port != role.port or leader.ready_since > leader.started:
         return False
@@ -218,9 +223,9 @@ def _without_silent(
     silent: Container[str],
     blamed: Container[str],
 ) -> list[tuple[Pod, WantedWorker, _Readiness]]:
-    """Mark the leaders that answer no probe (`silent`) and those whose transfers fail (`blamed`) as not ready, so that the
-    router drops them. If no other leader of a role is listed and can serve, they stay: a router without workers serves
-    nothing, and a registry whose own network fails finds all of them silent.
+    """Return the leaders, marked as not ready if they are silent, or `blamed` for failed transfers. If no other leader of a
+    role is listed and can serve, its silent and blamed leaders stay unchanged: a router without workers serves nothing, and
+    a registry whose own network fails finds all of them silent.
     """
     serving = {
         target.worker_type

@@ -26,17 +26,18 @@ class RegistrySettings(NamedTuple):
     bootstrap_port: int = 8998
     """Bootstrap port of prefill leaders whose pod has no annotation with the port."""
     unready: float = 20.0
-    """Maximum time for which a leader stays listed although it is not ready. The router's own health checks stop requests
-    to the leader meanwhile, and the leader may recover."""
+    """Maximum time for which a leader stays listed although it is not ready. During this time the router's own health checks
+    stop requests to the leader, and the leader may recover."""
     settle: float = 60.0
-    """Time that must have passed since the start of a rank that started after its leader became ready. Before that, the
-    leader must not serve, because its group may have lost the previous rank."""
+    """If a rank started after its leader became ready: time after the rank's start during which the leader gets no requests,
+    because its group may have lost the previous pod of that rank."""
     retry: float = 15.0
     """Time after which a worker is sent to the router again if the router does not list the worker; the router adds
     workers in the background."""
     early: float = 30.0
-    """Time after an engine began to call itself healthy in which its leader is sent to the router before Kubernetes
-    reports it as ready. A leader that the router lists by then stays while its engine is healthy."""
+    """Time after an engine first reported that it is healthy, during which its leader is sent to the router although
+    Kubernetes does not report the leader as ready yet. A leader that the router lists by the end of this time stays listed
+    while its engine is healthy."""
     remember: float = 3600.0
     """Time for which the address of a deleted pod of this slice is not treated as foreign in the router's list."""
 
@@ -68,7 +69,7 @@ class Pod(NamedTuple):
 
 
 class Worker(NamedTuple):
-    """An entry of the router's worker list."""
+    """One entry of the router's worker list."""
 
     id: str
     url: str
@@ -136,7 +137,7 @@ class WorkerMemory(NamedTuple):
     asked: Mapping[str, float] = {}
     """URL of a worker -> time when the router was asked to add it; removed when the router lists it."""
     unready: Mapping[str, float] = {}
-    """UID of a leader -> time since which the leader is not ready."""
+    """UID of a leader -> time since which the leader has not been ready."""
     refill: frozenset[str] = frozenset()
     """URLs that were sent to a router without workers while the list of pods was outdated; these URLs may be sent again."""
     ours: Mapping[str, float] | None = None

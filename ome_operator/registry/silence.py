@@ -13,10 +13,10 @@ from typing import NamedTuple
 QUIET = 6.5
 """Seconds without a sign of life after which an engine is probed. Readings of its load are 5 to 6 s apart."""
 PROBE = 2.5
-"""Maximum seconds of a probe. The engine itself answers only after 20 s that it does not work."""
+"""Maximum duration of a probe in seconds. An engine that does not work reports an error only after 20 s."""
 LATE = 1.0
-"""Seconds by which a probe may exceed `PROBE`. After more than that this process was stopped or starved itself, and the
-probe proves nothing."""
+"""Seconds by which a probe may last longer than `PROBE`. A probe that lasted even longer proves nothing, because this
+process itself was stopped, or got no CPU time."""
 FAILURES = 2
 """Number of consecutive failed probes after which an engine is silent."""
 RETRY, RETRY_SILENT = 0.5, 5.0
@@ -25,8 +25,8 @@ answer was unclear."""
 
 
 UNWATCHED = 15.0
-"""Seconds between two readings after which nothing is known about the time between them. An engine that has paused
-meanwhile does not report its pause any more."""
+"""Maximum seconds between two readings for conclusions about the time between them. After a longer gap, an engine may have
+been paused in between without reporting it any more."""
 
 
 class ProbeResult(Enum):
@@ -41,7 +41,7 @@ class ProbeResult(Enum):
 
 
 class LifeSigns(NamedTuple):
-    """What is known about the signs of life of one engine."""
+    """The signs that one engine still works, and the failed probes since the last such sign."""
 
     alive_at: float | None = None
     """Last time at which the engine certainly worked; None if this process has not seen it work, because the engine does not
@@ -49,11 +49,11 @@ class LifeSigns(NamedTuple):
     read_at: float | None = None
     """Time at which the last reading of the load began."""
     taken: tuple[float, ...] = ()
-    """Time at which each data-parallel rank took the numbers of that reading, by the clock of the engine."""
+    """Time at which each data-parallel rank recorded the numbers of the last reading, by the clock of the engine."""
     failures: int = 0
     """Number of failed probes since the last sign of life."""
     failed_since: float = 0.0
-    """Time at which the first of these probes began."""
+    """Time at which the first of these `failures` began."""
     probed_at: float | None = None
     """Time at which the last probe ended."""
     retry: float = RETRY
@@ -63,12 +63,12 @@ class LifeSigns(NamedTuple):
 
     @property
     def is_silent(self) -> bool:
-        """Whether the engine has answered no probe, and nothing has moved."""
+        """Whether the engine counts as silent: it has answered no probe, and none of its numbers has changed."""
         return self.failures >= FAILURES
 
 
 def heard(silence: LifeSigns, taken: tuple[float, ...], began: float) -> LifeSigns:
-    """Return what is known after a reading of the load that began at `began`. `taken` is as in `LifeSigns`.
+    """Return the updated signs after a reading of the load that began at `began`. `taken` is as in `LifeSigns`.
 
     The engine was alive at least as long after the previous reading as its own clock has advanced, so a clock that differs
     from that of this process changes nothing.
@@ -90,14 +90,16 @@ def heard(silence: LifeSigns, taken: tuple[float, ...], began: float) -> LifeSig
 
 
 def moved(silence: LifeSigns, since: float) -> LifeSigns:
-    """Return what is known after a counter of the engine has increased. `since` is the time of the counter's previous
+    """Return the updated signs after a counter of the engine has increased. `since` is the time of the counter's previous
     reading: the engine was alive at some later time.
     """
     return silence if silence.alive_at is None else _alive(silence, since)
 
 
 def stands_still(silence: LifeSigns, now: float) -> bool:
-    """Return whether nothing has moved for `QUIET`, although the engine has been seen to work."""
+    """Return whether no number of the engine has changed for `QUIET` seconds, although this process has seen the engine
+    work.
+    """
     return silence.alive_at is not None and now - silence.alive_at >= QUIET
 
 
@@ -109,7 +111,7 @@ def is_due(silence: LifeSigns, now: float) -> bool:
 
 
 def probed(silence: LifeSigns, result: ProbeResult, began: float, now: float) -> LifeSigns:
-    """Return what is known after a probe that began at `began` and ended at `now`."""
+    """Return the updated signs after a probe that began at `began` and ended at `now`."""
     after = silence._replace(probed_at=now, retry=RETRY_SILENT)
     if silence.alive_at is None:
         return after
@@ -132,5 +134,7 @@ def probed(silence: LifeSigns, result: ProbeResult, began: float, now: float) ->
 
 
 def _alive(silence: LifeSigns, at: float) -> LifeSigns:
-    """Return the state of an engine that was alive at the time `at`; failed probes from before the proof do not count."""
+    """Return the signs of an engine that was alive at the time `at`. Failed probes that began before this was proven no
+    longer count.
+    """
     return silence._replace(alive_at=max(at, silence.alive_at or at), failures=0, is_paused=False)

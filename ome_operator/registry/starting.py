@@ -1,7 +1,8 @@
-"""What the registry sees of the end of an engine's start: when its HTTP server answers, when it calls itself healthy, and
-when the router lists it. Pure functions; all times are seconds of a monotonic clock (docs/telemetry.md).
+"""Record when an engine that is starting answers its first HTTP request, when it first reports that it is healthy, and when
+the router lists it. Pure functions; all times are seconds of a monotonic clock (docs/telemetry.md).
 
-A moment counts only if the registry has seen the state before it, so that it is known to the second.
+The time of a change is recorded only if the registry has also seen the state before the change, so that the time is exact to
+the second.
 """
 
 from typing import NamedTuple
@@ -11,39 +12,42 @@ from ome_operator.registry.records import LeaderState
 STARTING_STATUS = 503
 """Status of an engine whose HTTP server answers, and which is not healthy yet."""
 SOON = 60.0
-"""Seconds after its first other answer for which a leader is expected to become ready at any time."""
+"""Seconds for which a leader is expected to become ready at any time, from its first answer with a status other than
+STARTING_STATUS."""
 SILENCE = 5.0
 """Seconds without an answer after which an engine is not treated as healthy any more. A single answer may be late."""
 
 
 class StartSigns(NamedTuple):
-    """What was seen of one start. None stands for a moment that is unknown, or has not come."""
+    """What the registry has observed of one start of an engine. A time is None if it is unknown, or has not come yet."""
 
     is_starting: bool = False
     """Whether every rank runs, and the leader is not ready yet."""
     started: float = 0.0
     """Time when the leader's main container started, in seconds since the epoch."""
     was_mute: bool = False
-    """Whether the server was seen not to answer."""
+    """Whether the registry has seen that the HTTP server did not answer."""
     was_starting: bool = False
-    """Whether the server was seen to answer STARTING_STATUS. A server that was only seen not to answer proves nothing by
-    the answer 200: some engines answer 200 before their warm-up."""
+    """Whether the HTTP server has answered STARTING_STATUS. If it has not, a later answer 200 does not prove that the engine
+    is healthy, because some engines answer 200 before their warm-up."""
     answers_at: float | None = None
     """First time at which the HTTP server answered."""
     healthy_at: float | None = None
-    """Time since which the engine calls itself healthy. It stays known when the leader has become ready."""
+    """Time since which the engine has reported that it is healthy. The time is kept when the leader has become ready."""
     mute_since: float | None = None
-    """Time of the first request without an answer after the last answer."""
+    """Time of the first unanswered request since the last answer; None if the last request was answered."""
     soon_at: float | None = None
     """First time at which the server answered with another status than STARTING_STATUS."""
     was_unlisted: bool = False
-    """Whether the leader was seen not to be in the router's list."""
+    """Whether the registry has seen the leader missing in the router's list."""
     listed_at: float | None = None
     """First time at which the leader was in the router's list."""
 
 
 def passed(signs: StartSigns, leader: LeaderState, now: float) -> StartSigns:
-    """Return what is known after a pass. A leader that starts again begins with nothing known."""
+    """Return the updated signs after a pass of the registry. If the leader is starting again, all earlier signs are
+    discarded.
+    """
     if leader.is_starting and (not signs.is_starting or leader.started != signs.started):
         signs = StartSigns(started=leader.started)
     signs = signs._replace(is_starting=leader.is_starting)
@@ -53,7 +57,9 @@ def passed(signs: StartSigns, leader: LeaderState, now: float) -> StartSigns:
 
 
 def answered(signs: StartSigns, status: int | None, now: float) -> StartSigns:
-    """Return what is known after a request for the health of an engine that starts. `status` is None without an answer."""
+    """Return the updated signs after a request for the health of an engine that is starting. `status` is None without an
+    answer.
+    """
     if not signs.is_starting:
         return signs
     if status is None:
@@ -74,8 +80,8 @@ def answered(signs: StartSigns, status: int | None, now: float) -> StartSigns:
 
 
 def is_due(signs: StartSigns) -> bool:
-    """Return whether the next answer of the engine could tell anything new. An engine that proves its health by its answers
-    is asked until its leader is ready, because it may lose its health.
+    """Return whether the engine should be asked for its health again. An engine whose answers prove that it is healthy is
+    asked until its leader is ready, because it may become unhealthy.
     """
     return signs.is_starting and (signs.was_starting or signs.soon_at is None)
 
@@ -86,13 +92,15 @@ def is_expected(signs: StartSigns, now: float) -> bool:
 
 
 def healthy_for(signs: StartSigns, now: float) -> float | None:
-    """Return the seconds since which the engine of a leader that is not ready yet is healthy; None if that is unproven."""
+    """Return for how many seconds the engine of a leader that is not ready yet has been healthy; None if that is not
+    proven.
+    """
     if not (signs.is_starting and signs.was_starting) or signs.healthy_at is None:
         return None
     return now - signs.healthy_at
 
 
 def ages(signs: StartSigns, now: float) -> dict[str, float]:
-    """Return the seconds since each known moment."""
+    """Return how many seconds ago each known event of the start happened."""
     moments = {"answersFor": signs.answers_at, "healthyFor": signs.healthy_at, "listedFor": signs.listed_at}
     return {name: now - at for name, at in moments.items() if at is not None}

@@ -1,4 +1,5 @@
-"""What the registry knows about the work of its router and its leaders, and the summary that it serves. Pure functions.
+"""Store what the registry knows about the work of its router and its leaders, and calculate the summary that it serves. Pure
+functions.
 
 All times are seconds of a monotonic clock. A number that is unknown is left out of the summary, and is never 0
 (docs/telemetry.md).
@@ -23,13 +24,14 @@ LEADERS = 256
 """Maximum number of leaders in a summary."""
 DECIMALS = 3
 RENEWED = 2.5
-"""Minimum seconds between the times at which an engine took the numbers of two readings that are 5 s apart. SGLang takes
-them between two steps of its scheduler. During a step, for example a prefill of several seconds, `/v1/loads` returns those
-from before the step, which do not include the request of this step (measured with 0.5.23)."""
+"""Minimum seconds between the times at which an engine recorded the numbers of two readings, if the readings are 5 s apart.
+SGLang records its numbers between two steps of its scheduler. During a step, for example a prefill of several seconds,
+`/v1/loads` returns the numbers from before the step, which do not include the request that this step computes (measured with
+0.5.23)."""
 
 
 class WorkReading(NamedTuple):
-    """One reading of counters."""
+    """One reading of the counters of a leader."""
 
     at: float
     counters: Mapping[str, float]
@@ -47,16 +49,18 @@ class LeaderMemory(NamedTuple):
     forgotten_at: float | None = None
     """Time at which the leader was first seen both marked for draining and not in the router's list; None before that."""
     empty_readings: int = 0
-    """Number of the newest consecutive readings, all after `forgotten_at`, in which the engine was empty."""
+    """Number of the newest consecutive readings in which the engine had no request, all of them after `forgotten_at`."""
     silence: LifeSigns = LifeSigns()
     answers: AnswerSigns = AnswerSigns()
     start: Mapping[str, float] = {}
-    """Part of the engine's own start -> its seconds, as the engine reports them."""
+    """Part of the engine's start -> its duration in seconds, as the engine reports it."""
     signs: starting.StartSigns = starting.StartSigns()
 
     @property
     def is_silent(self) -> bool:
-        """Whether the engine answers no probe of one of both kinds."""
+        """Whether the engine is silent: it no longer answers the probes of its scheduler, or it no longer answers requests
+        for a token.
+        """
         return self.silence.is_silent or self.answers.is_mute
 
 
@@ -64,7 +68,7 @@ NEW = LeaderMemory()
 
 
 def passed(memory: LeaderMemory, leader: LeaderState, now: float) -> LeaderMemory:
-    """Return the memory after a pass.
+    """Return the leader's updated memory after a pass of the registry.
 
     A leader that is only not listed, for example because it is not ready, may be listed again at any time; a leader that is
     also marked for draining gets no request from this router any more.
@@ -78,7 +82,8 @@ def passed(memory: LeaderMemory, leader: LeaderState, now: float) -> LeaderMemor
 
 
 def with_load(memory: LeaderMemory, load: EngineLoad | None, began: float, now: float) -> LeaderMemory:
-    """Return the memory after a reading of the load that `began` and ended `now`; None for a reading that failed.
+    """Return the leader's updated memory after a reading of the load, which began at `began` and ended at `now`. `load` is
+    None if the reading failed.
 
     A failed reading changes no number, but readings before and after it are not consecutive.
     """
@@ -95,15 +100,15 @@ def with_load(memory: LeaderMemory, load: EngineLoad | None, began: float, now: 
 
 
 def _is_renewed(before: EngineLoad, after: EngineLoad) -> bool:
-    """Return whether every rank of the engine has taken its numbers anew since the previous reading."""
+    """Return whether every rank of the engine has recorded new numbers since the reading `before`."""
     return 0 < len(after.taken) == len(before.taken) and all(
         new - old >= RENEWED for old, new in zip(before.taken, after.taken, strict=True)
     )
 
 
 def with_work(readings: tuple[WorkReading, ...], page: EnginePage, now: float) -> tuple[WorkReading, ...]:
-    """Return the readings with a new one. A counter that decreases shows that the process has restarted; then only the
-    new reading is kept.
+    """Return the readings with a new one appended. A counter that decreases shows that the process has restarted; then only
+    the new reading is kept.
     """
     new = WorkReading(now, page.counters, page.histograms)
     if readings and _restarted(readings[-1], new):
@@ -113,7 +118,7 @@ def with_work(readings: tuple[WorkReading, ...], page: EnginePage, now: float) -
 
 
 def with_page(memory: LeaderMemory, page: EnginePage, now: float) -> LeaderMemory:
-    """Return the memory after a reading of the engine's metrics."""
+    """Return the leader's updated memory after a reading of the engine's metrics."""
     before, work = memory.work, with_work(memory.work, page, now)
     has_moved = bool(before) and work[-1].counters != before[-1].counters
     silence = moved(memory.silence, before[-1].at) if has_moved else memory.silence
@@ -134,15 +139,15 @@ def _restarted(before: WorkReading, after: WorkReading) -> bool:
 
 
 class Foreign(NamedTuple):
-    """The foreign workers that were found in the router's list."""
+    """The number and age of workers in the router's list that do not belong to the slice."""
 
     found: int
     age: float | None
-    """Seconds since the last one was found; None if none was found."""
+    """Seconds since the last foreign worker was found; None if none was found."""
 
 
 class RouterReading(NamedTuple):
-    """What is known about the router."""
+    """What the registry has last read from the router's metrics and worker list."""
 
     readings: tuple[WorkReading, ...] = ()
     in_flight: int | None = None
@@ -158,7 +163,9 @@ def summary(
     foreign: Foreign,
     now: float,
 ) -> dict[str, Any]:
-    """Return the summary at the time `now`. `slice_` is the `slice_mark`, and `memories` maps the UIDs of leaders."""
+    """Return the summary at the time `now`. `slice_` is the digest that identifies the slice (`names.slice_mark`), and
+    `memories` maps UIDs of leaders to what is known about them.
+    """
     every = list(leaders)
     body: dict[str, Any] = {
         "version": VERSION,
@@ -209,7 +216,7 @@ def _leader(leader: LeaderState, memory: LeaderMemory, now: float) -> dict[str, 
 
 
 def _silence(memory: LeaderMemory, now: float) -> dict[str, float] | None:
-    """Return the times of the failed probes; None if the engine is not silent, or if that is not proven."""
+    """Return how long ago the failed probes were; None if the engine responds, or if its silence is not proven."""
     life, answers = memory.silence, memory.answers
     if life.is_silent and life.probed_at is not None:
         ended, began = life.probed_at, life.failed_since
@@ -221,7 +228,7 @@ def _silence(memory: LeaderMemory, now: float) -> dict[str, float] | None:
 
 
 def _work(readings: tuple[WorkReading, ...], now: float) -> dict[str, Any]:
-    """Return rates per second and histograms over the readings of the last `WINDOW` seconds."""
+    """Return the work of a leader over the last `WINDOW` seconds: rates per second, and histograms."""
     if not readings:
         return {}
     first, last = readings[0], readings[-1]
@@ -239,7 +246,9 @@ def _work(readings: tuple[WorkReading, ...], now: float) -> dict[str, Any]:
 
 
 def _observations(before: Mapping[float, float], after: Mapping[float, float]) -> list[list[float | None]]:
-    """Return (upper bound, observations) of each bucket that has observations; the bound of the last bucket is None."""
+    """Return [upper bound, observations] of each bucket that got observations between two readings; the upper bound of the
+    infinite bucket is None.
+    """
     found = list[list[float | None]]()
     below = 0.0
     for bound in sorted(after):
@@ -251,6 +260,6 @@ def _observations(before: Mapping[float, float], after: Mapping[float, float]) -
 
 
 def _round(value: float) -> float:
-    """Return a number with few digits, which is a whole number where possible."""
+    """Return a number that is at least 0, rounded to DECIMALS decimals; an integer if the result is a whole number."""
     rounded = round(max(0.0, value), DECIMALS)
     return int(rounded) if rounded == int(rounded) else rounded

@@ -1,5 +1,5 @@
 """Read the router's metrics, and the load and the metrics of its leaders, beside the passes of the registry, and probe
-leaders that may have fallen silent.
+leaders that may have stopped responding.
 
 A slow engine delays no pass.
 """
@@ -43,21 +43,21 @@ LOAD_INTERVAL, METRICS_INTERVAL, RARE_INTERVAL = 5.0, 10.0, 60.0
 """Seconds between two readings of a leader's load, of its metrics, and of a page that the engine does not have. An engine
 needs much more time for its metrics than for its load."""
 ROUTER_INTERVAL = 2.0
-"""Seconds between two readings of the router's metrics, which are in the same pod."""
+"""Seconds between two readings of the metrics of the router, which runs in the same pod."""
 LOAD, METRICS = "load", "metrics"
 TICK = 1.0
-"""Seconds between two looks for leaders that are due."""
+"""Seconds between two checks for leaders whose reading is due."""
 START_TICK = 0.5
-"""Seconds between two requests to a leader that starts, for a page that costs the engine next to nothing."""
+"""Seconds between two health requests to a leader that is starting. The requested page costs the engine next to nothing."""
 AT_ONCE = 16
 """Maximum number of leaders that are read at the same time, and of leaders that are probed at the same time."""
 PROBE_PATH = "/health_generate"
-"""SGLang: a request to the scheduler."""
+"""Path of the probe of SGLang, a request that the scheduler answers."""
 
 
 class TelemetryReader:
     """Reads one router and its leaders. `leaders` returns the leaders of the last pass. `changed` is called when a leader
-    falls silent or is heard again, or is about to become ready, so that a pass should follow at once.
+    stops responding, responds again, or is about to become ready, so that a pass follows at once.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class TelemetryReader:
         self._changed, self._started = changed, clock()
         self._unserved = unserved or UnservedRequests(clock)
         self._has_engines, self._was_empty = has_engines, False
-        """The latter: whether the router had no engine at its last reading."""
+        """`_was_empty`: whether the router had no engine at its last reading."""
         self._pair_prober = PairProber(self._client, leaders, clock, changed)
         self._answer_prober = AnswerProber(self._client, self._learn_answers, clock)
         self._probes: dict[str, asyncio.Task[None]] = {}
@@ -109,7 +109,7 @@ class TelemetryReader:
             await asyncio.sleep(pause)
 
     def passed(self, leaders: Iterable[LeaderState], workers: Iterable[Worker]) -> None:
-        """Process the leaders and the router's workers of a pass."""
+        """Update what is known with the leaders, and the workers in the router's list, of a finished pass."""
         now, found = self._clock(), {leader.uid: leader for leader in leaders}
         self._memories = {uid: passed(self._memories.get(uid, NEW), leader, now) for uid, leader in found.items()}
         self._due = {key: at for key, at in self._due.items() if key[0] in found or not key[0]}
@@ -120,7 +120,7 @@ class TelemetryReader:
         self._router = self._router._replace(in_flight=max(running.values(), default=0), in_flight_at=now)
 
     def total(self, uid: str) -> int | None:
-        """Return the number of requests in a leader, from all routers; None if it is unknown."""
+        """Return the number of requests that all routers together have in a leader; None if the number is unknown."""
         return self._memories.get(uid, NEW).load.total
 
     def summary(self, slice_: str, foreign: Foreign) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class TelemetryReader:
         return self._served[1]
 
     async def read_due(self) -> None:
-        """Read the router and each leader that is due once."""
+        """Read the router and each leader whose reading is due, once each."""
         slots = asyncio.Semaphore(AT_ONCE)
 
         async def limited(leader: LeaderState) -> None:
@@ -194,11 +194,11 @@ class TelemetryReader:
 
     @property
     def silent(self) -> frozenset[str]:
-        """The UIDs of the leaders that have fallen silent."""
+        """The UIDs of the leaders that no longer respond."""
         return frozenset(uid for uid, memory in self._memories.items() if memory.is_silent)
 
     async def begin_probes(self) -> None:
-        """Begin a probe of each leader for which there is a reason, if it is not being probed."""
+        """Begin a probe of each leader that is due, and is not being probed already."""
         self._probes = {uid: task for uid, task in self._probes.items() if not task.done()}
         now = self._clock()
         for leader in self._leaders():
@@ -215,7 +215,9 @@ class TelemetryReader:
             self._learn(uid, memory._replace(answers=change(memory.answers)))
 
     async def _probe(self, leader: LeaderState) -> None:
-        """Probe a leader. If it does not answer, read its load again: the probe counts only if nothing has moved."""
+        """Probe a leader. If the leader does not answer, read its load again: the failed probe counts only if no number has
+        changed since.
+        """
         began = self._clock()
         status = await self._client.status(leader.url + PROBE_PATH, aiohttp.ClientTimeout(total=PROBE))
         ended = self._clock()
@@ -245,19 +247,19 @@ class TelemetryReader:
 
     @property
     def expects_leaders(self) -> bool:
-        """Whether a leader is healthy and will be ready soon."""
+        """Whether the engine of some leader is healthy, so that the leader will be ready soon."""
         now = self._clock()
         return any(starting.is_expected(memory.signs, now) for memory in self._memories.values())
 
     @property
     def healthy_for(self) -> dict[str, float]:
-        """UID of a leader that starts -> seconds since which its engine is healthy, if that is proven."""
+        """UID of a leader that is starting -> number of seconds for which its engine has been healthy, if that is proven."""
         now = self._clock()
         found = {uid: starting.healthy_for(memory.signs, now) for uid, memory in self._memories.items()}
         return {uid: age for uid, age in found.items() if age is not None}
 
     async def watch_starts(self) -> None:
-        """Ask each leader that starts, and whose answer may tell something new, once whether it is healthy."""
+        """Send one health request to each leader that is starting, if its answer could change what is known."""
         slots = asyncio.Semaphore(AT_ONCE)
 
         async def ask(leader: LeaderState) -> None:
@@ -291,7 +293,7 @@ class TelemetryReader:
 
     def _count_unserved(self, requests: float) -> None:
         """Count the requests that the router itself has received while it had no engine: a client with an open connection
-        does not notice that the Service leads elsewhere.
+        does not notice that the Service now has the registry as its endpoint.
         """
         is_empty, before = self._has_engines() is False, self._router.readings[-1:]
         if is_empty and self._was_empty and before:

@@ -1,8 +1,8 @@
 """Answers requests while no engine runs, and counts them (docs/scaling.md, "Zero and back").
 
-The Service of the InferenceService leads to this server only then. The response is 503 with `Retry-After` and a JSON body
-in the form of OpenAI's errors, and the connection is closed, so that the client's next connection leads to the router as
-soon as the Service does. Nothing is held back, and no byte of a request's body is kept.
+The InferenceService's Service sends requests to this server only while no engine runs. The response is 503 with
+`Retry-After` and a JSON body in the form of OpenAI's errors, and the connection is closed, so that the client's next
+connection leads to the router as soon as the Service does. Nothing is held back, and no byte of a request's body is kept.
 """
 
 import time
@@ -16,7 +16,7 @@ RETRY_AFTER = 30
 PROBES = frozenset(
     {"/health", "/health_generate", "/healthz", "/livez", "/readyz", "/liveness", "/readiness", "/ping", "/ready"}
 )
-"""Paths of health checks, which are no requests for an answer whatever their method is."""
+"""Paths of health checks, which do not count as requests to the model, whatever their method is."""
 
 
 class UnservedRequests:
@@ -38,7 +38,7 @@ class UnservedRequests:
 
 
 def is_request(method: str, path: str) -> bool:
-    """Return whether a client asks the model something. Health checks and lists of models use GET."""
+    """Return whether a request is addressed to the model. Health checks and lists of models use GET."""
     return method == "POST" and path.rstrip("/") not in PROBES
 
 
