@@ -79,12 +79,12 @@ class Memory(NamedTuple):
 
     @property
     def beside(self) -> float:
-        """Bytes that have to fit into the rest of the GPU memory."""
+        """Bytes that have to fit into the GPU memory that is not reserved for weights and KV cache."""
         return self.activations + self.graphs + self.deepep
 
     @property
     def needed_parts(self) -> tuple[Allocation, ...]:
-        """The parts of `needed` that are not empty."""
+        """The parts of `needed` that are not empty, each with its name."""
         return _parts(
             ("routed experts", self.routed),
             ("their copies", self.copies),
@@ -94,7 +94,7 @@ class Memory(NamedTuple):
 
     @property
     def beside_parts(self) -> tuple[Allocation, ...]:
-        """The parts of `beside` that are not empty."""
+        """The parts of `beside` that are not empty, each with its name."""
         return _parts(("activations", self.activations), ("CUDA graphs", self.graphs), ("DeepEP's buffers", self.deepep))
 
     def cache_tokens(self, available: float) -> int:
@@ -111,7 +111,7 @@ def _parts(*parts: tuple[str, float]) -> tuple[Allocation, ...]:
 
 
 def in_gib(parts: Iterable[Allocation]) -> str:
-    """Return the parts as a text such as "routed experts 61.5, everything else 11.2", in GiB."""
+    """Return the names and sizes of the parts as a text such as "routed experts 61.5, everything else 11.2", in GiB."""
     return ", ".join(f"{part.name} {part.bytes / GIB:.1f}" for part in parts)
 
 

@@ -99,14 +99,14 @@ def usage_error(flag: Flag, words: Sequence[str]) -> str:
 
 
 def _case(kind: str) -> re.RegexFlag:
-    """Return the flags of the regular expression for a type of value. Python accepts 1E3 and NaN in any case; the
-    suffixes of sizes are k and Ki, but not K.
+    """Return the flags (such as `re.IGNORECASE`) of the regular expression for a type of value. Python accepts 1E3 and NaN
+    in any case; the suffixes of sizes are k and Ki, but not K.
     """
     return re.IGNORECASE if kind == "float" else re.NOFLAG
 
 
 def is_json(word: str) -> bool:
-    """Return whether a word is valid JSON, as flags require whose values programs decode."""
+    """Return whether a word is valid JSON. Flags whose values are parsed as JSON require this."""
     try:
         json.loads(word)
     except ValueError:
@@ -191,8 +191,8 @@ def command_line(name: str) -> CommandLine:
 
 @cache
 def translations(engine: str) -> Mapping[str, str]:
-    """Return flags of other engines, each with what to write for this engine: a flag with the same meaning, or a text that
-    does not begin with `--`.
+    """Return a mapping from flags of other engines to what to write for this engine: a flag with the same meaning, or an
+    advice, which does not begin with `--`.
     """
     flags: Mapping[str, str] = document(package_data.text(__package__, "translated.yaml")).get(engine) or {}
     return flags
@@ -209,7 +209,7 @@ def replacements(engine: str) -> Mapping[str, str]:
 
 
 def _files(folder: _Folder) -> dict[str, Any]:
-    """Return the files in a folder by the name of their version."""
+    """Return a mapping from the names of versions to their data files in a folder."""
     files = sorted(folder.iterdir(), key=lambda file: str(file.name))
     return {file.name.removesuffix(suffix): file for file in files for suffix in _SUFFIXES if file.name.endswith(suffix)}
 

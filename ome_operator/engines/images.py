@@ -17,7 +17,7 @@ def image_name(image: str) -> str:
 
 
 def is_exact(image: str, version: str) -> bool:
-    """Return whether an image contains exactly this version, as its project published it.
+    """Return whether an image contains exactly this version, as the engine's project published it.
 
     This is the case if the tag is the version, followed only by the CUDA version and the architecture. It is also the case
     if the tag contains no version, so that the version comes from the annotation. `0.5.23-p3` is a modified image.
@@ -31,7 +31,7 @@ def version(image: str, annotations: Mapping[str, str], program: str) -> str:
     neither contains it.
 
     The tag of an engine's image does not state the version of the router in the image. sglang-router and its successor smg
-    have version numbers of their own, so each reads only the tags of images with its own name.
+    have independent version numbers, so their versions are taken only from the tags of their own images.
     """
     tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
     qualified = re.search(rf"(?:^|[-_]){re.escape(program)}[-_]{_NUMBER}", tag)  # 1.2.0-sglang-v0.5.9 contains two versions

@@ -1,4 +1,4 @@
-"""Determine whether an engine goes on without a lost rank until the rank's new pod joins again."""
+"""Determine whether an engine keeps serving after it has lost a rank, until a new pod joins as that rank."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,13 +8,13 @@ from ome_operator.engines.routers import parts, value
 from ome_operator.engines.servers import server
 
 WITHOUT = (0, 5, 23)
-"""The newest version of SGLang of which it is known that a pod that is created again cannot join its group: its flags let a
+"""The newest version of SGLang for which it is known that a recreated pod cannot join its group again: its flags let a
 process rejoin only if it is started with other arguments (--elastic-ep-join-mode)."""
 
 
 def why_not(container: Mapping[str, Any], annotations: Mapping[str, str]) -> str:
-    """Return the reason why the engine of a container does not go on without a lost rank; "" if it may, and for an unknown
-    engine. `annotations` are those of the pod.
+    """Return the reason why the engine of a container does not keep serving after it has lost a rank; "" if it possibly
+    does, and for an unknown engine. `annotations` are those of the pod.
     """
     engine = server(container)
     if engine is None or engine.name != "sglang":

@@ -13,7 +13,7 @@ EQUALS, OTHER_THAN = "equals", "other than"
 _WITH_WORDS = (ONE_OF, NONE_OF, AT_LEAST, AT_MOST, ABOVE, EQUALS, OTHER_THAN)
 _OR_ABSENT = "absent or "
 PREFILL, DECODE, LORA, ARCHITECTURE = "prefill attention", "decode attention", "LoRA", "architecture"
-"""Names of conditions that several flags, or the model, decide."""
+"""Names of conditions that depend on several flags, or on the model."""
 ATTENTION: Mapping[str, str] = {PREFILL: "--prefill-attention-backend", DECODE: "--decode-attention-backend"}
 """Name of an attention back end → the flag that sets it alone; --attention-backend sets both."""
 VERSION = "0.5.23"
@@ -35,7 +35,7 @@ class Requirement(NamedTuple):
     """A check of SGLang: if all conditions of `when` hold, those of `needs` have to hold, or SGLang exits."""
 
     when: Mapping[str, Condition]
-    """Flag or size → its condition. Without conditions the check applies to each given flag of `needs`."""
+    """Flag or size → its condition. If there are no conditions, the check applies to each flag of `needs` that is given."""
     needs: Mapping[str, Condition]
     source: str
     """File and function of the check, below sglang/srt/arg_groups."""
@@ -57,7 +57,7 @@ def _conditions(written: Mapping[str, str | bool]) -> Iterator[tuple[str, Condit
 
 
 def condition(text: str) -> Condition:
-    """Parse a condition. Raises ValueError for a text that is none."""
+    """Parse a condition. Raises ValueError for a text that is not a condition."""
     bare = text.removeprefix(_OR_ABSENT)
     if bare in (ON, OFF, GIVEN, ABSENT):
         return Condition(bare)

@@ -9,12 +9,12 @@ from ome_operator import keys, quantity
 
 SELECTORS = ("--prefill-selector", "--decode-selector", "--selector")
 SGLANG_ROUTER = "sglang-router"
-"""Name of SGLang's router: that of its package, and of its command."""
+"""Name of SGLang's router. Its package and its command have this name."""
 PROGRAMS = frozenset({"smg", "amg", SGLANG_ROUTER})
 """Commands that the packages of the routers install. The Python module of the package sglang-router is `sglang_router`."""
 SMG = "smg"
-"""The successor of sglang-router: the name of its image, its command and its Python module. Its versions have numbers of
-their own."""
+"""The successor of sglang-router: the name of its image, its command and its Python module. Its version numbers are
+independent of those of sglang-router."""
 _SMG_MODULE = re.compile(r"smg\.(?:launch_router|cli|serve|__main__)")
 """Modules of the package smg with which `python -m` starts it (smg 1.13.0)."""
 PORT = 30000
@@ -34,7 +34,7 @@ the version of their router."""
 _GUARDED = ("--api-key", CONTROL_KEYS, "--jwt-issuer")
 """Flags with which the user restricts who may change the router."""
 _WITH_ENGINES = frozenset({"server", "serve"})
-"""Subcommands of the router that also start engines. They use other names for the router's flags."""
+"""Subcommands of the router that also start engines. With them, the flags of the router have other names."""
 _MODULES_WITH_ENGINES = (".launch_server", f"{SMG}.serve")
 """Ends of the names of modules that also start engines."""
 _OPERATOR_LABELS = frozenset({keys.COMPONENT, keys.WORKER_INDEX, keys.SERVICE, keys.REVISION, keys.MANAGED_BY})
@@ -44,7 +44,7 @@ class SglangRouter(NamedTuple):
     """An SGLang router whose workers the operator may manage."""
 
     pd: bool
-    """Whether the workers are prefill workers and decode workers. If false, they do both."""
+    """Whether the workers are prefill workers and decode workers. If False, each worker does both prefill and decode."""
     address: str
     """URL of the router's HTTP server inside the router's own pod."""
     worker_port: int | None
@@ -154,7 +154,7 @@ def value(words: Sequence[str], flag: str) -> str | None:
 
 
 def parts(container: Mapping[str, Any]) -> list[str]:
-    """Return the command and arguments of a container."""
+    """Return the words of a container's command and arguments in one list."""
     return [str(word) for part in ("command", "args") for word in container.get(part) or ()]
 
 

@@ -20,7 +20,7 @@ class PinnedAdapters(NamedTuple):
     """The arguments for LoRA adapters if the engine accepts only pinned adapters."""
 
     under: tuple[str, ...]
-    """Arguments with which the engine requires pinned adapters, unless the value of the argument is 1."""
+    """Arguments with which the engine requires pinned adapters. Each has this effect unless its value is 1."""
     more: tuple[str, ...]
     """Additional arguments for pinned adapters, as flag=value."""
     each: Mapping[str, Any]
@@ -28,12 +28,12 @@ class PinnedAdapters(NamedTuple):
 
 
 class Variable(NamedTuple):
-    """An environment variable with which an engine runs better than with its own default."""
+    """An environment variable with a value that is better for an engine in a group than the engine's own default."""
 
     name: str
     value: str
     unless: frozenset[str]
-    """Names of variables that need the engine's own default."""
+    """Names of other variables. If any of them is set, the engine needs its own default."""
 
 
 class Server(NamedTuple):
@@ -152,8 +152,8 @@ def with_parallelism(container: Mapping[str, Any], sizes: Mapping[str, int], use
 
 
 def _numbered(words: Sequence[str], numbers: Mapping[str, int]) -> list[str]:
-    """Return the words in which the numbers after flags are replaced. `numbers` maps each flag to its new number. Flag
-    and number may be two words, or parts of a shell command in one word.
+    """Return the words with the numbers after flags replaced. `numbers` maps each flag to its new number. Flag and number
+    may be two words, or parts of a shell command in one word.
     """
     out: list[str] = []
     for before, word in pairwise(["", *words]):

@@ -11,24 +11,25 @@ from ome_operator.util import package_data
 from ome_operator.util.kubeyaml import document
 
 LARGEST_ONLY = frozenset({"cacheUse"})
-"""Gauges that are shares: the value of a leader is that of its fullest data-parallel rank, not the sum over its ranks."""
+"""Gauges that are fractions. The value of a leader is the largest value of its data-parallel ranks, not their sum."""
 
 
 class EngineSeries(NamedTuple):
     """The series of one engine."""
 
     rank: frozenset[str]
-    """Labels of a data-parallel rank. The values of different ranks are added."""
+    """Labels that distinguish data-parallel ranks. Values with different labels are added."""
     same: frozenset[str]
-    """Labels of ranks that report the same requests. Of their values only the largest counts."""
+    """Labels that distinguish ranks that report the same requests. Only the largest of their values is used."""
     total: frozenset[str]
-    """Labels whose empty value marks the total of all other values of the label."""
+    """Labels with which a sample can be a total: if the value of the label is empty, the sample is the sum over all other
+    values."""
     counters: Mapping[str, str]
-    """Name of a series -> the value to which it is added."""
+    """Name of a series -> the name of the registry's counter to which its values are added."""
     gauges: Mapping[str, str]
-    """Name of a series -> the value to which it is added."""
+    """Name of a series -> the name of the registry's gauge to which its values are added."""
     histograms: Mapping[str, str]
-    """Name of the series of buckets -> the histogram."""
+    """Name of a series of histogram buckets -> the name of the registry's histogram."""
     start: Mapping[tuple[str, str], str]
     """(name of a series, value of its label `phase`) -> the part of the engine's start. The value is "" if all phases
     belong to the part."""
@@ -36,7 +37,9 @@ class EngineSeries(NamedTuple):
 
 @cache
 def engine_series() -> Mapping[str, EngineSeries]:
-    """Return the series of every engine for which data exist, by the prefix of their names (`sglang`, `vllm`)."""
+    """Return the series of every engine for which data exist, by the prefix of the names of the series (`sglang`,
+    `vllm`).
+    """
     found = document(package_data.text(__package__, "telemetry.yaml"))
     return {name: _series(entry) for name, entry in found.items()}
 

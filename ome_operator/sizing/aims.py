@@ -1,4 +1,5 @@
-"""The accuracy of the planner beside its aims: `python -m ome_operator.sizing.aims` prints the table of docs/sizing.md.
+"""Compares the accuracy of the planner with its aims: `python -m ome_operator.sizing.aims` prints the table of
+docs/sizing.md.
 
 All figures come from data/crossvalidated.csv, so no row is predicted with constants that were fitted to its deployment.
 """
@@ -15,13 +16,13 @@ from ome_operator.sizing.error_bars import DEPLOYMENT, FIGURES, GPU, MODEL, bar,
 from ome_operator.sizing.priors import phases
 
 PAIRS = 1.1
-"""Smallest ratio of two measured throughputs whose order counts."""
+"""Minimum ratio of two measured throughputs for which the planner has to predict which of them is higher."""
 TITLES = {"tokens": "throughput", "tpot": "TPOT", "ttft": "TTFT"}
 Key = Callable[[Row], tuple[object, ...]]
 
 
 class Aim(NamedTuple):
-    """A figure of the cross-validation beside its aim."""
+    """A measured accuracy of the planner, next to its aim."""
 
     what: str
     rows: int
@@ -59,12 +60,12 @@ def _errors(title: str, ratios: list[Mapping[str, float]], wanted: tuple[str, st
 
 
 def by_gpu(row: Row) -> tuple[object, ...]:
-    """Return what two runs have in common whose GPUs are compared."""
+    """Return what two runs must have in common so that their GPUs can be compared."""
     return (row.place.engine, *_common(row))
 
 
 def by_engine(row: Row) -> tuple[object, ...]:
-    """Return what two runs have in common whose engines are compared."""
+    """Return what two runs must have in common so that their engines can be compared."""
     return (row.place.gpu.name, *_common(row))
 
 
@@ -99,7 +100,9 @@ def _medians(group: list[Row], ratios: Mapping[str, Mapping[str, float]], differ
 
 
 def _bars(rows: Mapping[str, Row], ratios: Mapping[str, Mapping[str, float]]) -> Iterator[Aim]:
-    """Yield how many rows have an error within the bar of nine of ten that a plan of their deployment prints."""
+    """Yield how many rows have an error within the error bar that a plan of their deployment prints. Nine of ten rows should
+    have.
+    """
     for name in ("tokens", "tpot", "ttft"):
         inside = every = 0
         for id_, found in ratios.items():
@@ -112,7 +115,9 @@ def _bars(rows: Mapping[str, Row], ratios: Mapping[str, Mapping[str, float]]) ->
 
 
 def _below_roofline(rows: Iterable[Row]) -> Aim:
-    """Return the number of predicted decode steps that are faster than their bytes, operations or messages permit."""
+    """Return the number of predicted decode steps that are shorter than the rates of the data sheet permit for their bytes,
+    operations or messages.
+    """
     below = every = 0
     for row in rows:
         role = phases(row).get("decode")

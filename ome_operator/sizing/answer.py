@@ -159,7 +159,7 @@ def cost(layout: Layout, load: Load, price: Price | None, per_node: int) -> dict
 
     The price of input tokens includes all prefill nodes, and the price of output tokens all decode nodes, including GPUs of
     these nodes that no worker uses. If the same engines do prefill and decode, each of the two prices includes all nodes, as
-    if the other tokens were free.
+    if tokens of the other kind cost nothing.
     """
     if price is None or not layout.state.rate:
         return None

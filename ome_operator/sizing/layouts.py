@@ -120,8 +120,9 @@ def _both(request: PlanRequest, c: Constants) -> Iterator[Layout]:
 
 def _rank(request: PlanRequest, layout: Layout) -> tuple[float, ...]:
     """Return the sort key of a layout; better layouts have smaller keys. Layouts whose engines do both prefill and decode
-    are sorted last if an engine is larger than those of all calibration rows, which do not show how accurate they are.
-    In a closed loop, layouts with more attention ranks than requests follow the others, because some ranks are always idle.
+    are sorted last if an engine has more GPUs than those of all calibration rows, because the accuracy of their predictions
+    is unknown. In a closed loop, layouts with more attention ranks than requests follow the others, because some ranks are
+    always idle.
     """
     state, role = layout.state, layout.decode.role
     behind = layout.prefill is None and role.worker.gpus > NARROW
@@ -177,13 +178,13 @@ def workers(place: ServingStack, gpus: int) -> Iterator[Worker]:
 
 
 def _cuts(widths: Iterable[int], size: int) -> bool:
-    """Return whether matrices of these widths can be divided into `size` parts of complete quantization blocks."""
+    """Return whether matrices of these widths can be cut into `size` parts of complete quantization blocks."""
     return all(whole_blocks(width, size, _BLOCK) for width in widths)
 
 
 def _fits(place: ServingStack, stage: str) -> Callable[[Worker], Fit]:
-    """Return a function that computes how a worker fits into memory. Its results are cached, because the same worker is
-    checked for many numbers of nodes.
+    """Return a function that computes whether a worker fits into memory, and with how much space. Its results are cached,
+    because the same worker is checked for many numbers of nodes.
     """
     part = share(place, stage)
     return cache(lambda worker: fit(place.shape, place.gpu, worker, stage, part))

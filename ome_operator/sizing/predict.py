@@ -68,8 +68,9 @@ def predict(row: Row, c: Constants) -> Prediction:
 
 
 def capacity(row: Row) -> float:
-    """Return the number of requests for which the KV cache of a row's engines has space, if they do both prefill and
-    decode; at least 1 for each attention rank. Other rows have no limit: their layouts were chosen for their loads.
+    """Return the number of requests for which the KV cache of a row's engines has space, if they do both prefill and decode;
+    at least 1 for each attention rank. For other rows the number is infinite, because their layouts were chosen for their
+    loads.
 
     A request holds its prompt and, on average, half of its answer.
     """

@@ -23,7 +23,7 @@ _MEASURED_ON = "hopper"
 _SURE, _UNSURE = 0.15, 0.3
 """Standard deviations of the priors of kernels, on the measured family of GPUs and on other families."""
 _PARTS = ("layer", "request", "hop", "wire", "far")
-"""Terms that are no kernels: the first word of their names."""
+"""First words of the names of terms that are not the work of kernels."""
 _WAITS = ("fixed", "burst", "queue", "ranks")
 
 
@@ -56,7 +56,7 @@ def factors(row: Row) -> dict[str, tuple[str, ...]]:
 
 
 def phases(row: Row) -> dict[str, Role]:
-    """Return the roles of a row by phase. Engines that do both are the role of both phases."""
+    """Return the roles of a row by phase. If the engines do both prefill and decode, both phases have the same role."""
     reads = row.prefill or (row.decode if row.together else None)
     return {phase: role for phase, role in (("decode", row.decode), ("prefill", reads)) if role is not None}
 

@@ -15,7 +15,7 @@ from ome_operator.sizing.queueing import BURST
 
 Array = NDArray[np.float64]
 OWN = ("decode", "prefill", "fixed", "burst", "queue", "ranks", "slots")
-"""The factors of a row beside those of its terms."""
+"""The factors of a row other than those of its terms."""
 HALVINGS = 32
 
 
@@ -49,7 +49,7 @@ class Rows:
             for at, own in enumerate(OWN, decode + prefill):
                 places += [(number, at, column[name]) for name in names.get(own, ()) if name in column]
         self.places = np.array(places).T
-        """Row, factor and constant, for each constant that is part of a factor."""
+        """Three index arrays: row, factor and constant of each constant that is part of a factor."""
         reads = [row.prefill or row.decode for row in rows]
         answers = [row.decode or row.prefill for row in rows]
         self.chance = np.array([_chance(row) for row in rows])

@@ -1,7 +1,8 @@
-"""Predict how fast the groups of a service are, as long as this was not measured (docs/demand.md).
+"""Predict how fast the groups of a service are, until their speed has been measured (docs/demand.md).
 
-The prediction is that of `ome plan` for the layout, the GPUs and the lengths of requests of the service. It is slowed by its
-error, so that nine of ten calibration rows that are like the service are not slower than predicted.
+The prediction is that of `ome plan` for the layout, the GPUs and the lengths of requests of the service. Its times are
+increased by its error bar, so that nine of ten calibration rows that are similar to the service are not slower than
+predicted.
 """
 
 from collections.abc import Mapping, Set
@@ -34,7 +35,8 @@ divided by `SHORT`."""
 APART = 1.4
 """Ratio of the numbers of requests at neighbouring points of the predicted curve."""
 NEVER = 0.9
-"""Limit of the relative error of the time between tokens, so that a predicted time is multiplied by at most 10."""
+"""Largest relative error that is assumed for the time between tokens, so that a predicted time is multiplied by at most
+10."""
 
 
 class DescribedGroup(NamedTuple):
@@ -115,7 +117,9 @@ def _prefill(place: ServingStack, worker: Worker, prompt: float, slower: float) 
 
 
 def _decode(place: ServingStack, worker: Worker, start: Launch, load: Load, slower: float) -> Curve:
-    """Return the predicted curve up to the number of requests that a group can hold."""
+    """Return the predicted curve of a decode group: the time between tokens by number of requests, up to the number that the
+    group can hold.
+    """
     context = load.prompt + load.answer / 2
     room = fit(place.shape, place.gpu, worker, DECODE, share(start) or 0.0)
     if room.missing > 0:

@@ -197,8 +197,8 @@ def expert_reads(place: ServingStack, worker: Worker) -> float:
 
 
 def floor(terms: Mapping[str, float]) -> float:
-    """Return the shortest possible time of a step: no GPU reads bytes, computes or sends faster than its data sheet
-    states, even if it does all at the same time.
+    """Return the shortest possible time of a step: no GPU reads bytes, computes or sends faster than its data sheet states,
+    even if it does all of this at the same time.
     """
     read = terms.get("weights", 0.0) + terms.get("cache", 0.0)
     computed = max(terms["matrices"], terms["attention"])

@@ -59,7 +59,9 @@ def by_sizes(name: str, config: Mapping[str, Any], weights: int) -> Shape:
 
 
 def _sizes(name: str, text: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return the hidden size, the number of heads and the number of layers. Raises PlanRefused without one of them."""
+    """Return the hidden size, the number of heads and the number of layers. Raises PlanRefused if config.json lacks one of
+    them.
+    """
     check_sizes(name, text)
     hidden, heads = whole_number(text, "hidden_size", "d_model"), whole_number(text, "num_attention_heads", "n_heads")
     layers = whole_number(text, "num_hidden_layers", "n_layers")

@@ -11,7 +11,7 @@ from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.predict import Prediction, predict
 
 LONGEST = 400
-"""Maximum number of characters of a reason, which may quote a cell of a row."""
+"""Maximum number of characters of the reason why a row cannot be used. The reason can quote a cell of the row."""
 BEYOND = 2.0
 """Largest acceptable factor between the predicted and the measured throughput or TPOT of a known engine."""
 
@@ -25,7 +25,7 @@ class Answer:
     regime: str
     """The dominant part of TTFT: `waits`, `queues` or `reads`, as SteadyState.regime defines them."""
     taught: bool
-    """Whether the constants were fitted on this row."""
+    """Whether this row is one of the rows on which the constants were fitted."""
     predicted: Mapping[str, float]
     """Predicted value of each figure: ttft and tpot in seconds, tokens in tokens per second for each GPU."""
     measured: Mapping[str, float]

@@ -86,6 +86,8 @@ def workers(text: str) -> tuple[int, Worker]:
 
 @cache
 def mislabelled(text: str) -> bool:
-    """Return whether the text of a layout states that experts are cut over more GPUs than an engine supports."""
+    """Return whether the text of a layout states that experts are cut over more GPUs than engines support
+    (`NODE_OF_EXPERTS`).
+    """
     found = _WRITTEN.fullmatch(text.strip())
     return found is not None and int(found[4]) > NODE_OF_EXPERTS and int(found[3]) > 1
