@@ -80,8 +80,8 @@ def of_service(tree: Tree, shell: Shell, *, paused: bool, frozen: bool, rejected
 
 
 def of_rank(tree: Tree, role: str, group: int, rank: int, shell: Shell, *, previous: bool = False) -> str:
-    """Return the command that shows the log of a rank. For the router, the command shows the logs of all pods. If
-    `previous` is true, it shows the log of the container that ended last.
+    """Return the command that shows the log of a rank. For the router, the command shows the logs of all pods. If `previous`
+    is true, the command shows the log of the container that ended last.
     """
     place = () if role == keys.ROUTER else ("--group", str(group), "--rank", str(rank))
     last = ("--previous",) if previous else ()

@@ -25,7 +25,9 @@ WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def checked() -> tuple[Kind, ...]:
-    """Return the kinds with a health check: all kinds that users apply or see, so all whose status has a default."""
+    """Return the kinds with a health check: all kinds whose status has a default, which are the kinds that users apply or
+    see.
+    """
     return tuple(kind for kind in KINDS if kind.unseen)
 
 
@@ -75,7 +77,9 @@ def _examples(kind: Kind) -> Iterator[tuple[str, dict[str, str], Mapping[str, An
 
 
 def said(*conditions: tuple[str, bool | None, str, str]) -> dict[str, Any]:
-    """Return a status of generation 2 with conditions, each (type, status, reason, message)."""
+    """Return a status with `observedGeneration` 2 and with these conditions. Each is given as (type, status, reason,
+    message).
+    """
     return {"observedGeneration": 2, "conditions": cond.stamp([cond.Condition(*one) for one in conditions], (), 2, WHEN)}
 
 

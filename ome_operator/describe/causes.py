@@ -16,7 +16,7 @@ from ome_operator.describe.tree import MISSING, GroupView, Rank, RoleView, Slice
 from ome_operator.util.wording import count
 
 OLD = "old"
-"""State of a slice that another slice replaces."""
+"""State of a slice (the objects of one revision) that another slice replaces."""
 _LEAVES = frozenset({MISSING, Reason.TERMINATING})
 """Reasons of ranks that are normal while their slice is being removed."""
 SHOWN = 12
@@ -24,7 +24,7 @@ SHOWN = 12
 
 
 class Link(NamedTuple):
-    """A link of a chain. The chain leads from the service down to the reason."""
+    """A link of a chain, which leads from the service down to the reason why it is not ready."""
 
     kind: str
     name: str
@@ -127,7 +127,7 @@ def _replaces(reason: str) -> bool:
 
 
 def _conditions(tree: Tree, conditions: Iterable[Mapping[str, Any]], shell: Shell) -> Iterator[Cause]:
-    """Yield the causes that only conditions report. Each has the next step that `ome explain` prints."""
+    """Yield the causes that only conditions report. Each cause has the next step that `ome explain` prints."""
     found = trouble(tree, tuple(conditions), ())
     head = Link("service", tree.name, tree.reason if not tree.ready else "serves")
     for finding in found.findings:

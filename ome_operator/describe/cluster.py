@@ -31,7 +31,7 @@ class Use(NamedTuple):
     reason: str
     """The reason why a rank is not ready; "" if all of the ranks are ready."""
     serves: bool = False
-    """Whether the whole group is ready, on all of its nodes."""
+    """Whether all ranks of the group are ready, including those on other nodes."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,10 @@ class NodeRow:
     uses: tuple[Use, ...]
     weights: tuple[ModelHolding, ...]
     avoided: str = ""
-    """By whom and why no new groups are placed on the node; "" if they are."""
+    """By whom and why the node is excluded from new groups; "" if new groups can be placed on the node."""
     unknown: str = ""
-    """Why the weights on the node are unknown now, or the models in its labels; "" if its agent reports."""
+    """If the node's agent does not report: the models in the node's labels, or else why the weights are unknown. "" if the
+    agent reports."""
 
     @property
     def held(self) -> int:
@@ -81,8 +82,8 @@ def node_rows(
     unknown: Mapping[str, UnknownWeights] = MappingProxyType({}),
 ) -> list[NodeRow]:
     """Return a row for each node with GPUs, services or weights. The rows are sorted by name, and nodes without GPUs are
-    last. `avoided` maps the name of an avoided node to by whom and why it is avoided, and `unknown` the name of a node whose
-    weights are unknown to why.
+    last. `avoided` maps the name of each node that is excluded from new groups to a text that states by whom and why.
+    `unknown` maps the name of each node whose weights are unknown to the reason.
     """
     uses, known = _uses(trees), {node.name: node for node in nodes}
     held = {record.node: record.holdings for record in records}
@@ -204,7 +205,7 @@ class Totals:
     serving: int
     """Number of GPUs in ready groups."""
     idle_held: int
-    """Number of GPUs that pods of other groups use. These groups are not ready, so the GPUs serve no requests."""
+    """Number of GPUs that pods of groups that are not ready use. These GPUs serve no requests."""
     free: int
     """Number of free GPUs on nodes that accept pods. GPUs of pods that belong to no service are counted as free."""
     away: int

@@ -12,10 +12,11 @@ _ROLES = {"prefill": "Prefill groups", "decode": "Decode groups", "routers": "Ro
 
 def demand_plots(found: ScalingView, seen: Sequence[ScalingView] = ()) -> list[Plot]:
     """Return the plots of a service: for each role the ready groups and the wanted groups over time, and the wanted groups
-    of the last decisions with the number that is set now; for the last days the GPU-hours and the share of requests within
-    the target, both as they are and as wanted. The list is empty before the first decision.
+    of the last decisions next to the number that is set now; for the last days, the GPU-hours and the share of requests
+    within the target, both as measured and as they would have been with the wanted groups. The list is empty before the
+    first decision.
 
-    `seen` contains the scaling of the service in equal distances of time, the newest last.
+    `seen` contains the scaling of the service at equal intervals, the newest last.
     """
     return [*_ready(seen), *_roles(found), *_days(found)] if found.wanted else []
 
@@ -43,8 +44,8 @@ def _days(found: ScalingView) -> Iterator[Plot]:
 
 
 def _pair(title: str, unit: str, values: Sequence[tuple[float | None, float | None]], *, steps: bool = False) -> Plot:
-    """Return a plot of values as they are, with a second line as wanted. With `steps`, each value counts until the next
-    one.
+    """Return a plot of pairs (actual value, wanted value) as two lines. With `steps`, a line stays at each value until the
+    next one.
     """
     real, wanted = [one for one, _ in values], [other for _, other in values]
     made, as_wanted = plot(title, unit, real), plot(title, unit, wanted)
@@ -62,6 +63,6 @@ def _shares(day: Mapping[str, Any]) -> tuple[float | None, float | None]:
 
 
 def _number(value: Any) -> float | None:
-    """Return a number of a status, which people may have edited; None if it is none."""
+    """Return a value of a status, which people may have edited, as a number; None if it is not a number."""
     known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**53
     return float(value) if known else None

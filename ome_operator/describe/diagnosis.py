@@ -56,8 +56,8 @@ class Stuck:
     pods: tuple[str, ...]
     """Names of the pods. A pod that does not exist has the name ""."""
     lacks: tuple[str, ...]
-    """The reasons why the scheduler rejected nodes, in the scheduler's words, the most frequent reason first, and then who
-    holds the nodes."""
+    """The reasons why the scheduler rejected nodes, in the scheduler's words, the most frequent reason first, followed by
+    who occupies the nodes."""
     next: str
 
 
@@ -110,8 +110,9 @@ def trouble(
 
 
 def _complete_since(conditions: Iterable[Mapping[str, Any]], groups: Iterable[Mapping[str, Any]]) -> datetime | None:
-    """Return the time at which the condition Ready or Scaled changed last, or a group became ready, if that was later; None
-    if there is no such time. The conditions need not change while a group is replaced.
+    """Return the latest of the times at which the condition Ready changed, the condition Scaled changed, and a group became
+    ready; None if there is no such time. The groups are needed because the conditions may stay the same while a group is
+    replaced.
     """
     said = [found.get("lastTransitionTime") for found in conditions if found.get("type") in (READY, SCALED)]
     times = [_time(text) for text in (*said, *(group.get("readySince") for group in groups))]
@@ -119,7 +120,7 @@ def _complete_since(conditions: Iterable[Mapping[str, Any]], groups: Iterable[Ma
 
 
 def _time(text: Any) -> datetime | None:
-    """Return a time with a time zone; None if the text is no such time."""
+    """Return a time with a time zone; None if the text is not such a time."""
     try:
         when = datetime.fromisoformat(str(text or ""))
     except ValueError:
@@ -168,7 +169,7 @@ def _stuck(tree: Tree, conditions: Sequence[Mapping[str, Any]]) -> Iterable[Stuc
 
 
 def _held(conditions: Iterable[Mapping[str, Any]], component: str) -> Iterator[str]:
-    """Yield who holds the nodes for the pods of a component, from its condition."""
+    """Yield who occupies the nodes that the pods of a component need, from the message of the component's condition."""
     for found in conditions:
         if found.get("type") == CONDITION[component]:
             parts = (found.get("message") or "").split("; ")
@@ -229,9 +230,8 @@ ROUTINE = frozenset(
 
 
 def next_step(reason: str, message: str, tree: Tree, which: str = "", role: str = "", part: SliceView | None = None) -> str:
-    """Return the next step for a reason, as `step` does, unless the message shows that GPUs and nodes are not the cause: a
-    pod whose PersistentVolumeClaim is missing or not bound is unschedulable, too, and so is a pod for which no node has the
-    label.
+    """Return the next step for a reason, as `step` does, unless the message shows another cause than missing GPUs or nodes.
+    A pod is also unschedulable if its PersistentVolumeClaim is missing or not bound, or if no node has a required label.
     """
     if "persistentvolumeclaim" in message.lower():
         return f"create the claim that the message names, or wait until it is bound: kubectl get pvc -n {tree.namespace}"
@@ -252,7 +252,8 @@ def step(reason: str, tree: Tree, which: str = "", role: str = "", part: SliceVi
     condition already contains the step.
 
     `which` contains the options of `ome logs` that select the pods. `role` is the role of the pods, or "" for a condition,
-    and `part` the slice of the pods. The labels are those that the slice requires, or those of the desired revision.
+    and `part` the slice (revision) of the pods. The labels in the step are those that `part` requires of nodes or, if it is
+    None, those that the desired revision requires.
     """
     part = part or next((each for each in tree.slices if each.revision == tree.revision), None)
     labels, fetched = (part.labels, part.fetched) if part is not None else (tree.labels, False)

@@ -1,4 +1,6 @@
-"""Whether pods fit on the nodes of a cluster now, on which nodes, and what would have to go, for `ome fit`."""
+"""Compute for `ome fit` whether pods fit on the nodes of a cluster now, on which nodes, and which other pods would have to
+leave.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +20,7 @@ NOTHING = "nothing that holds GPUs"
 
 
 class Holder(NamedTuple):
-    """Pods of a service, or of a namespace, on a node."""
+    """The pods of a service, or of a namespace, that occupy a node."""
 
     who: str
     gpus: int
@@ -48,11 +50,12 @@ class FitAnswer:
     service: str
     fits: bool
     why: str
-    """Why the service does not fit; "" if it does."""
+    """Why the pods of the service do not fit on the nodes; "" if they fit."""
     places: tuple[Placed, ...] = ()
     """Where its pods would run. The scheduler may choose other nodes."""
     goes: tuple[NodeToFree, ...] = ()
-    """What would have to go, if it fits on the nodes of the cluster, but not beside what runs there now."""
+    """The nodes whose pods would have to leave, if the service fits on the nodes of the cluster only without some pods that
+    run there now."""
     groups: Mapping[str, int] = field(default_factory=dict)
     """Role -> number of groups that were counted."""
 
@@ -68,8 +71,8 @@ def fit(
 
     name    Namespace and name of the service.
     nodes   The nodes as if they were empty.
-    held    The amounts that pods of others hold on each node.
-    on      What holds them.
+    held    The amounts of each resource that other pods use on each node.
+    on      The pods that use these amounts, by node.
     """
     free = {key: less(node, held.get(key, {})) for key, node in nodes.items()}
     if found := lacks(needs, nodes):

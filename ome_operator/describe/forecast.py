@@ -149,7 +149,7 @@ def _gpus(number: int, before: str = "", behind: str = "") -> str:
 
 
 def _scaled(old: Iterable[RoleOutcome], new: Iterable[RoleOutcome]) -> list[str]:
-    """Return sentences that state which pods start or end because the number of groups changes."""
+    """Return sentences that state which pods are started or removed because the number of groups changes."""
     before = {role.component: role for role in old}
     said = []
     for role in new:

@@ -23,16 +23,17 @@ from ome_operator.quantity import moment
 from ome_operator.util.wording import count
 
 LEAST = 0.5
-"""Seconds of a part that is worth a word."""
+"""Minimum seconds of a part of a start that is mentioned."""
 
 
 class GroupNotes(NamedTuple):
-    """What is said about a group."""
+    """The notes about a group that are shown to users."""
 
     note: str
-    """How long it has been starting, the number of its recycles, and its last failure while that failure is recent."""
+    """How long the group has been starting, the number of its recycles, and its last failure while that failure is
+    recent."""
     start: str
-    """How long its last start took, by parts; "" if that is unknown."""
+    """How long the last start of the group took, in total and by parts; "" if that is unknown."""
 
 
 NO_NOTES = GroupNotes("", "")
@@ -54,8 +55,9 @@ def group_notes(component: str, revision: str, status: Mapping[str, Any], now: d
 
 
 def starting(entry: Mapping[str, Any], entries: Iterable[Mapping[str, Any]], now: datetime | None) -> str:
-    """Return how long a group of the status has been starting, and how long its last start took, or else the newest one of a
-    group of its component; "" if it is not starting. `entries` are all groups of the status.
+    """Return how long a group of the status has been starting, and how long its last start took. If no start of this group
+    is recorded, the newest start of another group of the component is used. Return "" if the group is not starting.
+    `entries` are all groups of the status.
     """
     since = moment(str(entry.get("since") or ""), now) if now is not None and entry.get("phase") == STARTING else None
     if now is None or since is None:
@@ -68,8 +70,8 @@ def starting(entry: Mapping[str, Any], entries: Iterable[Mapping[str, Any]], now
 
 
 def parts(start: Mapping[str, Any] | None, phase: Any = READY) -> str:
-    """Return how long the last start of a group took, and what took how long; "" if it is unknown. `phase` is the phase of
-    the group: of a group that starts, it is an earlier start, possibly of another group.
+    """Return how long the last start of a group took, and how long each part of it took; "" if that is unknown. `phase` is
+    the phase of the group. If the group is starting, `start` is an earlier start, possibly of another group.
     """
     if not start:
         return ""

@@ -23,7 +23,7 @@ def node_table(rows: Sequence[NodeRow]) -> str:
 
 
 def _unreported(rows: Sequence[NodeRow]) -> str:
-    """Return a line about the nodes whose weights are unknown; "" if there are none."""
+    """Return a line about the nodes whose weights are unknown; "" if there are no such nodes."""
     number = sum(bool(row.unknown) and DENIED not in row.unknown for row in rows)
     return f"No model agent reports the weights of {count(number, 'node')} now ({AGENT_PODS}).\n" if number else ""
 

@@ -67,7 +67,8 @@ class Outcome:
     """The reasons why the service cannot start, each with the next step."""
     advice: str = ""
     demand: str = ""
-    """Why the service cannot be scaled with its demand as it is written; "" if it can, or if its class is another."""
+    """Why the service, as it is written, cannot be scaled with its demand; "" if it can, or if its autoscaler class is not
+    Demand."""
     bounds: Bounds = field(default_factory=lambda: Bounds({}, {}))
     """The limits of a rollout to the target revision."""
     workloads: Mapping[str, Stored] = field(default_factory=dict)

@@ -24,7 +24,7 @@ class Plot:
     most: str
     """The largest value in the plot, as text."""
     other: str = ""
-    """The points of a second line, which is dashed; "" without one."""
+    """The points of a second line, which is drawn dashed; "" if there is no second line."""
 
 
 def plots(samples: Sequence[TopRow]) -> list[Plot]:
@@ -42,8 +42,8 @@ def plots(samples: Sequence[TopRow]) -> list[Plot]:
 
 
 def _times(title: str, samples: Sequence[TopRow], of: Callable[[TopRow], Mapping[str, Mapping[str, float]]]) -> Plot:
-    """Return the plot of the upper bounds of a time, or of lower bounds that have no upper one. Its newest value is shown
-    with both bounds.
+    """Return the plot of a duration that is known by a lower and an upper bound. The plot shows the upper bounds, or a lower
+    bound where there is no upper one. The newest value is shown with both bounds.
     """
     bounds = [of(row).get("p95") for row in samples]
     made = plot(title, " s", [None if each is None else each.get("upTo", each["above"]) for each in bounds])
@@ -52,7 +52,7 @@ def _times(title: str, samples: Sequence[TopRow], of: Callable[[TopRow], Mapping
 
 
 def plot(title: str, unit: str, values: Sequence[float | None]) -> Plot:
-    """Return the plot of values in equal distances."""
+    """Return the plot of values that were taken at equal intervals."""
     known = [value for value in values if value is not None]
     if not known:
         return Plot(title, "–", "", "")
@@ -61,7 +61,7 @@ def plot(title: str, unit: str, values: Sequence[float | None]) -> Plot:
 
 def line(values: Sequence[float | None], most: float, *, steps: bool = False) -> str:
     """Return the points of an SVG polyline of which `most` is the upper edge; "" if there are fewer than two points. With
-    `steps`, each value counts until the next one.
+    `steps`, the line stays at each value until the next one.
     """
     width = max(1, len(values) - 1 + steps)
     points = [

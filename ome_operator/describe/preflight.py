@@ -70,7 +70,7 @@ class PreflightReport(NamedTuple):
     looked: int
     """Number of ranks whose check has ended."""
     nodes: tuple[str, ...]
-    """Names of the nodes on which these checks ended."""
+    """Names of the nodes on which the checks that have ended ran."""
     findings: tuple[FoundOnRank, ...]
     missed: tuple[Missed, ...]
 
@@ -164,7 +164,7 @@ def progress(ranks: Sequence[Checkup]) -> str:
 
 def in_place(service: str, namespace: str, stored: bool) -> str:
     """Return what to do if pods of the service occupy the nodes: let the check run on these nodes, before each engine
-    starts. `stored` is whether the service exists on the cluster.
+    starts. `stored` states whether the service exists on the cluster.
     """
     mode = f"{keys.PREFLIGHT}: Warn"
     held = (

@@ -1,4 +1,6 @@
-"""What `ome scale SERVICE` shows: what the autoscaler of the class Demand saw, wants and why, and what holds it."""
+"""Format what `ome scale SERVICE` prints: what the autoscaler of the class Demand measured, which size it wants and why, and
+what keeps it from applying this size.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -30,18 +32,19 @@ class ScalingView(NamedTuple):
     ready: Mapping[str, int]
     """Role -> number of groups, or of routers, that are ready."""
     wanted: Mapping[str, int]
-    """Role -> number that is wanted; empty before the first decision."""
+    """Role -> number of groups, or of routers, that the autoscaler wants; empty before the first decision."""
     hold: str
-    """The reason for which the wanted size is not the size that the demand needs; "" if it is."""
+    """The reason why the wanted size differs from the size that the demand needs; "" if it does not differ."""
     meaning: str
-    """What the reason means."""
+    """The explanation of the reason in `hold`."""
     why: str
     speeds: Mapping[str, str]
     """Role -> how the speed of its groups is known."""
     by_hand: tuple[str, ...]
-    """RoleScales that were written, so that their numbers count instead of the decided ones."""
+    """Names of the RoleScales whose number somebody has set by hand, so that it is used instead of the autoscaler's
+    number."""
     traffic: Mapping[str, Any]
-    """`status.traffic`: the numbers of the service."""
+    """The field `status.traffic` of the service."""
     decisions: tuple[Mapping[str, Any], ...]
     days: tuple[Mapping[str, Any], ...]
     learned: Mapping[str, Any]
@@ -82,17 +85,19 @@ def _demanded(body: Mapping[str, Any]) -> bool:
 
 
 def own_why(found: ScalingView) -> str:
-    """Return why the service has its size; "" if this is the sentence that explains its hold."""
+    """Return the sentence that explains the size of the service; "" if it is the same sentence as the explanation of the
+    hold.
+    """
     return "" if found.why == found.meaning else found.why
 
 
 def size(prefill: int, decode: int, routers: int) -> str:
-    """Return the words for a size."""
+    """Return a size in words, such as "2 prefill and 1 decode groups, and 1 router"."""
     return f"{prefill} prefill and {decode} decode groups, and {count(routers, 'router')}"
 
 
 def lines(found: ScalingView) -> Iterator[str]:
-    """Yield the lines of text."""
+    """Yield the lines that `ome scale SERVICE` prints."""
     where = f"{found.namespace}/{found.service}"
     if not found.mode:
         if found.demanded:

@@ -8,11 +8,13 @@ from ome_operator.core.reasons import FROZEN, ROLLED_OUT, State, record_of
 from ome_operator.describe.tree import MISSING, Tree
 
 _OTHERS: Mapping[str, State] = {MISSING: State.STARTING, "Outdated": State.STARTING}
-"""States for reasons in trees that are not reasons of a condition."""
+"""Reason of a rank in a tree that is never the reason of a condition -> state of a service with this reason."""
 
 
 def for_reason(reason: str) -> State:
-    """Return the state that a reason means. A reason without a record means that a person has to act."""
+    """Return the state of a service whose problem has this reason. For a reason without a record, it is the state in which a
+    person has to act.
+    """
     return _OTHERS.get(reason) or record_of(reason).state
 
 

@@ -1,4 +1,4 @@
-"""The numbers of services, groups and nodes, as rows of `ome top` and for programs. Pure functions.
+"""Compute the numbers of services, groups and nodes that `ome top` shows as rows, or prints for programs. Pure functions.
 
 A number that is unknown is None.
 """
@@ -33,11 +33,12 @@ class TopRow:
     group: str
     """Role and number of the group; "" for services and nodes."""
     source: str
-    """`live` if the routers were asked now, `status` for status.traffic, "" if nothing is known."""
+    """Source of the numbers: `live` if the routers were asked now, `status` if they are from status.traffic, "" if no number
+    is known."""
     age: Value
     """Age in seconds of the oldest of the numbers."""
     is_part: bool
-    """Whether the sums lack a router or a leader whose numbers are unknown."""
+    """Whether the sums are incomplete, because the numbers of a router or a leader are unknown."""
     requests_per_second: Value
     prompt_tokens_per_second: Value
     output_tokens_per_second: Value
@@ -55,13 +56,13 @@ class TopRow:
 
 
 class Heard(NamedTuple):
-    """A service, with the numbers that its routers reported when they were asked."""
+    """A service, with the numbers that its routers reported when they were asked for them."""
 
     body: Mapping[str, Any]
     tree: Tree
     pods: tuple[Pod, ...]
     numbers: ServiceNumbers | None
-    """None if the routers were not asked, or did not answer usably."""
+    """The numbers; None if the routers were not asked, or did not answer usably."""
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------------
@@ -113,7 +114,9 @@ def node_rows(services: Iterable[Heard], nodes: Iterable[Node], now: datetime) -
 
 
 def _once(leaders: Sequence[LeaderNumbers]) -> Sequence[LeaderNumbers]:
-    """Return the leaders of a service on which each request is counted once: not prefill if decode is there, too."""
+    """Return the leaders of a service on which each request is counted once: if there are decode leaders, prefill leaders
+    are left out.
+    """
     return [each for each in leaders if each.role != "prefill"] or leaders
 
 
@@ -161,7 +164,7 @@ def _row(namespace: str, name: str, group: str, numbers: Numbers, gpus: int, all
 
 
 def _stored(service: Heard, now: datetime) -> TopRow:
-    """Return the row of a service from its status, whatever its status contains."""
+    """Return the row of a service from its status. Never raises, even if the status has unexpected content."""
     row = _row(service.tree.namespace, service.tree.name, "", Numbers(), _gpus(service.tree))
     stored = _map((service.body.get("status") or {}).get("traffic"))
     written = moment(str(stored.get("time") or ""), now)
@@ -225,9 +228,9 @@ def _gpus(tree: Tree) -> int:
 
 
 def remark(services: Sequence[Heard], troubles: Mapping[str, str], now: datetime, *, stored: bool) -> str:
-    """Return sentences about routers that could not be read, and about services without any number; "" if there are
-    neither. `troubles` maps UIDs of routers' pods to the reason, and `stored` states whether the rows then show the numbers
-    of the status.
+    """Return sentences about routers that could not be read, and about services without any number; "" if there are neither.
+    `troubles` maps the UID of a router's pod to the reason why it could not be read, and `stored` states whether the rows
+    then show the numbers of the status.
     """
     said = [_unread(services, troubles, stored=stored), _without_numbers(services, troubles, now, stored=stored)]
     return "; ".join(sentence for sentence in said if sentence)
@@ -245,7 +248,7 @@ def _unread(services: Sequence[Heard], troubles: Mapping[str, str], *, stored: b
 
 
 def _without_numbers(services: Sequence[Heard], troubles: Mapping[str, str], now: datetime, *, stored: bool) -> str:
-    """Return a sentence about the services that have no number for another reason than that routers could not be read."""
+    """Return a sentence about the services that have no number, except those whose routers could not be read."""
     silent = [one for one in services if _silent(one) and not _has_trouble(one, troubles)]
     if stored:
         silent = [one for one in silent if _stored(one, now).source != STATUS]

@@ -16,7 +16,7 @@ class TopColumn(NamedTuple):
 
     title: str
     value: Callable[[TopRow], Value]
-    """Returns the number by which rows are sorted."""
+    """A function that returns the number of a row in this column, by which rows are sorted."""
     text: Callable[[TopRow], str]
 
 
@@ -99,11 +99,11 @@ HEADS: Mapping[str, Mapping[str, str]] = {
     "groups": {"NAMESPACE": "namespace", "SERVICE": "name", "GROUP": "group"},
     "nodes": {"NODE": "name"},
 }
-"""What rows stand for -> titles and fields of the columns that name a row."""
+"""What each row stands for (`services`, `groups` or `nodes`) -> title and field of each column that identifies the row."""
 
 
 def brief(row: TopRow) -> str:
-    """Return the known numbers of a service in a line."""
+    """Return a line with those numbers of a service that are known."""
     parts = {"req/s": row.requests_per_second, "tok/s": row.output_tokens_per_second, "running": row.running}
     parts["waiting"] = row.waiting or None
     more = "+" if row.is_part else ""

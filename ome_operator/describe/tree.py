@@ -1,4 +1,5 @@
-"""Describes a service as a tree of slices, roles, groups and ranks, each with its state and the reason for that state.
+"""Describes a service as a tree of slices (one for each revision with objects), roles, groups and ranks, each with its state
+and the reason for that state.
 
 The tree is built from existing objects (workloads, pods, stored revisions). The service's status adds facts that these
 objects do not contain.
@@ -104,7 +105,7 @@ class SliceView:
     labels: tuple[str, ...] = ()
     """Keys of the node labels that must have the value `Ready` on a node of the revision's pods."""
     fetched: bool = False
-    """Whether model agents set these labels, so that a label set by hand does not count."""
+    """Whether model agents set the labels in `labels`, so that a label that was set by hand is ignored."""
 
 
 class Said(NamedTuple):
@@ -184,7 +185,7 @@ def tree(body: Mapping[str, Any], observed: Observed, now: datetime | None = Non
 
 
 def _called(reference: Any) -> str:
-    """Return the name in a reference of the spec. In a Serving, the reference itself is the name."""
+    """Return the name of the object to which a field of the spec refers. In a Serving, the field contains only the name."""
     return str((reference.get("name") if isinstance(reference, dict) else reference) or "")
 
 
@@ -247,7 +248,9 @@ def _slices(
 
 
 def _refused(role: RoleView, status: Mapping[str, Any]) -> RoleView:
-    """Return a role whose missing pods have the reason for which the API server refuses them, if its condition has it."""
+    """Return the role with the reason why the API server refuses its missing pods set on these pods, if the role's condition
+    contains this reason.
+    """
     told = status.get("conditions") or ()
     found: Mapping[str, Any] = next((item for item in told if item.get("type") == CONDITION[role.component]), {})
     if found.get("status") != "False" or found.get("reason") != Reason.PODS_REFUSED:
@@ -305,7 +308,7 @@ def _role(
 
 
 def _wanted(component: str, entry: slices.Slice) -> int:
-    """Return the number of groups of a component that the slice should have now."""
+    """Return the number of groups of a component that the slice (revision) should have now."""
     return sum(
         child.replicas
         for child in entry.workloads

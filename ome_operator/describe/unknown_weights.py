@@ -9,7 +9,7 @@ from ome_operator.core.catalog.node_models import duration
 from ome_operator.quantity import moment
 
 NEVER, DENIED = "no agent has reported yet", "they may not be read"
-"""Reasons without a time for which the weights of a node are unknown."""
+"""Reasons why the weights on a node are unknown, if there is no time since when."""
 Body = Mapping[str, Any]
 
 
@@ -17,14 +17,14 @@ class UnknownWeights(NamedTuple):
     """Why the weights on a node are unknown."""
 
     why: str
-    """`NEVER`, `DENIED`, or what is silent and for how long."""
+    """`NEVER`, `DENIED`, or a text that states what has stopped reporting (the node or its agent), and for how long."""
     labelled: tuple[str, ...] = ()
     """The models for which the node has the value `Ready` in a label, without the prefix of the label's key. A label of a
     node without a report was set by hand."""
 
     @property
     def text(self) -> str:
-        """The labels, or else why the weights are unknown, in a few words."""
+        """The models in the node's labels or, if there are none, why the weights are unknown, in a few words."""
         named = ", ".join(self.labelled)
         return f"{named} by label" if named else f"unknown: {self.why}"
 
@@ -53,7 +53,9 @@ def unknown_weights(
 
 
 def _silent(node: Body, running: Mapping[Any, Body], now: datetime) -> str:
-    """Return what is silent on a node with a record, and since when; "" if the node and its agent report."""
+    """Return a text that states whether the node or its agent has stopped reporting, and for how long; "" if both report.
+    The node has a record.
+    """
     if (since := _not_ready(node)) is not None:
         return f"the node is silent{_for(since, now)}"
     agent = running.get(node["metadata"]["name"])

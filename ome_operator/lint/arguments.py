@@ -19,14 +19,18 @@ ENDS = "The engine exits at once with code 2 and `unrecognized arguments`, and i
 
 
 def known(subject: Subject) -> Iterator[tuple[Role, Launch, Argument]]:
-    """Yield every argument of every program whose version has known flags, on rank 0 and on the other ranks."""
+    """Yield every flag that is given to a program, for all programs whose version has known flags, on rank 0 and on the
+    other ranks.
+    """
     for role, start in all_launches(subject):
         if start.line is not None:
             yield from ((role, start, given) for given in start.arguments if given.word.startswith("--"))
 
 
 def all_launches(subject: Subject) -> Iterator[tuple[Role, Launch]]:
-    """Yield every known program: that of rank 0, that of the other ranks of a role, and those that scripts start."""
+    """Yield every known program: the program of rank 0 of each role, the program of its other ranks, and the programs that
+    scripts start.
+    """
     for role in subject.roles:
         yield from ((role, start) for start in (role.launch, role.others, *role.partly) if start is not None)
 
@@ -88,7 +92,9 @@ def version_unknown(subject: Subject) -> Iterator[Hit]:
 
 
 def _gone(subject: Subject, start: Launch, given: Argument) -> tuple[str, ...]:
-    """Return the other versions that have the flag of this argument, which the program's version lacks."""
+    """Return the other versions of the program that have the flag of this argument, if the program's own version lacks the
+    flag.
+    """
     return subject.versions.elsewhere(start.engine, given.word)
 
 
@@ -294,7 +300,7 @@ def template_left(subject: Subject) -> Iterator[Hit]:
     ),
 )
 def variable_unread(subject: Subject) -> Iterator[Hit]:
-    """Yield the variables that the version does not read, without those that the operator adds for every version."""
+    """Yield the variables that the version does not read, except the variables that the operator adds for every version."""
     for role, start in subject.launched("sglang"):
         variables = start.line.variables if start.line is not None else {}
         ours = {each.name for one in known_servers() if one.name == start.engine for each in one.env}

@@ -36,7 +36,9 @@ def blocks_divide(subject: Subject) -> Iterator[Hit]:
 
 
 def _whole_experts(tp: int, possible: tuple[int, ...]) -> str:
-    """Return the remedy for experts that are cut inside a block. `possible` are the numbers of pieces that cut none."""
+    """Return the remedy for experts that are cut inside a block. `possible` has the numbers of pieces into which an expert
+    can be cut without cutting a block.
+    """
     fitting = [pieces for pieces in possible if tp % pieces == 0]
     if not fitting:
         return "no size works: use weights without blocks, such as BF16 weights or weights with a scale for each channel"

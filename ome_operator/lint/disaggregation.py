@@ -15,8 +15,8 @@ from ome_operator.lint.subject import Role, Subject
 
 _WAITING = "SGLANG_DISAGGREGATION_WAITING_TIMEOUT"
 _PLAIN = frozenset({"", "auto", "bf16", "bfloat16"})
-"""Data types of the KV cache that are usually equal. `auto` is the type of the model unless the model's files name
-another type."""
+"""Values of --kv-cache-dtype that usually stand for the same data type. `auto` is the type of the model unless the model's
+files name another type."""
 _CONN = "SGLang 0.5.23, disaggregation/common/conn.py: decode compares its own value with the value that prefill registered"
 
 

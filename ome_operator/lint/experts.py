@@ -12,9 +12,9 @@ from ome_operator.lint.subject import Subject
 
 TOKENS = "SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK"
 UNSET = 128
-"""Default of the environment variable that TOKENS names, in SGLang 0.4.9 to 0.5.23."""
+"""Default of the environment variable that the constant `TOKENS` names, in SGLang 0.4.9 to 0.5.23."""
 MOST = 1024
-"""Maximum value that SGLang accepts for the environment variable that TOKENS names."""
+"""Maximum value that SGLang accepts for the environment variable that the constant `TOKENS` names."""
 FLASHINFER_MOST = 450
 """Maximum number of requests of a CUDA graph on a rank with which FlashInfer's all-to-all is known to work."""
 

@@ -52,7 +52,9 @@ def pod_unstartable(subject: Subject) -> Iterator[Hit]:
 
 
 def _refusals(subject: Subject, *, late: bool) -> Iterator[Hit]:
-    """Yield the values that the API server refuses or, with `late`, only the node."""
+    """Yield the values that the API server refuses. With `late`, yield the values that the API server accepts and the node
+    refuses.
+    """
     told = dict.fromkeys((role.component, found) for role, pod in _pods(subject) for found in refusals(pod["spec"]))
     for component, found in told:
         if found.late is late:
@@ -162,7 +164,9 @@ def _list(value: Any) -> list[Any]:
 
 
 def _shared(role: Role) -> Any:
-    """Return the sizeLimit of the volume that is mounted at /dev/shm; None if there is none."""
+    """Return the sizeLimit of the volume that is mounted at /dev/shm; None if no volume is mounted there, or if it has no
+    sizeLimit.
+    """
     mounts = {str(mount.get("name")) for mount in items(role.container, "volumeMounts") if mount.get("mountPath") == SHM}
     named = (volume for volume in items(role.leader["spec"], "volumes") if str(volume.get("name")) in mounts)
     return next((below(volume, "emptyDir").get("sizeLimit") for volume in named), None)

@@ -88,8 +88,8 @@ class Launch:
 
     @cached_property
     def _last(self) -> Mapping[str, Argument]:
-        """Name of each given flag → the last argument that sets it. The map is cached because rules look up flags
-        hundreds of times.
+        """Name of each flag that is given → the last argument that sets the flag. The map is cached because rules look up
+        flags hundreds of times.
         """
         return {given.flag.name if given.flag else given.word: given for given in self.arguments}
 
@@ -98,7 +98,7 @@ class Launch:
 
     @cached_property
     def _meant(self) -> frozenset[str]:
-        """The flags that unknown arguments probably mean."""
+        """Names of the flags that the user probably meant by arguments that the version does not have."""
         line = self.read_as
         words = (given.word for given in self.arguments if line is not None and given.flag is None)
         return frozenset(line.flags[near].name for word in words if line is not None and (near := resembling(word, line)))
@@ -113,7 +113,9 @@ class Launch:
         return value
 
     def raw(self, name: str) -> str:
-        """Return the same value as `text`, for rules about the expansion itself."""
+        """Return the same value as `text`, but never note the flag in `doubted`. Rules about the expansion itself use this
+        method.
+        """
         given = self.given(name)
         if given is not None:
             return given.values[0] if given.values else ""
@@ -140,7 +142,9 @@ class Launch:
 
 
 def resembling(word: str, line: CommandLine) -> str:
-    """Return the flag of a command line that an unknown flag probably means; "" if none is similar."""
+    """Return the flag of a command line that the user probably meant by the unknown flag `word`; "" if no flag is
+    similar.
+    """
     return next(iter(get_close_matches(word, line.flags, 1, 0.8)), "") if word.startswith("--") else ""
 
 
@@ -159,13 +163,13 @@ def number(text: str) -> int | None:
 
 
 class Reading(NamedTuple):
-    """What is read of how a container starts its program."""
+    """The program that a container starts, as far as its arguments can be read."""
 
     launch: "Launch | None" = None
     """The program with its arguments; None if no program is known, or if its arguments cannot be read with certainty."""
     partly: tuple["Launch", ...] = ()
-    """The programs that a script starts if their arguments cannot be read with certainty. Each has the arguments that can be
-    read."""
+    """The programs that a script starts, if their arguments cannot be read with certainty. Each program has only those of
+    its arguments that can be read."""
     why: str = ""
     """The reason why the arguments cannot be read with certainty; "" if they can."""
 
@@ -178,7 +182,7 @@ def launch(container: Mapping[str, Any], annotations: Mapping[str, str], version
 
 
 def read(container: Mapping[str, Any], annotations: Mapping[str, str], versions: Versions) -> Reading:
-    """Return what can be read of how a container starts a known program."""
+    """Return the known program that a container starts, as far as its arguments can be read."""
     env = {str(item["name"]): str(item["value"]) for item in container.get("env") or () if "value" in item}
     env = {name: _filled(value, env) for name, value in env.items()}
     found = [(start, _launch(start, container, annotations, versions, env)) for start in _starts(container, env)]
@@ -201,8 +205,8 @@ def read(container: Mapping[str, Any], annotations: Mapping[str, str], versions:
 
 
 def _open_end(start: "_Start", line: CommandLine | None) -> str | None:
-    """Return the first word that may stand for several arguments; None if there is none. A word behind a flag that takes a
-    value is that value.
+    """Return the first word that a shell may expand to several arguments; None if there is none. A word after a flag that
+    takes a value counts as the flag's value.
     """
     for at in sorted(start.loose):
         before = start.words[at - 1] if at else ""
@@ -284,7 +288,9 @@ def one_word(container: Mapping[str, Any]) -> str:
 
 
 def _start(line: Sequence[str], image: str) -> tuple[_Start, int] | None:
-    """Return the known program that a command line starts, and the position of its first argument; None for others."""
+    """Return the known program that a command line starts, and the position of its first argument; None if it starts no
+    known program.
+    """
     for at, word in enumerate(line):
         if name := program(word, "".join(line[at + 1 : at + 2]), image):
             words = [item for item in line[at + 1 :] if item != "launch"]

@@ -26,7 +26,9 @@ def arguments(role: Role) -> Location:
 
 
 def variable(role: Role, name: str) -> Location:
-    """Return the location of an environment variable. If it is not set, return the location at which it can be added."""
+    """Return the location of an environment variable. If the variable is not set, return the location at which the variable
+    can be added.
+    """
 
     def says(runner: Runner) -> bool:
         return any(isinstance(item, Mapping) and item.get("name") == name for item in runner.get("env") or ())
@@ -35,8 +37,8 @@ def variable(role: Role, name: str) -> Location:
 
 
 def field(role: Role, name: str) -> Location:
-    """Return the location of a field of the main container. If the field is not set, return the location at which it can
-    be added.
+    """Return the location of a field of the main container. If the field is not set, return the location at which the field
+    can be added.
     """
     return _runner(
         role, lambda runner: name in runner, name, lambda runner: bool(runner.get("args") or runner.get("command"))

@@ -23,8 +23,8 @@ def needs(model: ModelFacts, start: Launch, found: Sizes) -> Memory | None:
 
 
 def share(start: Launch) -> float | None:
-    """Return the fraction of a GPU's memory for weights and KV cache. Return None if it depends on a variable, and if it is
-    no fraction.
+    """Return the fraction of a GPU's memory for weights and KV cache. Return None if the fraction depends on a variable, or
+    if its value is not between 0 and 1.
     """
     text = start.text("--mem-fraction-static")
     try:
@@ -144,7 +144,7 @@ _HOST_POOL = ("--enable-hierarchical-cache", "--disaggregation-decode-retraction
 
 
 def _pool(start: Launch) -> str:
-    """Return the flag with which a server keeps KV cache in host memory; "" if it keeps none there."""
+    """Return the flag with which a server keeps KV cache in host memory; "" if it keeps no KV cache in host memory."""
     first, second = _HOST_POOL
     if start.on(first):
         return first

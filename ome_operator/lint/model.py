@@ -33,14 +33,17 @@ def model_facts(model: Model, well_known: WellKnown) -> ModelFacts:
 
 
 def _stated(model: Model, read: Facts) -> Facts:
-    """Return the facts, with the architecture that the spec names if the files do not state it."""
+    """Return the facts that were read from a model's files. If they contain no architecture, the one in the model's spec is
+    added.
+    """
     written = model.spec.model_architecture
     return read if read.architecture or not written else read.model_copy(update={"architecture": written})
 
 
 def _stored(model: Model, seen: Facts) -> Quantization | None:
     """Return the quantization of the stored weights if it is not the one in the config: the quantization that was read from
-    the files, such as that of hf_quant_config.json, or the one that the spec names. None if the config decides.
+    the files, such as that of hf_quant_config.json, or the one that the spec names. Return None if the config.json states
+    the quantization correctly.
     """
     if seen.quantization is not None:
         return seen.quantization
@@ -85,8 +88,8 @@ def gpu_memory(
 
 
 def memories(classes: Mapping[str, AcceleratorClass], named: frozenset[str], resources: frozenset[str]) -> dict[str, int]:
-    """Return the memory in bytes of one GPU, by name of the accelerator class. The classes are those in `named`, or, if
-    it is empty, all that provide a resource in `resources`. Classes with an unknown memory are left out.
+    """Return the memory in bytes of one GPU, by name of the accelerator class. The classes are those whose names are in
+    `named` or, if `named` is empty, all that provide a resource in `resources`. Classes with an unknown memory are left out.
     """
     sizes = {name: memory(accelerator) for name, accelerator in fitting(classes, named, resources).items()}
     return {name: size for name, size in sizes.items() if size}
@@ -95,7 +98,9 @@ def memories(classes: Mapping[str, AcceleratorClass], named: frozenset[str], res
 def fitting(
     classes: Mapping[str, AcceleratorClass], named: frozenset[str], resources: frozenset[str]
 ) -> dict[str, AcceleratorClass]:
-    """Return the accelerator classes in `named`, or, if it is empty, all that provide a resource in `resources`."""
+    """Return the accelerator classes whose names are in `named`. If `named` is empty, return all classes that provide a
+    resource in `resources`.
+    """
     return {
         name: accelerator
         for name, accelerator in classes.items()

@@ -1,5 +1,5 @@
-"""What the API server and the nodes accept in the fields of a pod: closed sets of words, forms of texts, bounds of numbers,
-and fields that must be given. A field is named by its type and its name, as in `api/pod_fields.py`.
+"""Tables of what the API server and the nodes accept in the fields of a pod: sets of permitted words, patterns of texts,
+bounds of numbers, and required fields. A field is named by its type and its name, as in `api/pod_fields.py`.
 
 `tests/controlplane/test_pod_values.py` asks a real API server about every scalar field below a pod spec.
 """
@@ -59,7 +59,7 @@ class Grammar(NamedTuple):
     """The instruction what to write instead of another text."""
 
     def accepts(self, text: str) -> bool:
-        """Return whether the whole text matches."""
+        """Return whether the whole text has this form."""
         return re.fullmatch(self.pattern, text, re.DOTALL) is not None
 
 
@@ -75,7 +75,7 @@ _DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _WORD = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _BYTE = r"(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _UP = r"(?!(.*/)?\.\.(/|$))"
-"""Refuses a path that leads upward: one of its parts is `..`."""
+"""Beginning of a pattern that does not match a path with the element `..`."""
 NAME = Grammar(_LABEL, "write at most 63 lowercase letters, digits and '-'")
 OBJECT = Grammar(rf"(?=.{{1,253}}$){_DOMAIN}", "write the name of an object: lowercase letters, digits, '-' and '.'")
 LABEL_KEY = Grammar(
@@ -105,8 +105,8 @@ IMAGE = Grammar(
     r"(:\w[\w.-]{0,127})?(@[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?",
     "write HOST/REPOSITORY:TAG without blanks, with lowercase letters in the repository",
 )
-"""Kubernetes parses images as github.com/distribution/reference does. It takes a first part with uppercase letters for a
-host; no host is called so, but people write so by mistake."""
+"""Kubernetes parses images as github.com/distribution/reference does. It takes a first part with uppercase letters for the
+name of a registry. No registry has such a name, but users write uppercase letters by mistake."""
 PATTERNS: Mapping[tuple[str, str], Grammar] = {
     ("CSIVolumeSource", "driver"): Grammar(
         r"(?=.{1,63}$)[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?(\.[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*",
@@ -189,10 +189,10 @@ LATE: Mapping[tuple[str, str], Grammar] = {
     ("TopologySpreadConstraint", "topologyKey"): LABEL_KEY,
 }
 """(type, field) -> the form of values that the API server does not check. With another value the pod is created, and then
-never starts, because the scheduler, the kubelet or the container runtime cannot use it: no object and no label has such a
-name, and no medium and no image is called so."""
+never starts, because the scheduler, the kubelet or the container runtime cannot use the value, for example because no
+object, label, medium or image can have such a name."""
 LABELS = frozenset({("PodSpec", "nodeSelector"), ("LabelSelector", "matchLabels")})
-"""Maps of keys and values of labels."""
+"""The fields that contain a map of label keys and values."""
 _ID, MODE, _PORT, _COUNT = (0, 2**31 - 1), (0, 0o777), (1, 65535), (0, 2**31 - 1)
 BOUNDS: Mapping[tuple[str, str], tuple[int, int]] = {
     ("ConfigMapVolumeSource", "defaultMode"): MODE,
@@ -292,7 +292,7 @@ POINTERS = frozenset(
         ("VolumeMount", "recursiveReadOnly"),
     }
 )
-"""The fields in which an empty text is not the same as no value."""
+"""Fields that are pointers in Kubernetes' Go types, so that an empty text differs from an absent value."""
 FORBIDDEN: Mapping[tuple[str, str], str] = {
     ("PodSpec", "activeDeadlineSeconds"): "remove it: the pods of a service have no deadline",
     ("PodSpec", "ephemeralContainers"): "remove it: `kubectl debug` adds such containers to running pods",

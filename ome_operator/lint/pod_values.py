@@ -1,4 +1,4 @@
-"""Which values of a pod spec the API server or the node refuses. The checks need no server, and know nothing of engines."""
+"""Find the values of a pod spec that the API server or the node refuses. The checks need no server, and ignore engines."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -50,7 +50,7 @@ _FORMS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "boolean": (lambda value: isinstance(value, bool), "write true or false without quotes"),
     "quantity": (quantity.valid, "write an amount such as 8, 500m or 80Gi"),
 }
-"""Form of a value -> the check of a value, and what to write instead of another one."""
+"""Form of a value -> the check whether a value has this form, and what to write if it does not."""
 
 
 def refusals(spec: Manifest) -> Iterator[RefusedValue]:
@@ -66,7 +66,7 @@ def refusals(spec: Manifest) -> Iterator[RefusedValue]:
 
 
 def _unknown(box: Manifest, spec: Manifest) -> Iterator[RefusedValue]:
-    """Yield the volumes and devices that a container names and its pod does not have."""
+    """Yield the volumes and devices that a container refers to, although its pod does not define them."""
     for source, entries, verb, what in (
         (box, "volumeMounts", "mounts the volume", "volumes"),
         (box, "volumeDevices", "uses the volume", "volumes"),
@@ -80,8 +80,8 @@ def _unknown(box: Manifest, spec: Manifest) -> Iterator[RefusedValue]:
 
 
 def _object(value: Manifest, type_: str, path: tuple[str, ...], where: str) -> Iterator[RefusedValue]:
-    """Yield what is wrong with an object of a type. `where` is the path with the positions in lists. Unknown fields are
-    left to other rules.
+    """Yield what is wrong with an object of a type. `where` is the path of the object as text, with positions in lists.
+    Unknown fields are not reported, because other rules report them.
     """
     for name, form in pod_fields.forms(type_).items():
         if (inner := value.get(name)) is not None:
@@ -97,7 +97,7 @@ def _object(value: Manifest, type_: str, path: tuple[str, ...], where: str) -> I
 
 
 def _entries(value: Any, field: tuple[str, str], path: tuple[str, ...], where: str) -> Iterator[RefusedValue]:
-    """Yield the scalars of a field, in a list or a map of labels or alone, that this field does not accept."""
+    """Yield the scalars that a field does not accept. Its value is a scalar, a list of scalars, or a map of labels."""
     if field in FORBIDDEN:
         yield RefusedValue(path, f"{where} is given", FORBIDDEN[field])
     elif field in LABELS and isinstance(value, Mapping):
@@ -118,7 +118,7 @@ def _entries(value: Any, field: tuple[str, str], path: tuple[str, ...], where: s
 
 
 def _equals(entries: list[Any], field: tuple[str, str], path: tuple[str, ...], where: str) -> Iterator[RefusedValue]:
-    """Yield the entries of a list that must not be equal to an earlier one, and are."""
+    """Yield the entries of a list that are equal to an earlier entry, although the entries of this list must differ."""
     seen = set[tuple[str, ...]]()
     for number, entry in enumerate(entries if field in UNIQUE else ()):
         values = tuple(str(entry.get(name)) for name in UNIQUE[field]) if isinstance(entry, Mapping) else ()
@@ -129,7 +129,7 @@ def _equals(entries: list[Any], field: tuple[str, str], path: tuple[str, ...], w
 
 
 def _missing(value: Manifest, type_: str) -> Iterator[tuple[str, str]]:
-    """Yield what an object of this type lacks, with the correction: a required field, or one of several alternatives."""
+    """Yield what an object of this type lacks (a required field, or one of several alternatives), with the remedy."""
     for name in REQUIRED.get(type_, ()):
         if value.get(name) in (None, "", []):
             yield f"has no {name}", f"add {name}"
@@ -142,7 +142,7 @@ def _missing(value: Manifest, type_: str) -> Iterator[tuple[str, str]]:
 
 
 def _value(value: Any, form: str, path: tuple[str, ...], where: str) -> Iterator[RefusedValue]:
-    """Yield what is wrong with a value that should have a form of `pod_fields.forms`."""
+    """Yield what is wrong with a value that must have the form `form`, one of those in `pod_fields.forms`."""
     if form.startswith("[]") and isinstance(value, list):
         for number, entry in enumerate(value):
             yield from _value(entry, form[2:], path, f"{where}[{number}]")
@@ -159,8 +159,8 @@ def _value(value: Any, form: str, path: tuple[str, ...], where: str) -> Iterator
 
 
 def _refused(value: Any, field: tuple[str, str], *, pointer: bool) -> str:
-    """Return what to write instead of a scalar that this field does not accept; "" if it is accepted. In a pointer, an
-    empty text is a value; elsewhere it is the same as no value.
+    """Return what to write instead of a scalar that this field does not accept; "" if it is accepted. An empty text is a
+    value if `pointer` is true; otherwise it is the same as no value.
     """
     if value == "" and not pointer:
         return ""
@@ -342,4 +342,4 @@ _ACROSS: Mapping[str, Callable[[Manifest], Said]] = {
     "LabelSelectorRequirement": _expression,
     "ResourceRequirements": _resources,
 }
-"""Type -> the check of its fields that depend on each other."""
+"""Type of an object -> the check of those of its fields that depend on each other."""

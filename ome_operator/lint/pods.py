@@ -22,7 +22,7 @@ def _mooncake(start: Launch) -> bool:
 
 
 def _tcp(start: Launch) -> str:
-    """Return the setting with which Mooncake uses TCP; "" if there is none."""
+    """Return the setting with which Mooncake uses TCP; "" if Mooncake does not use TCP."""
     if start.text("--disaggregation-transfer-backend") == "mooncake_tcp":
         return "--disaggregation-transfer-backend=mooncake_tcp"
     forced = start.env.get("MC_FORCE_TCP", "") == "1"

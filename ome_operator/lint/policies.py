@@ -11,14 +11,14 @@ from ome_operator.lint.subject import Role, Subject
 from ome_operator.util.versions import numbers
 
 _RANDOM_UNTIL = (0, 3, 2)
-"""Newest version of sglang-router, in which the policy cache_aware has no prefix tree for prefill and decode."""
+"""Newest version of sglang-router in which the policy cache_aware keeps no prefix tree for prefill and decode workers."""
 _KEYED = frozenset({"manual", "consistent_hashing"})
-"""Policies that keep a conversation on an engine by a header of its requests."""
+"""Policies that send all requests of a conversation to the same engine, by a header of the requests."""
 _KEY = "X-SMG-Routing-Key"
 
 
 def _policy(start: Launch, role: str) -> str:
-    """Return the policy for `prefill` or `decode`: that of the role, or else that of all engines."""
+    """Return the policy for `prefill` or `decode`: the role's own policy, or else the policy for all engines."""
     return start.text(f"--{role}-policy") or start.text("--policy")
 
 

@@ -37,7 +37,7 @@ class _Server(NamedTuple):
     """The architecture of the model; None if it is not known."""
 
     def flag(self, name: str) -> str:
-        """Return the flag that sets what a condition names; "" for what no flag sets."""
+        """Return the flag that sets the flag or size with this name in a condition; "" if no flag sets it."""
         if name in _SIZES:
             return _SIZES[name][1]
         if name in data.ATTENTION:
@@ -48,8 +48,8 @@ class _Server(NamedTuple):
         return {_ALL_TO_ALL: _BACKEND, data.ARCHITECTURE: ""}.get(name, name)
 
     def value(self, name: str) -> str | None:
-        """Return the value of a flag or size as text; "" if it is not given and has no default. Return None if it is
-        unknown, because it depends on a variable.
+        """Return the value of a flag or size as text; "" if no flag sets it and it has no default. Return None if the value
+        is unknown, because it depends on a variable.
         """
         if name in _SIZES:
             size = _SIZES[name][0](self.found)
@@ -94,12 +94,12 @@ class _Server(NamedTuple):
         return compared[wanted.kind]
 
     def applies(self, row: Requirement) -> bool:
-        """Return whether the check applies: all its conditions certainly hold."""
+        """Return whether a check of SGLang applies to the server: all conditions of its `when` certainly hold."""
         conditions = row.when or {name: Condition(data.GIVEN) for name in row.needs}
         return all(self.holds(name, wanted) for name, wanted in conditions.items())
 
     def written(self, name: str) -> str:
-        """Return a flag as it is set, or a size with its value."""
+        """Return the text of a flag as it is set, such as `--flag=value`, or the name of a size with its value."""
         if name in _SIZES:
             return f"{name} {self.value(name)}"
         if name == data.ARCHITECTURE:
@@ -120,7 +120,7 @@ def _amount(text: str) -> float | None:
 
 
 def _wanted(server: _Server, name: str, wanted: Condition) -> str:
-    """Return what a condition asks for, behind the word `requires`."""
+    """Return the text of what a condition requires. In the message, the text follows the word `requires`."""
     if wanted.kind == data.EQUALS:
         return f"{name} equal to {' '.join(wanted.words)}"
     if wanted.kind in (data.AT_LEAST, data.AT_MOST, data.ABOVE):
@@ -131,7 +131,7 @@ def _wanted(server: _Server, name: str, wanted: Condition) -> str:
 
 
 def _alone(name: str, actual: str | None, wanted: Condition) -> tuple[str, str]:
-    """Return what is wrong with the value of a flag, whatever the other flags are, and the remedy."""
+    """Return (what is wrong, remedy) for the value of a flag that SGLang rejects regardless of the other flags."""
     if wanted.kind == data.NONE_OF:
         return f"{name} is {actual}, which the engine rejects", "write another value, or remove the flag"
     bound = " ".join((wanted.kind, *wanted.words))
@@ -139,7 +139,7 @@ def _alone(name: str, actual: str | None, wanted: Condition) -> tuple[str, str]:
 
 
 def _told(server: _Server, row: Requirement, name: str, wanted: Condition) -> tuple[str, str]:
-    """Return what is wrong with a need that is not met, and the remedy."""
+    """Return (what is wrong, remedy) for a condition of `needs` that the server does not meet."""
     actual, flag = server.value(name), server.flag(name)
     if not row.when:
         return _alone(name, actual, wanted)
@@ -227,7 +227,9 @@ _SMALL = 1024
 
 
 def _chunk(start: Launch, found: Sizes) -> int | None:
-    """Return the chunk of each attention group; None if it is unset, unknown or not divided."""
+    """Return the number of tokens in a prefill chunk of each attention group. Return None if the size of a chunk is not set
+    or unknown, if there is only one group, and for a decode engine.
+    """
     chunk = start.whole("--chunked-prefill-size")
     decode = start.text("--disaggregation-mode") == "decode"
     if decode or chunk is None or chunk <= 0 or not found.attention_dp or found.attention_dp == 1:

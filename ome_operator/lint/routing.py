@@ -130,7 +130,7 @@ def _start(engine: Role) -> int:
 
 
 _OPEN_AT_MOST_S = 10
-"""Longest time in seconds for which a circuit may stay open without a warning."""
+"""Maximum time in seconds for which a circuit breaker stays open without a warning of this rule."""
 
 
 @rule(

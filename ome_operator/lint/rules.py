@@ -57,7 +57,9 @@ _FORMS = {
 
 
 def _place(subject: Subject, said: str) -> Location:
-    """Return the field that a statement names at its beginning; the spec of the service if it names none."""
+    """Return the location of the field that a message names at its beginning. If it names no field, return the spec of the
+    service.
+    """
     found = re.match(r"(the runtime's )?(spec[\w.\[\]]+) ", said)
     if found is None:
         return locations.service(subject)
@@ -65,7 +67,7 @@ def _place(subject: Subject, said: str) -> Location:
 
 
 _ELSEWHERE = ("a probe of the workers",)
-"""Beginnings of advice that is left out, because another rule reports it."""
+"""Beginnings of advice messages that are left out here, because another rule reports the same problem."""
 
 
 @rule(
@@ -77,7 +79,7 @@ _ELSEWHERE = ("a probe of the workers",)
     evidence="docs/troubleshooting.md, and the pages that the message names.",
 )
 def advice(subject: Subject) -> Iterator[Hit]:
-    """Yield a hit for each advice that the operator itself reports in the condition Advice."""
+    """Yield a hit for each advice that the operator itself reports in the service's condition Advice."""
     told = [part for part in subject.advice.split("; ") if part and not part.startswith(_ELSEWHERE)]
     if told:
         yield Hit(locations.service(subject), "; ".join(told).rstrip("."), "follow the advice, or remove the field")

@@ -1,4 +1,4 @@
-"""Rules about what changes the number of groups: whether it can do what the service says."""
+"""Rules about the autoscaler of a component: whether it can scale the component as the service asks for."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,9 @@ from ome_operator.lint.subject import Subject
     evidence="docs/demand.md: the decision needs prefill, decode, routers and targets that can be judged.",
 )
 def demand_unusable(subject: Subject) -> Iterator[Hit]:
-    """Yield the reason that the operator itself would state in the condition."""
+    """Yield the reason why the service cannot be scaled with its demand. The operator itself would report the same reason in
+    a condition.
+    """
     says, _, remedy = subject.demand.partition(": ")
     if says:
         field = says.partition(" is ")[0] if says.startswith("spec.") else "spec.scalingPolicy.demand"
@@ -30,7 +32,7 @@ def demand_unusable(subject: Subject) -> Iterator[Hit]:
     evidence="The cluster's API server, which serves no ScaledObjects. Files are not checked for this.",
 )
 def keda_missing(subject: Subject) -> Iterator[Hit]:
-    """Yield the components of this class. Only a cluster knows whether KEDA is installed."""
+    """Yield the components with the autoscaler class KEDA if the cluster is known not to have KEDA."""
     for role in subject.roles if subject.keda_absent else ():
         layers = ((object_, field, component.autoscaler) for object_, field, component in role.written)
         object_, field, scaler = next((layer for layer in layers if layer[2] is not None), ("", "", None))

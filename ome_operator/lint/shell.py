@@ -13,14 +13,14 @@ _EXPANSION = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?)-[^{}$`]*)?
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.S)
 _DECLARES = frozenset({"export", "declare", "local", "readonly", "typeset"})
 _SETS = frozenset({"read", "unset", "for", "select", "mapfile", "getopts"})
-"""Commands whose words are names of variables that they change."""
+"""Shell commands whose arguments are names of variables that the command changes."""
 _ENDS = {"if": "fi", "case": "esac", "while": "done", "until": "done", "for": "done", "select": "done", "{": "}"}
 """Word that begins a compound command → the word that ends it."""
 _BRANCHES = frozenset({"fi", "esac", "function"})
 _BEFORE = frozenset({"then", "else", "elif", "do", "!", "time"})
 """Words after which a command follows."""
 _DOLLAR, _BACKQUOTE = "\0", "\1"
-"""Stand for a `$` and a backquote that the shell does not expand."""
+"""Characters that stand for a `$` and a backquote that the shell does not expand."""
 LONGEST = 100_000
 """Maximum number of characters of a script that is read."""
 
@@ -68,7 +68,9 @@ def commands(script: str, known: Mapping[str, str]) -> list[Command]:
 def _flush(
     words: list[_Word], before: str, ends: list[str], variables: MutableMapping[str, str], function: bool
 ) -> Iterator[Command]:
-    """Yield the command in these words, and update the open compound commands and the known variables."""
+    """Yield the simple command that consists of `words`, if there is one. Update `ends`, the end words of the compound
+    commands that are open, and `variables`, the known variables.
+    """
     while words:
         head = words[0].text
         if ends and head == ends[-1].removeprefix("function "):

@@ -19,7 +19,7 @@ _PART = {keys.ENGINE: "engine_config", keys.DECODER: "decoder_config", keys.ROUT
 
 @dataclass(frozen=True)
 class Role:
-    """A component of a service, with its pods and how they start the program."""
+    """A component of a service, with its pods and the programs that they start."""
 
     component: str
     title: str
@@ -109,7 +109,7 @@ class Subject:
     """Kind and name of the runtime; "" if the service has none."""
     roles: tuple[Role, ...]
     model: ModelFacts | None
-    """What is known of the model; None if nothing is."""
+    """What is known of the model; None if nothing is known."""
     problems: tuple[str, ...]
     """The reasons why the operator itself would not start the service."""
     versions: Versions
@@ -120,13 +120,14 @@ class Subject:
     advice: str = ""
     """The operator's message in the condition Advice of the service."""
     demand: str = ""
-    """Why the service cannot be scaled with its demand as it is written; "" if it can, or if its class is another."""
+    """Why the service, as it is written, cannot be scaled with its demand; "" if it can, or if its autoscaler class is not
+    Demand."""
     keda_absent: bool = False
     """Whether the cluster of the service is known not to serve KEDA's ScaledObjects."""
     model_name: str = ""
     """Kind and name of the model; "" if the service has none."""
     refused: tuple["RefusedPart", ...] = ()
-    """What a cluster would refuse of the objects in the checked files."""
+    """The parts of the objects in the checked files that a cluster would refuse."""
     ignored: frozenset[str] = frozenset()
     """IDs of the rules that are not applied to this service."""
 

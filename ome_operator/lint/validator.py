@@ -25,8 +25,8 @@ from ome_operator.util.visible import visible
 REFUSING = frozenset(
     rule.id for rule in (arguments.flag_unknown, arguments.flag_removed, arguments.flag_value, arguments.flag_joined)
 )
-"""Rules that find arguments with which SGLang's own parser ends the engine. `make e2e` verifies these rules with the
-parser."""
+"""Rules that find arguments that SGLang's own parser rejects, so that the engine exits. `make e2e` verifies these rules with
+the parser."""
 ADVISED, LONGEST = 5, 240
 """Number of findings that a condition shows, and maximum number of characters of each finding. `ome lint SERVICE` shows
 all findings."""
@@ -47,7 +47,8 @@ _ON_SERVICE = (keys.ENGINE_VERSION, keys.LINT_IGNORE)
 class Validator:
     """Validates revisions, and caches the results.
 
-    The rules run once for a revision. They run again if its router changes, or what is known of its model or its GPUs.
+    The rules run once for a revision. They run again if the revision's router changes, or if the known facts about its model
+    or GPUs change.
     """
 
     def __init__(self, refuse: bool = True) -> None:

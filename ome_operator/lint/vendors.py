@@ -13,10 +13,10 @@ from ome_operator.lint.subject import Manifest, Role, Subject, below, items
 
 
 class Vendor(NamedTuple):
-    """How the devices of a vendor are requested, and the words by which software for them is known."""
+    """How the devices of a vendor are requested, and the words that identify software for these devices."""
 
     prefix: str
-    """Beginning of the names of its device resources and of the labels of its nodes."""
+    """Prefix of the names of the vendor's extended resources and of its node labels."""
     image: str
     """A regular expression for a word of an image's repository or tag."""
     backends: frozenset[str]
@@ -36,15 +36,15 @@ VENDORS: Mapping[str, Vendor] = {
 }
 """Name of a vendor, or of its line of devices -> how it is recognized."""
 _NO_GPU = r"cpu|xeon"
-"""Words of images that run on processors."""
+"""Words in the names of images that run on CPUs."""
 _UPSTREAM = frozenset({"lmsysorg/sglang", "vllm/vllm-openai"})
 """Repositories whose images are made for NVIDIA's GPUs unless their tag says otherwise."""
 _BACKENDS = ("--attention-backend", "--prefill-attention-backend", "--decode-attention-backend")
 
 
 def image_for(image: str) -> str:
-    """Return for which devices an image is made, as its name says: a key of VENDORS, "processors", or "" if the name says
-    nothing or names several.
+    """Return the kind of devices for which an image is made, according to its name: a key of VENDORS, or "processors" for
+    CPUs. Return "" if the name states no kind, or several.
     """
     path = image.partition("@")[0].lower()
     first, slash, rest = path.partition("/")
@@ -59,7 +59,9 @@ def image_for(image: str) -> str:
 
 
 def _requested(box: Manifest) -> str:
-    """Return the vendor of the devices that a container requests; "" if there are none, or of several vendors."""
+    """Return the vendor of the devices that a container requests; "" if it requests no devices, or devices of several
+    vendors.
+    """
     limits = below(box, "resources", "limits")
     devices = [str(name) for name, amount in limits.items() if quantity.parse(amount) > 0]
     found = {name for name, vendor in VENDORS.items() if any(device.startswith(vendor.prefix) for device in devices)}
@@ -107,7 +109,7 @@ def vendor_other(subject: Subject) -> Iterator[Hit]:
 
 
 def _others(role: Role, spec: Manifest, vendor: str) -> Iterator[Hit]:
-    """Yield what a pod that requests devices of one vendor has for another one."""
+    """Yield the settings of a pod that are made for another vendor than the one whose devices the pod requests."""
     for box in items(spec, "containers"):
         made = image_for(str(box.get("image") or ""))
         if _requested(box) and made not in ("", vendor):
