@@ -98,8 +98,8 @@ class ClusterCache:
     # --- changes ----------------------------------------------------------------------------------------------------
 
     def seen(self, kind: str, body: Mapping[str, Any]) -> FactChange | None:
-        """Store an object that a watch delivered, and return the change. Return None if the stored version is not older,
-        or if the object was deleted already.
+        """Store an object that a watch delivered, and return the change. Return None if nothing is stored, because the
+        stored version is not older than `body`, or because the object has been deleted already.
         """
         store, uid = self._stores[kind], from_api.uid(body)
         if store.stale(uid, from_api.version(body)):
@@ -167,7 +167,7 @@ class ClusterCache:
     # --- queries of reconciliations ---------------------------------------------------------------------------------
 
     def tidy(self) -> None:
-        """Discard data that is needed for past events only."""
+        """Discard data that only events in the past needed."""
         for store in self._stores.values():
             store.tidy()
         self.occupancy.tidy(self._index.deps.nodes)
@@ -227,8 +227,8 @@ class ClusterCache:
     def occupies_node(self, body: Mapping[str, Any], namespaces: Collection[str] = ()) -> bool:
         """Return whether `occupancy` counts a pod once the pod is bound to a node.
 
-        It counts known pods, and pods with the operator's labels in a watched namespace. If `namespaces` is empty, all
-        namespaces are watched. An event of the pod, including its deletion, may not have arrived yet.
+        Known pods are counted, and pods with the operator's labels in a watched namespace (all if `namespaces` is empty),
+        but no routers. An event of the pod, including its deletion, may not have arrived yet.
         """
         metadata = body.get("metadata") or {}
         labels = metadata.get("labels") or {}
@@ -242,11 +242,11 @@ class ClusterCache:
         return [pod for uid in self._index.on_node(node) if (pod := self.pods.get(uid)) is not None]
 
     def benchmarks(self, kind: str, namespace: str, name: str) -> tuple[Ref, ...]:
-        """Return the BenchmarkJobs that an object concerns, which is either their Job or the service that they wait for."""
+        """Return the BenchmarkJobs that an object concerns, if the object is their Job or the service that they wait for."""
         return self._index.benchmarks(kind, namespace, name)
 
     def unmade(self) -> Iterable[Ref]:
-        """Return the Servings whose status has no address yet, because their service is missing or not reachable."""
+        """Return the Servings whose status has no address yet, because the InferenceService is missing or unreachable."""
         return self._index.unmade
 
     def record(self, node: str) -> NodeRecord | None:
@@ -303,7 +303,7 @@ class ClusterCache:
         return node_facts.node_record(body) if kind == RECORD else keep(kind, body, old)
 
     def _requoted(self, uids: Iterable[str]) -> tuple[Resource, ...]:
-        """Return the BaseModels of these UIDs, whose parsed form in `deps` changes because the quota changed."""
+        """Return the BaseModels with these UIDs. Their parsed form in `deps` changes with the quota of their namespace."""
         found = tuple(model for uid in uids if (model := self.resources[BASE_MODEL].get(uid)) is not None)
         self._edited.update(model.ref for model in found)
         return found
@@ -347,4 +347,4 @@ class ClusterCache:
 
 
 def _ignored(old: Any, new: Any) -> None:
-    """Do nothing, because there is no index of this kind."""
+    """Do nothing, because objects of this kind are in no index."""

@@ -49,8 +49,8 @@ Enqueue = Callable[[Ref, Urgency], None]
 class EventHandler:
     """Stores changes in the cache, and calls `enqueue` for every object that a change concerns.
 
-    `child_gone` is called with a child object that has vanished, because its name is free now. `capacity_freed` is called
-    when a pod of a service has vanished from its node.
+    `child_gone` is called with a child object that has vanished, because its name can be used again now. `capacity_freed` is
+    called when a pod of a service has vanished from its node.
     """
 
     def __init__(
@@ -127,8 +127,8 @@ class EventHandler:
             self._enqueue(Ref(RECORD, "", node), Urgency.SOON)
 
     def waits_for_nodes(self, service: Ref, waits: bool) -> None:
-        """Store whether the last reconciliation of a service depends on which nodes exist. If `waits` is True, every
-        change of a node enqueues the service.
+        """Store whether the result of a service's last reconciliation depends on which nodes exist. If `waits` is True,
+        every change of a node enqueues the service.
         """
         if waits:
             self._for_nodes.add(service)
@@ -200,8 +200,8 @@ class EventHandler:
             self._enqueue(Ref(RECORD, "", node), Urgency.SOON)
 
     def _dirty_owner(self, child: Child) -> None:
-        """Enqueue the service that a child's label names. A Job has no label of a service; for a Job, enqueue the
-        BenchmarkJobs whose Job has its name.
+        """Enqueue the service that the label of a child object names. A Job has no such label; for a Job, enqueue the
+        BenchmarkJobs to which it belongs by its name.
         """
         if child.kind != JOB:
             self._dirty_service(child_group(child))
@@ -210,7 +210,9 @@ class EventHandler:
             self._enqueue(ref, Urgency.SOON)
 
     def _dirty_service(self, group: tuple[str, str], whole: bool = False) -> None:
-        """Enqueue a service whose pods or children have changed. `whole`: True if the last of its pods has become ready."""
+        """Enqueue a service whose pods or children have changed. `whole`: True if the last pod of the service that was not
+        ready has become ready.
+        """
         namespace, name = group
         if name:
             self._enqueue(Ref(SERVICE, namespace, name), Urgency.AWAITED if whole else Urgency.SOON)

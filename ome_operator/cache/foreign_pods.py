@@ -1,5 +1,5 @@
-"""Read the resource requests of foreign pods on nodes live after a failed placement attempt, and cache them for some
-minutes.
+"""Read the resource requests of foreign pods, which do not belong to services of the operator, from the API server after a
+failed placement attempt, and cache them for some minutes.
 
 The operator does not watch all pods of a cluster. Nodes are read one after the other, at most `MOST` nodes after each
 attempt.
@@ -17,7 +17,8 @@ from ome_operator.kube.errors import KubeError
 logger = logging.getLogger(__name__)
 
 KEPT = 300.0
-"""Seconds for which a result is used. The operator does not watch when foreign pods end."""
+"""Seconds for which the result for a node is used. A limit is needed because the operator does not watch foreign pods, and
+does not notice when they end."""
 FRESH = 10.0
 """Seconds during which a node is not read again, because a reconciliation may repeat before the status records the end of
 the placement attempt."""
@@ -27,8 +28,8 @@ ENDED = ("Succeeded", "Failed")
 
 
 class ForeignPods:
-    """Resource requests of foreign pods by node, cached for `KEPT` seconds. `counted` returns whether a pod is counted
-    elsewhere, which means that the pod is not foreign.
+    """Resource requests of foreign pods by node, cached for `KEPT` seconds. `counted` returns whether the cache already
+    counts a pod as a pod of the operator, so that it is not foreign.
     """
 
     def __init__(self, client: Client, clock: Callable[[], float], counted: Callable[[Mapping[str, Any]], bool]) -> None:
@@ -53,8 +54,8 @@ class ForeignPods:
         return moved
 
     async def read(self, nodes: Iterable[str]) -> bool:
-        """Read the pods of those nodes that were not read recently, at most `MOST` nodes. Return True if nodes are left
-        to be read. After an error of the API server the remaining nodes are not read.
+        """Read the pods of those nodes that were not read recently, at most `MOST` nodes. Return True if further nodes
+        remain to be read. After an error of the API server the remaining nodes are not read.
         """
         read_lately = self._clock() + KEPT - FRESH
         old = [node for node in nodes if self._held.get(node, (0.0, {}))[0] < read_lately]
@@ -70,7 +71,7 @@ class ForeignPods:
 
 
 def held(pods: Iterable[Mapping[str, Any]], counted: Callable[[Mapping[str, Any]], bool]) -> Mapping[str, int]:
-    """Return the total resource requests of running pods that are not counted elsewhere, by resource."""
+    """Return the total resource requests of running pods for which `counted` is False, by resource."""
     found: Counter[str] = Counter()
     for pod in pods:
         ended = (pod.get("status") or {}).get("phase") in ENDED

@@ -51,8 +51,8 @@ class Index:
         )
 
     def current_deps(self) -> Deps:
-        """Return the catalog and the nodes. Its `nodes` mapping is a new object after any node has changed, because
-        results about nodes are memoized by its identity (core/placement/fit.py:lacks).
+        """Return the catalog and the nodes. Its mapping `nodes` is replaced by a new object whenever a node has changed,
+        because results about nodes are memoized by its identity (core/placement/fit.py:lacks).
         """
         if self._nodes_changed:
             self._nodes_changed, self.deps = False, replace(self.deps, nodes=MappingProxyType(self._nodes))
@@ -86,7 +86,7 @@ class Index:
             self._holding[label][name] = None
 
     def moved(self) -> set[str]:
-        """Return the labels whose set of nodes has changed since the last call."""
+        """Return the node labels of models whose set of nodes has changed since the last call."""
         moved, self._moved = self._moved, set()
         return moved
 
@@ -140,7 +140,7 @@ class Index:
 
 
 def _about(benchmark: Resource) -> set[tuple[str, str, str]]:
-    """Return kind, namespace and name of the objects whose changes concern a BenchmarkJob: its Job and, until the
+    """Return the kind, namespace and name of the objects whose changes concern a BenchmarkJob: its Job and, until the
     benchmark starts, its service.
     """
     found = {(JOB, benchmark.ref.namespace, names.benchmark(benchmark.ref.name))}

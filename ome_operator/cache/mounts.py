@@ -12,7 +12,9 @@ from ome_operator.core.weights.mount import host_directories
 
 
 class MountIndex:
-    """Directory that ControllerRevisions mount, or a parent of such a directory -> number of these revisions."""
+    """Index of directories: a directory that stored revisions (ControllerRevisions) mount, or a parent of such a directory
+    -> number of these revisions.
+    """
 
     def __init__(self) -> None:
         self._within: Counter[str] = Counter()

@@ -10,12 +10,12 @@ _CUT = 8
 """Length of the digest that ends a revision's label name if the model's own name is too long for a label."""
 
 _ASKED = 10_000
-"""Maximum number of labels whose models are remembered. Nodes of a pool share labels, but the number of foreign labels is
-unbounded."""
+"""Maximum number of labels whose models are remembered. Nodes of a pool share labels, but other clients can set an unbounded
+number of labels."""
 
 
 def concerns(label: str, ref: Ref) -> bool:
-    """Return whether a node label is about this model, or about one of its revisions."""
+    """Return whether a node label states that the node has this model, or one of its revisions."""
     directory = label.rpartition(".")[2]
     return label in (names.model_label(*ref), names.revision_label(*ref, directory))
 
@@ -59,7 +59,7 @@ class LabelIndex:
                 del self._models[end]
 
     def of(self, label: str) -> list[Ref]:
-        """Return the models that a label is about."""
+        """Return the models that a node label refers to, by themselves or by one of their revisions."""
         if label not in self._found:
             if len(self._found) >= _ASKED:
                 self._found.clear()

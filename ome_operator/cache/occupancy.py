@@ -1,4 +1,4 @@
-"""Index of the operator's own pods by node. It is updated with each change; a changed pod costs only the work for its own
+"""Index of the operator's own pods by node. It is updated with each change; a changed pod causes work only for its own
 node.
 """
 
@@ -49,8 +49,8 @@ class Occupancy:
         return moved
 
     def tidy(self, nodes: Container[str]) -> None:
-        """Discard recorded changes of nodes that do not exist, because a node that appears later under the same name is
-        another node.
+        """Discard recorded changes of nodes that do not exist, because a node that is created later with the same name is a
+        different node.
         """
         self._moved = {node for node in self._moved if node in nodes}
 

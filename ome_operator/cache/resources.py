@@ -51,7 +51,7 @@ class Resource(NamedTuple):
     status_owned: str
     """Digest of the status fields that the operator owns; see core/observed/managed_fields.py."""
     writers: tuple[tuple[str, datetime], ...]
-    """Foreign field managers of the status, each with the time of its last write."""
+    """Field managers other than the operator that have written the status, each with the time of its last write."""
     owner: str = ""
     """UID of the controller owner; "" if the object has none."""
     created: str = ""
@@ -71,8 +71,8 @@ _PARSE: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 
 
 def keep(kind: str, body: Mapping[str, Any], known: Resource | None) -> Resource:
-    """Return the resource for an object's JSON. If the spec is the same as in `known`, the stored resource, it is not
-    parsed again. The resource of a large object of a namespace has no spec, and its `parsed` is Invalid.
+    """Return the resource for an object's JSON. If the spec is the same as in `known`, the stored resource, it is not parsed
+    again. The resource of a namespaced object that is too large has no spec, and its `parsed` is Invalid.
     """
     resource = _unparsed(kind, body)
     if known is not None and edited(known) == edited(resource):

@@ -8,7 +8,7 @@ from ome_operator.cache.resources import BENCHMARK, CATALOG, SERVICE, SHORT
 from ome_operator.kube.resources import RESOURCES
 
 CLASSED = frozenset((SERVICE, *CATALOG, BENCHMARK, *SHORT))
-"""Kinds whose objects may name, in a label, the class of the operator that reconciles them."""
+"""Kinds whose objects can have a label with the class of the operator that reconciles them."""
 
 
 class Scope(NamedTuple):
@@ -20,7 +20,7 @@ class Scope(NamedTuple):
     """Whether cluster-wide kinds are read, including nodes."""
     operator_class: str = ""
     model_agent: bool = False
-    """Whether agents of the same release download weights."""
+    """Whether model agents that were installed with this operator (in the same Helm release) download weights."""
 
     def kinds(self, kinds: Iterable[str]) -> tuple[str, ...]:
         """Return those of the given kinds that this operator reads."""

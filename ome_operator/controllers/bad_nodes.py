@@ -24,12 +24,14 @@ logger = logging.getLogger(__name__)
 EVERY = 10.0
 """Seconds between two evaluations of all pods and nodes."""
 WRITES = 20
-"""Largest number of objects that are written after each evaluation, so that a fault of many nodes causes no burst of writes.
-"""
+"""Largest number of objects that are written after each evaluation, so that a fault that affects many nodes causes no burst
+of writes."""
 
 
 class BadNodes:
-    """The memory of failures by node. It is stored if `stores` is true; otherwise it is lost with the process."""
+    """The memory of failures by node. The memory is stored in NodeFaults objects if `stores` is true; otherwise it is lost
+    when the process ends.
+    """
 
     def __init__(
         self,
@@ -50,8 +52,9 @@ class BadNodes:
         self._uids: dict[str, str] = {}
         """Name of a node -> the UID of its stored object."""
         self._accepted: dict[str, tuple[Manifest, Manifest]] = {}
-        """Name of a node -> the status that was written last, and what the API server made of it: an older CRD drops fields
-        that it does not know, and such a status must not be written again and again."""
+        """Name of a node -> the status that was written last, and the status that the API server then stored. They differ
+        if an older CRD drops fields that it does not know. Both are kept so that such a status is not written again and
+        again."""
         self._loaded = False
         self.avoided: Avoided = NOBODY
 
@@ -61,16 +64,20 @@ class BadNodes:
 
     @property
     def remembered(self) -> int:
-        """The number of failures that are remembered, of all nodes."""
+        """The number of remembered failures, over all nodes."""
         return sum(fault.times for known in self._memory.values() for fault in known.faults)
 
     def counts(self) -> dict[tuple[str, ...], float]:
-        """Return the number of avoided nodes: by all services, and by those of some namespaces only."""
+        """Return the number of avoided nodes: those that all services avoid, and those that only the services of some
+        namespaces avoid.
+        """
         some = {name for found in self.avoided.namespaces.values() for name in found}
         return {("everybody",): len(self.avoided.everybody), ("namespace",): len(some)}
 
     async def load(self) -> None:
-        """Read what is stored before the first service is reconciled, so that a restart places no group on a bad node."""
+        """Read the stored failures before the first service is reconciled, so that a restart places no group on a bad
+        node.
+        """
         try:
             await self.look()
         except KubeError as error:
@@ -81,8 +88,8 @@ class BadNodes:
         await repeat("remembering failures of nodes", self.look, lambda: EVERY)
 
     async def look(self) -> None:
-        """Read what is stored, add what has happened since, decide, and store what has changed. While all services are
-        frozen or observed, nothing is recorded or decided.
+        """Evaluate all pods and nodes once: read the stored failures, add new ones, decide which nodes are avoided, and
+        store what has changed. While all services are frozen or observed, nothing is recorded or decided.
         """
         nodes = self._cluster.deps().nodes
         if not nodes or self._cluster.held() is not None:
@@ -109,7 +116,7 @@ class BadNodes:
 
     def _floors(self) -> dict[tuple[str, str], float]:
         """Return, for each service, the time up to which its failures have been counted, according to the stored memory.
-        Without it, an operator that restarts would count the failures that it finds in the pods a second time.
+        Without this time, an operator that has restarted would count the failures that it finds in the pods a second time.
         """
         found: dict[tuple[str, str], float] = {}
         for role, last in ((fault.role, fault.last) for known in self._memory.values() for fault in known.faults):
@@ -129,8 +136,8 @@ class BadNodes:
             self._call(ref)
 
     def _concerned(self, before: Avoided, after: Avoided) -> Iterator[Ref]:
-        """Yield the services to reconcile after the avoided nodes have changed: those with pods on the nodes that were added
-        or removed, or with pods that are not ready.
+        """Yield the services to reconcile after the avoided nodes have changed: those without pods, those with pods on the
+        nodes that were added or removed, and those with pods that are not ready.
         """
         changed = {
             space: before.of(space).keys() ^ after.of(space).keys() for space in {*before.namespaces, *after.namespaces}
@@ -158,7 +165,7 @@ class BadNodes:
         self._uids = {name: str(body["metadata"].get("uid") or "") for name, body in bodies.items()}
 
     async def _write(self) -> None:
-        """Write the objects that have changed, and delete those of nodes without remembered failures."""
+        """Write the objects that have changed, and delete the objects of nodes without remembered failures."""
         left = WRITES
         for name, known in sorted(self._memory.items()):
             wanted = record.status(known, self._avoiders(name))
@@ -177,8 +184,8 @@ class BadNodes:
             await self._remove(name)
 
     def _lasts(self, known: NodeMemory) -> bool:
-        """Return whether the faults of a node are stored. A single failure of a service is not, and neither is a fault that
-        the node has just begun to report.
+        """Return whether the faults of a node are worth storing. They are not if they consist only of single failures of
+        services, and of faults that the node has just begun to report.
         """
         now = self._wall().timestamp()
         return any(now - fault.first >= LASTS if fault.role is None else fault.times > 1 for fault in known.faults)
@@ -207,7 +214,7 @@ class BadNodes:
         self._accepted.pop(name, None)
 
     def _avoiders(self, name: str) -> list[record.Avoider]:
-        """Return which services avoid a node, and why."""
+        """Return the namespaces whose services avoid a node ("" if all services do), each with the reason."""
         if name in self.avoided.everybody:
             return [record.Avoider("", self.avoided.everybody[name])]
         spaces = self.avoided.namespaces.items()

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 Status = dict[str, Any]
 Sync = Callable[[InferenceService, Deps, Observed, datetime], Plan]
 Refuse = Callable[..., Plan]
-"""Function that returns the plan for an object that cannot be read or handled. Its arguments are the current status, the
+"""Function that returns the plan for an object that cannot be parsed or handled. Its arguments are the current status, the
 generation, the reason, the message, the time, and whether the object is a service that serves (`serves`)."""
 
 

@@ -24,9 +24,10 @@ LOOK_S = 15.0
 """Seconds between two checks of the pod of a running Job. The checks are necessary because a failing image pull causes no
 event of the Job."""
 SOON_S = 2.0
-"""Seconds after which a new Job should have a pod, or a reason why the pod is missing."""
+"""Seconds within which a new Job should have a pod, or report a reason why the pod is missing."""
 PODS = 8
-"""Maximum number of pods of a Job that are read. A Job has one; a tenant may give other pods its label."""
+"""Maximum number of pods of a Job that are read. A Job of the operator has one pod, but a tenant can give other pods the
+Job's label."""
 WAIT_S = 60.0
 """Seconds until a waiting BenchmarkJob is reconciled again if nothing happens."""
 

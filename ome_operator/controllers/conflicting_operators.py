@@ -22,9 +22,8 @@ logger = logging.getLogger(__name__)
 
 
 EVERY, CLAIM_EVERY = 60.0, 300.0
-"""Seconds between two checks, for an operator with cluster-wide rights and for an operator with rights in some
-namespaces. A list of all Leases costs the same for any number of namespaces; claims cost two requests for each
-namespace."""
+"""Seconds between two checks, for an operator with cluster-wide rights and for an operator with rights in some namespaces
+only. A list of all Leases costs the same for any number of namespaces; claims cost two requests for each namespace."""
 WITHOUT = "without a class, like this operator,"
 LIVES = 3
 """Number of missed renewals after which an operator is considered gone."""

@@ -56,12 +56,12 @@ PAUSE = 60.0
 """Minimum seconds between two changes of the stored state if only the reason, or the sentence of a reason in `SLOW`, has
 changed."""
 REPEAT = 3600.0
-"""Seconds after which the sums of the days and the measurements are stored although nothing was decided."""
+"""Seconds after which the daily sums and the measurements are stored even if nothing was decided."""
 UNUSED = 60.0
-"""Maximum seconds for which a namespace may hold reserved nodes without creating the groups, for example because of its
+"""Maximum seconds for which nodes stay reserved for a namespace that does not create the groups, for example because of its
 quota. After that, nothing is reserved for the namespace until its counted seconds have decayed below this number."""
 HALF_LIFE = 300.0
-"""Half-life, in seconds, of the counted seconds."""
+"""Half-life, in seconds, of the time for which a namespace did not use its reserved nodes (`_unused`)."""
 STATED = (HoldReason.INVALID, HoldReason.FROZEN, HoldReason.UNDONE)
 """Reasons whose sentences contain no measured number, so that they change only if somebody edits something."""
 SLOW = (HoldReason.UNMEASURED,)
@@ -79,20 +79,21 @@ class _DemandMemory:
     stored: dict[str, Any] | None
     """The value of `status.scaling` that reconciliations read."""
     at: float
-    """Time at which `stored` was made."""
+    """Time at which the value of `stored` was created."""
     samples: list[DemandSample] = field(default_factory=list)
     queues: dict[str, LeaderQueue] = field(default_factory=dict)
     started: set[str] = field(default_factory=set)
     """UIDs of the leaders whose starts have been added to the measurements already."""
     broken: str = ""
-    """The unexpected error of the last decision."""
+    """The unexpected error with which the last decision failed; "" if it did not fail."""
     reserved: Mapping[str, int] = field(default_factory=dict)
     """Role -> number of groups at the last decision, if it reserved free nodes for more groups; {} if it reserved none."""
 
 
 class DemandScaler:
-    """Follows the demand of services. `reports` returns the fresh reports of the routers among the given pods, `has_room`
-    whether pods of a service fit on the nodes now, and `changed` is called with a service whose decision has changed.
+    """Decides the sizes of services that are scaled with their demand. `reports` returns the fresh reports of the routers
+    among the given pods, `has_room` whether pods of a service fit on the nodes now, and `changed` is called with a service
+    whose decision has changed.
     """
 
     def __init__(
@@ -106,15 +107,15 @@ class DemandScaler:
     ) -> None:
         self._cluster, self._reports, self._has_room, self._changed, self._wall = cluster, reports, has_room, changed, wall
         self._heard = interval > 0
-        """Whether routers are asked at all."""
+        """Whether the operator reads the routers' numbers at all."""
         self._tasks: dict[Ref, DemandTask] = {}
         self._followed: dict[str, _DemandMemory] = {}
-        """UID of a service -> what is kept."""
+        """UID of a service -> the state that is kept between its decisions."""
         self._begin = wall().timestamp() + FIRST
         self._unused: dict[str, tuple[float, float]] = {}
         """Namespace -> (seconds for which it held reserved nodes without using them, time of this count)."""
         self._counted = set[str]()
-        """Namespaces whose seconds were counted in this round already, for another of their services."""
+        """Namespaces whose unused time was counted in this round already, because of another of their services."""
         self._planner = SpeedPlanner(cluster)
 
     async def run(self) -> None:
@@ -176,8 +177,8 @@ class DemandScaler:
         self._followed = {uid: each for uid, each in self._followed.items() if uid in known}
 
     def _restored(self, service: Resource, now: float) -> _DemandMemory:
-        """Return the initial state of a service, from its status. The times of the next writes of services differ, so that
-        they are not all written at once.
+        """Return the initial state of a service, from its status. The next write of each service gets a different time, so
+        that not all services are written at once.
         """
         scaling = service.status.get("scaling")
         stored = scaling if isinstance(scaling, dict) else None
@@ -251,7 +252,9 @@ class DemandScaler:
         return state
 
     def _store(self, ref: Ref, task: DemandTask, followed: _DemandMemory, made: SizeDecision, now: float) -> None:
-        """Let the next reconciliation write the decision, if it differs from the stored decision, or that one is old."""
+        """Let the next reconciliation write the decision, if the decision differs from the stored one, or the stored one is
+        old.
+        """
         before, after = followed.stored or {}, _status(task, followed, made)
         moved = any(before.get(name) != after.get(name) for name in ("mode", "wanted", "applied"))
         said = before.get("why") != after.get("why")
@@ -264,7 +267,9 @@ class DemandScaler:
             self._changed(ref)
 
     def fits(self, ref: Ref, task: DemandTask, more: Mapping[str, int], taken: list[Needs], now: datetime) -> Needs | None:
-        """Return the needs of these additional groups if they fit beside what other services take; None if they do not."""
+        """Return the needs of these additional groups if the groups fit on the nodes besides `taken`, the needs of other
+        services; None if they do not fit.
+        """
         roles = self._cluster.roles(ref.namespace, ref.name, task.revision)
         groups = dict.fromkeys(roles, 0) | {COMPONENT_OF[role]: more[role] for role in GROUPS if COMPONENT_OF[role] in roles}
         asked = needs(roles, groups, ref.namespace, True)
@@ -297,7 +302,9 @@ class _Asks:
         self._taken = taken
 
     def granted(self, more: Mapping[str, int]) -> Mapping[str, int]:
-        """Return how many of these groups fit on the nodes now. The roles take turns: one group of each, then another."""
+        """Return how many of these groups fit on the nodes now. Groups of both roles are added alternately, one at a
+        time.
+        """
         if self._fits(more) is not None:
             return more
         both = min(more[PREFILL], more[DECODE])

@@ -59,8 +59,8 @@ async def post_event(client: Client, resource: Resource, event: Event, now: date
 
 
 class EventReader(Generic[T]):
-    """Reads some of the Events of a namespace, at most once every few seconds, and extracts a value for each object. A
-    tenant may create any number of Events, and one namespace is read after another.
+    """Reads some of the Events of a namespace, at most once every few seconds, and extracts a value for each object. Only
+    some are read, because a tenant can create any number of Events. Namespaces are read one after another.
     """
 
     def __init__(

@@ -35,9 +35,10 @@ async def remove(
     after: float = AFTER_S,
     again: float = AGAIN_S,
 ) -> None:
-    """Delete our objects of all kinds but `made`; objects that we have no right to delete stay, and that is logged.
+    """Delete the operator's objects of all exposing kinds except `made`. Objects that the operator has no right to delete
+    are kept, and this is logged.
 
-    owns      Returns whether the service with this UID is ours, not that of an operator of another class.
+    owns      Returns whether the service with this UID belongs to this operator, not to one of another class.
     places    Namespaces, or "" for all.
     held      Returns whether everything is frozen or observed (docs/observe-freeze.md): then nothing is deleted.
     """
@@ -81,8 +82,8 @@ async def _remove(client: Client, kind: str, place: str, owns: Callable[[str], b
 
 
 def _service(metadata: Manifest) -> str:
-    """Return the UID of the service that controls the object; "" if no service controls it. The label is no proof,
-    because a copy of the object has the label, too.
+    """Return the UID of the service that controls the object; "" if no service controls it. The object's label does not
+    prove this, because a copy of the object has the label, too.
     """
     owner = controller(metadata) or {}
     ours = owner.get("kind") == "InferenceService" and str(owner.get("apiVersion")).startswith(f"{keys.GROUP}/")

@@ -83,7 +83,7 @@ def _settled(settings: Settings) -> Deps:
 
 
 def _queue(settings: Settings, is_long: Callable[[Ref], bool]) -> WorkQueue[Ref]:
-    """Return the queue of reconciliations."""
+    """Return a new queue of reconciliations with the limits in the settings."""
     return WorkQueue(
         workers=settings.workers,
         is_long=is_long,
@@ -111,7 +111,7 @@ class Manager:
         self.scope = scope = scope_of(settings)
         self._kinds = kinds
         self._whole: set[str] = set()
-        """Configured namespaces whose existing objects were all delivered."""
+        """Configured namespaces whose existing objects have all been delivered by the watches."""
         self._running = False
         self._settings, self._client, self._metrics = settings, client, metrics
         self.cluster = ClusterCache(_settled(settings))
@@ -226,7 +226,7 @@ class Manager:
         return self.cluster.resources[SERVICE].get(uid) is not None
 
     def _creates_everything(self, ref: Ref) -> bool:
-        """Return whether nothing of a service exists yet, so that its reconciliation takes long."""
+        """Return whether nothing of a service exists yet, so that its reconciliation will take long."""
         return ref.kind == SERVICE and not any(self.cluster.children["StatefulSet"].group((ref.namespace, ref.name)))
 
     def _enqueue(self, ref: Ref, urgency: Urgency) -> None:
@@ -289,7 +289,9 @@ class Manager:
             logger.warning("running reconciliations were cancelled")
 
     def record(self, why: str) -> None:
-        """Start writing the flight recorder's reconciliations of all services to a file, which the log names."""
+        """Begin to write the reconciliations that the flight recorder has kept of all services to a file. The log states the
+        name of the file.
+        """
         self._services.flight.write(why)
 
     async def _pass(self, ref: Ref) -> None:

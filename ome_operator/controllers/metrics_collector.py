@@ -66,7 +66,7 @@ class MetricsCollector:
         ask("ome_services_summed", lambda: {(): self._own.waiting})
 
     def passed(self, ref: Ref) -> None:
-        """Update the numbers of an object after its reconciliation. An error here only costs these numbers."""
+        """Update the numbers of an object after its reconciliation. An error here affects only these numbers."""
         try:
             if ref.kind == SERVICE:
                 self._service(ref)
@@ -120,7 +120,7 @@ class MetricsCollector:
                 self._recycles[after.reason, after.node] += times
 
     def _count_group_starts(self, before: Figures, now: Figures) -> None:
-        """Observe each start of a group once, and each of its parts when it becomes known."""
+        """Record each start of a group in the histograms once, and each part of a start when its duration becomes known."""
         for group, (time, seconds, parts) in now.starts.items():
             known_time, _, known = before.starts.get(group, ("", 0.0, {}))
             if time != known_time:

@@ -75,7 +75,9 @@ class NodeModelsReconciler:
         return True
 
     def _starting(self, record: NodeRecord, frozen: bool) -> tuple[str, ...]:
-        """Return the directories that the agent should read into the page cache. A freeze changes nothing of them."""
+        """Return the directories that the agent should read into the page cache. If `frozen` is true, the directories that
+        it was last told to read are returned unchanged.
+        """
         if record.prefetch is None or frozen:
             return record.prefetch or ()
         return starting_directories(self._cluster, record.node, self._roots)
@@ -93,7 +95,7 @@ class NodeModelsReconciler:
 def settled(resource: NodeResource, wanted: dict[str, str]) -> dict[str, str]:
     """Return the labels to apply. A label `Ready` that a person set is kept until the agent reports the same state.
 
-    Pods that were created before agents existed require that label, and the agent has not checked the files yet.
+    The label is needed by pods that were created before agents were installed, and the agent has not checked the files yet.
     """
     have, ours = resource.node.labels, resource.node.ours
     theirs = {key for key, value in have.items() if value == keys.MODEL_READY and key not in ours}

@@ -1,4 +1,4 @@
-"""Ask the planner how fast the groups of a service are, as long as this was not measured (docs/demand.md).
+"""Ask the planner (`ome plan`) how fast the groups of a service are, until their speed has been measured (docs/demand.md).
 
 A prediction costs up to half a second of CPU time, so it runs in a thread, and its result is kept for each revision and
 class of request lengths. The planner is imported when the first prediction is necessary.
@@ -23,7 +23,8 @@ from ome_operator.lint.model import fitting
 logger = logging.getLogger(__name__)
 
 KEPT = 2
-"""Number of predictions that are kept for each service: requests may have lengths about at the bound of two classes."""
+"""Number of predictions that are kept for each service: the lengths of its requests may alternate between two neighbouring
+classes."""
 FAILED = PlannedSpeeds(missing="`ome plan` failed, which is a bug of the operator: its log has the error")
 CLASSES = 2.0
 """Number of classes of request lengths for each doubling of the length. The lengths of a class share a prediction."""
@@ -35,15 +36,15 @@ class SpeedPlanner:
     def __init__(self, cluster: ClusterCache) -> None:
         self._cluster = cluster
         self._kept = dict[Ref, dict[tuple[Any, ...], tuple[Model | None, PlannedSpeeds]]]()
-        """Service -> its last predictions, the one that was used last at the end."""
+        """Service -> its last predictions, ordered so that the one that was used last is at the end."""
         self._failed = dict[Ref, str]()
         """Service -> the last error of a prediction, which is logged once."""
         self._on_nodes = dict[frozenset[tuple[str, str]], bool]()
         """Node selector of an accelerator class -> whether a node has these labels, as found since `begin_round`."""
 
     def begin_round(self, services: Collection[Ref]) -> None:
-        """Forget the predictions of other services than these, and which accelerator classes have nodes. With thousands of
-        nodes it takes milliseconds to find the latter, so it is done once for all services.
+        """Forget the predictions for all services except `services`, and which accelerator classes have nodes. Finding the
+        nodes of a class takes milliseconds with thousands of nodes, so the result is kept for all services of a round.
         """
         self._on_nodes.clear()
         self._kept = {ref: kept for ref, kept in self._kept.items() if ref in services}

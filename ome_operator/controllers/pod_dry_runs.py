@@ -1,9 +1,9 @@
 """Find out whether the operator may create pods in dry runs, and only in dry runs.
 
-The right to create pods lets the holder of the operator's token run any pod. So the chart grants this right only together
-with an admission policy that permits nothing but dry runs, and the operator uses the right only while it sees that this
-policy binds it. The policy also refuses one name in a dry run. A dry run with this name therefore tests the policy, and no
-request ever creates a pod (decisions 40).
+The right to create pods would let anybody who has the operator's token run any pod. So the chart grants this right only
+together with an admission policy that permits nothing but dry runs, and the operator uses the right only while it has
+verified that the policy applies to it. The policy also refuses pods with one particular name, even in a dry run. A dry run
+with this name therefore tests the policy, and no request ever creates a pod (decisions 40).
 """
 
 import asyncio
@@ -33,10 +33,10 @@ _EXPRESSION = "request.dryRun"
 
 
 class PolicyState(NamedTuple):
-    """Whether the policy for pods binds the operator."""
+    """Whether the admission policy for pods applies to the operator."""
 
     state: str
-    """binds, absent or unknown; "" if the operator has no right to create pods, so that there is nothing to bind."""
+    """binds, absent or unknown; "" if the operator has no right to create pods, so that no policy is needed."""
     why_not: str = ""
     """Why the operator sends no dry runs of pods; "" if it may send them."""
     error: KubeError | None = None
@@ -53,8 +53,8 @@ class PodDryRuns:
         self._lock = asyncio.Lock()
 
     async def why_not(self) -> str:
-        """Return why the operator must not send a dry run of a pod now; "" if it may. Raises KubeError if this may be
-        known soon.
+        """Return why the operator must not send a dry run of a pod now; "" if it may. Raises KubeError if the answer is
+        unknown now, but a later attempt may give it.
         """
         async with self._lock:  # services that ask at the same time share a test
             fresh = self._last is not None and self._clock() < self._last[0] + SEEN
@@ -64,7 +64,7 @@ class PodDryRuns:
         return found.why_not
 
     async def look(self) -> PolicyState:
-        """Test the policy, and return the result. A result that is not known is not kept."""
+        """Test the policy, and return the result. An unknown result is not cached."""
         found = await self._tried()
         if found.state == BINDS and self._scope.cluster_kinds:  # otherwise there is no right to read cluster-wide objects
             found = await self._read(found)

@@ -2,11 +2,11 @@
 refuse.
 
 The policies limit what a stolen token of the operator can do (decisions 23). It would not suffice to check that a policy
-exists: policies name a user, so an operator that runs with another person's kubeconfig is not limited by any of them.
+exists: policies name a user, so none of them applies to an operator that runs with a person's kubeconfig.
 
-Three policies cannot be tested by a dry run. The policy for bindings refuses only bindings to foreign Roles that exist, and
-the policies for agents and for tenants' pods apply to other users. These policies are read by name, together with their
-bindings.
+Three policies cannot be tested by a dry run. The policy for bindings refuses only bindings to existing Roles that the
+operator has not created, and the policies for agents and for tenants' pods apply to other users. These policies are read by
+name, together with their bindings.
 """
 
 import logging
@@ -79,7 +79,7 @@ def _manifest(version: str, kind: str, metadata: Manifest, **body: Manifest) -> 
 
 
 def stands(policy: Manifest, binding: Manifest, user: str = "") -> bool:
-    """Return whether a policy is enforced, and names `user` (if given)."""
+    """Return whether a policy is enforced by its binding and, if `user` is given, applies to this user."""
     conditions = (policy.get("spec") or {}).get("matchConditions") or ()
     named = any(f"'{user}'" in str(each.get("expression")) for each in conditions)
     return enforced(policy, binding) and (named or not user)
@@ -102,7 +102,7 @@ class Policies:
         self._interval, self._exposed = interval, exposed
         self._pods = pods if pods is not None else PodDryRuns(client, scope, name)
         self.found: Mapping[str, str] = {}
-        """Policy -> its state: binds, absent or unknown."""
+        """Name of a policy -> its state: `binds` if it applies to the operator, `absent` or `unknown`."""
 
     def watch_metrics(self, metrics: Metrics) -> None:
         """Register a gauge of policies by state, from the first check on."""

@@ -12,7 +12,7 @@ from ome_operator.core.observed.objects import Pod
 from ome_operator.core.weights.mount import root_of
 
 LISTED = 16
-"""Maximum number of directories that are listed for a node."""
+"""Maximum number of directories that are returned for a node."""
 
 
 def starting_directories(cluster: ClusterCache, node: str, roots: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,4 +1,6 @@
-"""Read the number of foreign workers on the metrics page of a registry whose version serves no summary."""
+"""Read the number of workers that do not belong to a router's service from the metrics page of a registry whose version
+serves no summary.
+"""
 
 import math
 import re
@@ -9,8 +11,8 @@ from ome_operator.core.observed.telemetry import Strangers
 _NUMBER = re.compile(
     rf"^({keys.STRANGERS}_total|{keys.STRANGER_AT}) (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)$", re.ASCII | re.MULTILINE
 )
-"""Matches the two lines that are read from a page. The parser of the Prometheus library raises IndexError for some
-malformed pages."""
+"""Pattern of the two lines that are read from a metrics page. The parser of the Prometheus library raises IndexError for
+some malformed pages."""
 
 
 def foreign_workers(text: str, now: float) -> Strangers | None:

@@ -49,8 +49,8 @@ class SglangReconciler(StatusReconciler):
         return mirrored_status(resource.parsed, dict(made.status), why, now, current=current)
 
     async def _made(self, resource: Resource, made: Resource | None) -> Why:
-        """Write the created object, unless it was already made from this spec, because choices in it are made once for
-        each edit (decisions 2).
+        """Write the object of ome.io, unless it was already written for this spec, because the choices in it are made only
+        once for each edit (decisions 2).
         """
         source = convert.source(resource.parsed)
         if made is not None and made.annotations.get(keys.SOURCE_DIGEST) == source:
@@ -70,7 +70,7 @@ class SglangReconciler(StatusReconciler):
 
 
 def _refused(resource: Resource, reason: ReasonRecord, why: str, now: datetime) -> Status:
-    """Return the status of an object that cannot be read or handled; what was created from it stays."""
+    """Return the status of an object that cannot be read or handled; the object that was created from it is kept."""
     return refuse_spec(dict(resource.status), resource.generation, reason, why, now).status
 
 

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 async def log_identity(client: Client, settings: Settings) -> None:
     """Log the user that the operator works as. The chart grants rights to a single ServiceAccount, and its admission
-    policies bind only that account.
+    policies apply only to that account.
     """
     while True:
         try:

@@ -47,7 +47,7 @@ async def write(client: Client, handler: EventHandler, resource: Resource, statu
 
 
 def another(writers: Iterable[tuple[str, datetime]], now: datetime, lately: timedelta) -> str:
-    """Return a foreign field manager that wrote the status recently, or "". A clock that was set back does not make old
-    writes new.
+    """Return the name of another field manager that has written the status within the time `lately`; "" if there is none. A
+    clock that was set back does not make old writes new.
     """
     return next((name for name, when in writers if abs(now - when) < lately), "")

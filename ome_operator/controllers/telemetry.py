@@ -61,7 +61,7 @@ KEPT = 30.0
 """Seconds for which an unused connection is kept: longer than the interval, so that a router costs no new connection."""
 FRESH, WITHOUT, SILENT = "fresh", "old", "silent"
 STATES = (FRESH, WITHOUT, SILENT)
-"""States of routers: their numbers are fresh; their registry has no summary; they do not answer, or not usably."""
+"""States of a router: its numbers are fresh; its registry serves no summary; it sends no usable response."""
 
 
 def owned_routers(cache: ClusterCache) -> Iterator[Pod]:
@@ -86,9 +86,9 @@ class _Known(NamedTuple):
     failures: int = 0
     due: float = 0.0
     trouble: str = ""
-    """Why the last answer was not used."""
+    """Why the last response could not be used; "" if it was used."""
     old: bool = False
-    """Whether the registry is of a version without a summary."""
+    """Whether the registry's version serves no summary."""
     unserved_at: float | None = None
     """Time of a request that no engine could serve. A later one replaces it only after `arrivals.APART` seconds."""
 
@@ -101,8 +101,8 @@ def new_session() -> aiohttp.ClientSession:
 
 
 class Telemetry:
-    """Asks all routers repeatedly. `changed` is called with a service if a fact on which decisions depend has changed, and
-    not if only numbers have moved.
+    """Asks all routers repeatedly. `changed` is called with a service if a fact on which decisions depend has changed, but
+    not if only other numbers have changed.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Telemetry:
         self._pods: list[Pod] = []
         self._started = wall().timestamp()
         self._look_at = 0.0
-        """Time of the next look for routers."""
+        """Time of the next search for new routers."""
         self._sizes: dict[str, int] = {}
         """UID of a router -> bytes of the last response that was parsed."""
         self._of_namespace: Counter[str] = Counter()
@@ -148,7 +148,7 @@ class Telemetry:
         return min(1.0, self._interval / 4)
 
     async def _begin(self, session: aiohttp.ClientSession) -> None:
-        """Begin a round for each namespace that has routers which are due, and whose previous round has ended."""
+        """Begin a round of requests for each namespace that has due routers and whose previous round has ended."""
         self._busy = {name: task for name, task in self._busy.items() if not task.done()}
         now = asyncio.get_running_loop().time()
         if now >= self._look_at:  # this visits all pods
@@ -241,7 +241,7 @@ class Telemetry:
         return answer.status, data
 
     def _failed(self, pod: Pod, before: _Known, why: str) -> _Known:
-        """Return what is known after a failed request: the last numbers, whose age grows. Log a new trouble once."""
+        """Return what is known about a router after a failed request: its last numbers. Log a new problem once."""
         if why != before.trouble and before.failures:  # a single failure is a router that starts or ends
             logger.info("the summary of the router %s/%s is not used: %s", pod.namespace, pod.name, why)
         trouble = why if before.failures else before.trouble
@@ -292,7 +292,7 @@ class Telemetry:
         return found
 
     def silences(self, pods: Iterable[Pod]) -> dict[str, Silence]:
-        """Return what is known about the leaders of a service that have stopped, by the leader's UID."""
+        """Return since when leaders of a service have not responded, by the leader's UID."""
         now, pods = self._wall().timestamp(), tuple(pods)
         reports = self.reports(pods)
         marks = {
@@ -313,7 +313,7 @@ class Telemetry:
         return failing_pairs(self.reports(pods))
 
     def _hold(self, now: float) -> str:
-        """Return why no leader of any service may be recycled for its silence; "" if it may."""
+        """Return why no leader of any service may be recycled for not responding; "" if recycling is allowed."""
         silent: dict[Ref, set[float]] = {}
         for pod in self._pods:
             report = self._known.get(pod.uid, _Known()).report

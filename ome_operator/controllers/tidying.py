@@ -16,10 +16,12 @@ FEW = 100
 
 
 async def tidy(cluster: ClusterCache, resync: float, gone: Callable[[], int], look_s: float = LOOK_S) -> NoReturn:
-    """Discard old data periodically, after every key was reconciled once or twice and has requested what it needs.
+    """Discard old data periodically, after every key has been reconciled once or twice and has thereby requested the data
+    that it needs.
 
-    Discard it earlier if as many services have been deleted as exist: then the data kept about deleted services is bounded
-    by the number of existing ones. Recomputing it for a service costs no more than it did for a deleted one.
+    Discard data earlier if as many services have been deleted as exist. Thus the data about deleted services never exceeds
+    the data about existing services. The cost of recomputing the data of existing services is no higher than the cost of
+    computing those of the deleted ones.
 
     `resync`: seconds within which every key is reconciled. `gone`: returns the number of services deleted so far.
     """

@@ -1,6 +1,6 @@
 """Sample the numbers of each service once a minute for `status.traffic`, beside the reconciliations.
 
-A reconciliation reads the sample and not the newest numbers, so that numbers that move change the status at most once a
+A reconciliation reads the sample and not the newest numbers, so that changing numbers change the status at most once a
 minute, however many reconciliations there are.
 """
 
@@ -18,9 +18,9 @@ from ome_operator.machinery.background import PACER, repeat
 from ome_operator.util.wall_clock import WallClock
 
 FIRST = 20.0
-"""Seconds after the start until the first sample: every router has been asked by then."""
+"""Seconds from the start of the process until the first sample. By then every router has been asked once."""
 TICK = 5.0
-"""Seconds between two looks for services that are due."""
+"""Seconds between two checks for services whose sample is due."""
 
 
 class TrafficSampler:
@@ -38,7 +38,7 @@ class TrafficSampler:
     ) -> None:
         self._cluster, self._reports, self._changed, self._wall = cluster, reports, changed, wall
         self._heard = interval > 0
-        """Whether routers are asked at all."""
+        """Whether the operator reads the routers' numbers at all."""
         self._samples: dict[str, dict[str, Any] | None] = {}
         """UID of a service -> its sample."""
         self._due: dict[str, float] = {}
@@ -50,8 +50,8 @@ class TrafficSampler:
             await repeat("the sampling of traffic", self.sample_due, lambda: TICK)
 
     def of(self, service: Resource) -> dict[str, Any] | None:
-        """Return the value of `status.traffic`. A service without a sample keeps what is stored, so that a restart of the
-        operator changes nothing.
+        """Return the value of `status.traffic`. For a service without a sample it is the stored value, so that a restart of
+        the operator does not change the status.
         """
         if not self._heard:
             return None

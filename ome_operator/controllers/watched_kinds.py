@@ -1,4 +1,4 @@
-"""Which kinds the leader watches, by whom, and with which label selector."""
+"""Determine which kinds the leader watches, with which watcher (kopf or an informer), and with which label selector."""
 
 from collections.abc import Iterable
 

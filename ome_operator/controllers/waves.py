@@ -21,7 +21,7 @@ Service = Ref
 
 
 class MemberState(StrEnum):
-    """The state of a service with regard to an edit of a shared object."""
+    """The state of a service in the rollout of an edit of a shared object."""
 
     WAITING = "waiting"
     ROLLING = "rolling"
@@ -41,7 +41,8 @@ class Member(NamedTuple):
     since: datetime | None = None
     narrow: bool = False
     lacks: datetime | None = None
-    """The time of `Stand.lacks`."""
+    """Time since which the service's pods have waited for something that the edit does not concern (`Stand.lacks`), or
+    None."""
 
 
 class _Object:
@@ -66,7 +67,7 @@ class _Object:
 
     @property
     def idle(self) -> bool:
-        """Whether no service has a state, and no report is awaited."""
+        """Whether the object needs no record: no service has a state, and no report of a service is awaited."""
         return not self._places and not self.unseen
 
     @property
@@ -140,7 +141,9 @@ class _Object:
         return decide(terms, self.total, self._done, self._under_way, len(self._failed), now, lacking)
 
     def again(self, now: datetime) -> float | None:
-        """Return the seconds until the wave may go on without another service; None if no service lacks anything."""
+        """Return the seconds until the wave stops waiting for one more of the services in `_lacking`; None if there is no
+        such service.
+        """
         left = ((since + PATIENCE - now).total_seconds() for since in self._lacking.values())
         return min((seconds for seconds in left if seconds > 0), default=None)
 
@@ -192,7 +195,7 @@ class WaveRegistry:
         self._tickets = itertools.count()
 
     def expect(self, services: Iterable[Service]) -> None:
-        """Let all services wait until these services have reported."""
+        """Let all services wait until each of these services has reported its state."""
         self._unseen |= {service for service in services if service not in self._seen}
 
     def ahead(self, service: Service, pending: Mapping[Ref, Epoch]) -> str:
@@ -287,7 +290,9 @@ class WaveRegistry:
         return None if shared is None or shared.epoch != epoch else shared.kind(service)
 
     def _at(self, ref: Ref, epoch: Epoch) -> _Object:
-        """Return the states of the services that an edit concerns. If the edit is new, no service has reported yet."""
+        """Return the record of the services that this edit of a shared object concerns. If the edit is new, no service has
+        reported yet.
+        """
         shared = self._objects.get(ref)
         if shared is None or shared.epoch != epoch:
             unseen = (service for service, seen in self._seen.items() if seen.get(ref, epoch) != epoch)

@@ -20,7 +20,7 @@ ENDED = ("Succeeded", "Failed")
 
 
 class WeightsGC:
-    """Answers the offers of agents."""
+    """Answers agents that offer directories of weights for removal."""
 
     def __init__(self, cluster: ClusterCache, client: Client) -> None:
         self._cluster, self._client = cluster, client
@@ -49,7 +49,9 @@ class WeightsGC:
             logger.info("node %s may remove %s: no model, revision or pod refers to this directory", record.node, place)
 
     def _kept(self, offered: Unused) -> bool:
-        """Return whether a stored revision of any service would mount the offered directory."""
+        """Return whether the offered directory must be kept, because pods of a stored revision of any service would mount
+        it.
+        """
         return self._cluster.mounts.reached((offered.directory, *offered.paths))
 
     async def _mounted(self, node: str) -> set[str]:

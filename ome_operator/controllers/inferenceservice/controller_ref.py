@@ -1,5 +1,5 @@
-"""Decide whether an existing object under a wanted name belongs to the service, will be deleted soon, or belongs to
-somebody else (decisions 19, 24).
+"""Decide whether an existing object that has a name that the operator wants to use belongs to the service, will be deleted
+soon, or belongs to somebody else (decisions 19, 24).
 
 An object belongs to the service if its controller is the service (compared by UID), and if the operator's field manager has
 applied the object. Objects that OME created meet only the first condition. Objects from a restored backup meet only the
@@ -20,8 +20,8 @@ from ome_operator.core.render.router import RULES
 
 @dataclass(frozen=True)
 class Ownership:
-    """The result of an ownership check: `uid` of the object that may be applied over, or `refusal`, the reason why it
-    must not be.
+    """The result of an ownership check: either `uid`, the UID of an existing object that the operator may change by an
+    apply, or `refusal`, the reason why it must not change the object.
     """
 
     uid: str = ""
@@ -29,7 +29,9 @@ class Ownership:
 
 
 def claim_object(live: Mapping[str, Any], service: str, service_uid: str) -> Ownership:
-    """Return whether the service with this name and UID may apply over a live object under a wanted name."""
+    """Return whether the operator may change a live object that has a wanted name, for the service with this name and
+    UID.
+    """
     metadata = live.get("metadata") or {}
     what = f"{live.get('kind')} {metadata.get('name')}"
     owner = controller(metadata)
@@ -76,8 +78,8 @@ def may_be_bound(role: Mapping[str, Any], service_uid: str) -> bool:
 
 
 def scale(live: Mapping[str, Any], service: str, service_uid: str) -> Ownership:
-    """Return the ownership of a RoleScale under a wanted name. The operator creates it once and never applies it, so its
-    controller or its labels decide.
+    """Return the ownership of a RoleScale under a wanted name. The operator creates the RoleScale once and never applies it,
+    so the RoleScale's controller or its labels determine the ownership.
     """
     metadata = live.get("metadata") or {}
     owner = controller(metadata)

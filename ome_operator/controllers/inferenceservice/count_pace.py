@@ -26,7 +26,7 @@ class CountPace:
         numbers differ (`only_numbers`).
 
         A service keeps its time slot until it has used the slot, whatever it writes meanwhile, so there are never more slots
-        than services. A slot that is long past, because its service could not write, is replaced.
+        than services. If the slot has long passed, because the service could not write, the service gets a new slot.
         """
         own = memory.status_at + self._interval - now
         if own > 0 or not numbers:
@@ -37,7 +37,7 @@ class CountPace:
 
 
 def only_numbers(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether two statuses differ only in the numbers of requests, and in numbers in the messages of conditions."""
+    """Return whether two statuses differ only in the field `traffic`, and in numbers in the messages of conditions."""
     return _without_numbers(before) == _without_numbers(after)
 
 

@@ -1,8 +1,9 @@
 """Check by a dry run whether the API server accepts the workloads and the pods of a revision, before any serving pod is
 deleted.
 
-A refusal of a new pod does not count if the same cause refuses the same pod of the revision that serves. Then the reason is
-not the edit: a policy may have been added since, or refuses the operator's requests and not those of the controllers.
+A refusal of a new pod does not count if the same cause refuses the same pod of the revision that serves. Then the edit is
+not the reason: the policy may have been added after the serving pods were created, or it refuses only the operator's
+requests, and not those of the controllers that create the pods.
 
 ResourceQuota is the last admission plugin. "exceeded quota" therefore means that everything else accepted the object. It
 does not count here, because a dry run is counted in addition to the pods that the rollout removes; the quotas are compared
@@ -29,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 UNANSWERED = 300.0
 """Seconds for which a dry run of pods is repeated if it gives no result, for example because a webhook does not answer.
-After this time the rollout goes on without it."""
+After this time the rollout continues without a result."""
 _QUOTA = "exceeded quota"
 _NO_DRY_RUN = "does not support dry run"
 """Part of the API server's message if a webhook may have side effects."""
@@ -40,9 +41,9 @@ class Result(NamedTuple):
     """The result of a dry run."""
 
     why: str = ""
-    """Why the API server would refuse the revision; "" if it would not."""
+    """Why the API server would refuse the revision; "" if it would accept the revision."""
     remark: str = ""
-    """Why the result does not cover every pod; "" if it does."""
+    """Why the result does not cover every pod; "" if it covers every pod."""
 
 
 async def ask(client: Client, pods: PodDryRuns, execution: Execution, check: Check) -> None:
@@ -74,7 +75,7 @@ async def ask(client: Client, pods: PodDryRuns, execution: Execution, check: Che
 
 
 async def _result(client: Client, pods: PodDryRuns, execution: Execution, check: Check) -> Result:
-    """Return the result of a dry run. Raises KubeError if it gives none."""
+    """Return the result of a dry run. Raises KubeError if the dry run gives no result."""
     found, remark = await _quotas(client, execution.namespace) if check.quotas is not None else ((), "")
     why = await _refusal(client, check.manifests, count_quotas=bool(remark))
     if not why and check.quotas is not None:
@@ -91,8 +92,8 @@ async def _result(client: Client, pods: PodDryRuns, execution: Execution, check:
 
 
 def _unanswered(execution: Execution, key: str, error: KubeError) -> Result:
-    """Return that the pods could not be checked, if this was tried for long enough. Otherwise raise the error, and remember
-    it for the status.
+    """Return a result that states that the pods could not be checked, if the check was tried for `UNANSWERED` seconds.
+    Otherwise remember the error for the status, and raise it.
     """
     memory, now = execution.memory, execution.clock()
     known = memory.unanswered.get(key)
@@ -159,7 +160,7 @@ async def _refused(client: Client, pod: Manifest) -> KubeError | None:
 
 
 def _cause(refused: KubeError) -> str:
-    """Return what refuses a pod, as far as the message shows it: the name of a policy or of a webhook, or all violations
+    """Return what refused a pod, as far as the error message shows: the name of a policy or of a webhook, or all violations
     of Pod Security; "" for anything else.
 
     Pod Security lists every violation. A violation that the serving pod does not have is therefore a consequence of the

@@ -35,7 +35,7 @@ class Result:
     """The number of created and deleted objects, for the log."""
 
     def requeue_within(self, seconds: float) -> None:
-        """Request another reconciliation within so many seconds."""
+        """Request that the next reconciliation begins within this number of seconds."""
         self.requeue_after = seconds if self.requeue_after is None else min(self.requeue_after, max(0.0, seconds))
 
 
@@ -55,8 +55,8 @@ class Execution:
     full: dict[str, Refusal] = field(default_factory=dict)
     """Kind -> the refusal of a new object of this kind because of a quota, in this reconciliation."""
     guards: dict[Guard | NodeLost, asyncio.Task[bool]] = field(default_factory=dict)
-    """Guard -> the task that evaluates it by a live read: whether an object exists that forbids the effect. Effects that
-    are executed together share the task."""
+    """Guard -> the task that evaluates the guard by a live read. A guard states which object must not exist for an effect to
+    be executed. Effects that are executed together share the task."""
 
     @property
     def namespace(self) -> str:
@@ -64,8 +64,8 @@ class Execution:
         return self.service.ref.namespace
 
     def due(self, key: Key, hash_: str) -> bool:
-        """Return whether to attempt a write. Each write is attempted at most once per reconciliation. A refused write is
-        attempted again only after its pause, or if `hash_`, the digest of its content, has changed.
+        """Return whether a write is to be attempted now. Each write is attempted at most once per reconciliation. A refused
+        write is attempted again only after its pause, or if `hash_`, the digest of its content, has changed.
         """
         if key in self.tried:
             return False
@@ -77,8 +77,9 @@ class Execution:
         return True
 
     def exceeds_quota(self, key: Key, hash_: str) -> bool:
-        """Return whether a quota has refused another new object of this kind in this reconciliation. Then this object is
-        refused without a request, and is attempted together with the others. A service may have 2,000 StatefulSets.
+        """Return whether a quota has refused another new object of this kind in this reconciliation. Then the write of this
+        object also counts as refused, without a request, and is attempted again together with the others. A service may have
+        2,000 StatefulSets.
         """
         if (refusal := self.full.get(key[0])) is None:
             return False

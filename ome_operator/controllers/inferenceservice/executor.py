@@ -35,17 +35,17 @@ from ome_operator.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid
 logger = logging.getLogger(__name__)
 
 SECRET_AGAIN = 60.0
-"""Seconds between two attempts to create a Secret whose pods are not ready, because a Secret of a former service may
-still have the name."""
+"""Seconds between two attempts to create a Secret while the pods that mount it are not ready. The name may still belong to a
+Secret of a deleted service."""
 REFUSED = (Invalid, Forbidden, ServerError)
 """Errors that concern a single object. A failing webhook refuses only the objects that it selects."""
 AT_ONCE = 8
 """Maximum number of a service's effects at the same time: a quarter of the client's connections. A service may have 2,000
-StatefulSets, and without this limit the requests of all other services waited behind them (10 s at 212 applies a second)."""
+StatefulSets, and without this limit all requests of other services would wait behind them (10 s at 212 applies a second)."""
 LATER = "Service"
-"""Services are applied after the workloads. Then no pod waits for a cluster IP, which the API server assigns to one Service
-at a time. The endpoint controllers also write fewer updates, because most pods have reached their final state
-(docs/decisions.md, 17, has the measurement)."""
+"""Services are applied after the workloads. The creation of pods then does not wait for cluster IPs, which the API server
+assigns to one Service at a time. The endpoint controllers also write fewer updates, because most pods have reached their
+final state (docs/decisions.md, 17, has the measurement)."""
 
 
 class Executor:
@@ -326,8 +326,8 @@ def _stages(applies: Iterable[Apply]) -> tuple[list[Apply], list[Apply]]:
 
 
 def _lacks(metadata: Manifest, wanted: Manifest) -> Manifest:
-    """Return the metadata that an existing scale object lacks to belong to the service. Its owner may have been created
-    again, or somebody may have removed labels.
+    """Return the metadata that has to be added to an existing RoleScale so that it belongs to the service. Metadata can be
+    missing because the owner was recreated with another UID, or because somebody removed labels.
     """
     lacks = {} if from_api.controller(metadata) else {"ownerReferences": wanted["ownerReferences"]}
     labelled = wanted["labels"].items() <= (metadata.get("labels") or {}).items()
@@ -335,7 +335,7 @@ def _lacks(metadata: Manifest, wanted: Manifest) -> Manifest:
 
 
 def _settled(execution: Execution, secret: EnsureSecret) -> bool:
-    """Return whether a Secret exists, or was refused so often that the status reports the refusal."""
+    """Return whether pods need not wait for a Secret: it exists, or the status reports why it was refused."""
     key = _key(secret.manifest)
     refused = execution.memory.refused.get(key)
     return key[1] in execution.memory.secrets or (refused is not None and refused.tries >= PATIENCE)

@@ -28,7 +28,7 @@ FILES = 4
 """Number of files that are kept on the disk; the oldest is deleted."""
 WAITING = 8
 """Number of files that are written or wait to be written, one after another. A bug may affect thousands of services at once,
-and their processes must not take the memory of the operator's container."""
+and the processes that write their files must not use up the memory of the operator's container."""
 SECONDS = 900.0
 """Maximum duration of the process that writes a file."""
 
@@ -66,8 +66,8 @@ class Flight:
         self._kept.forget(ref)
 
     def write(self, why: str, only: Ref | None = None) -> "asyncio.Task[Path | None]":
-        """Start writing a file with the recordings of the service `only`, or of all services. The result of the task is
-        the path of the file, or None after an error or if too many files wait to be written, which is logged.
+        """Begin to write a file with the recordings of the service `only`, or of all services. The result of the task is the
+        path of the file, or None after an error or if too many files wait to be written, which is logged.
         """
         refs = self._kept.services()[::-1] if only is None else (only,)
         kept = {ref: self._kept.of(ref) for ref in refs} if len(self._writes) < WAITING else None
@@ -77,7 +77,9 @@ class Flight:
         return task
 
     async def _written(self, why: str, kept: Mapping[Ref, tuple[Pass, ...]] | None) -> Path | None:
-        """Write a file when it is its turn. `kept` is None if too many other files wait already."""
+        """Write a file once all files that were requested earlier are written. `kept` is None if too many other files wait
+        already.
+        """
         if kept is None:
             logger.warning("no recording for %s, because %d others wait to be written", why, WAITING)
             return None
@@ -94,15 +96,17 @@ class Flight:
         return path
 
     def _make_room(self, path: Path) -> None:
-        """Delete the oldest files, so that with the file at `path`, even if it remains incomplete, FILES files exist."""
+        """Delete the oldest files, so that at most FILES files exist, including the file at `path`, even if that file
+        remains incomplete.
+        """
         self._files.append(path)
         while len(self._files) > FILES:
             self._files.popleft().unlink(missing_ok=True)
 
 
 async def _file(path: Path, kept: Mapping[Ref, tuple[Pass, ...]], head: Mapping[str, object]) -> int:
-    """Write a file in another process, so that texts of tenants that take long do not block this one. Return the number of
-    services in the file. Raises OSError if the process fails. If the task is cancelled, the process is killed.
+    """Write a file in another process, so that tenants' texts that take long to process do not block this process. Return
+    the number of services in the file. Raises OSError if the process fails. If the task is cancelled, the process is killed.
 
     asyncio does not start the process: a task that is cancelled while asyncio starts one may wait for ever (Python 3.11).
     """

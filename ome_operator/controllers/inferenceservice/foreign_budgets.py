@@ -21,8 +21,8 @@ OTHERS = f"{keys.MANAGED_BY}!={keys.MANAGER}"
 
 
 class BudgetReader:
-    """Reads some of the budgets of a namespace that the operator has not made, at most once in `KEPT` seconds. They are not
-    watched, because the operator would then keep the budgets of the whole cluster in memory.
+    """Reads some of the PodDisruptionBudgets of a namespace that other clients have created, at most once in `KEPT` seconds.
+    These objects are not watched, because the operator would then keep the budgets of the whole cluster in memory.
     """
 
     def __init__(self, client: Client, clock: Callable[[], float]) -> None:
@@ -31,12 +31,12 @@ class BudgetReader:
         self._lock = asyncio.Lock()
 
     def known(self, namespace: str) -> tuple[Budget, ...]:
-        """Return the budgets that were read last."""
+        """Return the PodDisruptionBudgets that were found at the last read of a namespace."""
         return self._read.get(namespace, (0.0, ()))[1]
 
     async def refresh(self, namespace: str, status: Mapping[str, Any]) -> bool:
-        """Read the budgets if the last read is too old, and if the service with this status serves. Return whether they
-        have changed.
+        """Read the PodDisruptionBudgets of a namespace if the last read is too old, and if the service with this status
+        serves. Return whether the budgets have changed.
         """
         if not is_true(READY, status):
             return False

@@ -90,7 +90,7 @@ class CapacityAnswer(NamedTuple):
 
 
 class Starting(NamedTuple):
-    """Pods that are bound to nodes, but none of whose containers has started."""
+    """The pods of a service that are bound to nodes, but none of whose containers has started, and why."""
 
     pods: frozenset[str] = frozenset()
     """UIDs of the pods."""
@@ -120,8 +120,8 @@ def _wait(reason: str, tries: int) -> float:
 
 
 def waits(status: Mapping[str, Any]) -> bool:
-    """Return whether a rollout waited for other services or for nodes when the status was written, so that nothing has been
-    replaced.
+    """Return whether a rollout waited for other services or for nodes when the status was written, so that no group had been
+    replaced yet.
     """
     reasons = (each.get("reason") for each in status.get("conditions") or () if each.get("type") == ROLLED_OUT)
     return any(reason in (Reason.WAITING_FOR_TURN, Reason.WAITING_FOR_ROOM) for reason in reasons)
@@ -139,13 +139,14 @@ class ServiceMemory:
     capacity: dict[str, CapacityAnswer] = field(default_factory=dict)
     """Key of a capacity check -> its result."""
     second_copy: dict[str, str] = field(default_factory=dict)
-    """Key of the last check of the capacity for a second copy -> the reason why it is missing, or ""."""
+    """Key of the last check of the capacity for a second copy of the service -> the reason why the capacity is missing, or
+    ""."""
     accepted: dict[str, str] = field(default_factory=dict)
     """UID of an object -> digest of the operator's fields right after an apply, if that digest differs from the hash
     annotation."""
     warnings: dict[Key, tuple[str, ...]] = field(default_factory=dict)
     missing: dict[Key, float] = field(default_factory=dict)
-    """Workload -> monotonic time since which it has had too few pods without getting more."""
+    """Workload -> monotonic time since which the workload has had too few pods, and their number has not grown."""
     counts: dict[Key, int] = field(default_factory=dict)
     """Workload -> number of its pods when `missing` was set."""
     failures: dict[Key, str] = field(default_factory=dict)
@@ -170,7 +171,8 @@ class ServiceMemory:
     status_turn: float | None = None
     """Monotonic time when a status may be written in which only counts have changed; None if no time is assigned."""
     held_up: bool = False
-    """Whether a status with Ready is not written yet, because an address or an RBAC right still has to be created."""
+    """Whether a status that reports Ready has not been written yet, because the service's address or an RBAC right still has
+    to be created."""
 
     def refuse(self, key: Key, refusal: Refusal, hash_: str, now: float) -> bool:
         """Store a refusal of a write whose content has the digest `hash_`. Return whether the refusal changes the status."""
@@ -229,7 +231,7 @@ class ServiceMemory:
         return min((date - now for date in dates if date > now), default=None)
 
     def free(self, key: Key) -> None:
-        """Permit the next attempt at a refused write at once, because an object of the same name has vanished."""
+        """Permit an immediate attempt at a refused write, because an object of the same name has vanished."""
         if (known := self.refused.get(key)) is not None:
             self.refused[key] = known._replace(next=float("-inf"))
 
@@ -279,7 +281,9 @@ class Memories:
         return self._found.pop(ref, None) is not None
 
     def child_gone(self, child: Child) -> None:
-        """Permit attempts at once for writes that were refused for the name of a child, because the child has vanished."""
+        """Permit immediate attempts at writes that were refused because a child object had the name, because this child has
+        vanished.
+        """
         _, memory = self._found.get(Ref(SERVICE, child.namespace, child.labels.get(keys.SERVICE) or ""), ("", None))
         if memory is not None:
             memory.free((child.kind, child.name))

@@ -83,7 +83,7 @@ class InferenceServiceReconciler:
         self.flight = Flight(settings.recorder_memory * 2**20, wall)
 
     def seed(self, namespace: str = "") -> None:
-        """Let services wait with shared edits until each, of a namespace or of the cluster (""), was reconciled once."""
+        """Delay rollouts of shared edits until each service of a namespace (or of the cluster, "") was reconciled once."""
         refs = (resource.ref for resource in self._cluster.services())
         self.waves.expect(ref for ref in refs if namespace in ("", ref.namespace))
 
@@ -210,7 +210,7 @@ class InferenceServiceReconciler:
 
     def _replacing(self, resource: Resource) -> bool:
         """Return whether the service has begun to replace its revision: StatefulSets of a revision other than the last
-        complete one exist, or it has rejected a revision and has gone back, so that the next service does not try it.
+        complete one exist, or it has rejected a revision and has gone back, so that no further service tries it.
         """
         if resource.status.get("rejected"):
             return True
@@ -218,7 +218,7 @@ class InferenceServiceReconciler:
         return len({child.labels.get(keys.REVISION) for child in group} | whole_before(resource.status)) > 1
 
     def _ahead(self, resource: Resource) -> Callable[[Mapping[Ref, Epoch]], str]:
-        """Return a function that states which wave a service waits for; "" if it has begun to replace its revision."""
+        """Return a function that returns which wave a service waits for; "" if it has begun to replace its revision."""
         if self._replacing(resource):
             return lambda _: ""
         return partial(self.waves.ahead, resource.ref)

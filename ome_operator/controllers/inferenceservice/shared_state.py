@@ -33,19 +33,20 @@ class Reports(NamedTuple):
     """
 
     strangers: Callable[[Iterable[Pod]], Mapping[str, Strangers]] = lambda _: {}
-    """Returns the foreign workers in the worker lists of routers, by the UID of the router's pod."""
+    """Returns the workers in the worker lists of routers that do not belong to the service, by the UID of the router's
+    pod."""
     drains: Callable[[Iterable[Pod]], Mapping[str, tuple[DrainReport, ...]]] = lambda _: {}
-    """Returns the requests that are left in leaders which are being drained, by the UID of the leader's pod."""
+    """Returns the numbers of requests that remain in leaders that are being drained, by the UID of the leader's pod."""
     traffic: Callable[[Resource], Manifest | None] = lambda _: None
     """Returns the value of the service's `status.traffic`; None if nothing is known."""
     starts: Callable[[Iterable[Pod]], Mapping[str, LeaderStart]] = lambda _: {}
     """Returns the times of the stages of recent starts of leaders, by the UID of the leader's pod."""
     silences: Callable[[Iterable[Pod]], Mapping[str, Silence]] = lambda _: {}
-    """Returns since when leaders that have stopped have not answered, by the UID of the leader's pod."""
+    """Returns since when leaders that no longer respond have not answered, by the UID of the leader's pod."""
     transfers: Callable[[Iterable[Pod]], Transfers] = lambda _: {}
     """Returns the pairs of leaders whose transfers fail, by the UID of the pod of the router that reports them."""
     arrivals: Callable[[Iterable[Pod]], Arrivals] = lambda _: NO_ARRIVALS
-    """Returns the time of the last request that no engine could serve, and that of the last generated token."""
+    """Returns the time of the last request that no engine could serve, and the time of the last generated token."""
     scaling: Callable[[Resource], Manifest | None] = lambda _: None
     """Returns the value of the service's `status.scaling`; None if nothing was decided."""
     avoided: Callable[[str], Mapping[str, str]] = lambda _: {}
@@ -70,8 +71,8 @@ class SharedState(NamedTuple):
     reports: Reports
     pods: PodDryRuns
     report_demand: Callable[[Ref, DemandTask | None], None] = lambda *_: None
-    """Called after each pass over a service, with its description for the autoscaler of the class Demand; None without it.
-    """
+    """Called after each pass over a service, with the service's description for the autoscaler of the class Demand; None if
+    the service does not use this autoscaler."""
 
     @classmethod
     def empty(
@@ -83,7 +84,9 @@ class SharedState(NamedTuple):
         reports: Reports = NO_REPORTS,
         clock: Callable[[], float] = time.monotonic,
     ) -> "SharedState":
-        """Return the state before the first reconciliation. Services that may continue are added to the queue."""
+        """Return the state before the first reconciliation. Services that are later admitted to a rollout or to nodes are
+        added to `queue`.
+        """
         wake = partial(queue.add, after=settings.child_delay, spaced=settings.child_spacing)
         foreign = ForeignPods(client, clock, partial(cache.occupies_node, namespaces=settings.watch_namespaces))
         scope = Scope(settings.watch_namespaces, settings.policy.sees_cluster)

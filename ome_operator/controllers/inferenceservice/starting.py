@@ -24,8 +24,8 @@ async def inspect(
     now: float,
     after: float,
 ) -> None:
-    """Read the Events about pods that have been bound to their nodes for `after` seconds without starting. The pause
-    between two reads grows.
+    """Read the Events about pods that have been bound to their nodes for `after` seconds without starting. The pause between
+    two reads grows with each read.
     """
     waiting = frozenset(pod.uid for pod in pods if starts.waits_for_start(pod))
     if not waiting:

@@ -1,4 +1,4 @@
-"""Determine whether a service serves whose spec cannot be read, or whose reconciliation pass failed."""
+"""Determine whether a service still serves although its spec cannot be parsed, or its reconciliation failed."""
 
 import logging
 

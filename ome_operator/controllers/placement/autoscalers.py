@@ -17,7 +17,7 @@ from ome_operator.kube.errors import KubeError
 logger = logging.getLogger(__name__)
 
 BEFORE = 5.0
-"""Seconds before the end of a placement attempt from which on the Events of its namespace are read."""
+"""Seconds before the end of a placement attempt at which the Events of the service's namespace begin to be read."""
 
 
 async def inspect(
@@ -33,7 +33,7 @@ async def inspect(
     valid until the next attempt.
 
     An Event about a pod is used as long as the pod exists, because an autoscaler reports only once and nodes arrive minutes
-    later. For a lost rank the Events are read until the time has passed that an autoscaler would be given.
+    later. For a lost rank, the Events are read until the time that an autoscaler is given to add a node has passed.
     """
     since = _since(resource, now)
     began = quantity.moment(since, now) if since and lasts else None
@@ -53,13 +53,13 @@ async def inspect(
 
 
 def known(resource: Resource, memory: ServiceMemory, now: datetime) -> bool:
-    """Return whether an autoscaler is adding nodes for the present placement attempt or the lost rank."""
+    """Return whether an autoscaler is adding nodes for the service's present placement attempt, or for its lost rank."""
     return bool(memory.coming) and memory.coming == _since(resource, now)
 
 
 def _since(resource: Resource, now: datetime) -> str:
-    """Return the start of the present placement attempt or, outside of an attempt, the time when the first group that has
-    served lost its rank.
+    """Return the start of the present placement attempt or, outside of an attempt, the time when the first of the groups
+    that have served lost a rank.
     """
     if _tries(resource):
         return str(resource.status["placement"]["since"])

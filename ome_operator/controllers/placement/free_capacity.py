@@ -14,20 +14,20 @@ from ome_operator.core.placement.demand import demand
 
 
 class FreeCapacity:
-    """Allocatable amounts of every node, minus the requests of the operator's pods, and minus the requests of foreign
-    pods when these were last read.
+    """Allocatable amounts of every node, minus the requests of the operator's pods, and minus the requests that foreign pods
+    had when they were last read.
     """
 
     def __init__(self, cluster: ClusterCache, foreign: ForeignPods) -> None:
         self._cluster, self._foreign = cluster, foreign
         self._seen: Mapping[str, Node] = {}
         self._known: dict[str, Node] = {}
-        """Copy of `_seen`, made when that mapping was new."""
+        """Copy of `_seen` that was made when `_seen` was replaced by a new mapping."""
         self._free: dict[str, Node] = {}
         self._unknown: set[str] = set()
         """Nodes that have pods whose requests are not known yet."""
         self.version = 0
-        """Number that changes with every change of the free capacity."""
+        """A number that increases with every change of the free capacity, so that callers can detect changes."""
 
     def nodes(self) -> Mapping[str, Node]:
         """Return the nodes with their free capacity. The mapping is valid until the next call."""
@@ -49,8 +49,8 @@ class FreeCapacity:
         return self._free
 
     def without(self, services: Iterable[Ref], *, strangers: bool) -> Mapping[str, Node]:
-        """Return the free capacity as it would be without the pods of some services. `strangers`: False to leave out
-        foreign pods, too.
+        """Return the free capacity as it would be without the pods of some services. If `strangers` is False, it is also
+        without foreign pods.
         """
         free, nodes, but = self.nodes(), self._cluster.deps().nodes, {(ref.namespace, ref.name) for ref in services}
         other = set() if strangers else self._foreign.known()

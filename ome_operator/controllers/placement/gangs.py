@@ -50,15 +50,16 @@ class Gangs:
         self._turns = NOTHING
         self._texts: dict[Needs, str] = {}
         self._held_at, self._held_texts = -1, dict[tuple[str, Needs], str]()
-        """Version of the free capacity; service and pods → the services that hold nodes for them, at that version."""
+        """`_held_texts` maps a service and the needs of its pods to the services that occupy nodes for these pods;
+        `_held_at` is the version of the free capacity for which this was computed."""
         self._released, self._decided = dict[str, frozenset[Member]](), 0.0
         """Service -> the groups whose nodes it has to release because the groups do not serve; and the time of that
         decision, in seconds since the epoch."""
         self._read = dict[str, frozenset[Member]]()
-        """Service -> its groups with a lost rank for which foreign pods have been read."""
+        """Service -> those of its groups with a lost rank for which the foreign pods on nodes have been read."""
         self._promised: dict[Ref, Needs] = {}
-        """Service -> the capacity that was promised to it after a capacity check. It has no claim to this capacity yet,
-        because its serving groups are still terminating."""
+        """Service -> the capacity that was promised to the service after a capacity check. The service has no claim to this
+        capacity yet, because its serving groups are still terminating."""
 
     @property
     def _claims(self) -> Mapping[Ref, Claim]:
@@ -105,8 +106,8 @@ class Gangs:
         return Turn(found.granted[mine.key], rivals)
 
     def _pressed(self, mine: Claim, now: float) -> bool:
-        """Return whether another gang, with a standing as good, is on no node and would fit if all gangs that are being
-        placed for longer than the time limit released their nodes.
+        """Return whether there is another gang of at least equal precedence that is on no node, and that would fit if all
+        gangs whose placement has exceeded the time limit released their nodes.
         """
         asked = dict.fromkeys(claim.needs for claim in self._claims.values() if presses(claim, mine))
         late = [ref for ref, claim in self._claims.items() if overdue(claim, now, self._timeout)]
@@ -142,8 +143,8 @@ class Gangs:
                 return
 
     def _make_way(self, claim: Claim) -> None:
-        """Wake the services whose pods hold no node and only wait to be scheduled, if `claim` asks for nodes that these
-        pods could use.
+        """Wake the services whose pods hold no node and only wait to be scheduled, if `claim` asks for nodes that these pods
+        could use, so that they can yield to it.
         """
         nodes, answers = self._cluster.deps().nodes, dict[Needs, bool]()
         for ref, each in self._claims.items():
@@ -175,7 +176,9 @@ class Gangs:
             self._wake(ref)
 
     def _as_read(self, claim: Claim) -> Claim:
-        """Return the claim without its groups with a lost rank if the foreign pods on their nodes have not been read yet."""
+        """Return the claim, without its groups with a lost rank if the foreign pods on their nodes have not been read
+        yet.
+        """
         return claim if claim.idle is None or self._read.get(claim.key) == claim.idle.goes else claim._replace(idle=None)
 
     async def read_foreign_pods(self, claim: Claim) -> None:
@@ -216,7 +219,7 @@ class Gangs:
 
     async def check_second_copy(self, needs: Needs) -> str:
         """Return why these pods do not fit beside all pods of the cluster, the service's own included; "" if they fit. Only
-        the nodes (at most 100) whose foreign pods were read count.
+        nodes whose foreign pods have been read are considered (at most 100).
         """
         free = self._capacity.nodes()
         if has_room(needs, (), free):
@@ -228,14 +231,14 @@ class Gangs:
 
     def has_room_now(self, ref: Ref, needs: Needs, now: datetime) -> bool:
         """Return whether additional pods of a service fit on the free capacity of the nodes as it is known, without a
-        request. If no node is known, it cannot be said, and they count as fitting.
+        request. If no node is known, the answer is unknown, and the pods are assumed to fit.
         """
         free = self._capacity.nodes()
         return not free or self._has_capacity(ref, needs, free, now.timestamp(), strangers=True)
 
     def _has_capacity(self, ref: Ref, needs: Needs, free: Nodes, now: float, *, strangers: bool) -> bool:
         """Return whether the pods of a service fit now, and also together with the pods of services that were promised
-        capacity. `strangers`: True if the capacity that foreign pods use is excluded.
+        capacity. If `strangers` is True, the capacity that foreign pods use is not counted as free.
         """
         claims = [
             claim
@@ -266,7 +269,7 @@ class Gangs:
         return self._turns
 
     def _why(self, claim: Claim) -> str:
-        """Return what a claim waits for. Claims with equal needs share the text."""
+        """Return what a claim waits for. The text is computed only once for claims with equal needs."""
         nodes, free = self._cluster.deps().nodes, self._capacity.nodes()
         if claim.trying:
             return awaited(claim.needs, nodes, free, partial(self._holders, claim.key))
@@ -278,7 +281,7 @@ class Gangs:
     def _held_by(self, ref: Ref, claim: Claim) -> str:
         """Return which other services hold nodes that the pods of a claim could take, if some of these pods find no node.
 
-        Only the operator's own pods are known without a request, so pods of others are left out.
+        Only the operator's own pods are known without a request, so pods that do not belong to services are left out.
         """
         if all(pod.node or pod.reason != Reason.UNSCHEDULABLE for pod in self._cluster.pods_of(ref.namespace, ref.name)):
             return ""
@@ -318,7 +321,7 @@ _MINE = "this service, which is releasing them"
 
 
 def _asks(claim: Claim) -> bool:
-    """Return whether services whose pods hold no node yield to this claim."""
+    """Return whether services whose pods are not on any node yet have to yield to this claim."""
     return claim.serves or not claim.trying
 
 
