@@ -85,7 +85,7 @@ class Client:
         await self._session.close()
 
     async def get(self, kind: str, namespace: str, name: str) -> Manifest:
-        """Return the live object, by a consistent read."""
+        """Return an object by a consistent read of the API server, not from a cache."""
         body, _ = await self._send("get", kind, path(kind, namespace, name), name=name)
         return body
 
@@ -289,8 +289,8 @@ class Client:
 
 
 def _fence(may_write: Callable[[], bool]) -> aiohttp.TraceConfig:
-    """Return a trace that calls `may_write` once more when a write has its connection: the write may have waited for the
-    connection, or the process may have been suspended meanwhile, for long.
+    """Return a trace configuration that calls `may_write` once more when a write has got its connection, because the write
+    may have waited long for the connection, or the process may have been suspended meanwhile.
 
     The check runs right before the body is sent, which every write has. aiohttp holds the headers back until then, and
     starts sending the body in a separate task, when the event loop gets to it.

@@ -2,8 +2,8 @@
 
 The official client loads both (`kubernetes.aio.config`: contexts, several files, token files, exec plugins, certificates).
 Only its public names are used, so that pyproject.toml needs no upper bound for its version. The import loads the whole
-client, most of which is not used, and costs each process 0.25 s of CPU time and 9 MiB of memory (docs/performance.md). That
-is less to maintain than a separate loader, or than hiding half of the package from the import, as was done before.
+client, most of which is not used, and costs each process 0.25 s of CPU time and 9 MiB of memory (docs/performance.md). This
+cost is accepted because a separate loader, or a way to import only a part of the package, would be more to maintain.
 
 When the API server refuses a token, the credentials are loaded again once for all sessions: the sessions of the client, and
 the sessions through which kopf watches.
@@ -34,7 +34,7 @@ Handler = Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
 
 
 class NoConnection(OmeError):
-    """There is no usable kubeconfig or ServiceAccount."""
+    """Error: there is no usable kubeconfig or ServiceAccount."""
 
 
 class Connection:
@@ -130,8 +130,8 @@ class Connection:
         traces: Sequence[aiohttp.TraceConfig] = (),
         middlewares: Sequence[aiohttp.ClientMiddlewareType] = (),
     ) -> aiohttp.ClientSession:
-        """Return a session with at most `limit` connections (0 for any number). `middlewares` receive an answer only
-        after a refused token was renewed.
+        """Return a session with at most `limit` connections (0 for any number). If the server refuses a token, the token is
+        renewed and the request repeated before `middlewares` receive the answer.
         """
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=limit, ssl=self._tls(), keepalive_timeout=60),
@@ -159,7 +159,9 @@ class Connection:
 
 
 async def _authorization(configuration: Configuration) -> str:
-    """Return the value of the header `Authorization` from the loaded credentials; "" without a token and a password."""
+    """Return the value of the header `Authorization` from the loaded credentials; "" if there is neither a token nor a
+    password.
+    """
     settings = (await configuration.auth_settings()).values()
     values = (each["value"] for each in settings if each["in"] == "header" and each["key"].lower() == "authorization")
     # A token file may end in a newline, which a header must not contain, and in-cluster loading writes "bearer".

@@ -1,8 +1,8 @@
 """Read the freeze of the whole operator from an annotation on its own Lease, which the operator can read in any case
 (decisions 28).
 
-The annotation survives restarts, no tool resets it, and it needs no additional right and no watch. Only a Lease without the
-annotation ends a freeze. While the Lease cannot be read, or does not exist, the last known state applies.
+The annotation survives restarts, no deployment tool resets it, and reading it needs no additional right and no watch. Only a
+Lease without the annotation ends a freeze. While the Lease cannot be read, or does not exist, the last known state applies.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class FreezeSwitch:
         self._read_freeze, self._changed, self._interval = read_freeze, changed, interval
         self._frozen, self._trouble = "", ""
         self.known = asyncio.Event()
-        """Set once the Lease has been read. Before that no rollout may begin."""
+        """An event that is set once the Lease has been read. No rollout may begin before that."""
 
     async def run(self) -> None:
         """Read the Lease periodically, without end."""

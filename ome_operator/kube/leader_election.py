@@ -1,4 +1,4 @@
-"""Elect a leader by a Lease: at most one operator works, the others stand by (decisions 21).
+"""Elect a leader by a Lease: at most one operator works, and the others stand by (decisions 21).
 
 As in client-go, no clock of another machine is trusted: a candidate takes the Lease over if it has not *seen the Lease
 change* for the lease's duration. A holder that cannot renew in time must stop at once, before a candidate may start.
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class Lost(OmeError):
-    """The process is not the leader any more."""
+    """Error: this process is no longer the leader."""
 
 
 @dataclass(frozen=True)
@@ -166,8 +166,8 @@ class Election:
             logger.warning("cannot release the Lease: %s", error or type(error).__name__)
 
     async def _try(self) -> bool:
-        """Claim or renew the Lease; return False if another operator holds it. Only a leader's errors are raised to the
-        caller.
+        """Claim or renew the Lease; return False if another operator holds it. Errors are raised to the caller only while
+        this process is the leader.
         """
         settings, wall = self._settings, self._wall()
         leading = self._lease is not None
@@ -208,7 +208,7 @@ class Election:
         return mine
 
     def _carry(self, lease: Manifest) -> None:
-        """Remember the annotations of the Lease, such as a freeze, so that they survive its deletion."""
+        """Remember the annotations of the Lease, such as a freeze, so that they survive a deletion of the Lease."""
         self._carried = lease["metadata"].get("annotations") or {}
 
     async def _create(self, wall: datetime) -> bool:

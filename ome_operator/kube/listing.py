@@ -11,8 +11,8 @@ from ome_operator.kube.resources import RESOURCES, spelled
 async def listed(
     client: Client, kinds: Iterable[str], namespace: str = "", selector: str = "", *, optional: Collection[str] = ()
 ) -> list[Manifest]:
-    """Return all objects of these kinds. Each object contains its kind. Kinds that the cluster does not serve are left
-    out.
+    """Return all objects of these kinds; the field `kind` is set in each of them. Kinds that the cluster does not serve are
+    left out.
 
     Raises Forbidden for a kind that the user may not list, unless the kind is in `optional`.
     """

@@ -31,7 +31,8 @@ SHARE = 0.01
 
 
 class Pacer:
-    """A pacer of long work, which lets other tasks run in between: probes, renewals of the Lease, reconciliations.
+    """Interrupts long work regularly, so that other tasks can run in between: probes, renewals of the Lease,
+    reconciliations.
 
     All work that shares a Pacer runs for at most `share` seconds before the event loop can run other tasks.
     """

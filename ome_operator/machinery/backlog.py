@@ -18,8 +18,8 @@ would need a timer, which costs as much as the reconciliation."""
 
 
 class TimeShare:
-    """A limit on the share of time that some work may take while there is other work; without other work there is no
-    limit. The time is taken in slices with pauses between them.
+    """A limit on the share of time that some work may take while there is other work; without other work there is no limit.
+    The work runs for slices of time, with pauses between them.
     """
 
     def __init__(self, share: float, piece: float = SLICE) -> None:

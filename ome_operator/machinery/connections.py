@@ -1,4 +1,4 @@
-"""An HTTP server with a bounded number of connections, for small pages on ports that strangers can reach.
+"""An HTTP server with a bounded number of connections, for small pages on ports that untrusted clients can reach.
 
 aiohttp limits neither the number of connections nor the time until a request is complete, so connections that never send a
 request take memory until the process ends (2,000 took 22 MiB).
@@ -19,20 +19,19 @@ YOUNG = 1.0
 
 
 class BoundedRunner(web.AppRunner):
-    """Runs an application with at most `most` open connections. For a further one, it closes the oldest connection without a
-    request in progress, so that idle connections do not keep out a probe. If requests are in progress on all connections, it
-    closes the new one.
+    """Runs an application with at most `most` open connections. If a further connection is opened, it closes the oldest
+    connection without a request in progress, so that idle connections do not keep out a probe. If requests are in progress
+    on all connections, it closes the new one.
     """
 
     def __init__(self, app: web.Application, *, most: int = CONNECTIONS, **options: Any) -> None:
         super().__init__(app, access_log=None, handle_signals=False, **options)
         self._most = most
         self._open: dict[web.RequestHandler, float] = {}
-        """Open connection -> time until which it counts although aiohttp does not list it, in monotonic seconds; the oldest
-        first.
-        """
+        """Open connection -> monotonic time until which the connection counts as open although aiohttp does not list it; the
+        oldest connection first."""
         self._busy = set[web.RequestHandler]()
-        """Connections whose request is being handled. The time in which the response is sent does not count."""
+        """Connections whose request is being handled. A connection is not included while its response is sent."""
         app.middlewares.append(self._count)
 
     @property

@@ -9,7 +9,7 @@ from ome_operator.errors import OmeError
 from ome_operator.machinery.connections import BoundedRunner
 
 Answer = tuple[bool, str]
-"""A pair: whether the component is healthy, and the text of the response."""
+"""The answer to a probe: whether the component is healthy, and the text of the response."""
 Route = Callable[[], Answer | Awaitable[Answer]]
 
 

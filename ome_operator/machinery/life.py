@@ -20,7 +20,7 @@ class Life:
         self.state = "starting"
         self.ready = True
         self.dead = ""
-        """Reason why the process ends unexpectedly; "" if it does not."""
+        """Reason why the process ends unexpectedly; "" while there is no such reason."""
         self.stop = asyncio.Event()
         """An event that is set when the process must stop."""
 

@@ -68,7 +68,7 @@ class Metrics:
 
 
 class _Alone(CollectorRegistry):
-    """A registry with a single metric."""
+    """A Prometheus registry that contains a single metric, so that the page can be generated metric by metric."""
 
     def __init__(self, family: Metric) -> None:
         super().__init__()

@@ -31,7 +31,7 @@ Entries = deque[tuple[float, K]]
 OUTDATED_ENTRIES = 100
 """Number of outdated entries that are tolerated before they are removed."""
 IDLE_S = 1.0
-"""Seconds after the last reconciliation of a key that cannot wait for which other work is assumed to exist, because the
+"""Seconds for which other work is assumed to exist after the last reconciliation of a key that cannot wait, because that
 key's next event may arrive at any time."""
 
 

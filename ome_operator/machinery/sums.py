@@ -47,7 +47,8 @@ class Sums(Generic[Owner]):
 
 
 class Slots(Generic[Owner]):
-    """A limited number of slots for owners that have their own series. `group` returns the group of an owner.
+    """A limited number of slots; each owner with a slot has its own series in the metrics. `group` returns the group of an
+    owner.
 
     An owner keeps its slot until `leave` is called for it, or until an owner of a group that has at least two slots fewer
     than the largest group needs the slot. So nobody can take all slots from other groups.
@@ -106,8 +107,8 @@ class Slots(Generic[Owner]):
         return True
 
     def _displace_for(self, group: str) -> bool:
-        """Take the slot of the newest owner of the largest group, if this makes the numbers of slots more even. Return
-        whether a slot is free now.
+        """Take the slot of the newest owner of the group with the most slots, if this makes the numbers of slots of the
+        groups more even. Return whether a slot is free now.
         """
         largest = max(self._held, key=lambda name: len(self._held[name]), default=group)
         if len(self._held.get(largest, ())) < len(self._held.get(group, ())) + 2:

@@ -88,7 +88,7 @@ class StallLog:
 
 
 class Watchdog:
-    """A prober of the event loop.
+    """Probes the event loop, and measures how long it does not respond.
 
     `ask` makes the loop call a function, `stack` returns the stack of the loop's thread, and `lag` receives the duration of
     each response in seconds.
@@ -148,7 +148,9 @@ def begin(
     patience: float,
     lag: Callable[[float], object] = lambda _: None,
 ) -> tuple[Watchdog, Callable[[], None]]:
-    """Watch the running loop of the calling thread. Return the watchdog, and a function that stops it."""
+    """Start a watchdog thread for the running event loop of the calling thread. Return the watchdog, and a function that
+    stops it.
+    """
     me, over, toll = threading.get_ident(), threading.Event(), CollectionTime()
 
     def wait(answered: threading.Event, seconds: float) -> bool:

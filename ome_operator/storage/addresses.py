@@ -36,7 +36,7 @@ def source_address(uri: str, parameters: Mapping[str, str], hub: str = "") -> st
 
 
 def location(uri: str) -> str:
-    """Return a storage URI without revision, tag and region: what remains names a repository, or a bucket and a prefix."""
+    """Return a storage URI without its revision, tag and region. The result names a repository, or a bucket and a prefix."""
     kind, _, rest = uri.partition("://")
     if kind == "hf":
         return f"hf://{rest.partition('@')[0].strip('/')}"

@@ -29,8 +29,8 @@ class Grant(BaseModel):
     namespaces: tuple[str, ...] = ()
     """Namespaces whose BaseModels may use the Secret; cluster-scoped models may always use it."""
     uris: tuple[str, ...] = ()
-    """Permitted storage URIs. Each permits itself and everything below it, at the next `/`; if empty, all URIs are
-    permitted."""
+    """Permitted storage URIs. Each entry permits this URI and all URIs that continue it after a `/`. If there are no
+    entries, all URIs are permitted."""
 
     def covers(self, uri: str) -> bool:
         """Return whether `uris` permits a single storage URI, which may contain a revision or a region.

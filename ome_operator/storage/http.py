@@ -35,7 +35,7 @@ class Absent(Refused):
 
 
 class Credential(NamedTuple):
-    """A Secret, or a token that a Secret was exchanged for, as it is sent."""
+    """A credential in the form in which it is sent: a Secret, or a token that was obtained with a Secret."""
 
     header: str
     """Value of the header Authorization. It must not be logged."""

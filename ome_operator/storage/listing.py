@@ -39,9 +39,9 @@ class Listing(NamedTuple):
     """Commit of a hub, or a digest of the listing if the source has no revisions."""
     files: tuple[RemoteFile, ...]
     shared_directory: bool = False
-    """Whether a directory that contains all files of the model, those of archives included, is the model's directory. This
-    is so for artifacts of registries, because their tools pack a directory under its name.
-    """
+    """Whether a directory that contains all files of the model (including the files of archives) is itself used as the
+    model's directory, so that its name is removed from their paths. This is the case for artifacts of registries, because
+    the tools that create them pack a directory under its name."""
 
     @property
     def size(self) -> int:

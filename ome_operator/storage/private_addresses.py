@@ -27,7 +27,7 @@ which only its virtual machines reach; protocol assignments, such as the metadat
 
 
 class Private(OmeError, OSError):
-    """Error: the IP address is private, so that it must not be contacted."""
+    """Error: the IP address is private, so it must not be contacted."""
 
 
 def is_public(text: str, refused: tuple[Network, ...] = ()) -> bool:
