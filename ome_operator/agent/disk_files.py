@@ -22,7 +22,7 @@ def size_below(folder: Path) -> int:
 
 
 def file_size(path: Path) -> int:
-    """Return the bytes of a file, or 0 if it does not exist."""
+    """Return the bytes of a file, or 0 if the file does not exist."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -57,7 +57,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    """Write a file or a directory from the cache of the kernel to the disk."""
+    """Flush a file or a directory from the kernel's cache to the disk (fsync)."""
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)

@@ -34,7 +34,7 @@ UNPACKED = 10e6
 time that this speed needs, even while other namespaces are waiting, because stopped unpacking starts again from the
 beginning."""
 POLL_SECONDS = 0.2
-"""Seconds between two checks of whether the turn is over (see fair_queue.py)."""
+"""Seconds between two checks of whether this model's turn to download is over (see fair_queue.py)."""
 
 
 class Failed(OmeError):
@@ -46,7 +46,7 @@ class Limits:
     """The resources that a node spends on downloads."""
 
     files: int = 8
-    """Number of concurrent downloads: files, or pieces of files when fewer files are left."""
+    """Number of concurrent downloads: files, or pieces of files when fewer files remain."""
     piece: int = BLOCK
     """Size of a piece in bytes; a file is split into pieces if it is at least two pieces long."""
     throttle: Throttle = field(default_factory=lambda: Throttle(0))
@@ -125,7 +125,7 @@ class Download:
         return await asyncio.to_thread(store.publish, self._uri, listing, self._wall().isoformat(timespec="seconds"))
 
     def _free(self) -> int:
-        """Return the bytes of disk space that this download may use."""
+        """Return the number of bytes on the disk that this download may still use."""
         return self._limits.free_space.free(self._store.root, self._store.disk(), self._store.free())
 
     def _over_budget(self, needs: int) -> str:
@@ -214,8 +214,8 @@ class Download:
                 await self._pause(wrong - 1, Unreachable(""))
 
     async def _accept(self, file: RemoteFile, checker: Checker) -> str:
-        """Record a file whose hash was right. Return a message if the file is an archive that cannot be used, otherwise
-        "".
+        """Record a downloaded file whose hash is right. Return a message if the file is an archive that cannot be used,
+        otherwise "".
         """
         store = self._store
         if not file.unpack:
@@ -249,8 +249,8 @@ class Download:
         return work.result()
 
     async def _attempt(self, listing: Listing, file: RemoteFile, *, pieces: bool) -> Checker:
-        """Request the missing bytes of a file, and return the checker that has received the complete file. Raises the
-        source's errors. If `pieces` is true, several pieces of the file are requested at the same time.
+        """Request the missing bytes of a file once, and return the checker that has processed all bytes of the file. Raises
+        the source's errors. If `pieces` is true, several pieces of the file are requested at the same time.
         """
         step = self._limits.piece if pieces and file.size >= 2 * self._limits.piece else 0
 

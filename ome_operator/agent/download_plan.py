@@ -10,7 +10,7 @@ from ome_operator.names import digest
 from ome_operator.storage.listing import Listing, RemoteFile
 
 MARGIN = 1024**3
-"""Bytes that stay free on the disk, because the kubelet evicts pods when the disk is full."""
+"""Number of bytes that downloads leave free on the disk, because the kubelet evicts pods when the disk is full."""
 
 
 class Fetch(NamedTuple):

@@ -34,7 +34,7 @@ class FairQueue:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         self._given = 0
         self._last: Counter[str] = Counter()
-        """Namespace -> the sequence number of its last turn; 0 if the namespace had no turn."""
+        """Namespace -> the sequence number of its last turn; 0 if the namespace has had no turn yet."""
 
     @asynccontextmanager
     async def turn(self, namespace: str) -> AsyncIterator[TurnCheck]:

@@ -135,8 +135,8 @@ class FileDownload:
 
 
 async def _done(work: Coroutine[Any, Any, None]) -> None:
-    """Wait until the work of a thread is done, even after a cancellation, because writes that continue would collide with
-    the next attempt's writes.
+    """Wait until the work of a thread is done, even after a cancellation, because writes that continue after a cancellation
+    would collide with the writes of the next attempt.
     """
     task = asyncio.create_task(work)
     try:

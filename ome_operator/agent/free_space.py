@@ -22,7 +22,7 @@ class FreeSpace:
         """Return the number of bytes that the download into `directory` may use on the disk with device number `disk` and
         `free` free bytes.
 
-        The missing bytes of other downloads and 1 GiB are subtracted.
+        The result is `free` minus the bytes that other downloads still need, and minus 1 GiB.
         """
         others = (
             progress for target, (used_disk, progress) in self._claims.items() if target != directory and used_disk == disk

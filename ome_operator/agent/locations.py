@@ -93,8 +93,8 @@ class Roots:
 
 
 def _folded(part: str) -> str:
-    """Return the name of a directory as file systems that ignore case compare it: compatible characters are equal, and
-    characters without a width do not count.
+    """Return the name of a directory as file systems that ignore case compare it: compatibility characters are replaced by
+    their equivalents, and characters without a width are removed.
     """
     visible = "".join(item for item in unicodedata.normalize("NFKC", part) if unicodedata.category(item) != "Cf")
     return visible.casefold()

@@ -68,8 +68,8 @@ class Agent:
         self._wall, self._clock = wall, clock
         self._models: dict[str, AnyModel] = {}
         self._unread: dict[str, str] = {}
-        """UID -> kind of each model that this agent cannot parse. The agent therefore cannot determine the directory of
-        such a model."""
+        """UID -> kind of each model that this agent cannot parse. The agent does not know the directories of these
+        models."""
         self._broken: Mapping[str, str] = {}
         """UID -> error message of each model that this agent cannot handle. The model is reported as Failed; other models
         are not affected."""
@@ -182,7 +182,7 @@ class Agent:
         return {uid: (model.namespace, root[uid]) for uid, model in selected.items()}
 
     def _keep(self) -> None:
-        """Start the work that is due, and stop the work on models that no longer belong on this node."""
+        """Start the passes over models that are due, and stop the work on models that no longer belong on this node."""
         broken: dict[str, str] = {}
         settled = self._namespaces.settled
         selected = {
@@ -207,7 +207,7 @@ class Agent:
         self._broken = broken
 
     def _try(self, broken: dict[str, str], uid: str, step: Callable[[], T]) -> T | None:
-        """Return the result of a step for a model, or None if the step fails. The error is recorded for this model only."""
+        """Return the result of `step`, or None if it raises an error, which is recorded for this model only in `broken`."""
         try:
             return step()
         except UnreadableSelection as error:

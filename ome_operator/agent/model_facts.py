@@ -34,13 +34,17 @@ def read_facts(root: Path) -> dict[str, Any]:
 
 
 class _SmallFiles(Mapping[str, bytes]):
-    """The existing `FILES` of a model. A content is read when it is requested."""
+    """A mapping from the names of a model's existing `FILES` to their contents. The content of a file is read when it is
+    requested.
+    """
 
     def __init__(self, root: Path) -> None:
         self._paths = {name: root / name for name in FILES if (root / name).is_file()}
 
     def __getitem__(self, name: str) -> bytes:
-        """Return the content. Raises TooLarge for a file that is too long to be parsed, without reading all of it."""
+        """Return the content of a file. Raises TooLarge for a file that is too long to be parsed, without reading all
+        of it.
+        """
         with self._paths[name].open("rb") as stream:
             return _at_most(stream.read(most_bytes(MEMORY[name]) + 1), MEMORY[name])
 
@@ -56,7 +60,9 @@ class _SmallFiles(Mapping[str, bytes]):
 
 
 class _Headers(Mapping[str, bytes]):
-    """The JSON headers of safetensors files. A header is read when it is requested; only its length is read before."""
+    """A mapping from the names of safetensors files to their JSON headers. A header is read when it is requested; only its
+    length is read in advance.
+    """
 
     def __init__(self, files: list[Path]) -> None:
         self._lengths = {file.name: _length(file) for file in files}
@@ -85,7 +91,9 @@ class _Headers(Mapping[str, bytes]):
 
 
 def _length(path: Path) -> int:
-    """Return the bytes of a file's header, at most those of the file; 0 for a file of another format."""
+    """Return the number of bytes of a file's header, which is at most the size of the file; 0 for a file of another
+    format.
+    """
     with path.open("rb") as stream:
         return min(header_length(stream.read(8)) or 0, path.stat().st_size)
 

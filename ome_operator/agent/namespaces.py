@@ -30,7 +30,7 @@ class Namespaces:
     def __init__(self, uid: Callable[[str], Awaitable[str]], clock: Callable[[], float] = time.monotonic) -> None:
         self._uid, self._clock = uid, clock
         self._settled: set[str] = set()
-        """UIDs of the models whose namespace was checked after the model was first seen."""
+        """UIDs of the models whose namespace has been checked since the model was first seen."""
         self._looked_at: dict[str, float] = {}
         self.waiting = False
         """Whether the namespace of some model has not been checked yet because the API server has not answered."""
@@ -90,8 +90,8 @@ def _namespaces_on_disk(roots: Iterable[str]) -> set[str]:
 
 
 def _move_foreign(namespace: str, uid: str, roots: Iterable[Path]) -> None:
-    """Move the folders of a namespace that has the same name but another UID. `uid` is the current UID, or "" if no
-    namespace of this name exists.
+    """Move away the folders that belong to an earlier namespace of the same name, whose UID differs from `uid`. `uid` is the
+    current UID, or "" if no namespace of this name exists.
     """
     for root in roots:
         folder = root / NAMESPACES / namespace

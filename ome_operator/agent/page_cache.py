@@ -12,9 +12,9 @@ from pathlib import Path
 from ome_operator.agent.prefetch_plan import MIB, MemoryState, container_room, node_memory
 
 BLOCK = 64 * MIB
-"""Bytes after which a reader checks whether it should go on."""
+"""Number of bytes after which a reader checks whether it should continue."""
 CHUNK = 8 * MIB
-"""Bytes of one read, and of the buffer."""
+"""Number of bytes of one read, which is also the size of the buffer."""
 MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -41,7 +41,9 @@ def container(cgroup: Path = CGROUP) -> int | None:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[int]:
-    """Open a regular file for reading. Raises OSError, also for devices and pipes, on which it does not wait."""
+    """Open a regular file for reading. Raises OSError if this is not possible. Devices and pipes also raise OSError, without
+    waiting.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -52,8 +54,9 @@ def opened(path: Path) -> Iterator[int]:
 
 
 def tells_residency(descriptor: int) -> bool:
-    """Return whether the kernel tells this process which pages of a file are cached. Since Linux 5.2 it tells only the
-    owner of the file and those who may write it; for others, mincore claims that all pages are cached.
+    """Return whether the kernel tells this process which pages of a file are cached. Since Linux 5.2, the kernel tells it
+    only to the owner of the file and to processes that may write the file. For all other processes, mincore reports every
+    page as cached.
     """
     return os.fstat(descriptor).st_uid == os.geteuid() or os.access(f"/proc/self/fd/{descriptor}", os.W_OK)
 
@@ -75,8 +78,8 @@ def resident(descriptor: int, length: int, start: int = 0) -> int:
 
 
 def announce(descriptor: int, start: int, left: int) -> None:
-    """Let the kernel begin to read the block at offset `start` and the next one, as far as they are among the `left` bytes
-    that will be read. So the disk has work while a block is copied.
+    """Ask the kernel to read ahead the block at offset `start` and the next block, limited to the `left` bytes that will be
+    read. The disk then keeps reading while a block is copied.
     """
     os.posix_fadvise(descriptor, start, min(2 * BLOCK, left), os.POSIX_FADV_WILLNEED)
 

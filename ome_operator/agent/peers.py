@@ -34,7 +34,7 @@ INDEX_S = 2.0
 """Seconds for which the index of files on the disk stays valid."""
 
 AVOID_S = 600.0
-"""Seconds for which no file is requested from a peer that did not send all bytes of one."""
+"""Seconds for which no file is requested from a peer after the peer did not send all bytes of a file."""
 CLOCKS_S = 120.0
 """Maximum difference in seconds between the clocks of two nodes. A signature is valid for this time."""
 
@@ -99,7 +99,7 @@ class PeerSource:
             yield data
 
     def suspect(self, file: RemoteFile) -> None:
-        """Request this file only from the source from now on, because it arrived with a wrong hash."""
+        """Request this file only from the original source from now on, because it arrived from a peer with a wrong hash."""
         self._suspect.add(file.name)
 
     def _avoid(self, peer: str) -> None:

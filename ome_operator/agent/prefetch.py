@@ -22,18 +22,20 @@ MOST_FILES = 10_000
 
 
 class CachedWeights(NamedTuple):
-    """What is known of one directory after its files were read."""
+    """The result of reading one directory into the page cache."""
 
     bytes: int
-    """Bytes of the weights that are in the page cache; the bytes that were read if the kernel does not tell."""
+    """Bytes of the weights that are in the page cache; if the kernel does not report this, the bytes that were read."""
     total: int
-    """Bytes of the files that engines read."""
+    """Total bytes of those files in the directory that engines read."""
     message: str = ""
-    """Why the directory was not read completely; "" if it was."""
+    """Why the directory was not read completely; "" if it was read completely."""
 
 
 class Prefetcher:
-    """Reads the directories that the operator lists for this node, one at a time, each once for as long as it is listed."""
+    """Reads the directories that the operator lists for this node, one at a time, and each only once for as long as the
+    operator lists it.
+    """
 
     def __init__(self, limit: int, rate: float = 0.0) -> None:
         """Initialize the prefetcher. `limit` is the maximum number of bytes for all listed directories together (0: nothing
@@ -51,8 +53,8 @@ class Prefetcher:
         return self._limit > 0
 
     def follow(self, listed: Collection[Any], complete: Collection[str]) -> None:
-        """Receive the directories that the operator lists, and the directories whose models are Ready. Reading begins with
-        directories that are in both, and ends for directories that are no longer listed.
+        """Receive the directories that the operator lists, and the directories whose models are Ready. A directory is read
+        if it is in both, and its reading stops when it is no longer listed.
         """
         if not self.enabled:
             return
@@ -65,8 +67,8 @@ class Prefetcher:
             self._task = asyncio.create_task(self._run())
 
     def status(self) -> dict[str, Any]:
-        """Return the part of the record about prefetching; {} if it is off. The operator lists directories only for agents
-        that report a limit.
+        """Return the part of the record about prefetching; {} if prefetching is disabled. The operator lists directories
+        only for agents that report a limit.
         """
         if not self.enabled:
             return {}
@@ -88,7 +90,7 @@ class Prefetcher:
             self._current, self._task = "", None
 
     async def _one(self, place: str) -> CachedWeights:
-        """Read one directory. Raises nothing except a cancellation."""
+        """Read one directory into the page cache. Raises nothing except a cancellation."""
         began = time.monotonic()
         left = self._limit - sum(outcome.bytes for outcome in self._outcomes.values())
         try:
@@ -110,8 +112,8 @@ class Prefetcher:
 
 
 def prefetch(root: Path, limit: int, throttle: Throttle, stop: threading.Event) -> CachedWeights:
-    """Read the files below `root` that engines read, at most `limit` bytes, until `stop` is set. Raises nothing that is
-    expected of a disk.
+    """Read the files below `root` that engines read, at most `limit` bytes, until `stop` is set. Errors of the disk are
+    reported in the result and not raised.
     """
     sizes: dict[str, int] = {}
     try:
@@ -157,7 +159,7 @@ class _Reading:
         return CachedWeights(min(reached, total), total, message)
 
     def _cached(self, names: Sequence[str]) -> dict[str, int]:
-        """Return file name -> bytes in the page cache; {} if the kernel does not tell."""
+        """Return a mapping from file names to bytes in the page cache; {} if the kernel does not report them."""
         found = {}
         for name in names:
             with page_cache.opened(self._root / name) as descriptor:
@@ -167,7 +169,7 @@ class _Reading:
         return found
 
     def _follow(self, ranges: Sequence[FileRange]) -> str:
-        """Read the ranges. Return the reason of an early end, or ""."""
+        """Read these ranges of files. Return the reason if the reading ended early, otherwise ""."""
         first: tuple[str, int, int] | None = None
         for name, start, length, left in _blocks(ranges):
             if self._stop.is_set():
@@ -184,12 +186,12 @@ class _Reading:
         return ""
 
     def _took(self, count: int) -> bool:
-        """Wait as long as the rate requires, and return whether the reading may go on."""
+        """Wait as long as the maximum rate requires after `count` bytes, and return whether the reading may continue."""
         return not self._stop.wait(self._throttle.wait(count))
 
     def _kept(self, name: str, start: int, length: int) -> bool:
-        """Return whether a block that was read is still in the page cache. It is not if the reading drops its own pages, or
-        on a file system that caches nothing.
+        """Return whether a block that was read is still in the page cache. The block is missing if the reading displaces its
+        own pages, or if the file system caches nothing.
         """
         with page_cache.opened(self._root / name) as descriptor:
             told = page_cache.tells_residency(descriptor)

@@ -11,14 +11,15 @@ GIB = 1024 * MIB
 FORMATS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 """Suffixes of files of weights. Engines read the files of a single format: the first of these that a model has."""
 SMALL = 64 * MIB
-"""Maximum bytes of a file that is no weights, such as a tokenizer, and is read anyway."""
+"""Maximum bytes of a file without weights, such as a tokenizer, that is also read into the page cache."""
 RESERVE, RESERVED_SHARE = 2 * GIB, 0.1
-"""Bytes, and share of the node's memory, of which the larger is left unused for programs that start meanwhile."""
+"""Bytes, and fraction of the node's memory. The larger of both amounts is left unused for programs that start in the
+meantime."""
 MARGIN = 256 * MIB
 """Bytes of the container's memory limit that are left for the agent itself. If the agent needs more, the kernel drops
 prefetched pages."""
 NODE, CONTAINER, SETTING = "the free memory of this node", "the memory limit of the agent's container", "agent.prefetchGB"
-"""What can bound the bytes that are read, for messages."""
+"""Texts for messages that name what limits the number of bytes that are read."""
 
 
 class FileRange(NamedTuple):
@@ -60,8 +61,9 @@ def _format(name: str) -> str | None:
 
 
 def _of_one_format(names: Iterable[str]) -> list[str]:
-    """Return the names of the first format of `FORMATS` that occurs, sorted. `consolidated*.safetensors` is a second copy
-    if there are other files of this format.
+    """Return the names of the files in the first format of `FORMATS` that occurs, sorted. Files named
+    `consolidated*.safetensors` are left out if there are other files of this format, because they are a second copy of the
+    weights.
     """
     named = sorted(names)
     found = next(filter(None, ([name for name in named if _format(name) == suffix] for suffix in FORMATS)), [])
@@ -69,7 +71,7 @@ def _of_one_format(names: Iterable[str]) -> list[str]:
 
 
 def room(memory: MemoryState) -> tuple[int, str]:
-    """Return the number of bytes that may be read into the page cache now, and what bounds them (NODE or CONTAINER).
+    """Return the number of bytes that may be read into the page cache now, and what limits this number (NODE or CONTAINER).
 
     Only free memory and inactive pages of files are used, so that no page is dropped that a running engine uses.
     """

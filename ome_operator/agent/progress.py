@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 
 WINDOW = 30.0
-"""Seconds over which the speed is averaged."""
+"""Seconds over which the download speed is averaged."""
 
 
 class Progress:

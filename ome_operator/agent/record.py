@@ -43,7 +43,7 @@ def shortened(text: str) -> str:
 
 
 def directory(model: AnyModel, roots: tuple[str, ...]) -> str:
-    """Return the directory of a model's revision, which the stored revisions of services contain."""
+    """Return the path of the directory of a model's revision, as the stored revisions of services contain it."""
     return mount.directory(weights(model)._asdict(), True, roots)
 
 

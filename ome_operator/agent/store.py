@@ -54,7 +54,8 @@ class Store:
         self._identity, self._lenders = dict(identity), lenders or self._neighbours
         self._lent: dict[tuple[Hash, int], list[Path]] | None = None
         self._seen: dict[str, Proven] = {}
-        """File name -> journal entry that this process wrote, or whose file it compared with the hash."""
+        """File name -> journal entry. It contains the entries that this process wrote, and those whose files this process
+        has compared with their hashes."""
         self.root = self.home / digest
         """The directory of this revision."""
         self._manifest = self.home / f"{digest}.json"
@@ -248,8 +249,8 @@ class Store:
         return counts
 
     def _mend(self, manifest: Manifest, complete: Path) -> None:
-        """Move every verified file from the directory `complete` into the existing directory. Files that are already links
-        to it do not change.
+        """Repair the existing directory of this revision: move every verified file from the directory `complete` into it.
+        Files in `complete` that are already hard links to the existing files are not moved.
         """
         for entry in manifest.files:
             target = self.root / entry.name
@@ -262,7 +263,9 @@ class Store:
         replace_file(self._manifest, _text(manifest))
 
     def mark_damaged(self) -> None:
-        """Delete the manifest: the revision is then incomplete. The files stay, because pods may have opened them."""
+        """Delete the manifest, so that the revision counts as incomplete. The files stay, because pods may have opened
+        them.
+        """
         self._manifest.unlink(missing_ok=True)
         sync(self.home)
 
@@ -276,7 +279,9 @@ class Store:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Mark on the disk that the facts of this revision are being read. The mark stays if the process ends meanwhile."""
+        """Mark on the disk, for as long as the block runs, that the facts of this revision are being read. The mark remains
+        if the process ends during the block.
+        """
         replace_file(self._reading, str(self.interrupted_readings() + 1).encode())
         try:
             yield
@@ -330,7 +335,9 @@ class Store:
 
 
 def _shared_directory(names: Iterable[str]) -> str:
-    """Return the directory that contains all files, relative to the download; "" if a file lies beside it."""
+    """Return the directory that contains all files, relative to the download; "" if the files have no such directory in
+    common.
+    """
     return os.path.commonpath([PurePosixPath("/", name).parent for name in names]).strip("/")
 
 

@@ -159,8 +159,8 @@ class _Bounded:
         return self._inner.read(size)
 
     def seek(self, where: int) -> int:
-        """Seek in steps, because seeking in a compressed file reads all bytes up to the new position. After each step,
-        check whether the turn is over.
+        """Seek to a position in steps, because seeking in a compressed file reads all bytes up to the new position. After
+        each step, check whether the model's turn is over.
         """
         for there in range(self.tell() + CHUNK, where, CHUNK):
             self._check_turn()

@@ -68,7 +68,7 @@ class AgentSettings:
     prefetch_bytes: int = 0
     """Maximum number of bytes that are read into the page cache for starting pods; 0 means that nothing is read."""
     prefetch_rate: float = 0.0
-    """Maximum number of bytes per second that are read for them; 0 means no limit."""
+    """Maximum number of bytes per second that are read into the page cache for starting pods; 0 means no limit."""
 
     @cached_property
     def locations(self) -> Roots:
@@ -89,9 +89,9 @@ class Work:
         self._report = self._initial_report()
         self._tries = 0
         self._may_read_at = 0.0
-        """Monotonic time before which the facts are not read; 0 if no reading is known to have ended an agent."""
+        """Monotonic time before which the facts are not read; 0 if no earlier reading is known to have ended an agent."""
         self.due = 0.0
-        """Monotonic time of the next pass over this model (download or verification)."""
+        """Monotonic time at which the next pass over this model (a download or a verification) is due."""
         self.owns_link = True
         """Whether this model owns the symlink at its path. If two models have the same files and the same path, only the
         first model owns it."""
@@ -155,9 +155,10 @@ class Work:
             self._fail(f"internal error of the agent ({type(error).__name__}): please report it with the agent's log")
 
     async def look(self) -> None:
-        """Look up the revision of a model if no revision counts yet, and report it before the download begins.
+        """Look up the newest revision of a model at its source if no revision has been selected yet, and report it before
+        the download begins.
 
-        The download may wait for hours, and until then other nodes could not tell whether a revision that a single node
+        The download may wait for hours, and until then other nodes could not determine whether a revision that only one node
         reports is right (`core/catalog/agreement.py`). Errors are left to the download, which reports them.
         """
         if self._pin() or self.report().revision or self._misplaced or self._uri.startswith(LOCAL):
@@ -272,9 +273,9 @@ class Work:
     def _read_facts(self, message: str) -> None:
         """Add the facts to the report of a Ready model, whose message is `message`.
 
-        If the last reading ended the process, which an author can intend, the facts are read later than those of the other
-        models, and after READINGS times not any more. The model stays Ready whatever happens here, because its files are
-        complete.
+        If the last reading ended the process, which an author can intend, the facts are read only after those of the other
+        models. If readings have ended the process READINGS times, the facts are no longer read. The model stays Ready
+        whatever happens here, because its files are complete.
         """
         try:
             why = self._postponed()

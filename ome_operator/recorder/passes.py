@@ -18,8 +18,8 @@ V = TypeVar("V")
 
 
 ResultKey = tuple[str, int]
-"""Name of a revision, and the number of its validated parts. The number distinguishes a validation with the router from
-one without."""
+"""Name of a revision, and the number of its parts that were validated. The number distinguishes a validation with the router
+from a validation without the router."""
 
 
 class Pass(NamedTuple):
@@ -104,8 +104,8 @@ class SharedNodes:
         return self._nodes
 
     def holder(self, label: str, names: AbstractSet[str]) -> AbstractSet[str]:
-        """Return the names of the nodes with a label. Call `nodes` first: it detects changes, also of labels, because
-        labels are part of a node.
+        """Return the names of the nodes that have a label, as a copy. Call `nodes` first: it detects changes, also of
+        labels, because labels are part of a node.
         """
         if label not in self._holders:
             self._holders[label] = frozenset(names)

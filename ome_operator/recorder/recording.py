@@ -28,7 +28,7 @@ class Replayed(NamedTuple):
     then: dict[str, Any]
     """The recorded decision, as JSON."""
     saw: dict[str, dict[str, Any]]
-    """Inputs that differ from the previous pass, as table -> name -> JSON."""
+    """Inputs of this pass that differ from those of the previous pass, as table -> name -> JSON."""
     before: dict[str, dict[str, Any]]
     """All inputs of the previous pass, as table -> name -> JSON."""
 

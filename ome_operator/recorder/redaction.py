@@ -1,10 +1,10 @@
 """Replace values in a recording that may be secret. Equal values are replaced by the same placeholder everywhere in a
 file, so that a decision that depends on equality can still be replayed.
 
-Redacted are: the values of all variables that the operator does not set; values whose name suggests a secret, in maps,
-arguments, commands, headers and other texts (`secret_texts.py`); and tokens in known formats. If such a value is long
-enough, its lines, its base64 text and what it encodes are also replaced at all other places, such as in the last output of
-a container.
+The following values are redacted: the values of all variables that the operator does not set; values whose name suggests a
+secret, in maps, arguments, commands, headers and other texts (`secret_texts.py`); and tokens in known formats. If such a
+value is long enough, its lines, its base64 text and what it encodes are also replaced at all other places, such as in the
+last output of a container.
 
 The time is proportional to the length of the texts, because tenants write them.
 """
@@ -27,7 +27,8 @@ OURS = frozenset(
         "MODEL_PATH", "NAMESPACE", "PARALLELISM_SIZE", "POD_IP", "POD_NAME",
     }
 )  # fmt: skip
-"""Environment variables that the operator sets. A value that the operator cannot have set is redacted nevertheless."""
+"""Environment variables that the operator sets. If one of them has a value that the operator cannot have set, the value is
+redacted nevertheless."""
 _OWN_NAMES = OURS - {"HUGE_PAGES", "LWS_GROUP_INDEX", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX", "PARALLELISM_SIZE", "MODEL_PATH"}
 _NUMBER = re.compile(r"\d{1,7}")
 _PATH = re.compile(r"/[\w./-]{0,1024}")
@@ -131,8 +132,9 @@ class Redaction:
         return self._walk(value, name, elsewhere)
 
     def _ours(self, name: str, value: str) -> bool:
-        """Return whether the operator may have set the value of a variable: a name in the cluster, an address that consists
-        of such names, a path, a number, or references. A user may set a variable of the same name to something else.
+        """Return whether the operator may have set the value of a variable: it is a name in the cluster, an address that
+        consists of such names, a path, a number, or references to variables. A user may set a variable of the same name to
+        something else.
         """
         if name not in OURS:
             return False

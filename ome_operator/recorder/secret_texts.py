@@ -1,7 +1,7 @@
-"""Find values in texts that may be secret: behind names that suggest a secret, and in known formats.
+"""Find values in texts that may be secret: values after names that suggest a secret, and values in known formats.
 
-Every function needs time proportional to the length of the text, so that a text of a tenant cannot occupy a processor.
-Where a text is ambiguous, more is taken for secret rather than less.
+Every function needs time proportional to the length of the text, so that a text of a tenant cannot occupy a processor. Where
+a text is ambiguous, the longer possible value is treated as secret.
 """
 
 import re
@@ -18,7 +18,8 @@ _SOUNDS = re.compile(
 _ENDS = re.compile(r"(?:^|[-_.])(?:pass|pwd|auth|cookie|creds?)$", re.IGNORECASE)
 _ENDS_IN_CAPITALS = re.compile(r"[a-z0-9](?:Pass|Pwd|Auth|Cookie|Creds?)$")
 _ENDS_AS_KEY = re.compile(r"(?:^|[-_.])key$", re.IGNORECASE)
-"""A name of a flag, a variable or a query parameter. Keys of maps often end so without a secret, such as `topologyKey`."""
+"""Pattern of names of flags, variables and query parameters that suggest a secret. Keys of maps often end so without a
+secret, such as `topologyKey`."""
 _HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
 """Headers whose value may consist of several words, such as `Token abc`."""
 
@@ -28,23 +29,24 @@ _OF_A_SETTING = re.compile(
     r"(?:port|policy|seconds|mode|source|projection|type|limit|length|size|num|count)$", re.IGNORECASE
 )
 _OF_NUMBERS = re.compile(r"tokens?", re.IGNORECASE)
-"""A name that may be about tokens of a text, such as `--max-total-tokens`."""
+"""Pattern of a name that may refer to the tokens of a text, such as `--max-total-tokens`, and not to a secret token."""
 _PATH = re.compile(r"(?:[.~]{0,2}|\$\w{1,128}|\$[({]\w{1,128}[)}])/[^\s=]{0,1024}")
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 _SETTING = re.compile(r"[A-Za-z]{1,32}|\d{1,9}")
 _NUMBERS = re.compile(r"[\d.,\s\[\]]{1,64}")
 _HARMLESS = re.compile(r"true|false|none|null|\$\([A-Z_][A-Z0-9_]{0,128}\)|\$\{[A-Z_][A-Z0-9_]{0,128}\}", re.IGNORECASE)
-"""A value that is not secret whatever its name is: a truth value, or a reference to a variable."""
+"""Pattern of a value that is not secret, whatever its name is: a boolean, or a reference to a variable."""
 
 _FLAG = re.compile(r"--?[A-Za-z][-\w.]*")
 _ANOTHER_FLAG = re.compile(r"(?:--[a-z][a-z0-9]{0,23}(?:[-_.][a-z0-9]{1,23})*|-[A-Za-z])(?:=.*)?", re.DOTALL)
-"""A flag in the place of a value. A secret may begin with `-` as well, but has capital letters or long parts."""
+"""Pattern of a flag in a place where a value could be. A secret may also begin with `-`, but it has capital letters or long
+parts."""
 _ARGUMENT = re.compile(r"(?P<head>(?P<name>[-\w.]++)(?:=|:\s++))(?P<value>.+)", re.DOTALL)
 _USER = frozenset({"-u", "--user", "--proxy-user"})
 """Flags whose value contains a password if it contains a colon."""
 
 _NAMED = re.compile(r"(?<![-\w.])(?P<name>[-\w.]++)(?P<gap>(?:\\*+[\"'])?+\s*+[=:]\s*+|\s++)")
-"""A name and what separates it from a value."""
+"""Pattern of a name with the text that separates it from its value."""
 _QUOTE = re.compile(r"(?<!\\)(?P<level>\\*+)(?P<mark>[\"'])")
 _QUOTE_BEFORE = re.compile(r"(?P<level>\\{0,16})(?P<mark>[\"'])$")
 _BRACKET = re.compile(r"[\[\]{}]")
@@ -52,9 +54,9 @@ _WORD = re.compile(r"[^\s\"'\\]*+")
 _WORD_OF_A_QUERY = re.compile(r"[^\s\"'\\&#<>]*+")
 _LINE = re.compile(r"[^\"'\n\\]*+")
 _GLUED = re.compile(r"\\*+[\"'](?=[\w/+=-])[^\s\"']*+[\"']?")
-"""A quoted part directly behind an unquoted part of the same word of a shell."""
+"""Pattern of a quoted part that directly follows an unquoted part of the same shell word."""
 _BLOCK = re.compile(r"[|>][-+]?\n(?:[ \t]++[^\n]*+\n?+|\n)*+")
-"""A text of several lines in YAML."""
+"""Pattern of a block scalar (a text of several lines) in YAML."""
 _TRAILING = ",;&|)]}"
 
 _BEARER = re.compile(r"(?P<before>\b(?:bearer|basic)\s++)(?P<value>[\w.~+/=-]{6,})", re.IGNORECASE)
@@ -69,7 +71,7 @@ _PEM = re.compile(
     r"|\A[A-Za-z0-9+/=\s\\]*+-----END [A-Z0-9 ]++-----)",
     re.DOTALL,
 )
-"""A key in PEM format. Its beginning or its end may be cut."""
+"""Pattern of a key in PEM format. Its beginning or its end may be cut off."""
 _FORMATS = (_PEM, _TOKEN, _URL, _BEARER)
 
 
@@ -122,7 +124,7 @@ def split_argument(text: str) -> tuple[str, str] | None:
 
 
 def text_values(text: str, mark: Mark) -> str:
-    """Return the text in which `mark` has replaced each value that may be secret."""
+    """Return the text with each value that may be secret replaced by what `mark` returns for it."""
     for pattern in _FORMATS:
         text = pattern.sub(lambda found: found["before"] + mark(found["value"]), text)
     text = _HOOK.sub(lambda found: mark(found["other"]) if found["other"] else found["before"] + mark(found["value"]), text)
@@ -156,7 +158,7 @@ def _named_values(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _value(text: str, found: re.Match[str]) -> tuple[int, int, int]:
-    """Return the start and the end of the value behind a name, and the position at which the search continues."""
+    """Return the start and the end of the value after a name, and the position at which the search continues."""
     at, name = found.end(), found["name"]
     if (quote := _QUOTE.match(text, at)) is not None:
         end = _closing(text, quote.end(), quote)
@@ -194,7 +196,7 @@ def _closing(text: str, at: int, opening: re.Match[str]) -> int:
 
 
 def _closing_bracket(text: str, at: int) -> int:
-    """Return the position behind the bracket that closes the bracket at `at`, or the end of the text."""
+    """Return the position after the bracket that closes the bracket at `at`, or the end of the text."""
     depth = 0
     for found in _BRACKET.finditer(text, at):
         depth += 1 if found[0] in "[{" else -1

@@ -19,9 +19,10 @@ from ome_operator.util.memoize import memoize_by_identity
 PASSES = 20
 """Maximum number of passes that are kept per service."""
 OWN = 4096
-"""Bytes of a pass in addition to its facts, for its tables and its decision (measured: docs/recorder.md)."""
+"""Bytes that a pass is assumed to need in addition to its facts, for its tables and its decision (measured:
+docs/recorder.md)."""
 NODES = 128
-"""Bytes for each node in a copy of the table of nodes."""
+"""Bytes that each node is assumed to need in a copy of the table of nodes."""
 _REFERRED = ("models", "runtimes", "weights", "accelerators", "holders")
 _SEEN = (
     "children",
@@ -43,7 +44,7 @@ _BESIDE = {
     Observed: tuple(part.name for part in fields(Observed) if part.name not in (*_SEEN, "ahead")),
 }
 _SMALL = frozenset({int, bool, float, NoneType})
-"""Types whose values need no memory of their own or very little."""
+"""Types whose values need no additional memory, or very little."""
 Shown = TypeVar("Shown", Deps, Observed)
 
 
@@ -175,8 +176,8 @@ def _common(new: Any, old: Any) -> Any:
 
 
 def _alike(service: InferenceService, other: InferenceService) -> bool:
-    """Return whether two services with equal status are also equal in all other parts. The generation is compared,
-    because the API server increments it with each edit.
+    """Return whether two services with equal status are also equal in all other parts. Their generations are compared, too,
+    because the API server increments the generation with each edit.
     """
     parts = ("generation", "annotations", "labels", "deleting")
     return service.spec is other.spec and all(getattr(service, part) == getattr(other, part) for part in parts)

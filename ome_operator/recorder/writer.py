@@ -29,8 +29,8 @@ SECONDS = 600
 def write(path: Path, lines: Iterable[bytes], largest: int = LARGEST) -> int:
     """Write a file that only this user can read. Return the number of services in the file. Raises OSError.
 
-    A service that needs more memory or more levels than there are is left out, so that a tenant cannot prevent the recording
-    of all other services.
+    A service that needs more memory or deeper nesting than the limits permit is left out, so that a tenant cannot prevent
+    the recording of all other services.
     """
     where = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     count, rest = 0, iter(lines)

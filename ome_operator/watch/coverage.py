@@ -1,8 +1,8 @@
 """Watch all namespaces, or the configured namespaces together with cluster-wide kinds.
 
-A configured namespace may be absent, vanish, and come again. Each namespace has its own lists and watches, so that the
-others continue meanwhile. kopf gets the names of all namespaces once, at the start. Its requests to an absent namespace are
-delayed here, and not sent.
+A configured namespace may be absent, may be deleted, and may be created again. Each namespace has its own lists and watches,
+so that the others continue meanwhile. kopf gets the names of all namespaces once, at the start. Its requests to an absent
+namespace are delayed here, and not sent.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ not known."""
 
 
 class NamespacedSink(Sink, Protocol):
-    """Receives the objects and events of watches in single namespaces."""
+    """Receives the objects and events of watches, and is told which namespace they are about."""
 
     def relisted(self, kind: str, namespace: str = "") -> None:
         """Called when a list of this kind was repeated, so that objects may have been deleted unnoticed."""

@@ -1,9 +1,9 @@
 """Run the operator under kopf, which hosts the process and watches the kinds that people write (decisions 34).
 
-kopf watches nothing before `startup` returns, so a standby waits in it. No handler writes, returns a value, or keeps the
-object: a reconciliation reads the cache. kopf therefore writes nothing either, which tests/controlplane/process checks.
-Pods, workloads, nodes and records are not watched by kopf: for each event it creates a task, three loggers and a dozen
-views.
+kopf watches nothing before the handler `startup` returns, so a standby process waits in that handler. No handler writes,
+returns a value, or keeps the object: a reconciliation reads the cache. kopf therefore writes nothing either, which
+tests/controlplane/process checks. Pods, workloads, nodes and records are not watched by kopf: for each event it creates a
+task, three loggers and a dozen views.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ async def startup(memo: Memo, **_: Any) -> None:
 
 
 async def cleanup(memo: Memo, **_: Any) -> None:
-    """Let running reconciliations end, and stop the manager."""
+    """Wait until running reconciliations have ended, and stop the manager."""
     await memo.process.stop()
     memo.stop.set()  # in any case: kopf waits 5 s for its own task that waits for this flag
 

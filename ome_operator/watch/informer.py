@@ -46,7 +46,7 @@ HEALTHY_AFTER = 60.0
 
 
 class _Again(OmeError):
-    """Error that makes a list begin again; the message states why."""
+    """Error after which a kind is listed again from the beginning; the message states why."""
 
 
 class Informer:
@@ -269,7 +269,9 @@ async def _refusal(response: aiohttp.ClientResponse) -> errors.KubeError:
 
 
 def _pause(error: errors.KubeError, pauses: Iterator[float], tries: int) -> float | None:
-    """Return the seconds until a request is tried again; None after too many tries, or if trying again does not help."""
+    """Return the seconds until a request that failed with `error` is tried again; None after too many attempts, or if
+    another attempt would not help.
+    """
     if error.code == 410:
         raise _Again(str(error)) from error
     if isinstance(error, errors.Unauthorized):

@@ -2,8 +2,8 @@
 
 kopf does not report that it has delivered a whole list, that it lists a kind again, or that an event was lost (decisions
 34). Three observations replace these reports. A list of metadata contains the UIDs that kopf must have delivered, so it also
-finds objects whose events never came. The requests that kopf sends show a second list of a kind, which may hide deletions.
-The bytes that its watches receive show that they are alive.
+finds objects whose events never came. The requests that kopf sends show when it lists a kind a second time, which may hide
+deletions. The bytes that kopf's watches receive show that they are alive.
 """
 
 import asyncio

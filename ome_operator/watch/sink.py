@@ -9,7 +9,7 @@ Body = Mapping[str, Any]
 
 
 class Watched(NamedTuple):
-    """A kind to watch."""
+    """A kind to watch, with its location in the API."""
 
     kind: str
     group: str

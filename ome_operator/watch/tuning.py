@@ -10,7 +10,7 @@ from ome_operator.watch.informer import BACKOFFS, SILENCE
 
 PAGE = 25
 """Number of objects per page of a list. kopf decodes a page as a whole, after `handlers.py` has limited its depth and the
-memory of its objects. Before that, each object may have 1.5 MiB."""
+memory of its objects. Before that, an object may have up to 1.5 MiB."""
 
 
 def tuned(server_timeout: int) -> kopf.OperatorSettings:
@@ -35,8 +35,8 @@ def tuned(server_timeout: int) -> kopf.OperatorSettings:
 
 
 class NoDiffs(kopf.DiffBaseStorage):
-    """Storage for kopf that stores nothing. No handler asks for differences, and copying a body costs more than all other
-    work for an event.
+    """A storage for kopf that stores nothing. kopf uses such a storage to find the differences between versions of an
+    object, which no handler needs, and copying a body costs more than all other work for an event.
     """
 
     def build(self, *, body: kopf.Body, extra_fields: Iterable[Any] | None = None) -> kopf.BodyEssence:
@@ -60,7 +60,7 @@ def quiet() -> None:
 
 
 def expect_an_early_end() -> None:
-    """Suppress kopf's warning that its `startup` was cancelled. A standby is stopped in this way."""
+    """Suppress kopf's warning that its `startup` handler was cancelled, because this is how a standby is stopped."""
     logging.getLogger("kopf").setLevel(logging.ERROR)
 
 
@@ -69,7 +69,7 @@ _RETRIED = "failed; will retry"
 
 
 class _Sentences(logging.Handler):
-    """Passes the log records of kopf on to the root logger."""
+    """Passes the log records of kopf on to the root logger, except errors that the operator itself logs in a sentence."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Pass a record on, unless it is about an error that `kopf.operator` also raises."""
