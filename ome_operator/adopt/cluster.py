@@ -111,7 +111,7 @@ async def _stopped(client: Client, steps: Steps, services: Iterable[Manifest], f
 async def _may_write_services(client: Client, steps: Steps, deployment: Manifest) -> bool:
     """Return whether the pods of a Deployment may write the status of the services in all namespaces, as OME's controller
     must. Any user may create a Deployment with the label, which would stop the adoption, or explain the writes of a
-    controller that still runs. Return True if this cannot be found out.
+    controller that still runs. Return True if this cannot be determined.
     """
     name, namespace = deployment["metadata"]["name"], deployment["metadata"]["namespace"]
     account = deployment["spec"]["template"]["spec"].get("serviceAccountName") or "default"
@@ -188,7 +188,7 @@ def _former_releases(steps: Steps, mine: Iterable[Manifest], release: Release) -
 
 
 async def _others(client: Client, steps: Steps, others: Iterable[Manifest], wishes: Permissions) -> None:
-    """Keep the CRDs of the kinds that only OME has; helm must not remove these CRDs when the chart takes over the
+    """Mark the CRDs of the kinds that only OME has as kept, so that helm does not remove them when the chart takes over the
     release.
     """
     for live in others:

@@ -152,7 +152,9 @@ class Handover:
             await asyncio.sleep(self._poll)
 
     async def _take(self, object_: OldObject) -> None:
-        """Take an object over. The object is read again before, because controllers write statuses all the time."""
+        """Take an object over. The object is read again immediately before the write, because controllers write its status
+        all the time.
+        """
         live = await self._client.get(object_.kind, self._namespace, object_.name)
         change = takeover.patch(live["metadata"])
         await self._client.patch_merge(object_.kind, self._namespace, object_.name, object_.metadata["uid"], change)
@@ -163,8 +165,8 @@ class Handover:
         await self._client.patch_merge("InferenceService", self._namespace, self._service, self._uid, change)
 
     async def _services_select_new_pods(self) -> bool:
-        """Wait until the Services select the new pods, including Services that an earlier run took over. Return whether
-        they do.
+        """Wait until the Services select the new pods, including Services that an earlier run took over. Return whether they
+        select the new pods in time.
         """
         for name in {self._service, *(object_.name for object_ in self._moving if object_.kind == "Service")}:
             if not await self._until(partial(self._selects, name)):

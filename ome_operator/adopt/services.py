@@ -15,8 +15,9 @@ AT_ONCE = 10
 async def hand_over(client: Client, steps: Steps, wanted: Sequence[str], *, replace: bool, patience: float) -> None:
     """Hand over the services with these names (`namespace/name`), or all services if `wanted` is empty.
 
-    The services of a namespace follow each other; a service that cannot be handed over is skipped after `patience` seconds.
-    Namespaces do not wait for each other, because each service that does not start would delay all others by its patience.
+    The services of a namespace are handed over one after another; a service that cannot be handed over is skipped after
+    `patience` seconds. Namespaces do not wait for each other. Otherwise each service that does not start would delay the
+    services of all other namespaces by this time.
     """
     services = {f"{item['namespace']}/{item['name']}": item for item in await client.list_metadata("InferenceService")}
     old = await old_objects(client)

@@ -15,7 +15,7 @@ class Steps:
     def __init__(self, say: Callable[[str], None], *, dry_run: bool) -> None:
         self._say, self._dry_run = say, dry_run
         self.left = 0
-        """Number of steps that are left to the user. If it is not 0, the adoption is incomplete."""
+        """Number of steps that the user still has to do. If it is not 0, the adoption is incomplete."""
 
     def _tell(self, line: str) -> None:
         """Report a line. Field names, messages and URLs in it may be those of other users, so control characters are made
@@ -29,7 +29,7 @@ class Steps:
         return self._dry_run
 
     def fine(self, what: str) -> None:
-        """Report that nothing has to be done."""
+        """Report something that is already as it should be."""
         self._tell(f"ok     {what}")
 
     def note(self, what: str) -> None:

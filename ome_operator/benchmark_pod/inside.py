@@ -206,8 +206,8 @@ def as_sharegpt(words: list[str], file: Path) -> list[str]:
 
 
 def main_block(benchmark: ModuleType) -> Start:
-    """Return a function that executes the `__main__` block of a module. The block is needed because no function of the
-    module parses the arguments.
+    """Return a function that executes the `__main__` block of a module. The block is executed because the module has no
+    function that parses the arguments.
     """
     path = str(benchmark.__file__)
     tree = ast.parse(Path(path).read_text())

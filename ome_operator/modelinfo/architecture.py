@@ -44,7 +44,7 @@ _TIED = frozenset({"gemma4", "gemma4_text"})
 _CORRECTED = frozenset(
     {"gpt_oss", "glm4_moe", "glm4v_moe_text", "minimax_m2", "nemotron_h", "deepseek_v4", "kimi_linear", *_MINIMAX_M3}
 )
-"""Families whose routers always have a bias for each expert. In the others, the config states it."""
+"""Families whose routers always have a bias for each expert. In other families, the config states whether they have it."""
 _CHUNK = 8192
 """Llama 4's window in tokens if its config does not contain the field."""
 _Decide = Callable[[bool, bool], bool]
@@ -193,7 +193,7 @@ def count_parameters(
 
 
 def _matrices(kind: str) -> int:
-    """Return the number of matrices of an expert or a dense network. Most have a gate, beside the matrices up and down."""
+    """Return the number of matrices in an expert or a dense network: up and down, and in most families a gate."""
     return 2 if kind == "nemotron_h" else 3
 
 
@@ -207,8 +207,8 @@ def _dense_layer(text: Config, kind: str, hidden: int, width: int) -> int:
 
 
 def layer_widths(text: Config) -> tuple[int, ...]:
-    """Return the width of an expert, then the width of layers without experts, of those that the model has; () if one of
-    them is not known.
+    """Return the width of an expert, then the width of layers without experts. A width is left out if the model has no such
+    layers. Return () if one of the widths is not known.
     """
     mixture, dense = experts(text), _dense_width(text)
     if mixture is None:
@@ -231,7 +231,7 @@ def _dense_width(text: Config) -> int | None:
 
 def _all_attention(text: Config, kind: str, hidden: int, seen: Attention, layers: int) -> tuple[int, int, int] | None:
     """Return the numbers of parameters of the attention of all layers: without the output matrices, and of these matrices;
-    and of what is never quantized in these layers, such as norms. None if a size is missing.
+    and of the parameters in these layers that are never quantized, such as norms. None if a size is missing.
     """
     if kind in layer_groups.FAMILIES:
         found = layer_groups.groups(text, layers)
@@ -321,7 +321,7 @@ def _shared_experts(text: Config, kind: str, hidden: int, width: int, mixture: E
 
 
 def context(config: Config, text: Config) -> int | None:
-    """Return the maximum length in tokens of a sequence that the model was made for, or None if the config does not state
+    """Return the maximum length in tokens of a sequence for which the model was made, or None if the config does not state
     it.
     """
     names = ("max_position_embeddings", "max_sequence_length", "max_seq_len", "seq_length", "n_positions", "n_ctx")

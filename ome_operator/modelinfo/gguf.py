@@ -8,7 +8,8 @@ from ome_operator.api.learned import Quantization
 METHOD = "gguf"
 _TYPE = re.compile(r"[-._](I?Q\d(?:_[0-9A-Z]+)*|TQ\d_\d|MXFP4(?:_MOE)?|NVFP4|BF16|F16|F32)(?=[-._])", re.IGNORECASE)
 _BESIDE = re.compile(r"(^|[-._])(mmproj|imatrix|mtp)([-._]|$)", re.IGNORECASE)
-"""Names of files that are not the model: the projector of images, the matrix of a quantization, and draft layers."""
+"""Pattern of the names of GGUF files that are not the model itself: the projector of images, the importance matrix of a
+quantization, and draft layers."""
 _PLAIN = frozenset({"bf16", "f16", "f32"})
 
 

@@ -31,14 +31,15 @@ class Layers:
     cached: int = 0
     """Numbers that the cache keeps for each token, in the data type of the cache."""
     cached_bytes: Fraction = Fraction(0)
-    """Bytes that the cache keeps for each token in addition, whatever its data type. A compressed token is divided among
-    the tokens that it stands for, so this may be a fraction."""
+    """Bytes that the cache keeps for each token in addition, whatever its data type. The bytes of a compressed token are
+    divided among the tokens that it stands for, so this may be a fraction."""
     window: int = 0
-    """Tokens of the window of which the cache keeps `windowed` numbers each."""
+    """Size of the attention window in tokens, for each of which the cache keeps `windowed` numbers; 0 if the layers keep no
+    window."""
     windowed: int = 0
     """Numbers that the cache keeps for each token of the window, in the data type of the cache."""
     state: int = 0
-    """Bytes that a request needs, whatever its length."""
+    """Bytes of state that a request needs, whatever its length."""
     pairs: int = 0
     """Operations of attention for each pair of a token and an earlier token."""
     heads: int = 0
@@ -107,7 +108,9 @@ def _changed(layers: Layers, inputs: int = 0, others: int = 0, window: int = 0) 
 
 
 def _qwen(size: _Sizes, layers: int) -> Sequence[Layers]:
-    """Qwen3-Next and Qwen3.5: gated delta networks, and attention with a gate as large as the queries."""
+    """Return the layers of Qwen3-Next and Qwen3.5: gated delta networks, and attention with a gate as large as the
+    queries.
+    """
     hidden, kinds = size("hidden_size"), size.text.get("layer_types")
     complete = _kinds(size, layers).count("full_attention") if kinds else layers // size("full_attention_interval")
     heads, key = size("num_attention_heads"), size("head_dim")
@@ -127,7 +130,7 @@ def _qwen(size: _Sizes, layers: int) -> Sequence[Layers]:
 
 
 def _mimo(size: _Sizes, layers: int) -> Sequence[Layers]:
-    """MiMo V2: windowed layers with heads of their own, and a sink for each of these heads."""
+    """Return the layers of MiMo V2: windowed layers with heads of their own, and a sink for each of these heads."""
     pattern, hidden = size.text.get("hybrid_layer_pattern"), size("hidden_size")
     if not isinstance(pattern, list) or len(pattern) < layers:
         raise KeyError("hybrid_layer_pattern")
@@ -146,8 +149,8 @@ def _mimo(size: _Sizes, layers: int) -> Sequence[Layers]:
 
 
 def _step(size: _Sizes, layers: int) -> Sequence[Layers]:
-    """Step 3.5 and 3.7: windowed layers, which may have a number of heads of their own, norms of queries and keys, and a
-    gate for each head.
+    """Return the layers of Step 3.5 and 3.7: windowed layers, which may have a number of heads of their own, norms of
+    queries and keys, and a gate for each head.
     """
     hidden, key = size("hidden_size"), size("head_dim")
     other = _Sizes(section(size.text, "attention_other_setting"))
@@ -164,8 +167,8 @@ def _step(size: _Sizes, layers: int) -> Sequence[Layers]:
 
 
 def _gemma4(size: _Sizes, layers: int) -> Sequence[Layers]:
-    """Gemma 4: windowed layers; the others have wider heads and may use keys as values. Embeddings for each layer and
-    shared keys, which only the small models have, are not known.
+    """Return the layers of Gemma 4: windowed layers, and other layers, which have wider heads and may use keys as values.
+    Embeddings for each layer and shared keys, which only the small models have, are not known.
     """
     if size.has("hidden_size_per_layer_input") or size.has("num_kv_shared_layers"):
         raise KeyError("hidden_size_per_layer_input")
@@ -184,7 +187,9 @@ def _gemma4(size: _Sizes, layers: int) -> Sequence[Layers]:
 
 
 def _minimax_m3(size: _Sizes, layers: int) -> Sequence[Layers]:
-    """MiniMax M3: layers with an indexer, which chooses the blocks of tokens that sparse attention reads."""
+    """Return the layers of MiniMax M3: layers with an indexer, which chooses the blocks of tokens that sparse attention
+    reads.
+    """
     hidden, key = size("hidden_size"), size("head_dim")
     sparse = _Sizes(section(size.text, "sparse_attention_config"))
     flags = sparse.text.get("sparse_attention_freq")
@@ -206,7 +211,9 @@ def _minimax_m3(size: _Sizes, layers: int) -> Sequence[Layers]:
 
 
 def _nemotron(size: _Sizes, layers: int) -> Sequence[Layers]:
-    """Nemotron-H and Nemotron 3: each layer is either Mamba 2, attention, experts or a dense network."""
+    """Return the layers of Nemotron-H and Nemotron 3: each layer is either Mamba 2, attention, experts or a dense
+    network.
+    """
     hidden, pattern, words = (
         size("hidden_size"),
         size.text.get("hybrid_override_pattern"),
@@ -248,8 +255,8 @@ _LATENT_BYTES = 8
 
 
 def _deepseek_v4(size: _Sizes, layers: int) -> Sequence[Layers]:
-    """DeepSeek V4: a window of latent vectors in each layer, and compressed latent vectors in most layers. The cache is
-    that of FlashMLA, whose vectors are FP8 with a part in BF16, whatever the data type of the cache.
+    """Return the layers of DeepSeek V4: a window of latent vectors in each layer, and compressed latent vectors in most
+    layers. The cache is that of FlashMLA, whose vectors are FP8 with a part in BF16, whatever the data type of the cache.
     """
     hidden, heads, width = size("hidden_size"), size("num_attention_heads"), size("head_dim")
     rank, copies = size("q_lora_rank"), size("hc_mult")
@@ -288,8 +295,8 @@ def _deepseek_v4(size: _Sizes, layers: int) -> Sequence[Layers]:
 
 
 def _kimi_linear(size: _Sizes, layers: int) -> Sequence[Layers]:
-    """Kimi Linear and Kimi K3: Kimi delta attention, and latent attention (MLA) without position embeddings. K3 adds a gate
-    of full rank, a gate after latent attention, and residual paths between layers.
+    """Return the layers of Kimi Linear and Kimi K3: Kimi delta attention, and latent attention (MLA) without position
+    embeddings. K3 adds a gate of full rank, a gate after latent attention, and residual paths between layers.
     """
     linear = _Sizes(section(size.text, "linear_attn_config"))
     hidden, heads = size("hidden_size"), size("num_attention_heads")

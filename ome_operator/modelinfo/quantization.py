@@ -135,7 +135,7 @@ def _format_of(group: Config) -> tuple[object, ...]:
 
 
 def _is_for_experts(group: Config) -> bool:
-    """Return whether the patterns of a group name routed experts."""
+    """Return whether the patterns of a group match routed experts."""
     targets = group.get("targets")
     names = [name for name in targets[:_MOST_UNCHANGED] if isinstance(name, str)] if isinstance(targets, list) else []
     return any("experts" in name and "shared_expert" not in name for name in names)

@@ -101,8 +101,8 @@ def _included(count: Count, stored: Quantization, unchanged: list[str] | None, l
 
 
 def _unchanged_layers(names: Iterable[str]) -> dict[str, set[int]]:
-    """Map each of `_PARTS` to the numbers of the layers in which the names of modules exclude it from the quantization; the
-    number -1 stands for all layers.
+    """Return a mapping from each of `_PARTS` to the numbers of the layers in which the module names `names` exclude this
+    part from quantization. The number -1 stands for all layers.
 
     Names may be regular expressions or patterns of different libraries. They are untrusted, so they are only searched for
     the words in them.
@@ -117,8 +117,8 @@ def _unchanged_layers(names: Iterable[str]) -> dict[str, set[int]]:
 
 
 def _parts_named(name: str, one_layer: bool) -> tuple[str, ...]:
-    """Return the parts of a layer that the name of a module covers. `one_layer` is true for the rest of a name after the
-    number of a layer, which may be the whole layer.
+    """Return the parts of a layer that the name of a module covers. `one_layer` is true if `name` is the rest of a name
+    after the number of a layer; an empty rest then covers the whole layer.
     """
     if one_layer and not name.strip(".*"):
         return _PARTS

@@ -24,12 +24,13 @@ from ome_operator.preflight.ports import CHECK, REACH, Ports, engine_ports, fail
 LINE = 65536
 """Maximum bytes of a line that ranks send each other."""
 COPY_SECONDS = 0.7
-"""Duration of a copy in seconds."""
+"""Duration of each test copy between two ranks, in seconds."""
 CHUNK = bytes(1 << 20)
 STEPS_SECONDS = 25.0
 """Seconds that are reserved for the steps when rank 0 stops waiting for others."""
 ENGINE_SECONDS = 3.0
-"""Seconds for which an engine instead of a check must be seen at rank 0, because another process may listen there."""
+"""Seconds for which rank 0 must be seen to run an engine instead of the check, before this is believed. Another process may
+listen on the port for a moment."""
 MAX_FINDINGS = 60
 """Number of findings that are sent to every rank."""
 
@@ -149,8 +150,8 @@ class Meeting:
             return [finding("meeting", f"rank 0 ended before the check was complete: {error}", "see the log of rank 0", 0)]
 
     def _join(self, until: float) -> tuple[Line | None, Json | None]:
-        """Return a connection to rank 0, or a finding. Both are None if the engine of rank 0 already runs, because the group
-        has started.
+        """Return a connection to rank 0, or a finding. Both are None if the engine of rank 0 already runs, which means that
+        the group has started.
         """
         host, last, since = self.host(0), "", time.monotonic()
         while time.monotonic() < until:
@@ -171,7 +172,7 @@ class Meeting:
                              "check the pod of rank 0, and the network policies and firewalls of its node", 0)  # fmt: skip
 
     def _started(self, host: str) -> bool:
-        """Return whether the engine of rank 0 runs, because only this rank was restarted."""
+        """Return whether the engine of rank 0 already runs. This is the case if only this rank was restarted."""
         for port in engine_ports(self.words, 0, int(self.config.get("http") or 0)):
             with contextlib.suppress(OSError), socket.create_connection((host, port), 1) as line:
                 line.settimeout(1)

@@ -26,7 +26,7 @@ DRIVERS = {"11": 450, "12": 525, "13": 580}
 """Major version of CUDA -> the oldest driver that supports it."""
 PATHS = re.compile(r"--.*(path|paths|file|template|location|certfile|keyfile|ca-certs|model|tokenizer|config)$")
 OUTPUT = re.compile(r"log|dump|save|output|storage|cache|record|export|download")
-"""Flags whose path the engine creates if it does not exist."""
+"""Pattern of flags whose value is a path that the engine creates if it does not exist."""
 FILES = frozenset({"MODEL_PATH", "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_CONF_FILE", "SSL_CERT_FILE"})
 ALL_REQUIRED = ("--disaggregation-ib-device", "--mooncake-ib-device", "--elastic-ep-ib-device", "MOONCAKE_DEVICE")
 """Flags and variables that list RDMA devices which must all exist."""
@@ -34,9 +34,10 @@ ANY_REQUIRED = ("NCCL_IB_HCA", "NVSHMEM_HCA_LIST", "UCX_NET_DEVICES")
 """Variables that list RDMA devices of which the existing ones are used."""
 GIDS = ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX", "NVSHMEM_IB_GID_INDEX", "MC_GID_INDEX")
 _DEFAULT = re.compile(r"\$\{(\w+):-([^${}]*)\}")
-"""A variable of a shell with a default value."""
+"""Pattern of a shell variable with a default value."""
 _INSIDE, _MARK = re.compile(r"(?<=[^\s;&|(])#"), "\0"
-"""A `#` inside a word, which begins no comment, and the character that takes its place while the line is divided."""
+"""Pattern of a `#` inside a word, which begins no comment, and the character that replaces it while the line is split into
+words."""
 INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
 

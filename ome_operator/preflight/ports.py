@@ -13,9 +13,8 @@ from ome_operator.preflight.findings import UNKNOWN
 from ome_operator.preflight.node import CommandLine, Json, finding
 
 CHECK = b"ome-preflight\n"
-"""Sent on a port of an engine while the check holds the port open, so that a late rank does not mistake the check for an
-engine.
-"""
+"""Marker that the check sends on the engine's ports while it holds them open, so that a late rank does not mistake the check
+for an engine."""
 REACH = 3.0
 """Seconds within which a port must accept a connection."""
 PREFILL_GROUPS = 16
@@ -68,14 +67,14 @@ def _serve_connections(server: socket.socket, answer: Callable[[socket.socket], 
 
 
 def _greet(connection: socket.socket) -> None:
-    """Send the marker that no engine listens on this port."""
+    """Send the marker `CHECK`, which states that the check, and not an engine, listens on this port."""
     with connection, contextlib.suppress(OSError):  # a client that only tests the port has already closed the connection
         connection.settimeout(1)
         connection.sendall(CHECK)
 
 
 def _count(connection: socket.socket) -> None:
-    """Receive data, and reply with the number of bytes."""
+    """Receive the data of a test copy, and reply with the number of received bytes."""
     received, buffer = 0, bytearray(1 << 20)
     with connection, contextlib.suppress(OSError):  # the sender reports the failed copy
         connection.settimeout(10)

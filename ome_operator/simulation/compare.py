@@ -58,8 +58,8 @@ def perform(task: Task) -> SimulationResult:
 
 
 def best(results: Iterable[tuple[tuple[float, ...], SimulationResult]]) -> tuple[tuple[float, ...], SimulationResult]:
-    """Return the oracle: the point of the grid with the fewest GPU-hours among those that reach the goodput `GOOD`;
-    without such a point, the one with the highest goodput.
+    """Return the point of the oracle's grid that is used for comparisons, with its result: the point with the fewest
+    GPU-hours among those that reach the goodput `GOOD`. If no point reaches it, return the point with the highest goodput.
     """
     return max(results, key=lambda one: (min(one[1].good, GOOD), -one[1].gpu_hours))
 
@@ -80,10 +80,9 @@ class StepBacklog(NamedTuple):
     seconds: float
     """Time from the step until no more than two requests waited for each prefill group."""
     least: float
-    """Shortest possible value of `seconds`. A router does not move requests, so the groups that existed at the step have to
-    serve their own queues. These grow until new groups serve, which are requested at the reading after the step. That the
-    queues are empty is seen at another reading.
-    """
+    """Shortest possible value of `seconds`. A router does not move queued requests to other groups, so the groups that
+    existed at the step have to serve their own queues. These queues grow until new groups serve, which are requested at the
+    first reading after the step. A further reading passes until it is seen that the queues are empty."""
 
 
 def backlogs(trace: Trace, result: SimulationResult) -> list[StepBacklog]:
@@ -105,7 +104,7 @@ def backlogs(trace: Trace, result: SimulationResult) -> list[StepBacklog]:
 
 
 def aims(found: TraceOutcome) -> list[tuple[str, str, bool]]:
-    """Return (aim, found, whether it is met) for the aims of a trace."""
+    """Return a tuple (aim, measured value, whether the aim is met) for each aim of a trace."""
     ours, oracle, patient = (found.results[name] for name in (OURS, ORACLE, PATIENT))
     wanted = min(GOOD, oracle.good)
     out = [

@@ -1,4 +1,4 @@
-"""The controllers that a simulation compares: ours, a fixed size, two of others, and an oracle."""
+"""The controllers that a simulation compares: the operator's, a fixed size, two other autoscaling rules, and an oracle."""
 
 import math
 from collections.abc import Sequence
@@ -39,7 +39,9 @@ def mean_work(trace: Trace, at: float) -> tuple[float, float]:
 
 
 def needed(trace: Trace, at: float, rate: float, busy: float = 1.0) -> Size:
-    """Return the groups that serve the rate, divided by `busy`, within the targets, by the true service times."""
+    """Return the number of groups that serve the rate, divided by `busy`, within the targets, according to the true service
+    times.
+    """
     service, answer = mean_work(trace, at)
     longest = max(engines.prefill_seconds(kind.prompt) for kind in trace.kinds(at))
     patience = max(0.0, trace.ttft - longest - engines.OVERHEAD)
@@ -56,7 +58,7 @@ def peak(trace: Trace) -> Size:
 
 
 class Ours:
-    """The decision of the operator, in the mode Apply. `learned` is what the service has measured before the trace."""
+    """The operator's own controller, in the mode Apply. `learned` is what the service has measured before the trace."""
 
     def __init__(self, trace: Trace, learned: Learned = engines.MEASURED) -> None:
         self._targets, self.state = targets(trace), ScalingState(learned=learned)
@@ -82,10 +84,10 @@ class Fixed:
 
 
 class Queue:
-    """KEDA on the requests that the engines report: 8 waiting requests for each prefill group, and 600 running requests for
-    each decode group, whose queue is nearly always empty. The rules are those of the HorizontalPodAutoscaler that KEDA
-    makes: a tolerance of 10 %, at most double or four more within 15 s, down to the largest number of the last five
-    minutes.
+    """A controller that scales as KEDA does, by the requests that the engines report: 8 waiting requests for each prefill
+    group, and 600 running requests for each decode group, whose queue is nearly always empty. The rules are those of the
+    HorizontalPodAutoscaler that KEDA makes: a tolerance of 10 %, at most double or four more within 15 s, down to the
+    largest number of the last five minutes.
     """
 
     THRESHOLDS, PAUSE, STABLE = (8.0, 600.0), 30.0, 300.0
@@ -119,11 +121,14 @@ class Queue:
 
 
 class Oracle:
-    """A controller that knows the true rates and service times until now, and not the future. The best of a grid is used."""
+    """A controller that knows the true rates and service times until now, but not the future. Comparisons use the best of a
+    grid of such controllers.
+    """
 
     def __init__(self, trace: Trace, busy: float, ahead: float, keep: float, clear: float) -> None:
-        """`busy` is the planned utilization, `ahead` the seconds for which the present slope is continued, `keep` the
-        seconds for which a larger number is kept, `clear` the seconds in which a backlog is to be served (0: ignore it).
+        """Initialize the controller. `busy` is the planned utilization, `ahead` the seconds for which the present slope is
+        continued, `keep` the seconds for which a larger number is kept, `clear` the seconds in which a backlog is to be
+        served (0: ignore it).
         """
         self._trace, self._busy, self._ahead, self._keep, self._clear = trace, busy, ahead, keep, clear
         self._past = list[tuple[float, Size]]()
@@ -142,9 +147,9 @@ class Oracle:
 
 
 class OneByOne:
-    """A controller that adds groups when an oracle does, and removes them by the rules of the operator: one at a time, if
-    fewer groups have been enough for `LOWER_FOR` seconds, the last change is at least `Targets.cool_down` seconds ago, and
-    no group is starting or drained.
+    """A controller that adds groups when an oracle adds them, and removes groups by the rules of the operator: one at a
+    time, if fewer groups have been enough for `LOWER_FOR` seconds, the last change is at least `Targets.cool_down` seconds
+    ago, and no group is starting or drained.
     """
 
     def __init__(self, trace: Trace, oracle: Oracle) -> None:
@@ -182,8 +187,9 @@ BUSY, AHEAD, KEEP, CLEAR = (0.8, 0.9, 1.0), (0.0, 60.0, 120.0), (0.0, 300.0), (0
 
 
 def grid(trace: Trace) -> tuple[tuple[float, float, float, float], ...]:
-    """Return (busy, ahead, keep, clear) of each point of the grid for a trace, without the points that differ only in what
-    makes no difference: a load without slopes needs no look ahead, and a constant load has no backlog and no peaks.
+    """Return (busy, ahead, keep, clear) of each point of the grid for a trace, without points that differ only in a value
+    that has no effect on this trace: a load without slopes needs no look ahead, and a constant load has no backlog and no
+    peaks.
     """
     if trace.constant:
         return tuple(product(BUSY, AHEAD[:1], KEEP[:1], CLEAR[:1]))

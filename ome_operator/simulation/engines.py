@@ -14,8 +14,8 @@ GPUS = 8
 START = 103.0
 """Seconds from the creation of a group until it serves."""
 OVERHEAD = 0.2
-"""Part of the time to the first token in seconds that is no prefill: the transfer, the router. From the row `c4_cfg455`:
-564 ms, less the prefill of its prompt."""
+"""Seconds of the time to the first token that are not prefill: the transfer of the KV cache, and the router. From the row
+`c4_cfg455`: 564 ms, less the prefill of its prompt."""
 PREFILL = ((100.0, 0.0629), (1000.0, 0.0943), (7373.0, 0.3395), (8000.0, 0.3658), (50000.0, 3.0100))
 """(prompt tokens, seconds) of a prefill group `1x(tp8 dp1 etp1 ep8)`, which computes one prompt after the other. Measured:
 2,714 tokens per second and GPU with prompts of 7,373 tokens (row `c64_cfg453`, in which prefill was saturated). The other
@@ -28,8 +28,8 @@ SLOTS = 1024
 """Largest number of requests in a decode group: that of row `c1024_cfg655`."""
 _WORK = PrefillWork(0.0663, 4.141e-05)
 PLANNED = PlannedSpeeds(_WORK, ((71.2, 0.03152), (834.1, 0.05711)))
-"""The planner's prediction, slowed by its error (`sizing/speeds.py`): for prefill a line through the times for 100 and 7,373
-tokens."""
+"""The planner's prediction, with times that are increased by its error bar (`sizing/speeds.py`): for prefill a line through
+the times for 100 and 7,373 tokens."""
 
 
 MEASURED = Learned(

@@ -38,7 +38,7 @@ def part(found: TraceOutcome) -> str:
 
 
 def with_holds(text: str) -> str:
-    """Return the page with the table of the reasons to hold."""
+    """Return the page with the current table of the reasons for which a size is held."""
     rows = "".join(f"| `{reason}` | {meaning} |\n" for reason, meaning in HOLDS.items())
     begin, end = "<!-- holds -->\n", "<!-- end of holds -->"
     before, _, rest = text.partition(begin)

@@ -1,4 +1,6 @@
-"""Draw a simulation as an SVG image: the rate, and the groups of ours and of the oracle."""
+"""Draw a simulation as an SVG image: the request rate, and the numbers of groups of the operator's controller and of the
+oracle.
+"""
 
 from collections.abc import Callable, Sequence
 from html import escape

@@ -14,7 +14,7 @@ from ome_operator.simulation.traces import Trace, requests
 TICK = 10.0
 """Seconds between two samples, and between two decisions."""
 FEW = 20
-"""Number of requests in a window from which the share of late requests is known."""
+"""Minimum number of requests in a window for which the share of late requests is reported."""
 TAIL = 1800.0
 """Seconds after the end of a trace within which its last requests must end."""
 
@@ -47,7 +47,7 @@ class SimulationResult(NamedTuple):
     """(arrival, whether the request missed a target), for requests in the order of their end."""
 
     def turns(self) -> int:
-        """Return the number of changes of a role that go back: up after down, or down after up."""
+        """Return the number of size changes of a role that reverse the previous change: up after down, or down after up."""
         found = 0
         for place in (1, 2):
             steps = [after[place] - before[place] for before, after in pairwise(self.changes)]
@@ -72,7 +72,7 @@ class _Prefill(_Group):
         """(end, prompt tokens) of the requests in the group."""
         self.free, self.waited, self.waiting = ready, 0, 0
         self.done = deque[tuple[float, float]]([(0.0, 0.0)])
-        """Cumulative requests and tokens at the last ticks."""
+        """Cumulative numbers (completed requests, their prompt tokens) at each of the last ticks."""
         self.total = (0.0, 0.0)
 
     def add(self, now: float, tokens: float) -> float:
@@ -89,8 +89,8 @@ class _Prefill(_Group):
         return len(ends)
 
     def look(self, now: float) -> None:
-        """Take the reading of a tick. If at least as many requests waited at the last tick as have been completed since, the
-        group has been busy all the time.
+        """Record the state of the group at a tick. If at least as many requests waited at the last tick as have been
+        completed since, the group has been busy all the time.
         """
         waiting = self.waiting
         self.waiting = max(0, self.settle(now) - 1)
@@ -101,20 +101,21 @@ class _Prefill(_Group):
 
     @property
     def saturated(self) -> bool:
-        """Whether the group has been busy during the whole last window."""
+        """Whether the group has been busy during the complete last window."""
         return self.waited >= int(WINDOW / TICK)
 
 
 class _Decode(_Group):
     """A decode group: all of its requests get their next token at the same time. `tokens` is the number of tokens that a
-    request which has been in the group since the start would have.
+    request would have received if it had been in the group since the start.
     """
 
     def __init__(self, born: float, ready: float) -> None:
         super().__init__(born, ready)
         self.tokens, self.at, self.planned = 0.0, ready, float("inf")
         self.leave = list[tuple[float, float, float, float, float]]()
-        """(tokens at the end, time of joining, output tokens, arrival, time to the first token)."""
+        """For each request in the group: (value of `tokens` at its end, time of joining, output tokens, arrival, time to the
+        first token)."""
 
     def advance(self, now: float) -> None:
         self.tokens += (now - self.at) / step_seconds(len(self.leave))
@@ -263,7 +264,9 @@ class Simulation:
         return RoleFleet(len(groups) - draining - starting, starting, draining, GPUS)
 
     def _sample(self, now: float) -> DemandSample | None:
-        """Return what the channel of docs/telemetry.md reports."""
+        """Return the sample that the operator would get from the registries' summaries (docs/telemetry.md); None if there is
+        none.
+        """
         counts = self._counts
         running = sum(len(group.leave) for group in self._decode)
         self._running.append(running)

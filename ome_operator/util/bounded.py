@@ -21,7 +21,5 @@ with fewer objects. A page of 500 pods of 60 kB fits."""
 
 
 def fewer(objects: int) -> int:
-    """Return the number of objects of a page that is requested again because a page of `objects` objects was longer than
-    `PAGE_BYTES`.
-    """
+    """Return the number of objects to request for a page, after a page of `objects` objects was longer than `PAGE_BYTES`."""
     return max(1, objects // 4)

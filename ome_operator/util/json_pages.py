@@ -37,8 +37,8 @@ def members(page: bytes) -> Iterator[tuple[str | None, Any]]:
 
 
 def _members_of(page: bytes) -> Iterator[tuple[str | None, Any]]:
-    """Yield the same, in the order of the page, for pages that msgspec refuses. The standard decoder also decodes one object
-    at a time.
+    """Yield the same names and values as `members`, in the order of the page, for pages that msgspec refuses. The standard
+    decoder also decodes one object at a time.
     """
     text = page.decode("utf-8", "surrogatepass")
     at, more = _after(text, 0, "{"), True

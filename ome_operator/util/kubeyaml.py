@@ -24,7 +24,7 @@ _UNLIKE = re.compile(
     r"[^\n\r -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"  # tabs and other control characters
     r"|[!?]|[|>][-+0-9]*#"  # tags, key indicators, comments directly after a block indicator
 )
-"""Pattern of characters and sequences that the two parsers of PyYAML may interpret differently."""
+"""Pattern of characters and sequences that the two parsers of PyYAML (in C and in Python) may interpret differently."""
 _LET_THROUGH = (ValueError, TypeError, AttributeError, LookupError)
 """Exceptions that PyYAML raises for an invalid key or for a value that does not fit its tag. PyYAML does not convert them
 to its own exceptions."""
@@ -40,7 +40,7 @@ class Repeat(NamedTuple):
     first: int
     """Line of the first value, which is lost. The first line of the text has the number 1."""
     last: int
-    """Line of the last value, which counts."""
+    """Line of the last value, which is the one that is used."""
 
 
 class _Values(yaml.constructor.SafeConstructor, yaml.resolver.Resolver):

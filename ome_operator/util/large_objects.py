@@ -2,8 +2,8 @@
 
 The operator keeps the parsed spec of each of its own kinds. The values of an object of 1 MB need about 10 MB, so a hundred
 objects of one tenant could take all memory of the operator, and again after each restart. Therefore an object of a namespace
-whose values need more than `LARGEST` is reduced to what identifies it, and counts as invalid. Cluster-wide objects belong to
-administrators and are not limited.
+whose values need more than `LARGEST` is reduced to the fields that identify it, and is treated as invalid. Cluster-wide
+objects belong to administrators and are not limited.
 
 This happens in two places. Texts of kopf are reduced before kopf decodes them (`reduced`), because kopf keeps the objects of
 a list for some seconds. Every object is reduced again before the operator stores it (`reduce`), because answers to the

@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 SERVICES = 500
-"""Number of services for which the sizes of caches suffice without enlargement, even in the middle of a rollout."""
+"""Number of services for which caches are large enough without being enlarged, even in the middle of a rollout."""
 P = ParamSpec("P")
 R = TypeVar("R")
 

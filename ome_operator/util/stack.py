@@ -9,7 +9,7 @@ NEED = 8 * 2**20
 
 
 def widen() -> None:
-    """Set the stack size of the main thread and of every thread that starts from now on."""
+    """Set the stack size of the main thread and of every thread that is started later."""
     threading.stack_size(NEED)
     with contextlib.suppress(ImportError):  # Windows, where Python's recursion limit fits its small stacks
         import resource
