@@ -9,7 +9,8 @@ from typing import Any
 
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 START = b'{"kind":"Event"'
-"""Beginning of each complete line. Request bodies, which might begin in the same way, are not logged."""
+"""Beginning of each complete line of the log. The text is unambiguous, because request bodies, which could contain it, are
+not logged."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Request:
 
 
 def mark(log: Path) -> int:
-    """Return the current end of the log as a position that can be passed to `read`."""
+    """Return the current end of the log, as a position that can be passed to `read` to skip all earlier requests."""
     try:
         return log.stat().st_size
     except FileNotFoundError:

@@ -1,6 +1,7 @@
 """The progress of the parts of a run: which parts are waiting, running or done, their durations, and their current steps.
 
-The parts' threads write and the screen reads without a lock; each accesses only one attribute at a time.
+The threads of the parts write to the board and the screen reads from it, without a lock; this is safe because each access
+concerns only one attribute.
 """
 
 import time
@@ -53,7 +54,7 @@ _ROW: ContextVar[Row | None] = ContextVar("row", default=None)
 
 
 def row() -> Row | None:
-    """Return the part that the calling thread runs, or None."""
+    """Return the row of the part that the calling thread runs; None if it runs none."""
     return _ROW.get()
 
 

@@ -106,8 +106,8 @@ def wait_usable(api: KubeApi, nodes: int) -> None:
 
 
 def _usable(api: KubeApi) -> int:
-    """Return the number of nodes that accept pods. A new node has a taint until the node controller has observed that the
-    node is Ready.
+    """Return the number of nodes that accept pods. A new node does not accept pods, because of a taint, until the node
+    controller has observed that the node is Ready.
     """
     listed = api.get("/api/v1/nodes?resourceVersion=0")["items"]
     return sum(_is_ours(node["metadata"]) and not _held_back(node) for node in listed)

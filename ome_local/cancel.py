@@ -36,7 +36,7 @@ class Cancel:
         self._over = threading.Event()
 
     def set(self) -> None:
-        """Cancel the work."""
+        """Cancel the work of all threads that carry this object."""
         self._over.set()
 
     def wait(self, seconds: float) -> None:
@@ -51,8 +51,8 @@ _NICE: ContextVar[int] = ContextVar("nice", default=0)
 
 @contextmanager
 def carried(cancel: Cancel, nice: int = 0) -> Iterator[None]:
-    """Let the calling thread carry `cancel` inside the `with` block. Programs that the thread starts have the niceness
-    `nice`.
+    """Make the work of the calling thread inside the `with` block cancellable by `cancel`. Programs that the thread starts
+    have the niceness `nice`.
     """
     tokens = _CANCEL.set(cancel), _NICE.set(nice)
     try:

@@ -236,7 +236,7 @@ class Cluster:
         return [Row(name, found.pid if (found := self.process(name)) else None) for name in listed]
 
     def ended(self) -> list[str]:
-        """Return the names of processes that should be running but are not."""
+        """Return the names of processes that should be running but have ended."""
         return [row.name for row in self.status() if not row.pid]
 
     def ready(self) -> bool:

@@ -47,8 +47,8 @@ rules:
 - level: Metadata
 """
 SLOW_NODES = "1h"
-"""Time without heartbeats after which a simulated node is not ready any more. It is long because heartbeats are late on a
-busy machine, and kwok does not make the pods of such nodes Ready again."""
+"""Time without heartbeats after which a simulated node is not ready any more. The time is long because heartbeats are late
+on a busy machine, and kwok does not make the pods of a node Ready again after the node was not ready."""
 
 
 def etcd(at: Layout, kept: Kept) -> list[str]:
@@ -119,8 +119,8 @@ FORWARDER = "front-proxy-client"
 
 
 def _forwards(at: Layout) -> list[str]:
-    """Return the arguments with which the API server forwards requests to other API servers, and tells them the user.
-    Clusters of earlier versions of this package have no certificate for it.
+    """Return the arguments with which the API server forwards requests to other API servers, and tells them the name of the
+    user. Clusters of earlier versions of this package have no certificate for this.
     """
     return [
         f"--proxy-client-cert-file={at.front_pki / f'{FORWARDER}.crt'}",

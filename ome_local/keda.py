@@ -19,7 +19,8 @@ from ome_local.spec import Kept
 from ome_operator.errors import UserError
 
 NAME = "keda"
-"""Name of the process of KEDA's operator, of the port on which the adapter asks it, and of KEDA's user at the API server."""
+"""Name of the process of KEDA's operator, of the port on which the adapter sends requests to it, and of KEDA's user at the
+API server."""
 ADAPTER = "keda-adapter"
 """Name of the process of the metrics adapter, and of its port."""
 HEALTH = "keda-health"
@@ -48,7 +49,7 @@ def programs() -> None:
 
 def define(api: KubeApi) -> None:
     """Create KEDA's kinds, its namespace and its Service, unless they exist, and wait until the API server serves the kinds.
-    KEDA exits otherwise.
+    This is necessary because KEDA exits if its kinds are not served.
     """
     api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     spec = {"type": "ExternalName", "externalName": "localhost"}
@@ -66,7 +67,9 @@ def define(api: KubeApi) -> None:
 
 
 def write(at: Layout) -> dict[str, str]:
-    """Write the folder of certificates, and return the environment variables of both processes."""
+    """Write the certificates of KEDA into the cluster's folder for them, and return the environment variables of both of
+    KEDA's processes.
+    """
     at.keda.mkdir(parents=True, exist_ok=True, mode=0o700)
     for file, name in (("ca.crt", "ca.crt"), (f"{CERTIFICATE}.crt", "tls.crt"), (f"{CERTIFICATE}.key", "tls.key")):
         shutil.copyfile(at.pki / file, at.keda / name)
@@ -106,7 +109,7 @@ def command(at: Layout, kept: Kept, name: str) -> list[str]:
 
 
 def serves(kept: Kept, name: str) -> bool:
-    """Return whether a process answers."""
+    """Return whether one of KEDA's two processes answers requests."""
     if name == NAME:
         return ports.answers("127.0.0.1", kept.ports[HEALTH], "/readyz")
     return ports.listens("127.0.0.1", kept.ports[ADAPTER])
@@ -136,7 +139,7 @@ def api_service(at: Layout, kept: Kept) -> dict[str, Any]:
 
 
 def _wait(api: KubeApi, paths: list[str], condition: str) -> None:
-    """Wait until each object has the condition."""
+    """Wait until each object at these API paths has this condition."""
     until, left = time.monotonic() + _WITHIN_S, paths
     while left := [path for path in left if not _has(api, path, condition)]:
         if time.monotonic() > until:

@@ -34,7 +34,7 @@ _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1"
 _OWN_NAMESPACES = ("kube-system", NAMESPACE)
 _CONVERTED = ("localqueues", "clusterqueues", "cohorts", "workloads", "multikueueclusters")
-"""Kinds with several versions whose forms differ. Kueue's webhook converts them."""
+"""Kinds that have several versions with different schemas. Kueue's webhook converts objects between the versions."""
 
 
 def program() -> Path:
@@ -43,8 +43,8 @@ def program() -> Path:
 
 
 def define(api: KubeApi, at: Layout, kept: Kept) -> None:
-    """Create Kueue's kinds and its namespace, unless they exist, and wait until the API server serves them. Kueue exits
-    otherwise.
+    """Create Kueue's kinds and its namespace, unless they exist, and wait until the API server serves them. This is
+    necessary because Kueue exits if its kinds are not served.
     """
     api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     for crd in _documents("config/components/crd/bases/"):
@@ -111,16 +111,16 @@ def command(at: Layout) -> list[str]:
 
 
 def route(api: KubeApi, at: Layout, kept: Kept) -> None:
-    """Register Kueue's webhooks, unless they are registered. Call this when Kueue serves: while a registered webhook does
-    not answer, the API server creates no pods.
+    """Register Kueue's webhooks, unless they are registered. Call this only when Kueue already answers requests, because the
+    API server creates no pods while a registered webhook does not answer.
     """
     for found in _documents("config/components/webhook/manifests.yaml"):
         api.create(f"{_WEBHOOKS}/{found['kind'].lower()}s", webhooks(found, at, kept))
 
 
 def webhooks(found: dict[str, Any], at: Layout, kept: Kept) -> dict[str, Any]:
-    """Return a webhook configuration of Kueue's source as its installation changes it: with a prefix of the name, without
-    the namespaces of the system, and with an address instead of a Service.
+    """Return a webhook configuration from Kueue's source with the changes that an installation makes: a prefix of its name,
+    the exclusion of system namespaces, and an address instead of a Service.
     """
     others = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(_OWN_NAMESPACES)}
     made = []

@@ -76,7 +76,7 @@ def up(at: Layout, wanted: Spec, *, join: bool = True) -> Kept:
 
 
 def _extras(wanted: Spec, kept: Spec) -> dict[str, Any]:
-    """Return the optional programs that the cluster has, or gets now, as fields of Spec."""
+    """Return the optional programs that the cluster already has, or that `wanted` adds, as fields of Spec."""
     return {extra: getattr(wanted, extra) or getattr(kept, extra) for extra in options.EXTRAS}
 
 
@@ -91,7 +91,7 @@ def _version(made: Kept | None, wanted: Spec) -> str:
 
 
 def _end_servers(at: Layout) -> None:
-    """Stop the components whose Kubernetes version changes; the API server is stopped last."""
+    """Stop the components whose Kubernetes version changes; etcd is not among them, and the API server is stopped last."""
     for name in ("scheduler", "controller-manager", servers.SECOND, "apiserver"):
         processes.stop(at, name)
 
@@ -104,8 +104,8 @@ def programs(made: Spec, *, join: bool = True) -> Sequence[str]:
 
 
 def _settle(at: Layout, wanted: Spec) -> Kept:
-    """Write the settings of the cluster. Existing settings take precedence, except that nodes can be added and the start
-    delay can change.
+    """Write the settings of the cluster to cluster.json, and return them. Existing settings take precedence, except that
+    nodes can be added and the start delay can change.
     """
     kept = spec.load(at) or creation.create(at, wanted)
     changed = kept.with_spec(

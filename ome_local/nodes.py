@@ -13,7 +13,7 @@ RACK = "topology.ome.io/rack"
 """Node label with the rack. The label belongs to this project, because no well-known label for racks exists; placement
 accepts any label."""
 BLOCK = "topology.ome.io/block"
-"""Node label with the block: the nodes behind one leaf switch of the RDMA fabric, which are several racks."""
+"""Node label with the block: the nodes of several racks that are connected to one leaf switch of the RDMA fabric."""
 NODES_PER_RACK = 4
 RACKS_PER_BLOCK = 4
 FAKE = "kwok.x-k8s.io/node"

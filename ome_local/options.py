@@ -15,7 +15,7 @@ EXTRAS = ("prometheus", "kueue", "keda")
 """Optional programs of a cluster, by the names of their fields in Spec."""
 
 CALLED = ("kueue", "keda")
-"""Those to which the API server connects."""
+"""Those optional programs to which the API server itself connects."""
 
 With = Annotated[
     list[str] | None,

@@ -56,8 +56,8 @@ def _do(part: Part, board: Board, called_off: cancel.Cancel) -> None:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Inside the `with` block, SIGTERM and SIGHUP end a run in the same way as Ctrl-C: the programs that the run has
-    started are stopped too.
+    """Make SIGTERM and SIGHUP end a run in the same way as Ctrl-C inside the `with` block, so that the programs that the run
+    has started are stopped, too.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

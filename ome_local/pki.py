@@ -57,8 +57,8 @@ class Authority:
         self._issue(file, _subject(file, ()), [ExtendedKeyUsageOID.SERVER_AUTH], x509.SubjectAlternativeName(names))
 
     def member(self, file: str, *names: str) -> None:
-        """Write a certificate for a server on loopback, which also has these DNS names, and for clients. A member of etcd is
-        both a server and a client of its own gRPC endpoint.
+        """Write a certificate that is valid both for a server, on loopback and under these DNS names, and for a client. It
+        is for members of etcd, which are servers and also clients of their own gRPC endpoint.
         """
         both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         known = [*_addresses(["127.0.0.1"]), *(x509.DNSName(name) for name in names)]

@@ -130,8 +130,8 @@ def _remembered(at: Layout, name: str) -> Process | None:
 
 
 def _by_itself(at: Layout, name: str) -> Process | None:
-    """Return the process that recorded its own ID, or None. The record contains no start time yet, so the process's
-    environment must prove that it belongs to this cluster.
+    """Return the process that has recorded its own ID under this name (see `_REMEMBER`), or None. The record contains no
+    start time yet, so the process's environment must prove that it belongs to this cluster.
     """
     try:
         pid = int(_early(at, name).read_text())

@@ -1,6 +1,7 @@
 """Show the progress of a long step: on a terminal as a line with the elapsed time, elsewhere as plain lines.
 
-While a screen shows the parts of a run (ome_local/screen.py), the screen shows the step behind the part that it belongs to.
+While a screen shows the parts of a run (ome_local/screen.py), the screen shows the step next to the part to which it
+belongs.
 """
 
 import sys

@@ -22,8 +22,8 @@ EVERY = "5s"
 _COLON = {
     "source_labels": ["__name__"], "regex": "(sglang|vllm)_(.+)", "target_label": "__name__", "replacement": "${1}:${2}",
 }  # fmt: skip
-"""Relabelling of metric names. With a Prometheus before 3.0, a newer prometheus_client exposes `sglang:…` as `sglang_…`.
-The chart's PodMonitor has the same relabelling."""
+"""Relabelling that restores metric names with a colon: to a Prometheus before 3.0, a newer prometheus_client exposes
+`sglang:…` as `sglang_…`. The chart's PodMonitor has the same relabelling."""
 RULES = Path("ome-resources/files/alerts.yaml")
 """Path of the alert rules relative to the folder of the charts. The chart's PrometheusRule contains the same rules."""
 
@@ -48,7 +48,8 @@ def write(at: Layout, kept: Kept, rules: Path | None = None, every: str = EVERY)
 
 
 def config(at: Layout, kept: Kept, rules: Path, every: str) -> dict[str, Any]:
-    """Return the configuration of scraping and rules. A target file contains the name of the job.
+    """Return the configuration of scraping and rules. The name of the job of a pod is not in the configuration, because the
+    target files contain it.
 
     The operator's series about services have a label `namespace` with the namespace of the service, which must not be
     replaced by the namespace of the operator's pod.

@@ -47,7 +47,9 @@ def _environment(at: Layout, kept: Kept, name: str) -> dict[str, str] | None:
 
 
 def _wait_free(port: int | None, within_s: float = 5.0) -> None:
-    """Wait until the port is free. A killed process is a zombie while its other threads still keep the port open."""
+    """Wait until the port is free. The port can stay in use for a moment after a process was killed: the process is already
+    a zombie, but its other threads have not ended yet.
+    """
     until = time.monotonic() + within_s
     while port is not None and not ports.is_free(port) and time.monotonic() < until:
         time.sleep(0.02)

@@ -205,8 +205,8 @@ def _deleted(is_so: bool) -> Stage:
 
 
 def _confirmed(is_so: bool) -> Stage:
-    """Return an expression that matches if the kubelet has confirmed a deletion (`is_so` true) or has not confirmed it
-    (false). A kubelet confirms a deletion by deleting the pod with a grace period of 0 s.
+    """Return a match expression of a Stage that matches if the kubelet has confirmed a deletion (`is_so` true) or has not
+    confirmed it (false). A kubelet confirms a deletion by deleting the pod with a grace period of 0 s.
 
     The confirmation changes the pod, so kwok would immediately delete the pod again by name, when the name may already
     belong to a new pod. A second deletion is needed only if an API server was killed between the change and the removal.

@@ -275,8 +275,8 @@ def _special(number: int, content: str) -> dict[str, Any]:
 
 
 def _signs() -> list[str]:
-    """Return the character for each byte in byte-level tokenizers: the byte's own character if it is printable, otherwise
-    a character from code point 256 on.
+    """Return the character that represents each byte in byte-level tokenizers, in the order of the bytes: the byte's own
+    character if it is printable, otherwise a character from code point 256 on.
     """
     seen = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
     hidden = [byte for byte in range(256) if byte not in seen]

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def watched(tell: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Run `tell` in a thread inside the `with` block. The argument of `tell` is an event that is set at the end of the
-    block. The end of the block waits for the thread.
+    """Run `tell` in a thread while the `with` block runs. The argument of `tell` is an event that is set at the end of the
+    block; then the block waits until the thread has ended.
     """
     over = threading.Event()
     watcher = threading.Thread(target=tell, args=(over,), daemon=True)

@@ -37,8 +37,8 @@ def _here() -> dict[str, Path]:
 
 
 def _fetch(kept: Path) -> None:
-    """Unpack the package, and move it to the path `kept` in the cache by a single rename, so that the cache never
-    contains a part of it.
+    """Download and unpack the package, and move it to the path `kept` in the cache by a single rename, so that the cache
+    never contains a part of it.
     """
     for program in ("apt-get", "dpkg-deb"):
         if shutil.which(program) is None:

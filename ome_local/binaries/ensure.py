@@ -60,7 +60,9 @@ def provide(wanted: Sequence[Tool], *, more_to_come: bool = False) -> dict[str, 
 
 
 def _get(tools: list[Tool], target: Target, more_to_come: bool) -> None:
-    """Download the releases that can be verified, and build the other programs with Go."""
+    """Put these programs, which belong to one Go module, into the cache: download the releases that can be verified, and
+    build the other programs with Go.
+    """
     with tempfile.TemporaryDirectory(dir=cache_dir(), prefix=".new-") as folder:
         beside = Path(folder)
         reasons = _fetch([tool for tool in tools if tool.archive], target, beside)

@@ -27,7 +27,8 @@ _STALL_S = 30.0
 _TROUBLE = (OSError, ValueError, http.client.HTTPException)
 _REGISTRY = "Docker-Distribution-Api-Version"
 _SILENT: dict[str, str] = {}
-"""Base address that did not answer this process -> reason. Such an address is tried only once per process."""
+"""Base address of a release host that has not answered this process -> reason. The address is not tried again by this
+process."""
 _Answer = TypeVar("_Answer")
 
 
@@ -86,8 +87,8 @@ def _is_sha256(word: str) -> bool:
 
 
 def is_registry(address: str) -> bool:
-    """Return whether an image registry answers at the path `/v2/` of the address. A registry sends a specific header,
-    even if it requires a token.
+    """Return whether an image registry answers at the path `/v2/` of the address. A registry is recognised by a header that
+    it sends even if it requires a token.
     """
 
     def ask() -> str:
@@ -129,7 +130,7 @@ def _asked(address: str) -> IO[bytes]:
 
 
 def _within(address: str, ask: Callable[[], _Answer]) -> _Answer:
-    """Return the result of `ask`, or raise an error if it takes longer than ANSWER_WITHIN_S. `ask` runs in a thread,
+    """Return the result of `ask`. Raises an error if `ask` takes longer than ANSWER_WITHIN_S. `ask` runs in a thread,
     because a name lookup cannot be interrupted.
     """
     answer: list[_Answer] = []

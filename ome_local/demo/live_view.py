@@ -1,5 +1,5 @@
-"""Show a service until it is ready. On a terminal the view is shown behind the part of the run; elsewhere each change is
-printed as a line.
+"""Show a service until it is ready. On a terminal, the state is shown next to the running part of the demo; otherwise each
+change is printed as a line.
 """
 
 import time

@@ -81,7 +81,7 @@ def looker(cluster: Cluster, service: Service) -> Callable[[], View]:
 
 
 def created(cluster: Cluster, service: Service) -> str:
-    """Return a text with the number of existing objects of each kind."""
+    """Return a text with the number of objects of each kind that exist for the service."""
     words = [f"{kind.lower()}s.{group}" if group else f"{kind.lower()}s" for kind, group in _KINDS]
     names = cluster.kubectl("get", ",".join(words), "-n", service.name, "-o", "name").splitlines()
     found = [name.split("/")[0].split(".")[0] for name in names]

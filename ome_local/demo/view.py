@@ -77,7 +77,7 @@ def view(service: Mapping[str, Any]) -> View:
 
 
 def _current(service: Mapping[str, Any], condition: Mapping[str, Any]) -> bool:
-    """Return whether the condition describes the current spec."""
+    """Return whether a condition of a service describes the current generation of its spec."""
     generation = (service.get("metadata") or {}).get("generation")
     return bool(generation is None or condition.get("observedGeneration", generation) == generation)
 

@@ -28,8 +28,8 @@ def spare(api: KubeApi, nodes: Iterable[str]) -> None:
 
 
 def keep_addons(api: KubeApi) -> None:
-    """Keep kind's add-ons off simulated nodes, on which no container runs: a simulated CoreDNS would not answer DNS
-    requests.
+    """Keep kind's add-ons off simulated nodes, because no container runs on these nodes: a simulated CoreDNS pod would not
+    answer DNS requests.
 
     The function runs before simulated nodes exist, and can be repeated. Add-ons that this version of kind does not contain
     are skipped.

@@ -54,8 +54,8 @@ def full(name: str) -> str:
 
 
 def _there(node: str) -> set[str]:
-    """Return `name digest` of every image of a node. The digest is needed because another archive may have replaced an
-    image of the same name.
+    """Return a text `name digest` for every image of a node. The digest is needed because another archive may have replaced
+    an image of the same name.
     """
     listed = run(["docker", "exec", node, "ctr", "--namespace=k8s.io", "images", "list"]).stdout.splitlines()[1:]
     return {f"{name} {digest}" for name, _, digest, *_ in (line.split() for line in listed)}

@@ -103,7 +103,9 @@ def is_ours(at: Layout) -> bool:
 
 
 def require_removal(at: Layout) -> None:
-    """Raise UserError if a removal would leave the containers behind. In that case, nothing has been removed yet."""
+    """Raise UserError if the kind cluster cannot be removed now, so that a removal would leave its containers behind. The
+    function is called before anything is removed.
+    """
     if reason := why_not():
         raise UserError(
             f"Cluster {at.root.name} runs in Docker and was created by kind, but {reason}, so nothing was removed: once "
@@ -117,8 +119,8 @@ def remove(at: Layout) -> None:
 
 
 def _delete(at: Layout) -> None:
-    """Delete the cluster repeatedly until no container is left, because a deletion silently does nothing while Docker is
-    creating a container.
+    """Delete the kind cluster repeatedly until none of its containers exists, because a deletion silently does nothing while
+    Docker is creating a container.
     """
     until = time.monotonic() + _GONE_WITHIN_S
     while True:

@@ -52,7 +52,9 @@ def _unpacked(node: RealNode, file: Path) -> str:
 
 
 def _import(node: RealNode, file: Path) -> str:
-    """Return a line `name digest` for each image of the archive; "" if this version of containerd does not print digests."""
+    """Import an archive, and return a text with a line `name digest` for each of its images; "" if this version of
+    containerd does not print digests.
+    """
     try:  # containerd 2 prints digests only with this option, which 1.6 does not have
         said = _ctr(node, "images", "import", "--local", str(file.absolute()))
     except UserError as error:
@@ -79,16 +81,16 @@ def _loaded(folder: Path) -> Path:
 
 
 def _digests(node: RealNode) -> set[str]:
-    """Return `name digest` of every image of the node. The digest is needed because another archive may have replaced an
-    image of the same name.
+    """Return a text `name digest` for every image of the node. The digest is needed because another archive may have
+    replaced an image of the same name.
     """
     listed = [line.split() for line in _ctr(node, "images", "list").splitlines()[1:]]
     return {f"{name} {digest}" for name, _, digest, *_ in listed}
 
 
 def remove_unused(node: RealNode) -> None:
-    """Remove images that were not loaded for a long time. Also remove images that have only the kubelet's digest name left,
-    because their other name now belongs to another image.
+    """Remove images that have not been loaded for a long time. Also remove images whose only remaining name is the digest
+    name that the kubelet uses, because their other name now belongs to another image.
     """
     old = [item for item in loaded(node.images) if item.stat().st_mtime < time.time() - _KEPT_S]
     names = {name for item in old for name in _names(item.read_text())}

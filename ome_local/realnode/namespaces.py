@@ -98,7 +98,9 @@ def _inhabitants(at: Layout) -> list[processes.Process]:
 
 
 def unlink(at: Layout) -> None:
-    """Remove the link at once. Otherwise the link would exist until the kernel has cleaned up the namespace."""
+    """Remove the network link between this machine and the node at once. Otherwise the link would exist until the kernel has
+    cleaned up the namespace.
+    """
     if Path("/sys/class/net", mark(at.root)).exists():
         _ip("link", "delete", mark(at.root), check=False)
 

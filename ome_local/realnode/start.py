@@ -98,8 +98,8 @@ def _answers(node: RealNode) -> bool:
 
 
 def _has_begun(node: RealNode) -> bool:
-    """Return whether the kubelet listens. If it has exited, it is started again: the kubelet exits if containerd's own
-    services are ready before its services for kubelets.
+    """Return whether the kubelet listens. If the kubelet has exited, start it again: it exits if containerd's own services
+    are ready before containerd's services for kubelets.
     """
     if processes.find(node.at, "kubelet") is None and "not initialized yet" in processes.last_words(node.at, "kubelet"):
         _spawn(node, "kubelet")
@@ -107,8 +107,8 @@ def _has_begun(node: RealNode) -> bool:
 
 
 def _wait_closed(node: RealNode, name: str, within_s: float = 5.0) -> None:
-    """Wait until the process's port is closed. A killed process is a zombie while its other threads still keep the port
-    open.
+    """Wait until the process's port is closed. The port can stay open for a moment after the process was killed: the process
+    is already a zombie, but its other threads have not ended yet.
     """
     until = time.monotonic() + within_s
     while name in _PORTS and _listens(node, name) and time.monotonic() < until:
