@@ -30,7 +30,8 @@ AIMS = {
     "CPU of the start, 20,020 pods": 0.6,
     "memory at rest in MiB, 20,020 pods": 0.7,
 }
-"""Figure -> largest ratio to the other commit that is aimed at. For the multiple of the floor, the largest multiple."""
+"""Name of a figure -> aim: the largest permitted ratio to the figure of the other commit. For the multiple of the floor, it
+is the largest permitted multiple."""
 ITSELF = "multiples of the floor"
 Figures = dict[str, float]
 
@@ -53,7 +54,9 @@ def compare(commit: str, arguments: Sequence[str], repeat: int) -> tuple[Section
 
 
 def figures(results: Mapping[str, Any]) -> Figures:
-    """Return the figures of the results of one run by their names. Results of another commit may lack any of them."""
+    """Return the figures of the results of one run by their names. The results of another commit may lack some of the
+    figures.
+    """
     return {
         **_ramps(results.get("ramps") or ()),
         **_labelled(results.get("labelled") or {}),
@@ -133,8 +136,8 @@ def _others(results: Mapping[str, Any]) -> Figures:
 
 @contextmanager
 def _checkout(commit: str) -> Iterator[tuple[Path, str]]:
-    """Check out a commit with its own environment, and return the folder and the short name of the commit. Both are
-    removed at the end of the `with` block.
+    """Check out a commit with its own environment, and yield the folder and the short name of the commit. The checkout and
+    its environment are removed at the end of the `with` block.
     """
     name = subprocess.run(
         ["git", "rev-parse", "--short", f"{commit}^{{commit}}"], cwd=ROOT, check=True, capture_output=True, text=True
@@ -150,7 +153,9 @@ def _checkout(commit: str) -> Iterator[tuple[Path, str]]:
 
 
 def _wait(words: Sequence[str], where: Path) -> None:
-    """Run a benchmark to its end. If this process is interrupted, the benchmark removes its clusters first."""
+    """Run a benchmark in another process, and wait for its end. If this process is interrupted, the benchmark removes its
+    clusters first.
+    """
 
     def interrupt(*_: object) -> NoReturn:
         raise KeyboardInterrupt

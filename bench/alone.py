@@ -33,7 +33,9 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def measure(calls: int = 300) -> Alone:
-    """Return the duration of both calls in microseconds."""
+    """Measure a call of `sync` for a new service and a call for a ready service, and return the duration of each in
+    microseconds.
+    """
     service, deps = kimi()
     first = sync(service, deps, Observed(), NOW)
     ready, observed = steady(service, deps)
@@ -72,8 +74,8 @@ def steady(service: InferenceService, deps: Deps) -> tuple[InferenceService, Obs
 
 
 def touched(observed: Observed, version: int) -> Observed:
-    """Return the same observation with a newer version of one pod, because most passes are caused by events that change
-    nothing.
+    """Return the same observation with a newer version of one pod. Such observations are measured because most passes are
+    caused by events that change nothing.
     """
     first, *rest = observed.pods
     return replace(observed, pods=(first._replace(version=version), *rest))
@@ -128,7 +130,7 @@ def per_call(call: Callable[[], Plan], calls: int) -> float:
 
 
 def _check(plan: Plan, service: InferenceService) -> None:
-    """Raise ValueError unless the steady state is steady, because the figure would be meaningless."""
+    """Raise ValueError if the plan for the steady state changes anything, because the figure would be meaningless."""
     todo = [*plan.check, *plan.first, *plan.apply, *plan.create, *plan.apply_status, *plan.patch, *plan.delete]
     ready = [item for item in plan.status["conditions"] if item["type"] == "Scaled"]
     if todo or plan.status != service.status or not ready or ready[0]["status"] != "True":

@@ -18,7 +18,7 @@ APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
 
 
 class Refused(Exception):
-    """The API server refused a request: the benchmark is wrong, or the machine is overloaded."""
+    """Error: the API server refused a request, because the benchmark is wrong or the machine is overloaded."""
 
 
 class Api:
@@ -128,7 +128,9 @@ class Api:
 
 
 async def together(items: Iterable[T], lanes: int, work: Callable[[T], Awaitable[object]]) -> None:
-    """Do the work for every item in order, `lanes` items at a time. The first error ends all work."""
+    """Call `work` for every item, in order and for `lanes` items at the same time. The first error cancels all other
+    calls.
+    """
     waiting = iter(items)
 
     async def lane() -> None:

@@ -32,25 +32,25 @@ CROWD = Crowd(Size(nodes=NODES, models=1, services=SERVICES))
 
 
 class Figures(NamedTuple):
-    """Medians of CPU seconds of this thread."""
+    """The measured figures. Times are medians of CPU seconds of this thread."""
 
     quiet_look: float
-    """A check in which no container has ended."""
+    """CPU seconds of a check in which no container has ended."""
     look: float
-    """A check in which FAILURES containers have ended."""
+    """CPU seconds of a check in which FAILURES containers have ended."""
     remembered: int
     """Number of failures that are remembered in the end."""
     stays: float
-    """A pass of a service that is ready, over a cluster of NODES nodes."""
+    """CPU seconds of a pass of a service that is ready, in a cluster of NODES nodes."""
     stays_avoiding: float
-    """The same pass while a tenth of the nodes are avoided."""
+    """CPU seconds of the same pass while a tenth of the nodes are avoided."""
     new: float
-    """The first pass of a service."""
+    """CPU seconds of the first pass of a service."""
     new_avoiding: float
 
 
 def measure() -> Figures:
-    """Measure everything."""
+    """Measure all figures, and return them."""
     quiet, look, remembered = asyncio.run(_looks())
     return Figures(quiet, look, remembered, *_passes())
 
@@ -94,7 +94,7 @@ async def _cpu(memory: BadNodes) -> float:
 
 
 def _pod(namespace: str, service: str, number: int, node: str, restarts: int, now: datetime) -> Manifest:
-    """Return a leader that is ready, or whose container ended now if `restarts` is not 0."""
+    """Return the pod of a leader. The pod is ready or, if `restarts` is not 0, its container has just ended."""
     labels = {
         keys.MANAGED_BY: keys.MANAGER, keys.SERVICE: service, keys.COMPONENT: keys.ENGINE, keys.REVISION: "r1",
         keys.GROUP_INDEX: str(number % PODS), keys.WORKER_INDEX: "0", keys.POD_INDEX: "0",

@@ -32,9 +32,8 @@ OWN_KINDS = ("InferenceService", "RoleScale", "ClusterBaseModel", "ClusterServin
 SERVED_WITHIN_S = 60.0
 STARTED_WITHIN_S = 90.0
 QUIET_S = 6.0
-"""Seconds without a write after which the operator counts as settled. Longer than its interval between statuses in which
-only counts change.
-"""
+"""Seconds without a write after which the operator counts as settled. They are more than the operator's interval between
+status writes in which only counts change."""
 SETTLED_WITHIN_S = 60.0
 
 
@@ -53,12 +52,14 @@ class Bed:
         return {name: usage(process.pid).cpu_s for name, process in found.items() if process}
 
     async def count(self, since: int) -> Count:
-        """Return the number of the operator's requests since a mark."""
+        """Return the number of the operator's requests since the position `since` of the audit log."""
         await asyncio.sleep(0.5)  # the audit log is written after the responses
         return count(await asyncio.to_thread(self.cluster.audit, since))
 
     async def settle(self) -> bool:
-        """Wait until the operator has written nothing for a while. Return False if it does not stop."""
+        """Wait until the operator has written nothing for a while. Return False if the operator does not stop writing in
+        time.
+        """
         clock = asyncio.get_running_loop().time
         quiet_since = clock()
         until = quiet_since + SETTLED_WITHIN_S
@@ -118,8 +119,8 @@ async def _served(api: Api) -> None:
 
 
 async def _collecting(api: Api) -> None:
-    """Wait until the garbage collector knows the kinds of this project. It looks for new kinds every 30 s. Before that it
-    requests the owner of each object, which does not happen on an older cluster.
+    """Wait until the garbage collector knows the kinds of this project. It looks for new kinds every 30 s. Before it knows a
+    kind, it requests the owner of each object, which does not happen on a cluster that has existed for some time.
     """
     owner = {"apiVersion": keys.API_VERSION, "kind": "RoleScale", "metadata": {"name": "canary", "namespace": NAMESPACE}}
     made = await api.create({**owner, "spec": {"replicas": 0}})

@@ -10,15 +10,15 @@ from bench.results import Churned
 from bench.scenarios import NAMESPACE, Manifest, Scenario
 
 SHAPE = Scenario(key="churn", services=4000, runtime="bench-single", groups=1, router=False, nodes=60)
-"""Each service has a single pod."""
+"""The services of the measurement; each has a single pod."""
 ROUND = 200
 WITHIN_S = 120.0
 
 
 async def measure(services: int, lanes: int) -> Churned:
-    """Create services, wait until they are Ready, and delete them, several at a time. Memory is read after each round. After
-    half of the services, everything is full that keeps data of deleted services for a while: caches, the flight recorder,
-    and versions of deleted objects.
+    """Create services, wait until they are Ready, and delete them, several at a time. The operator's memory is read after
+    each round. After half of the services, everything that keeps data of deleted services for a while has reached its
+    maximum size: caches, the flight recorder, and versions of deleted objects.
     """
     async with bed(SHAPE) as at:
         process = Operator(at)

@@ -13,8 +13,8 @@ READS = ("list", "watch")
 
 @dataclass(frozen=True)
 class Count:
-    """Number of requests of a user in a period. Requests about its Lease are counted separately, because they depend only on
-    time.
+    """Number of requests of a user in a period. Requests about the user's Lease are counted separately, because their number
+    depends only on the length of the period.
     """
 
     requests: int = 0

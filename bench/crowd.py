@@ -37,7 +37,9 @@ class Size:
 
 
 class Crowd:
-    """Creates objects, each with a newer resource version than all before."""
+    """Creates the objects of a fleet. Each object has a newer resource version than all objects that were created
+    before it.
+    """
 
     def __init__(self, size: Size) -> None:
         self.size, self._version = size, 0
@@ -45,7 +47,7 @@ class Crowd:
         self._model = next(each["spec"] for each in self._catalog if each["kind"] == MODEL)
 
     def everything(self) -> dict[str, Iterator[Manifest]]:
-        """Return the objects of each kind, which are created on demand. All nodes hold all models."""
+        """Return the objects of each kind, each of which is created only when it is requested. All nodes hold all models."""
         size = self.size
         return {
             MODEL: (self.model(number) for number in range(size.models)),
@@ -71,8 +73,8 @@ class Crowd:
         return {"metadata": given | metadata, **parts}
 
     def node(self, number: int, said: str = "", *, other: str = "", ready: bool = True) -> Manifest:
-        """Return a node whose labels for all models have the value `said`, if any. The label of its own model has the value
-        `other`.
+        """Return a node. If `said` is not "", the node has a label with this value for every model; if `other` is not "",
+        the label of the node's own model has the value `other`.
         """
         about = {names.model_label(MODEL, "", f"model-{each}"): said for each in range(self.size.models if said else 0)}
         if other:

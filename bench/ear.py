@@ -31,7 +31,9 @@ WARM_UP = 12.0
 
 
 async def measure(routers: int, seconds: float) -> Heard:
-    """Measure with `routers` services of ten engine pods and a router each, for `seconds` after the first round."""
+    """Measure with `routers` services of ten engine pods and a router each, for `seconds` seconds after the first round of
+    requests.
+    """
     cluster, port = ClusterCache(Deps()), ports.choose(1)[0]
     for number in range(routers):
         _service(cluster, number)

@@ -1,5 +1,5 @@
-"""Measures the cost of a scrape of the operator's metrics, and what each reconciliation pays for them, in this process and
-without a cluster.
+"""Measures the cost of a scrape of the operator's metrics, and the cost that the metrics add to each reconciliation, in this
+process and without a cluster.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ def _ms(seconds: list[float]) -> float:
 
 
 async def _beat(longest: list[float]) -> None:
-    """Record the longest time between two moments at which the event loop was free."""
+    """Record in `longest` the longest time for which the event loop was blocked, until cancelled."""
     while True:
         began = time.perf_counter()
         await asyncio.sleep(0)

@@ -1,7 +1,8 @@
 """Measures what events cost the operator as a fleet grows, in this process and without a cluster.
 
 Objects take the path of a watch: through the pages and lines of an informer into the cache, and from there to the
-reconcilers, whose writes are answered at once. Only the time of this thread counts, without that of creating the objects.
+reconcilers, whose writes are answered at once. Only the CPU time of this thread is measured, without the time for creating
+the objects.
 """
 
 import asyncio
@@ -42,16 +43,18 @@ from ome_operator.watch.informer import PAGE, Informer
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 STEPS, TIMES = 3, 4
-"""Number of sizes of each dimension, and the factor between two sizes. Between similar sizes, chance would dominate."""
+"""Number of sizes of each dimension, and the factor between two sizes. The factor is large because chance would dominate the
+difference between similar sizes."""
 BASE = Size()
 FIRST = Size(nodes=250, models=50, services=100, records=50, strangers=500)
-"""The smallest value of each dimension. The other dimensions stay at BASE meanwhile."""
+"""The smallest value of each dimension. While one dimension grows, the others stay at BASE."""
 LARGEST = Size(nodes=5000, models=200, services=1820)
 """A fleet of 20,000 pods: each service has ten and a router."""
 KNOWN = Size(nodes=300, models=207, services=50)
 """The fleet on which the event loop was blocked for ten seconds."""
 ROUNDS = 4
-"""Number of rounds of passes in a wave of events; each pass waits a second."""
+"""Number of parts into which the events of a wave are divided. The passes run after each part: the operator delays its
+passes by a second, during which further events arrive."""
 CHUNK = 128 * 1024
 """Bytes that a connection delivers at a time."""
 
@@ -122,7 +125,7 @@ async def run(grows: str, size: Size) -> Fleet:
 
 
 class _Fleet(Client):
-    """The operator's cache and reconcilers, and the API server that they use."""
+    """The operator's cache and reconcilers, and the simulated API server that they use."""
 
     def __init__(self) -> None:
         self.watch, self.decode_s = Stopwatch(), 0.0
@@ -158,7 +161,9 @@ class _Fleet(Client):
         return _answer(Answer(page))
 
     async def apply(self, manifest: Manifest, uid: str = "", *, subresource: str = "", dry_run: bool = False) -> Applied:
-        """Store a status. No event reports other writes."""
+        """Answer a server-side apply. The answer to a write of a status is the object with a newer version; any other
+        manifest is returned unchanged. No event reports the write.
+        """
         self.largest = max(self.largest, len(encoded(manifest.get("status") or {})))
         kind, metadata = manifest["kind"], manifest["metadata"]
         found = self.cluster.find(Ref(kind, metadata.get("namespace", ""), metadata["name"])) if subresource else None
@@ -218,7 +223,9 @@ class _Fleet(Client):
             await asyncio.sleep(0)
 
     async def tidy(self) -> None:
-        """Let memory settle for two of the operator's intervals, in which nothing changes."""
+        """Do what the operator does in two of its intervals without changes: reconcile all services, and discard cached
+        results that were not used. Afterwards the memory that remains can be measured.
+        """
         for _ in range(2):
             for each in [*self.cluster.services()]:
                 await self._service(each.ref)
@@ -260,7 +267,9 @@ class Answer:
         pass
 
     async def iter_any(self) -> AsyncIterator[bytes]:
-        """Yield the body of a list, or the chunks of a watch. A chunk is processed when the next one is requested."""
+        """Yield the body of a list, or the chunks of a watch. When the next chunk is requested, the previous one has been
+        processed.
+        """
         if self._queue is None:
             await asyncio.sleep(0)
             yield self._page

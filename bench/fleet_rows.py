@@ -9,9 +9,8 @@ from bench.rows import Row
 EXPONENT, STALL_S, LABELS_S, REST_MIB, SCRAPE_MS = 1.1, 0.25, 5.0, 600, 100.0
 GROWN, START_TIMES = 1.1, 1.5
 EDIT_S, EDIT_TIMES = 1.0, 2.0
-"""Aim for an edit while labels are set: seconds until the operator has acted on it, or, if the bare requests alone take
-longer, their multiple.
-"""
+"""Aims for the time until the operator has acted on an edit while labels are set: seconds, or, if the bare requests alone
+take longer, the multiple of their time."""
 
 
 def labelled(found: Labelled) -> Iterator[Row]:
@@ -94,8 +93,8 @@ def fleets(fleets: list[Fleet]) -> Iterator[Row]:
 
 
 def _power(fleets: list[Fleet], name: str, wave: int) -> float | None:
-    """Return the exponent with which the cost of a wave grows in a dimension, from its three largest sizes; None if the cost
-    is negligible.
+    """Return the exponent with which the cost of a wave grows in a dimension, calculated from the three largest sizes; None
+    if the cost is negligible.
     """
     line = sorted((fleet.size[name], fleet.waves[wave].cpu_s) for fleet in fleets if fleet.grows == name)[-3:]
     return exponent(line) if len(line) > 1 and line[-1][1] > 0.02 else None

@@ -118,7 +118,7 @@ SIDES = {"ours": ours, "official": official}
 
 
 def measure(side: str, server: str) -> dict[str, float]:
-    """Return CPU seconds, wall seconds and maximum MiB, without imports."""
+    """Return the CPU seconds, wall-clock seconds and maximum MiB of one side, without those of its imports."""
     read = SIDES[side](server)
     before, began = time.process_time(), time.monotonic()
     read()

@@ -18,10 +18,11 @@ from ome_operator import names
 
 KIND = "ClusterBaseModel"
 CHANGES = 20
-"""Number of labels of a node that change one after another in the second wave."""
+"""Number of labels of each node that change one after another in the second wave of changes."""
 EDIT_EVERY_S, POLL_S, WITHIN_S = 0.5, 0.02, 60.0
 WRITES = 3
-"""Number of consecutive writes of an edit: the user's of the spec, and the operator's of the RoleScale and of the status."""
+"""Number of consecutive writes that an edit causes: the user's write of the spec, and the operator's writes of the RoleScale
+and of the status."""
 
 BARE = "written-by-a-bare-client"
 
@@ -30,8 +31,8 @@ Change = tuple[str, Manifest]
 
 
 async def measure(nodes: int, models: int, services: int, lanes: int) -> Labelled:
-    """Measure with ready services. First each node gets the labels of all models in a single request; then labels change one
-    after another on all nodes.
+    """Measure two waves of label changes while services are ready. First each node gets the labels of all models in a single
+    request; then labels change one after another on all nodes.
     """
     shape = Scenario(key="labelled", services=services, runtime="bench-single", groups=1, router=False, nodes=nodes)
     async with bed(shape) as at:
@@ -65,8 +66,8 @@ async def _wave(at: Bed, process: Operator, what: str, changes: list[Change], la
 
 @asynccontextmanager
 async def _edits(api: Api) -> AsyncIterator[tuple[list[float], list[float]]]:
-    """Edit a service repeatedly. Yields the seconds until the operator had acted on each edit, and the seconds of the same
-    writes and of the confirming read by a bare client, which is the API server's own share.
+    """Edit a service repeatedly. Yield two lists: the seconds until the operator had acted on each edit, and the seconds
+    that a bare client needed for the same writes and the confirming read, which is the API server's own share of the time.
     """
     waited, floors = list[float](), list[float]()
 

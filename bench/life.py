@@ -1,8 +1,8 @@
 """Measures what the life of services costs the operator, in this process and without a cluster: `python -m bench.life`.
 
 Services are created, and their pods become Ready. The operator's own manager, informer and client do the work. A simulated
-API server answers their requests, and delivers events encoded as a real server does. Only the time of this thread counts,
-without that of the simulated server. kopf and HTTP are not part of the measurement.
+API server answers their requests, and delivers events encoded as a real server does. Only the CPU time of this thread is
+measured, without that of the simulated server. kopf and HTTP are not part of the measurement.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ QUIET_STEPS = 20
 
 
 class ApiServer(Client):
-    """The operator's client, and the API server behind it."""
+    """The operator's own client, with a simulated API server in the place of its network connection."""
 
     def __init__(self, watch: Stopwatch) -> None:
         self._manager, self._only_statuses, self._count, self._may_write = keys.MANAGER, False, None, None
@@ -136,7 +136,7 @@ class ApiServer(Client):
     # --- controllers and kubelets ---------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Let the next pods and workloads change."""
+        """Change the next pods and workloads by one step of their start, as controllers and kubelets do."""
         for _ in range(min(EVENTS_A_STEP, len(self.todo))):
             item = self.todo.popleft()
             (self._advance if item["kind"] == "Pod" else self._count_pods)(item)
@@ -200,7 +200,9 @@ def furnish(server: ApiServer) -> None:
 
 
 async def live(server: ApiServer, services: int) -> float:
-    """Create services, and let their pods become Ready. Return the CPU seconds until nothing more happens."""
+    """Create services, and make their pods Ready step by step. Return the CPU seconds that the operator used until nothing
+    changed any more.
+    """
     began = server.watch.now()
     with server.watch.besides():
         for number in range(services):
@@ -216,7 +218,7 @@ async def live(server: ApiServer, services: int) -> float:
 
 
 async def run(services: int) -> dict[str, Any]:
-    """Run the lives of these services, and return what they cost."""
+    """Run the life of this number of services, and return its cost."""
     server = ApiServer(Stopwatch())
     furnish(server)
     manager = Manager(Settings(), CORE, server, Metrics(), lambda: datetime.now(UTC))

@@ -1,5 +1,5 @@
-"""Measures the duration of `ome lint` for all of config/, and what the operator pays for the same rules in a
-reconciliation.
+"""Measures the duration of `ome lint` for all of config/, and the cost of the same rules in a reconciliation of the
+operator.
 """
 
 import os
@@ -22,9 +22,8 @@ from ome_operator.lint.validator import Validator
 ROOT = Path(__file__).parent.parent
 LINT = [sys.executable, "-m", "ome_operator", "lint", "-f", "config"]
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-"""The first run compiles the modules, as an installation does, and is not counted. Without this environment every run would
-compile them.
-"""
+"""Environment variables that let the first run, which is not counted, compile the modules as an installation does. With
+PYTHONDONTWRITEBYTECODE, every run would compile them."""
 
 
 def measure(repeat: int) -> Linted:

@@ -25,7 +25,7 @@ HPA_EVERY_S = 15.0
 
 @dataclass(frozen=True)
 class Extras:
-    """Additional measurements on the same cluster once everything is Ready."""
+    """The additional measurements to run on the same cluster once everything is Ready."""
 
     idle_s: float = 0.0
     restart: bool = False
@@ -33,7 +33,7 @@ class Extras:
 
 
 async def floor(scenario: Scenario, repetition: int, lanes: int, extras: Extras) -> Ramp:
-    """Measure bare server-side applies of the objects, from one process."""
+    """Measure the floor: bare server-side applies of the same objects from one process, without the operator."""
     made = offline.objects(scenario)
     async with bed(scenario) as at:
         owners = [await at.api.create(offline.root(number)) for number in range(scenario.services)]
@@ -115,7 +115,7 @@ async def scaled(scenario: Scenario, lanes: int, seconds: float) -> Quiet:
 
 
 async def _move(api: Api, autoscalers: list[str], seconds: float) -> None:
-    """Write changing loads into every autoscaler's status, repeatedly."""
+    """Write changing loads into every autoscaler's status, at the interval of the real controller, for `seconds` seconds."""
     until, load = time.monotonic() + seconds, 40
     while (left := until - time.monotonic()) > 0:
         load += 1

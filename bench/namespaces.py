@@ -38,7 +38,7 @@ def name(number: int) -> str:
 
 
 def measured(rig: Rig, count: int) -> dict[str, Any]:
-    """Return a row of the table."""
+    """Measure an operator with `count` namespaces, and return the row of the table."""
     named = [name(number) for number in range(count)]
     rig.install(*([f"watchNamespaces={{{','.join(named)}}}"] if named else []))
     time.sleep(2.0)

@@ -19,7 +19,7 @@ def read(kind: Any, body: Manifest) -> Any:
 
 
 def dependencies(documents: list[Manifest], holds: str, nodes: int) -> Deps:
-    """Return models, runtimes, and nodes that hold the model."""
+    """Return the models and runtimes in `documents`, and `nodes` nodes that hold the model."""
     models = [read(Model, item) for item in documents if item["kind"] == "ClusterBaseModel"]
     runtimes = [read(Runtime, item) for item in documents if item["kind"] == "ClusterServingRuntime"]
     return Deps(
@@ -60,7 +60,7 @@ def root(number: int) -> Manifest:
 
 
 def owned(manifest: Manifest, owner: Manifest) -> Manifest:
-    """Return the same object with this owner."""
+    """Return the object with `owner` as its owner."""
     reference = {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],

@@ -1,7 +1,8 @@
 """Measures the speed of the machine's cores during a measurement.
 
 Shared machines change their speed by a third from one minute to the next, and a ramp that uses all cores changes with them:
-the seconds of two ramps of the same side differed by 20 %, and by 5 % after each was divided by its pace.
+the seconds of two ramps of the same side differed by 20 %, and by only 5 % after each was divided by the speed that was
+measured meanwhile.
 """
 
 import os
@@ -18,8 +19,8 @@ WORDS = {number: str(number) for number in range(2000)}
 
 
 class Pace:
-    """Samples of a fixed amount of work. They are taken in a separate process, because a thread would wait for the
-    interpreter lock.
+    """Samples of the CPU time that a fixed amount of work takes. They are taken in a separate process, because a thread
+    would wait for the interpreter lock.
     """
 
     def __init__(self, samples: int) -> None:

@@ -1,4 +1,5 @@
-"""Measures what the agent's prefetching hides: the time that an engine needs to read cold weights after an image was pulled.
+"""Measures how much of an engine's time to read cold weights is hidden by the agent's prefetching during the pull of an
+image.
 
 The engine copies each file out of a memory map, in the order of their names and in a single thread, as each rank of SGLang
 does. The image pull writes to the same disk meanwhile. Three sides run in turn: `cold` without prefetching, `prefetched`,
@@ -48,7 +49,9 @@ def _write(folder: Path, size: int) -> None:
 
 
 def _once(side: str, weights: Path, size: int, pull_s: float) -> Paged:
-    """Run one side. Raises OSError if the weights cannot be dropped from the page cache, or if a process fails."""
+    """Measure one side (`cold`, `prefetched` or `warm`) once. Raises OSError if the weights cannot be dropped from the page
+    cache, or if a process fails.
+    """
     if left := _drop(weights):
         raise OSError(f"{left} bytes of the weights stay in the page cache")
     if side == "warm":
@@ -61,7 +64,7 @@ def _once(side: str, weights: Path, size: int, pull_s: float) -> Paged:
 
 
 def _process(name: str, folder: Path, seconds: float = 0.0) -> "subprocess.Popen[str]":
-    """Start a function of this module in a process of its own."""
+    """Start a function of this module in a separate process."""
     argv = [sys.executable, "-c", _CALL.format(name), str(folder), str(seconds)]
     return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
 
@@ -75,7 +78,7 @@ def _seconds(process: "subprocess.Popen[str]") -> float:
 
 
 def _drop(weights: Path) -> int:
-    """Drop the files from the page cache, and return the bytes that are still in it."""
+    """Drop the weight files from the page cache, and return how many of their bytes are still in it."""
     for path in weights.iterdir():
         with page_cache.opened(path) as descriptor:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)

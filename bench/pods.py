@@ -82,7 +82,7 @@ def pod_of(workload: Manifest, ordinal: int) -> Manifest:
 
 
 def at_stage(pod: Manifest, stage: int, version: int) -> Manifest:
-    """Return the pod as it is after a step of its start, from 0 to LAST."""
+    """Return the pod in the state after step `stage` (0 to LAST) of its start."""
     metadata = pod["metadata"] | {"resourceVersion": str(version)}
     if stage == 0:
         return pod | {"metadata": metadata}

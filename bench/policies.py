@@ -45,7 +45,7 @@ def conversations(count: int, turns: int) -> tuple[str, list[list[str]]]:
 
 
 class Trace:
-    """The requests of a run, and what the answers report."""
+    """Sends the requests of a run, and collects what the answers report."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str, keyed: bool, at_once: int) -> None:
         self._session, self._url, self._keyed = session, url, keyed
@@ -102,7 +102,9 @@ async def ready(session: aiohttp.ClientSession, url: str, number: int) -> None:
 
 
 async def run(given: argparse.Namespace, router: Sequence[str]) -> dict[str, Any]:
-    """Start the router, send the trace, and return the figures. The caches of the engines are emptied before."""
+    """Start the router, send the trace, and return the figures. The caches of the engines are emptied before the trace is
+    sent.
+    """
     port, metrics = ports.choose(2)
     prefills = [url for url, _ in given.prefill]
     workers = [word for url, bootstrap in given.prefill for word in ("--prefill", url, bootstrap)] + [

@@ -27,7 +27,7 @@ PLAN_S, LINT_S = 2.0, 2.0
 HIDDEN = 0.9
 """Share of the time to read cold weights that the agent's prefetching should hide."""
 JUDGED_FROM = 100
-"""Number of services for which aims are defined. Smaller numbers show where time is spent."""
+"""Number of services for which aims are defined. Results with fewer services only show where time is spent."""
 
 
 def sections(results: Results) -> list[Section]:
@@ -179,7 +179,9 @@ def _times(floors: list[Ramp], operators: list[Ramp]) -> Iterator[Row]:
 
 
 def _at_pace(floors: list[Ramp], operators: list[Ramp]) -> float | None:
-    """Return the ratio that would result if the machine had been equally fast on both sides."""
+    """Return the ratio of the operator's time to the floor's, corrected for the speed of the machine during each side; None
+    if the speed is not known.
+    """
     slow, fast = ([ramp.pods_s / ramp.pace_ms for ramp in side if ramp.pace_ms] for side in (operators, floors))
     return median(slow) / median(fast) if slow and fast else None
 
@@ -197,7 +199,7 @@ def _readiness(operators: list[Ramp]) -> Iterator[Row]:
 
 
 def _known(ramp: Ramp) -> bool:
-    """Return whether measurements of OME with the same services are known."""
+    """Return whether measurements of OME with the same services exist, to which the result can be compared."""
     return ramp.scenario == SINGLE[100].key
 
 

@@ -8,12 +8,12 @@ from bench.processes import Usage
 
 @dataclass(frozen=True)
 class Deletion:
-    """Times of the deletion of everything."""
+    """The times in which all objects of a ramp were deleted."""
 
     seconds: float
     """Seconds from the first request to delete an owner until the last pod and the last child object are deleted."""
     pods_s: float
-    """Seconds until the last pod is deleted."""
+    """Seconds from the first request to delete an owner until the last pod is deleted."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Ramp:
     pods_s: float
     """Seconds from the first request until the last pod is Ready."""
     sent_s: float
-    """Seconds until the benchmark's own requests were answered, which create objects or services."""
+    """Seconds until all of the benchmark's own requests, which create objects or services, were answered."""
     services: int
     pods: int
     objects: int
@@ -39,12 +39,12 @@ class Ramp:
     deletion: Deletion | None = None
     # only for the side of the operator
     ready_s: float = 0.0
-    """Seconds until the last service is Ready."""
+    """Seconds from the first request until the last service is Ready."""
     lags_s: tuple[float, ...] = ()
     count: Count | None = None
     usage: Usage | None = None
     started_cpu_s: float = 0.0
-    """CPU seconds of the start, before any service existed; part of `usage`."""
+    """CPU seconds that the operator used for its start, before any service existed. They are included in `usage`."""
     settled: bool = True
     complaints: int = 0
     """Lines of the operator's log at level WARNING or above."""
@@ -63,7 +63,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Linted:
-    """`ome lint -f config`, and CPU seconds of a reconciliation of a new service of config/samples."""
+    """The duration of `ome lint -f config`, and CPU times of a reconciliation of a new service of config/samples."""
 
     seconds: float
     services: int
@@ -76,19 +76,19 @@ class Linted:
 
 @dataclass(frozen=True)
 class Heard:
-    """What the operator pays for the summaries of routers."""
+    """The cost of requesting the summaries of routers for the operator."""
 
     routers: int
     fresh: int
     """Smallest number of routers whose numbers were fresh at the same time."""
     share: float
-    """Share of a core."""
+    """Share of a core that the operator used."""
     mib: float
-    """Memory in MiB, including connections."""
+    """Growth of the resident memory by the reports and the connections, in MiB."""
     oldest_s: float
     """Age in seconds of the oldest fresh summary at any time."""
     dirty: int
-    """Number of reconciliations that the moving numbers have caused."""
+    """Number of reconciliations that changes of the reported numbers have caused."""
 
 
 @dataclass(frozen=True)
@@ -103,12 +103,12 @@ class Eyed:
     stall_ms: float
     """The longest time within a scrape during which the event loop was blocked."""
     pass_us: float
-    """Microseconds that a reconciliation pays."""
+    """Microseconds that the metrics add to a reconciliation."""
 
 
 @dataclass(frozen=True)
 class Quiet:
-    """The operator while the services do not change."""
+    """The operator's activity while the services do not change."""
 
     services: int
     seconds: float
@@ -123,12 +123,12 @@ class Quiet:
 
 @dataclass(frozen=True)
 class Restart:
-    """The operator stops and starts again without any change."""
+    """The cost of a restart of the operator while nothing else changes."""
 
     services: int
     stop_s: float
     lead_s: float
-    """Seconds from its start until it leads and has listed everything."""
+    """Seconds from the operator's start until it leads and has listed everything."""
     count: Count
     usage: Usage
     """Resources of the new process until it had settled."""
@@ -136,7 +136,7 @@ class Restart:
 
 @dataclass(frozen=True)
 class Alone:
-    """`sync` without a cluster."""
+    """The durations of calls of `sync` without a cluster."""
 
     first_us: float
     """Microseconds of a call that renders everything, because nothing exists yet."""
@@ -149,7 +149,7 @@ class Alone:
 
 @dataclass(frozen=True)
 class Fetched:
-    """One side downloaded the files of a model once."""
+    """The result of one download of a model's files by one side."""
 
     side: str
     """agent, huggingface_hub, or cp (with sha256sum)."""
@@ -160,7 +160,9 @@ class Fetched:
 
 @dataclass(frozen=True)
 class Shared:
-    """Several nodes downloaded a model at the same time from a throttled hub, without and with peers."""
+    """The results of several nodes that download a model at the same time from a throttled hub: once without and once with
+    downloads from each other (peers).
+    """
 
     nodes: int
     bytes: int
@@ -168,13 +170,13 @@ class Shared:
     alone_s: float
     peers_s: float
     alone_sent: int
-    """Bytes that the hub sent."""
+    """Bytes that the hub sent when the nodes did not download from each other."""
     peers_sent: int
 
 
 @dataclass(frozen=True)
 class Paged:
-    """An engine read the weights of a model once, after an image was pulled."""
+    """The result of one measurement in which an engine reads the weights of a model after an image was pulled."""
 
     side: str
     """cold, prefetched, or warm."""
@@ -185,9 +187,9 @@ class Paged:
     cached: int
     """Bytes of the weights in the page cache when the engine began."""
     agent_s: float
-    """Seconds that the agent needed to read the weights; 0 if it did not."""
+    """Seconds that the agent needed to read the weights; 0 if the agent did not read them."""
     load: float
-    """Load average of the machine over a minute, afterwards."""
+    """Load average of the machine over the last minute, at the end of the measurement."""
 
 
 @dataclass(frozen=True)
@@ -201,22 +203,23 @@ class Beside:
     edits_a_second: float
     """Edits per second of the runtime of all these services."""
     alone_s: tuple[float, ...]
-    """Seconds from creation to Ready, one service after another."""
+    """Seconds from creation to Ready of each service of the quiet tenant without other tenants. The services are created one
+    after another."""
     beside_s: tuple[float, ...]
     operator_cores: float
-    """CPU seconds of the operator per second meanwhile."""
+    """CPU seconds of the operator per second while the other tenants are active."""
 
 
 @dataclass(frozen=True)
 class Wave:
-    """Events of a kind for all objects of a fleet, and the reconciliations that follow."""
+    """The cost of a wave: events of one kind for all objects of a fleet, and the reconciliations that follow."""
 
     what: str
     cpu_s: float
     stall_s: float
     """The longest CPU time of the thread during which its event loop was blocked."""
     garbage_s: float = 0.0
-    """Part of it that Python's garbage collector took."""
+    """Part of `stall_s` that Python's garbage collector took."""
     where: str = ""
     """The stack in which the thread spent most of the longest stall."""
 
@@ -230,19 +233,19 @@ class Fleet:
     size: dict[str, int]
     waves: list[Wave]
     decode_s: float
-    """CPU seconds of decoding the bare pages of all lists."""
+    """CPU seconds that only decoding the pages of all lists takes."""
     rest_mib: float
-    """Resident MiB some time after the start, with everything as it should be."""
+    """Resident MiB some time after the start, when nothing remains to be done."""
     peak_mib: float
-    """Maximum MiB until then. It includes what the benchmark itself holds: a page of each list, and its objects about
-    pods."""
+    """Maximum resident MiB until that time. It includes the memory of the benchmark itself: a page of each list, and its
+    objects about pods."""
     status_bytes: int
     """Bytes of the largest status that was written."""
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Changes of labels on nodes, and what followed."""
+    """The result of a wave of label changes on nodes."""
 
     what: str
     changes: int
@@ -252,14 +255,14 @@ class Labels:
     cpu_s: float
     """CPU seconds of the operator until it wrote nothing more."""
     edits_s: tuple[float, ...]
-    """Seconds of edits of a service meanwhile, each from its request until the operator had acted on it."""
+    """For each edit of a service during the wave: seconds from its request until the operator had acted on it."""
     floors_s: tuple[float, ...] = ()
     """Seconds of the same number of consecutive writes by a bare client, next to each edit."""
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """Nodes that hold many models, on a real API server."""
+    """The results of label changes on nodes that hold many models, on a real API server."""
 
     nodes: int
     models: int
@@ -270,7 +273,7 @@ class Labelled:
 
 @dataclass(frozen=True)
 class Started:
-    """Repeated starts of the operator in a large fleet on a real API server."""
+    """The results of repeated starts of the operator with a large fleet on a real API server."""
 
     nodes: int
     models: int
@@ -284,7 +287,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Churned:
-    """Services that were created and deleted."""
+    """The results of creating and deleting many services."""
 
     services: int
     objects: int

@@ -131,8 +131,8 @@ class Bench:
             await self._churned(options.churned)
 
     async def _ramps(self, scenario: Scenario, last: bool) -> None:
-        """Run both sides alternately. The order changes with every repetition, so that a drift of the machine affects
-        both.
+        """Run the floor and the operator alternately. The side that runs first changes with every repetition, so that a
+        drift of the machine affects both.
         """
         for repetition in range(self.options.repeat):
             sides = [side for side in SIDES if side in self.options.sides]
@@ -189,14 +189,14 @@ class Bench:
 
     @contextmanager
     def _noted(self, title: str) -> Iterator[None]:
-        """Record a failure inside the `with` block, and let the rest continue."""
+        """Record a failure inside the `with` block, so that the remaining measurements continue."""
         try:
             yield
         except BaseException as error:
             self._failed(title, error)
 
     def _failed(self, title: str, error: BaseException) -> None:
-        """Record an expected failure; raise any other."""
+        """Record a failure of an expected type; raise any other error again."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         if not isinstance(error, Late | Refused | UserError | OSError):

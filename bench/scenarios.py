@@ -30,7 +30,7 @@ class Scenario:
     """Number of groups of the decoder, with the same size. The other groups are prefill then."""
     router: bool = True
     most_groups: int = 0
-    """maxReplicas of an autoscaler; 0 for the value of `groups`, so that nothing scales."""
+    """maxReplicas of an autoscaler; if it is 0, the maximum is `groups`, so that nothing is scaled."""
     nodes: int = 220
 
     @property
@@ -56,7 +56,7 @@ class Scenario:
         return replace(self, services=services, key=self.key.replace(str(self.services), str(services)))
 
     def service(self, number: int) -> Manifest:
-        """Return an InferenceService."""
+        """Return the InferenceService with this number."""
         bounds: Manifest = {"minReplicas": self.groups, "maxReplicas": self.most_groups or self.groups}
         if self.most_groups > self.groups:
             bounds["scaleMetric"] = "cpu"

@@ -22,7 +22,7 @@ class Longest:
 
     seconds: float = 0.0
     garbage_s: float = 0.0
-    """Part of it that Python's garbage collector took."""
+    """Part of this time that Python's garbage collector took."""
     where: str = ""
     """The most frequent stack; "" if the time was too short for a sample."""
 
@@ -45,7 +45,7 @@ class Stopwatch:
 
     @contextlib.contextmanager
     def besides(self) -> Iterator[None]:
-        """Exclude the work of the benchmark inside the `with` block."""
+        """Exclude the CPU time of the `with` block, which contains work of the benchmark itself."""
         self._left = began = time.thread_time()
         try:
             yield
@@ -54,7 +54,7 @@ class Stopwatch:
             self._left = None
 
     async def beat(self) -> None:
-        """Record the longest time between two moments at which the loop was free, until cancelled."""
+        """Record the longest time for which the event loop was blocked, until cancelled."""
         gc.callbacks.append(self._toll)
         threading.Thread(target=self._look, args=(threading.get_ident(),), daemon=True).start()
         try:

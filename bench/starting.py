@@ -15,12 +15,15 @@ from ome_operator.controllers.watched_kinds import watched
 from ome_operator.watch.informer import PAGE
 
 SHAPE = Scenario(key="start", services=1000, runtime="bench-single", groups=2, nodes=270)
-"""Three pods per service, and as many simulated nodes as they need. All further nodes are only objects."""
+"""The services of the measurement: each has three pods, and there are as many simulated nodes as the pods need. All further
+nodes exist only as objects."""
 WITHIN_S = 900.0
 
 
 async def measure(nodes: int, models: int, services: int, lanes: int, repeat: int) -> Started:
-    """Measure with all models on all nodes and all services Ready. Then both start from nothing, alternately."""
+    """Prepare a fleet with all models on all nodes and all services Ready. Then start the operator and a bare client
+    alternately, each without any cached state.
+    """
     shape = SHAPE.times(services)
     async with bed(shape) as at:
         process = Operator(at)
@@ -65,7 +68,7 @@ def _like(node: Manifest, number: int) -> Manifest:
 
 
 async def _caught_up(at: Bed) -> None:
-    """Wait until the API server answers lists, because its caches were behind its storage."""
+    """Wait until the API server answers lists again. It refuses them while its caches are behind its storage."""
     until = time.monotonic() + WITHIN_S
     while True:
         try:

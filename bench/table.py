@@ -43,7 +43,9 @@ def ratios(section: Section, console: Console) -> None:
 
 
 def markdown(sections: list[Section], about: Mapping[str, object]) -> str:
-    """Return where and when the measurements ran, and a table for each section without its unused columns."""
+    """Return Markdown text that states where and when the measurements ran, with a table for each section. Unused columns
+    are left out.
+    """
     tables = [line for section in sections for line in _section(section)]
     return "\n".join([_where(about), "", *tables, FOOTNOTE.replace("*", "\\*")])
 

@@ -13,7 +13,7 @@ from bench.scenarios import Manifest, Scenario
 from ome_operator import keys
 
 QUIET = Scenario(key="tenants", services=100, runtime="bench-single", groups=1, router=False, nodes=30)
-"""Half of the services run alone, half next to the other tenants. Each has a single pod."""
+"""The services of the quiet tenant. Half of them run alone, and half next to the other tenants. Each has a single pod."""
 MODELS_OF, SERVICES_OF = "many-models", "many-services"
 """Namespaces of the other tenants."""
 RUNTIME = "edited"
@@ -22,8 +22,8 @@ WITHIN_S = 120.0
 
 
 async def measure(models: int, services: int, lanes: int) -> Beside:
-    """Measure the same waits before and after other tenants are active: one with many BaseModels, and another with many
-    services that wait for a model and whose runtime is edited continuously.
+    """Measure the waits of a quiet tenant before and while other tenants are active: one with many BaseModels, and another
+    with many services that wait for a model and whose runtime is edited continuously.
     """
     half = QUIET.services // 2
     async with bed(QUIET) as at:
@@ -61,7 +61,9 @@ async def _others(at: Bed, models: int, services: int, lanes: int) -> None:
 
 @asynccontextmanager
 async def _edits(api: Api) -> AsyncIterator[list[int]]:
-    """Edit the runtime at regular intervals, and yield the number of edits."""
+    """Edit the runtime at regular intervals inside the `with` block. Yield a list whose item is the number of edits so
+    far.
+    """
     sent, loop = [0], asyncio.get_running_loop()
 
     async def edit() -> None:

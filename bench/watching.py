@@ -15,7 +15,7 @@ Moments = dict[str, float]
 
 
 class Late(Exception):
-    """Something did not happen in time."""
+    """Error: something that the benchmark waited for did not happen in time."""
 
 
 class Watching:

@@ -68,7 +68,7 @@ print(time.monotonic() - began)
 
 
 def measure(repeat: int) -> tuple[list[Fetched], Shared]:
-    """Return the results of both parts."""
+    """Return the results of both parts: downloads by each side, and downloads by several nodes at the same time."""
     with tempfile.TemporaryDirectory(prefix="ome-bench-") as folder:
         found = [item for count in COUNTS for item in _counts(Path(folder), count, repeat)]
         return found, asyncio.run(_shared(Path(folder)))
@@ -96,7 +96,9 @@ def _timed(side: str, url: str, place: Path, files: Path) -> float:
 
 
 async def fetch(url: str, folder: Path, swarm: list[str] | None = None, node: str = "") -> None:
-    """Download as the agent does."""
+    """Download a model into `folder` as the agent does. `swarm` has the addresses of other nodes from which files can be
+    downloaded.
+    """
 
     async def find() -> list[str]:
         return swarm or []
