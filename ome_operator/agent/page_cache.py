@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ome_operator.agent.prefetch_plan import MIB, MemoryState, container_room, node_memory
+from ome_operator.agent.prefetch_plan import MIB, ContainerMemory, MemoryState, container_memory, node_memory
 
 BLOCK = 64 * MIB
 """Number of bytes after which a reader checks whether it should continue."""
@@ -24,9 +24,9 @@ def memory(meminfo: Path = MEMINFO, cgroup: Path = CGROUP) -> MemoryState:
     return node_memory(meminfo.read_text(), container(cgroup))
 
 
-def container(cgroup: Path = CGROUP) -> int | None:
-    """Return the bytes that this container can still cache, or None if it has no memory limit. In a container, `cgroup`
-    (of version 2, or 1 with a directory `memory`) is the container's own cgroup. Raises OSError, KeyError or ValueError.
+def container(cgroup: Path = CGROUP) -> ContainerMemory | None:
+    """Return the memory of this container, or None if it has no memory limit. In a container, `cgroup` (of version 2, or 1
+    with a directory `memory`) is the container's own cgroup. Raises OSError, KeyError or ValueError.
     """
     versions = (
         (cgroup, ("memory.max", "memory.current", "memory.stat"), "inactive_file"),
@@ -35,7 +35,7 @@ def container(cgroup: Path = CGROUP) -> int | None:
     for folder, names, inactive in versions:
         with contextlib.suppress(FileNotFoundError):  # the root of all cgroups has no limit
             limit, used, counts = ((folder / name).read_text() for name in names)
-            return container_room(limit, used, counts, inactive)
+            return container_memory(limit, used, counts, inactive)
     return None
 
 

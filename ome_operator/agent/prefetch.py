@@ -92,9 +92,11 @@ class Prefetcher:
     async def _one(self, place: str) -> CachedWeights:
         """Read one directory into the page cache. Raises nothing except a cancellation."""
         began = time.monotonic()
-        left = self._limit - sum(outcome.bytes for outcome in self._outcomes.values())
+        held = sum(outcome.bytes for outcome in self._outcomes.values())
         try:
-            outcome = await asyncio.to_thread(prefetch, Path(place), left, Throttle(self._rate), self._stop)
+            outcome = await asyncio.to_thread(
+                prefetch, Path(place), self._limit - held, Throttle(self._rate), self._stop, held
+            )
         except Exception as error:
             logger.exception("cannot prefetch %s", place)
             return CachedWeights(0, 0, f"internal error ({type(error).__name__}): please report it with the agent's log")
@@ -111,14 +113,15 @@ class Prefetcher:
             await self._task
 
 
-def prefetch(root: Path, limit: int, throttle: Throttle, stop: threading.Event) -> CachedWeights:
-    """Read the files below `root` that engines read, at most `limit` bytes, until `stop` is set. Errors of the disk are
-    reported in the result and not raised.
+def prefetch(root: Path, limit: int, throttle: Throttle, stop: threading.Event, held: int = 0) -> CachedWeights:
+    """Read the files below `root` that engines read, at most `limit` bytes, until `stop` is set. `held` is the number of
+    bytes of other directories that were read ahead, and must stay in the page cache. Raises nothing that is expected of a
+    disk.
     """
     sizes: dict[str, int] = {}
     try:
         sizes = file_sizes(root)
-        return _Reading(root, sizes, throttle, stop).run(limit)
+        return _Reading(root, sizes, throttle, stop, held).run(limit)
     except (OSError, KeyError, ValueError) as error:
         why = (error.strerror if isinstance(error, OSError) else "") or str(error)
         return CachedWeights(0, sum(sizes[name] for name in weights_in_order(sizes)), f"cannot read its files: {why}")
@@ -140,15 +143,17 @@ def file_sizes(root: Path) -> dict[str, int]:
 class _Reading:
     """The reading of one directory."""
 
-    def __init__(self, root: Path, sizes: Mapping[str, int], throttle: Throttle, stop: threading.Event) -> None:
+    def __init__(
+        self, root: Path, sizes: Mapping[str, int], throttle: Throttle, stop: threading.Event, held: int
+    ) -> None:
         self._root, self._sizes, self._throttle, self._stop = root, sizes, throttle, stop
         self._buffer = bytearray(CHUNK)
-        self._read = 0
+        self._read, self._held = 0, held
 
     def run(self, limit: int) -> CachedWeights:
         names = weights_in_order(self._sizes)
         total, cached = sum(self._sizes[name] for name in names), self._cached(names)
-        free, bound = room(page_cache.memory())
+        free, bound = room(page_cache.memory(), self._held)
         allowed, bound = (limit, SETTING) if limit < free else (free, bound)
         ranges = plan(self._sizes, cached, max(0, allowed))
         message = self._follow(ranges)
@@ -174,8 +179,8 @@ class _Reading:
         for name, start, length, left in _blocks(ranges):
             if self._stop.is_set():
                 return "its pods serve, or are gone"
-            free, bound = room(page_cache.memory())
-            if free - self._read < length:  # what was read counts as inactive, but its place is taken
+            free, bound = room(page_cache.memory(), self._held + self._read)
+            if free < length:
                 return f"{bound} has become short"
             with page_cache.opened(self._root / name) as descriptor:
                 page_cache.announce(descriptor, start, left)

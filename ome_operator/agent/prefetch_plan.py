@@ -29,6 +29,16 @@ class FileRange(NamedTuple):
     length: int
 
 
+class ContainerMemory(NamedTuple):
+    """The memory of a container with a memory limit, in bytes."""
+
+    free: int
+    """Bytes that the container can still cache before the kernel drops pages of it; negative if the limit leaves less than
+    `MARGIN`."""
+    inactive_file: int
+    """Bytes of the cached files that are charged to the container and were read only once, or not recently."""
+
+
 class MemoryState(NamedTuple):
     """The memory of a node and of the agent's container, in bytes."""
 
@@ -38,8 +48,8 @@ class MemoryState(NamedTuple):
     free: int
     inactive_file: int
     """Bytes of cached files that were read only once, or not recently. The kernel drops these first."""
-    container: int | None = None
-    """Bytes that the agent's container can still cache below its memory limit; None if it has no limit."""
+    container: ContainerMemory | None = None
+    """None if the container has no limit."""
 
 
 def weights_in_order(sizes: Mapping[str, int]) -> list[str]:
@@ -70,15 +80,19 @@ def _of_one_format(names: Iterable[str]) -> list[str]:
     return [name for name in found if not name.startswith("consolidated")] or found
 
 
-def room(memory: MemoryState) -> tuple[int, str]:
-    """Return the number of bytes that may be read into the page cache now, and what limits this number (NODE or CONTAINER).
+def room(memory: MemoryState, held: int = 0) -> tuple[int, str]:
+    """Return the number of bytes that may be read into the page cache now, and what bounds them (NODE or CONTAINER).
 
-    Only free memory and inactive pages of files are used, so that no page is dropped that a running engine uses.
+    Only free memory and inactive pages of files are used, so that no page is dropped that a running engine uses. `held` is
+    the number of bytes that were read ahead for engines that have not read them yet: these pages are inactive, but must
+    stay. If engines have read them meanwhile, they are not among the inactive pages, and less than possible is returned.
     """
     reserve = max(RESERVE, int(memory.total * RESERVED_SHARE))
-    node = min(memory.available, memory.free + memory.inactive_file) - reserve
-    if memory.container is not None and memory.container < node:
-        return max(0, memory.container), CONTAINER
+    node = min(memory.available - held, memory.free + max(0, memory.inactive_file - held)) - reserve
+    if memory.container is not None:
+        container = memory.container.free + max(0, memory.container.inactive_file - held)
+        if container < node:
+            return max(0, container), CONTAINER
     return max(0, node), NODE
 
 
@@ -98,7 +112,7 @@ def plan(sizes: Mapping[str, int], cached: Mapping[str, int], limit: int) -> lis
     return ranges
 
 
-def node_memory(meminfo: str, container: int | None) -> MemoryState:
+def node_memory(meminfo: str, container: ContainerMemory | None) -> MemoryState:
     """Return the memory from the text of `/proc/meminfo`. Raises KeyError or ValueError for another text."""
     kib = {key: int(rest.split()[0]) for key, _, rest in (line.partition(":") for line in meminfo.splitlines()) if rest}
     total, available, free, inactive = (
@@ -107,8 +121,8 @@ def node_memory(meminfo: str, container: int | None) -> MemoryState:
     return MemoryState(total, available, free, inactive, container)
 
 
-def container_room(limit: str, used: str, stat: str, inactive: str) -> int | None:
-    """Return the bytes that a container can still cache, from the texts of its cgroup's files; None if it has no limit.
+def container_memory(limit: str, used: str, stat: str, inactive: str) -> ContainerMemory | None:
+    """Return the memory of a container from the texts of its cgroup's files; None if it has no limit.
 
     Pages of files are charged to the cgroup that reads them first. At the limit, the kernel drops the oldest inactive
     pages of this cgroup; other pages stay. `inactive` is the key of these pages in `stat`. Raises KeyError or ValueError.
@@ -116,4 +130,4 @@ def container_room(limit: str, used: str, stat: str, inactive: str) -> int | Non
     if not limit.strip().isdigit():  # "max"
         return None
     counts = dict(line.split() for line in stat.splitlines())
-    return int(limit) - int(used) + int(counts[inactive]) - MARGIN
+    return ContainerMemory(int(limit) - int(used) - MARGIN, int(counts[inactive]))

@@ -13,7 +13,7 @@ from ome_operator.agent import page_cache
 from ome_operator.agent import prefetch as module
 from ome_operator.agent.page_cache import BLOCK
 from ome_operator.agent.prefetch import CachedWeights, Prefetcher, prefetch
-from ome_operator.agent.prefetch_plan import GIB, MIB, RESERVED_SHARE, MemoryState
+from ome_operator.agent.prefetch_plan import GIB, MIB, RESERVED_SHARE, ContainerMemory, MemoryState
 from ome_operator.agent.throttle import Throttle
 
 PLENTY = MemoryState(64 * GIB, 60 * GIB, 60 * GIB, 0)
@@ -50,8 +50,10 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         path.unlink()
 
 
-def read(root: Path, limit: int = 10 * GIB, stop: threading.Event | None = None, rate: float = 0.0) -> CachedWeights:
-    return prefetch(root, limit, Throttle(rate), stop or threading.Event())
+def read(
+    root: Path, limit: int = 10 * GIB, stop: threading.Event | None = None, rate: float = 0.0, held: int = 0
+) -> CachedWeights:
+    return prefetch(root, limit, Throttle(rate), stop or threading.Event(), held)
 
 
 def test_cold_weights_are_in_the_page_cache_afterwards(disk: Path) -> None:
@@ -76,7 +78,7 @@ def test_nothing_is_read_where_memory_is_short(disk: Path, monkeypatch: pytest.M
     root = written(disk / "m", {"a.safetensors": SIZE})
     for short, said in (
         ({"free": GIB}, "the free memory of this node"),
-        ({"container": 0}, "the memory limit of the agent's"),
+        ({"container": ContainerMemory(0, 0)}, "the memory limit of the agent's"),
     ):
         monkeypatch.setattr(page_cache, "memory", lambda short=short: PLENTY._replace(**short))
         outcome = read(root)
@@ -101,9 +103,18 @@ def test_what_was_read_takes_room_although_it_is_inactive(disk: Path, monkeypatc
     """Another program takes the memory of a block, and so much less may be read."""
     root, reserve = written(disk / "m", {"a.safetensors": 3 * BLOCK}), int(PLENTY.total * RESERVED_SHARE)
     rooms = iter([3 * BLOCK, 3 * BLOCK, 2 * BLOCK, 2 * BLOCK])
-    monkeypatch.setattr(page_cache, "memory", lambda: PLENTY._replace(free=next(rooms) + reserve))
+    monkeypatch.setattr(page_cache, "memory", lambda: PLENTY._replace(free=reserve, inactive_file=next(rooms)))
     assert read(root).message == "the free memory of this node has become short"
     assert next(rooms, None) is None, "two blocks were read"
+
+
+def test_what_was_read_of_another_directory_stays(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pages are inactive until an engine reads them, so they look like room."""
+    root, reserve = written(disk / "m", {"a.safetensors": 2 * BLOCK}), int(PLENTY.total * RESERVED_SHARE)
+    monkeypatch.setattr(page_cache, "memory", lambda: PLENTY._replace(free=reserve + BLOCK, inactive_file=3 * BLOCK))
+    outcome = read(root, held=3 * BLOCK)
+    assert BLOCK <= outcome.bytes < 2 * BLOCK
+    assert outcome.message == "the free memory of this node permitted only 0.06 GiB"
 
 
 def test_a_reading_that_drops_its_own_pages_ends(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +160,7 @@ def test_the_room_of_a_container_is_read_from_either_version_of_its_cgroup(tmp_p
     (old / "memory.limit_in_bytes").write_text(f"{4 * GIB}\n")
     (old / "memory.usage_in_bytes").write_text(f"{GIB}\n")
     (old / "memory.stat").write_text(f"inactive_file 7\ntotal_inactive_file {MIB}\n")
-    assert page_cache.container(tmp_path) == 3 * GIB + MIB - 256 * MIB
+    assert page_cache.container(tmp_path) == ContainerMemory(3 * GIB - 256 * MIB, MIB)
     (tmp_path / "memory.max").write_text("max\n")
     (tmp_path / "memory.current").write_text("5\n")
     (tmp_path / "memory.stat").write_text("inactive_file 7\n")
@@ -163,10 +174,10 @@ async def settled(prefetcher: Prefetcher) -> None:
 
 
 async def test_each_directory_is_read_once_for_as_long_as_it_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[tuple[str, int]] = []
+    calls: list[tuple[str, int, int]] = []
 
-    def recorded(root: Path, limit: int, throttle: Throttle, stop: threading.Event) -> CachedWeights:
-        calls.append((str(root), limit))
+    def recorded(root: Path, limit: int, throttle: Throttle, stop: threading.Event, held: int) -> CachedWeights:
+        calls.append((str(root), limit, held))
         if root.name == "broken":
             raise RuntimeError("no")
         return CachedWeights(30, 30)
@@ -176,10 +187,10 @@ async def test_each_directory_is_read_once_for_as_long_as_it_is_listed(monkeypat
     assert prefetcher.status() == {"limit": 100}
     prefetcher.follow(["/m/a", "/m/b", 5, "/etc"], {"/m/a"})
     await settled(prefetcher)
-    assert calls == [("/m/a", 100)], "only what is complete, and a model of this node"
+    assert calls == [("/m/a", 100, 0)], "only what is complete, and a model of this node"
     prefetcher.follow(["/m/a", "/m/b"], {"/m/a", "/m/b"})
     await settled(prefetcher)
-    assert calls[1:] == [("/m/b", 70)], "the limit is for all directories together"
+    assert calls[1:] == [("/m/b", 70, 30)], "the limit is for all directories together, and the first must stay"
     assert prefetcher.status()["directories"] == [
         {"directory": "/m/a", "bytes": 30, "total": 30},
         {"directory": "/m/b", "bytes": 30, "total": 30},
@@ -188,12 +199,12 @@ async def test_each_directory_is_read_once_for_as_long_as_it_is_listed(monkeypat
     assert prefetcher.status() == {"limit": 100}
     prefetcher.follow(["/m/a", "/m/broken"], {"/m/a", "/m/broken"})
     await settled(prefetcher)
-    assert [place for place, _ in calls[2:]] == ["/m/a", "/m/broken"], "its pods start again"
+    assert [call[0] for call in calls[2:]] == ["/m/a", "/m/broken"], "its pods start again"
     assert "internal error (RuntimeError)" in prefetcher.status()["directories"][1]["message"]
 
 
 async def test_the_reading_ends_with_its_pods_and_with_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    def waits(root: Path, limit: int, throttle: Throttle, stop: threading.Event) -> CachedWeights:
+    def waits(root: Path, limit: int, throttle: Throttle, stop: threading.Event, held: int) -> CachedWeights:
         assert stop.wait(10), "nobody stopped it"
         return CachedWeights(1, 5, "stopped")
 

@@ -1,5 +1,7 @@
 """Tests of which bytes are read into the page cache, and of the bounds by the memory of the node and of the container."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,9 +14,10 @@ from ome_operator.agent.prefetch_plan import (
     NODE,
     RESERVE,
     SMALL,
+    ContainerMemory,
     FileRange,
     MemoryState,
-    container_room,
+    container_memory,
     node_memory,
     plan,
     room,
@@ -72,20 +75,20 @@ def test_a_plan_never_adds_more_than_its_limit(sizes: dict[str, int], data: st.D
         assert sum(sizes[name] - cached[name] for name, _ in ranges) == missing, "everything that is missing is read"
 
 
-def memory(**given: int | None) -> MemoryState:
+def memory(**given: Any) -> MemoryState:
     """Return the memory of a node with 16 GiB, of which 10 GiB are free or used by pages that were read once."""
     return MemoryState(16 * GIB, 12 * GIB, 8 * GIB, 2 * GIB, None)._replace(**given)
 
 
-ROOMS: dict[str, tuple[dict[str, int | None], int, str]] = {
+ROOMS: dict[str, tuple[dict[str, Any], int, str]] = {
     "free memory and pages that were read once": ({}, 10 * GIB - RESERVE, NODE),
     "what programs can allocate": ({"available": 5 * GIB}, 3 * GIB, NODE),
     "a tenth of a large node is left": (
         {"total": 1000 * GIB, "free": 500 * GIB, "available": 900 * GIB}, 402 * GIB, NODE,
     ),
-    "the limit of the container": ({"container": 3 * GIB}, 3 * GIB, CONTAINER),
-    "a container that has room": ({"container": 50 * GIB}, 8 * GIB, NODE),
-    "a container that is full": ({"container": -MIB}, 0, CONTAINER),
+    "the limit of the container": ({"container": ContainerMemory(2 * GIB, GIB)}, 3 * GIB, CONTAINER),
+    "a container that has room": ({"container": ContainerMemory(50 * GIB, 0)}, 8 * GIB, NODE),
+    "a container that is full": ({"container": ContainerMemory(-MIB, 0)}, 0, CONTAINER),
     "a node that is short": ({"free": GIB, "inactive_file": 0}, 0, NODE),
 }  # fmt: skip
 
@@ -94,6 +97,25 @@ ROOMS: dict[str, tuple[dict[str, int | None], int, str]] = {
 def test_only_memory_that_nobody_uses_is_room(case: str) -> None:
     given_, expected, bound = ROOMS[case]
     assert room(memory(**given_)) == (expected, bound)
+
+
+HELD: dict[str, tuple[dict[str, Any], int, int, str]] = {
+    "a large node": (
+        {"total": 600 * GIB, "available": 580 * GIB, "free": 160 * GIB, "inactive_file": 400 * GIB},
+        400 * GIB, 100 * GIB, NODE,
+    ),
+    "engines have read it meanwhile": ({"free": 8 * GIB, "inactive_file": 0}, 4 * GIB, 12 * GIB - 4 * GIB - RESERVE, NODE),
+    "more than is inactive": ({"available": 16 * GIB}, 5 * GIB, 8 * GIB - RESERVE, NODE),
+    "what programs can allocate": ({"free": 0, "inactive_file": 12 * GIB}, 4 * GIB, 8 * GIB - RESERVE, NODE),
+    "inactive pages of the container": ({"container": ContainerMemory(GIB, 3 * GIB)}, 2 * GIB, 2 * GIB, CONTAINER),
+    "active pages of the container": ({"container": ContainerMemory(GIB, 0)}, 2 * GIB, GIB, CONTAINER),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HELD)
+def test_what_was_read_ahead_is_no_room_although_it_is_inactive(case: str) -> None:
+    given_, held, expected, bound = HELD[case]
+    assert room(memory(**given_), held) == (expected, bound)
 
 
 MEMINFO = """MemTotal:       16384 kB
@@ -106,12 +128,14 @@ HugePages_Total:       0
 
 def test_the_memory_of_a_node_is_read_from_the_kernels_text() -> None:
     kib = 1024
-    assert node_memory(MEMINFO, 5) == MemoryState(16384 * kib, 8192 * kib, 4096 * kib, 2048 * kib, 5)
+    container = ContainerMemory(5, 6)
+    assert node_memory(MEMINFO, container) == MemoryState(16384 * kib, 8192 * kib, 4096 * kib, 2048 * kib, container)
     with pytest.raises(KeyError):
         node_memory("MemTotal: 5 kB", None)
 
 
 def test_a_container_may_cache_what_its_limit_leaves_and_what_it_would_drop_first() -> None:
     stat = f"anon {GIB}\ninactive_file {GIB}\nactive_file {2 * GIB}\n"
-    assert container_room(f"{6 * GIB}\n", f"{4 * GIB}\n", stat, "inactive_file") == 3 * GIB - MARGIN
-    assert container_room("max\n", "5\n", stat, "inactive_file") is None
+    found = container_memory(f"{6 * GIB}\n", f"{4 * GIB}\n", stat, "inactive_file")
+    assert found == ContainerMemory(2 * GIB - MARGIN, GIB)
+    assert container_memory("max\n", "5\n", stat, "inactive_file") is None
