@@ -12,7 +12,7 @@ from pathlib import Path
 from ome_operator.agent.prefetch_plan import MIB, ContainerMemory, MemoryState, container_memory, node_memory
 
 BLOCK = 64 * MIB
-"""Number of bytes after which a reader checks whether it should continue."""
+"""Bytes after which a reader without a rate checks whether it should go on (`block`)."""
 CHUNK = 8 * MIB
 """Number of bytes of one read, which is also the size of the buffer."""
 MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
@@ -53,6 +53,13 @@ def opened(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
+def block(rate: float) -> int:
+    """Return the bytes after which a reader checks whether it should go on. The kernel reads two such blocks ahead at once,
+    so they are at most what `rate` (bytes per second; 0: no limit) permits in a second, but not less than two chunks.
+    """
+    return BLOCK if rate <= 0 else min(BLOCK, max(CHUNK, int(rate / 2) // CHUNK * CHUNK))
+
+
 def tells_residency(descriptor: int) -> bool:
     """Return whether the kernel tells this process which pages of a file are cached. Since Linux 5.2, the kernel tells it
     only to the owner of the file and to processes that may write the file. For all other processes, mincore reports every
@@ -62,7 +69,7 @@ def tells_residency(descriptor: int) -> bool:
 
 
 def resident(descriptor: int, length: int, start: int = 0) -> int:
-    """Return how many of `length` bytes from offset `start`, a multiple of `BLOCK`, are cached. Raises OSError."""
+    """Return how many of `length` bytes from offset `start`, a multiple of `CHUNK`, are cached. Raises OSError."""
     total = 0
     for at in range(start, start + length, BLOCK):
         size = min(BLOCK, start + length - at)
@@ -77,11 +84,11 @@ def resident(descriptor: int, length: int, start: int = 0) -> int:
     return total
 
 
-def announce(descriptor: int, start: int, left: int) -> None:
-    """Ask the kernel to read ahead the block at offset `start` and the next block, limited to the `left` bytes that will be
-    read. The disk then keeps reading while a block is copied.
+def announce(descriptor: int, start: int, length: int) -> None:
+    """Let the kernel begin to read bytes that will be read, at once and whatever the rate. So the disk has work while a
+    block is copied.
     """
-    os.posix_fadvise(descriptor, start, min(2 * BLOCK, left), os.POSIX_FADV_WILLNEED)
+    os.posix_fadvise(descriptor, start, length, os.POSIX_FADV_WILLNEED)
 
 
 def read_block(descriptor: int, start: int, length: int, buffer: bytearray, took: Callable[[int], bool]) -> int:

@@ -6,13 +6,14 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ome_operator.agent import page_cache
-from ome_operator.agent.page_cache import BLOCK, CHUNK
-from ome_operator.agent.prefetch_plan import GIB, SETTING, FileRange, plan, room, weights_in_order
+from ome_operator.agent.page_cache import CHUNK
+from ome_operator.agent.prefetch_plan import GIB, SETTING, Piece, plan, room, weights_in_order
 from ome_operator.agent.throttle import Throttle
 
 logger = logging.getLogger(__name__)
@@ -143,68 +144,67 @@ def file_sizes(root: Path) -> dict[str, int]:
 class _Reading:
     """The reading of one directory."""
 
-    def __init__(
-        self, root: Path, sizes: Mapping[str, int], throttle: Throttle, stop: threading.Event, held: int
-    ) -> None:
+    def __init__(self, root: Path, sizes: Mapping[str, int], throttle: Throttle, stop: threading.Event, held: int) -> None:
         self._root, self._sizes, self._throttle, self._stop = root, sizes, throttle, stop
-        self._buffer = bytearray(CHUNK)
-        self._read, self._held = 0, held
+        self._block, self._buffer = page_cache.block(throttle.rate), bytearray(CHUNK)
+        self._added, self._held = 0, held
 
     def run(self, limit: int) -> CachedWeights:
         names = weights_in_order(self._sizes)
         total, cached = sum(self._sizes[name] for name in names), self._cached(names)
         free, bound = room(page_cache.memory(), self._held)
         allowed, bound = (limit, SETTING) if limit < free else (free, bound)
-        ranges = plan(self._sizes, cached, max(0, allowed))
-        message = self._follow(ranges)
+        message = self._follow(plan(self._sizes, cached, self._block, max(0, allowed)))
         after = self._cached(names)
-        reached = sum(after.values()) if after else self._read
+        reached = sum(map(sum, after.values())) if after else self._added
         if not message and reached < total:
             message = f"{bound} permitted only {allowed / GIB:.2f} GiB"
         return CachedWeights(min(reached, total), total, message)
 
-    def _cached(self, names: Sequence[str]) -> dict[str, int]:
-        """Return a mapping from file names to bytes in the page cache; {} if the kernel does not report them."""
+    def _cached(self, names: Sequence[str]) -> dict[str, list[int]]:
+        """Return file name -> bytes of each block in the page cache; {} if the kernel does not tell."""
         found = {}
         for name in names:
             with page_cache.opened(self._root / name) as descriptor:
                 if not page_cache.tells_residency(descriptor):
                     return {}
-                found[name] = page_cache.resident(descriptor, self._sizes[name])
+                size = self._sizes[name]
+                blocks = ((start, min(self._block, size - start)) for start in range(0, size, self._block))
+                found[name] = [page_cache.resident(descriptor, length, start) for start, length in blocks]
         return found
 
-    def _follow(self, ranges: Sequence[FileRange]) -> str:
-        """Read these ranges of files. Return the reason if the reading ended early, otherwise ""."""
-        first: tuple[str, int, int] | None = None
-        for name, start, length, left in _blocks(ranges):
+    def _follow(self, pieces: Sequence[Piece]) -> str:
+        """Read the pieces. Return the reason of an early end, or ""."""
+        first: Piece | None = None
+        for piece, following in zip_longest(pieces, pieces[1:]):
             if self._stop.is_set():
                 return "its pods serve, or are gone"
-            free, bound = room(page_cache.memory(), self._held + self._read)
-            if free < length:
+            free, bound = room(page_cache.memory(), self._held + self._added)
+            if free < piece.missing:
                 return f"{bound} has become short"
-            with page_cache.opened(self._root / name) as descriptor:
-                page_cache.announce(descriptor, start, left)
-                self._read += page_cache.read_block(descriptor, start, length, self._buffer, self._took)
-            first = first or ((name, start, length) if length == BLOCK else None)
-            if first is not None and not self._kept(*first):
+            self._read(piece, following)
+            first = first or (piece if piece.length == self._block else None)
+            if first is not None and not self._kept(first):
                 return "the block that was read first is no longer in the page cache"
         return ""
+
+    def _read(self, piece: Piece, following: Piece | None) -> None:
+        """Read a piece, and let the kernel begin with the next one if that follows in the file."""
+        end = piece.start + piece.length
+        ahead = following.length if following and (following.name, following.start) == (piece.name, end) else 0
+        with page_cache.opened(self._root / piece.name) as descriptor:
+            page_cache.announce(descriptor, piece.start, piece.length + ahead)
+            count = page_cache.read_block(descriptor, piece.start, piece.length, self._buffer, self._took)
+        self._added += min(count, piece.missing)
 
     def _took(self, count: int) -> bool:
         """Wait as long as the maximum rate requires after `count` bytes, and return whether the reading may continue."""
         return not self._stop.wait(self._throttle.wait(count))
 
-    def _kept(self, name: str, start: int, length: int) -> bool:
-        """Return whether a block that was read is still in the page cache. The block is missing if the reading displaces its
-        own pages, or if the file system caches nothing.
+    def _kept(self, piece: Piece) -> bool:
+        """Return whether a piece that was read is still in the page cache. It is not if the reading drops its own pages, or
+        on a file system that caches nothing.
         """
-        with page_cache.opened(self._root / name) as descriptor:
+        with page_cache.opened(self._root / piece.name) as descriptor:
             told = page_cache.tells_residency(descriptor)
-            return not told or page_cache.resident(descriptor, length, start) >= length // 2
-
-
-def _blocks(ranges: Sequence[FileRange]) -> Iterator[tuple[str, int, int, int]]:
-    """Return (file name, offset, bytes, bytes until the end of the range) of each block of the ranges."""
-    for name, length in ranges:
-        for start in range(0, length, BLOCK):
-            yield name, start, min(BLOCK, length - start), length - start
+            return not told or page_cache.resident(descriptor, piece.length, piece.start) >= piece.length // 2

@@ -2,7 +2,7 @@
 (docs/models-agent.md, "Weights in the page cache").
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -22,11 +22,13 @@ NODE, CONTAINER, SETTING = "the free memory of this node", "the memory limit of 
 """Texts for messages that name what limits the number of bytes that are read."""
 
 
-class FileRange(NamedTuple):
-    """The first `length` bytes of a file."""
+class Piece(NamedTuple):
+    """Bytes of a file to read: `length` bytes from offset `start`, of which `missing` are not in the page cache."""
 
     name: str
+    start: int
     length: int
+    missing: int
 
 
 class ContainerMemory(NamedTuple):
@@ -96,20 +98,25 @@ def room(memory: MemoryState, held: int = 0) -> tuple[int, str]:
     return max(0, node), NODE
 
 
-def plan(sizes: Mapping[str, int], cached: Mapping[str, int], limit: int) -> list[FileRange]:
-    """Return the ranges to read, in order, such that at most `limit` bytes are added to the page cache. `cached` maps
-    names to the bytes that are in the page cache already; files that are completely in it are left out.
+def plan(sizes: Mapping[str, int], cached: Mapping[str, Sequence[int]], block: int, limit: int) -> list[Piece]:
+    """Return the pieces to read, in order, such that at most `limit` bytes are added to the page cache. Files are divided
+    into blocks of `block` bytes. `cached` maps names to the bytes of each block that are in the page cache already; without
+    an entry, none are. Blocks that are completely in it are left out.
     """
-    ranges, left = list[FileRange](), limit
+    pieces, left = list[Piece](), limit
     for name in weights_in_order(sizes):
-        missing = sizes[name] - cached.get(name, 0)
-        if missing <= 0:
-            continue
-        if missing > left:  # as if no byte of this file was cached, because it is not known which bytes are
-            return [*ranges, FileRange(name, left // MIB * MIB)] if left >= MIB else ranges
-        ranges.append(FileRange(name, sizes[name]))
-        left -= missing
-    return ranges
+        counts = cached.get(name, ())
+        for index, start in enumerate(range(0, sizes[name], block)):
+            length = min(block, sizes[name] - start)
+            missing = length - (counts[index] if index < len(counts) else 0)
+            if missing <= 0:
+                continue
+            if missing > left:  # as if no byte of this block was cached, because it is not known which bytes are
+                length = left // MIB * MIB
+                return [*pieces, Piece(name, start, length, length)] if length > 0 else pieces
+            pieces.append(Piece(name, start, length, missing))
+            left -= missing
+    return pieces
 
 
 def node_memory(meminfo: str, container: ContainerMemory | None) -> MemoryState:

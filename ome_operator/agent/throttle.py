@@ -11,15 +11,15 @@ class Throttle:
     """
 
     def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate, self._clock = rate, clock
+        self.rate, self._clock = rate, clock
         self._free_at = 0.0
 
     def wait(self, count: int) -> float:
         """Take `count` bytes, and return the seconds that the caller must wait before it takes more bytes."""
-        if self._rate <= 0:
+        if self.rate <= 0:
             return 0.0
         now = self._clock()
-        self._free_at = max(self._free_at, now) + count / self._rate
+        self._free_at = max(self._free_at, now) + count / self.rate
         return max(0.0, self._free_at - now)
 
     async def take(self, count: int) -> None:

@@ -4,14 +4,15 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ome_operator.agent import page_cache
 from ome_operator.agent import prefetch as module
-from ome_operator.agent.page_cache import BLOCK
+from ome_operator.agent.page_cache import BLOCK, CHUNK
 from ome_operator.agent.prefetch import CachedWeights, Prefetcher, prefetch
 from ome_operator.agent.prefetch_plan import GIB, MIB, RESERVED_SHARE, ContainerMemory, MemoryState
 from ome_operator.agent.throttle import Throttle
@@ -48,6 +49,16 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
     for path in tmp_path.rglob("*.safetensors"):
         path.unlink()
+
+
+def recorded(reads: Callable[..., int], starts: list[int]) -> Callable[..., int]:
+    """Return a `read_block` that adds the offset of each block to `starts`."""
+
+    def read_block(descriptor: int, start: int, *more: Any) -> int:
+        starts.append(start)
+        return reads(descriptor, start, *more)
+
+    return read_block
 
 
 def read(
@@ -115,6 +126,38 @@ def test_what_was_read_of_another_directory_stays(disk: Path, monkeypatch: pytes
     outcome = read(root, held=3 * BLOCK)
     assert BLOCK <= outcome.bytes < 2 * BLOCK
     assert outcome.message == "the free memory of this node permitted only 0.06 GiB"
+
+
+def test_cached_parts_of_a_file_take_no_room_and_are_not_read_again(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = written(disk / "m", {"a.safetensors": 4 * BLOCK})
+    with page_cache.opened(root / "a.safetensors") as descriptor:
+        page_cache.read_block(descriptor, 0, 3 * BLOCK, bytearray(CHUNK), lambda _: True)
+    already, reserve = cached(root / "a.safetensors"), int(PLENTY.total * RESERVED_SHARE)
+    assert 3 * BLOCK <= already < 4 * BLOCK
+    monkeypatch.setattr(page_cache, "memory", lambda: PLENTY._replace(free=reserve, inactive_file=BLOCK))
+    starts: list[int] = []
+    monkeypatch.setattr(page_cache, "read_block", recorded(page_cache.read_block, starts))
+    assert read(root) == CachedWeights(4 * BLOCK, 4 * BLOCK)
+    assert starts == [3 * BLOCK]
+
+
+def test_a_rate_bounds_what_the_kernel_reads_ahead(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is announced is read at once, whatever the rate."""
+    root = written(disk / "m", {"a.safetensors": 2 * BLOCK})
+    monkeypatch.setattr(page_cache, "memory", lambda: PLENTY)
+    announced: list[int] = []
+    monkeypatch.setattr(page_cache, "announce", lambda _, __, length: announced.append(length))
+    stop = threading.Event()
+
+    def stops(*_: Any) -> int:
+        stop.set()
+        return 0
+
+    monkeypatch.setattr(page_cache, "read_block", stops)
+    for rate in (0.0, 40.0 * MIB, 1.0):
+        stop.clear()
+        read(root, stop=stop, rate=rate)
+    assert announced == [2 * BLOCK, 32 * MIB, 2 * CHUNK]
 
 
 def test_a_reading_that_drops_its_own_pages_ends(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,8 @@ from ome_operator.agent.prefetch_plan import (
     RESERVE,
     SMALL,
     ContainerMemory,
-    FileRange,
     MemoryState,
+    Piece,
     container_memory,
     node_memory,
     plan,
@@ -51,12 +51,19 @@ def test_configuration_and_tokenizer_come_first_and_large_files_of_other_kinds_n
     assert weights_in_order(sizes) == ["config.json", "tokenizer.json", SHARDS[0]]
 
 
-def test_a_plan_ends_at_its_limit_and_leaves_out_what_is_cached() -> None:
+HALF = GIB // 2
+
+
+def test_a_plan_ends_at_its_limit_and_leaves_out_blocks_that_are_cached() -> None:
     sizes = dict.fromkeys(SHARDS, GIB)
-    assert plan(sizes, {}, 3 * GIB) == [FileRange(name, GIB) for name in SHARDS]
-    assert plan(sizes, {}, GIB + 5 * MIB + 1) == [FileRange(SHARDS[0], GIB), FileRange(SHARDS[1], 5 * MIB)]
-    assert plan(sizes, {SHARDS[0]: GIB, SHARDS[1]: GIB - MIB}, MIB) == [FileRange(SHARDS[1], GIB)]
-    assert plan(sizes, {SHARDS[1]: GIB // 2}, 0) == [] == plan(sizes, dict.fromkeys(SHARDS, GIB), GIB)
+    whole = [Piece(name, start, HALF, HALF) for name in SHARDS for start in (0, HALF)]
+    assert plan(sizes, {}, HALF, 3 * GIB) == whole
+    assert plan(sizes, {}, HALF, GIB + 5 * MIB + 1) == [*whole[:2], Piece(SHARDS[1], 0, 5 * MIB, 5 * MIB)]
+    some = {SHARDS[0]: [HALF, HALF], SHARDS[1]: [HALF, HALF - MIB]}
+    assert plan(sizes, some, HALF, MIB) == [Piece(SHARDS[1], HALF, HALF, MIB)]
+    assert plan(sizes, {SHARDS[0]: [HALF, 0]}, HALF, 2 * MIB) == [Piece(SHARDS[0], HALF, 2 * MIB, 2 * MIB)]
+    everything = {name: [HALF, HALF] for name in SHARDS}
+    assert plan(sizes, {SHARDS[1]: [HALF, 0]}, HALF, 0) == [] == plan(sizes, everything, HALF, GIB)
 
 
 files = st.dictionaries(st.sampled_from([*SHARDS, "config.json", "a.gguf", "x/y.safetensors"]), st.integers(0, 5 * GIB))
@@ -64,15 +71,20 @@ files = st.dictionaries(st.sampled_from([*SHARDS, "config.json", "a.gguf", "x/y.
 
 @given(files, st.data(), st.integers(-1, 20 * GIB))
 def test_a_plan_never_adds_more_than_its_limit(sizes: dict[str, int], data: st.DataObject, limit: int) -> None:
-    cached = {name: data.draw(st.integers(0, size)) for name, size in sizes.items()}
-    ranges = plan(sizes, cached, limit)
-    assert sum(min(length, sizes[name] - cached[name]) for name, length in ranges) <= max(0, limit)
+    blocks = {name: [min(GIB, size - start) for start in range(0, size, GIB)] for name, size in sizes.items()}
+    cached = {name: [data.draw(st.integers(0, length)) for length in lengths] for name, lengths in blocks.items()}
+    pieces = plan(sizes, cached, GIB, limit)
+    added = [
+        min(piece.length, blocks[piece.name][at] - cached[piece.name][at]) for piece in pieces for at in [piece.start // GIB]
+    ]
+    assert sum(added) <= sum(piece.missing for piece in pieces) <= max(0, limit)
     order = weights_in_order(sizes)
-    assert [order.index(name) for name, _ in ranges] == sorted(order.index(name) for name, _ in ranges)
-    assert all(0 < length <= sizes[name] for name, length in ranges)
-    missing = sum(sizes[name] - cached[name] for name in order)
+    places = [(order.index(piece.name), piece.start) for piece in pieces]
+    assert places == sorted(places)
+    assert all(0 < piece.length <= blocks[piece.name][piece.start // GIB] for piece in pieces)
+    missing = sum(sizes[name] - sum(cached[name]) for name in order)
     if missing <= limit:
-        assert sum(sizes[name] - cached[name] for name, _ in ranges) == missing, "everything that is missing is read"
+        assert sum(piece.missing for piece in pieces) == missing, "everything that is missing is read"
 
 
 def memory(**given: Any) -> MemoryState:
