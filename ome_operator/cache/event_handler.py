@@ -10,7 +10,7 @@ from typing import Any
 
 from ome_operator.api import Invalid
 from ome_operator.cache.cluster_cache import RECORD, ClusterCache
-from ome_operator.cache.facts import FactChange, NodeResource, child_group, pod_group
+from ome_operator.cache.facts import FactChange, NodeResource, child_group, has_served, pod_group
 from ome_operator.cache.reference_index import ReferenceIndex, Refs
 from ome_operator.cache.resources import (
     ACCELERATORS,
@@ -189,9 +189,9 @@ class EventHandler:
 
     def _starting_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Enqueue the records of the nodes whose agents read the weights of starting pods ahead, if a pod has come to a node
-        or left it, or if its readiness has changed. The readiness of a leader concerns the nodes of all pods of its group.
+        or left it, or if it serves, or starts again. A leader that serves concerns the nodes of all pods of its group.
         """
-        before, after = ((pod.node, pod.ready, pod.deleting, pod.over) if pod else None for pod in (old, new))
+        before, after = ((pod.node, has_served(pod), pod.deleting, pod.over) if pod else None for pod in (old, new))
         if not self._prefetching or before == after:
             return
         changed = [pod for pod in (old, new) if pod is not None]

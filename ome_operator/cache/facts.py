@@ -54,6 +54,12 @@ def pod_group(pod: Pod) -> tuple[str, str]:
     return pod.namespace, pod.service
 
 
+def has_served(pod: Pod) -> bool:
+    """Return whether a pod is ready, or was ready since its main container started."""
+    began = pod.times.began  # times in RFC 3339 compare as strings
+    return pod.ready or (bool(began) and pod.times.unready > began)
+
+
 def resource_group(resource: Resource) -> Ref:
     """Return the key of an object of the operator's kinds."""
     return resource.ref

@@ -1,12 +1,12 @@
 """Determine which directories of weights an agent should read into the page cache: those of pods on its node whose engines
-do not serve yet (docs/models-agent.md, "Weights in the page cache").
+have not served yet (docs/models-agent.md, "Weights in the page cache").
 """
 
 from collections.abc import Iterable
 
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import ClusterCache
-from ome_operator.cache.facts import pod_group
+from ome_operator.cache.facts import has_served, pod_group
 from ome_operator.cache.mounts import mounted
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.weights.mount import root_of
@@ -25,11 +25,15 @@ def starting_directories(cluster: ClusterCache, node: str, roots: tuple[str, ...
 
 
 def starts(pod: Pod, pods: Iterable[Pod]) -> bool:
-    """Return whether a pod belongs to a group that does not serve yet. `pods` are all pods of its service.
+    """Return whether a pod belongs to a group that has not served since its leader's container started. `pods` are all pods
+    of its service.
 
     A group serves when its leader is ready. Other ranks have no probe, so they are ready before they have read the weights.
+    A leader that is not ready for a moment does not read the weights again.
     """
     if not pod.node or pod.component == keys.ROUTER or pod.deleting or pod.over:
         return False
     group = pod.component, pod.revision, pod.group
-    return not any(each.ready for each in pods if each.rank == 0 and (each.component, each.revision, each.group) == group)
+    return not any(
+        has_served(each) for each in pods if each.rank == 0 and (each.component, each.revision, each.group) == group
+    )

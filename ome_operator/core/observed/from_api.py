@@ -166,7 +166,9 @@ def _times(body: Body, main: Body, conditions: Mapping[str, Body]) -> Times:
     created = (body.get("metadata") or {}).get("creationTimestamp") or ""
     initialized = since("Initialized") if (body.get("spec") or {}).get("initContainers") else ""
     network = since("PodReadyToStartContainers")
-    return Times(created, since("PodScheduled"), started, since("Ready"), network, initialized)
+    ready = conditions.get("Ready") or {}
+    unready = "" if ready.get("status") == "True" else ready.get("lastTransitionTime") or ""
+    return Times(created, since("PodScheduled"), started, since("Ready"), network, initialized, unready)
 
 
 def _main(boxes: Sequence[Body], status: Body) -> Body:

@@ -15,6 +15,8 @@ class Times(NamedTuple):
     """Time when the pod had its volumes and its network."""
     initialized: str = ""
     """Time when the last init container ended; "" for a pod without init containers."""
+    unready: str = ""
+    """Time since which the pod is not ready; "" if it is ready."""
 
 
 NO_TIMES = Times()

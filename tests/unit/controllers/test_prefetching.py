@@ -54,10 +54,24 @@ def revision(places: dict[str, str]) -> Body:
     }
 
 
+def second(number: int) -> str:
+    return f"2026-01-01T00:00:{number:02}Z"
+
+
 def pod(
-    name: str, *, rank: int = 0, ready: bool = False, component: str = "engine", on: str = "n", version: int = 1
+    name: str,
+    *,
+    rank: int = 0,
+    ready: bool = False,
+    component: str = "engine",
+    on: str = "n",
+    version: int = 1,
+    began: int | None = None,
+    since: int = 0,
 ) -> Body:
-    """Return a pod of a group."""
+    """Return a pod of a group. `began` is the second at which its container started (None: it does not run), and `since` the
+    second at which its readiness changed last.
+    """
     labels = {
         keys.SERVICE: "svc",
         keys.MANAGED_BY: keys.MANAGER,
@@ -67,13 +81,14 @@ def pod(
         keys.POD_INDEX: str(rank),
         **({keys.WORKER_INDEX: "0"} if rank == 0 else {}),
     }
-    conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+    conditions = [{"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": second(since)}]
+    state = {"waiting": {}} if began is None else {"running": {"startedAt": second(began)}}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {**meta(name, namespace="ns", labels=labels), "resourceVersion": str(version)},
         "spec": {"nodeName": on, "containers": []},
-        "status": {"phase": "Running", "conditions": conditions},
+        "status": {"phase": "Running", "conditions": conditions, "containerStatuses": [{"name": "main", "state": state}]},
     }
 
 
@@ -98,6 +113,14 @@ CASES: dict[str, tuple[list[Body], list[Any]]] = {
     "a router": ([record(), pod("a", component=keys.ROUTER)], []),
     "another rank, whose leader starts": ([record(), pod("a", on="m"), pod("b", rank=1, ready=True)], [[PLACE]]),
     "another rank, whose leader serves": ([record(), pod("a", on="m", ready=True), pod("b", rank=1, ready=True)], []),
+    "a leader that starts": ([record(), pod("a", began=5)], [[PLACE]]),
+    "a leader that was ready since its container started": ([record(), pod("a", began=5, since=9)], []),
+    "its container started again": ([record(), pod("a", began=9, since=9)], [[PLACE]]),
+    "its container waits to start again": ([record(), pod("a", since=9)], [[PLACE]]),
+    "another rank, whose leader was ready": (
+        [record(), pod("a", on="m", began=5, since=9), pod("b", rank=1, ready=True, began=5, since=5)],
+        [],
+    ),
     "two components": ([record(), pod("a"), pod("d", component="decoder")], [[PLACE, OTHER]]),
 }
 
@@ -153,7 +176,11 @@ def test_the_records_of_a_groups_nodes_are_reconciled_when_its_pods_change() -> 
     assert records() == here, "the leader serves"
     handler.seen("Pod", pod("a", on="n", ready=True, version=3))
     assert records() == []
-    handler.gone("Pod", "a", 4)
+    handler.seen("Pod", pod("a", on="n", began=5, since=9, version=4))
+    assert records() == [], "the leader is not ready for a moment"
+    handler.seen("Pod", pod("a", on="n", began=9, since=9, version=5))
+    assert records() == here, "its container started again"
+    handler.gone("Pod", "a", 6)
     assert records() == here
     handler.seen("NodeModels", {**record("n", on=False), "metadata": {**meta("n"), "resourceVersion": "2"}})
     handler.gone("NodeModels", "m", 3)

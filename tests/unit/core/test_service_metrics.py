@@ -37,7 +37,7 @@ def test_a_pod_tells_its_gpus_and_when_it_reached_each_stage() -> None:
     bare = metrics.pod()
     bare["status"]["conditions"] = [{"type": "Ready", "status": "False", "lastTransitionTime": at[3]}]
     bare["status"]["containerStatuses"] = []
-    assert from_api.pod(bare).times == Times(at[0])
+    assert from_api.pod(bare).times == Times(at[0], unready=at[3])
 
 
 def test_nothing_is_known_of_a_new_service() -> None:
