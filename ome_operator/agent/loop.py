@@ -282,8 +282,8 @@ class Agent:
         unused = self._unused_directories.unused(named_directories, offer=not self._unread and not self._broken)
         status = record.status(self._entries(), unused, self._prefetcher.status())
         tick = self._clock()
-        # The response contains the operator's permission for a removal, and the directories of starting pods.
-        awaited = self._unused_directories.offers or self._prefetcher.enabled
+        # The response contains the operator's permission for a removal, and what is no longer to be read ahead.
+        awaited = self._unused_directories.offers or self._prefetcher.is_listed
         age, every = tick - self._written_at, PROGRESS_EVERY if awaited else AGAIN_EVERY
         if status == self._written and age < every:
             return

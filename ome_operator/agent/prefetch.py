@@ -43,6 +43,8 @@ class Prefetcher:
         is read), and `rate` the maximum bytes per second (0: no limit).
         """
         self._limit, self._rate = limit, rate
+        self.is_listed = False
+        """Whether the operator listed any directory when it was heard last."""
         self._outcomes: dict[str, CachedWeights] = {}
         self._current, self._stop = "", threading.Event()
         self._queue: list[str] = []
@@ -59,6 +61,7 @@ class Prefetcher:
         """
         if not self.enabled:
             return
+        self.is_listed = bool(listed)
         wanted = [place for place in dict.fromkeys(map(str, listed)) if place in complete]
         self._outcomes = {place: outcome for place, outcome in self._outcomes.items() if place in listed}
         if self._current and self._current not in listed:

@@ -137,11 +137,11 @@ def test_an_agent_reads_the_weights_of_a_starting_pod(
         rig.wait("both labels", lambda: labels(rig, node) == {LABEL: "Ready", whole(model): "Ready"})
         assert says([])
         service = yamls.service(namespace, "fetched", "w-prefetch", "engine", model="fetched")
-        service["spec"]["engine"]["annotations"] = {START_DELAY: "25s"}
+        service["spec"]["engine"]["annotations"] = {START_DELAY: "60s"}  # an agent asks every 30 s
         rig.create(service)
         read = {"directory": place, "bytes": total, "total": total}
-        rig.wait("it has read", lambda: says([place], directories=[read]), seconds=40)
-        rig.ready(namespace, "fetched", seconds=60)
+        rig.wait("it has read", lambda: says([place], directories=[read]), seconds=60)
+        rig.ready(namespace, "fetched", seconds=120)
         rig.wait("nothing more to read", lambda: says([]), seconds=40)
     finally:
         rig.stop(process=f"agent-{node}")

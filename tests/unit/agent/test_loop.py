@@ -282,6 +282,29 @@ async def test_a_record_that_vanished_is_back_in_half_a_minute() -> None:
         clock.now += 30
 
 
+async def test_only_an_agent_that_was_told_to_read_ahead_asks_every_ten_seconds() -> None:
+    """Reported: with `agent.prefetchGB`, every agent of a cluster wrote its record six times a minute."""
+    api, clock = server(), SimpleNamespace(now=1000.0)
+    agent = Agent(AgentSettings(node="n", roots=(), prefetch_bytes=10), api, clock=lambda: clock.now)
+
+    async def writes(listed: list[str]) -> int:
+        """Return the number of writes in a minute whose answers list these directories."""
+        api.answers["apply"] = {"spec": {"prefetch": listed}} if listed else {}
+        before = len(api.bodies("apply"))
+        for _ in range(60):
+            clock.now += 1
+            await agent._report()
+        return len(api.bodies("apply")) - before
+
+    await agent._read_node()
+    await writes([])
+    assert await writes([]) == 2
+    await writes(["/m/a"])
+    assert await writes(["/m/a"]) == 6
+    await writes([])
+    assert await writes([]) == 2
+
+
 async def test_the_owner_of_a_new_record_is_the_node_as_it_is_now() -> None:
     """The old record was garbage-collected with the previous Node of this name. A new record with that owner would be,
     too.
