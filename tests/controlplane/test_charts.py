@@ -124,6 +124,14 @@ def test_the_operator_is_told_where_agents_write() -> None:
     ]
 
 
+def test_values_that_an_earlier_chart_did_not_have_are_off() -> None:
+    """`helm upgrade --reuse-values` takes the values of the installed release, without the defaults of the new chart."""
+    given = {"enabled": True, "prefetchGB": None, "prefetchMBps": None, "image": {"repository": "r/agent"}}
+    made = rendered(agent=given, watchNamespaces=["a"])
+    args = pod(made, "DaemonSet")["containers"][0]["args"]
+    assert {"--prefetch-gb=0", "--prefetch-mbps=0"} <= set(args)
+
+
 def test_namespaces_that_are_observed_are_told_to_the_operator() -> None:
     args = pod(rendered(operator_observeNamespaces=["a", "b"]))["containers"][0]["args"]
     assert {"--observe-namespace=a", "--observe-namespace=b"} <= set(args) and "--observe" not in args
