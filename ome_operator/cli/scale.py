@@ -125,7 +125,7 @@ async def _resume(client: "Client", service: str, namespace: str) -> list[str]:
 
 async def _undo(client: "Client", service: str, namespace: str) -> list[str]:
     """Write the size before the last decision into the annotation of the service."""
-    from ome_operator.core.demand.undo import before, text
+    from ome_operator.core.demand.undo import before, size_in, text, written_limits
     from ome_operator.describe.scaling import size, view
 
     body, scales = await _found(client, service, namespace)
@@ -140,9 +140,16 @@ async def _undo(client: "Client", service: str, namespace: str) -> list[str]:
     if (former := before(found.decisions, found.wanted)) is None:
         raise UserError(f"the last decisions about {where} have no other size: `kubectl scale rolescale` sets any number.")
     former_size, at = former
+    kept = written_limits(former_size, body.get("spec") or {})
+    if kept == size_in(found.wanted):
+        raise UserError(
+            f"{where} had {size(*former_size)} before the last decision, but minReplicas and maxReplicas only permit the "
+            "present size: edit them first."
+        )
+    limits = "" if kept == former_size else " within minReplicas and maxReplicas"
     patch = {"metadata": {"annotations": {keys.SCALED_BACK: text(former_size)}}}
     await client.patch_merge("InferenceService", found.namespace, found.service, body["metadata"]["uid"], patch)
-    return [f"{where} goes back to {size(*former_size)}, the size of {at}, and keeps it until {resume}."]
+    return [f"{where} goes back to {size(*kept)}, the size of {at}{limits}, and keeps it until {resume}."]
 
 
 def _simulate(simulate: str, oracle: bool, plot: Path | None) -> None:

@@ -27,6 +27,7 @@ from ome_operator.core.demand.facts import (
     GROUPS,
     KEPT,
     PREFILL,
+    STALE,
     WINDOW,
     DemandSample,
     PlannedSpeeds,
@@ -36,7 +37,7 @@ from ome_operator.core.demand.facts import (
 from ome_operator.core.demand.follow import follow
 from ome_operator.core.demand.holds import HoldReason
 from ome_operator.core.demand.learn import with_start
-from ome_operator.core.demand.rest import applied
+from ome_operator.core.demand.rest import applied, goes
 from ome_operator.core.demand.stored import from_status, to_status
 from ome_operator.core.demand.task import APPLY, DemandTask
 from ome_operator.core.observed.demand import LeaderQueue, sample
@@ -53,8 +54,7 @@ logger = logging.getLogger(__name__)
 FIRST = 20.0
 """Seconds from the start of the process until the first decision. By then every router has been read once."""
 PAUSE = 60.0
-"""Minimum seconds between two changes of the stored state if only the reason, or the sentence of a reason in `SLOW`, has
-changed."""
+"""Minimum seconds between two changes of the stored state if only the reason, or a sentence of `SLOW`, has changed."""
 REPEAT = 3600.0
 """Seconds after which the daily sums and the measurements are stored even if nothing was decided."""
 UNUSED = 60.0
@@ -85,7 +85,9 @@ class _DemandMemory:
     started: set[str] = field(default_factory=set)
     """UIDs of the leaders whose starts have been added to the measurements already."""
     broken: str = ""
-    """The unexpected error with which the last decision failed; "" if it did not fail."""
+    """The unexpected error of the last decision."""
+    gone: float = float("-inf")
+    """Time of the last decision that the groups of the service go, because the schedule needs none."""
     reserved: Mapping[str, int] = field(default_factory=dict)
     """Role -> number of groups at the last decision, if it reserved free nodes for more groups; {} if it reserved none."""
 
@@ -143,6 +145,11 @@ class DemandScaler:
         known = self._followed.get(service.uid)
         stored = service.status.get("scaling")
         return known.stored if known is not None else stored if isinstance(stored, dict) else None
+
+    def goes(self, service: Resource) -> bool:
+        """Return whether this process has decided just now that the service is to have no groups."""
+        known = self._followed.get(service.uid)
+        return known is not None and 0 <= self._wall().timestamp() - known.gone <= STALE
 
     async def decide_all(self) -> None:
         """Decide the size of every service once, those of higher priority first."""
@@ -204,6 +211,7 @@ class DemandScaler:
         heard = self._heard
         made, followed.state = follow(followed.samples, task, before, second, asks.granted, heard=heard, planned=planned)
         followed.days = scaling_days.counted(followed.days, newest, task.fleet, made, PERIOD)
+        followed.gone = second if goes(task, made) else float("-inf")
         if task.mode == APPLY:
             self._reserve(service.ref.namespace, task, followed, made, asks, second)
         self._store(service.ref, task, followed, made, second)
@@ -264,6 +272,8 @@ class DemandScaler:
         held = other and not 0 <= now - followed.at < PAUSE
         if moved or stated or held or not 0 <= now - followed.at < REPEAT:
             followed.stored, followed.at = after, now
+            self._changed(ref)
+        elif followed.gone == now:  # the groups are still there
             self._changed(ref)
 
     def fits(self, ref: Ref, task: DemandTask, more: Mapping[str, int], taken: list[Needs], now: datetime) -> Needs | None:

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ome_operator.core.demand.decide import LASTING
-from ome_operator.core.demand.facts import GROUPS, KEPT, DemandSample, Learned, PrefillWork, ScalingState
+from ome_operator.core.demand.facts import GROUPS, KEPT, STALE, DemandSample, Learned, PrefillWork, ScalingState
 from ome_operator.core.demand.follow import follow
-from ome_operator.core.demand.rest import applied
+from ome_operator.core.demand.rest import applied, goes
 from ome_operator.core.demand.stored import to_status
 from ome_operator.core.demand.task import APPLY, DemandTask
 from ome_operator.core.observed.objects import Observed
@@ -54,6 +54,8 @@ class Demanded(World):
         self.state = ScalingState(learned=KNOWN)
         self.samples: list[DemandSample] = []
         self.scaling: dict[str, Any] | None = None
+        self.gone = float("-inf")
+        """Time of the last decision that the groups go."""
         self.free = 100
         """Groups for which nodes have free capacity."""
         self.task: DemandTask | None = None
@@ -63,7 +65,8 @@ class Demanded(World):
 
     def observed(self) -> Observed:
         """Return what the operator observes, with the last decision of the autoscaler."""
-        return replace(super().observed(), scaling=self.scaling)
+        goes = 0 <= self.now.timestamp() - self.gone <= STALE
+        return replace(super().observed(), scaling=self.scaling, goes=goes)
 
     def edited(self, **spec: Any) -> None:
         """Edit the spec, and run the reconciliations that follow."""
@@ -96,6 +99,7 @@ class Demanded(World):
         if (self.scaling or {}).get("mode") != task.mode:
             before = before._replace(wanted=None)
         made, self.state = follow(self.samples, task, before, now, self._granted)
+        self.gone = now if goes(task, made) else float("-inf")
         known = {name: value for name, value in to_status(self.state).items() if name != "learned"}
         found = {"mode": task.mode, "hold": made.hold if made.hold in LASTING else "", **known}
         if task.mode == APPLY:

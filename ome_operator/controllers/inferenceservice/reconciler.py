@@ -201,6 +201,7 @@ class InferenceServiceReconciler:
             **self._reports.about(pods),
             traffic=self._reports.traffic(resource),
             scaling=self._reports.scaling(resource),
+            goes=self._reports.goes(resource),
             turn=turn._replace(coming=autoscalers.known(resource, memory, now)),
             ahead=self._ahead(resource),
             budgets=self._budgets.known(ref.namespace),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ome_operator.core.demand.facts import WINDOW, DemandSample
+from ome_operator.core.demand.facts import WINDOW, DemandSample, nearest
 
 POINTS = 5
 """Number of windows to which a trend is fitted."""
@@ -87,42 +87,39 @@ def _line(rates: Sequence[float], horizon: float) -> ArrivalForecast:
 
 
 def _windows(samples: Sequence[DemandSample]) -> list[float]:
-    """Return the rates of consecutive windows without overlap, the newest first. A window whose rate is unknown ends the
-    list.
+    """Return the rates of consecutive windows, the newest first, which overlap as little as the times of the samples permit.
+    A window whose rate is unknown ends the list.
     """
-    found, left = list[float](), samples[-1].at
-    for sample in reversed(samples):
-        if abs(sample.at - left) <= 3.0 and sample.arrivals is not None:
-            found.append(sample.arrivals)
-            left = sample.at - WINDOW
-            if len(found) == POINTS:
-                break
-        elif sample.at < left - 3.0:
-            break
+    found, sample = list[float](), nearest(samples, samples[-1].at)
+    while sample is not None and sample.arrivals is not None and len(found) < POINTS:
+        found.append(sample.arrivals)
+        sample = nearest(samples, sample.at - WINDOW)
     return found
 
 
 def _recent(samples: Sequence[DemandSample], length: float) -> float | None:
-    """Return the rate of the last `length` seconds; None if it is unknown.
+    """Return the rate of about the last `length` seconds; None if it is unknown.
 
     The samples contain only means over windows of `WINDOW` seconds. While a window moves on by `length` seconds, its mean
     changes by (rate of the part that is added − rate of the part that is dropped) · length / WINDOW. The rate of the dropped
     part is taken from the window that ended when the newest one began.
     """
-    newest = samples[-1]
-    before = _at(samples, newest.at - length)
+    newest, before = samples[-1], nearest(samples[:-1], samples[-1].at - length)
+    if newest.arrivals is None or before is None or before.arrivals is None:
+        return None
+    length = newest.at - before.at
     oldest = _at(samples, newest.at - WINDOW)
     if oldest is None:
         oldest = _at(samples, newest.at - WINDOW - length)
-    if newest.arrivals is None or before is None or oldest is None:
+    if oldest is None:
         return None
-    return max(0.0, (newest.arrivals - before) * WINDOW / length + oldest)
+    return max(0.0, (newest.arrivals - before.arrivals) * WINDOW / length + oldest)
 
 
 def _at(samples: Sequence[DemandSample], at: float) -> float | None:
-    """Return the rate of arrivals in the sample nearest to this time; None if no sample is within 3 seconds of it."""
-    near = min(samples, key=lambda sample: abs(sample.at - at))
-    return near.arrivals if abs(near.at - at) <= 3.0 else None
+    """Return the rate of arrivals in the sample nearest to this time; None if it is unknown."""
+    near = nearest(samples, at)
+    return near.arrivals if near is not None else None
 
 
 def oldest_wait(samples: Sequence[DemandSample]) -> float | None:

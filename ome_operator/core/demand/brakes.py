@@ -23,7 +23,7 @@ def brake(samples: Sequence[DemandSample], fleet: Fleet, targets: Targets, state
     reasons = (
         (HoldReason.BUSY, bool(fleet.busy or fleet.prefill.draining or fleet.decode.draining)),
         (HoldReason.STARTING, bool(fleet.prefill.starting or fleet.decode.starting)),
-        (HoldReason.HOLE, _hole(samples, now)),
+        (HoldReason.HOLE, hole(samples, now)),
         (HoldReason.LATE, (samples[-1].late or 0.0) > 1 - targets.share),
         (HoldReason.ERRORS, _errors_rise(samples)),
         (HoldReason.COOL_DOWN, now - since < LOWER_FOR or now - state.changed < targets.cool_down),
@@ -37,8 +37,8 @@ def at_cap(state: ScalingState, targets: Targets, now: float) -> bool:
     return sum(now - at < HOUR for at in state.changes) >= targets.changes_an_hour
 
 
-def _hole(samples: Sequence[DemandSample], now: float) -> bool:
-    """Return whether, within the last `KEPT` seconds, no complete sample was read for more than `STALE` seconds."""
+def hole(samples: Sequence[DemandSample], now: float) -> bool:
+    """Return whether the numbers of the last `KEPT` seconds have a gap of more than `STALE` seconds."""
     known = [one.at for one in samples if one.at >= now - KEPT and one.arrivals is not None and one.waiting is not None]
     return any(after - before > STALE for before, after in pairwise((now - KEPT, *known, now)))
 

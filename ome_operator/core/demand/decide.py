@@ -226,7 +226,7 @@ def changed(state: ScalingState, now: float, size: Size, hold: str, why: str) ->
     """Return a decision that changes the size. It is recorded among the last decisions."""
     made = SizeDecision(now, *size, hold, why)
     changes = (*(at for at in state.changes if now - at < HOUR), now)[-CHANGES:]
-    return made, state._replace(wanted=size, changed=now, changes=changes, last=(*state.last, made)[-DECISIONS:])
+    return made, state._replace(wanted=size, changed=now, changes=changes, last=_recorded(state.last, made))
 
 
 def held(state: ScalingState, now: float, size: Size, hold: str, why: str) -> tuple[SizeDecision, ScalingState]:
@@ -237,5 +237,20 @@ def held(state: ScalingState, now: float, size: Size, hold: str, why: str) -> tu
     lasting = hold if hold in LASTING else ""
     before = state.last[-1].hold if state.last else None
     if before != lasting:
-        state = state._replace(last=(*state.last, made._replace(hold=lasting))[-DECISIONS:])
+        state = state._replace(last=_recorded(state.last, made._replace(hold=lasting)))
     return made, state
+
+
+def _recorded(last: Sequence[SizeDecision], made: SizeDecision) -> tuple[SizeDecision, ...]:
+    """Return the last decisions with another one, at most `DECISIONS`. The oldest is left out, but not the last one with
+    another size, to which `ome scale --undo` goes back, nor the one that changed it. A size of 0 is no size to go back to.
+    """
+    every = (*last[-DECISIONS:], made)
+    if len(every) <= DECISIONS:
+        return every
+    sizes = {number: one.size for number, one in enumerate(every) if min(one.size) > 0}
+    present = [*sizes.values()][-1:]
+    former = max((number for number, size in sizes.items() if size not in present), default=-1)
+    kept = {former, min((number for number in sizes if number > former), default=-1)}
+    gone = min(number for number in range(len(every)) if number not in kept)
+    return (*every[:gone], *every[gone + 1 :])

@@ -1,6 +1,6 @@
 """The records that a decision about the size of a service reads and returns. None stands for an unknown number."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -64,6 +64,14 @@ class DemandSample(NamedTuple):
     readings."""
     in_flight: int | None = None
     """Requests in flight, over all routers."""
+
+
+def nearest(samples: Sequence[DemandSample], at: float) -> DemandSample | None:
+    """Return the sample nearest to the time `at`; None if there is none within half of `STALE`. The distance between samples
+    is not fixed: it is a pause, and the time that a round of decisions takes.
+    """
+    found = min(samples, key=lambda one: abs(one.at - at), default=None)
+    return found if found is not None and abs(found.at - at) <= STALE / 2 else None
 
 
 class Configuration(NamedTuple):

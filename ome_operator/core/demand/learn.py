@@ -16,6 +16,7 @@ from ome_operator.core.demand.facts import (
     Learned,
     PlannedSpeeds,
     PrefillWork,
+    nearest,
 )
 
 NEW = 0.2
@@ -145,16 +146,14 @@ def steady(samples: Sequence[DemandSample]) -> DemandSample:
     """Return the newest sample, without its output tokens if they may differ from the tokens that were generated in its
     window.
 
-    Some engines, such as SGLang, count all tokens of a request when the request ends. The tokens of requests that are still
-    running are then missing, and tokens from before the window are included. On average a running request has generated half
-    of its tokens, so the difference is the tokens of half as many requests as the number of running requests has changed by.
-    The difference is unknown if the number of running requests at the beginning of the window is unknown.
+    An engine may count the tokens of a request when the request ends, as SGLang does. Then the requests that decode has
+    begun and not ended are missing, and those that it began before the window count too much. On average such a request
+    has half of its tokens. If the number of running requests about a window ago is unknown, so is the difference.
     """
-    newest = samples[-1]
-    before = [one.running_now for one in samples if abs(newest.at - WINDOW - one.at) <= 3.0 and one.running_now is not None]
-    if not before or newest.running_now is None or not newest.ended:
+    newest, before = samples[-1], nearest(samples[:-1], samples[-1].at - WINDOW)
+    if before is None or before.running_now is None or newest.running_now is None or not newest.ended:
         return newest._replace(output_tokens=None)
-    missing = abs(newest.running_now - before[0]) / 2 / WINDOW
+    missing = abs(newest.running_now - before.running_now) / 2 / (newest.at - before.at)
     return newest if missing <= STABLE * newest.ended else newest._replace(output_tokens=None)
 
 

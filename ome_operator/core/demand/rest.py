@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ome_operator.core.demand.brakes import brake
+from ome_operator.core.demand.brakes import brake, hole
 from ome_operator.core.demand.decide import changed, held
 from ome_operator.core.demand.facts import (
     DECODE,
@@ -17,7 +17,7 @@ from ome_operator.core.demand.facts import (
 )
 from ome_operator.core.demand.holds import HoldReason
 from ome_operator.core.demand.limits import affordable
-from ome_operator.core.demand.task import DemandTask
+from ome_operator.core.demand.task import APPLY, DemandTask
 
 
 def rest(
@@ -36,7 +36,9 @@ def rest(
     if task.back is not None and not all(task.asked[:2]):
         if may_rest:
             return held(state, now, zero, HoldReason.SCHEDULED_ZERO, "the schedule lets the service have no groups now")
-        return changed(state, now, (*_size_back(task, now), routers), "", "the scheduled time without groups has ended")
+        size = (*_size_back(task, now), routers)
+        act = held if size == state.wanted else changed  # the groups may be missing for long: Recommend, writes that fail
+        return act(state, now, size, "", "the scheduled time without groups has ended")
     if not may_rest or not idle(samples, now):
         return None
     why = f"no request has arrived for {KEPT / 60:.0f} minutes, and the schedule lets the service have no groups now"
@@ -48,14 +50,19 @@ def rest(
 
 
 def idle(samples: Sequence[DemandSample], now: float) -> bool:
-    """Return whether no request arrived in the last `KEPT` seconds, and none waits, runs or is in flight. Return False if
-    any of these numbers is unknown.
+    """Return whether no request arrived in the last `KEPT` seconds, and none waits, runs or is in flight. What is not known
+    counts as a request, also what arrived before the operator started.
     """
     newest = samples[-1] if samples else None
-    if newest is None or not 0 <= now - newest.at <= STALE:
+    if newest is None or not 0 <= now - newest.at <= STALE or hole(samples, now):
         return False
     present = (newest.waiting, newest.running_now, newest.in_flight)
     return present == (0, 0, 0) and all(one.arrivals == 0 for one in samples if one.at >= now - KEPT)
+
+
+def goes(task: DemandTask, made: SizeDecision) -> bool:
+    """Return whether the decision removes the groups of the service, which still exist."""
+    return made.hold == HoldReason.SCHEDULED_ZERO and task.mode == APPLY and task.back is None
 
 
 def applied(task: DemandTask, made: SizeDecision, state: ScalingState, before: Mapping[str, int]) -> dict[str, int]:

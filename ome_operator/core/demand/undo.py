@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ome_operator import keys
 from ome_operator.core.demand.facts import DECODE, PREFILL, ROUTER
 from ome_operator.core.demand.limits import affordable
 from ome_operator.core.demand.task import DemandTask
@@ -38,17 +39,31 @@ def before(decisions: Sequence[Mapping[str, Any]], wanted: Mapping[str, Any]) ->
     `decisions` and `wanted` are those of `status.scaling`, the newest decision last. Decisions with the present size are
     skipped, because they changed only the reason, and so are sizes that contain a 0.
     """
-    present = _stored(wanted)
+    present = size_in(wanted)
     for one in reversed(decisions):
-        size = _stored(one)
+        size = size_in(one)
         if size is not None and size != present and min(size) > 0:
             return size, str(one.get("time") or "")
     return None
 
 
-def _stored(one: Mapping[str, Any]) -> Size | None:
+def size_in(one: Mapping[str, Any]) -> Size | None:
+    """Return the size in a decision, or in `wanted`, of `status.scaling`; None if a number is missing."""
     numbers = [number for name in NAMES if type(number := one.get(name)) is int]
     return (numbers[0], numbers[1], numbers[2]) if len(numbers) == len(NAMES) else None
+
+
+def written_limits(size: Size, spec: Mapping[str, Any]) -> Size:
+    """Return the size within `minReplicas` and `maxReplicas` as far as the spec of the service sets them. Unlike
+    `permitted`, this needs only the service, and knows neither the budget nor the bounds that a runtime sets.
+    """
+    found = []
+    for number, component in zip(size, (keys.ENGINE, keys.DECODER, keys.ROUTER), strict=True):
+        role = spec.get(component) or {}
+        low, high = (role.get(field) for field in ("minReplicas", "maxReplicas"))
+        least = max(number, low) if type(low) is int else number
+        found.append(min(least, high) if type(high) is int else least)
+    return found[0], found[1], found[2]
 
 
 def permitted(size: Size, task: DemandTask) -> Size:

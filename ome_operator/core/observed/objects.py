@@ -138,8 +138,7 @@ class Pod(NamedTuple):
     running: bool = True
     """Whether the main container runs. The condition Ready does not cover ranks above 0."""
     probed: bool = False
-    """Whether the main container has a readiness or startup probe; without a probe, Ready only means that the container
-    runs."""
+    """Whether the main container has a readiness or startup probe; without one, Ready means that the container runs."""
     over: bool = False
     """Whether the pod has terminated and its containers are not restarted."""
     ends: str = ""
@@ -328,6 +327,8 @@ class Observed:
     """Maps the name of each node on which no new group of the service is placed to the reason."""
     scaling: Manifest | None = None
     """The value of `status.scaling` that the autoscaler of the class Demand has decided; None if it has decided nothing."""
+    goes: bool = False
+    """Whether it has decided just now that the groups of the service go, because its schedule needs none."""
     budgets: tuple[Budget, ...] = ()
     """The PodDisruptionBudgets of other clients in the service's namespace, as they were read last."""
     another: str = ""

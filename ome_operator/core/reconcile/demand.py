@@ -190,9 +190,20 @@ def scaling(decided: Decided) -> Manifest | None:
 
 
 def again(decided: Decided) -> float | None:
-    """Return the seconds until the next pass, if this pass stores numbers that the next one uses; otherwise None."""
-    numbers = (scaling(decided) or {}).get("applied") or {}
-    return None if numbers == stored_groups(decided.snapshot.service.status) else 0.0
+    """Return the seconds until the next pass, if this pass stores what the next one carries out; otherwise None."""
+    numbers, status = (scaling(decided) or {}).get("applied") or {}, decided.snapshot.service.status
+    begins = goes(decided) and not scheduled_zero.is_stored(status)
+    return 0.0 if begins or numbers != stored_groups(status) else None
+
+
+def goes(decided: Decided) -> bool:
+    """Return whether the service is to go to zero groups now. A stored decision does not suffice, because it may be hours
+    old after a restart: the autoscaler must have made it just now, and nothing that this pass sees may forbid it.
+    """
+    if not decided.snapshot.observed.goes or (asked := task(decided)) is None:
+        return False
+    kept = asked.mode != APPLY or asked.problem or asked.undone is not None or asked.fleet.frozen
+    return not kept and asked.rests_at(decided.snapshot.now.timestamp())
 
 
 def condition(decided: Decided) -> Condition | None:

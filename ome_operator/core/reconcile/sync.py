@@ -126,6 +126,7 @@ def _work(decided: Decided) -> Plan:
     intent, placing, want, recovery = decided.intent, decided.placing, decided.want, decided.recovery
     snapshot, written = decided.snapshot, changes(decided.snapshot, intent, decided.step, want, placing)
     moving = decided.moving
+    by_schedule = scheduled_zero.writes(snapshot, intent.policies, goes=demand.goes(decided))
     return replace(
         written,
         check=intent.check,
@@ -133,7 +134,7 @@ def _work(decided: Decided) -> Plan:
         apply_status=want.scale_status,
         patch=(*written.patch, *moving.patch),
         delete=(*written.delete, *recovery.delete, *moving.delete),
-        scale=zero.wake(snapshot, decided.zero, intent.groups) or scheduled_zero.writes(snapshot, intent.policies),
+        scale=zero.wake(snapshot, decided.zero, intent.groups) or by_schedule,
         recycle=recovery.recycle,
         nodes=intent.fit.asked or placing.claim is not None or moving.asks,
         claim=placing.claim,

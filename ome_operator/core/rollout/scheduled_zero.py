@@ -7,6 +7,7 @@ applied numbers become 0. From then on, any number above 0 in a RoleScale brings
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ome_operator.core.demand.holds import HoldReason
 from ome_operator.core.reconcile.plan import Patch
@@ -35,17 +36,24 @@ def _rests(snapshot: Snapshot, role: str) -> bool:
     return scale is not None and scale.replicas == 0 and not set_by_hand(scale) and scale.generation == scale.woken
 
 
-def writes(snapshot: Snapshot, policies: Mapping[str, ReplicaPolicy]) -> tuple[Patch, ...]:
+def writes(snapshot: Snapshot, policies: Mapping[str, ReplicaPolicy], *, goes: bool) -> tuple[Patch, ...]:
     """Return the changes of the RoleScales: 0 for a service that is to go to zero, and the decided number for a service that
-    came back. A RoleScale whose number somebody has set is not changed, and neither is one that changes meanwhile.
+    came back. A RoleScale that changes meanwhile, or that somebody has written, stays.
+
+    `goes` states whether the service is to go to zero according to a fresh decision. The stored one may be hours old.
     """
     status, numbers = snapshot.service.status, dict[str, int]()
     for role, number in stored_groups(status).items():
         if number and role in zero.ROLES and role in policies and applies(snapshot.service, policies[role]):
             numbers[role] = number
-    if numbers and (status.get("scaling") or {}).get("hold") == HoldReason.SCHEDULED_ZERO:
+    if numbers and goes and is_stored(status):
         return tuple(_written(snapshot, dict.fromkeys(numbers, 0)))
     return tuple(_written(snapshot, {role: number for role, number in numbers.items() if _rests(snapshot, role)}))
+
+
+def is_stored(status: Mapping[str, Any]) -> bool:
+    """Return whether a status has the decision that the service is to have no groups."""
+    return (status.get("scaling") or {}).get("hold") == HoldReason.SCHEDULED_ZERO
 
 
 def _written(snapshot: Snapshot, numbers: Mapping[str, int]) -> Iterator[Patch]:

@@ -26,6 +26,7 @@ def told(
     annotation: str = "",
     generation: int = 1,
     decisions: list[dict[str, Any]] = DECISIONS,
+    spec: dict[str, Any] | None = None,
 ) -> tuple[str, list[Any], list[str]]:
     """Return the output, the values that were written into the annotation, and the names of what was deleted. `generation`
     is that of the RoleScale.
@@ -34,7 +35,7 @@ def told(
     labels = {keys.COMPONENT: "decoder"}
     meta = {"name": "svc-decoder", "namespace": "team", "uid": "u2", "generation": generation, "labels": labels}
     service = {
-        "metadata": {"name": "svc", "namespace": "team", "uid": "u1"}, "spec": {}, "status": {"scaling": scaling},
+        "metadata": {"name": "svc", "namespace": "team", "uid": "u1"}, "spec": spec or {}, "status": {"scaling": scaling},
     }  # fmt: skip
     if annotation:
         service["metadata"]["annotations"] = {keys.SCALED_BACK: annotation}  # type: ignore[assignment]
@@ -62,6 +63,14 @@ def test_the_size_before_the_last_decision_is_written_and_said(monkeypatch: pyte
     )
 
 
+def test_a_size_beyond_the_present_bounds_is_said_as_it_will_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    former = [{**BEFORE, "prefill": 9, "time": "2026-11-28T10:00:00Z"}, *DECISIONS[1:]]
+    said, written, _ = told(monkeypatch, "--undo", decisions=former, spec={"engine": {"maxReplicas": 5}})
+    assert written == ["prefill=9,decode=1,routers=1"]
+    assert "goes back to 5 prefill and 1 decode groups, and 1 router" in " ".join(said.split())
+    assert "the size of 2026-11-28T10:00:00Z within minReplicas and maxReplicas" in " ".join(said.split())
+
+
 @pytest.mark.parametrize(
     ("state", "words"),
     [
@@ -69,6 +78,7 @@ def test_the_size_before_the_last_decision_is_written_and_said(monkeypatch: pyte
         ({"annotation": BACK}, "was set back already"),
         ({"generation": 2}, "RoleScale svc-decoder was written, and its number counts"),
         ({"decisions": DECISIONS[1:]}, "have no other size"),
+        ({"spec": {"engine": {"minReplicas": 3}, "decoder": {"minReplicas": 2}}}, "only permit the present size"),
     ],
 )
 def test_nothing_is_written_if_there_is_no_way_back(

@@ -1,9 +1,11 @@
 """Tests of the numbers that count while the schedule brings a service to zero, and back."""
 
+from datetime import timedelta
+
 from ome_operator.controllers.demand import FIRST
-from ome_operator.core.demand.facts import DECODE, KEPT, PREFILL, Fleet, GroupBounds, RoleFleet
-from ome_operator.core.demand.task import PeakTime
-from tests.unit.controllers.scaled import STORED, Follower
+from ome_operator.core.demand.facts import DECODE, KEPT, PREFILL, STALE, Fleet, GroupBounds, RoleFleet
+from ome_operator.core.demand.task import RECOMMEND, PeakTime
+from tests.unit.controllers.scaled import REF, STORED, Follower
 from tests.unit.core.demand.loads import TARGETS, fleet
 
 NIGHT = PeakTime(frozenset(range(7)), 0, 0, {PREFILL: 0, DECODE: 0})
@@ -26,6 +28,29 @@ async def test_the_numbers_become_zero_when_the_role_scales_are_and_come_back_at
     assert (here.field()["hold"], here.field()["applied"]) == ("ScheduledZero", {"engine": 0, "decoder": 0})
     await here.wait(10, peaks=())
     assert (here.field().get("hold"), here.field()["applied"]) == (None, {"engine": 2, "decoder": 1})
+
+
+async def test_a_decision_to_go_lasts_twenty_seconds_and_asks_for_a_pass_until_it_is_carried_out() -> None:
+    here = Follower(scaling=BEFORE)
+    here.rate = 0.0
+    service = here.handler.cache.services()[0]
+    await here.wait(KEPT + FIRST - 60, peaks=(NIGHT,), targets=LOW)
+    assert not here.scaler.goes(service)
+    await here.wait(120)
+    here.news.clear()
+    await here.wait(30)
+    assert here.scaler.goes(service) and here.news == [REF] * 3, "nothing else changes"
+    assert not here.restarted().goes(service), "another process has decided nothing yet"
+    here.now += timedelta(seconds=STALE + 1)
+    assert not here.scaler.goes(service)
+    await here.wait(20, asked=(0, 0, 1), fleet=NOTHING, back=(2, 1))
+    here.news.clear()
+    await here.wait(30)
+    assert not here.scaler.goes(service) and not here.news, "it is at zero"
+    here = Follower(scaling=BEFORE)
+    here.rate = 0.0
+    await here.wait(KEPT + FIRST + 60, peaks=(NIGHT,), targets=LOW, mode=RECOMMEND)
+    assert here.field()["hold"] == "ScheduledZero" and not here.scaler.goes(here.handler.cache.services()[0])
 
 
 async def test_a_wake_counts_although_nothing_was_decided_since() -> None:

@@ -27,6 +27,18 @@ def test_a_constant_load_is_steady() -> None:
     assert (found.kind, round(found.now, 6), round(found.ahead, 6)) == ("steady", 10.0, 10.0)
 
 
+@pytest.mark.parametrize("pause", [10.0, 10.9, 13.4, 17.0, 20.0])
+def test_the_distance_between_samples_may_be_any(pause: float) -> None:
+    """A round of decisions takes some time, and the pause follows it."""
+    samples = [DemandSample(pause * number, 10.0, waiting=0) for number in range(round(600 / pause))]
+    found = forecast(samples, 100.0)
+    assert found is not None and (found.now, found.kind) == (pytest.approx(10.0), "steady")
+    begin = samples[-1].at - 30
+    samples = [one._replace(arrivals=10 + 30 * max(0.0, one.at - begin) / 60) for one in samples]
+    found = forecast(samples, 100.0)
+    assert found is not None and found.kind == "step" and found.now == pytest.approx(40.0)
+
+
 def test_a_slope_is_continued_to_the_end_of_the_horizon() -> None:
     found = forecast(seen(lambda at: 5 + at / 60), 120.0)
     assert found is not None and found.kind == "trend"

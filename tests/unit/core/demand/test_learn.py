@@ -67,6 +67,16 @@ def test_tokens_that_are_counted_at_the_end_of_requests_measure_only_a_steady_lo
     assert learn.steady((newest,)).output_tokens is None, "nothing is known about the beginning of the window"
 
 
+@pytest.mark.parametrize("pause", [10.0, 10.6, 11.3, 12.7, 14.2, 17.0, 20.0])
+def test_a_steady_load_is_measured_whatever_the_distance_between_samples_is(pause: float) -> None:
+    samples = [sample(NOW - pause * number, running_now=200) for number in range(30, -1, -1)]
+    assert learn.steady(samples) == samples[-1]
+    grown = [one._replace(running_now=round(200 + 0.9 * (one.at - NOW))) for one in samples]
+    assert learn.steady(grown).output_tokens is None, "54 requests more in a minute: more than a tenth of the tokens"
+    grown = [one._replace(running_now=round(200 + 0.6 * (one.at - NOW))) for one in samples]
+    assert learn.steady(grown) == grown[-1], "36 requests more in a minute"
+
+
 def test_the_plan_gives_the_first_measurement_its_dependence_on_the_prompt() -> None:
     planned = PlannedSpeeds(PrefillWork(0.1, 0.4 / 1000))
     found = learn.learned(Learned(), sample(**FULL), fleet(), planned)

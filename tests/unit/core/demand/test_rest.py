@@ -100,6 +100,28 @@ def test_the_groups_come_back_together_at_the_end_whether_or_not_somebody_needs_
     assert (again.size, later.changes) == (made.size, after.changes)
 
 
+@pytest.mark.parametrize("mode", [APPLY, RECOMMEND])
+def test_the_way_back_is_decided_once_even_if_the_groups_do_not_come(mode: str) -> None:
+    """With Recommend nobody brings them back, and with Apply the status or the RoleScales may not be writable."""
+    after = state(0, 0)
+    for number in range(60):
+        now = NOW + 10 * number
+        made, after = follow([DemandSample(now)], asleep(peaks=(), mode=mode), after, now, never)
+        assert (made.size, made.hold) == ((2, 3, 1), "")
+    assert [one.size for one in after.last] == [(2, 3, 1)] and after.changes == (NOW,)
+    larger = asleep(peaks=(NIGHT._replace(minimum={PREFILL: 4}),), mode=mode)
+    made, after = follow([DemandSample(now)], larger, after, now, never)
+    assert made.size == (4, 3, 1) and after.changes == (NOW, now), "a known peak is another size"
+
+
+def test_a_decision_before_a_restart_is_no_reason_to_go() -> None:
+    decided = state(0, 0, changed=NOW - 60)
+    made, after = follow(quiet()[-2:], task(), decided, NOW, never)
+    assert made.size == (2, 1, 1) and made.hold != HoldReason.SCHEDULED_ZERO, "who knows what arrived before"
+    later = tuple(one._replace(at=one.at + KEPT) for one in quiet())
+    assert follow(later, task(), after, NOW + KEPT, never)[0].size == (0, 0, 1)
+
+
 def test_the_size_at_the_end_keeps_the_limits_of_then() -> None:
     least = PeakTime(DAYS, 0, 0, {PREFILL: 4})
     bounds = {**LOW.bounds, DECODE: GroupBounds(0, 2)}

@@ -3,9 +3,11 @@
 import pytest
 
 from ome_operator.core.demand import undo
+from ome_operator.core.demand.decide import DECISIONS, changed, held
 from ome_operator.core.demand.facts import DECODE, PREFILL, ROUTER, GroupBounds
 from ome_operator.core.demand.follow import follow
 from ome_operator.core.demand.holds import HoldReason
+from ome_operator.core.demand.stored import to_status
 from ome_operator.core.demand.task import APPLY, DemandTask, PeakTime
 from tests.unit.core.demand.loads import NOW, TARGETS, fleet, samples, state
 
@@ -40,6 +42,42 @@ def test_the_size_before_is_the_newest_other_one() -> None:
     assert undo.before([older, {**other, "decode": "4"}, same], SIZE) == ((9, 1, 1), "a")
     assert undo.before([{**SIZE, "prefill": 0}, same], SIZE) is None, "zero is no size to go back to"
     assert undo.before([], SIZE) is None
+
+
+def test_reasons_that_come_and_go_do_not_displace_the_size_before() -> None:
+    after = state(2, 1, last=())
+    for number, size in enumerate([(1, 1, 1), (2, 1, 1), (5, 1, 1)]):
+        _, after = changed(after, NOW + number, size, "", "")
+    for number in range(24):
+        _, after = held(after, NOW + 10 + number, (5, 1, 1), "" if number % 2 else HoldReason.CAPPED, "")
+        stored = to_status(after)
+        assert undo.before(stored["decisions"], stored["wanted"])[0] == (2, 1, 1)  # type: ignore[index]
+        assert len(after.last) == min(DECISIONS, 4 + number)
+    assert [one.at - NOW for one in after.last] == [1, 2, *range(26, 34)], "also the change itself, and what is newest"
+    for number in range(12):
+        _, after = changed(after, NOW + 100 + number, (6 + number, 1, 1), "", "")
+    assert [one.prefill for one in after.last] == [*range(8, 18)], "the oldest changes are left out"
+
+
+def test_nights_without_groups_do_not_displace_the_size_before() -> None:
+    _, after = changed(state(last=()), NOW, (2, 1, 1), "", "")
+    for number in range(24):
+        zero = number % 2 == 0
+        size, hold = ((0, 0, 1), HoldReason.SCHEDULED_ZERO) if zero else ((5, 1, 1), "")
+        _, after = changed(after, NOW + 1 + number, size, hold, "")
+    stored = to_status(after)
+    assert undo.before(stored["decisions"], stored["wanted"])[0] == (2, 1, 1)  # type: ignore[index]
+    assert len(after.last) == DECISIONS and after.last[-1].size == (5, 1, 1)
+    for number in range(24):
+        _, after = held(after, NOW + 100 + number, (0, 0, 1), "" if number % 2 else HoldReason.SCHEDULED_ZERO, "")
+    stored = to_status(after)
+    assert undo.before(stored["decisions"], stored["wanted"])[0] == (5, 1, 1)  # type: ignore[index]
+
+
+def test_the_written_bounds_of_the_service_limit_the_size_before() -> None:
+    spec = {"engine": {"minReplicas": 0, "maxReplicas": 3}, "decoder": {"minReplicas": 2}}
+    assert undo.written_limits((6, 1, 2), spec) == (3, 2, 2)
+    assert undo.written_limits((2, 4, 1), {"engine": None}) == (2, 4, 1)
 
 
 def test_the_former_size_stays_whatever_the_demand_needs_and_is_recorded_once() -> None:

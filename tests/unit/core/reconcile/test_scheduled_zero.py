@@ -4,9 +4,13 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
+from ome_operator import keys
 from ome_operator.core.observed.arrivals import Arrivals
 from ome_operator.core.observed.objects import Observed
 from ome_operator.core.reconcile.plan import Plan
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.rollout import zero
 from tests.support.demanded import DEMAND, QUIET, Demanded, told
 
@@ -155,6 +159,66 @@ def test_the_groups_stay_until_both_role_scales_ask_for_none() -> None:
     world.carry_out = half  # type: ignore[method-assign]
     world.until(30)
     assert sizes == {before, (0, 0)} and plans == 2
+
+
+class Ended(Exception):
+    """The operator has ended before it wrote the RoleScales."""
+
+
+class Mortal(Sleeper):
+    """A service whose operator ends before it writes a RoleScale, if `ends`. The test notes the plans."""
+
+    ends = True
+    plans: tuple[Plan, ...] = ()
+
+    def carry_out(self, plan: Plan) -> None:
+        """Carry out a plan, or end."""
+        self.plans = (*self.plans, plan)
+        if self.ends and plan.scale:
+            raise Ended
+        super().carry_out(plan)
+
+
+def test_the_pass_that_stores_the_decision_asks_for_the_one_that_writes_it() -> None:
+    """No event follows the write of a status."""
+    world = Mortal()
+    world.ends = False
+    world.until(30)
+    assert world.scales() == (0, 0)
+    written = next(number for number, plan in enumerate(world.plans) if plan.scale)
+    before = world.plans[written - 1]
+    assert before.requeue_after == 0.0 and before.status["scaling"]["hold"] == "ScheduledZero"
+    assert before.status["scaling"]["applied"] != {"engine": 0, "decoder": 0}
+
+
+@pytest.mark.parametrize("hours", [0.1, 3.0])
+def test_a_decision_of_a_process_that_has_ended_is_not_carried_out(hours: float) -> None:
+    """Neither within the scheduled time nor after it."""
+    world = Mortal()
+    with pytest.raises(Ended):
+        world.until(30)
+    before = world.numbers(), world.scales()
+    assert all(before[0]) and all(before[1]) and world.service.status["scaling"]["hold"] == "ScheduledZero"
+    world.ends, world.gone, world.scaling = False, float("-inf"), world.service.status["scaling"]
+    world.now += timedelta(hours=hours)
+    world.settle()
+    assert (world.numbers(), world.scales()) == before
+
+
+def test_a_fresh_decision_is_not_carried_out_if_an_edit_or_a_hold_forbids_it() -> None:
+    world = Mortal()
+    with pytest.raises(Ended):
+        world.until(30)
+    before = world.numbers(), world.scales()
+    world.ends = False
+    assert world.observed().goes and world.sync().scale
+    for annotations in ({keys.SCALED_BACK: "prefill=2,decode=1,routers=1"}, {keys.FREEZE: "true"}):
+        held = replace(world.service, annotations=annotations)
+        assert not sync(held, world.deps, world.observed(), world.now).scale, annotations
+    demand = {**DEMAND, "mode": "Apply"}
+    role = {"minReplicas": 0, "maxReplicas": 4, "autoscaler": {"class": "Demand"}}
+    world.edited(engine=role, decoder=role, router={}, scalingPolicy={"demand": demand})
+    assert (world.numbers(), world.scales()) == before
 
 
 def test_fields_that_keep_the_groups_are_named() -> None:
