@@ -1,5 +1,5 @@
-"""A simulated cluster without an API server for tests of pure code: groups fail on bad nodes and are placed there again,
-until the memory of failures keeps them away (docs/bad-nodes.md).
+"""Simulates a cluster, without an API server, for tests of pure code: groups fail on bad nodes and are created there again,
+until the operator's record of failures keeps them away from these nodes (docs/bad-nodes.md).
 """
 
 import random
@@ -19,7 +19,7 @@ STEP = 30.0
 
 @dataclass
 class LiveGroup:
-    """A group of a service, on one node for each rank."""
+    """A group of a service. It runs on one node for each rank."""
 
     namespace: str
     service: str
@@ -35,7 +35,7 @@ class LiveGroup:
     """The node of each failure."""
 
     def pods(self) -> list[Pod]:
-        """Return the pods as the operator sees them. A group is ready 60 s after its creation."""
+        """Return the group's pods as the operator sees them. They are ready 60 s after their creation."""
         return [self._pod(rank, node) for rank, node in enumerate(self.nodes)]
 
     def _pod(self, rank: int, node: str) -> Pod:
@@ -52,7 +52,7 @@ class LiveGroup:
 
 
 class Town:
-    """The nodes of a cluster, and groups of services that need one GPU node for each rank."""
+    """A simulated cluster: its nodes, and the groups of its services. Each rank of a group needs a whole node with GPUs."""
 
     def __init__(self, seed: int, nodes: int) -> None:
         self.chance, self.now = random.Random(seed), START
@@ -62,17 +62,16 @@ class Town:
         self.counted: dict[tuple[str, str], Counted] = {}
         self.avoided: Avoided = NOBODY
         self.most = 0
-        """Largest number of nodes that were avoided at once, for any namespace."""
+        """Largest number of nodes that any single namespace avoided at the same time."""
 
     def add(self, namespace: str, service: str, groups: int, size: int) -> None:
-        """Add a service."""
+        """Add a service with this number of groups, each with `size` ranks."""
         self.groups += [LiveGroup(namespace, service, size, number) for number in range(groups)]
 
     def step(self, kills: Mapping[str, float], broken: frozenset[str] = frozenset()) -> None:
-        """Let STEP seconds pass.
-
-        `kills` is node -> the probability that the node ends a rank that runs there. `broken` are the services whose
-        containers end on every node, whatever their rank.
+        """Advance the clock by STEP seconds: ranks fail, failed groups are created again, and the operator looks at the
+        result. `kills` maps a node to the probability that it ends a rank running there during the step. `broken` are the
+        services whose containers end on every node, whatever their rank.
         """
         self.now += STEP
         for group in self.groups:
@@ -85,7 +84,9 @@ class Town:
         self.look()
 
     def _place(self, group: LiveGroup) -> None:
-        """Create the pods of a group again, on the same nodes unless these are excluded, because these nodes are free."""
+        """Create the pods of a group again. The group gets its former nodes, except those that it has to avoid, and other
+        free nodes for the rest. Without enough nodes it has none.
+        """
         avoided, taken = self.avoided.of(group.namespace), {name for each in self.groups for name in each.nodes}
         kept = [name for name in group.nodes if name not in avoided and name in self.nodes]
         free = [name for name in self.nodes if name not in taken and name not in avoided]
@@ -104,7 +105,9 @@ class Town:
         group.ended = {rank: self.now + (1 if rank == dies[0] else self.chance.uniform(2, 20)) for rank in range(group.size)}
 
     def look(self) -> None:
-        """Do what `controllers/bad_nodes.py` does, without requests."""
+        """Compute from the pods which nodes to avoid, as `controllers/bad_nodes.py` does, but without requests to an API
+        server.
+        """
         found, groups = [], []
         for key in {(group.namespace, group.service) for group in self.groups}:
             pods = [pod for group in self.groups if (group.namespace, group.service) == key for pod in group.pods()]
@@ -117,7 +120,7 @@ class Town:
         self.most = max([self.most, *(len(self.avoided.of(space)) for space in spaces)])
 
     def restart(self) -> None:
-        """Restart the operator: it keeps only what is stored."""
+        """Restart the operator: only what it stores in the statuses of NodeFaults survives."""
         self.memory = {name: read(status(known, []), known.forgiven) for name, known in self.memory.items()}
         last = [(fault.role, fault.last) for known in self.memory.values() for fault in known.faults if fault.role]
         floors = {key: max((at for role, at in last if role[:2] == key), default=0.0) for key in self.counted}

@@ -1,4 +1,6 @@
-"""Other fields that a test has to set, because a field has an effect only together with them (`test_silent_fields`)."""
+"""Fields that have an effect only together with other fields, and those other fields. `test_silent_fields` checks that each
+field of a spec changes something, and sets the other fields as well.
+"""
 
 from collections.abc import Callable
 
@@ -53,4 +55,6 @@ BESIDE: tuple[tuple[str, str, Callable[[str], Body]], ...] = (
     ("short", r"(spec)\.source\.storageUri", lambda part: {"short": {part: {"source": {"huggingface": None}}}}),
     ("benchmark", r"(spec)\.endpoint\.inferenceService", lambda _: {"benchmark": _SERVED}),
 )  # fmt: skip
-"""Object and pattern of the path of a field -> the fields that have to be set, too, for the field to have an effect."""
+"""(kind of the object, pattern of a field's path, function). The function returns the bodies with the other fields that have
+to be set for the field to have an effect; its argument is the first group of the pattern.
+"""

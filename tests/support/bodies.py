@@ -1,4 +1,6 @@
-"""A cluster in memory that is read through a fake API, and bodies as a real API server returns them."""
+"""A cluster in memory that tests read through a fake API client, and functions that return objects as a real API server
+does.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -27,7 +29,7 @@ AGENTS = f"app.kubernetes.io/name={keys.AGENT}"
 
 @dataclass
 class Cluster:
-    """Objects by kind. Tests change them."""
+    """The objects of the cluster, by kind. Tests add, change and remove objects."""
 
     objects: dict[str, list[Manifest]] = field(default_factory=dict)
     logs: dict[str, list[str]] = field(default_factory=dict)
@@ -41,7 +43,7 @@ class Cluster:
         self.objects.setdefault(kind, []).extend(bodies)
 
     def api(self) -> FakeApi:
-        """Return a client that reads the objects. Writes are not answered."""
+        """Return a client that reads the cluster's objects. Its writes do not change them."""
 
         def listed(call: Call) -> Any:
             if call.kind in self.refused:
@@ -60,25 +62,25 @@ class Cluster:
         return Namespaced({"list_objects": listed, "get": got})
 
     async def read(self, _: str, pod: str, container: str, wanted: Wanted) -> Any:
-        """Read logs like `Logs.lines`."""
+        """Return the log lines of a pod, as `Logs.lines` does."""
         if pod not in self.logs:
             raise NotFound(f'container "{container}" in pod "{pod}" is waiting to start: ContainerCreating', 404)
         for text in self.logs[pod][-(wanted.tail or 100) :]:
             yield LogLine("2026-01-01T00:00:00Z", text)
 
     async def page(self, _: str, pod: str, port: int, page: str) -> str:
-        """Read a page like `PodPages.text`."""
+        """Return an HTTP page of a pod, as `PodPages.text` does."""
         found = self.summaries.get(pod) if page == "summary" else None
         if isinstance(found, str):
             return found
         raise found or Transient(f"dial tcp: {pod}:{port}: connection refused")
 
     def reads(self) -> Reads:
-        """Return the functions that read logs and pages of pods."""
+        """Return the two functions that read logs and HTTP pages of pods."""
         return Reads(self.read, self.page)
 
     def seen(self) -> Board:
-        """Return the board that is computed from these objects."""
+        """Return the board of the terminal UI that is computed from the cluster's objects."""
         read = {kind: (bodies, "") for kind, bodies in self.objects.items()}
         return board(NOW, "", self.objects["InferenceService"], read)
 
@@ -115,7 +117,7 @@ def child(live: Live, uid: str, **since: float) -> Manifest:
 
 
 def pod(facts: Pod) -> Manifest:
-    """Return a pod with these facts. `reason` determines its status."""
+    """Return a pod in this state. `reason` determines its status."""
     router = facts.component == keys.ROUTER
     labels = {
         keys.MANAGED_BY: keys.MANAGER,
@@ -210,7 +212,7 @@ def record(name: str, *models: Manifest) -> Manifest:
 
 
 def held(model: str, state: str = "Ready", part: float = 1.0, **more: Any) -> Manifest:
-    """Return the entry of a model in the record of a node."""
+    """Return the entry of one model in the record that an agent writes about its node."""
     found = {"kind": "ClusterBaseModel", "name": model, "uri": f"hf://x/{model}", "revision": "abc", "state": state}
     return {**found, "bytes": int(BYTES * part), "total": BYTES, **more}
 

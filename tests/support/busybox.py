@@ -35,7 +35,9 @@ def image(folder: Path) -> Path:
 
 
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Return the entry without times and owners, so that the same bytes are found in the cache in every session."""
+    """Return the archive's entry without its time and owner, so that every session builds the same bytes and finds them in
+    the cache.
+    """
     entry.uid = entry.gid = entry.mtime = 0
     entry.uname = entry.gname = ""
     return entry

@@ -22,13 +22,13 @@ are separate, prefill comes first: `4 + 12` means 4 nodes for prefill and 12 for
 
 
 def samples() -> list[str]:
-    """Return the samples that name a model and a runtime of the catalog."""
+    """Return the samples of config/samples that name both a model and a runtime of the catalog."""
     found = sorted(path.relative_to(SAMPLES) for path in SAMPLES.rglob("*.yaml") if path.name != OWN)
     return [str(path) for path in found if path.parts[0] != "ome"]  # without the samples for machines without GPUs
 
 
 def page() -> str:
-    """Return the text of the page."""
+    """Return the text of docs/catalog.md."""
     rows = sorted(_row(one) for one in samples())
     return HEAD + "".join(rows)
 

@@ -26,8 +26,8 @@ def rendered(**values: Any) -> list[dict[str, Any]]:
 
 
 def notes(**values: Any) -> str:
-    """Return the text that helm prints after an installation with these values. `helm template` does not print it, so a copy
-    of the chart has the text as an object.
+    """Return the text that helm prints after an installation with these values. `helm template` does not print this text, so
+    it is rendered from a copy of the chart in which the text is part of an object.
     """
     with tempfile.TemporaryDirectory() as folder:
         chart = Path(folder) / CHART.name
@@ -49,7 +49,9 @@ def _words(values: dict[str, Any]) -> list[str]:
 
 @cache
 def _template(*words: str) -> str:
-    """Return the output of `helm template` with these words. Many tests look at the same values."""
+    """Return the output of `helm template` with these arguments. The output is cached, because many tests render the same
+    values.
+    """
     done = helm("template", "ome", str(CHART), "-n", "ome", "--set", "image.repository=r/op", *words)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -1,4 +1,6 @@
-"""Clusters of a test session under unique names. Leftovers of killed sessions are removed first."""
+"""Creates the clusters of a test session under unique names. Clusters that a killed session has left behind are removed
+first.
+"""
 
 import os
 import re
@@ -17,7 +19,7 @@ _NAME = re.compile(r"test-[a-z]+-(\d+)")
 
 
 def name(what: str) -> str:
-    """Return the name of a cluster of this session."""
+    """Return the unique name of a cluster of this session."""
     return f"test-{what}-{os.getpid()}"
 
 

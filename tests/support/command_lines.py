@@ -40,7 +40,7 @@ LINES = (
 
 
 def taken(words: list[str]) -> bool:
-    """Return what the operator's data about SGLang state for a flag and the words that follow it."""
+    """Return whether, according to the operator's data about SGLang, a flag accepts the words that follow it."""
     flag, equals, value = words[0].partition("=")
     known_flag = command_line("sglang-0.5.23").find(flag)
     return known_flag is not None and not usage_error(known_flag, [value, *words[1:]] if equals else words[1:])

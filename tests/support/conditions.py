@@ -1,4 +1,6 @@
-"""Conditions of a status without their summary for kstatus, which `tests/unit/core/status/test_summary.py` tests."""
+"""Helpers for the conditions of a status. The conditions Stalled and Reconciling, which only summarize the others for
+kstatus, are tested in `tests/unit/core/status/test_summary.py`, and other tests leave them out.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +14,7 @@ def plain(status: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def summary(status: Mapping[str, Any]) -> str:
-    """Return the type of the condition that summarizes the others, or ""."""
+    """Return the type of the summarizing condition that is True: Stalled or Reconciling; "" if there is neither."""
     found = [one for one in status.get("conditions") or () if one["type"] in (RECONCILING, STALLED)]
     assert len(found) <= 1 and status["conditions"][: len(found)] == found and all(one["status"] == "True" for one in found)
     return str(found[0]["type"]) if found else ""

@@ -26,7 +26,7 @@ HOSTILE = '<script>document.title="owned"</script><img src=x onerror=alert(1)>"\
 
 
 def grown(world: World) -> World:
-    """Return the world after everything has become ready."""
+    """Return the simulated cluster (a World) of a service after all its pods have become ready."""
     while world.condition("Scaled").get("status") != "True":
         world.carry_out(world.sync())
         world.step()
@@ -35,7 +35,7 @@ def grown(world: World) -> World:
 
 
 def made(made_of: tuple[InferenceService, Deps], name: str, namespace: str, seed: int = 1) -> World:
-    """Return the world of a service with this name."""
+    """Return the simulated cluster (a World) of a new service with this name."""
     found, deps = made_of
     return World(replace(found, name=name, namespace=namespace, uid=f"uid-{namespace}-{name}"), deps, seed)
 
@@ -46,7 +46,9 @@ Change = Callable[[Pod], Pod]
 def put(
     cluster: Cluster, world: World, nodes: Iterator[str], change: Change = lambda facts: facts, **metadata: Any
 ) -> Manifest:
-    """Put a service with its objects and pods into the cluster, with the engines on these nodes. Return its body."""
+    """Copy the service of a world with its objects and pods into the cluster, with the engine pods on these nodes. Return
+    the body of the service.
+    """
     name, namespace = world.service.name, world.service.namespace
     order = (keys.ENGINE, keys.DECODER)
     facts = sorted(world.observed().pods, key=lambda each: (each.component not in order, *each[5:9]))
@@ -64,7 +66,7 @@ def put(
 
 
 def edited(world: World, image: str, passes: int = 0) -> World:
-    """Change the image of the world's engines, and run this number of reconciliations."""
+    """Change the image of the service's engines, and run this number of reconciliations."""
     spec = world.service.spec.dump()
     box = {"runner": {"image": image}}
     spec["engine"] = {**(spec.get("engine") or {}), **box}
@@ -79,14 +81,14 @@ def edited(world: World, image: str, passes: int = 0) -> World:
 
 
 def crashed(facts: Pod) -> Pod:
-    """Make rank 7 of decode fail, because it has no memory for its KV cache."""
+    """Make rank 7 of the decode group fail with an error of an engine that has no GPU memory for its KV cache."""
     if (facts.component, facts.rank) != (keys.DECODER, 7):
         return facts
     return facts._replace(ready=False, restarts=6, reason="CrashLoopBackOff", message=OOM)
 
 
 def unplaced(facts: Pod) -> Pod:
-    """Make the pod pending, because no node has capacity."""
+    """Make the pod pending with the scheduler's message that no node has capacity."""
     if facts.component == keys.ROUTER:
         return facts
     return facts._replace(node="", ready=False, reason="Unschedulable", message=FULL)
@@ -121,7 +123,7 @@ WORDS = [
 
 
 def fleet(*, kimi: bool = True, hostile: bool = True) -> Cluster:
-    """Return a cluster with all services, which a test may change."""
+    """Return a new cluster with all these services. The caller may change it."""
     return deepcopy(_fleet(kimi, hostile))
 
 
@@ -161,14 +163,14 @@ def _fleet(kimi: bool, hostile: bool) -> Cluster:
 
 
 def _unborn(world: World) -> World:
-    """Return the world when its pods exist and none of its engines has ever run."""
+    """Return the world when its pods exist and none of its engines has ever started."""
     world.healthy = lambda live: live.labels[keys.COMPONENT] == keys.ROUTER
     world.run(40)
     return world
 
 
 def _until_half(world: World) -> None:
-    """Run the world until half of the groups have the new revision."""
+    """Run reconciliations until half of the groups have the new revision."""
     for _ in range(200):
         leaders = [each for each in world.observed().pods if each.component == keys.ENGINE and each.rank == 0 and each.ready]
         new = sum(each.revision == world.service.status["revision"].rpartition("→")[2] for each in leaders)

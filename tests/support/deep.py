@@ -1,4 +1,6 @@
-"""Objects with as many levels as the API server accepts. In some versions, Python's encoders cannot write them."""
+"""Objects with as many nested levels as the API server accepts. The JSON encoder of some Python versions cannot write such
+objects, so they are assembled as text.
+"""
 
 import json
 from collections.abc import Mapping

@@ -71,7 +71,9 @@ def listening(address: str = ADDRESS) -> Iterator[Router]:
 
 
 def restart_hasty(rig: Rig) -> None:
-    """Restart the operator as `hasty_operator`. It asks routers as the chart lets it do inside a cluster, but more often."""
+    """Restart the operator with the program `hasty_operator`, which decides sooner. Like an operator inside of a cluster
+    with the chart's settings, it reads the summaries of routers, but more often.
+    """
     rig.stop()
     rig.start("operator", "--router-watch=2", program=hasty_operator.__name__)
     rig.leads()
@@ -83,7 +85,7 @@ class Load:
     def __init__(self, now: float) -> None:
         self._at, self._waiting = now, 0.0
         self._counted: dict[str, list[tuple[float, float]]] = {}
-        """Name, or UID of a leader -> times, and the requests until then."""
+        """Name of a counter, or UID of a leader -> (time, total number of requests until this time), oldest first."""
 
     def advance(self, now: float, arrivals: float, prefill: Sequence[str], decode: Sequence[str]) -> None:
         """Count the requests that have arrived, and those that the leaders with these UIDs have completed, since the last
@@ -144,7 +146,7 @@ class Followed:
         self.connect([router])
 
     def connect(self, routers: Sequence[Router]) -> None:
-        """Give each of the routers' pods the address of one of these simulated routers; pods that are older come first."""
+        """Give the routers' pods the addresses of these simulated routers, one for each pod, oldest pod first."""
         pods = self.rig.all("Pod", self.namespace, f"{keys.COMPONENT}={keys.ROUTER}")
         pods.sort(key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
         for pod, router in zip(pods, routers, strict=True):
@@ -181,7 +183,9 @@ class Followed:
         return self.groups("engine"), self.groups("decoder")
 
     def sets(self, component: str) -> int:
-        """Return the number of StatefulSets of a component, of which each group of a single pod has one."""
+        """Return the number of StatefulSets of a component. A group of a single pod has one StatefulSet, a
+        larger group two.
+        """
         found = self.rig.all("StatefulSet", self.namespace, f"{keys.COMPONENT}={component}")
         return sum(one["spec"]["replicas"] > 0 for one in found)
 
@@ -190,12 +194,12 @@ class Followed:
         return dict((self.rig.get("InferenceService", self.namespace, SERVICE) or {}).get("status", {}).get("scaling") or {})
 
     def wanted(self) -> tuple[int, int]:
-        """Return the wanted numbers of prefill and decode groups; zeros before the first decision."""
+        """Return the numbers of prefill and decode groups that the autoscaler wants; zeros before its first decision."""
         found = self.scaling().get("wanted") or {}
         return int(found.get("prefill", 0)), int(found.get("decode", 0))
 
     def hold(self) -> str:
-        """Return the reason to hold."""
+        """Return the reason in `status.scaling` for which the autoscaler keeps the number of groups."""
         return str(self.scaling().get("hold") or "")
 
     def edit(self, **spec: Any) -> None:
@@ -203,7 +207,7 @@ class Followed:
         self.rig.patch("InferenceService", self.namespace, SERVICE, {"spec": spec})
 
     def policy(self, **demand: Any) -> None:
-        """Edit the policy of the demand."""
+        """Merge these fields into `spec.scalingPolicy.demand`."""
         self.edit(scalingPolicy={"demand": demand})
 
     def scale(self, component: str = "decoder") -> Manifest:

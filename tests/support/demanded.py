@@ -1,5 +1,5 @@
-"""A simulated service that the autoscaler of the class Demand follows. Reconciliations with `sync` alternate with
-decisions.
+"""Simulates a service whose decode groups the autoscaler of the class Demand scales. Reconciliations and decisions of the
+autoscaler alternate.
 """
 
 from collections.abc import Mapping
@@ -31,20 +31,20 @@ QUIET, BUSY = 1.0, 28.0
 
 
 def spec(mode: str = "", role: Mapping[str, Any] | None = None, **demand: Any) -> dict[str, Any]:
-    """Return the spec of a service whose prefill groups are fixed in number and whose decode groups follow the demand."""
+    """Return the spec of a service with a fixed number of prefill groups, whose decode groups are scaled with the demand."""
     scaled = {"minReplicas": 1, "maxReplicas": 4, "autoscaler": {"class": "Demand"}, **(role or {})}
     policy = {**DEMAND, **({"mode": mode} if mode else {}), **demand}
     return {"engine": {"minReplicas": 1}, "decoder": scaled, "router": {}, "scalingPolicy": {"demand": policy}}
 
 
 def told(world: World) -> tuple[str, str]:
-    """Return status and reason of the condition FollowsDemand."""
+    """Return status and reason of the service's condition FollowsDemand; two empty strings if it has no such condition."""
     found = world.condition(FOLLOWS_DEMAND)
     return (found["status"], found["reason"]) if found else ("", "")
 
 
 class Demanded(World):
-    """A service with prefill, decode and routers, which has come up."""
+    """A simulated service with prefill, decode and routers. It is ready when the constructor returns."""
 
     def __init__(self, **spec: Any) -> None:
         super().__init__(parts.service(**spec), parts.deps(parts.model(), parts.simple(decoder=True)), seed=1)
@@ -57,25 +57,26 @@ class Demanded(World):
         self.gone = float("-inf")
         """Time of the last decision that the groups go."""
         self.free = 100
-        """Groups for which nodes have free capacity."""
+        """Number of further groups that the free nodes can hold."""
         self.task: DemandTask | None = None
         self.task_of = 0
-        """Generation of the spec of which the task is."""
+        """Generation of the spec from which `task` was computed."""
         self.settle()
 
     def observed(self) -> Observed:
-        """Return what the operator observes, with the last decision of the autoscaler."""
-        goes = 0 <= self.now.timestamp() - self.gone <= STALE
-        return replace(super().observed(), scaling=self.scaling, goes=goes)
+        """Return the facts of a reconciliation, with the last decision of the autoscaler."""
+        return replace(super().observed(), scaling=self.scaling)
 
     def edited(self, **spec: Any) -> None:
-        """Edit the spec, and run the reconciliations that follow."""
+        """Edit the spec of the service, and run reconciliations until the edit is complete."""
         self.edit(parts.service(**spec))
         self.settle()
         self.task = None
 
     def decide(self, seconds: float = 10.0) -> None:
-        """Decide every ten seconds for some time, with the numbers of `rate`; None stands for unknown numbers."""
+        """Let the autoscaler decide every ten seconds for some time. `rate` gives the requests per second at a time; None
+        means that the numbers are unknown.
+        """
         for _ in range(round(seconds / 10)):
             now = round(self.now.timestamp())
             newest = DemandSample(now) if self.rate is None else sample(now, self.rate, in_flight=self.in_flight, **UNSTEADY)
@@ -94,7 +95,9 @@ class Demanded(World):
             self.now = datetime.fromtimestamp(max(now + 10, self.now.timestamp()), UTC)
 
     def _decided(self, task: DemandTask, now: float) -> dict[str, Any]:
-        """Decide, and return `status.scaling` without the message about the numbers, which changes with each sample."""
+        """Make one decision. Return `status.scaling` without the message about the numbers, because this message changes
+        with each sample.
+        """
         before = self.state
         if (self.scaling or {}).get("mode") != task.mode:
             before = before._replace(wanted=None)

@@ -1,5 +1,5 @@
-"""Kinds of faults. Each function returns a `Disturb`, a context manager in which the faults happen while a step of a
-scenario runs (`fault_bench.Field.live`).
+"""The kinds of faults that tests inject into a running operator. Each function returns a `Disturb`, a context manager that
+causes the faults while a step of a scenario runs (`fault_bench.Field.live`).
 """
 
 import random
@@ -35,11 +35,13 @@ SPOILED: dict[str, dict[str, Any]] = {
     "RoleBinding": {"subjects": []},
     "ServiceAccount": {"metadata": {"labels": {"ome.io/inferenceservice": "another"}}},
 }
-"""Merge patches with which a foreign user changes fields that the operator applies. Fields that others add stay."""
+"""Merge patches with which a foreign user changes fields that the operator applies. Fields that the operator does not apply
+are not patched, because the operator leaves them as they are.
+"""
 
 
 class _Killer:
-    """Causes a fault at the n-th write from now on, or at the n-th request, with a random n."""
+    """A judge of the proxy that causes a fault at the n-th write, or at the n-th request of any kind, for a random n."""
 
     def __init__(self, field: Field, chance: random.Random, number: int, kills: int) -> None:
         self._field, self._chance, self._usual, self._left = field, chance, field.usual[number], kills
@@ -74,7 +76,7 @@ class _Killer:
 
 
 def kills(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
-    """The operator is killed before or after a write, or at any request, and restarts at once."""
+    """The operator is killed before or after one of its writes, or at any of its requests, and is restarted at once."""
 
     @contextmanager
     def disturb(number: int, life: Life) -> Iterator[None]:
@@ -220,8 +222,8 @@ def frozen(field: Field, chance: random.Random) -> Disturb:
 
 
 def strangers(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
-    """A foreign user edits objects of services, or deletes them without their pods. Services that have another fault in the
-    same step are left out.
+    """Another user edits objects that the operator manages, or deletes them while their pods stay. Services that have
+    another fault in the same step are left out.
     """
 
     def meddle(life: Life) -> None:
@@ -265,8 +267,8 @@ def at_once(*ways: Disturb) -> Disturb:
 
 
 def _moments(field: Field, chance: random.Random, number: int, faults: int) -> list[int]:
-    """Return the numbers of writes of a step after which faults happen. They are in the first half of the step, because the
-    faults have to happen before the step is over.
+    """Return the numbers of writes of a step after which faults shall happen. These numbers are in the first half of the
+    step, because the faults have to happen before the step is over.
     """
     return sorted(chance.sample(range(max(faults, field.usual[number].writes // 2)), faults))
 

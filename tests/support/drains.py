@@ -57,7 +57,7 @@ def _all_ready(rig: Rig, names: Iterable[str]) -> bool:
 
 
 def empty(rig: Rig) -> None:
-    """Delete all nodes that `pool` created."""
+    """Delete all nodes that `pool` created, and wait until they are gone."""
     for node in rig.all("Node", "", POOL):
         rig.delete("Node", "", node["metadata"]["name"])
 

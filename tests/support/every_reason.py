@@ -1,4 +1,6 @@
-"""An object for every reason of the table and each of its conditions, as the operator writes it."""
+"""For every reason of the table in `ome_operator.core.reasons`, and for each condition in which it can occur: an object with
+this condition, as the operator writes it.
+"""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -23,7 +25,7 @@ from ome_operator.core.status.conditions import Condition
 
 EARLY = datetime(2026, 1, 1)
 WHEN_TRUE = {ADVICE, ANOTHER, FROZEN, *DRIFTED.values()}
-"""Conditions that exist while they are True."""
+"""Types of conditions that exist only while they are True."""
 
 
 def bodies() -> Iterator[tuple[ReasonRecord, str, dict[str, Any]]]:

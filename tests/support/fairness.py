@@ -1,5 +1,5 @@
-"""A simulated cluster in memory, some of whose tenants request nodes that they can never use, because quotas refuse their
-pods or volumes are never attached. The simulated operator consists of the pure functions that the controllers call.
+"""Simulates a cluster in memory in which some tenants request nodes that they can never use, because quotas deny their pods
+or their volumes are never attached. The simulated operator calls the same pure functions as the controllers.
 """
 
 import random
@@ -30,7 +30,7 @@ STARTS = 10.0
 
 @dataclass
 class Pod:
-    """A pod of a gang; `ends` is the time at which it is gone after its deletion."""
+    """A pod of a gang. `ends` is the time at which a deleted pod is gone."""
 
     node: str = ""
     ends: float | None = None
@@ -38,7 +38,7 @@ class Pod:
 
 @dataclass
 class Gang:
-    """A service with one group. Each of its pods needs a node."""
+    """A service with one group, whose pods are placed together or not at all. Each pod needs a node of its own."""
 
     team: str
     name: str
@@ -69,11 +69,11 @@ class Gang:
         return sum(bool(pod.node) and pod.ends is None for pod in self.pods)
 
     def needs(self, pods: int) -> Needs:
-        """Return the needs of a number of pods."""
+        """Return what this number of the gang's pods requests from nodes: 8 GPUs each."""
         return (Need(("engine",), "engine", Demand(requests=((GPU, 8),)), pods),)
 
     def served(self, now: float) -> bool:
-        """Return whether the service serves."""
+        """Return whether the service serves, which takes STARTS seconds after its last pod was bound."""
         return self.placed_at is not None and now - self.placed_at >= STARTS
 
     def seen(self, now: float) -> Seen:
@@ -101,7 +101,9 @@ def _seconds(text: str) -> float:
 
 
 class Town:
-    """Nodes, gangs of several teams, and a clock. `quotas` is the number of pods that a team may have."""
+    """A simulated cluster: nodes, gangs of several teams, and a clock. `quotas` maps a team to the number of pods that it
+    may have.
+    """
 
     def __init__(self, nodes: int, gangs: list[Gang], quotas: Mapping[str, int], seed: int = 1) -> None:
         self.nodes = {f"n{at}": Node(f"n{at}", 1, {}, True, 8, room=((GPU, 8),)) for at in range(nodes)}
@@ -119,12 +121,14 @@ class Town:
         return [gang for gang in self.gangs if gang.comes <= self.second and not gang.gone]
 
     def free(self, without: Container[Ref] = ()) -> Nodes:
-        """Return the nodes with their free capacity, as if the pods of some services were gone."""
+        """Return the nodes with their free capacity, computed as if the pods of these services were gone."""
         held = Counter(pod.node for gang in self.gangs if gang.ref not in without for pod in gang.pods if pod.node)
         return {name: less(node, {GPU: 8 * held[name]}) for name, node in self.nodes.items()}
 
     def step(self) -> None:
-        """Let the events of a few seconds happen in any order."""
+        """Advance the clock by a few seconds. Reconciliations, bindings and other events of this time happen in random
+        order.
+        """
         acts = [self._schedule, self._create, *(lambda gang=gang: self._pass(gang) for gang in self.alive())]
         self._waiting = [(ref, claim) for ref, claim in self.book.claims.items() if not claim.trying]
         self.chance.shuffle(acts)
@@ -218,7 +222,9 @@ class Town:
         self.book.put(gang.ref, None, self.now.timestamp(), gone=True)
 
     def _look(self) -> None:
-        """Record for how long gangs have waited although they fit. Check that no gang stays incomplete for too long."""
+        """Record for how long each gang has waited although it would have fitted. Check that no gang stays partly placed for
+        too long.
+        """
         free = len(self.nodes) - len({pod.node for gang in self.gangs for pod in gang.pods if pod.node})
         used = Counter[str]()
         for gang in self.gangs:

@@ -40,11 +40,11 @@ class FakeApi(Client):
         self.answers, self.calls = dict(answers or {}), list[Call]()
 
     def kinds(self, verb: str) -> list[str]:
-        """Return the kinds that were requested by this method, in order."""
+        """Return the kinds of the objects in all calls with this verb, in the order of the calls."""
         return [call.kind for call in self.calls if call.verb == verb]
 
     def bodies(self, verb: str) -> list[Manifest]:
-        """Return the bodies that were sent by this method, in order."""
+        """Return the bodies of all calls with this verb, in the order of the calls."""
         return [call.body for call in self.calls if call.verb == verb]
 
     async def _answer(self, call: Call) -> Any:

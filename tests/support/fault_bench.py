@@ -1,4 +1,6 @@
-"""Injects faults: an operator behind a proxy, scenarios that are disturbed, and the measured cost of the faults."""
+"""Injects faults into the operator: it runs the operator behind a proxy, disturbs scenarios, and measures how many more
+seconds, requests and writes they take.
+"""
 
 import os
 import signal
@@ -32,7 +34,9 @@ Disturb = Callable[[int, Life], AbstractContextManager[Poke | None]]
 
 
 class Cost(NamedTuple):
-    """The cost of a step, or its difference to an undisturbed step; None where there is nothing to compare with."""
+    """The cost of a step in seconds, requests and writes, or the difference to the same step without a fault. A field is
+    None if there is no value to compare with.
+    """
 
     seconds: float
     """Seconds from the start of the step, or from its last fault, until the state was correct. This is always the value of
@@ -58,7 +62,7 @@ class Account:
         self.costs[kind].append(Cost(time.monotonic() - began))
 
     def lines(self) -> Iterator[str]:
-        """Yield the table: median and maximum over the steps."""
+        """Yield the lines of the printed table: median and maximum of each cost over all steps."""
         yield f"{'':<36}{'faults':>8}" + "".join(
             f"{head:>24}" for head in ("seconds until right", "requests above usual", "writes above usual")
         )
@@ -181,10 +185,10 @@ class Field:
         self.account.costs[self._kind].append(Cost(cost.seconds, *above))
 
     def _learn(self, life: Life, begun: int) -> float:
-        """Record the correct state once nothing is written any more, and return the time since when.
-
-        `begun` is the number of writes before the step, because on a busy machine the first check may come after the last
-        write. A check takes some time, and its result may lack writes that happen meanwhile.
+        """Wait until the operator writes nothing any more, record the state then as the correct one, and return the time
+        since when it has been unchanged. `begun` is the number of writes before the step, because on a busy machine the
+        first check may come after the last write. A check takes some time, and its result may lack writes that happen
+        meanwhile.
         """
         state, writes, now = life.state(), begun, time.monotonic()
         since = wrote_at = now
@@ -233,11 +237,11 @@ class Field:
 
 @contextmanager
 def undisturbed(number: int, life: Life) -> Iterator[None]:
-    """Run the step without a fault."""
+    """A `Disturb` without any fault."""
     yield
 
 
 def difference(state: State, right: State) -> dict[str, Any]:
-    """Return the differences between the actual and the correct state."""
+    """Return the actual and the correct state of each object in which both differ; {} if they are equal."""
     names = sorted(state.keys() | right.keys())
     return {name: (state.get(name), right.get(name)) for name in names if state.get(name) != right.get(name)}

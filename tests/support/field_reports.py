@@ -33,7 +33,7 @@ had the same fault), the behavior before and now, and the tests that cover the w
 
 
 class Row(NamedTuple):
-    """A report, and what was done about its kind."""
+    """A report of a user, the kind of fault that it is an example of, and the tests of this kind."""
 
     id: str
     """Letter of the source, and number of the report in this source."""
@@ -48,7 +48,7 @@ class Row(NamedTuple):
 
     @property
     def open(self) -> bool:
-        """Return whether something is left that no test covers."""
+        """Return whether a part of the report's kind of fault is not covered by a test yet."""
         return self.now.startswith(OPEN)
 
 

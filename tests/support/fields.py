@@ -43,13 +43,15 @@ VALUES: dict[str, Any] = {
     "volumeMounts": [{"name": "v", "mountPath": "/v"}],
     "volumes": [{"name": "v", "emptyDir": {}}],
 }  # fmt: skip
-"""Values of fields that are open in the CRDs, or for which a plain word would be refused."""
+"""Valid values of fields whose type does not determine them: fields that the CRDs leave open, and fields that refuse an
+arbitrary word.
+"""
 _TEXTS = ("elsewhere", "7s", "3", "9.9", "25%", "hf://other/files", "1T", "local:///other", "/other")
 _NUMBERS = (7, 3, 1, 500, 0, 5000)
 
 
 class Field(NamedTuple):
-    """A field without subfields."""
+    """A field of a spec that has no subfields."""
 
     path: str
     """Path of the field, with `[]` after lists and `{}` after maps."""
@@ -122,7 +124,7 @@ def _values(kind: Any) -> tuple[Any, ...]:
 
 
 def with_value(body: Body, field: Field, value: Any) -> Body:
-    """Return the body with the field set. Missing parents are created with their required fields."""
+    """Return the body with this value in the field. Missing parent objects are created with their required fields."""
     out = copy.deepcopy(body)
     place, steps = out, field.path.split(".")
     for number, step in enumerate(steps[:-1]):

@@ -1,4 +1,6 @@
-"""Services of a runtime that is edited, as the operator sees them."""
+"""Simulates the services that use one runtime, while the runtime is edited and a registry of waves decides which services
+may use the edit.
+"""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,7 +19,9 @@ def service(number: int) -> Ref:
 
 
 class Fleet:
-    """The services of a runtime, and the registry of waves that decides which of them may take up an edit."""
+    """The services of a runtime, and the registry of waves, which lets a limited number of services use an edit of the
+    runtime at the same time.
+    """
 
     def __init__(self, size: int, terms: Terms | None = None) -> None:
         self.terms, self.now = terms or Terms(), START
@@ -28,7 +32,7 @@ class Fleet:
         self.begun: set[Ref] = set()
         self.failed: set[Ref] = set()
         self.lacks: dict[Ref, datetime] = {}
-        """Services that lack something of their own, and since when."""
+        """Service -> the time since when it has been incomplete for a reason of its own, such as missing nodes."""
         self.said: dict[Ref, str] = {}
         self.restart()
 
@@ -44,7 +48,7 @@ class Fleet:
         self.failed.clear()
 
     def hear(self, name: Ref) -> None:
-        """Reconcile a service."""
+        """Tell the registry the state of a service, as a reconciliation of that service does."""
         begun = name in self.begun
         if name in self.whole:
             stand = Stand(self.epoch, EditState.DONE, self.whole[name])
@@ -63,7 +67,7 @@ class Fleet:
         self.work()
 
     def work(self) -> list[Ref]:
-        """Reconcile the services that may begin with the edit, and return them."""
+        """Reconcile all services, and return those that the registry permits to begin with the edit."""
         found = list(self.called)
         self.called.clear()
         for name in found:

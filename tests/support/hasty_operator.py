@@ -1,7 +1,8 @@
 """The operator as a program whose autoscaler of the class Demand decides sooner, because a test cannot wait for minutes.
 
-It measures for a third of the usual time, and decides three times as often; with OME_SOAK=1 it keeps the usual times. In
-both cases, it removes groups and stores new reasons to hold sooner. Nothing else differs.
+It measures for a third of the usual time, and decides three times as often; with OME_SOAK=1 it keeps the usual times. With
+both settings, it removes groups sooner, and stores a new reason for keeping the number of groups sooner. Nothing else
+differs.
 """
 
 import os
@@ -12,13 +13,13 @@ from ome_operator.core.demand import arrivals, brakes, learn
 from ome_operator.core.observed import demand as observed
 
 FASTER = 1.0 if os.environ.get("OME_SOAK") else 3.0
-"""How many times faster it decides."""
+"""Factor by which the decisions are faster than usual."""
 PERIOD = scaler.PERIOD / FASTER
 """Seconds between two decisions."""
 DECISION = 1.2 * PERIOD
 """Seconds in which there is at least one decision."""
 SPAN = 40.0
-"""Seconds for which the numbers must be known before a group is removed."""
+"""Seconds for which the request rates must be known without a gap before a group is removed."""
 
 if __name__ == "__main__":
     arrivals.WINDOW = brakes.WINDOW = learn.WINDOW = observed.WINDOW = scaler.WINDOW = arrivals.WINDOW / FASTER

@@ -1,4 +1,6 @@
-"""Summaries as registries beside simulated routers would serve them, computed by the registry's own code."""
+"""Returns the summaries that the registries beside simulated routers would serve over HTTP. They are computed by the
+registry's own code.
+"""
 
 import json
 import math
@@ -32,8 +34,8 @@ def summary(
     in_flight: int = 3,
     leaders_rates: Mapping[str, Rates] = MappingProxyType({}),
 ) -> str:
-    """Return the summary of a router whose leaders have these numbers. `leaders_rates` are those of single leaders, by their
-    UID.
+    """Return the summary of a router whose leaders all have these numbers. `leaders_rates` maps the UID of a leader to
+    numbers of its own.
     """
     pods = [from_api.pod(body) for body in cluster.objects["Pod"]]
     mine = (router.namespace, router.service, router.revision)

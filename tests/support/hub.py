@@ -26,21 +26,21 @@ ORIGINALS = "0ddba11" + "0" * 33
 
 @dataclass
 class Answer:
-    """A fault in the answer to one request for file bytes."""
+    """The fault with which the hub answers one request for the bytes of a file."""
 
     status: int = 0
     """Status that is returned instead of bytes."""
     cut: int | None = None
     """Number of bytes after which the connection is closed."""
     wrong: bool = False
-    """Whether one byte is changed."""
+    """Whether one byte of the file is sent with another value."""
     whole: bool = False
-    """Whether the requested range is ignored."""
+    """Whether the hub ignores the requested range and sends the complete file."""
 
 
 @dataclass
 class Sent:
-    """A response that was sent."""
+    """A response that the hub has sent."""
 
     name: str
     start: int
@@ -194,7 +194,7 @@ class Hub:
 async def pour(
     request: web.Request, response: web.StreamResponse, body: bytes | bytearray, cut: int | None, told: Sent, rate: float
 ) -> None:
-    """Send a body at the configured rate up to the configured cut, and count the sent bytes."""
+    """Send a body at the configured rate until the configured number of bytes, and count the sent bytes."""
     step = 64 * 1024
     for at in range(0, len(body), step):
         piece = bytes(body[at : at + step]) if cut is None else bytes(body[at : min(at + step, max(cut, 0))])

@@ -14,7 +14,9 @@ from tests.support.rig import Rig
 
 
 def agent(rig: Rig, node: str, folder: Path) -> Path:
-    """Return a kubeconfig with the token of the agent's pod on a node, as a kubelet would request it."""
+    """Return a kubeconfig with the token of the agent's pod on a node. The token is requested from the API server in the
+    same way as by the kubelet.
+    """
     select = "app.kubernetes.io/name=ome-agent"
 
     def found() -> dict[str, Any] | None:

@@ -1,7 +1,8 @@
 """Recordings of the faults in docs/faults.md, made with the simulated cluster: `python -m tests.support.incidents` writes
 them.
 
-A fault that does not change the facts of a reconciliation cannot be recorded; `UNSEEN` lists such faults.
+A recording contains only the inputs of reconciliations. So a fault that does not change these inputs cannot be recorded;
+`UNSEEN` lists such faults.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,20 +24,22 @@ FOLDER = Path(__file__).parents[1] / "incidents"
 SERVICE = Ref("InferenceService", "team", "svc")
 Change = Callable[[Observed], Observed]
 BEFORE, AFTER = 2, 16
-"""Number of passes that are kept before and after the fault."""
+"""Number of reconciliations that are kept before and after the fault."""
 
 
 class Story:
-    """A service whose passes are recorded as an operator records them."""
+    """A service whose reconciliations are recorded in the format that an operator writes."""
 
     def __init__(self, shape: Shape, seed: int = 1) -> None:
         self.world = World(shape.service(), shape.deps(), seed)
         self.kept, self.around = Recorder(2**30, BEFORE + AFTER), SharedNodes()
         self.change: Change = lambda observed: observed
-        """Changes what the passes observe, according to the fault."""
+        """Changes the facts that the reconciliations observe, as the fault does."""
 
     def passes(self, count: int, refused: tuple[str, str] | None = None) -> None:
-        """Run this number of passes, with steps of the cluster in between. The API server refuses the object `refused`."""
+        """Run this number of reconciliations, and let the simulated cluster act between them. The API server refuses to
+        create the object `refused`.
+        """
         for _ in range(count):
             plan = self.look()
             taken = tuple(each for each in plan.apply if (each.kind, each.manifest["metadata"]["name"]) != refused)
@@ -44,7 +47,7 @@ class Story:
             self.world.step()
 
     def look(self) -> Plan:
-        """Run a pass, but do not carry out its plan."""
+        """Run a reconciliation, but do not carry out its plan."""
         world = self.world
         ear = PassRecorder(world.service, world.deps, self.change(world.observed()))
         plan = sync(world.service, ear.deps, ear.observed, world.now)
@@ -52,7 +55,7 @@ class Story:
         return plan
 
     def file(self, why: str) -> bytes:
-        """Return the recording."""
+        """Return the content of the recording."""
         passes = self.kept.of(SERVICE)
         return recording.encode(recording.to_json({"team/svc": passes}, "0", why, datetime(2026, 1, 1, tzinfo=UTC)), True)
 
@@ -63,7 +66,7 @@ class Story:
         )
 
     def child(self, kind: str) -> Live:
-        """Return the first object of a kind."""
+        """Return the first object of this kind that the operator has created."""
         return next(child for child in self.world.children.values() if child.key[0] == kind)
 
 
@@ -75,7 +78,7 @@ USUAL = Shape(size=2, engines=2, decoders=1)
 
 
 def settled(shape: Shape = USUAL) -> Story:
-    """Return a story of a service that is Ready, with the passes before the fault."""
+    """Return a story whose service is Ready, with the reconciliations before the fault."""
     story = Story(shape)
     story.world.settle()
     story.passes(BEFORE)
@@ -83,7 +86,9 @@ def settled(shape: Shape = USUAL) -> Story:
 
 
 def operator_killed() -> Story:
-    """The operator is killed in the middle of a rollout, and forgets what its passes have learned."""
+    """The operator is killed in the middle of a rollout, and loses everything that its reconciliations have
+    kept in memory.
+    """
     story = settled(Shape(size=2, engines=2, strategy="surge"))
     story.world.edit(deps=Shape(size=2, engines=2, strategy="surge", image="b").deps())
     story.passes(4)
@@ -105,7 +110,7 @@ def requests_fail() -> Story:
 
 
 def watches_lag() -> Story:
-    """Passes see the pods as they were up to three steps ago. Meanwhile a rank is lost."""
+    """Reconciliations see the pods as they were up to three steps ago. Meanwhile a rank is lost."""
     story = settled()
     story.world.lag = 3
     story.world.lose(story.leader())
@@ -130,7 +135,9 @@ def _clock(jump: timedelta) -> Callable[[], Story]:
 
 
 def two_operators() -> Story:
-    """Another manager writes the status, and the operator does not interfere until it is gone."""
+    """Another field manager writes the status of the service. The operator does not write it until the other manager has
+    stopped.
+    """
     story = settled()
     story.change = lambda seen: replace(seen, another="manager")
     story.passes(3)
@@ -157,7 +164,7 @@ def stranger_deletes_a_stateful_set() -> Story:
 
 
 def stranger_has_the_name() -> Story:
-    """Another user's Service has the name that the service needs."""
+    """A Service of another user has the name that the operator needs for the service."""
     story = Story(Shape())
     metadata = {"name": "svc", "labels": {}}
     story.world.children["Service", "svc"] = Live({"kind": "Service", "metadata": metadata}, "theirs", 1, "somebody", "", "")
@@ -317,7 +324,7 @@ UNSEEN: dict[str, str] = {
     "etcd hangs": "the same",
     "suspended past its Lease": "no pass is made meanwhile, and whether writes may be sent is asked below the passes",
 }
-"""Row without a file → why a pass does not differ from an undisturbed pass."""
+"""Row of docs/faults.md without a recording → why the fault does not change the facts of a reconciliation."""
 
 
 def files() -> Iterator[tuple[str, bytes]]:

@@ -110,8 +110,8 @@ def _sidecar(spec: Manifest) -> None:
 
 
 class Injector:
-    """The server of the webhook, with a certificate from `folder`. It counts the stored objects that each mode has
-    changed, without those of dry runs.
+    """The HTTPS server of the webhook, whose certificate is written to `folder`. It counts for each mode the stored objects
+    that it has changed; dry runs do not count.
     """
 
     def __init__(self, folder: Path) -> None:

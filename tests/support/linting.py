@@ -1,4 +1,4 @@
-"""Runs `ome lint` on files and bodies, and returns the findings."""
+"""Runs `ome lint` on files and on parsed objects, for tests of its findings."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -22,9 +22,9 @@ def catalog() -> list[dict[str, Any]]:
 
 
 def looked_at(bodies: Iterable[Mapping[str, Any]], whole: bool = True) -> list[Subject]:
-    """Return the subjects for these objects next to the catalog. If not `whole`, only the accelerator classes of the
-    catalog are added, for services that bring their own model and runtime; parsing the others takes a third of the
-    time.
+    """Return the inputs of `ome lint`: these objects together with the catalog. If not `whole`, only the accelerator classes
+    of the catalog are added, for services that bring their own model and runtime; parsing the rest of the catalog takes a
+    third of the time.
     """
     beside = [body for body in catalog() if whole or body["kind"] == "AcceleratorClass"]
     return list(subjects([dict(body) for body in bodies], beside, packaged()))
@@ -42,5 +42,5 @@ def in_file(path: Path) -> tuple[Finding, ...]:
 
 
 def grave(findings: Iterable[Finding]) -> list[str]:
-    """Return rule and sentence of all findings that are not notes."""
+    """Return rule and message of all findings that are errors or warnings, not notes."""
     return [f"{each.rule.id}: {each.hit.says}" for each in findings if each.rule.severity != Severity.NOTE]

@@ -17,7 +17,7 @@ Key = tuple[str, str]
 
 @dataclass
 class Live:
-    """A stored object."""
+    """An object that the simulated API server stores."""
 
     manifest: Manifest
     uid: str
@@ -43,14 +43,14 @@ class Live:
         return dict(self.manifest["metadata"].get("labels") or {})
 
     def woken_by(self, change: Manifest) -> None:
-        """Apply the write of a wake to this RoleScale."""
+        """Change the RoleScale as the operator's write for an arriving request does."""
         changes = change["spec"] != self.manifest["spec"]
         metadata = {**self.manifest["metadata"], "annotations": change["metadata"]["annotations"]}
         self.manifest = {**self.manifest, "metadata": metadata, "spec": change["spec"]}
         self.generation += changes
 
     def facts(self, service: InferenceService) -> Child:
-        """Return this object in the form that the operator reads when it reconciles the service."""
+        """Return the object in the form in which a reconciliation of the service reads it."""
         kind, name = self.key
         content = None
         if kind == "ControllerRevision":
@@ -74,7 +74,7 @@ class Live:
 
 @dataclass
 class LivePod:
-    """A pod with the time that it takes to terminate."""
+    """A pod of the simulated cluster, with the time that its termination takes."""
 
     name: str
     uid: str
@@ -117,7 +117,7 @@ class LivePod:
             self.draining = changes[keys.DRAINING] or ""
 
     def facts(self, service: InferenceService) -> Pod:
-        """Return this pod in the form that the operator reads when it reconciles the service."""
+        """Return the pod in the form in which a reconciliation of the service reads it."""
         return Pod(
             namespace=service.namespace, name=self.name, uid=self.uid, version=1, service=service.name,
             component=self.labels[keys.COMPONENT], revision=self.labels[keys.REVISION], group=self.group, rank=self.rank,

@@ -1,4 +1,4 @@
-"""A stand-in for Prometheus: it answers every query with the same number, with nothing, or not at all."""
+"""A stand-in for Prometheus. It answers every query with the same number, with an empty result, or with an error."""
 
 import json
 import threading

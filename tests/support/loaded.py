@@ -1,7 +1,8 @@
-"""Starts operators without loading time: for each cluster, a process has loaded the program, and forks for each start.
+"""Starts operators quickly: one process for each cluster imports the operator's modules once, and then forks an operator for
+each start. Without this, imports take half of the time of a start.
 
-Imports take half of a start. There are two differences to the shipped program: nothing is loaded again, and sets have the
-same order in all operators of a cluster. tests/process/test_wheel.py, the node suite and the demo start the real program.
+There are two differences to the shipped program: no module is imported again, and sets have the same order in all operators
+of a cluster. tests/process/test_wheel.py, the node suite and the demo start the real program.
 """
 
 import gc

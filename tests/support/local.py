@@ -15,7 +15,7 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 def eventually(what: str, seen: Callable[[], bool], within_s: float = 30.0) -> None:
-    """Poll until `seen` returns True."""
+    """Poll until `seen` returns True; fail after the time limit."""
     until = time.monotonic() + within_s
     while not seen():
         assert time.monotonic() < until, f"not within {within_s} s: {what}"
@@ -61,7 +61,7 @@ def pod(cluster: Cluster, name: str) -> dict[str, Any] | None:
 
 
 def asked(url: str, body: bytes, context: ssl.SSLContext | None = None) -> str:
-    """Return etcd's answer; "" if it does not answer or refuses."""
+    """Return the output of a request to etcd; "" if etcd does not answer, or refuses."""
     handlers = [urllib.request.ProxyHandler({}), *([urllib.request.HTTPSHandler(context=context)] if context else [])]
     try:
         with urllib.request.build_opener(*handlers).open(urllib.request.Request(url, body), timeout=5) as answer:

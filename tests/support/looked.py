@@ -1,4 +1,6 @@
-"""An API server with a minimal kubelet, for tests of `ome preflight`. It keeps created objects until they are deleted."""
+"""A stand-in for an API server with minimal kubelets, for tests of `ome preflight`: created objects exist until they are
+deleted, and their pods get statuses.
+"""
 
 import json
 from collections.abc import Callable
@@ -11,19 +13,19 @@ from tests.support.fake_api import Call, FakeApi
 
 Manifest = dict[str, Any]
 Play = Callable[[Manifest, int], Manifest]
-"""Returns node and status of a pod from its body and the number of lists of pods since the first creation."""
+"""(body of a pod, number of lists of pods since the first creation) -> fields of the pod with its node and its status."""
 FULL = "0/24 nodes are available: 20 Insufficient nvidia.com/gpu."
 RUNS = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
 
 
 def status(node: str = "", state: Manifest | None = None, **more: Any) -> Manifest:
-    """Return the node and status of a pod."""
+    """Return the fields `spec.nodeName` and `status` of a pod."""
     boxes = [{"name": keys.RUNNER, "state": state}] if state is not None else []
     return {"node": node, "status": {"phase": "Pending", "containerStatuses": boxes, **more}}
 
 
 def ended(node: str, *findings: Any, message: str | None = None, code: int = 0) -> Manifest:
-    """Return the status of a check that has ended."""
+    """Return the status of a pod whose preflight check has ended."""
     said = json.dumps({"preflight": 1, "findings": findings, "more": 0}) if message is None else message
     return status(node, {"terminated": {"exitCode": code, "message": said}}, phase="Succeeded")
 
@@ -35,14 +37,16 @@ def unplaced() -> Manifest:
 
 
 def healthy(pod: Manifest, looks: int) -> Manifest:
-    """Schedule the pod at once, let it run at the second list, and end it without findings."""
+    """A `Play` of a check without findings: the pod has a node at once, runs from the second list of pods on, and has ended
+    at the third.
+    """
     node = f"gpu-{pod['metadata']['name'].rpartition('-')[2]}"
     return status(node) if looks < 2 else status(node, RUNS) if looks < 3 else ended(node)
 
 
 class Looked(FakeApi):
-    """`catalog`: kind → objects that exist initially. `play`: returns how pods proceed. `answers` take precedence, as in
-    FakeApi.
+    """A fake API. `catalog` maps a kind to the objects that exist initially. `play` decides at each list of pods which
+    status a pod has. `answers` are answers of FakeApi, which take precedence.
     """
 
     def __init__(self, play: Play = healthy, catalog: dict[str, list[Manifest]] | None = None, **answers: Any) -> None:

@@ -1,4 +1,6 @@
-"""A leader in this process on the real API server. A test supplies the pure functions."""
+"""Runs the leader part of the operator (`LeaderTerm`) in the test's process, against a real API server. Instead of the
+operator's pure functions, it calls those of a test.
+"""
 
 import asyncio
 import itertools
@@ -25,19 +27,19 @@ _NUMBER = itertools.count()
 
 
 def refuse(before: dict[str, object], generation: int, reason: str, why: str, now: datetime, **_: bool) -> Plan:
-    """Refuse a spec like sync.refuse_spec, without times."""
+    """Return the status of a service whose spec is refused, as sync.refuse_spec does, without times."""
     return Plan(status=status("False", reason, why))
 
 
 def status(ready: str, reason: str, message: str = "") -> dict[str, Any]:
-    """Return a status with one condition."""
+    """Return a status that contains only this condition."""
     since = "2026-01-01T00:00:00Z"
     one = {"type": "Ready", "status": ready, "reason": reason, "message": message, "lastTransitionTime": since}
     return {"conditions": [one]}
 
 
 def silent(*_: Any) -> dict[str, Any]:
-    """Return the status of a catalog object without anything to report."""
+    """Return an empty status, for catalog objects about which nothing has to be reported."""
     return {}
 
 
@@ -47,12 +49,12 @@ def wall() -> datetime:
 
 
 def idle(service: InferenceService, deps: Deps, seen: Observed, now: datetime) -> Plan:
-    """Return a plan that wants nothing."""
+    """Return a plan without any write."""
     return Plan(status=dict(service.status))
 
 
 class Counted:
-    """Counts requests by verb and kind."""
+    """Counts the requests of a client by verb and kind."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, int]] = []
@@ -69,7 +71,7 @@ class Counted:
 async def leading(
     connection: Connection, sync: Sync = idle, settings: Settings | None = None
 ) -> AsyncIterator[tuple[Manager, Informer, Counted]]:
-    """Run a leader inside the `with` block."""
+    """Run a leader until the `with` block ends."""
     settings, counted = settings or Settings(), Counted()
     client, session = Client(connection, count=counted), connection.session(limit=0, agent="test")
     quiet = replace(CORE, model_status=silent, runtime_status=silent, accelerator_status=silent)
@@ -99,7 +101,7 @@ async def leading(
 
 
 async def until(what: str, holds: Callable[[], bool], seconds: float = 15.0) -> None:
-    """Wait for something that happens without further action."""
+    """Wait until the condition is true, without doing anything for it. Fail after the time limit."""
     try:
         async with asyncio.timeout(seconds):
             while not holds():  # noqa: ASYNC110

@@ -1,4 +1,4 @@
-"""A manager with a sample for every metric."""
+"""Returns a manager of reconciliations that has a sample for every metric of the operator."""
 
 import asyncio
 from collections import Counter
@@ -43,7 +43,7 @@ def service(name: str = "svc", namespace: str = "team", *conditions: Body, **sta
 
 
 def again(body: Body, **status: Any) -> Body:
-    """Return a later version of the same object."""
+    """Return the same object with a later resourceVersion."""
     version = str(int(body["metadata"]["resourceVersion"]) + 1)
     return {
         **body,
@@ -75,7 +75,7 @@ def pod(name: str = "svc-0-0", service: str = "svc", namespace: str = "team", gp
 
 
 def revision(size: int = 1, gpus: int = 8, service: str = "svc", namespace: str = "team") -> Body:
-    """Return the stored revision r1."""
+    """Return the ControllerRevision r1 as it is stored."""
     role = {"metadata": {"name": "svc"}, "spec": {"template": {"spec": {"containers": [yamls.container(gpus=gpus)]}}}}
     workloads = {keys.ENGINE: {"size": size, "port": 1, "leader": role, "worker": role if size > 1 else None}}
     labels = {keys.SERVICE: service, keys.REVISION: "r1", keys.MANAGED_BY: keys.MANAGER}
@@ -106,7 +106,7 @@ def holding(state: str = "Updating", got: int = 3, total: int = 10, speed: int =
 
 
 class Rig:
-    """A manager with its metrics. A pass over each new object runs at once."""
+    """A manager and its metrics. A reconciliation of each new object runs at once."""
 
     def __init__(self, **settings: Any) -> None:
         self.metrics = Metrics()
@@ -138,7 +138,7 @@ class Rig:
 
 
 def everything() -> Rig:
-    """Return a manager in which each metric has a sample."""
+    """Return a manager after reconciliations through which each metric has a sample."""
     rig = Rig()
     metrics = rig.metrics
     metrics.leader.set(1)

@@ -1,5 +1,5 @@
-"""A service whose nodes are added and removed in the simulated cluster, and checks that hold at every moment of its
-moves.
+"""A simulated cluster in which nodes of a service with `spec.moves` are tainted, added and removed. What must hold during
+moves is checked after every reconciliation.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ LABELS = {"models.ome.io/clusterbasemodel.tiny": "Ready"}
 
 @dataclass(frozen=True)
 class Movable(Shape):
-    """A service with `spec.moves`."""
+    """The simulated world of a service with `spec.moves`."""
 
     moves: tuple[tuple[str, Any], ...] = ()
 
@@ -58,13 +58,13 @@ class Fleet(Scheduler):
         return dict(self.world.deps.nodes[name].room)[GPU] - sum(pod.node == name for pod in mine)
 
     def change(self, name: str, **fields: Any) -> None:
-        """Change a node."""
+        """Change fields of a node."""
         nodes = dict(self.world.deps.nodes)
         nodes[name] = nodes[name]._replace(**fields)
         self.world.deps = replace(self.world.deps, nodes=nodes)
 
     def taint(self, name: str) -> None:
-        """Taint a node for its removal."""
+        """Add a taint to a node, as tools do before they remove the node."""
         self.change(name, taints=(LEAVES,))
 
     def untaint(self, name: str) -> None:
@@ -94,12 +94,12 @@ class Fleet(Scheduler):
 
     @property
     def wanted(self) -> dict[str, int]:
-        """Return role -> number of groups, or of routers, that the service has to have."""
+        """Return role -> the number of groups, or of routers, that the spec of the service requests."""
         found = {keys.ENGINE: self.shape.engines, keys.DECODER: self.shape.decoders, keys.ROUTER: int(self.shape.router)}
         return {name: count for name, count in found.items() if count}
 
     def whole(self) -> bool:
-        """Return whether every role serves with all of its groups."""
+        """Return whether every role has all of its groups and all of them serve."""
         return all(self.serving(role) >= count for role, count in self.wanted.items())
 
     def moves(self) -> dict[str, dict[str, Any]]:
@@ -107,13 +107,13 @@ class Fleet(Scheduler):
         return {one["component"]: one for one in self.world.service.status.get("moves", ())}
 
     def run(self, passes: int = 1) -> None:
-        """Run passes one by one, and check after each that everything holds."""
+        """Run this number of reconciliations, and check the rules of moves after each."""
         for _ in range(passes):
             self.world.run(1)
             self.check()
 
     def check(self) -> None:
-        """Check that at most one group of a role moves."""
+        """Check that at most one group of each role moves."""
         stored = [one["component"] for one in self.world.service.status.get("moves", ())]
         assert len(stored) == len(set(stored)), stored
         slices = {pod.labels[keys.REVISION] for pod in self.world.pods.values()}
@@ -124,8 +124,8 @@ class Fleet(Scheduler):
                 assert len(mine) <= count + 1, f"more than one replacement of {role}: {mine}"
 
     def until(self, what: str, done: Any, passes: int = 400, whole: bool = False) -> int:
-        """Run passes until a condition is true, and return their number. If `whole`, every role serves completely after
-        each.
+        """Run reconciliations until a condition is true, and return how many were needed. If `whole` is true, every role has
+        to serve with all of its groups after each.
         """
         for count in range(passes):
             if done():
@@ -141,7 +141,7 @@ def node(name: str) -> Node:
 
 
 def serving(shape: Movable, spare: int, seed: int = 1) -> Fleet:
-    """Return a service that serves on as many nodes as it needs, with `spare` more."""
+    """Return a service that serves, in a cluster with as many nodes as its pods need and `spare` further nodes."""
     fleet = Fleet(shape, spare, seed)
     fleet.until("serving", lambda: fleet.whole() and not fleet.world.service.status.get("placement"))
     return fleet

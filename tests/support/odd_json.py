@@ -28,7 +28,9 @@ VALUES = st.recursive(
 
 
 class Deep(NamedTuple):
-    """Stands for this number of nested maps, because hypothesis would print real ones recursively."""
+    """Stands for this number of nested maps in generated JSON, because hypothesis could not print such deep maps when a test
+    fails.
+    """
 
     levels: int
 
@@ -62,7 +64,7 @@ def dumped(value: Any) -> bytes:
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the path of everything in a value, as deep as people write."""
+    """Yield the path of each value in an object. Only levels down to which users usually write are included."""
     if len(at) > 15:
         return
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -73,7 +75,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 @st.composite
 def broken(draw: st.DrawFn, whole: list[Any], values: st.SearchStrategy[Any] = ANY) -> Any:
-    """Generate one of these objects with some places missing, doubled, or replaced by any other value."""
+    """Return a strategy that generates these objects with some values missing, duplicated, or replaced by any JSON value."""
     made = copy.deepcopy(draw(st.sampled_from(whole)))
     for _ in range(draw(st.integers(1, 3))):
         if not (found := list(places(made))):
@@ -97,8 +99,8 @@ TEXTS = (
 
 @st.composite
 def typed(draw: st.DrawFn, whole: Any) -> Any:
-    """Generate the object with some places missing, null, or replaced by another value of the same type. An API server
-    accepts no other values.
+    """Return a strategy that generates the object with some values missing, null, or replaced by another value of the same
+    type. These are the only changes that an API server accepts in an object with a schema.
     """
     made = copy.deepcopy(whole)
     for _ in range(draw(st.integers(1, 4))):
@@ -116,6 +118,6 @@ def typed(draw: st.DrawFn, whole: Any) -> Any:
 
 
 def with_declared(parse: Callable[[], Any], *errors: type[Exception]) -> None:
-    """Run the parser. Exceptions of these types are expected; others propagate."""
+    """Run the parser. Exceptions of the types in its declaration are ignored; all others propagate and fail the test."""
     with contextlib.suppress(*errors):
         parse()

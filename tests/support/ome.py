@@ -31,7 +31,7 @@ def write(cluster: Cluster, *manifests: Mapping[str, Any]) -> list[Manifest]:
 
 
 def crd(kind: str, release: str = "", conversion: Mapping[str, Any] | None = None) -> Manifest:
-    """Return a CRD with a field and, for models and runtimes, a default that ours do not have."""
+    """Return a CRD of OME. It has a field that this project's CRD does not have, and, for models and runtimes, a default."""
     plural, scope = KINDS[kind]
     open_ = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     spec = {**open_, "properties": {"onlyOme": {"type": "string"}}}
@@ -56,13 +56,13 @@ def crd(kind: str, release: str = "", conversion: Mapping[str, Any] | None = Non
 
 
 def dead_conversion() -> Manifest:
-    """Return a conversion webhook whose Service does not exist."""
+    """Return the conversion webhook of a CRD. Its Service does not exist, so every conversion fails."""
     return {"strategy": "Webhook", "webhook": {"clientConfig": WEBHOOK, "conversionReviewVersions": ["v1"]}}
 
 
 def webhooks(service: str = "ome-webhook-server-service") -> list[Manifest]:
-    """Return OME's validator of services, its mutator of services and pods, and a foreign webhook, which must not be
-    changed.
+    """Return OME's validating webhook of services, its mutating webhook of services and pods, and a webhook of another
+    product, which an adoption must not change.
     """
     target = {"service": {**WEBHOOK["service"], "name": service}}
     rules = {
@@ -112,7 +112,7 @@ def controller(replicas: int) -> Manifest:
 
 
 def say(cluster: Cluster, service: Manifest) -> None:
-    """Write a status as OME wrote it long ago."""
+    """Write a status with OME's field manager. Its time lies long in the past."""
     api, where = cluster.api(), path("InferenceService", service["metadata"]["namespace"], service["metadata"]["name"])
     merge = "application/merge-patch+json"
     types = ("Ready", "EngineReady", "IngressReady")

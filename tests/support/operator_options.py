@@ -1,4 +1,6 @@
-"""Options of `ome operator` for tests: values of each, their flags, and the settings that an operator was started with."""
+"""For tests of the options of `ome operator`: two values of each option, the flags for them, and the settings with which an
+operator would start.
+"""
 
 from typing import Any
 
@@ -64,7 +66,7 @@ SAMPLES: dict[str, tuple[Any, Any]] = {
 
 
 def words(key: str, value: Any) -> list[str]:
-    """Return the flags for a value of a file."""
+    """Return the flags that have the same effect as a value in a configuration file."""
     form = OPTIONS[key].form
     if form is Form.SWITCH:
         return [f"--{key}" if value else f"--no-{key}"]
@@ -74,7 +76,7 @@ def words(key: str, value: Any) -> list[str]:
 
 
 def field(settings: Settings, declared: Declared) -> Any:
-    """Return the value of an option's field."""
+    """Return the value of the setting that an option sets."""
     found: Any = settings
     for name in declared.path:
         found = getattr(found, name)
@@ -82,7 +84,9 @@ def field(settings: Settings, declared: Declared) -> Any:
 
 
 def caught(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
-    """Return a list that gets the settings of each operator that `start` starts; no operator runs."""
+    """Replace the operator by a function that only records its settings. Return the list to which each call of `start` adds
+    them.
+    """
     found: list[Settings] = []
 
     async def run(settings: Settings) -> int:
@@ -98,6 +102,6 @@ def caught(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
 
 
 def start(line: list[str]) -> None:
-    """Start an operator with these flags, which it accepts."""
+    """Run `ome operator` with these flags, and check that they are accepted."""
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, (line, result.output, result.exception)

@@ -1,7 +1,6 @@
-"""The operator as a program with two injected bugs, which occur in reconciliations of services with these names.
-
-The alerts about both kinds of bugs have to be tested, and no real bug is known that raises an exception or blocks the event
-loop for that long.
+"""A program that runs the operator with two injected bugs: reconciliations of services with the names RAISES and
+STANDS_STILL raise an exception or block the event loop. The alerts for such bugs have to be tested, and no real bug of this
+kind is known.
 """
 
 import time
@@ -11,7 +10,7 @@ from ome_operator.__main__ import main
 from ome_operator.controllers.base import CORE
 
 RAISES, STANDS_STILL = "raises", "stands-still"
-"""Names of services."""
+"""Names of the services: a reconciliation raises an exception, or blocks the event loop."""
 STILL_S = 1.5
 
 

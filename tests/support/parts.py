@@ -1,4 +1,4 @@
-"""Parsed models, runtimes, services and what they refer to, for tests of pure code."""
+"""Returns parsed models, runtimes and services, and the objects to which services refer, for tests of pure code."""
 
 from dataclasses import replace
 from functools import cache
@@ -45,7 +45,7 @@ def model(uri: str = "hf://test/tiny", name: str = "tiny", **spec: Any) -> Model
 
 
 def digest(body: dict[str, Any]) -> str:
-    """Return the name that agents give the directory of a model, or of weights that were trained on it."""
+    """Return the name of the directory in which agents store a model, or weights that were trained on the model."""
     kind = FineTunedWeight if body["kind"] == "FineTunedWeight" else Model
     return weights(good(kind.parse(body))).digest
 
@@ -57,7 +57,7 @@ def accelerator(name: str, **spec: Any) -> AcceleratorClass:
 
 
 def deps(*objects: Model | Runtime | AcceleratorClass, nodes: int = 64) -> Deps:
-    """Return the objects that services may refer to. Every model is on `nodes` nodes."""
+    """Return the objects to which services may refer. `nodes` nodes hold every model."""
     models = {Ref(one.kind, one.namespace, one.name): one for one in objects if isinstance(one, Model)}
     return Deps(
         models=dict(models),
@@ -110,7 +110,9 @@ def kimi(file: str = "kimi-k2-pd-rt") -> tuple[InferenceService, Deps]:
 
 
 def shipped(sample: str) -> tuple[InferenceService, Deps]:
-    """Return a sample of config/samples/isvc and its dependencies. Every model is on enough nodes."""
+    """Return the service of a file in config/samples/isvc, and the objects to which it refers. Enough nodes
+    hold its model.
+    """
     (body,) = [one for one in read(ROOT / "config/samples/isvc" / sample) if one["kind"] == "InferenceService"]
     named = ((Model, body["spec"]["model"]), (Runtime, body["spec"]["runtime"]))
     found = [in_config(reference["name"], *kind.KINDS) for kind, reference in named]
@@ -118,7 +120,7 @@ def shipped(sample: str) -> tuple[InferenceService, Deps]:
 
 
 def in_config(name: str, *kinds: str) -> dict[str, Any] | None:
-    """Return the object of `config` with this name and one of these kinds."""
+    """Return the object in `config` with this name and one of these kinds; None if there is none."""
     found = [body for body in catalog() if body["kind"] in kinds and body["metadata"]["name"] == name]
     assert len(found) <= 1, f"{name} exists more than once"
     return found[0] if found else None
@@ -136,13 +138,13 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def good(parsed: Any) -> Any:
-    """Return the parsed object, which must not be Invalid."""
+    """Return the object after a check that its parsing did not return Invalid."""
     assert not isinstance(parsed, Invalid), parsed.why
     return parsed
 
 
 def invalid_runtime() -> Invalid:
-    """Return the result of parsing an invalid runtime."""
+    """Return the Invalid that the parsing of a wrong runtime returns."""
     found = Runtime.parse({"kind": "ClusterServingRuntime", "metadata": {"name": "rt"}, "spec": {"disabled": "yes"}})
     assert isinstance(found, Invalid)
     return found

@@ -1,5 +1,5 @@
-"""Services that compete for nodes in memory: reconciliations with `sync`, the arbiter of admissions, and a scheduler that
-binds pod by pod.
+"""Simulates services that compete for nodes: reconciliations run `sync`, the operator's arbiter admits services, and a
+scheduler binds pods one by one.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ def role(pod: LivePod) -> str:
 
 
 class Known:
-    """The state of the cluster that the arbiter reads."""
+    """A stand-in for the operator's cache, from which the arbiter reads the state of the cluster."""
 
     roles, revision = ClusterCache.roles, ClusterCache.revision
 
@@ -68,7 +68,7 @@ class Known:
         return [pod for pod in self.pods if pod.namespace == namespace]
 
     def find(self, ref: Ref) -> None:
-        """Return None, because the tests do not ask whether a service serves."""
+        """Return None, as if the cache contained no service. The tests do not depend on whether a service serves."""
 
     def group(self, key: tuple[str, str]) -> list[Any]:
         """Return no children of any kind."""
@@ -100,7 +100,7 @@ class Race:
             world.healthy = partial(self.healthy, name)
 
     def healthy(self, name: str, pod: LivePod) -> bool:
-        """Return whether a pod may become ready: all ranks of its group are on nodes."""
+        """Return whether a pod may become ready, which is so when all ranks of its group are on nodes."""
         if role(pod) == keys.ROUTER:
             return True
         ranks = [other for other in self.worlds[name].pods.values() if (role(other), other.group) == (role(pod), pod.group)]
@@ -153,7 +153,9 @@ class Race:
         return {pod.name for pod in pods if (role(pod), pod.group) in whole}
 
     def look(self) -> None:
-        """Check that no service holds an incomplete gang for more than two timeouts, except groups that have served."""
+        """Check that each service holds an incomplete gang for at most two timeouts. Groups that have served before are left
+        out.
+        """
         for name, world in self.worlds.items():
             groups = world.service.status.get("groups") or ()
             served = {(group["component"], group["index"]) for group in groups if group["incarnation"]}
@@ -167,7 +169,7 @@ class Race:
                 self.half.pop(name, None)
 
     def have(self, nodes: dict[str, Node]) -> None:
-        """Replace the nodes. Pods on removed nodes are deleted."""
+        """Replace the cluster's nodes by these. Pods on nodes that no longer exist are deleted."""
         self.nodes = nodes
         for world in self.worlds.values():
             world.edit(deps=replace(world.deps, nodes=nodes))
@@ -176,7 +178,7 @@ class Race:
         self.gangs.wake_next()
 
     def groups(self, name: str) -> dict[tuple[str, int], set[str]]:
-        """Return the UIDs of the pods of groups whose ranks are all on nodes, by role and number."""
+        """Return (role, number of the group) -> UIDs of its pods, for the groups whose ranks are all on nodes."""
         found: dict[tuple[str, int], set[str]] = {}
         for pod in self.worlds[name].pods.values():
             if pod.node and not pod.deleting:
@@ -198,7 +200,7 @@ class Race:
 
 
 def whole(shape: Shape) -> World:
-    """Return a service whose pods are all ready, each on its own node, while gangs are disabled."""
+    """Return a service whose pods are all ready, each on its own node. It came up while gang placement was disabled."""
     world = World(shape.service(), replace(shape.deps(), nodes=Race({"a": shape}, shape.pods, 1).nodes), 1)
     world.run(1)
     while world.condition("Scaled").get("status") != "True":

@@ -37,7 +37,7 @@ class Film:
         self.events: list[dict[str, Any]] = []
 
     def frames(self, service: str) -> Iterator[Frame]:
-        """Yield the pods of a service after every event."""
+        """Yield the pods of a service as they were after every event."""
         now: Frame = {}
         for event in self.events:
             shot = _shot(event["object"])
@@ -50,7 +50,7 @@ class Film:
             yield now
 
     def capacity(self, service: str, wanted: dict[str, int], size: int = 1) -> list[float]:
-        """Return the share of the desired groups that served after every event. Groups count only if a router of their
+        """Return after every event the share of the desired groups that served. A group counts only if a router of its
         revision is ready.
         """
         return [_capacity(frame, wanted, size) for frame in self.frames(service)]

@@ -1,5 +1,5 @@
-"""Values of pod specs that an API server accepts, and values that it refuses: for every scalar field below a pod spec, every
-table and every check of `lint/pod_values.py`.
+"""Values of pod specs that an API server accepts, and values that it refuses. They cover every scalar field below a pod
+spec, and every table and every check of `lint/pod_values.py`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -257,13 +257,15 @@ def cases() -> Iterator[Case]:
 
 
 def told() -> dict[str, list[Any]]:
-    """Return what FILE contains."""
+    """Return the content of FILE: name of a field -> the values that a real API server refused there."""
     found: dict[str, list[Any]] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
     return found
 
 
 def asked() -> Iterator[tuple[str, Any, str, Json]]:
-    """Yield the cases whose answers FILE contains: the field, the value, a description, and a pod with this value."""
+    """Yield (name of a field, value, description, pod with this value) for each value whose answer from a real API server is
+    in FILE.
+    """
     for type_ in (pod_fields.POD, *holders()):
         for field, form in pod_fields.forms(type_).items():
             name, bare = f"{type_}.{field}", form.lstrip("[]{}")
@@ -276,7 +278,9 @@ def asked() -> Iterator[tuple[str, Any, str, Json]]:
 
 @cache
 def holders() -> dict[str, tuple[str, str, bool]]:
-    """Return for each type below a pod spec a type that has a field of it, the field, and whether the field is a list."""
+    """Return, for each type below a pod spec, where an object of this type can stand: the type that contains it, the name of
+    the field there, and whether this field is a list.
+    """
     found: dict[str, tuple[str, str, bool]] = {}
     left = [pod_fields.POD]
     while left:
@@ -330,7 +334,7 @@ def _merged(type_: str, own: Json) -> Json:
 
 
 def _forms() -> Iterator[Case]:
-    """Yield a value of another form for each field of each type below a pod spec."""
+    """Yield, for each field of each type below a pod spec, a value of another form, such as a text in place of a number."""
     for type_ in (pod_fields.POD, *holders()):
         for field, form in pod_fields.forms(type_).items():
             bare, many = form.removeprefix("[]").removeprefix("{}"), form.startswith("[]")

@@ -45,7 +45,7 @@ recv = send
 """
 """Source of a torch, and of its torch.distributed, without arithmetic."""
 QUICK = 29.0
-"""Seconds for a check in which rank 0 waits 2 s for other ranks."""
+"""Time limit in seconds with which rank 0 waits only 2 s for the other ranks."""
 ENGINE = ("python3", "-m", "sglang.launch_server")
 _MAIN = "sys.modules[name].main()"
 BOOT = code.BOOT.replace(_MAIN, f"sys.modules['ome_operator.preflight.group'].COPY_SECONDS=0.25;{_MAIN}")
@@ -64,17 +64,19 @@ class Done(NamedTuple):
 
     @property
     def found(self) -> list[tuple[int, str]]:
-        """Return (rank, check) of every finding."""
+        """Return (rank, name of the check) of every finding in these results."""
         return sorted((each["rank"], each["check"]) for each in self.message["findings"])
 
     @property
     def said(self) -> str:
-        """Return the messages of all findings."""
+        """Return the messages of all findings in these results."""
         return "; ".join(f"rank {each['rank']}: {each['said']}" for each in self.message["findings"])
 
 
 class Group(NamedTuple):
-    """The loopback addresses of the ranks of a group, and the ports of their rendezvous and engine."""
+    """A group of ranks on this machine: a loopback address for each rank, and the ports at which ranks meet and of the
+    engine.
+    """
 
     number: int
     port: int
@@ -86,7 +88,7 @@ class Group(NamedTuple):
 
 
 def group(number: int) -> Group:
-    """Return a group with free ports."""
+    """Return a group whose ports are free on this machine."""
     with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as other:
         return Group(number, first.getsockname()[1], other.getsockname()[1])
 
@@ -141,8 +143,8 @@ def run(folder: Path, **options: Any) -> Done:
 def together(
     folder: Path, size: int, of: Group, each: Mapping[int, Mapping[str, Any]] | None = None, **all_: Any
 ) -> list[Done]:
-    """Run the checks of all ranks of a group with the options that `each` has for them. Ranks for which `each` has None
-    are left out.
+    """Run the checks of all ranks of a group at the same time. `each` returns the options of a rank; a rank for which it
+    returns None does not run.
     """
     own = each or {}
     running = {
@@ -154,7 +156,7 @@ def together(
 
 
 def root(folder: Path) -> Path:
-    """Create the files of a healthy node without RDMA and GPUs."""
+    """Create the files in /sys of a healthy node that has neither RDMA devices nor GPUs."""
     at = folder / "root"
     write(at, "dev/shm/.keep", "")
     write(at, "sys/class/net/eth0/mtu", "1500")
@@ -163,7 +165,7 @@ def root(folder: Path) -> Path:
 
 
 def write(at: Path, path: str, text: str) -> None:
-    """Write a file below a faked root."""
+    """Write a file below a root directory that stands for the node's."""
     file = at / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
@@ -201,8 +203,8 @@ def weights(folder: Path, files: int = 2) -> Path:
 
 
 def fake_torch(folder: Path, how: str = "pass") -> dict[str, str]:
-    """Create a torch without arithmetic; return the variables that make Python import it. `how` is what it runs when a
-    group of ranks is created.
+    """Create a stand-in for torch that computes nothing, and return the environment variables with which Python imports it.
+    `how` is Python code that runs when a group of ranks is created.
     """
     package = folder / "fake/torch/distributed"
     package.mkdir(parents=True)

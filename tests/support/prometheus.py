@@ -57,7 +57,7 @@ class Prometheus:
         return {rule["name"] for group in self.get("rules")["groups"] for rule in group["rules"]}
 
     def targets(self) -> dict[str, list[dict[str, str]]]:
-        """Return for each job the labels of the targets that answer."""
+        """Return job -> the labels of those of its targets that Prometheus can scrape."""
         found: dict[str, list[dict[str, str]]] = {}
         for each in self.get("targets", state="active")["activeTargets"]:
             if each["health"] == "up":
@@ -66,7 +66,9 @@ class Prometheus:
 
 
 def until(what: str, seen: Callable[[], T], within_s: float = 30.0, every_s: float = 0.2) -> T:
-    """Poll until `seen` returns a true value, and return that value. Fails with `what` and with the last value."""
+    """Poll until `seen` returns a true value, and return that value. After the time limit, fail with the description `what`
+    and with the last value.
+    """
     end = time.monotonic() + within_s
     last: T | None = None
     while time.monotonic() < end:
@@ -153,7 +155,9 @@ def divided(rules: Mapping[str, Any], by: float = BY, others: Mapping[str, float
 
 
 def _shorter(expression: str, by: float) -> str:
-    """Return an expression with shorter limits. A limit is in seconds if the compared metric is in seconds."""
+    """Return an expression in which each limit of an age is divided by the factor. A limit is in seconds if the metric with
+    which it is compared is in seconds.
+    """
     parts = [_RANGE.sub(lambda found: _short(int(found[1]), found[2], by), part) for part in expression.split(" or ")]
     return " or ".join(
         _LIMIT.sub(lambda found: f"> {int(found[1]) / by:g}", part) if _is_time(part) else part for part in parts
@@ -161,7 +165,9 @@ def _shorter(expression: str, by: float) -> str:
 
 
 def _is_time(part: str) -> bool:
-    """Return whether a part is an age. Durations of operations do not count, because they are the same in a test."""
+    """Return whether a part of an expression is an age. A duration of an operation is none, because operations take as long
+    in a test as anywhere else.
+    """
     return "_seconds" in part and "increase(" not in part and "quantile" not in part
 
 

@@ -36,8 +36,8 @@ class Sent(NamedTuple):
 
     @property
     def writes(self) -> bool:
-        """Whether the request changes something other than the Lease. A POST that only asks for the current user does
-        not.
+        """Whether the request is a write. Requests for the Lease do not count, nor does the POST that only asks who the
+        current user is.
         """
         return self.method in WRITES and not self.lease and "/selfsubjectreviews" not in self.path
 
@@ -48,7 +48,7 @@ class Sent(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The proxy answers itself, and the API server does not receive the request."""
+    """The verdict that the proxy answers the request itself, so that the API server never receives it."""
 
     code: int
     reason: str
@@ -56,18 +56,20 @@ class Answer(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The connection is closed without an answer, and the API server does not receive the request."""
+    """The verdict that the proxy closes the connection without an answer, and the API server never receives the request."""
 
 
 class Unheard(NamedTuple):
-    """The request is carried out, but the connection is closed without an answer."""
+    """The verdict that the API server carries out the request, and the proxy closes the connection without passing on the
+    answer.
+    """
 
     then: Callable[[], None] = lambda: None
     """Called after the request was carried out."""
 
 
 class Late(NamedTuple):
-    """The request arrives after a delay in seconds."""
+    """The verdict that the request is forwarded after a delay in seconds."""
 
     seconds: float
 
@@ -150,7 +152,7 @@ class Proxy:
 
     # --- watches ----------------------------------------------------------------------------------------------------
     def cut(self) -> None:
-        """Close every watch in the middle."""
+        """Close every watch immediately, without an end of the response."""
         self._loop.call_soon_threadsafe(self._cut)
 
     def expire(self) -> None:
@@ -159,8 +161,8 @@ class Proxy:
             self._loop.call_soon_threadsafe(pump.cancel)
 
     def hold(self, seconds: float, lose: bool = False) -> None:
-        """Hold back all events of watches for this number of seconds. Then they arrive at once, or, with `lose`, never, and
-        the watches expire.
+        """Hold back the events of all watches for this number of seconds, and deliver them at once afterwards. With `lose`,
+        drop them instead, and answer that the watches' resourceVersions are too old.
         """
         self._loop.call_soon_threadsafe(self._hold, seconds, lose)
 
@@ -232,7 +234,7 @@ class Proxy:
         return response
 
     async def _pump(self, answer: aiohttp.ClientResponse, response: web.StreamResponse) -> None:
-        """Forward the complete lines of a watch."""
+        """Forward a watch, one complete line at a time."""
         rest = b""
         async for chunk in answer.content.iter_any():
             await self._flowing.wait()

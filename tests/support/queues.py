@@ -55,7 +55,7 @@ def stateful_set(namespace: str, name: str, labels: Mapping[str, str], annotatio
 
 
 def used(rig: Rig, namespace: str) -> int:
-    """Return the number of GPUs of the queue that Kueue has reserved."""
+    """Return the number of GPUs in the queue's quota that Kueue has reserved for admitted pods."""
     status = rig.api.get(f"{API}/clusterqueues/{namespace}").get("status") or {}
     return sum(int(each["total"]) for one in status.get("flavorsReservation") or () for each in one["resources"])
 
@@ -81,7 +81,7 @@ Group = tuple[str, str, str]
 
 
 def groups(rig: Rig, namespace: str) -> dict[Group, list[Manifest]]:
-    """Return the pods of each engine group that are not being deleted."""
+    """Return (revision, component, number) -> pods of each engine group, without pods that are being deleted."""
     found: dict[Group, list[Manifest]] = {}
     for pod in rig.all("Pod", namespace, f"{keys.SERVICE},{keys.COMPONENT}!={keys.ROUTER}"):
         labels = pod["metadata"]["labels"]

@@ -1,8 +1,8 @@
 """Simulates groups of ranks that find each other, lose each other and hang, for property tests of recovery.
 
-It simulates StatefulSets, kubelets and engines with random, seeded timing. Waiting ranks join into one start when all of
-them run. When a rank of a start is lost, the other ranks are broken: each ends by itself after a while, or waits forever
-until it is deleted (real engines do both). Time passes in steps of STEP seconds.
+It simulates StatefulSets, kubelets and engines with random, seeded timing. When all ranks of a group run and wait, they
+begin a common start of the engine. When a rank of a start is lost, the other ranks are broken: each ends by itself after a
+while, or waits forever until it is deleted (real engines do both). Time passes in steps of STEP seconds.
 """
 
 import random
@@ -32,7 +32,7 @@ class Rank:
     restarts: int = 0
     running: bool = True
     start: int = 0
-    """Number of the start that the rank belongs to; 0 while it waits for the others."""
+    """Number of the common start of the engine to which the rank belongs; 0 while it waits for the others."""
     hung: bool = False
     deleting: bool = False
     left: float = 0.0
@@ -41,13 +41,13 @@ class Rank:
 
     @property
     def works(self) -> bool:
-        """Whether the rank takes part in its start."""
+        """Whether the rank can work in the start to which it belongs."""
         return self.running and not self.deleting
 
 
 @dataclass
 class Truth:
-    """The true state of a group."""
+    """The true state of a group, of which the operator sees only a part."""
 
     size: int
     ranks: dict[int, Rank] = field(default_factory=dict)
@@ -58,13 +58,13 @@ class Truth:
     silence: int = 0
     """Number of steps for which the leader does not answer although it is healthy."""
     failures: int = 0
-    """Number of times at which the test made the group fail."""
+    """How often the test made the group fail."""
     stubborn: bool = False
     """Whether ranks whose start is lost wait forever instead of ending."""
 
     @property
     def together(self) -> int:
-        """Return the start to which all ranks belong and in which they work; 0 if there is none."""
+        """Return the number of the start to which all ranks belong and in which all of them work; 0 if there is none."""
         starts = {one.start if one.works and not one.hung else 0 for one in self.ranks.values()}
         return starts.pop() if len(self.ranks) == self.size and len(starts) == 1 else 0
 
@@ -105,7 +105,7 @@ class Fleet:
         ]  # fmt: skip
 
     def operate(self, survives: int = 99, stores: bool = True) -> None:
-        """Run one pass. The operator dies after `survives` deletions, or its status is not stored."""
+        """Run one reconciliation. The operator is killed after `survives` deletions, or before it stores its status."""
         groups = self.groups()
         steps, _ = together(groups, self.stored, self.policy, lambda _: False, self.now + self.off)
         doomed = [
@@ -130,7 +130,7 @@ class Fleet:
     # --- what happens -------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Let some time pass."""
+        """Let STEP seconds pass."""
         self.now += timedelta(seconds=STEP)
         for truth in self.truths:
             self._controllers(truth)
@@ -181,7 +181,7 @@ class Fleet:
     # --- faults -------------------------------------------------------------------------------------------------------
 
     def fail(self, number: int, rank: int, how: str, stubborn: bool) -> None:
-        """Let a rank end, be deleted or hang, or let the leader be silent for a moment."""
+        """Cause a random fault: a rank ends, is deleted or hangs, or the leader does not answer its probe for a moment."""
         truth = self.truths[number % len(self.truths)]
         one = truth.ranks.get(rank % truth.size)
         if how == "silent":
@@ -203,7 +203,7 @@ class Fleet:
             one.hung = True
 
     def jump(self, off: timedelta) -> None:
-        """Set the deviation of the operator's clock."""
+        """Set by how much the operator's clock differs from the true time."""
         for number, truth in enumerate(self.truths):
             known = self.stored.get(f"g{number}")
             # A jump ahead ends the wait for a silent leader: it cannot be distinguished from a hang (docs/faults.md).
@@ -212,7 +212,7 @@ class Fleet:
         self.off = off
 
     def heal(self) -> None:
-        """End all hangs."""
+        """Let all hanging ranks work again."""
         for truth in self.truths:
             for one in truth.ranks.values():
                 one.hung = False

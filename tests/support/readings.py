@@ -1,5 +1,5 @@
-"""Returns as text what each reader computes from objects. If a change of a field changes any of these texts, some reader
-uses the field.
+"""Returns as text what each part of the operator that reads objects computes from them. If no text changes when a field
+changes, the field has no effect.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ class _Everywhere(dict[str, frozenset[str]]):
 
 
 def fresh(bodies: Bodies) -> str:
-    """Return the first plan, and the recovery policy of groups."""
+    """Return the first plan for the service, and the recovery policy of its groups."""
     service, deps, plan = _first(json.dumps(bodies))
     runtime = deps.runtimes[Ref("ClusterServingRuntime", "", "rt")]
     assert isinstance(runtime, Runtime)
@@ -95,7 +95,7 @@ def fresh(bodies: Bodies) -> str:
 
 @lru_cache(maxsize=4)
 def _first(bodies: str) -> tuple[InferenceService, Deps, Plan]:
-    """Run the first reconciliation. Cached, because its output and its status are read one after another."""
+    """Run the first reconciliation of a service. The result is cached, because several readings use it one after another."""
     service, deps = parsed(json.loads(bodies))
     return service, deps, sync(service, deps, Observed(), START)
 
@@ -185,7 +185,7 @@ def fetched(bodies: Bodies) -> str:
 
 
 def catalog(bodies: Bodies) -> str:
-    """Return the statuses of models, runtimes and accelerator classes, and the nodes that shall hold the weights."""
+    """Return the statuses of models, runtimes and accelerator classes, and which nodes have to hold the weights."""
     out: list[Any] = []
     for name in bodies.keys() & _KINDS.keys():
         item = parts.good(_KINDS[name].parse(bodies[name]))
@@ -200,7 +200,7 @@ def catalog(bodies: Bodies) -> str:
 
 
 def unadvised(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a status without the messages that say that something has no effect."""
+    """Return a status without the messages that say that a field has no effect."""
     kept = []
     for item in status.get("conditions") or ():
         said = [sentence for sentence in item["message"].split("; ") if " has no effect" not in sentence]
@@ -236,14 +236,14 @@ def status(part: str, bodies: Bodies) -> Mapping[str, Any]:
 
 
 def without_effect(body: dict[str, Any]) -> tuple[str, ...]:
-    """Return the parts of a shipped object that have no effect."""
+    """Return the paths of a shipped object that `ome lint` or a status reports as without effect."""
     kinds = (InferenceService, Runtime, Model, AcceleratorClass, FineTunedWeight, BenchmarkJob)
     found = [kind for kind in kinds if body["kind"] in kind.KINDS]
     return ignored(parts.good(found[0].parse(body))) if found else ()
 
 
 def short(bodies: Bodies) -> str:
-    """Return the objects that are created from the kinds of sglang.ai."""
+    """Return the objects that the operator creates from the kinds of the group sglang.ai."""
     _, deps = parsed(bodies)
     found = [SglangModel.parse(bodies["short"]), Serving.parse(bodies["serving"])]
     made = [convert.desired_object(parts.good(item), deps) for item in found]

@@ -1,4 +1,6 @@
-"""A real OCI registry, the program `oras` that fills it, and a front that makes it slow, broken or protected."""
+"""A real OCI registry, the program `oras` that pushes to it, and a server in front of it that delays, breaks or protects its
+answers.
+"""
 
 import base64
 import os

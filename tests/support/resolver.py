@@ -185,7 +185,9 @@ def other_configs() -> Mapping[str, Mapping[str, Any]]:
 
 
 def broken(row: Requirement) -> Iterator[str]:
-    """Yield one command line for each requirement (`needs`) of a row of requirements.yaml, which violates only that one."""
+    """Yield for each row of requirements.yaml, and for each of the row's requirements (`needs`), a command line that
+    violates only this requirement.
+    """
     for name in row.needs:
         words = [word for each, wanted in _when(row) for word in holding(each, wanted)]
         for each, wanted in row.needs.items():
@@ -216,7 +218,7 @@ def _default(flag: str) -> str:
 
 
 def holding(name: str, wanted: Condition) -> list[str]:
-    """Return words with which a condition holds."""
+    """Return command-line words with which a condition of requirements.yaml is true."""
     flag = FLAGS.get(name, name)
     if wanted.kind in (data.OFF, data.ABSENT) or wanted.or_absent:
         return []
@@ -239,7 +241,7 @@ def holding(name: str, wanted: Condition) -> list[str]:
 
 
 def breaking(name: str, wanted: Condition) -> list[str]:
-    """Return words with which a condition does not hold."""
+    """Return command-line words with which a condition of requirements.yaml is false."""
     flag = FLAGS.get(name, name)
     if wanted.kind in (data.ON, data.GIVEN):
         return []
@@ -287,7 +289,9 @@ def checks(folder: Path) -> dict[str, dict[str, int]]:
 
 
 def ask(python: Sequence[str], folder: str, asked: Sequence[str]) -> dict[str, str]:
-    """Return what the resolver of a Python says about each line. `folder` contains what `write_models` writes."""
+    """Return what SGLang's resolver answers for each line. `python` is the interpreter that runs it, and `folder` contains
+    what `write_models` writes.
+    """
     given = json.dumps([argv(line, folder) for line in asked])
     done = subprocess.run(
         [*python, "-W", "ignore", "-c", PROGRAM, folder], input=given, capture_output=True, text=True, check=True

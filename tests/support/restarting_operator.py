@@ -38,14 +38,14 @@ def wrong_now() -> datetime:
 
 
 def _changed() -> None:
-    """Change what differs from the shipped program."""
+    """Replace what differs from the shipped program: the time for draining, the settings and the clock."""
     drain.NOTICE = NOTICE
     Settings.__init__.__kwdefaults__.update(SETTINGS)
     app.now = wrong_now
 
 
 def _revive() -> None:
-    """Fork an operator whenever there is none. SIGTERM ends both processes."""
+    """Fork an operator whenever none runs. SIGTERM ends this process and the operator."""
     importlib.import_module("ome_operator.app")  # imported by the command when it runs
     libc = ctypes.CDLL(None)
     while True:

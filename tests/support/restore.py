@@ -1,7 +1,6 @@
-"""Restore the objects of a namespace as Velero does (`pkg/restore` of its source): kinds in its order, metadata reset.
-
-Pods and ReplicaSets come before all other kinds, then Services, and the rest in alphabetical order.
-Owner references, UIDs, versions and statuses are removed; managed fields are kept. Objects that exist are skipped.
+"""Restores the objects of a namespace in the way of Velero (`pkg/restore` of its source): kinds in Velero's order, with
+reset metadata. Pods and ReplicaSets come before all other kinds, then Services, and the rest in alphabetical order. Owner
+references, UIDs, versions and statuses are removed; managed fields are kept. Objects that exist are skipped.
 """
 
 import copy
@@ -39,7 +38,9 @@ def restore(
     without: Collection[str] = (),
     after: Callable[[str], Any] = lambda _: None,
 ) -> None:
-    """Restore a backup into a namespace, without some kinds. `after` is called when a kind is restored."""
+    """Restore a backup into a namespace, except for the kinds in `without`. `after` is called with a kind after the objects
+    of this kind are restored.
+    """
     for kind in ORDER:
         if kind not in without and saved[kind]:
             _create(rig, [_reset(body, namespace) for body in saved[kind]])

@@ -49,7 +49,7 @@ class Row(NamedTuple):
 
     @property
     def open(self) -> bool:
-        """Return whether something is left that no test covers."""
+        """Return whether a part of the finding is not covered by a test yet."""
         return self.now.startswith(OPEN)
 
 
@@ -59,7 +59,7 @@ def findings() -> list[Row]:
 
 
 def held() -> list[Row]:
-    """Return the attempts that failed."""
+    """Return the attempts that failed, that is, those that the system withstood."""
     return [Row("", row["what"], "", row["now"], tuple(row["tests"])) for row in _read()["held"]]
 
 

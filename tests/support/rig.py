@@ -25,10 +25,12 @@ ROOT = Path(__file__).parents[2]
 IMAGE = ("--set", "image.repository=registry.example.com/ome-operator")
 """Values without which the chart does not install."""
 OURS = ("--sidecar-image=registry.example.com/ome-operator:1", "--tools-image=registry.example.com/ome-agent:1")
-"""Options that the chart passes to the operator."""
+"""Options that the chart always passes to the operator. Operators that tests start directly get the same options."""
 USER = "system:serviceaccount:ome:ome-operator"
 FORKED = "forked"
-"""Program that starts most operators: `tests/support/loaded.py`."""
+"""Value of `program` with which `tests/support/loaded.py` forks an operator from a loaded process. Most operators are
+started like this.
+"""
 Manifest = dict[str, Any]
 T = TypeVar("T")
 
@@ -96,14 +98,14 @@ def path(kind: str, namespace: str = "", name: str = "") -> str:
 
 
 def probes(request: Request) -> bool:
-    """Return whether a request only tests what the admission policies refuse, or as which user it was sent."""
+    """Return whether a request is one with which the operator tests its admission policies, or asks for its own user."""
     dry = "dryRun=All" in request.uri and (request.name == PROBE or request.resource == "nodes")
     read = request.verb == "get" and request.resource.startswith("validatingadmissionpolic")
     return dry or read or request.resource == "selfsubjectreviews"
 
 
 def said(port: int) -> str:
-    """Return the state that an operator reports; "" while it does not respond."""
+    """Return the state that an operator reports on its probe port; "" if it does not respond."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1) as answer:
             return str(answer.read().decode())
@@ -180,7 +182,7 @@ class Rig:
         self.start(program=program)
 
     def leads(self) -> None:
-        """Wait until the operator that was started last leads."""
+        """Wait until the operator that was started last is the leader."""
         self.wait("the operator leads", lambda: said(self.port) == "leading", 60)
 
     # --- objects ----------------------------------------------------------------------------------------------------
@@ -278,7 +280,7 @@ class Rig:
         return self.wait(f"{namespace}/{name} Ready", holds, seconds)
 
     def says(self, namespace: str, name: str, type_: str, reason: str, words: str = "", seconds: float = 20.0) -> Manifest:
-        """Wait until a condition is False with this reason and these words in its message."""
+        """Wait until a condition is False, has this reason, and has all of these words in its message."""
 
         def holds() -> Manifest | None:
             one = self.condition(namespace, name, type_)

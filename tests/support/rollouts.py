@@ -1,7 +1,6 @@
-"""Rollouts as numbers: groups are created, become ready, fail and are removed at random, and the planner is called again and
-again.
-
-The checks do not use the planner. They compute the bounds independently, from the groups that exist at every step.
+"""Simulates rollouts in which only the numbers of groups matter. Groups are created, become ready, fail and are removed at
+random, and the planner is called again and again. The checks do not use the planner: they compute the bounds independently,
+from the groups that exist at every step.
 """
 
 import random
@@ -12,7 +11,9 @@ from ome_operator.core.rollout.planner import Bounds, GroupCounts, Share, stay, 
 
 STARTING, READY, ENDING = "starting", "ready", "ending"
 WHOLE = 60
-"""Number of all wanted groups. It is divisible by all numbers up to six."""
+"""The capacity of a complete service in the checks. It is divisible by all numbers up to six, so that shares of groups are
+integers.
+"""
 DRAIN = 2
 """Number of steps between the decision to remove a group and its end."""
 
@@ -27,17 +28,19 @@ class Role:
     """Number of a group that is being removed → steps since the decision."""
 
     def order(self) -> list[int]:
-        """Return the groups that are not being removed, the most valuable first."""
+        """Return the groups that are not being removed, ordered by how long they are kept: the first to be removed comes
+        last.
+        """
         there = [number for number, state in self.states.items() if state != ENDING]
         return sorted(there, key=lambda number: (number in self.marks, self.states[number] != READY, number))
 
     def groups(self) -> GroupCounts:
-        """Return the counts that the planner sees."""
+        """Return the counts of groups that the planner sees."""
         ready = tuple(self.states[number] == READY for number in self.order())
         return GroupCounts(len(ready), ready, len(self.states))
 
     def scale(self, count: int) -> None:
-        """Scale to this number of groups: the least valuable groups are drained and end, and new ones start."""
+        """Scale to this number of groups: surplus groups are drained and end, missing ones are created."""
         order = self.order()
         self.marks = {number: self.marks.get(number, 0) + 1 for number in order[count:]}
         for number in order[count:]:
@@ -58,16 +61,16 @@ class Rollout:
     target: str = "r0"
     paused: bool = False
     broken: int = 0
-    """How often a bound had to be violated because three revisions existed."""
+    """How often a bound was violated because groups of three revisions existed, when this cannot be avoided."""
     faults: float = 0.0
     """Probability with which a ready group fails in a step."""
 
     def seen(self) -> dict[str, dict[str, GroupCounts]]:
-        """Return the counts that the planner sees."""
+        """Return for each slice and role the counts of groups that the planner sees."""
         return {name: {role: one.groups() for role, one in roles.items()} for name, roles in self.slices.items()}
 
     def plan(self) -> dict[str, Share]:
-        """Return the planner's decision, checked against the bounds."""
+        """Return the planner's decision, after a check that it keeps the bounds."""
         seen = self.seen()
         said = stay(self.wanted, self.target, seen) if self.paused else step(self.wanted, self.target, seen, self.bounds)
         self.check(seen, said)
@@ -99,23 +102,27 @@ class Rollout:
     # --- what must hold -----------------------------------------------------------------------------------------------
 
     def least(self) -> int:
-        """Return the capacity that the weaker bound requires."""
+        """Return the capacity that must stay available according to the weaker of the two bounds."""
         if self.bounds.alone:
             return 0
         missing = {role: min(count, self.bounds.unavailable.get(role, 0)) for role, count in self.wanted.items()}
         return min((count - missing[role]) * WHOLE // count for role, count in self.wanted.items())
 
     def paired(self, kept: Mapping[str, Share], seen: Mapping[str, Mapping[str, GroupCounts]]) -> int:
-        """Return the capacity of the slices if requests stay within one slice."""
+        """Return the available capacity if each request stays within one slice: for each slice the smallest share of ready
+        groups of any role, summed over the slices. The unit is WHOLE.
+        """
         shares = ([ready(kept, seen, name, role) * WHOLE // n for role, n in self.wanted.items()] for name in seen)
         return sum(min(one) for one in shares)
 
     def summed(self, kept: Mapping[str, Share], seen: Mapping[str, Mapping[str, GroupCounts]]) -> int:
-        """Return the smallest share, over the roles, of wanted groups that are ready in any slice."""
+        """Return the available capacity if a request may use the groups of several slices: the smallest share, over the
+        roles, of ready groups of all slices. The unit is WHOLE.
+        """
         return min(sum(ready(kept, seen, name, role) for name in seen) * WHOLE // n for role, n in self.wanted.items())
 
     def check(self, seen: Mapping[str, Mapping[str, GroupCounts]], said: Mapping[str, Share]) -> None:
-        """Check the bounds before anything is carried out."""
+        """Check a decision against the bounds before it is carried out."""
         before = {name: {role: one.have for role, one in roles.items()} for name, roles in seen.items()}
         assert said.keys() == before.keys() | {self.target}
         after, least = {name: said[name] for name in seen}, self.least()
@@ -140,15 +147,15 @@ class Rollout:
 
     @property
     def done(self) -> bool:
-        """Return whether only the target exists and is complete."""
+        """Return whether only the target slice exists, with all of its groups ready."""
         if self.slices.keys() != {self.target}:
             return False
         mine = self.slices[self.target]
         return all(mine[role].groups() == GroupCounts(n, (True,) * n, n) for role, n in self.wanted.items())
 
     def settle(self, steps: int = 400) -> int:
-        """Return the number of steps until the rollout is done. Counts of the target must never fall, and others must never
-        rise.
+        """Carry out decisions until the rollout is done, and return the number of steps. The number of groups of the target
+        must never fall, and those of other slices must never rise.
         """
         for number in range(steps):
             if self.done:

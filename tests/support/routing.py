@@ -15,7 +15,9 @@ from tests.support.live import Key, Live, LivePod
 
 
 def serving(objects: Iterable[Live], pods: Iterable[LivePod]) -> set[str]:
-    """Return the revisions with a ready router and, in each role, a group whose pods are all ready."""
+    """Return the revisions that can serve: those with a ready router and, in each role, with a group whose pods are all
+    ready.
+    """
     pods = list(pods)
     out = {pod.labels[keys.REVISION] for pod in pods if pod.labels[keys.COMPONENT] == keys.ROUTER and _ready(pod)}
     sets = [live for live in objects if live.key[0] == "StatefulSet" and keys.REVISION in live.labels]
@@ -61,7 +63,7 @@ def a_route_leads_to_what_serves(objects: Mapping[Key, Live], pods: Iterable[Liv
 
 
 def led(objects: Mapping[Key, Live]) -> set[str]:
-    """Return the names of the Services to which the stored route refers."""
+    """Return the names of the Services to which the stored HTTPRoute refers."""
     found = _route(objects)
     return {name for name, weight in route.weights(found.manifest).items() if weight} if found else set()
 
@@ -69,8 +71,8 @@ def led(objects: Mapping[Key, Live]) -> set[str]:
 def requests_move_to_what_has_settled(
     objects: Mapping[Key, Live], pods: Iterable[LivePod], before: set[str], now: datetime
 ) -> None:
-    """While a slice that received requests `before` can serve and stays, a slice whose first router has just become ready
-    receives no requests.
+    """While a slice that received requests `before` still exists and can serve, a slice whose first router has only just
+    become ready receives no requests.
     """
     found, pods = _route(objects), list(pods)
     if found is None or _service(found) in before | led(objects):
@@ -96,7 +98,7 @@ def _service(found: Live) -> str:
 
 
 def _whole(sets: Iterable[Live], role: str, pods: list[LivePod]) -> bool:
-    """Return whether any group of a role has all its pods, and all are ready."""
+    """Return whether a role has a group that has all its pods, and whose pods are all ready."""
     sets = [live for live in sets if live.labels[keys.COMPONENT] == role]
     for group in {live.labels[keys.GROUP_INDEX] for live in sets}:
         mine = [live for live in sets if live.labels[keys.GROUP_INDEX] == group]

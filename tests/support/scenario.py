@@ -1,8 +1,6 @@
-"""Services that go through all kinds of changes in a few steps, next to objects of other users, and the correct state after
-each step.
-
-The correct state is learned from an undisturbed run. The name of the namespace and values that the API server generates
-(UIDs, addresses, times) are left out, so that runs in different namespaces compare equal.
+"""A scenario for tests of faults: several services go through all kinds of changes in a few steps, next to objects of other
+users. The correct state after each step is learned from a run without faults. The name of the namespace and values that the
+API server generates (UIDs, addresses, times) are left out of the state, so that runs in different namespaces compare equal.
 """
 
 import json
@@ -84,11 +82,11 @@ class Life:
         return out
 
     def starts(self) -> dict[Place, str]:
-        """Return which start of which pod is at each place."""
+        """Return place -> UID of the pod and number of its restarts, which differ after any restart."""
         return {place: pod["metadata"]["uid"] + _restarts(pod) for place, pod in self.pods().items()}
 
     def strangers(self) -> dict[str, str]:
-        """Return the versions of objects of other users."""
+        """Return the resourceVersions of the objects of other users, which the operator must not change."""
         found = ((kind, body["metadata"]) for kind in STRANGE for body in self._foreign(kind))
         return {f"{kind} {one['name']}": one["resourceVersion"] for kind, one in found}
 
@@ -121,7 +119,7 @@ class Life:
         self.rig.delete(kind, self.namespace, name)
 
     def strike(self, change: Callable[[Manifest], None], service: str, component: str, group: str, rank: str) -> None:
-        """Change the status of a rank, as a fault does."""
+        """Change the status of the pod of a rank, as a fault of its container does."""
         write_status(self.rig, self.pod(service, component, group, rank), change)
 
     def pod(self, service: str, component: str, group: str = "0", rank: str = "0") -> Manifest:
@@ -207,7 +205,7 @@ def _strangers(namespace: str) -> Iterator[Manifest]:
 
 
 def _told(service: Manifest) -> Any:
-    """Return what the status of a service reports, without times and messages.
+    """Return the parts of a service's status that are equal in all runs, which excludes times and messages.
 
     The number of recycles is left out, too: kwok deletes pods by name, and on a busy machine sometimes also the next pod of
     that name, and a pod that was created from a changed template has to be deleted. Advice is left out because an autoscaler
@@ -224,7 +222,7 @@ def _told(service: Manifest) -> Any:
 
 
 def well(state: State) -> bool:
-    """Return whether every pod is ready, and every service has all groups of its current spec."""
+    """Return whether all pods are ready, and every service has as many groups as its spec requests."""
     told = [one for name, one in state.items() if name.startswith("InferenceService")]
     ready = all(pod[0] for name, pod in state.items() if name.startswith("Pod "))
     return (

@@ -68,7 +68,7 @@ class Shape:
 
     @property
     def pods(self) -> int:
-        """Return the number of its pods in the steady state."""
+        """Return the number of the service's pods after everything has settled."""
         return (self.engines + self.decoders) * self.size + self.router
 
 
@@ -92,7 +92,7 @@ lags = st.integers(0, 3)
 
 
 class Shaped(Protocol):
-    """A story of a service whose shape changes."""
+    """A simulated world of a service whose shape is edited."""
 
     shape: Shape
 

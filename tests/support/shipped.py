@@ -68,7 +68,7 @@ def servers_words(runner: dict[str, Any]) -> list[str]:
 
 
 def rank(component: dict[str, Any], part: str) -> dict[str, Any]:
-    """Return the runner of the leader or the workers, merged over the runner of both."""
+    """Return the runner of the leader or of the workers; fields that the role does not set come from the runner of both."""
     return component["runner"] | ((component.get(part) or {}).get("runner") or {})
 
 

@@ -34,7 +34,7 @@ TICK = 10
 
 
 class World:
-    """The namespace of one service."""
+    """A simulated namespace with one service, its objects and its pods."""
 
     def __init__(self, service: InferenceService, deps: Deps, seed: int) -> None:
         self.service, self.deps, self.chance = service, deps, random.Random(seed)
@@ -58,7 +58,7 @@ class World:
     # --- what sync sees -----------------------------------------------------------------------------------------------
 
     def observed(self) -> Observed:
-        """Return the facts. The pods may be some steps old."""
+        """Return the facts that a reconciliation observes. Its pods may be outdated by some steps."""
         pods = tuple(one.facts(self.service) for one in self.pods.values())
         self._seen = [*self._seen[-self.lag :], pods] if self.lag else [pods]
         children, may_roll = {key: one.facts(self.service) for key, one in self.children.items()}, self.may_roll
@@ -75,7 +75,7 @@ class World:
     # --- carrying out a plan ------------------------------------------------------------------------------------------
 
     def sync(self) -> Plan:
-        """Run one pass."""
+        """Run one reconciliation, and carry out its plan."""
         observed = self.observed()
         before = copy.deepcopy((self.service, observed)) if self.strict else None
         plan = sync(self.service, self.deps, observed, self.now)
@@ -137,7 +137,7 @@ class World:
         return True
 
     def _stored(self, key: tuple[str, str]) -> bool:
-        """Return whether an object of this service exists."""
+        """Return whether an object of this kind and name is stored."""
         return key in self.children and self.children[key].owner == self.service.uid
 
     def _born(self, manifest: Manifest) -> None:
@@ -279,7 +279,7 @@ class World:
         self.pods[name] = LivePod(name, uid, labels, workload, one.uid, grace, created=created)
 
     def _collect(self) -> Iterable[Callable[[], None]]:
-        """Run the garbage collector: remove pods of deleted workloads."""
+        """Delete pods whose workload was deleted, as the garbage collector does."""
         uids = {one.uid for one in self.children.values()}
         for pod in self.pods.values():
             if pod.workload_uid not in uids and not pod.deleting:
@@ -303,30 +303,30 @@ class World:
             self.pods.pop(pod.name, None)
 
     def lose(self, name: str) -> None:
-        """Delete a pod, as another user."""
+        """Delete a pod as a user does, not as the operator."""
         self._terminate(self.pods[name], self.pods[name].grace)
 
     def restart(self) -> None:
-        """Restart the operator: it forgets what passes learned."""
+        """Restart the operator: everything that reconciliations kept in memory is lost."""
         self.checks, self.refusals = {}, {}
 
     # --- whole stories ------------------------------------------------------------------------------------------------
 
     def edit(self, service: InferenceService | None = None, deps: Deps | None = None) -> None:
-        """Change the service or its dependencies as a user does. The status stays."""
+        """Change the service, or the objects to which it refers, as a user does. The status does not change."""
         if service is not None:
             status, uid = self.service.status, self.service.uid
             self.service = replace(service, status=status, uid=uid, generation=self.service.generation + 1)
         self.deps = deps or self.deps
 
     def run(self, passes: int) -> None:
-        """Run some passes with some steps of the cluster in between."""
+        """Run this number of reconciliations, and let the simulated cluster act between them."""
         for _ in range(passes):
             self.carry_out(self.sync())
             self.step()
 
     def settle(self, passes: int = 400) -> Plan:
-        """Run passes until nothing changes any more, and return the last plan, which must be empty."""
+        """Run reconciliations until nothing changes any more. Return the last plan, after a check that it is empty."""
         for _ in range(passes):
             plan, before = self.sync(), self.service.status
             self.carry_out(plan)

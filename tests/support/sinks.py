@@ -1,11 +1,11 @@
-"""A sink of watches that records its calls."""
+"""A receiver of watch events (`Sink`) that records its calls."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 class Sink:
-    """The calls in order."""
+    """Records the calls in their order."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -19,5 +19,5 @@ class Sink:
         self.said.append(f"deleted {body['metadata']['name']}")
 
     def relisted(self, kind: str) -> None:
-        """Record that another list after the first began."""
+        """Record that a complete list of objects has begun which is not the first."""
         self.said.append("relisted")

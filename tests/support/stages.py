@@ -1,4 +1,4 @@
-"""A service and the objects that it refers to, in several stages of its life."""
+"""A service and the objects to which it refers, in several stages of its life."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ LABEL = "models.ome.io/clusterbasemodel.tiny"
 
 
 class _Labels(dict[str, str]):
-    """Labels of a node that holds every revision of every model."""
+    """The labels of a node that holds every revision of every model: any key has the value Ready."""
 
     def get(self, key: str, default: Any = None) -> Any:
         return keys.MODEL_READY if key.startswith(keys.MODEL_LABEL_PREFIX) else super().get(key, default)

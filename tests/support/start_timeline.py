@@ -1,5 +1,5 @@
-"""Records when each step of a start happens, by the clock of this machine, because the API reports only whole seconds. The
-states of pods and endpoints come from watches, and the list of workers from the router.
+"""Records when each step of a start happens. It uses the clock of this machine, because the API reports only whole seconds.
+The states of pods and endpoints come from watches, and the list of workers from the router.
 """
 
 import base64
@@ -47,7 +47,7 @@ NAN = float("nan")
 
 
 class Timeline:
-    """The recorded states of the pods, the endpoints and the routers of a namespace."""
+    """What was recorded about the pods, the endpoints and the routers of a namespace, in the order of time."""
 
     def __init__(self, rig: Rig, namespace: str) -> None:
         self._rig, self._namespace = rig, namespace
@@ -162,7 +162,7 @@ def _look(timeline: Timeline, rig: Rig, namespace: str, over: threading.Event) -
 
 
 def _key(secrets: list[dict[str, Any]]) -> str:
-    """Return the key of the routers of a namespace; "" if there is none."""
+    """Return the API key of the routers in a namespace; "" if they have none."""
     found = (each["data"]["key"] for each in secrets if each["metadata"]["name"].endswith("-router-key"))
     return base64.b64decode(next(found, "")).decode()
 

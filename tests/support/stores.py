@@ -66,7 +66,7 @@ class Place(NamedTuple):
 
 
 def put(place: Place, prefix: str, files: Mapping[str, bytes]) -> None:
-    """Upload objects below a prefix; large objects in parts if the protocol has parts."""
+    """Upload objects below a prefix. A large object is uploaded in parts if the protocol permits it."""
     target = open_bucket(f"{place.uri}/{prefix}", Access(place.parameters, place.secret))
     for name, data in files.items():
         if place.upload:
@@ -86,7 +86,7 @@ def _program(tool: Tool) -> Path:
 
 
 def _azurite() -> list[str]:
-    """Return the command, which npm downloads once."""
+    """Return the command that runs Azurite. npm downloads Azurite once."""
     folder = ensure.cache_dir() / f"azurite-{AZURITE}"
     script = folder / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
     node, npm = shutil.which("node"), shutil.which("npm")
@@ -130,7 +130,7 @@ def _port() -> int:
 
 @contextmanager
 def s3(folder: Path, kind: str) -> Iterator[Place]:
-    """Run S3 with a bucket, or (`oci`) Oracle's object storage as an S3 client sees it."""
+    """Run an S3 server with a bucket. With `oci`, it behaves like Oracle's object storage for an S3 client."""
     port, keys = _port(), {"accessKeyId": "akid", "secretAccessKey": "s3cret"}
     (folder / "data" / BUCKET).mkdir(parents=True)
     root = {"ROOT_ACCESS_KEY": keys["accessKeyId"], "ROOT_SECRET_KEY": keys["secretAccessKey"]}

@@ -1,4 +1,4 @@
-"""A registry behind TLS as users have it: a server in front of it, whose certificate has its own authority, and which can
+"""A registry behind TLS, as users have it: a server in front of the registry has a certificate of its own authority, and can
 refuse requests.
 """
 
@@ -22,7 +22,7 @@ _PASSED_BACK = ("Content-Type", "Content-Range", "Content-Length", "Location", "
 
 @dataclass
 class Front:
-    """A front that receives requests over TLS and forwards them to the registry."""
+    """A server that receives requests over TLS and forwards them to the registry."""
 
     behind: str
     """host:port of the registry."""

@@ -1,4 +1,4 @@
-"""A hub with several repositories, and a node with the loop of its agent, for tests of tenants."""
+"""A hub with several repositories, and a node whose agent's loop runs, for tests of models of several tenants."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -49,7 +49,9 @@ class Town(Hub):
 
 
 class Node:
-    """A node's disk and the loop of its agent. The test sets the pins, as the operator would."""
+    """The disk of a node and the loop of its agent. The test sets the pinned revisions, which the operator does
+    otherwise.
+    """
 
     def __init__(self, root: Path, hub: str, **more: Any) -> None:
         self.root, self.record, self._made = root, dict[str, Any](), 0
@@ -98,7 +100,7 @@ class Node:
         self.agent.deleted(kind, {"metadata": {"name": name, "uid": self._uids.pop((namespace, name))}})
 
     def said(self, name: str) -> dict[str, Any]:
-        """Return the entry of a model in the record."""
+        """Return the entry of a model in the record of the node."""
         return next((item for item in self.record.get("models") or () if item["name"] == name), {})
 
     async def settled(self, **states: str) -> None:

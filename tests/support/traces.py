@@ -1,4 +1,5 @@
-"""The traces that a real node may leave on the machine. They are recorded before and after a test, and compared.
+"""The traces that a real node may leave on the machine: network devices, routes, packet rules, mounts, control groups and
+processes. They are recorded before and after a test, and compared.
 
 Other nodes may be created and deleted on the machine meanwhile, so traces with the mark of another cluster do not count.
 Neither do traces that Docker creates for a container, and values that change by themselves (counters and times).
@@ -57,14 +58,16 @@ def rules(listing: Iterable[str]) -> set[str]:
 
 
 def probed(group: str) -> bool:
-    """Return whether a running program, such as another `up`, only tests whether it can create control groups."""
+    """Return whether a control group is one that a running program, such as another `ome local up`, creates only to test
+    whether it can.
+    """
     found = re.search(r"/ome-probe-(\d+)$", group)
     return found is not None and Path(f"/proc/{found[1]}").exists()
 
 
 def not_dockers(found: Iterable[str]) -> set[str]:
-    """Return the traces that Docker did not create for a container, because a kind cluster on the same machine consists
-    of such containers.
+    """Return the traces without those that Docker created for a container. The nodes of a kind cluster, which may run on the
+    same machine, are such containers.
     """
     return {one for one in found if not _DOCKERS.search(one)}
 

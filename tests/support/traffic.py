@@ -17,7 +17,7 @@ GREEDY = {"temperature": 0, "max_new_tokens": 8}
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of a request."""
+    """The result of one request: when it began, how long it took, and its error."""
 
     began: float
     """Start of the request in monotonic seconds."""
@@ -28,13 +28,13 @@ class Answer:
 
 @dataclass
 class Report:
-    """The results of all requests."""
+    """The results of all requests that were sent."""
 
     answers: list[Answer] = field(default_factory=list)
 
     @property
     def failed(self) -> list[Answer]:
-        """Return the requests without tokens."""
+        """Return the requests that failed, which are those without any token."""
         return [one for one in self.answers if one.error]
 
     def last_failure(self, since: float) -> float:

@@ -1,4 +1,4 @@
-"""Wait for a condition that needs a request to be checked."""
+"""Waits for a condition that can only be checked with a request."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

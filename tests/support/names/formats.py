@@ -1,4 +1,6 @@
-"""Keys of data that are stored, recorded, printed and sent: revisions, recordings, disks of nodes, messages, outputs."""
+"""Lists the keys of data that the operator and the commands store, record, print or send: revisions, recordings, files on
+the disks of nodes, messages between processes, and outputs.
+"""
 
 import ast
 import json

@@ -1,5 +1,5 @@
-"""Names that people and other programs write and read: fields, labels, conditions, metrics, commands, values, ports and
-pods.
+"""Lists the names that users and other programs write or read: fields, labels, conditions, metrics, commands, values of
+charts, environment variables, ports, and names in pods.
 """
 
 import ast
@@ -171,9 +171,8 @@ def pods() -> Iterator[str]:
 
 
 def _written() -> set[tuple[str, str]]:
-    """Return what golden manifests name, which `render` has to write byte for byte, as (kind of name, name).
-
-    What users wrote themselves (`in.yaml`) is left out.
+    """Return (kind of name, name) for each name in the golden manifests, whose bytes `render` must not change. Names from
+    `in.yaml`, which users wrote themselves, are left out.
     """
     written, given = (
         {name for case in golden(file) for document in case for name in _named(document)} for file in ("out.yaml", "in.yaml")
@@ -183,7 +182,7 @@ def _written() -> set[tuple[str, str]]:
 
 @cache
 def golden(name: str) -> list[list[Any]]:
-    """Return the documents of these files of all golden cases."""
+    """Return the documents of these files of all cases of the golden tests."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     files = sorted((ROOT / "tests/golden").glob(f"*/{name}"))
     return [list(yaml.load_all(file.read_bytes(), Loader=loader)) for file in files]

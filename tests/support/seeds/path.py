@@ -9,8 +9,8 @@ _STEP = re.compile(r"([^.\[\]]+)|\[([^\]=]+)=([^\]]*)\]|\[(\d+)\]")
 def at(data: Any, path: str) -> Any:
     """Return the value at the path; None if there is none.
 
-    A step is a key, `[number]`, or `[key=text]`, the first entry of a list with that text. For keys that contain dots, use
-    the last form with a map: `[key=text]` of a map selects the key `text`.
+    A step is a key, `[number]`, or `[key=text]`, the first entry of a list with that text. Applied to a map, `[key=text]`
+    selects the entry with the key `text`, which may contain dots.
     """
     for name, key, text, number in _STEP.findall(path):
         if name:

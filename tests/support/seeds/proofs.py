@@ -1,4 +1,5 @@
-"""Proofs of rows: each function examines the code or runs it. It returns what is wrong, or "" if the proof holds.
+"""Proofs that the rows of tests/data/seeds.yaml still hold: each function examines the code, or runs it. It returns what is
+wrong, or "" if the proof holds.
 
 A proof is a map whose only key is the name of such a function, and whose value is the function's argument.
 """
@@ -56,7 +57,9 @@ def holds(name: str, argument: Any) -> str:
 
 
 def flag(argument: Argument) -> str:
-    """A flag that the engine version of that time has is in the generated command, and in pods with the same value."""
+    """Check that the engine has a flag in the version of the time of the document, and that the generated command and the
+    pods contain the flag with the same value.
+    """
     name, *values = shlex.split(argument["is"])
     if said := _known(argument["generate"], name, values):
         return said
@@ -91,7 +94,7 @@ def _in_pods(pods: Argument, name: str, values: list[str]) -> str:
 
 
 def variable(argument: Argument) -> str:
-    """A variable is set before the generated command, and in pods."""
+    """Check that an environment variable is set before the generated command, and in the pods."""
     name, _, value = argument["is"].partition("=")
     if argument["is"] not in words.command(argument["generate"], argument.get("block", 0)):
         return f"ome generate {argument['generate']} does not set {argument['is']}"
@@ -101,7 +104,9 @@ def variable(argument: Argument) -> str:
 
 
 def generates(argument: Argument) -> str:
-    """Words are adjacent in a generated command, and other words are absent."""
+    """Check that a generated command contains the words of each entry of `has` next to each other, and those of no entry of
+    `lacks`.
+    """
     found = words.command(argument["words"], argument.get("block", 0))
     if not found:
         return f"ome generate {argument['words']}: {words.generate(argument['words']).exception}"
@@ -111,14 +116,14 @@ def generates(argument: Argument) -> str:
 
 
 def tells(argument: Argument) -> str:
-    """The output of `ome generate`, on either stream or in its error, contains these texts."""
+    """Check that the output of `ome generate`, on either stream or in its error, contains these texts."""
     done = words.generate(argument["words"])
     text = " ".join(f"{done.stdout} {done.stderr} {done.exception or ''}".split())
     return "; ".join(f"it does not say {part}" for part in argument["has"] if part not in text)
 
 
 def explains(argument: list[str]) -> str:
-    """The output of `ome plan explain` contains these texts."""
+    """Check that the output of `ome plan explain` contains these texts."""
     return "; ".join(f"it does not explain {part}" for part in argument if part not in _explained())
 
 
@@ -136,7 +141,7 @@ def pods(argument: Argument) -> str:
 
 
 def made(argument: Argument) -> str:
-    """An object that the operator creates for a service has these values at these places."""
+    """Check that an object that the operator creates for a service has these values at these places."""
     name = argument.get("name")
     found = [
         body
@@ -150,7 +155,7 @@ def made(argument: Argument) -> str:
 
 
 def shipped(argument: Argument) -> str:
-    """A file of `config` that users apply is valid, and has these values at these places."""
+    """Check that a file of `config` that users apply is valid, and has these values at these places."""
     file = parts.ROOT / argument["file"]
     if not file.is_file():
         return f"there is no {argument['file']}"
@@ -163,7 +168,9 @@ def shipped(argument: Argument) -> str:
 
 
 def _places(data: Any, expected: Argument) -> list[str]:
-    """Return the places whose values differ. A list has to contain every given entry."""
+    """Return a text about each place whose value differs; "" if all are equal. Where a list is expected, the actual list has
+    to contain all of its entries.
+    """
     said = []
     for place, value in expected.items():
         found = at(data, place)
@@ -176,7 +183,7 @@ def _places(data: Any, expected: Argument) -> list[str]:
 
 
 def facts(argument: Argument) -> str:
-    """Check the facts that the catalog derives of a model from its own config.json."""
+    """Check the facts that the catalog derives for a model from the model's own config.json."""
     found = shelf().model(argument["model"]).facts
     return "; ".join(_places(found, argument["at"]))
 
@@ -197,7 +204,7 @@ def shelf() -> Library:
 
 
 def text(argument: Argument) -> str:
-    """A file of the repository, or its comments, contain these words, regardless of line breaks."""
+    """Check that a file of the repository, or its comments, contain these words, regardless of line breaks."""
     file = parts.ROOT / argument["file"]
     if not file.is_file():
         return f"there is no {argument['file']}"
@@ -208,7 +215,7 @@ def text(argument: Argument) -> str:
 
 
 def benchmark(argument: Argument) -> str:
-    """Arguments of SGLang's own benchmark are in the Job that is created from a sample."""
+    """Check that the Job that is created from a sample contains these arguments of SGLang's own benchmark."""
     (body,) = [body for body in parts.read(parts.ROOT / argument["sample"]) if body["kind"] == "BenchmarkJob"]
     service, deps = parts.kimi()
     status = {"url": "http://service:8080", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -226,7 +233,7 @@ def benchmark(argument: Argument) -> str:
 
 
 def short_kinds(argument: Argument) -> str:
-    """A model and a Serving of sglang.ai/v1 are converted to a ClusterBaseModel and an InferenceService."""
+    """Check that a model and a Serving of sglang.ai/v1 are converted to a ClusterBaseModel and an InferenceService."""
     model = parts.good(SglangModel.parse(argument["model"]))
     base, _ = convert.desired_object(model, Deps())
     made = {"ClusterBaseModel": base}
@@ -252,7 +259,7 @@ FACTS = {
 
 
 def tested(argument: str) -> str:
-    """The repository contains a test that shows it with real components."""
+    """Check that the repository contains this test, which shows the row's claim with real components."""
     file, _, name = argument.partition("::")
     path = parts.ROOT / file
     return "" if path.is_file() and f"def {name}(" in path.read_text() else f"there is no test {argument}"

@@ -18,7 +18,7 @@ Proof = Mapping[str, Any]
 
 
 class Verdict(StrEnum):
-    """The verdict about a row."""
+    """The verdict about a row: whether what the document says still works."""
 
     WORKS = "works"
     WRITTEN = "written"
@@ -35,12 +35,12 @@ class Row(NamedTuple):
     """flag, variable or row."""
     says: str
     proof: tuple[Proof, ...]
-    """What holds if the row works as written."""
+    """What has to hold if the row works as the document says."""
     instead: tuple[Proof, ...]
-    """What holds if something else has the same effect."""
+    """What has to hold if the row does not work as written, but something else has the same effect."""
     expected: Verdict
     because: str
-    """Why the row differs or is missing."""
+    """Why the row works in another way, or not at all."""
     command: str
     """Arguments of `ome generate` from which a flag or variable was read."""
 
@@ -85,8 +85,8 @@ def _rows(document: str, data: Mapping[str, Any]) -> Iterator[Row]:
 
 
 def only_written(kind: str, proofs: Sequence[Proof]) -> bool:
-    """Return whether proofs show no more than the words of a command: it is generated, parsed and rendered, and no test of
-    this project runs it.
+    """Return whether these proofs only examine the words of a command: the command is generated, parsed and rendered, but no
+    test of this project runs it.
 
     A flag of SGLang counts as run if one of the runtimes in `RAN` has it, with any value: tests start these on CPUs and on a
     GPU.
@@ -117,7 +117,7 @@ def _ran(argument: Mapping[str, Any]) -> bool:
 
 @cache
 def _run_words() -> frozenset[str]:
-    """Return the flags and variables of the runtimes that tests run."""
+    """Return the flags and variables of the runtimes in `RAN`, which tests run."""
     text = "".join((ROOT / file).read_text(encoding="utf-8") for file in RAN)
     return frozenset(re.findall(r"- (--[a-z][a-z0-9-]+)", text)) | frozenset(re.findall(r"name: ([A-Z][A-Z0-9_]+)", text))
 

@@ -1,4 +1,4 @@
-"""The words of a command, as `ome generate` prints it and as a pod runs it."""
+"""Returns the words of commands, as `ome generate` prints them and as pods run them."""
 
 import json
 import shlex
@@ -21,7 +21,7 @@ ROUTER = "router"
 
 
 class NothingThere(Exception):
-    """A proof refers to objects that do not exist."""
+    """A proof refers to an object, a component or a container that does not exist."""
 
 
 @cache
@@ -31,19 +31,21 @@ def generate(words: str) -> Result:
 
 
 def command(words: str, block: int = 0) -> list[str]:
-    """Return the words of a command that `ome generate` prints. A block is the command of a node or of the load balancer."""
+    """Return the words of a command that `ome generate` prints. `block` is its number in the output, which has one command
+    for each node and one for the load balancer.
+    """
     done = generate(words)
     blocks = done.stdout.strip().split("\n\n")
     return shell(blocks[block]) if done.exit_code == 0 and block < len(blocks) else []
 
 
 def shell(text: str) -> list[str]:
-    """Return the words of lines of a shell."""
+    """Return the words of shell commands, without comments and continued lines."""
     return shlex.split(text.replace("\\\n", " "), comments=True)
 
 
 def chosen(words: str) -> Engine:
-    """Return the engine and its version that these arguments select."""
+    """Return the data of the engine and the version that these arguments select."""
     said = shlex.split(words)
     found = {option: said[said.index(option) + 1] for option in ("--engine", "--engine-version") if option in said}
     return engine(found.get("--engine", "sglang"), found.get("--engine-version"))
@@ -112,5 +114,5 @@ def variables(source: Mapping[str, str]) -> dict[str, Any]:
 
 
 def stands(words: Sequence[str], part: Sequence[str]) -> bool:
-    """Return whether the part is a contiguous sequence of the words."""
+    """Return whether the words contain the part as a contiguous sequence."""
     return any(list(words[at : at + len(part)]) == list(part) for at in range(len(words)))
