@@ -1,5 +1,5 @@
-"""Fixtures: clusters that exist as long as the tests of one directory, because an idle cluster still uses a tenth of a
-core.
+"""Fixtures: clusters that are deleted after the tests of a directory, because an idle cluster still uses a
+tenth of a core.
 """
 
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def own(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Yield a cluster with two nodes and its own home directory. The session's cluster is created first; created with
-    this home directory, it could not be found again.
+    """Yield a cluster with two nodes and its own home directory. The cluster of the session is created first, because a
+    cluster that is created with this home directory could not be found later.
     """
     patch = pytest.MonkeyPatch()
     patch.setenv("OME_LOCAL_HOME", str(tmp_path_factory.mktemp("home") / "clusters"))

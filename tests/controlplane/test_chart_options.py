@@ -92,13 +92,17 @@ def command(**values: Any) -> str:
 
 
 def test_the_notes_repeat_no_default() -> None:
-    """The README states the same command. A default that differs from the one in the chart's helper would be added to it."""
+    """The command in the chart's notes contains no option with its default value. The README states the same command. A
+    default that differs from the one in the chart's helper would be added to the command.
+    """
     assert command(operator_external=True) == PLAIN
 
 
 @pytest.mark.parametrize("key", sorted(OF_CHART.keys() - IN_CLUSTER))
 def test_the_notes_have_each_value_for_a_process_outside_of_the_cluster(key: str, started: list[Settings]) -> None:
-    """Such a process gets no value of the chart by itself."""
+    """The command in the chart's notes contains every value that is set, because a process outside of the cluster gets no
+    value of the chart by itself.
+    """
     declared = OF_CHART[key]
     given = PARTS.get(key) or {declared.option.value.replace(".", "_"): SAMPLES[key][0]}
     _, called, *line = shlex.split(command(**OUTSIDE, **given, **NEEDS.get(key, {})))

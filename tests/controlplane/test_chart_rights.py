@@ -28,7 +28,9 @@ def test_helm_test_may_touch_nothing_but_its_service() -> None:
 
 
 def test_the_agents_own_namespace_is_no_tenants() -> None:
-    """The pods of agents write on nodes, so the policy for namespaces of tenants would reject them."""
+    """Listing the agents' own namespace as that of a tenant is refused: the pods of agents write on nodes, so the policy for
+    tenants' namespaces would reject them.
+    """
     done = helm("template", "ome", str(CHART), "-n", "ome", "--set", "image.repository=r/op,admissionPolicy.tenants={ome}")
     assert done.returncode != 0 and "admissionPolicy.tenants names ome" in done.stderr
 
@@ -106,8 +108,8 @@ def test_a_team_can_have_all_of_it_in_its_own_namespaces() -> None:
 
 
 def test_every_policy_fails_closed_and_names_its_user() -> None:
-    """If a policy cannot be evaluated, the API server denies the request. The policy names the operator's account, because a
-    group would include other users.
+    """Every admission policy denies requests if it cannot be evaluated. It names the operator's account, because a group
+    would include other users.
     """
     made = rendered(**ALL)
     policies = [body for body in made if body["kind"] == "ValidatingAdmissionPolicy"]
@@ -123,8 +125,8 @@ def test_every_policy_fails_closed_and_names_its_user() -> None:
 
 
 def test_no_policy_asks_each_object_of_the_operator() -> None:
-    """A policy is evaluated once for each of its parameters. If the objects of all services were parameters, the cost of
-    creating them would grow quadratically.
+    """No admission policy has the objects of the operator as parameters. A policy is evaluated once for each of its
+    parameters, so the cost of creating services would grow quadratically.
     """
     made = rendered(**ALL)
     asks = {each["metadata"]["name"]: each["spec"]["paramRef"] for each in made if "paramRef" in each.get("spec", {})}

@@ -12,8 +12,8 @@ DIGEST = f"sha256:{'a' * 64}"
 
 
 def test_a_digest_wins_over_a_tag() -> None:
-    """A digest takes precedence over a tag for the operator, the registry sidecar of routers, the agent, benchmarks and
-    `helm test`.
+    """If the values contain a digest and a tag, the image has the digest. This holds for the operator, the registry sidecar
+    of routers, the agent, benchmarks and `helm test`.
     """
     image = {"repository": "r/op", "tag": "1", "digest": DIGEST}
     agent = {"enabled": True, "image": {"repository": "r/agent", "digest": DIGEST}}
@@ -50,7 +50,9 @@ def test_secrets_of_users_are_told_to_the_operator_by_name() -> None:
 
 
 def test_replicas_spread() -> None:
-    """The spread selects the operator's own labels, unless the constraint has a selector."""
+    """The topology spread constraint of the operator's Deployment selects the operator's own labels, unless the values
+    contain a selector.
+    """
     spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
     own = {**spread, "labelSelector": {"matchLabels": {"a": "b"}}}
     first, second = pod(rendered(operator_topologySpreadConstraints=[spread, own]))["topologySpreadConstraints"]
@@ -141,7 +143,9 @@ def test_namespaces_that_are_observed_are_told_to_the_operator() -> None:
     ("values", "seconds"), [({}, 60), ({"placement_timeout": 300}, 300), ({"placement_gangs": False}, 0)]
 )
 def test_gangs_are_on_and_can_be_switched_off(values: dict[str, Any], seconds: float) -> None:
-    """The defaults equal those of an operator that is started as a process (`tests/docs/test_production.py`)."""
+    """The chart enables gang placement by default, and a value disables it. The defaults equal those of an operator that is
+    started as a process (`tests/docs/test_production.py`).
+    """
     args = pod(rendered(**values))["containers"][0]["args"]
     assert [word for word in args if word.startswith("--gang-timeout")] == [f"--gang-timeout={seconds}"]
 
@@ -205,7 +209,9 @@ def test_helm_test_runs_where_the_operator_works() -> None:
 
 
 def test_agents_are_ready_when_they_answer() -> None:
-    """Without this readiness probe, a rollout would replace the agents of all nodes although the new ones do not start."""
+    """The agents' readiness probe asks the agent itself. Without it, a rollout would replace the agents of all nodes
+    although the new ones do not start.
+    """
     made = pod(rendered(agent={"enabled": True, "image": {"repository": "r/agent"}}), "DaemonSet")
     (box,) = made["containers"]
     assert box["readinessProbe"]["httpGet"] == {"path": "/healthz", "port": "health"} == box["livenessProbe"]["httpGet"]

@@ -63,7 +63,7 @@ def answer(cluster: Cluster, kind: Kind, manifest: dict[str, Any]) -> str:
 
 
 def test_established_and_structural(served: Cluster) -> None:
-    """The API server accepts the schemas, the validation rules and their cost."""
+    """The API server accepts the schemas, the validation rules and the estimated cost of the rules."""
     for kind in KINDS:
         seen = json.loads(served.kubectl("get", "crd", kind.crd, "-o", "json"))["status"]["conditions"]
         assert {"Established", "NamesAccepted"} <= {one["type"] for one in seen if one["status"] == "True"}
@@ -71,8 +71,8 @@ def test_established_and_structural(served: Cluster) -> None:
 
 
 def test_a_second_client_side_apply_changes_nothing(served: Cluster) -> None:
-    """The last-applied annotation of `kubectl apply` holds the complete CRD, so users upgrade with another `kubectl
-    apply`.
+    """A second client-side `kubectl apply` of the CRDs changes nothing. Users upgrade in this way, and the last-applied
+    annotation holds the complete CRD.
     """
     said = served.kubectl("apply", "-f", str(crds.ROOT / crds.PLAIN)).splitlines()
     assert len(said) == len(KINDS)
@@ -144,7 +144,9 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("sentence", "spec"), REFUSED, ids=[sentence[:30] for sentence, _ in REFUSED])
 def test_the_server_and_parse_refuse_with_the_same_sentence(served: Cluster, sentence: str, spec: dict[str, Any]) -> None:
-    """Each rule is written in CEL and in Python, and both give the same message."""
+    """The API server and `parse` refuse the same objects with the same message. Each rule is written in CEL for the one and
+    in Python for the other.
+    """
     manifest = body("InferenceService", {"model": {"name": "m"}} | spec)
     assert sentence in answer(served, NAMED["InferenceService"], manifest)
     parsed = InferenceService.parse(manifest)
@@ -160,7 +162,7 @@ def test_the_server_and_parse_refuse_with_the_same_sentence(served: Cluster, sen
     ],
 )  # fmt: skip
 def test_a_name_is_refused_with_one_that_works(served: Cluster, name: str, proposal: str) -> None:
-    """The API server and Python propose the same valid name."""
+    """The refusal of an invalid name proposes a valid one. The API server and Python propose the same."""
     manifest = body("InferenceService", {"model": {"name": "m"}}, name)
     said = refusal(served, manifest)
     assert "metadata.name: " in said
@@ -230,7 +232,9 @@ def test_the_server_and_parse_refuse_the_same_scaling(served: Cluster, spec: dic
 
 @pytest.mark.parametrize("spec", [{}, {"model": {"name": "m"}}, {"predictor": {}}])
 def test_an_unfinished_service_is_taken(served: Cluster, spec: dict[str, Any]) -> None:
-    """A condition reports missing objects, so users can apply files in any order."""
+    """A service whose model and runtime do not exist yet is accepted, so users can apply files in any order. A condition
+    reports the missing objects.
+    """
     served.kubectl("apply", "--dry-run=server", "-f", "-", stdin=json.dumps(body("InferenceService", spec)))
 
 
@@ -258,7 +262,7 @@ def test_a_bad_name_from_before_the_rule_still_gets_a_status(served: Cluster) ->
 
 
 def test_a_scale_object_is_scaled_as_anything_else(served: Cluster) -> None:
-    """`kubectl scale`, autoscalers and planners use the same subresource."""
+    """A RoleScale is scaled through its subresource `scale`, which `kubectl scale`, autoscalers and planners use."""
     role = body("RoleScale", {"replicas": 1}, "kimi-decoder")
     role["metadata"]["labels"] = {"ome.io/inferenceservice": "kimi", "component": "decoder"}
     served.apply(role)

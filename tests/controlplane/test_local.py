@@ -153,7 +153,9 @@ def test_no_user_of_this_machine_reads_or_writes_etcd(own: Cluster) -> None:
 
 
 def test_stages_change_how_pods_live(own: Cluster) -> None:
-    """The stages slow start, never ready, crash and slow end each apply to the pods with a certain label."""
+    """The labels for slow starts, pods that are never ready, crashes and slow ends each apply only to the pods that have the
+    label.
+    """
     own.set_stages(
         stages.ready(2.0, {"life": "slow"}),
         stages.never_ready({"life": "stuck"}, reason="ImagePullBackOff", message="no such image"),
@@ -191,7 +193,9 @@ def _last_exit(cluster: Cluster, name: str) -> int | None:
 
 
 def test_each_deletion_is_confirmed_once(own: Cluster) -> None:
-    """A second deletion by the same name could delete the pod that replaced the first."""
+    """A deleted pod is deleted only once by the simulated kubelet. A second deletion by the same name could delete the pod
+    that replaced the first.
+    """
     names = [f"again-{number}" for number in range(3)]
 
     def uids() -> set[str]:
@@ -235,7 +239,9 @@ def _forbidden(cluster: Cluster, environment: dict[str, str]) -> bool:
 
 
 def test_the_audit_log_tells_components_apart(own: Cluster) -> None:
-    """Each component has its own user in the audit log, and requests after a mark can be counted exactly."""
+    """The audit log shows which component sent a request, because each has its own user. Requests after a mark can be
+    counted exactly.
+    """
     mark = own.audit_mark()
     own.apply(statefulset("counted", 2))
     eventually("ready", lambda: ready(own, "counted") == 2)
@@ -249,7 +255,7 @@ def test_the_audit_log_tells_components_apart(own: Cluster) -> None:
 
 
 def test_names_of_spawned_processes(own: Cluster) -> None:
-    """A process that is started with `spawn` cannot have the name of a component, and can be found by its own name."""
+    """A process that is started with `spawn` must not have the name of a component, and is found by its own name."""
     with pytest.raises(UserError, match="is a component"):
         own.spawn("etcd", ["sleep", "1"])
     process = own.spawn("helper", ["sleep", "1000"])
@@ -268,7 +274,9 @@ def test_what_the_directory_tells_is_private(own: Cluster) -> None:
 
 
 def test_kind_with_its_server_replaced_by_ours(own: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in for docker and kind starts the project's own API server. All of the project's code around kind is real."""
+    """A stand-in for docker and kind starts this project's own API server. All of the project's code for kind clusters is
+    the real one.
+    """
     programs, calls = tmp_path / "bin", tmp_path / "calls"
     programs.mkdir()
     script = f"""#!/bin/sh

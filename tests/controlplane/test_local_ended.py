@@ -10,8 +10,8 @@ from tests.support.local import eventually
 
 
 def test_what_ended_by_itself_is_told_and_started_again(own: Cluster) -> None:
-    """The operator exits by itself after it has lost its Lease. If this were not reported, users would not notice that their
-    edits have no effect any more.
+    """Commands of `ome local` report a component that has exited by itself, and `up` starts it again. The operator exits by
+    itself after it has lost its Lease; without a report, users would not notice that their edits have no effect any more.
     """
     first = own.spawn("helper", ["sh", "-c", 'echo "says $WORD"; exec sleep 1000'], {"WORD": "this"})
     eventually("the helper has written its line", lambda: own.log("helper").read_text() == "says this\n")

@@ -10,6 +10,6 @@ from tests.support import clusters
 
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[Cluster]:
-    """Yield a cluster for the tests of this directory only."""
+    """Yield a cluster that is used only by the tests of this directory."""
     with clusters.fresh("adopt") as made:
         yield made

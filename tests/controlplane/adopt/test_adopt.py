@@ -99,7 +99,7 @@ def serving(rig: Rig, service: str) -> int:
 
 @contextmanager
 def watching(look: Callable[[], int]) -> Iterator[list[int]]:
-    """Call `look` repeatedly inside the `with` block, and yield the list of its results."""
+    """Call `look` repeatedly until the `with` block ends, and yield the list of its results."""
     seen: list[int] = []
     ended = threading.Event()
 
@@ -121,7 +121,9 @@ def finalized(body: dict[str, Any], *finalizers: str, **spec: Any) -> dict[str, 
 
 
 def test_nothing_happens_while_ome_runs(rig: Rig, adopt: Adopting) -> None:
-    """A tenant's Deployment only has the label of OME's controller. It is reported, but does not prevent the adoption."""
+    """`ome adopt` refuses to write while OME's controller runs. A Deployment of a tenant that only has the label of OME's
+    controller is reported, but does not prevent the adoption.
+    """
     decoy = ome.controller(1)
     rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tenant"}})
     rig.create({**decoy, "metadata": {**decoy["metadata"], "namespace": "tenant", "name": "decoy"}})

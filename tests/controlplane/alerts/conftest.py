@@ -37,7 +37,9 @@ long enough to fire the alert.
 
 
 class Bed:
-    """The environment in which a test causes a fault: the cluster, a Prometheus, and the cleanup."""
+    """The environment in which a test causes a fault: a cluster, a Prometheus that scrapes it, and the functions that clean
+    up after the test.
+    """
 
     def __init__(self, rig: Rig, asked: Prometheus, folder: Path) -> None:
         self.rig, self.asked, self.folder = rig, asked, folder
@@ -46,7 +48,9 @@ class Bed:
         self._number = itertools.count()
 
     def later(self, do: Callable[..., object], *words: object, **more: object) -> None:
-        """Call `do` after the alert has cleared; the last registered call runs first."""
+        """Call `do` during the cleanup, after the alert has cleared. The function that was registered last is
+        called first.
+        """
         self.tidy.callback(do, *words, **more)
 
     def operate(self, *more: str, program: str = "ome_operator", kubeconfig: Path | None = None) -> None:
@@ -84,7 +88,9 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
 
 
 def begun(cluster: Cluster, folder: Path) -> str:
-    """Start a Prometheus with rules of its own instead of the cluster's, which scrapes every second. Return its URL."""
+    """Start another Prometheus with these rules instead of those of the cluster, which scrapes every second.
+    Return its URL.
+    """
     at, kept, rules = cluster.at, cluster.kept.with_spec(prometheus=True), folder / "rules.yaml"
     rules.write_text(yaml.safe_dump(divided(alerts.rules(), BY, OTHERS)))
     prometheus.write(at, kept, rules, "1s")

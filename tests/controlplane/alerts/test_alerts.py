@@ -29,7 +29,9 @@ def test_every_alert_has_a_fault_or_says_why_not() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("alert", FAULTS)
 def test_a_fault_fires_its_alert_and_its_end_clears_it(bed: Bed, alert: str, tables: Tables) -> None:
-    """No other alert fires from the beginning of the fault until everything works again."""
+    """A real fault makes its alert fire, and after the fault the alert clears. No other alert fires from the beginning of
+    the fault until everything works again.
+    """
     asked = bed.asked
     until("nothing fires before", lambda: not asked.alerts(), WITHIN_S)
     began = time.monotonic()

@@ -73,8 +73,8 @@ def test_prefill_without_decode_is_released_until_both_can_be_admitted(rig: Rig,
 
 
 def test_a_recycled_group_returns_within_the_quota(rig: Rig, namespace: str) -> None:
-    """The quota fits the service exactly, so a recycled group can return only after the quota of its old pods is released.
-    Simulated pods end as under a kubelet, which removes no finalizers.
+    """The quota is exactly as large as the service, so a recycled group can return only after the quota of its old pods is
+    released. Simulated pods end as under a kubelet, which removes no finalizers.
     """
     queues.create(rig, namespace, 32)
     rig.create(service(namespace))
@@ -134,8 +134,8 @@ def test_a_rollout_needs_no_more_quota_than_the_service(rig: Rig, namespace: str
 
 
 def test_revisions_of_an_earlier_operator_keep_their_pods_until_the_next_revision(rig: Rig, namespace: str) -> None:
-    """A revision of an earlier operator has no pod groups. Kueue admits its pods one by one, which Advice reports, and the
-    operator releases a group of which only a part is admitted.
+    """The pods of a revision that an earlier operator stored belong to no pod group of Kueue. Kueue admits such pods one by
+    one, which the condition Advice reports, and the operator deletes the pods of a group of which only a part is admitted.
     """
     queues.create(rig, namespace, 16)
     rig.stop()
@@ -195,7 +195,9 @@ def test_a_service_that_kueue_preempts_returns(rig: Rig, namespace: str) -> None
 def test_one_pod_group_over_prefill_and_decode_would_keep_the_quota_of_a_group_that_is_gone(
     rig: Rig, namespace: str
 ) -> None:
-    """The test shows why each group has a pod group of its own."""
+    """The test shows why each engine group is a pod group of its own in Kueue: if prefill and decode were one pod group, the
+    quota of a deleted group would stay reserved.
+    """
     queues.create(rig, namespace, 64)
     marks = {"kueue.x-k8s.io/pod-suspending-parent": "test", keys.KUEUE_COUNT: "4", keys.KUEUE_SERVING: "true"}
     labels = {keys.KUEUE_GROUP: "first", keys.KUEUE_MANAGED: "true", keys.KUEUE_LABEL: namespace}

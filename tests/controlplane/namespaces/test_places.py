@@ -68,7 +68,7 @@ def used(rig: Rig, since: int) -> tuple[set[Right], set[Right]]:
 
 
 def hold_the_agents_directory(rig: Rig) -> None:
-    """Label nodes as records of agents would. A service reports such nodes in its status."""
+    """Label nodes as if agents had reported that the nodes hold the model. A service reports such nodes in its status."""
     rig.create(yamls.service("team-a", "names-it", "w-pairs"))
     told = rig.says("team-a", "names-it", "ModelReady", "WaitingForNodes", "agents set the label")
     label = re.search(r"the label (\S+)=Ready", told["message"])
@@ -97,7 +97,9 @@ def test_with_a_cluster_role_for_cluster_wide_kinds(rig: Rig) -> None:
 
 
 def test_without_any_cluster_role(rig: Rig) -> None:
-    """What only an operator with access to nodes can know is unknown, but does not prevent a service from serving."""
+    """An operator without any ClusterRole cannot read nodes. It reports as unknown what only nodes show, and a service
+    serves nevertheless.
+    """
     values = HERE, "clusterWideKinds=false"
     rig.install(*values)
     model, runtime = yamls.model(), yamls.runtime("w-pairs", size=2)
@@ -233,8 +235,8 @@ def test_two_operators_of_two_classes_do_not_meet(rig: Rig) -> None:
 
 
 def test_another_operator_of_the_same_class_elsewhere_is_said(rig: Rig) -> None:
-    """The other operator has the administrator's kubeconfig, and its Lease is in another namespace. It is reported together
-    with its user.
+    """Another operator of the same class runs with an administrator's kubeconfig, and its Lease is in another namespace. The
+    operator reports it together with its user.
     """
     rig.install()
     rig.start("operator")

@@ -110,7 +110,9 @@ def test_a_model_goes_from_the_hub_to_a_label(agents: Rig, rig: Rig, namespace: 
 def test_an_agent_reads_the_weights_of_a_starting_pod(
     agents: Rig, rig: Rig, namespace: str, tmp_path: Path, hub: hubs.Hub
 ) -> None:
-    """The operator tells the agent so while the pod is bound and not ready, and the agent reports what it has read."""
+    """While a pod is bound to a node and not ready, the operator tells the node's agent to read the weights of this pod into
+    the page cache, and the agent reports what it has read.
+    """
     node, disk = rig.all("Node", "")[2]["metadata"]["name"], tmp_path / "disk"
     agents.stop()
     agents.start("operator", "--model-agent", f"--agent-root={disk}")
@@ -154,8 +156,8 @@ def test_an_agent_reads_the_weights_of_a_starting_pod(
 
 
 def test_one_agent_decides_nothing_for_the_nodes_of_others(agents: Rig, rig: Rig, tmp_path: Path) -> None:
-    """The attack of finding T5: the agent of one node reports another commit, and facts of another model, before any other
-    agent has a record.
+    """The attack of finding T5: before any other agent has a record, the agent of one node reports another commit of a
+    model, and facts of another model. Labels of other nodes do not change.
     """
     evil, *honest = (one["metadata"]["name"] for one in rig.all("Node", "")[:3])
     false, commit = "bad" * 13 + "b", "c0ffee" + "0" * 34
@@ -163,7 +165,7 @@ def test_one_agent_decides_nothing_for_the_nodes_of_others(agents: Rig, rig: Rig
     agents_of: dict[str, Token] = {}
 
     def starts(node: str) -> None:
-        """Create the record of a node, as its agent does when it starts."""
+        """Create the record of a node, as the node's agent does when it starts."""
         agents_of[node] = Token(agent(rig, node, tmp_path))
         record = {"apiVersion": "ome.io/v1beta1", "kind": "NodeModels", "metadata": {"name": node}}
         assert agents_of[node].send("POST", RECORDS, record)[0] == 201
@@ -283,8 +285,8 @@ def nothing_tells_the_token(rig: Rig, node: str, token: str) -> None:
 
 
 def test_what_nothing_refers_to_is_removed(agents: Rig, rig: Rig, namespace: str, tmp_path: Path, hub: hubs.Hub) -> None:
-    """An agent downloads a model and weights that were trained on it, and a pod mounts both. After the model has a new
-    revision, the old revision is removed.
+    """An agent downloads a model and weights that were trained on it, and a pod mounts both. When the model names a new
+    revision, the files of the old revision are removed, because nothing refers to them any more.
     """
     node, home = rig.all("Node", "")[2]["metadata"]["name"], tmp_path / "disk" / ".ome"
     model = yamls.model("fetched", URI)

@@ -38,7 +38,7 @@ def scraped(rig: Rig) -> str:
 
 
 def exclusions(rig: Rig, namespace: str) -> list[str]:
-    """Return the annotation with the excluded nodes of each engine group, sorted."""
+    """Return the annotation that lists the excluded nodes, for each engine group, sorted."""
     found = [each["metadata"] for each in rig.all("StatefulSet", namespace, "component=engine")]
     return sorted((each.get("annotations") or {}).get(keys.EXCLUDED_NODES, "") for each in found)
 

@@ -28,7 +28,7 @@ def empty(rig: Rig, namespace: str) -> Iterator[str]:
 
 
 def ends(rig: Rig, name: str, code: int, **report: Any) -> None:
-    """Let the pod of this BenchmarkJob exit with this code, and report these fields."""
+    """Let the pod of this BenchmarkJob exit with this code and with a termination message of these fields."""
     said = json.dumps({**REPORT, **report})
     rig.cluster.set_stages(stages.finish({keys.BENCHMARK: name}, exit_code=code, message=said))
 
@@ -129,7 +129,9 @@ def test_a_refused_pod_is_told(rig: Rig, empty: str) -> None:
 
 
 def test_the_operators_token_makes_no_other_jobs(rig: Rig, namespace: str) -> None:
-    """The chart's admission policy denies such Jobs even if the operator's Role allows them."""
+    """With the operator's token, no Jobs other than those of BenchmarkJobs can be created: the chart's admission policy
+    denies them even if the operator's Role allows them.
+    """
     for labels in ({}, {"ome.io/benchmark": "x", "ome.io/managed-by": "ome-operator"}):
         pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
         metadata = {"name": "mine", "labels": labels}

@@ -24,7 +24,7 @@ def bodies(*folders: str) -> list[Body]:
 
 
 def holds_every_model() -> dict[str, str]:
-    """Return the labels that agents write on a node that has the weights of all models."""
+    """Return the labels that agents set on a node that has the weights of all models."""
     models = [body["metadata"]["name"] for body in bodies("models")]
     return {names.model_label("ClusterBaseModel", "", name): keys.MODEL_READY for name in models}
 

@@ -32,7 +32,7 @@ def runtime(name: str, namespace: str, **format_: Any) -> yamls.Manifest:
 
 
 def learned(rig: Rig, model: str) -> None:
-    """Report the facts of the model's files, as an agent does."""
+    """Write the facts of the model's files into its record, as an agent does."""
     patch = json.dumps({"status": {"facts": FACTS}})
     rig.cluster.kubectl("patch", "clusterbasemodels.ome.io", model, "--subresource=status", "--type=merge", "-p", patch)
 
@@ -64,7 +64,7 @@ def open_service(namespace: str, model: str, **spec: Any) -> yamls.Manifest:
 
 
 def explained(rig: Rig, folder: Path, service: yamls.Manifest) -> tuple[int, str]:
-    """Return exit code and output of `ome explain runtime` for a user with a kubeconfig."""
+    """Return the exit code and the output of `ome explain runtime`, run with the kubeconfig of a user."""
     file = folder / "isvc.yaml"
     file.write_text(json.dumps(service))
     command = [sys.executable, "-m", "ome_operator", "explain", "runtime", "-f", str(file)]

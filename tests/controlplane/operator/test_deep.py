@@ -19,7 +19,9 @@ DEPTHS = {"as reported": 2_000, "near the API server's own limit": 9_000}
 
 @pytest.fixture
 def deep(rig: Rig, namespace: str) -> Iterator[list[str]]:
-    """Yield a list for the names of services that Python cannot parse. kubectl deletes these services after the test."""
+    """Yield an empty list, to which the test adds the names of services that Python cannot parse. kubectl deletes these
+    services after the test.
+    """
     names: list[str] = []
     yield names
     for name in names:
@@ -27,7 +29,9 @@ def deep(rig: Rig, namespace: str) -> Iterator[list[str]]:
 
 
 def test_nested_services_stop_nothing(rig: Rig, namespace: str, deep: list[str]) -> None:
-    """Each of these services once made the operator exit, and again after every restart while the service existed."""
+    """Services with deeply nested specs do not end the operator, and other services are still handled. Each of these
+    services once made the operator exit, again after every restart.
+    """
     process, runtime = rig.cluster.process("operator"), f"deep-{namespace}"
     rig.create(yamls.runtime(runtime, router=False))
     try:

@@ -179,7 +179,9 @@ def test_another_class_begins_with_the_groups_that_exist(follow: Callable[..., F
 
 @pytest.mark.timeout(600)
 def test_nothing_is_added_while_it_is_frozen_or_paused_or_without_nodes(follow: Callable[..., Followed]) -> None:
-    """Each group takes five of the sixteen nodes."""
+    """No group is added while the service is frozen or paused, or while no nodes are free. Each group takes five of the
+    sixteen nodes.
+    """
     here = follow(size=5, gpus=8, **spec("Apply", engine=1, decoder=4))
     rig, namespace = here.rig, here.namespace
     here.edit(engine={"autoscaler": None})
@@ -204,8 +206,8 @@ def test_nothing_is_added_while_it_is_frozen_or_paused_or_without_nodes(follow: 
 
 
 def test_a_service_that_an_upgrade_finds_is_not_scaled(rig: Rig, namespace: str) -> None:
-    """In earlier versions, the annotation and the policy had no effect, so they must not scale a service after an
-    upgrade.
+    """A service that had the annotation and the policy before an upgrade of the operator is not scaled by it. In earlier
+    versions, both had no effect.
     """
     rig.create(yamls.runtime(namespace, decoder=True))
     body = yamls.service(namespace, SERVICE, namespace, "engine", "decoder", "router")

@@ -1,7 +1,6 @@
-"""Tests that `ome diff` finds the revision of a service, whatever hexadecimal digit the revision's name begins with.
-
-StatefulSets have ControllerRevisions with the same labels. For some digits, their names come before those of the operator's
-revisions.
+"""Tests that `ome diff` finds the revision of a service whatever hexadecimal digit the name of the revision begins with.
+StatefulSets also have ControllerRevisions, with the same labels. For some first digits, their names come before those of the
+operator's revisions in a list.
 """
 
 import json
@@ -71,6 +70,6 @@ def test_an_edit_of_a_shared_runtime_is_answered_for_each(rig: Rig, namespace: s
 
 
 def theirs(rig: Rig, namespace: str) -> int:
-    """Return the number of ControllerRevisions that StatefulSets have made."""
+    """Return the number of ControllerRevisions that the StatefulSet controller has created."""
     owners = [one["metadata"]["ownerReferences"][0] for one in rig.all("ControllerRevision", namespace)]
     return sum(owner["kind"] == "StatefulSet" for owner in owners)

@@ -133,7 +133,7 @@ def sent(token: Token, method: str, kind: str, body: Any, content: str = JSON, n
 
 
 def rendered(kind: str, annotations: dict[str, str]) -> list[dict[str, Any]]:
-    """Return what the operator makes of a service with these annotations."""
+    """Return the object that the operator creates for a service with these annotations."""
     exposure = Exposure(
         kind=kind,
         domain="models.example.com",
@@ -168,7 +168,9 @@ def test_every_field_that_reaches_beyond_the_service_is_refused(exposed: tuple[R
 
 
 def test_what_somebody_else_has_written_stays(exposed: tuple[Rig, str]) -> None:
-    """A user writes values that the policy forbids. The operator still repairs the other fields of the object."""
+    """If a user has written values that the policy forbids, they stay, and the operator still repairs the other fields of
+    the object.
+    """
     rig, kind = exposed
     rig.create(made(kind, [FINE[0], FOREIGN[0]], {OTHERS[0]: "theirs"}))
     try:

@@ -22,8 +22,9 @@ PATIENCE = 60.0
 
 @pytest.mark.timeout(600)
 def test_a_quota_of_one_node_keeps_nobody_from_free_nodes(gangs: Rig, namespace: str) -> None:
-    """All 16 nodes are free except one. The review reported that three of four nodes stayed free for 35 minutes while the
-    newcomer waited.
+    """A tenant whose quota permits one node repeatedly requests all nodes, while all 16 nodes are free except one. The
+    service of another tenant starts. The review reported that three of four nodes stayed free for 35 minutes while that
+    service waited.
     """
     other, large, small = f"{namespace}-b", f"large-{namespace}", f"small-{namespace}"
     gangs.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})

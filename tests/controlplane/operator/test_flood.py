@@ -98,8 +98,9 @@ def edit(rig: Rig, namespace: str, image: str) -> float:
 
 
 def test_a_flood_in_one_namespace_delays_no_other(rig: Rig, namespace: str, tables: Tables) -> None:
-    """The tenant has a service that serves, so that the operator reads budgets, and a service without pods, so that it reads
-    Events. The flood hides the Events of that service.
+    """Many large Events and budgets in one tenant's namespace do not delay the edit of a service in another namespace. The
+    tenant has a service that serves, so that the operator reads budgets, and a service without pods, so that it reads
+    Events.
     """
     other = f"{namespace}-b"
     rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
@@ -130,8 +131,8 @@ def test_a_flood_in_one_namespace_delays_no_other(rig: Rig, namespace: str, tabl
 
 
 def test_large_services_of_one_namespace_delay_no_other(rig: Rig, namespace: str, tables: Tables) -> None:
-    """The attack of finding U13. The review reported that 40 such services took 500 MiB, and that the edit did not end
-    within a minute.
+    """The attack of finding U13: many large services of one namespace do not delay the edit of a service in another
+    namespace. The review reported that 40 such services took 500 MiB, and that the edit did not end within a minute.
     """
     other = f"{namespace}-b"
     rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})

@@ -1,6 +1,5 @@
-"""Tests of freezing and of observe mode on a real API server. Its audit log shows what is written meanwhile.
-
-Everything is frozen during an operation, and the operator is killed. After the freeze has ended, the operation completes
+"""Tests of freezing and of observe mode on a real API server, whose audit log shows what is written meanwhile. During each
+kind of operation, everything is frozen and the operator is killed. After the freeze has ended, the operation completes
 correctly.
 """
 
@@ -75,7 +74,9 @@ def alive(rig: Rig, namespace: str) -> dict[str, str]:
 
 
 def test_a_rollout_stands_still_and_goes_on_to_the_last_edit(rig: Rig, namespace: str) -> None:
-    """Pods of two revisions serve. During the freeze, an edit, a scale and a restart of the operator change no pod."""
+    """A rollout is frozen while pods of two revisions serve. An edit, a scaling and a restart of the operator change no pod
+    during the freeze. Afterwards the rollout continues to the last edit.
+    """
     part = {"minReplicas": 3, **SLOW}
     scaled = {**part, "maxReplicas": 5, "scaleMetric": "cpu"}
     rig.create(yamls.service(namespace, NAME, "f-solo", "engine", "decoder", "router", engine=scaled, decoder=part))
@@ -146,8 +147,8 @@ def settle_pods(rig: Rig, namespace: str) -> None:
 
 
 def test_a_recycle_stands_still_and_ends_after_the_thaw(rig: Rig, namespace: str) -> None:
-    """Before the freeze, the operator has replaced three of four pods, and the deletion of the last one is denied. That pod
-    stays during the freeze, and is deleted once afterwards.
+    """A recycle is frozen after the operator has replaced three of a group's four pods and the deletion of the last one was
+    denied. That pod stays during the freeze, and is deleted once afterwards.
     """
     rig.create(yamls.service(namespace, NAME, "f-four", engine={"lifecycle": QUICK}))
     settled(rig, namespace)
@@ -208,7 +209,7 @@ def test_a_group_that_fails_while_frozen_is_recycled_after_the_thaw(rig: Rig, na
 
 
 def test_nothing_is_created_while_all_is_frozen(rig: Rig, namespace: str) -> None:
-    """An operator that starts during the freeze creates nothing either, even after its Lease was deleted."""
+    """While everything is frozen, an operator that starts creates nothing either, even after its Lease was deleted."""
     ome(rig, "freeze", "--all")
     rig.stop()
     mark = rig.cluster.audit_mark()
@@ -246,7 +247,9 @@ def test_what_leads_to_pods_is_mended_while_frozen(rig: Rig, namespace: str) -> 
 
 @pytest.mark.parametrize("how", ["annotation", "namespace", "all"])
 def test_an_observer_writes_nothing_but_what_it_would_do(rig: Rig, namespace: str, how: str) -> None:
-    """The audit log contains everything that the observing operator wrote."""
+    """An operator in observe mode writes only statuses, which show what it would do. The audit log contains all of its
+    writes.
+    """
     words = {"annotation": (), "namespace": ("--observe-namespace", namespace), "all": ("--observe",)}[how]
     rig.stop()
     mark = rig.cluster.audit_mark()

@@ -79,8 +79,9 @@ class Watcher:
 
 
 def test_requests_follow_the_slices_and_none_is_sent_to_where_nobody_is(exposed: Rig, namespace: str) -> None:
-    """The route moves from the first revision to the second, and is deleted when the service is no longer exposed. The old
-    router stays for as long as Gateways may lag behind.
+    """During a rollout, the route moves from the Service of the first revision to that of the second, and no request is sent
+    to a Service without a ready endpoint. The route is deleted when the service is no longer exposed. The old router stays
+    for as long as Gateways may lag behind.
     """
     rig = exposed
     rig.create(yamls.runtime(f"rt-{namespace}"))

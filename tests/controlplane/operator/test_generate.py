@@ -42,7 +42,7 @@ def answers(namespace: str) -> Iterator[Proposal]:
 
 
 def test_the_api_server_takes_the_answers(rig: Rig, namespace: str) -> None:
-    """Each distinct object passes a server-side dry run with strict field validation."""
+    """Each distinct object of all plans passes a server-side dry run with strict field validation."""
     found = list(answers(namespace))
     chosen = found if SOAK else random.Random(7).sample(found, SAMPLE)
     bodies = [one for each in chosen for one in yaml.load_all(manifests(each).all, Loader=yaml.CSafeLoader)]
@@ -68,8 +68,8 @@ def everywhere(rig: Rig) -> None:
 
 
 def test_the_plan_of_the_page_becomes_ready(rig: Rig, everywhere: None, tmp_path: Path) -> None:
-    """The command of docs/sizing.md takes the lengths of requests, and its output becomes a ready service on simulated
-    nodes.
+    """The command of docs/sizing.md takes the lengths of requests as arguments, and its output becomes a ready service on
+    simulated nodes.
     """
     page = (ROOT / "docs/sizing.md").read_text(encoding="utf-8")
     (words,) = re.findall(r'^plan="ome (plan [^"]+)"$', page, re.MULTILINE)

@@ -73,14 +73,18 @@ def test_a_service_that_no_operator_has_seen_is_not_deployed(rig: Rig, helm: Hel
 
 
 def test_a_service_without_its_model_is_not_deployed(rig: Rig, helm: Helm, namespace: str, runtime: str) -> None:
-    """A model may be created a moment after the service, so Helm must not fail at once."""
+    """Helm waits while the model of a service does not exist. The model may be created a moment after the service, so Helm
+    must not fail at once either.
+    """
     found = [helm.upgrade(yamls.service(namespace, f"s{number}", runtime, model="none"), 4) for number in range(TRIES)]
     assert [one.text for one in found if one.ok] == []
     assert all("status: InProgress, message: ClusterBaseModel none does not exist" in one.text for one in found)
 
 
 def test_an_edit_that_does_not_fit_is_not_deployed(rig: Rig, helm: Helm, namespace: str, runtime: str) -> None:
-    """The old revision serves, so Ready is True all the time; Helm must not take this as success."""
+    """Helm fails if an edit cannot be rolled out for lack of nodes. The old revision serves, so Ready is True all the time;
+    Helm must not take this as success.
+    """
     good = yamls.service(namespace, "fits", runtime)
     good["spec"]["engine"] = {"minReplicas": 1}
     for number in range(TRIES):

@@ -1,5 +1,5 @@
-"""Tests of the operator next to webhooks that change its objects: neither overwrites the other again and again, no pod
-restarts, and edits are rolled out.
+"""Tests of the operator next to webhooks that change its objects. The operator and a webhook do not overwrite each other's
+changes again and again, no pod restarts, and edits are rolled out.
 """
 
 import time
@@ -67,7 +67,9 @@ def _alive(rig: Rig, namespace: str) -> dict[str, int]:
 
 
 def test_objects_that_every_kind_of_webhook_changes(rig: Rig, injector: Injector, injected: dict[str, str]) -> None:
-    """The objects are checked while nothing changes, after a restart of the operator, and during a rollout."""
+    """The objects that webhooks of every kind change stay as they are while nothing else changes, after a restart of the
+    operator, and during a rollout.
+    """
     rig.quiet()
     assert all(injector.changed.values()), injector.changed
     before = {mode: _alive(rig, namespace) for mode, namespace in injected.items()}

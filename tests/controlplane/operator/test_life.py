@@ -53,7 +53,7 @@ def writers(body: Manifest) -> set[str]:
 
 
 def slices(rig: Rig, namespace: str) -> list[Manifest]:
-    """Return the EndpointSlices of the Services `bare` and `named-pods`, in this order."""
+    """Return the EndpointSlices of the Services `bare`, which has no ports, and `named-pods`, in this order."""
     both = "kubernetes.io/service-name in (bare, named-pods)"
     found = json.loads(rig.cluster.kubectl("get", "endpointslices", "-n", namespace, "-o", "json", "-l", both))["items"]
     return sorted(found, key=lambda one: str(one["metadata"]["labels"]["kubernetes.io/service-name"]))
@@ -87,8 +87,8 @@ class TestLife:
 
     @pytest.mark.skipif(clusters.MINOR > 36, reason="Kubernetes 1.37 leaves both slices alone")
     def test_kubernetes_leaves_the_slice_of_what_names_the_pods_alone(self, rig: Rig, namespace: str) -> None:
-        """Kubernetes rewrites the slice of a Service without ports on every resync, so the operator's Service has a port.
-        The test compares both.
+        """Kubernetes rewrites the EndpointSlice of a Service without ports on every resync. The operator's Service for the
+        names of pods has a port, so its EndpointSlice is not rewritten. The test compares both kinds of Services.
         """
         rig.create(yamls.service(namespace, "named", "pairs", "engine"))
         rig.ready(namespace, "named")

@@ -1,4 +1,4 @@
-"""Tests that what the commands predict for Kimi K2 on 128 simulated GPUs is what the operator then does."""
+"""Tests that the commands predict for Kimi K2 on 128 simulated GPUs what the operator then does."""
 
 import json
 import subprocess
@@ -70,8 +70,8 @@ def forecast(result: Result) -> Any:
 
 
 def test_what_is_said_is_what_happens(kimi: Rig, tmp_path: Path) -> None:
-    """The commands predict a service, show it, and render it. Then one edit restarts exactly the pods that were predicted,
-    and another edit restarts none.
+    """The commands predict the pods of a new service, show it, and render it, and the operator creates the same. Then one
+    edit restarts exactly the predicted pods, and another edit restarts none.
     """
     rig = kimi
     sample = tmp_path / "service.yaml"
@@ -156,8 +156,8 @@ def hash_of(one: Manifest) -> str:
 
 
 def test_what_the_api_server_would_refuse_is_said_before(kimi: Rig, namespace: str, tmp_path: Path) -> None:
-    """The commands report an unknown field and a missing namespace before the API server does. The namespace may be in the
-    same file.
+    """The commands report an unknown field and a missing namespace before the objects are applied, as the API server would
+    afterwards. The namespace may also be in the same file.
     """
     body = list(yaml.safe_load_all(SAMPLE.read_text()))[1]
     for metadata, spec, said in (

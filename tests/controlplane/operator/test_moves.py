@@ -27,7 +27,7 @@ LIMIT = 200.0
 
 
 class Row(NamedTuple):
-    """A case: a drain of one node or of two nodes."""
+    """One case of the tests: which nodes of which service are drained."""
 
     role: str
     """The role whose nodes are drained."""
@@ -49,7 +49,7 @@ class Row(NamedTuple):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of groups by component."""
+        """Number of the service's groups by component."""
         return {"engine": self.engines, **({"decoder": self.decoders} if self.decoders else {})}
 
 
@@ -69,7 +69,7 @@ ROWS = {
 
 
 class Outcome(NamedTuple):
-    """What was observed during the drain of a row."""
+    """What was observed during the drain of a case."""
 
     seconds: float
     """How long the drain took."""
@@ -202,8 +202,8 @@ def test_every_role_serves_completely_while_a_node_is_drained(outcome: Outcome, 
 
 @each(*(name for name, row in ROWS.items() if not row.rollout))
 def test_evictions_are_denied_until_the_operator_has_removed_the_group(outcome: Outcome, row: Row) -> None:
-    """The API server permits evictions of pods that are already being deleted, whatever their budget is, and answers 404 for
-    pods that are gone.
+    """The disruption budget of a group denies its eviction until the operator has removed the group. The API server permits
+    evictions of pods that are already being deleted, whatever their budget is, and answers 404 for pods that are gone.
     """
     codes: dict[str, list[int]] = {}
     for one in outcome.evictions:
@@ -220,8 +220,8 @@ def test_the_replacement_has_another_number(outcome: Outcome, row: Row) -> None:
 
 @each("no-spare-stays")
 def test_without_a_free_node_the_group_stays_until_it_is_told_to_go(outcome: Outcome, row: Row) -> None:
-    """The message states how many GPUs the replacement needs and when the wait ends. `ome move --now` ends the wait at
-    once.
+    """Without a free node, the group stays on its node. The message states how many GPUs the replacement needs and when the
+    wait ends; `ome move --now` ends the wait at once.
     """
     waits, ended, told = outcome.said
     assert "waits for free nodes with 16 GPUs; at " in waits and waits.endswith("the group stays"), waits

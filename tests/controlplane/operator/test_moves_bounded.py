@@ -61,7 +61,7 @@ def nothing_moves(rig: Rig, where: str, meanwhile: Callable[[int], None] = lambd
 
 
 def cordon(rig: Rig, name: str) -> None:
-    """A cordon alone causes no move, because people also cordon nodes to look at them."""
+    """A cordon alone moves no group, because people also cordon nodes only to look at them."""
     where = served(rig, name, 2)
     (node,) = drains.nodes_of(rig, where, "engine")
     rig.cluster.kubectl("cordon", node)
@@ -70,7 +70,7 @@ def cordon(rig: Rig, name: str) -> None:
 
 
 def flapping(rig: Rig, name: str) -> None:
-    """A taint comes and goes every five seconds."""
+    """A taint that is added and removed every five seconds moves no group."""
     where = served(rig, name, 2)
     (node,) = drains.nodes_of(rig, where, "engine")
     nothing_moves(rig, where, lambda at: (drains.untaint if at // 5 % 2 else drains.taint)(rig, node))
@@ -79,7 +79,7 @@ def flapping(rig: Rig, name: str) -> None:
 
 
 def frozen(rig: Rig, name: str) -> None:
-    """The commands say that the service is frozen, and a taint moves nothing until the service is thawed."""
+    """While a service is frozen, `ome move` says so, and a taint moves no group until the service is thawed."""
     where = served(rig, name, 2)
     (node,) = drains.nodes_of(rig, where, "engine")
     drains.ome(rig, "freeze", f"{where}/{NAME}", "--why", "look")
@@ -94,7 +94,7 @@ def frozen(rig: Rig, name: str) -> None:
 
 
 def returned(rig: Rig, name: str) -> None:
-    """The node comes back while the replacement starts: the replacement is removed, and the group stays."""
+    """The taint is removed while the replacement starts: the replacement is removed, and the group stays."""
     where = served(rig, name, 2, annotations={START_DELAY: "30s"})
     (node,) = drains.nodes_of(rig, where, "engine")
     before = drains.uids(rig, where)
@@ -130,7 +130,7 @@ def recycling(rig: Rig, where: str) -> bool:
 
 
 def itself(rig: Rig, name: str) -> None:
-    """Only the node of the group itself has free GPUs. The replacement is not placed there, and the group stays."""
+    """Only the node that the group has to leave has free GPUs. The replacement is not placed there, and the group stays."""
     where = served(rig, name, 1, SHORT, half=True)
     before = drains.uids(rig, where)
     assert "engine/0 leaves its nodes when a replacement serves elsewhere" in drains.ome(
@@ -145,7 +145,7 @@ def itself(rig: Rig, name: str) -> None:
 
 
 def crossing(rig: Rig, name: str) -> None:
-    """Users move the groups of two services, and each group could only move to the node of the other."""
+    """Users request moves of the groups of two services, and each group could only move to the node of the other."""
 
     def leave(where: str) -> None:
         drains.ome(rig, "move", NAME, "engine/0", "-n", where)
@@ -154,7 +154,9 @@ def crossing(rig: Rig, name: str) -> None:
 
 
 def crossing_taints(rig: Rig, name: str) -> None:
-    """The nodes of two services are tainted, and no other node is free for either; then the taints are removed."""
+    """The nodes of two services are tainted, and no other node is free for either. Later the taints are removed, and nothing
+    has moved.
+    """
 
     def leave(where: str) -> None:
         drains.taint(rig, *drains.nodes_of(rig, where, "engine"))
@@ -190,7 +192,7 @@ def crossed(rig: Rig, name: str, leave: Callable[[str], None], stay: Callable[[]
 
 
 def old_request(rig: Rig, name: str) -> None:
-    """A request that does not name an existing group, or whose time is in the future, moves nothing."""
+    """A request to move a group that does not exist, or whose time is in the future, moves nothing."""
     where = served(rig, name, 2)
     later = datetime.now(UTC).replace(year=2099).strftime("%Y-%m-%dT%H:%M:%SZ")
     for text in (f"engine/0 {later}", "engine/0", "decoder/0 2026-01-01T00:00:00Z", "engine/x yesterday, ,"):

@@ -32,7 +32,9 @@ def images(text: str) -> set[str]:
     ],
 )
 def test_an_image_of_nobody_is_refused(sets: tuple[str, ...], said: str, installed: Rig) -> None:
-    """An image name without a registry would be pulled from a public registry, where anybody can claim the name."""
+    """The chart refuses to be rendered with an image name that has no registry. Such an image would be pulled from a public
+    registry, where anybody can claim the name.
+    """
     with pytest.raises(UserError, match=said):
         installed.cluster.helm(*CHART, *(word for one in sets for word in ("--set", one)))
 
@@ -47,8 +49,8 @@ def test_all_images_are_beside_the_operators(installed: Rig) -> None:
 
 
 def test_the_lines_that_make_its_kubeconfig(installed: Rig, tmp_path: Path) -> None:
-    """The commands that helm prints work without any change. The kubeconfig has the token of the operator's account, and no
-    other credential.
+    """The commands that helm prints after an installation create the operator's kubeconfig without any change. It contains
+    the token of the operator's account, and no other credential.
     """
     notes = installed.cluster.helm("get", "notes", "ome", "-n", "ome")
     first, second = [line.strip() for line in notes.splitlines() if line.startswith("  ome ")]

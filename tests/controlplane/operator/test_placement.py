@@ -34,8 +34,8 @@ def whole(rig: Rig, namespace: str, names: list[str]) -> list[str]:
 
 
 def test_two_services_that_want_the_same_nodes_do_not_hold_half_each(gangs: Rig, namespace: str) -> None:
-    """Each service needs 12 of 16 nodes. Without admission, each would hold a part, and neither would serve until a user
-    deleted one.
+    """Two services each need 12 of 16 nodes: one is placed completely, and the other waits. Without admission, each would
+    hold a part, and neither would serve until a user deleted one.
     """
     runtime, names = f"gang-{namespace}", ["one", "two"]
     gangs.create(yamls.runtime(runtime, size=6, gpus=8, decoder=True))
@@ -54,7 +54,9 @@ def test_two_services_that_want_the_same_nodes_do_not_hold_half_each(gangs: Rig,
 
 
 def test_who_holds_the_nodes_is_told_before_a_pod_has_a_node(gangs: Rig, namespace: str) -> None:
-    """No pod of the second service is on a node, so nothing has to be released, and the pods stay."""
+    """A second service needs nodes that another service holds, and its condition names that service. No pod of the second
+    service is on a node, so nothing has to be released, and the pods stay.
+    """
     runtime = f"full-{namespace}"
     gangs.create(yamls.runtime(runtime, size=16, gpus=8, router=False))
     gangs.create(yamls.service(namespace, "one", runtime, "engine"))
@@ -79,9 +81,9 @@ def ready_groups(rig: Rig, namespace: str, name: str, size: int) -> dict[tuple[s
 
 @pytest.mark.timeout(2000)
 def test_three_of_sixteen_nodes_are_lost_and_only_their_groups_move(gangs: Rig, namespace: str) -> None:
-    """Eight groups of two nodes use all nodes. After the loss, three groups share three nodes: one group serves on two of
-    them, and a service of a single node can use the third. When the nodes are back and that service is deleted, all groups
-    return.
+    """Eight groups of two nodes use all 16 nodes, of which three are lost. The groups on them share the three nodes that
+    remain of theirs: one group serves on two of them, and a service of a single node can use the third. When the lost nodes
+    are back and that service is deleted, all groups return.
     """
     runtime, small = f"lost-{namespace}", f"small-{namespace}"
     quick = {"minReplicas": 4, "lifecycle": {"hangTimeout": "2s", "selfHealTimeout": "2s", "forceDeleteAfter": "1s"}}
@@ -114,8 +116,8 @@ def test_three_of_sixteen_nodes_are_lost_and_only_their_groups_move(gangs: Rig, 
 
 
 def test_nothing_is_torn_down_for_nodes_that_are_not_there(rig: Rig, namespace: str) -> None:
-    """The node selector of an edit matches no node. An earlier version removed a service that served on 96 GPUs for such an
-    edit.
+    """An edit has a node selector that matches no node. The serving pods stay. An earlier version removed a service that
+    served on 96 GPUs for such an edit.
     """
     runtime = f"fits-{namespace}"
     rig.create(yamls.runtime(runtime, size=2, gpus=8, router=False))
@@ -140,7 +142,9 @@ def test_nothing_is_torn_down_for_nodes_that_are_not_there(rig: Rig, namespace: 
 
 
 def test_what_strangers_hold_is_read_where_a_try_failed(gangs: Rig, namespace: str) -> None:
-    """Foreign pods hold 6 of 16 nodes. A service that needs 12 nodes reports this, and starts when these pods are gone."""
+    """Pods of other users hold 6 of 16 nodes. A service that needs 12 nodes reports this, and starts when these pods are
+    gone.
+    """
     box = {"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
     for at in range(6):
         metadata = {"name": f"stranger-{at}", "namespace": namespace}
@@ -158,8 +162,8 @@ def test_what_strangers_hold_is_read_where_a_try_failed(gangs: Rig, namespace: s
 
 
 def test_nothing_is_torn_down_for_nodes_that_others_hold(rig: Rig, namespace: str) -> None:
-    """The nodes for the new revision exist, but a foreign pod holds one of them. The operator reads such pods directly from
-    the API server, and starts the rollout when they are gone.
+    """The nodes for a new revision exist, but a pod of another user holds one of them. The serving pods stay. The operator
+    reads such pods directly from the API server, and starts the rollout when they are gone.
     """
     runtime, nodes = f"moves-{namespace}", [node["metadata"]["name"] for node in rig.all("Node", "")]
     rig.create(yamls.runtime(runtime, size=2, gpus=8))

@@ -110,8 +110,8 @@ def test_images_that_are_not_allowed(served: Rig, namespace: str, component: str
 
 @pytest.mark.usefixtures("policy")
 def test_a_router_that_is_not_allowed(served: Rig, namespace: str) -> None:
-    """The Deployment keeps the old pod of the router. An edit of the engine would remove that pod together with the old
-    slice, so the edit waits.
+    """An edit names an image of the router that a policy does not allow, and changes the engine. The engine's change alone
+    would remove the router's old pod with the old slice, so the edit waits and the pod stays.
     """
     rig, before = served, uids(served, namespace)
     edit(rig, namespace, "router")
@@ -125,7 +125,9 @@ def test_a_router_that_is_not_allowed(served: Rig, namespace: str) -> None:
 
 
 def test_a_policy_that_is_gone_again(served: Rig, namespace: str, policy: str) -> None:
-    """After the policy is gone, the operator asks again by itself, and rolls the edit out."""
+    """After a policy that refused new pods is removed, the operator repeats the dry run by itself, and rolls
+    the edit out.
+    """
     rig, before = served, uids(served, namespace)
     edit(rig, namespace, "decoder")
     rig.says(namespace, "s", "RolledOut", "DryRunRefused", NOT_ALLOWED)
@@ -175,7 +177,9 @@ def quota(rig: Rig, namespace: str, **hard: str) -> None:
 
 
 def test_a_quota_of_exactly_the_size_of_the_service(served: Rig, namespace: str) -> None:
-    """A dry run of each pod exceeds the quota. Every edit is rolled out, because old pods release what new ones need."""
+    """A quota permits exactly the pods of the service, so a dry run of any further pod exceeds it. Every edit is rolled out
+    nevertheless, because old pods release what new ones need.
+    """
     rig, before = served, uids(served, namespace)
     hard = {"pods": "5", "requests.nvidia.com_gpu": "32", "count_statefulsets.apps": "4", "count_deployments.apps": "1"}
     quota(rig, namespace, **hard)
@@ -185,7 +189,9 @@ def test_a_quota_of_exactly_the_size_of_the_service(served: Rig, namespace: str)
 
 
 def test_a_quota_that_is_too_small_for_the_new_pods(served: Rig, namespace: str) -> None:
-    """The dry run accepts the first pod of the larger groups, but not all of the new pods fit into the quota."""
+    """The pods of an edit are larger than a quota permits. The dry run of the first pod is accepted, but the operator
+    computes that not all of the new pods fit, and keeps the old ones.
+    """
     rig, before = served, uids(served, namespace)
     quota(rig, namespace, **{"requests.nvidia.com_gpu": "40"})
     worker = {"worker": {"size": 4, "runner": {"name": "ome-container", "image": "engine:2"}}}
@@ -201,8 +207,8 @@ def test_a_quota_that_is_too_small_for_the_new_pods(served: Rig, namespace: str)
 
 
 def test_pod_security_that_came_after_the_service(served: Rig, namespace: str) -> None:
-    """The level would refuse the pods that serve, too. This is no consequence of the edit, so it is reported and does not
-    prevent the rollout.
+    """A namespace gets a Pod Security level that would refuse the serving pods, too. An edit does not make this worse, so
+    the level is reported and the edit is rolled out.
     """
     rig, before = served, uids(served, namespace)
     rig.patch("Namespace", "", namespace, {"metadata": {"labels": {ENFORCE: "restricted"}}})
@@ -216,8 +222,8 @@ def test_pod_security_that_came_after_the_service(served: Rig, namespace: str) -
 
 
 def test_pod_security_and_an_edit_that_violates_more(served: Rig, namespace: str) -> None:
-    """The level already refuses the serving pods because of their weights on the node. The edit violates it in a further
-    way, so it is refused.
+    """A Pod Security level already refuses the serving pods because of their weights on the node. An edit violates the level
+    in a further way, so the edit is refused.
     """
     rig, before = served, uids(served, namespace)
     rig.patch("Namespace", "", namespace, {"metadata": {"labels": {ENFORCE: "baseline"}}})
@@ -257,7 +263,7 @@ def test_a_webhook_that_does_not_answer(served: Rig, namespace: str) -> None:
 
 
 def anew(rig: Rig) -> None:
-    """Restart the operator, so that it tests the policy at once."""
+    """Restart the operator, so that it tests its admission policy for pods at once."""
     rig.stop()
     rig.start()
     rig.leads()

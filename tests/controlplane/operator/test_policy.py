@@ -109,7 +109,9 @@ def counted(rig: Rig, state: str) -> float:
 
 
 def test_an_operator_says_whether_the_policies_bind_it(rig: Rig) -> None:
-    """The policies are installed in both cases, but do not apply to an operator with an administrator's kubeconfig."""
+    """The operator's metric shows whether admission policies restrict it. The policies are installed in both cases of the
+    test, but do not apply to an operator with an administrator's kubeconfig.
+    """
     log = rig.cluster.log("operator")
     try:
         for kubeconfig, binds, absent, words in (
@@ -162,7 +164,9 @@ def test_secrets_are_keys_of_services(api: Rig, namespace: str, kind: str, immut
 
 
 def test_a_routers_key_is_there_before_its_router_is_ready(rig: Rig, namespace: str) -> None:
-    """The operator creates the key with its own rights, for a router whose image supports it."""
+    """The operator creates the Secret with the API key of a router before the router is ready, with its own rights. It does
+    so for a router whose image supports keys.
+    """
     runtime = yamls.runtime("keyed")
     runtime["spec"]["routerConfig"]["runner"] |= {
         "image": "sglang-router:0.3.2",
@@ -182,8 +186,8 @@ def test_a_routers_key_is_there_before_its_router_is_ready(rig: Rig, namespace: 
 
 
 def test_a_webhook_that_does_not_answer_is_told(rig: Rig, namespace: str) -> None:
-    """The webhook fails for every request that it matches; the status reports this until the webhook answers or is
-    removed.
+    """A webhook fails for every request that it matches. The status of the service reports this until the webhook answers or
+    is removed.
     """
     rig.create(yamls.runtime("hooked"))
     hook = {

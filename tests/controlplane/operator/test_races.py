@@ -33,7 +33,7 @@ ROLES = ("engine", "decoder")
 
 
 class Racer(NamedTuple):
-    """A service: the size of the groups of each role in nodes, and the number of engine groups."""
+    """A service that takes part in a race: the number of nodes of a group of each role, and the number of engine groups."""
 
     name: str
     sizes: dict[str, int]
@@ -59,7 +59,7 @@ def racers(seed: int) -> list[Racer]:
 
 
 def placed(pods: list[dict[str, Any]]) -> dict[tuple[str, str], set[str]]:
-    """Return (role, group) -> UIDs of the ranks that are on nodes."""
+    """Return (role, group) -> UIDs of the group's pods that are on nodes."""
     found: dict[tuple[str, str], set[str]] = {}
     for pod in pods:
         if "deletionTimestamp" not in pod["metadata"] and pod["spec"].get("nodeName"):
@@ -69,8 +69,8 @@ def placed(pods: list[dict[str, Any]]) -> dict[tuple[str, str], set[str]]:
 
 
 def half(racer: Racer, pods: list[dict[str, Any]]) -> bool:
-    """Return whether nodes are held without serving: by an incomplete group, or by one role while the other role has
-    none.
+    """Return whether the service holds nodes without serving: by a group that is only partly on nodes, or by groups of one
+    role while the other role has none.
     """
     ranks = placed(pods)
     whole = {role for (role, _), uids in ranks.items() if len(uids) == racer.sizes[role]}
@@ -168,8 +168,8 @@ class Race:
         return [runtime["metadata"]["name"] for runtime in made]
 
     def look(self, now: float) -> None:
-        """Create the services whose time has come, delete those that have served long enough, and check that no service
-        holds a partial gang for long.
+        """Create the services whose time has come, delete those that have served long enough, and check that none has been
+        partly placed for too long.
         """
         for racer in (*self.left, *self.never):
             if racer.comes <= now and racer.name not in self._born:
@@ -225,8 +225,8 @@ class Race:
         assert held <= 1.5 * TIMEOUT * PATIENCE, f"{racer.name} holds a partial gang for {held:.1f} s"
 
     def again(self) -> None:
-        """Kill the operator and start another one. Without an operator no nodes are released, so the measured times start
-        again.
+        """Kill the operator and start another one. Between the two no nodes are released, so the times that the services
+        hold nodes are measured anew.
         """
         self.rig.stop(signal.SIGKILL)
         self.rig.start("operator", "--gang-timeout", str(TIMEOUT))
@@ -242,8 +242,9 @@ def kills(seed: int) -> bool:
 @pytest.mark.timeout(LONGEST * 2 * PATIENCE)
 @pytest.mark.parametrize("seed", range(RACES))
 def test_services_race_for_the_same_nodes(gangs: Rig, namespace: str, seed: int) -> None:
-    """In every fourth race, the operator is killed; in every second race, there is a service that can never fit.
-    Meanwhile a serving service is rolled out, recycled or loses a rank, and serves again.
+    """Services that are created at about the same time compete for nodes, and each serves in the end. In every fourth race,
+    the operator is killed; in every second race, there is also a service that can never fit. Meanwhile a service that
+    already serves is rolled out, recycled or loses a rank, and serves again.
     """
     race, beside = Race(gangs, namespace, seed), BESIDE[seed // 4 % len(BESIDE)]
     runtimes, began = race.prepare(), time.monotonic()

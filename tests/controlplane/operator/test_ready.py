@@ -41,8 +41,8 @@ def ready(rig: Rig, namespace: str) -> Manifest:
 
 
 def short(rig: Rig, namespace: str, reason: str) -> None:
-    """Wait until Scaled reports missing groups with this reason, and check that all other conditions are those of a service
-    that serves.
+    """Wait until the condition Scaled reports missing groups with this reason, and check that all other conditions are those
+    of a service that serves.
     """
     rig.says(namespace, NAME, "Scaled", reason)
     url = f"http://{NAME}.{namespace}.svc.cluster.local:8080"

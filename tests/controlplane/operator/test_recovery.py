@@ -128,7 +128,7 @@ def gone(fault: Fault, before: dict[int, Manifest]) -> set[str]:
 
 
 def back(rig: Rig, namespace: str, number: int, seconds: float = 30) -> None:
-    """Wait until a group has started for the second time."""
+    """Wait until a group is Ready again after its second start."""
 
     def holds() -> bool:
         one = groups(rig, namespace).get(("engine", number), {})

@@ -66,8 +66,8 @@ def scales(rig: Rig, namespace: str) -> dict[str, int]:
 
 
 def late(rig: Rig, namespace: str) -> Any:
-    """Return a function for `restore` that waits after the InferenceService until the operator has nothing left to do,
-    before the next kind is restored.
+    """Return an argument `after` of `restore`: after the InferenceServices were restored, it waits until the operator has
+    nothing left to do.
     """
 
     def after(kind: str) -> None:

@@ -204,7 +204,9 @@ def test_weights_of_the_namespace_and_of_the_cluster_can_be_mounted(tenant: Toke
 
 @pytest.mark.parametrize("kind", ["", "DirectoryOrCreate", "FileOrCreate", "File", "Socket", "BlockDevice", "CharDevice"])
 def test_nothing_is_made_on_the_node(tenant: Token, kind: str) -> None:
-    """The kubelet would create a missing directory or file as root. For a volume without a type, containerd would do so."""
+    """A tenant's pod must not mount a path of the node that may not exist, because the kubelet would create a missing
+    directory or file as root. For a volume without a type, containerd would do so.
+    """
     code, said = create(tenant, mounting("/mnt/models/x", kind))
     assert code == 403 and "must have the type Directory" in said
 
@@ -226,7 +228,9 @@ def test_no_container_writes_where_another_reads(tenant: Token, installed: Rig, 
 
 
 def test_what_baseline_allows_and_rdma_needs_is_taken(tenant: Token) -> None:
-    """The pod contains fields that are set explicitly to their default values."""
+    """The policy accepts what the level `baseline` allows and what RDMA needs. The pod also contains fields that are
+    explicitly set to their default values.
+    """
     context = {
         "privileged": False, "procMount": "Default",
         "capabilities": {"add": ["IPC_LOCK", "CHOWN", "SYS_CHROOT"], "drop": ["ALL"]},

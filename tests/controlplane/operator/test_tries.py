@@ -93,13 +93,15 @@ def test_the_operators_token_cannot(installed: Rig, operators: Token, attempt: T
 
 @pytest.mark.parametrize("attempt", ACCEPTED, ids=lambda attempt: attempt.what)
 def test_the_operators_token_can_still(installed: Rig, operators: Token, attempt: Try) -> None:
-    """The token permits what the operator needs, and the remaining risks that docs/security.md lists."""
+    """The operator's token permits what the operator needs, and also the remaining risks that docs/security.md lists."""
     code, said = sent(installed, operators, attempt)
     assert code in (200, 201), (code, said)
 
 
 def test_what_has_a_made_up_owner_is_collected(installed: Rig, operators: Token) -> None:
-    """Kubernetes' garbage collector deletes an object whose owner, identified by its UID, does not exist."""
+    """An object whose owner, identified by its UID, does not exist is deleted by Kubernetes' garbage collector. So an object
+    with an invented owner does not last.
+    """
     for kind, namespace in (("ClusterBaseModel", ""), ("InferenceService", NS)):
         gone = lambda kind=kind, namespace=namespace: installed.get(kind, namespace, "made-up") is None  # noqa: E731
         installed.wait(f"{kind} made-up is collected", gone, 90)
@@ -164,5 +166,7 @@ def test_an_agents_token_cannot(agents: Agent, method: str, where: str, body: An
 
 
 def test_an_agents_token_writes_its_own_record(agents: Agent) -> None:
-    """The test shows that the attempts above fail because of what they request, and not because the token is invalid."""
+    """An agent's token permits writes to the record of the agent's own node. So the attempts in the other tests are denied
+    because of what they request, and not because the token is invalid.
+    """
     assert agents.token.send("PATCH", f"{RECORDS}/{agents.own}/status", {"status": {"summary": "1"}}, MERGE) == (200, "")

@@ -28,7 +28,7 @@ class Tenant:
         self.rig, self.token, self.victim = rig, token, victim
 
     def makes(self, body: Manifest) -> str:
-        """Create the object. Return the message with which this is refused, or "" if the object was created."""
+        """Create the object. Return the message with which the API server refuses it, or "" if the object was created."""
         code, words = self.token.send("POST", path(body["kind"], MINE), body)
         assert code in (201, 403, 422), (code, words)
         return words
@@ -130,8 +130,8 @@ def results_in_a_directory_of_the_system(tenant: Tenant) -> None:
 
 
 def workload_of_the_victims_service(tenant: Tenant) -> None:
-    """The StatefulSet names the victim's service as its owner. Kubernetes' garbage collector deletes objects whose owner is
-    in another namespace, and the victim's pods stay.
+    """A tenant creates a StatefulSet that names the victim's service as its owner. Kubernetes' garbage collector deletes the
+    StatefulSet, because its owner is in another namespace, and the victim's pods stay.
     """
     before = pods_of_the_victim(tenant.rig)
     owner = {"apiVersion": yamls.API, "kind": "InferenceService", "name": "victim", "uid": tenant.victim["metadata"]["uid"]}
@@ -177,7 +177,9 @@ def may_bind(tenant: Tenant) -> bool:
 
 
 def rights_of_a_role_with_the_name_of_a_routers(tenant: Tenant) -> None:
-    """The operator itself has the rights of this Role, so the API server would let the operator bind it to the tenant."""
+    """A tenant creates a Role with the name of the one that the operator creates for routers, and with rights that the
+    operator itself has. The API server would let the operator bind this Role to the tenant; the operator does not.
+    """
     before = tenant.rig.create(of("Role", "dep-router", MINE, rules=POWERFUL))
     body = yamls.service(MINE, "dep", "w-tenants", "engine", router={"serviceAccountName": "tenant"})
     body["spec"]["engine"] = {}
@@ -205,8 +207,8 @@ def rights_of_a_role_that_comes_after_the_binding(tenant: Tenant) -> None:
 
 
 def what_another_namespace_has(tenant: Tenant) -> None:
-    """The tenant names a service that is Ready, one that waits, and one that does not exist. Apart from the name, the
-    answers are equal.
+    """A tenant's BenchmarkJobs name services of another namespace: one that is Ready, one that waits, and one that does not
+    exist. Apart from the name, the answers are equal, so the tenant learns nothing about them.
     """
     tenant.rig.create(yamls.service(VICTIM, "waits", "no-such-runtime"))
     said_of = {}

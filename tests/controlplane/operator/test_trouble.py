@@ -148,7 +148,9 @@ def test_a_first_apply_that_is_refused(rig: Rig, namespace: str, single: str) ->
 
 
 def test_a_slip_of_the_pen_is_told_with_the_field_that_was_meant(rig: Rig, namespace: str, single: str) -> None:
-    """The API server answers 500 for a field that it does not know. This must not be reported as a failing webhook."""
+    """A service has a misspelled field of a pod, for which the API server answers 500. The condition names the field that
+    was meant, and does not report a failing webhook.
+    """
     meant = "did you mean minReplicas?"
     rig.create(yamls.service(namespace, "new", single, engine={"minReplica": 2}))
     rig.says(namespace, "new", "EngineReady", "InvalidPod", f"spec.engine.minReplica is not a field of a pod: {meant}")
@@ -212,8 +214,8 @@ def test_a_stranger_edits_and_deletes_children(rig: Rig, namespace: str, single:
 
 
 def test_a_runtime_edit_reaches_its_services_in_waves(rig: Rig, namespace: str, single: str) -> None:
-    """The first wave is a single service. After it has been complete for the bake time, the second wave updates the other
-    two together.
+    """An edit of a runtime that three services use is rolled out in waves. The first wave is a single service. After it has
+    been complete for the bake time, the second wave updates the other two together.
     """
     names = ["one", "two", "three"]
     for name in names:
@@ -279,8 +281,8 @@ def rolled(rig: Rig, namespace: str, name: str) -> str:
 
 
 def waits(rig: Rig, namespace: str) -> str | None:
-    """Return the service that waits for the second wave; None if there is none. For a moment, the service of the first wave
-    may wait, too.
+    """Return the service that waits for the second wave; None if there is none. For a moment after the edit, the service
+    that will be the first wave may also wait.
     """
     return next((name for name in ("one", "two") if "wave 2 of 2" in told(rig, namespace, name)), None)
 

@@ -66,7 +66,7 @@ def manifest(kind: str, **metadata: Any) -> dict[str, Any]:
 
 
 async def test_any_character_can_be_applied(client: Client) -> None:
-    """Messages and arguments of engines may contain any character."""
+    """Any character can be applied, because messages and arguments of engines may contain any."""
     every = "".join(chr(n) for n in (*range(0xD800), *range(0xE000, 0x10000), *range(0x10000, 0x110000, 0x101)))
     body = {**manifest("ConfigMap"), "data": {"every": every}}
     assert (await client.apply(body)).body["data"]["every"] == every
@@ -74,7 +74,9 @@ async def test_any_character_can_be_applied(client: Client) -> None:
 
 @pytest.mark.parametrize("kind", CONTENT)
 async def test_an_apply_without_uid_creates_and_never_touches_what_is_there(client: Client, kind: str) -> None:
-    """A create-only apply is one atomic request, because it names a resourceVersion that no object has."""
+    """An apply without a UID only creates an object, and never changes one that exists. It is one atomic request, because it
+    names a resourceVersion that no object has.
+    """
     wanted = manifest(kind)
     first = await client.apply(wanted)
     with pytest.raises(Conflict):
@@ -124,7 +126,9 @@ async def test_a_strangers_object_keeps_its_name_and_an_orphan_of_ours_is_adopte
 
 
 async def test_of_an_object_only_the_metadata_is_read(client: Client) -> None:
-    """`ome diff` asks whether a Secret or a ConfigMap exists, and its data must not be sent."""
+    """A request for metadata returns no data of the object. `ome diff` uses it to see whether a Secret or a ConfigMap
+    exists.
+    """
     body = (await client.apply(manifest("ConfigMap"))).body
     found = await client.get_metadata("ConfigMap", "default", body["metadata"]["name"])
     assert found["uid"] == body["metadata"]["uid"] and "data" not in found
@@ -144,8 +148,8 @@ async def test_deletes_mean_one_uid(client: Client) -> None:
 
 @pytest.mark.parametrize("kind", sorted(RESOURCES.keys() - NOT_HERE - NOT_KEPT))
 async def test_an_absent_object_is_not_found(client: Client, kind: str) -> None:
-    """The API server's message names the absent object. A 404 that names no object, or another object, comes from another
-    server.
+    """A request for an object that does not exist raises NotFound, because the API server's message names the object. A 404
+    that names no object, or another one, comes from another server.
     """
     where = kind, "default" if RESOURCES[kind].namespaced else "", "absent"
     with pytest.raises(NotFound):

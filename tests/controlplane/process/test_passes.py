@@ -1,4 +1,6 @@
-"""Tests of the passes of the controllers with a real API server. Each test supplies the pure function that decides."""
+"""Tests of reconciliations by the controllers with a real API server. Each test supplies the pure function that decides what
+to write.
+"""
 
 import asyncio
 from datetime import datetime
@@ -15,7 +17,7 @@ from tests.support.manager import Counted, leading, service, small_role, status,
 
 
 def wanted(manifest: dict[str, Any], seen: Observed) -> tuple[Apply, ...]:
-    """Return the apply of a manifest as sync would plan it; () if the object is already as it should be."""
+    """Return the apply of a manifest that `sync` would plan; () if the object already has these contents."""
     found = seen.children.get((manifest["kind"], manifest["metadata"]["name"]))
     hash_ = managed_fields.digest(manifest)
     if found is not None and found.hash == hash_ and found.owned in (hash_, seen.accepted.get(found.uid)):
@@ -40,7 +42,7 @@ def one_account(one: InferenceService, deps: Deps, seen: Observed, now: datetime
 
 
 def child(body: dict[str, Any], seen: Observed) -> Plan:
-    """Return a plan with this object, and a status that tells whether it exists."""
+    """Return a plan with this object, and with a status that says whether the object exists."""
     key = body["kind"], body["metadata"]["name"]
     apply, refusal = wanted(body, seen), seen.refusals.get(key)
     if refusal is not None:
@@ -66,7 +68,7 @@ async def reason_is(client: Client, name: str, reason: str, seconds: float = 15)
 
 
 async def quiet(counted: Counted, seconds: float) -> list[tuple[str, str, int]]:
-    """Return the writes in a period that begins a second from now, after the event about the last status has arrived."""
+    """Return the writes in a period that begins a second from now, when the watch event of the last status has arrived."""
     await asyncio.sleep(1.0)
     before = len(counted.requests)
     await asyncio.sleep(seconds)
@@ -213,7 +215,9 @@ async def test_a_scale_is_created_once_and_its_replicas_are_others(connection: C
 
 
 async def test_a_wake_writes_a_scale_only_as_it_was_read(connection: Connection, client: Client) -> None:
-    """The wake names the resourceVersion that it has read, so it never overwrites a number that was written since."""
+    """A wake, which scales a service up when a request arrives, writes a RoleScale only if it has not changed since it was
+    read: the write names the resourceVersion. So it never overwrites a newer number.
+    """
     one = service()
     name = one["metadata"]["name"]
 

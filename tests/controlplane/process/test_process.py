@@ -154,7 +154,9 @@ async def test_two_candidates(client: Client) -> None:
 
 @pytest.mark.parametrize("crd", ["benchmarkjobs", "rolescales"], ids=["which kopf watches", "which we watch"])
 async def test_a_crd_that_vanishes_ends_the_process_in_a_sentence(cluster: Cluster, start: Start, crd: str) -> None:
-    """The error message names the CRD. The next process waits until the CRD exists again."""
+    """If a CRD is deleted, the operator exits with a message that names the CRD. The next process waits until the CRD exists
+    again.
+    """
     first = start()
     await first.is_state("leading", 40)
     await asyncio.to_thread(cluster.kubectl, "delete", "crd", f"{crd}.ome.io")
@@ -174,7 +176,9 @@ async def test_a_crd_that_vanishes_ends_the_process_in_a_sentence(cluster: Clust
 async def test_a_service_that_is_deleted_during_a_crash_of_the_api_server_is_noticed(
     cluster: Cluster, client: Client, start: Start
 ) -> None:
-    """After a new list, objects that no longer exist are removed. This also holds for the kinds that kopf watches."""
+    """A service that is deleted while the API server does not run is noticed afterwards: after a new list, objects that no
+    longer exist are removed from memory. This also holds for the kinds that kopf watches.
+    """
     other = Client(await Connection.open(await asyncio.to_thread(cluster.extra_apiserver)))
     one = start(patient=True)
 
@@ -209,7 +213,9 @@ async def test_a_service_that_is_deleted_during_a_crash_of_the_api_server_is_not
 
 
 async def test_kopf_touches_no_object(cluster: Cluster, client: Client, start: Start) -> None:
-    """The operator uses kopf only for watching: a finalizer of another kopf operator stays, and kopf posts no Events."""
+    """The operator uses kopf only for watching, and kopf writes to no object: a finalizer of another kopf operator stays,
+    and kopf posts no Events.
+    """
     marker = "kopf.zalando.org/KopfFinalizerMarker"
     before = len(_by_kopf(cluster))
     one = start()

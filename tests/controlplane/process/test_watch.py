@@ -19,8 +19,8 @@ from tests.support.manager import leading, small_role, until
 async def test_deletions_during_a_crash_of_the_api_server_are_noticed(
     cluster: Cluster, connection: Connection, client: Client
 ) -> None:
-    """A list shows which objects exist, and not which are gone (decisions 1). The audit after each list removes the objects
-    that are gone.
+    """Deletions while the API server does not run are noticed afterwards. A list shows which objects exist, and not which
+    are gone (decisions 1), so an audit after each list removes the missing objects from memory.
     """
     doomed = await client.create(small_role("doomed", "ghost"))
     kept = await client.create(small_role("kept", "ghost"))
@@ -65,8 +65,8 @@ class Deleting:
 async def test_what_is_deleted_between_two_pages_of_a_list_is_told(
     cluster: Cluster, connection: Connection, client: Client
 ) -> None:
-    """All pages show the state at the moment of the first page, and the watch begins at that moment. So its events report
-    the deletions without an audit.
+    """An object that is deleted while a list is read page by page is reported as deleted. All pages show the state at the
+    moment of the first page, and the watch begins at that moment, so its events contain the deletion.
     """
     for name in ("page-a", "page-b", "page-c"):
         await client.create(small_role(name, "pages"))

@@ -22,7 +22,9 @@ NAMESPACE = "upgraded"
 
 
 def test_no_pod_restarts_and_edits_go_on() -> None:
-    """After each step, the pods are the same as before, a service can be scaled, and a new service becomes Ready."""
+    """After each upgrade by one minor version, the pods are the same as before, a service can be scaled, and a new service
+    becomes Ready.
+    """
     name = clusters.name("upgrade")
     try:
         rig = Rig(Cluster.up(name, nodes=16, audit=True, fast=True, kubernetes=KUBERNETES))

@@ -22,7 +22,7 @@ unused model without nodes.
 
 
 def proxied(bed: Bed) -> Proxy:
-    """Replace the operator by one behind a proxy until the cleanup, and return the proxy."""
+    """Replace the running operator by one behind a proxy until the cleanup. Return the proxy."""
     proxy = Proxy(bed.rig.kubeconfig)
     proxy.start()
     bed.later(proxy.stop)
@@ -49,7 +49,7 @@ def late(seconds: float) -> Callable[[Sent], Verdict]:
 
 @contextmanager
 def again(every_s: float, do: Callable[[int], object]) -> Iterator[None]:
-    """Call `do` at this interval while the context is open. Its argument is the number of calls so far."""
+    """Call `do` repeatedly at this interval inside the `with` block. Its argument is the number of calls so far."""
     over = threading.Event()
 
     def run() -> None:
@@ -78,8 +78,8 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmePassesSlow")
 def _(bed: Bed) -> Iterator[None]:
-    """Each request takes 12 s while models are edited. There are fewer models than concurrent passes, so that no pass waits
-    in the queue.
+    """Each request of the operator takes 12 s while models are edited. There are fewer models than reconciliations that may
+    run at the same time, so that none waits in the queue.
     """
     proxy, api = proxied(bed), bed.rig.cluster.api()
     names = models(bed, 8)
@@ -94,8 +94,8 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeQueueGrows")
 def _(bed: Bed) -> Iterator[None]:
-    """Each request takes 8 s, and 150 models are new. Ten passes run at a time, so the others wait, and no pass takes 10
-    s.
+    """Each request of the operator takes 8 s, and 150 models are new. Ten reconciliations run at a time, so the others wait
+    in the queue, and no single reconciliation takes 10 s.
     """
     proxy = proxied(bed)
     with proxy.judging(late(8.0)):

@@ -14,7 +14,7 @@ PROGRAM = "tests.support.operator_with_bugs"
 
 @fault("OmePassesFail")
 def _(bed: Bed) -> Iterator[None]:
-    """Run an operator with a bug: passes over a service raise an unexpected exception."""
+    """The operator has a bug: reconciliations of a service raise an unexpected exception."""
     namespace = served(bed, name=RAISES)
     bed.operate(program=PROGRAM)
     bed.rig.says(namespace, RAISES, "Ready", "InternalError")
@@ -25,7 +25,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeLoopStalls")
 def _(bed: Bed) -> Iterator[None]:
-    """Run an operator with a bug: a pass over a service computes for 1.5 s, during which the event loop is blocked."""
+    """The operator has a bug: a reconciliation of a service computes for 1.5 s, during which the event loop is blocked."""
     served(bed, name=STANDS_STILL)
     bed.operate(program=PROGRAM)
     yield

@@ -12,8 +12,8 @@ TARGETS = {"timeToFirstToken": "3s", "timeBetweenTokens": "50ms"}
 
 
 def followed(bed: Bed, reason: str, **demand: Any) -> str:
-    """Create a service with the class Demand, wait until its condition FollowsDemand has the reason, and return its
-    namespace.
+    """Create a service with the autoscaler class Demand, wait until its condition FollowsDemand has this reason, and return
+    its namespace.
     """
     namespace = bed.namespace()
     bed.rig.create(yamls.runtime(namespace, gpus=8, decoder=True))
@@ -36,7 +36,7 @@ def another_class(bed: Bed, namespace: str) -> None:
 
 @fault("OmeDemandUnknown")
 def _(bed: Bed) -> Iterator[None]:
-    """The operator requests no numbers from routers, because its option `router-watch` is 0."""
+    """The operator requests no load reports from routers, because its option `router-watch` is 0."""
     namespace = followed(bed, "DemandUnknown")
     yield
     another_class(bed, namespace)

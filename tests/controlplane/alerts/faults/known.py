@@ -1,4 +1,4 @@
-"""The registry of faults by the names of their alerts, to which the decorator `fault` adds them."""
+"""The registry of faults: the decorator `fault` adds a fault under the name of the alert that it makes fire."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager

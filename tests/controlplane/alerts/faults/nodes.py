@@ -29,8 +29,8 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeNodesAvoided")
 def _(bed: Bed) -> Iterator[None]:
-    """A node reports a kernel deadlock, which has to last for five minutes. Afterwards the deadlock is gone, and the node is
-    forgiven.
+    """A node reports a kernel deadlock for longer than the five minutes after which services avoid the node. Afterwards the
+    deadlock is gone, and the record of it is removed.
     """
     node, rig = "h200-14", bed.rig
     where = f"{path('Node', '', node)}/status"

@@ -1,4 +1,4 @@
-"""A service that serves, in which other modules cause faults."""
+"""Creates a service that is Ready, in which other modules cause faults."""
 
 from typing import Any
 

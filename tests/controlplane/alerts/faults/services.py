@@ -28,7 +28,7 @@ def edit(bed: Bed, namespace: str, **engine: Any) -> None:
 
 
 def speaks(status: Manifest) -> None:
-    """Let the readiness probe of a pod succeed again."""
+    """Let the readiness probe of a pod succeed again after `silent`."""
     for each in status["conditions"]:
         if each["type"] in ("Ready", "ContainersReady"):
             each["status"] = "True"
@@ -37,7 +37,7 @@ def speaks(status: Manifest) -> None:
 
 @fault("OmeServiceNotReady")
 def _(bed: Bed) -> Iterator[None]:
-    """No node has the model of a service; then the service names a model that nodes have."""
+    """A service needs a model that no node has. Afterwards the service names a model that nodes have."""
     namespace = bed.namespace()
     bed.rig.create(yamls.runtime(namespace))
     bed.later(bed.rig.delete, "ClusterServingRuntime", "", namespace)
@@ -66,7 +66,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeRolloutFailed")
 def _(bed: Bed) -> Iterator[None]:
-    """The API server refuses the new revision of a service, whose old revision continues to serve."""
+    """The API server refuses the objects of a new revision of a service, while the old revision continues to serve."""
     namespace = served(bed)
     edit(bed, namespace, runner={"imagePullPolicy": "Sometimes"})
     bed.rig.says(namespace, SERVICE, "RolledOut", "DryRunRefused", "imagePullPolicy")
@@ -87,7 +87,9 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeWaveStopped", alone=False)
 def _(bed: Bed) -> Iterator[None]:
-    """The API server refuses what an edit of a runtime changes for each of its services. OmeRolloutFailed fires as well."""
+    """The API server refuses the objects that an edit of a runtime changes, for each of the runtime's services.
+    OmeRolloutFailed fires as well.
+    """
     namespace = served(bed)
     refused = {"engineConfig": {"runner": {"imagePullPolicy": "Sometimes"}}}
     bed.rig.patch("ClusterServingRuntime", "", namespace, {"spec": refused})
@@ -98,7 +100,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeGroupsFailed")
 def _(bed: Bed) -> Iterator[None]:
-    """A leader hangs, and `maxRecycles: 0` forbids to recycle its group."""
+    """A leader hangs, and `maxRecycles: 0` forbids the operator to delete the pods of its group."""
     namespace = served(bed, engine={"lifecycle": {"hangTimeout": "2s", "maxRecycles": 0}})
     (leader,) = engines(bed.rig, namespace)
     write_status(bed.rig, leader, silent)
@@ -121,7 +123,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeGroupsRecycle")
 def _(bed: Bed) -> Iterator[None]:
-    """A rank is lost three times while its leader keeps running on the same node."""
+    """A rank exits three times, each time on the same node and while its leader keeps running."""
     node = "h200-00"
     engine = {"lifecycle": {"selfHealTimeout": "1s"}, "leader": {"nodeSelector": {"kubernetes.io/hostname": node}}}
     namespace = served(bed, size=2, engine=engine)
@@ -143,7 +145,7 @@ def whole(rig: Rig, namespace: str) -> bool:
 
 @fault("OmeGpusWasted")
 def _(bed: Bed) -> Iterator[None]:
-    """A leader with GPUs hangs, and `restartPolicy: None` forbids to recycle its group."""
+    """A leader with GPUs hangs, and `restartPolicy: None` forbids the operator to delete the pods of its group."""
     namespace = served(bed, gpus=8, engine={"lifecycle": {"restartPolicy": "None"}})
     (leader,) = engines(bed.rig, namespace)
     write_status(bed.rig, leader, silent)
@@ -154,7 +156,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeGangWaits")
 def _(bed: Bed) -> Iterator[None]:
-    """Each of two services needs 12 of 16 nodes."""
+    """Two services compete for 16 nodes, of which each needs 12."""
     namespace = served(bed, size=12, gpus=8)
     bed.rig.create(yamls.service(namespace, "other", namespace))
     yield
@@ -164,7 +166,9 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeMoveWaits")
 def _(bed: Bed) -> Iterator[None]:
-    """A user moves a group, but the service may use a single node. Afterwards it may use a second node, too."""
+    """A user requests that a group moves to another node, but the service may use a single node only. Afterwards it may use
+    a second node, too.
+    """
     label, first, second = "test-pool", "h200-02", "h200-03"
     for node in (first, second):
         bed.later(bed.rig.cluster.kubectl, "label", "node", node, f"{label}-")
@@ -183,8 +187,8 @@ ROLES = {"prefill": "engine", "decode": "decoder"}
 
 
 class Registry(BaseHTTPRequestHandler):
-    """An HTTP handler that stands in for the registry of a router. It reports failing pairs, and for how long a leader has
-    been silent.
+    """A stand-in for the registry of a router, as an HTTP handler. It reports which pairs of a prefill and a decode leader
+    fail to transfer KV caches, and for how long a leader has not answered.
     """
 
     body: ClassVar[Manifest] = {}
@@ -206,8 +210,8 @@ class Registry(BaseHTTPRequestHandler):
 
 @fault("OmeGroupsSilent")
 def _(bed: Bed) -> Iterator[None]:
-    """The registry of a router reports that the only leader is silent. Later the leader answers again. A stand-in for the
-    registry runs at the address of the simulated router.
+    """A router's registry reports that the only leader does not answer. Later it reports that the leader answers again. The
+    registry is a stand-in at the address of the simulated router.
     """
     bed.later(bed.operate)
     bed.operate("--router-watch", "5")
@@ -230,7 +234,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @contextmanager
 def reporting(bed: Bed, router: Manifest) -> Iterator[None]:
-    """Let the stand-in answer at the address of a simulated router inside the `with` block."""
+    """Let the stand-in registry answer at the address of a simulated router inside the `with` block."""
     with ThreadingHTTPServer(("127.0.0.1", 29001), Registry) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         write_status(bed.rig, router, lambda status: status.update(podIP="127.0.0.1", podIPs=[{"ip": "127.0.0.1"}]))
@@ -240,8 +244,8 @@ def reporting(bed: Bed, router: Manifest) -> Iterator[None]:
 
 @fault("OmeTransfersFail")
 def _(bed: Bed) -> Iterator[None]:
-    """The registry of a router, a stand-in, reports that transfers between the only prefill and the only decode group fail.
-    Later it reports no failing pair.
+    """A router's registry, which is a stand-in, reports that transfers of KV caches between the only prefill group and the
+    only decode group fail. Later it reports no failing pair.
     """
     bed.later(bed.operate)
     bed.operate("--router-watch", "5")
@@ -267,7 +271,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 
 def phases(rig: Rig, namespace: str) -> list[str]:
-    """Return the phases of the groups."""
+    """Return the phases of the service's groups, as the status has them."""
     status = (rig.get("InferenceService", namespace, SERVICE) or {}).get("status", {})
     return [each["phase"] for each in status.get("groups", ())]
 
