@@ -29,7 +29,7 @@ WORKERS = 2
 
 @dataclass
 class Steps:
-    """Durations of the steps of this session."""
+    """The measured durations of the steps of this session."""
 
     told: dict[str, str] = field(default_factory=dict)
 
@@ -79,8 +79,8 @@ def docker(machine: None, steps: Steps) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def ours() -> None:
-    """Skip tests on kind, whose nodes are containers, if they inspect the directories and processes of a node or stop its
-    control plane.
+    """Skip a test on a kind cluster. Such a test reads the directories and processes of a node or stops its control plane,
+    but kind's nodes are containers.
     """
     if ON_KIND:
         pytest.skip("it reaches into the node and the control plane, which are Docker's here")
@@ -115,7 +115,7 @@ def workers(steps: Steps) -> Iterator[Cluster]:
 
 @contextmanager
 def node_of_ours(steps: Steps) -> Iterator[Cluster]:
-    """Yield a cluster whose node is a kubelet on this machine."""
+    """Yield a cluster whose node is a kubelet on this machine, not a container of kind."""
     with steps.measure("packages"):
         requirements.require()
     with steps.measure("tools"):

@@ -32,7 +32,9 @@ def name(real: Cluster) -> Iterator[str]:
 
 
 def test_two_side_by_side_and_nothing_left(real: Cluster, name: str, busybox_archive: Path) -> None:
-    """Two clusters have separate networks; after their deletion with a running pod, the machine is in its original state."""
+    """Two clusters with real nodes run at the same time and have separate networks. After both are deleted, one of them with
+    a running pod, the machine is in its original state.
+    """
     root = layout.layout(name).root
     before = traces.taken(root)
     cluster = Cluster.up(name, real_node=True)
@@ -121,7 +123,9 @@ def test_a_cluster_keeps_what_it_was_made_with(real: Cluster, tmp_path: Path, mo
 def test_images_outlive_a_cluster(
     real: Cluster, name: str, busybox_archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A new node has the images of a deleted node, but nothing of the pods that ran there."""
+    """The node of a new cluster has the images that the node of a deleted cluster had, but nothing of the pods that ran
+    there.
+    """
     place = layout.layout(name).root.with_name(f"{name}-images")
     monkeypatch.setattr(image_cache, "_place", lambda: place)  # next to the cluster of the session
     cluster = Cluster.up(name, real_node=True)
@@ -156,7 +160,7 @@ def snapshots(cluster: Cluster) -> str:
 
 
 def namesake(folder: Path) -> Path:
-    """Return an empty image with the name of busybox."""
+    """Return an image without files that has the same name as the busybox image."""
     with tarfile.open(folder / "layer.tar", "w") as layer:
         layer.addfile(tarfile.TarInfo("empty"))
     return build.single("namesake", busybox.REFERENCE, {folder / "layer.tar": "/"})

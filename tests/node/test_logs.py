@@ -24,7 +24,9 @@ echo life $n of $0; while [ ! -f /kept/end$n ]; do sleep 0.1; done; echo last wo
 
 
 def rank(number: int) -> dict[str, Any]:
-    """Return a pod as the operator creates it, which exits when the file `end<life>` appears."""
+    """Return a pod as the operator creates it. Its container exits when a file `end` with the number of the container's
+    start exists.
+    """
     name = f"chat-engine-r1-0{f'-w-{number}' if number else '-0'}"
     volume = {"name": "kept", "emptyDir": {}}
     mounted = {"volumeMounts": [{"name": "kept", "mountPath": "/kept"}]}

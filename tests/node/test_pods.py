@@ -90,7 +90,9 @@ def test_the_node_takes_what_is_meant_for_it(real: Cluster, web: str) -> None:
 
 
 def test_logs_exec_and_port_forward(real: Cluster, web: str) -> None:
-    """These commands need a connection from the API server to the kubelet."""
+    """`kubectl logs`, `exec` and `port-forward` work for pods on the real node. They need a connection from the API server
+    to the kubelet.
+    """
     assert real.kubectl("logs", web) == "serving\n"
     assert inside(real, web, "cat /tmp/www/index.html") == "hello\n"
     with forwarded(real, f"pod/{web}", 8080) as address, urllib.request.urlopen(address, timeout=5) as reply:
@@ -137,7 +139,7 @@ def test_this_machine_reaches_pods_and_services(real: Cluster, web: str) -> None
 
 
 def greet(server: socket.socket) -> None:
-    """Answer one connection."""
+    """Accept one connection, and send a text."""
     visitor, _ = server.accept()
     with visitor:
         visitor.sendall(b"met\n")

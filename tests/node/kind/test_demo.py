@@ -27,8 +27,8 @@ def run() -> str:
 
 @pytest.mark.timeout(1200, func_only=True)
 def test_twice(home: Path, steps: Steps) -> None:
-    """The second run once failed, because simulated nodes did not report for as long as kind's controllers wait by
-    default.
+    """The demo works a second time on the cluster of the first run. This once failed, because simulated nodes did not report
+    for as long as kind's controllers wait by default.
     """
     with steps.measure("make demo ARGS=--kind, the first time"):
         assert "16 tokens in" in run()

@@ -38,8 +38,8 @@ def system_pods(cluster: Cluster, *words: str) -> list[Any]:
 
 @pytest.mark.timeout(600, func_only=True)
 def test_simulated_nodes_stay_ready_and_real_pods_find_names(home: Path, steps: Steps) -> None:
-    """The simulated nodes must stay ready for longer than kind's controllers wait for a silent node, also after Docker was
-    stopped and started again.
+    """Simulated nodes stay Ready for longer than kind's controllers wait for a silent node, also after Docker was stopped
+    and started again, and real pods resolve names.
     """
     with steps.measure("ome local up --kind --nodes 4"):
         cluster = Cluster.up("life", kind=True, nodes=4)

@@ -69,8 +69,8 @@ def come_up(rig: Rig, sample: str, service: str, steps: Steps, what: str) -> str
 
 
 def reached(url: str) -> bool:
-    """Return whether the Service has a working endpoint. The node learns of endpoints only a moment after the router is
-    ready.
+    """Return whether the node routes requests for the Service to an endpoint. The node learns of endpoints only a moment
+    after the router is ready.
     """
     try:
         with DIRECT.open(f"{url}/readiness", timeout=5):

@@ -38,7 +38,7 @@ class Decoders(NamedTuple):
         self.rig.wait(f"{groups} decode leaders", lambda: self.has(groups), READY_WITHIN_S)
 
     def has(self, groups: int) -> bool:
-        """Return whether this number of decode leaders exists, and all of them serve."""
+        """Return whether there is exactly this number of decode leaders and all of them are ready."""
         return len(self.leaders()) == len(self.listed()) == groups
 
     def leaders(self, component: str = "decoder") -> list[Pod]:
@@ -55,7 +55,7 @@ class Decoders(NamedTuple):
             return found
 
     def listed(self) -> set[str]:
-        """Return the marks of the decode leaders that the router lists."""
+        """Return the marks (hashes of UIDs) of the decode leaders that the router lists."""
         return {one["id"] for one in self.summary()["leaders"] if one["role"] == "decode" and one["listed"]}
 
     def lists(self, pod: Pod) -> bool:
@@ -121,7 +121,7 @@ def processes(pod: Pod, title: str = "") -> list[int]:
 
 
 def send(pod: Pod, title: str, number: signal.Signals) -> None:
-    """Send a signal to the processes of a pod whose command line matches."""
+    """Send a signal to the processes of a pod whose command line matches a regular expression."""
     for process in processes(pod, title):
         os.kill(process, number)
 
@@ -133,7 +133,9 @@ def inside(pod: Pod, *command: str) -> str:
 
 
 def cut(source: Pod, target: Pod) -> None:
-    """Lose all packets from one pod to another, by a neighbor entry with a MAC address that does not exist."""
+    """Drop all packets from one pod to another: a neighbor entry maps the address of the other pod to a MAC address that
+    does not exist.
+    """
     at = target["status"]["podIP"]
     inside(source, "ip", "neigh", "replace", at, "lladdr", "02:00:00:00:00:99", "dev", "eth0", "nud", "permanent")
 
@@ -149,7 +151,7 @@ def cut_transfers(source: Pod, target: Pod, *how: str) -> None:
 
 
 def mend(source: Pod) -> None:
-    """Undo `cut` and `cut_transfers`."""
+    """Undo `cut` and `cut_transfers` for these pods."""
     inside(source, "ip", "neigh", "flush", "all", "nud", "permanent")
     inside(source, "iptables", "-F", "OUTPUT")
 

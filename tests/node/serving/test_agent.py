@@ -105,7 +105,9 @@ def labels(rig: Rig) -> dict[str, str]:
 
 @pytest.mark.timeout(READY_WITHIN_S + 180, func_only=True)
 def test_a_service_starts_from_what_the_agent_fetched(agent: Rig, hub: Hub, disk: Path, steps: Steps) -> None:
-    """The agent downloads the model, and its record becomes a label of the node. No label is set by the test."""
+    """An agent downloads a model, its record becomes a label of the node, and a service starts with the files. The test sets
+    no label.
+    """
     model = yamls.model(MODEL, URI)
     model["spec"]["storage"] = {"storageUri": URI, "path": str(disk / MODEL), "key": "hub"}
     agent.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}, engine())

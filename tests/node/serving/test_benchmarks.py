@@ -38,7 +38,7 @@ def out() -> Iterator[Path]:
 
 
 def sample(file: str, name: str, **spec: Any) -> Manifest:
-    """Return the BenchmarkJob of a sample file, changed to measure the tiny model."""
+    """Return the BenchmarkJob of a sample file, with the tiny model as its target."""
     (body,) = [one for one in yaml.safe_load_all((SAMPLES / file).read_text()) if one["kind"] == "BenchmarkJob"]
     here = {
         "endpoint": {"inferenceService": {"name": NAMESPACE, "namespace": NAMESPACE}},
@@ -65,8 +65,8 @@ def ended(rig: Rig, body: Manifest, steps: Steps) -> Manifest:
 
 
 def test_requests_of_given_lengths(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
-    """The benchmark runs with one and with four requests at a time. The status has the counts, and the results are written
-    as JSON and as an HTML page.
+    """A benchmark with requests of fixed lengths runs with one and with four requests at a time. The status has the counts,
+    and the results are written as JSON and as an HTML page.
     """
     status = ended(serving, sample("kimi-k2-tiny.yaml", "speed"), steps)
     assert status["state"] == "Completed", status
@@ -82,7 +82,9 @@ def test_requests_of_given_lengths(serving: Rig, tiny: str, out: Path, steps: St
 
 @pytest.mark.parametrize(("file", "requests"), [("kimi-k2-latency.yaml", 10), ("kimi-k2-throughput.yaml", 40)])
 def test_the_benchmarks_of_the_seeds(serving: Rig, tiny: str, out: Path, steps: Steps, file: str, requests: int) -> None:
-    """The data set has a few own conversations instead of those of ShareGPT."""
+    """The benchmarks of the documents in docs/seeds.md run. The data set consists of a few conversations of our own instead
+    of those of ShareGPT.
+    """
     data = {"storageUri": f"local://{OUT}/data/talks.json"}
     name = file.removesuffix(".yaml")
     status = ended(serving, sample(file, name, dataset=data, maxRequestsPerIteration=requests, numConcurrency=[4]), steps)
@@ -102,8 +104,8 @@ def test_questions(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
 
 
 def test_the_time_is_up_and_the_common_format(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
-    """The benchmark sends chat completions, which every server supports. There are more requests than fit into the time
-    limit of a minute.
+    """A benchmark ends at its time limit of a minute, because it has more requests than fit into it. It sends chat
+    completions, which every server supports.
     """
     url = {"endpoint": {"url": f"http://{NAMESPACE}.{NAMESPACE}/v1", "apiFormat": "openai", "modelName": NAMESPACE}}
     path = "/var/lib/ome/models/kimi-k2-tiny"
@@ -123,7 +125,9 @@ def test_the_time_is_up_and_the_common_format(serving: Rig, tiny: str, out: Path
 
 
 def test_requests_that_fail_make_the_job_failed(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
-    """The server refuses prompts that are longer than the model's context."""
+    """Some requests fail because the server refuses prompts that are longer than the model's context, so the
+    job is Failed.
+    """
     long = {"trafficScenarios": ["D(9000,4)"], "numConcurrency": [1], "maxRequestsPerIteration": 2}
     status = ended(serving, sample("kimi-k2-tiny.yaml", "toolong", **long), steps)
     assert status["state"] == "Failed", status

@@ -107,7 +107,9 @@ def hasty(serving: Rig) -> Iterator[Rig]:
 
 @pytest.mark.timeout(800, func_only=True)
 async def test_a_burst_brings_a_second_prefill_group(service: Decoders, tables: Tables) -> None:
-    """The operator runs as the chart installs it, so the measured times are real."""
+    """A burst of requests adds a second prefill group. The operator runs as the chart installs it, so the measured times are
+    real.
+    """
     async with busy(service.url) as report:
         began = time.monotonic()
         decided = await after(began, "a second group is wanted", DECIDED_WITHIN_S, lambda: wanted(service) == 2)

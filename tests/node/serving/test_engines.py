@@ -135,8 +135,8 @@ def refused(words: str) -> bool:
 
 
 def test_the_record_of_the_resolver_is_what_the_image_says(serving: Rig) -> None:
-    """The resolver in the image gives the recorded answers. `tests/unit/lint/test_resolver.py` compares `ome lint` with this
-    record.
+    """SGLang's resolver in the image gives the answers that are recorded. `tests/unit/lint/test_resolver.py` compares `ome
+    lint` with this record.
     """
     folder, lines = "/tmp/k2", list(resolver.record())
     words = json.dumps([resolver.argv(line, folder) for line in lines])

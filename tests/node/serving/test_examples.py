@@ -27,7 +27,9 @@ of five calls was complete.
     ],
 )
 def test_example(serving: Rig, tiny: str, example: str, words: tuple[str, ...], expected: str, tries: int) -> None:
-    """A model with random weights generates meaningless text, but the arguments of a call match the tool's schema."""
+    """Each example runs to its end. A model with random weights generates meaningless text, but the arguments of a call
+    match the tool's schema.
+    """
     said = ""
     with forwarded(serving.cluster, "service/kimi-k2-tiny", 80, "kimi-k2-tiny") as local:
         length = "120" if tries == FEW else "400"

@@ -152,13 +152,13 @@ def listed_are_ready(rig: Rig) -> None:
 
 @pytest.mark.timeout(1500, func_only=True)
 async def test_what_dies_is_out_within_seconds(serving: Rig, doubled: str, steps: Steps) -> None:
-    """The registry runs beside the router. After each fault, the router lists exactly the ready leaders."""
+    """With the registry beside the router, the router lists exactly the ready leaders within seconds after each fault."""
     await tell(serving, doubled, steps, "registry")
 
 
 @pytest.mark.timeout(1500, func_only=True)
 async def test_without_the_registry(serving: Rig, doubled: str, steps: Steps) -> None:
-    """The router runs without the registry. The same faults happen, only to print the results for comparison."""
+    """Without the registry, the same faults happen. The results are only printed, for comparison."""
     mark = {"metadata": {"annotations": {ANNOTATION: "false"}}}
     await asyncio.to_thread(serving.patch, "InferenceService", TINY, TINY, mark)
     await asyncio.to_thread(serving.wait, "a router alone", lambda: routers(serving) == [1], 120)
@@ -171,7 +171,7 @@ async def test_without_the_registry(serving: Rig, doubled: str, steps: Steps) ->
 
 
 def workers(rig: Rig, address: str, timeout: float) -> dict[str, Any]:
-    """Return a router's list of workers, which it shows only to clients with the key of its control plane."""
+    """Return the workers that a router lists. It returns them only to clients with the API key of its control plane."""
     secret = rig.get("Secret", TINY, f"{TINY}-router-key") or {}
     key = base64.b64decode((secret.get("data") or {}).get("key", "")).decode()
     request = urllib.request.Request(f"http://{address}:8080/workers", headers={"Authorization": f"Bearer {key}"})
@@ -187,7 +187,9 @@ def routers(rig: Rig) -> list[int]:
 
 @pytest.mark.timeout(300, func_only=True)
 async def test_a_group_that_is_scaled_away_loses_no_request(serving: Rig, doubled: str, steps: Steps) -> None:
-    """The leader is marked, removed from the router, and only then stopped, so no request fails."""
+    """A group is removed by scaling under traffic. Its leader is marked, removed from the router, and only then stopped, so
+    no request fails.
+    """
     async with stream_of(doubled, PER_SECOND) as report:
         await asyncio.sleep(CALM_S)
         began = time.monotonic()

@@ -99,7 +99,9 @@ def whole(rig: Rig) -> None:
 
 
 def test_a_drained_node_is_empty_and_the_service_whole(serving: Rig, tiny: str, victim: str, steps: Steps) -> None:
-    """The disruption budget permits the eviction, and the group starts again on the other worker."""
+    """A drained node has no pods of the service any more, and the service becomes complete: the disruption budget permits
+    the eviction, and the group starts again on the other worker.
+    """
     cluster = serving.cluster
     said = serving.wait("tokens", lambda: said_by(tiny), TOKENS_WITHIN_S)
     try:
@@ -115,8 +117,8 @@ def test_a_drained_node_is_empty_and_the_service_whole(serving: Rig, tiny: str, 
 
 
 def test_a_stopped_node_comes_back(watched: Rig, tiny: str, victim: str, steps: Steps) -> None:
-    """The status reports the groups as lost. After the node was started again, the same pods start again and generate the
-    same tokens.
+    """A node is stopped and started again. The status reports the groups on it as lost meanwhile. Afterwards the same pods
+    start again and generate the same tokens.
     """
     said = watched.wait("tokens", lambda: said_by(tiny), TOKENS_WITHIN_S)
     before, all_before, spent = (
@@ -141,8 +143,8 @@ def test_a_stopped_node_comes_back(watched: Rig, tiny: str, victim: str, steps: 
 
 
 def test_a_node_that_is_cut_off_is_waited_for(watched: Rig, tiny: str, victim: str, steps: Steps) -> None:
-    """The node loses its network, and its pods keep running. Nothing is deleted, and every group is ready once the network
-    is back.
+    """A node loses its network while its pods keep running. Nothing is deleted, and every group is ready once the network is
+    back.
     """
     said = watched.wait("tokens", lambda: said_by(tiny), TOKENS_WITHIN_S)
     before, all_before, spent = engines(watched), objects(watched), recycles(watched)

@@ -106,8 +106,8 @@ def with_adapter(url: str, name: str) -> list[int]:
 
 
 def test_an_adapter_changes_what_the_model_says(url: str) -> None:
-    """Each request selects its adapter. The tokens with an adapter of zeros equal those without one, so nothing else
-    differs.
+    """Each request selects an adapter, and the tokens with an adapter differ from those without one. The tokens with an
+    adapter of zeros are equal, so nothing else differs.
     """
     plain = tokens(url, PROMPT)
     assert with_adapter(url, POET) != plain

@@ -95,7 +95,7 @@ def delete(rig: Rig, pod: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("what", "happens"), [("router killed", kill), ("router deleted by force", delete)])
 async def test_a_router_comes_back(serving: Rig, tiny: str, steps: Steps, what: str, happens: Callable[..., None]) -> None:
-    """The router lists the ready workers again, and no engine is restarted."""
+    """The router's pod is deleted. The new router lists the ready workers again, and no engine is restarted."""
     before, (pod,) = engines(serving), serving.all("Pod", TINY, "component=router")
     async with stream_of(tiny, PER_SECOND) as report:
         await asyncio.sleep(CALM_S)
@@ -113,7 +113,7 @@ async def test_a_router_comes_back(serving: Rig, tiny: str, steps: Steps, what: 
 
 
 def one_router_but(rig: Rig, old: Start) -> bool:
-    """Return whether there is exactly one router, and its start is not the old one."""
+    """Return whether there is exactly one router, and its present start is another one than `old`."""
     found = starts(rig, "router")
     return len(found) == 1 and old not in found.values()
 
@@ -134,7 +134,9 @@ def watched(ours: None, serving: Rig) -> Iterator[Rig]:
 
 
 def test_a_node_that_does_not_report_is_waited_for(watched: Rig, tiny: str, steps: Steps) -> None:
-    """The pods of the node keep running: nothing is deleted, and every group is ready once the node reports again."""
+    """The node stops reporting while its pods keep running. Nothing is deleted, and every group is ready once the node
+    reports again.
+    """
     before, all_before, spent = engines(watched), objects(watched), recycles(watched)
     watched.cluster.stop("kubelet", signal.SIGKILL)
     try:
@@ -150,7 +152,9 @@ def test_a_node_that_does_not_report_is_waited_for(watched: Rig, tiny: str, step
 
 
 def test_a_node_that_dies_comes_back(watched: Rig, tiny: str, steps: Steps) -> None:
-    """The operator, the router and the engines run on this node. The same pods start again and generate the same tokens."""
+    """The node on which the operator, the router and the engines run dies. After it is back, the same pods start again and
+    generate the same tokens.
+    """
     said = watched.wait("tokens", lambda: said_by(tiny), 60)
     before, all_before, spent = engines(watched), objects(watched), recycles(watched)
     switch_off(watched.cluster)

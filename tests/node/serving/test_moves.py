@@ -36,7 +36,7 @@ HEADING = "drains of real nodes under traffic"
 
 
 class Row(NamedTuple):
-    """A move under traffic."""
+    """One case of the table: which roles move under traffic, and how."""
 
     leave: tuple[str, ...]
     """The roles that leave the node. All other roles run on the other worker from the start."""
@@ -130,7 +130,7 @@ def served(service: Decoders) -> None:
 
 
 def over(rig: Rig, before: dict[str, set[str]]) -> bool:
-    """Return whether all moves have ended, and the pods of these roles are other ones than before."""
+    """Return whether all moves have ended, and each of these roles has another pod than before."""
     now = {role: drains.uids(rig, NAME, role) for role in before}
     return not drains.moves_of(rig, NAME, NAME) and all(len(now[role]) == 1 and now[role] != before[role] for role in before)
 

@@ -6,7 +6,7 @@ from tests.support.rig import Rig
 
 
 def test_it_runs_restricted_on_the_real_node(serving: Rig) -> None:
-    """The namespace of the operator admits only `restricted` pods, so the operator satisfies this level."""
+    """The operator runs on the real node in a namespace that admits only pods of the Pod Security level `restricted`."""
     namespace = serving.get("Namespace", "", "ome")
     assert namespace is not None
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"

@@ -57,7 +57,7 @@ GAP_S = 0.1
 
 @pytest.fixture
 def unread(serving: Rig, tiny: str) -> Iterator[list[LeaderState]]:
-    """Yield the leaders of the service, whose router meanwhile has no registry, so that nothing reads them."""
+    """Yield the leaders of the service while its router has no registry, so that nothing reads metrics of the leaders."""
     serving.patch("InferenceService", TINY, TINY, {"metadata": {"annotations": {ANNOTATION: "false"}}})
     serving.wait("a router alone", lambda: routers(serving) == [1], 120)
     roles = {"engine": ("prefill", 8998), "decoder": ("decode", None)}
@@ -92,7 +92,7 @@ async def first_token(session: aiohttp.ClientSession, leaders: list[LeaderState]
 
 
 class Meeting(NamedTuple):
-    """A request, and a reading of both leaders that overlaps with it."""
+    """A request, and a reading of both leaders that overlaps with the request in time."""
 
     request_s: float
     reading_s: float
@@ -126,8 +126,9 @@ async def met(session: aiohttp.ClientSession, leaders: list[LeaderState], what: 
 @MINUTES
 @pytest.mark.timeout(700, func_only=True)
 async def test_what_the_readings_of_a_registry_cost(unread: list[LeaderState], tables: Tables) -> None:
-    """A request meets a reading only rarely: with the probability that the two overlap. The expected cost is the mean delay
-    of the requests that overlap with a reading, times this probability. All moments of an overlap are equally probable.
+    """Most requests do not overlap with a reading of the registry; a request does with the probability that the two overlap.
+    The expected cost is the mean delay of the requests that overlap with a reading, times this probability. All moments of
+    an overlap are equally probable.
     """
     kinds, draw = ("", LOAD, METRICS), random.Random(7)
     found: dict[str, list[Meeting]] = {kind: [] for kind in kinds}

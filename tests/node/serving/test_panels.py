@@ -95,7 +95,7 @@ def states(serving: Rig) -> Iterator[None]:
 
 
 def numbers(asked: Prometheus, query: str) -> list[float]:
-    """Return the numbers of the series. A panel shows nothing for other values."""
+    """Return the values of the series that are numbers. A panel shows nothing for a value such as NaN."""
     found = [float(each["value"][1]) for each in asked.ask(query)]
     return [each for each in found if each == each]
 
@@ -113,8 +113,8 @@ def test_every_query_of_a_panel_has_data(serving: Rig, asked: Prometheus, states
     assert len({query.board for query in every}) == 3 and set(EMPTY) <= set(every)
 
     def empty() -> set[Query]:
-        """Return the queries that return nothing after further requests and passes, because rates are computed over the
-        last minutes.
+        """Return the queries that have no result after further requests and reconciliations have been caused. Many panels
+        show rates over the last minutes.
         """
         serving.patch("InferenceService", OTHERS, "waits", {"metadata": {"labels": {"at": str(int(time.time()))}}})
         for number in range(4):
@@ -149,7 +149,9 @@ def test_engines_and_routers_are_scraped_and_no_simulated_pod(asked: Prometheus)
 
 
 def test_what_a_client_gets_wrong_is_no_error_of_a_router(asked: Prometheus, tiny: str) -> None:
-    """The alert OmeRouterErrors counts only answers with errors of the server (5xx)."""
+    """Requests that are invalid do not make the alert OmeRouterErrors fire: it counts only answers with errors of the server
+    (5xx).
+    """
     answered = f'sum(smg_http_responses_total{{namespace="{NAMESPACE}",status_code=~"4.."}})'
     before = sum(numbers(asked, answered))
     with pytest.raises(urllib.error.HTTPError, match="HTTP Error 4"):

@@ -37,13 +37,13 @@ MEGABYTES = 1 << 20
 
 
 class Place:
-    """A namespace with a runtime whose three ranks wait at a gate until the test has caused a fault."""
+    """A namespace with a runtime of three ranks. The ranks wait at a gate (a file) until the test has caused a fault."""
 
     def __init__(self, rig: Rig) -> None:
         self.rig, self.gate = rig, rig.cluster.models / "gate"
 
     def start(self, name: str, mode: str = "Warn", ranks: str = "012", **engine: Any) -> None:
-        """Create a service. The gate is open for these ranks from the start."""
+        """Create a service. The ranks in `open` do not wait at the gate."""
         shutil.rmtree(self.gate, ignore_errors=True)
         self.gate.mkdir()
         self.open(ranks)
@@ -53,7 +53,7 @@ class Place:
         self.rig.create(body)
 
     def open(self, ranks: str) -> None:
-        """Open the gate for these ranks."""
+        """Let these ranks pass the gate."""
         for rank in ranks:
             (self.gate / rank).touch()
 
@@ -68,8 +68,8 @@ class Place:
         return self.rig.wait(f"Preflight {reason} {words}", said, TOLD_WITHIN_S)
 
     def pid(self, name: str, rank: int) -> int:
-        """Return the ID of a process in the pod of a rank that waits at the gate, by which the network of the pod can be
-        entered.
+        """Return the ID of a process in the pod of a rank that waits at the gate. It gives access to the network namespace
+        of the pod.
         """
 
         def found() -> int:
@@ -203,7 +203,9 @@ def test_a_port_that_is_closed(place: Place) -> None:
 
 
 def test_a_rank_that_is_slow(place: Place) -> None:
-    """The rank is slowed down with tbf, because some kernels have no netem."""
+    """One rank has a slow network, and the finding names it. The test slows the rank down with tbf, because some kernels
+    have no netem.
+    """
     place.start("slow", ranks="")
     slower = ("tbf", "rate", "40mbit", "burst", "32kb", "latency", "50ms")
     place.inside("slow", 1, "tc", "qdisc", "add", "dev", "eth0", "root", *slower)

@@ -79,7 +79,9 @@ def first_good(report: Report, since: float) -> float:
     ],
 )
 async def test_a_group_comes_back(serving: Rig, groups: str, steps: Steps, component: str, rank: int, signal: str) -> None:
-    """A failure causes at most one recycle of one group. A group that hangs recovers only by a recycle."""
+    """After a rank is killed or stopped, its group generates tokens again. A failure causes at most one recycle of one
+    group; a group that hangs recovers only by a recycle.
+    """
     before, other = group(serving, component), group(serving, {"engine": "decoder", "decoder": "engine"}[component])
     pod = pod_of(serving, component, rank)
     async with stream_of(groups, PER_SECOND) as report:
@@ -106,6 +108,6 @@ async def test_a_group_comes_back(serving: Rig, groups: str, steps: Steps, compo
 
 
 def back(rig: Rig, before: dict[str, Any]) -> bool:
-    """Return whether the group is Ready again after a further start."""
+    """Return whether the group is Ready and has been started once more since the fault."""
     now = group(rig, before["component"])
     return now.get("phase") == "Ready" and now.get("incarnation", 0) > before["incarnation"]

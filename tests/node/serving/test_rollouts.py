@@ -57,7 +57,9 @@ class Lists:
 
     @property
     def strangers(self) -> list[tuple[str, str]]:
-        """Return (revision of the router, address) for each listed address of a pod of another revision."""
+        """Return (revision of the router, address) for each address that a router listed and that belonged to a pod of
+        another revision.
+        """
         return [(router, one) for router, one in self.seen if router not in self.revisions.get(one, {router})]
 
 

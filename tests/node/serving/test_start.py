@@ -87,7 +87,7 @@ def first(rig: Rig, name: str, namespace: dict[str, Any], service: dict[str, Any
 
 
 def groups(rig: Rig, name: str) -> list[dict[str, Any]]:
-    """Return the entries of the groups in the status, prefill first."""
+    """Return the entries of both groups in the status, prefill first."""
     found = (rig.get("InferenceService", name, name) or {}).get("status", {}).get("groups", ())
     return sorted(found, key=lambda each: each["component"], reverse=True)
 
@@ -162,7 +162,7 @@ def command(namespace: str, pod: str, what: str) -> tuple[str, ...]:
 
 
 def over(rig: Rig, name: str, before: dict[str, int], leaders: list[str], what: str) -> bool:
-    """Return whether the start has ended, and, for a new revision, the old groups are gone."""
+    """Return whether the start has ended. After a new revision, the groups of the old one must also be gone."""
     if what == "revision" and {each["name"] for each in groups(rig, name)} & set(leaders):
         return False
     return complete(rig, name, before)

@@ -52,7 +52,9 @@ def test_chat_streams(tiny: str) -> None:
 
 
 def test_a_tool_is_called(tiny: str) -> None:
-    """A grammar makes even a model with random weights fill in the arguments of a tool call."""
+    """A request with a tool returns a call whose arguments match the tool's schema. A grammar makes even a model with random
+    weights fill them in.
+    """
     body = {
         "model": "kimi-k2-tiny",
         "messages": [{"role": "user", "content": "Weather?"}],
@@ -141,7 +143,9 @@ def test_prefill_and_decode_say_what_one_server_says(serving: Rig, tiny: str) ->
 
 @MINUTES
 def test_groups_of_two_pods_say_what_one_server_says(serving: Rig, steps: Steps) -> None:
-    """The leader and the worker of a group connect over the network. Every pod satisfies the level `restricted`."""
+    """Prefill and decode in groups of two pods, which connect over the network, generate the same tokens as a single server.
+    Every pod satisfies the Pod Security level `restricted`.
+    """
     name = "kimi-k2-tiny-tp2"
     url = come_up(serving, GROUPS, name, steps, "2 prefill + 2 decode (TP 2) + router, apply to Ready")
     try:

@@ -67,7 +67,9 @@ def test_a_request_is_a_trace_through_router_prefill_and_decode(serving: Rig, li
         assert tokens(url, "The future of AI is", 4)
 
         def whole() -> list[Span]:
-            """Return the spans of a trace in which prefill and decode have ended; [] if there is none yet."""
+            """Return the spans of a trace that contains the ended spans of prefill and decode; [] if there is no such trace
+            yet.
+            """
             found = listening.requests()
             return next((spans for spans in found if {span.name for span in spans} >= PREFILL | DECODE), [])
 

@@ -45,7 +45,9 @@ def place(serving: Rig) -> Iterator[str]:
 
 
 def test_a_model_whose_directory_is_not_there(serving: Rig, place: str) -> None:
-    """The kubelet reports the missing directory only in an event; the status of the pod stays at ContainerCreating."""
+    """A pod cannot start because the directory of its model does not exist, and the status of the service says so. The
+    kubelet reports this only in an Event; the status of the pod stays at ContainerCreating.
+    """
     serving.create(yamls.service(place, "absent", "ends", "engine", model="nope"))
     told = serving.says(place, "absent", "EngineReady", "FailedMount", "/var/lib/ome/models/nope is not a directory", 60)
     assert "1 pod cannot mount a volume" in told["message"]
