@@ -173,7 +173,7 @@ class Registry:
         """Whether another engine of the role works."""
 
     def tick(self, now: float) -> None:
-        """Advance to this time."""
+        """Let the router, its registry and the engine run until this time."""
         chance, is_out = self.engine.chance, self.signs.is_mute and self.stops_sending
         if not is_out and chance.random() < self.rate * TICK:
             one = Request(chance.randint(1, self.prompts), chance.randint(1, self.longest), self.patience, now)
@@ -222,7 +222,7 @@ class Story:
     """Whether the engine has been reported as silent since the fault."""
 
     def check(self, engine: Engine, registry: Registry) -> None:
-        """Check the registry's current result against the true state of the engine."""
+        """Check what the registry reports about the engine against the engine's true state."""
         now, signs, (stops, works) = engine.now, registry.signs, engine.mute
         at, is_waiting = f"story {self.seed} at {now:.1f} s", engine.load.waiting != 0
         may_be = stops <= now < works + BACK_WITHIN

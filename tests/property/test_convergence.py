@@ -15,7 +15,7 @@ from tests.support.simulator import World
 
 
 def settled(shape: Shape, seed: int, strict: bool = False, lag: int = 0) -> World:
-    """Return a world in which the service with this shape is Ready."""
+    """Return the simulated world of a service of this shape that is Ready."""
     world = World(shape.service(), shape.deps(), seed)
     world.strict, world.lag = strict, lag
     world.settle()

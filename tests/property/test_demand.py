@@ -132,7 +132,9 @@ def test_a_service_has_no_groups_only_in_its_time_and_without_any_request(
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 200), st.integers(0, 900), st.integers(10, 900)), max_size=40), st.integers(1, 5))
 def test_no_hour_has_more_changes_than_permitted(loads: list[tuple[float, int, int]], cap: int) -> None:
-    """Whatever arrives, and however often the load changes. The groups exist as soon as they are decided."""
+    """In no hour does the autoscaler change the size of a service more often than permitted, whatever requests arrive and
+    however often the load changes. In this test, groups exist as soon as they are decided.
+    """
     bounds = {role: GroupBounds(1, 50) for role in (PREFILL, DECODE, ROUTER)}
     targets = Targets(3.0, 0.04, bounds=bounds, changes_an_hour=cap, in_flight_of_a_router=100)
     state, at, times = ScalingState(learned=KNOWN, wanted=(2, 2, 2)), NOW, list[float]()
@@ -158,8 +160,8 @@ curves = st.lists(points, min_size=1, max_size=6, unique_by=lambda one: one[0]).
 def test_what_one_load_shows_never_more_than_doubles_the_groups_that_serve(
     seen: tuple[DemandSample, ...], situation: tuple[Fleet, Targets, ScalingState], point: tuple[float, float]
 ) -> None:
-    """Neither a single load of decode nor a queue of prefill shows enough for more, even if the user's limits permit any
-    number of groups.
+    """What a single load shows increases the number of groups at most to twice those that serve. Neither one load of decode
+    nor a queue of prefill proves that more are needed, even if the user's limits permit any number.
     """
     fleet, targets, state = situation
     bounds = {role: GroupBounds(1, 10**6) for role in (PREFILL, DECODE, ROUTER)}

@@ -21,8 +21,8 @@ from tests.support.simulator import TICK, World
 
 
 class Heard(World):
-    """A cluster in which registries report the requests of leaders. A leader has requests for `seconds` seconds after it was
-    marked. A report is missing with the probability `deaf`.
+    """A simulated world in which the registries of routers report the requests of leaders. A marked leader still has
+    requests for `seconds` seconds after it was marked. Each report is missing with the probability `deaf`.
     """
 
     def __init__(self, service: InferenceService, deps: Deps, seed: int, seconds: float, deaf: float) -> None:
@@ -31,7 +31,7 @@ class Heard(World):
         self.watcher = self.check
 
     def observed(self) -> Observed:
-        """Return the facts with the reports about marked leaders."""
+        """Return the facts of a reconciliation, with the registries' reports about marked leaders."""
         facts = super().observed()
         routers = [pod for pod in facts.pods if pod.component == keys.ROUTER and not pod.over]
         drains, empty = dict[str, tuple[DrainReport, ...]](), set[str]()
@@ -49,17 +49,19 @@ class Heard(World):
         return replace(facts, drains=drains)
 
     def passed(self, mark: str) -> float:
-        """Return the seconds since a leader was marked."""
+        """Return the seconds since a leader was marked for removal, given the time of its mark."""
         return (self.now - datetime.fromisoformat(mark)).total_seconds()
 
     def check(self, plan: Plan) -> None:
-        """Record the time after which each marked leader is stopped."""
+        """Record, for each marked leader that the plan stops, the seconds since it was marked. Leaders of slices without a
+        router are left out.
+        """
         sets = {delete.uid for delete in plan.delete if delete.kind == "StatefulSet"}
         going = [pod for pod in self.pods.values() if pod.workload_uid in sets and pod.draining and not pod.deleting]
         self.stopped += [self.passed(pod.draining) for pod in going if self.routed(pod)]
 
     def routed(self, pod: LivePod) -> bool:
-        """Return whether a router of the leader's slice exists."""
+        """Return whether there is a router in the slice of this leader."""
         mine = [each for each in self.pods.values() if each.labels[keys.REVISION] == pod.labels[keys.REVISION]]
         return any(each.labels[keys.COMPONENT] == keys.ROUTER for each in mine)
 
@@ -70,7 +72,9 @@ GRACE = 30.0
 
 
 def replaced(shape: Shape, seed: int, seconds: float, deaf: float) -> list[float]:
-    """Replace a revision. Return, for each marked leader, the seconds after which it was stopped."""
+    """Roll out a new revision in a world of this shape. Return for each marked leader the seconds between its mark and its
+    stop.
+    """
     world = Heard(shape.service(), shape.deps(), seed, seconds, deaf)
     world.settle()
     after = replace(shape, image="b")
@@ -91,8 +95,8 @@ def test_a_leader_is_stopped_when_its_requests_end_or_at_the_limit(shape: Shape,
 @STORY
 @given(ROLLOUTS, seeds, st.floats(0, 60), st.floats(0, 1))
 def test_whatever_is_not_heard_every_rollout_ends(shape: Shape, seed: int, seconds: float, deaf: float) -> None:
-    """The world checks that a leader is stopped only after the time of notice, or earlier if every router reports that it
-    has no requests.
+    """Every rollout ends, whatever reports of registries are missing. The simulated world checks that a leader is stopped
+    only after the time of notice, or earlier if every router reports that it has no requests.
     """
     found = replaced(shape, seed, seconds, deaf)
     assert all(each >= min(seconds, NOTICE) for each in found)

@@ -13,8 +13,9 @@ WARM = 40 * 60
 
 
 def waited(attackers: list[Gang], quotas: dict[str, int]) -> list[float]:
-    """Return two waits in seconds, from the creation of a service until all of its pods are on nodes: of a service that
-    needs one node, and of a service, created five minutes later, that needs 12 of the 16 nodes.
+    """Return two waiting times in seconds, from the creation of a service until all of its pods are on nodes. The first is
+    that of a service that needs one node, the second that of a service that is created five minutes later and needs 12 of
+    the 16 nodes.
     """
     small, large = Gang("b", "small", 1, comes=WARM, lives=60), Gang("b", "large", 12, comes=WARM + 300)
     town = Town(16, [*attackers, small, large], quotas)
@@ -24,10 +25,8 @@ def waited(attackers: list[Gang], quotas: dict[str, int]) -> list[float]:
 
 
 def squats(number: int, kind: str, *, on_demand: bool) -> tuple[list[Gang], dict[str, int]]:
-    """Return services that can never be complete, and the quotas of their namespaces.
-
-    `kind` is "quota" if a quota permits only one pod, "volumes" if no pod is ever bound to a node, or "half" if all pods
-    except one are bound.
+    """Return services that can never be complete, and the quotas of their namespaces. With `kind` "quota", a quota permits
+    only one pod; with "volumes", no pod is ever bound to a node; with "half", all pods except one are bound.
     """
     stuck = {"quota": 0, "volumes": 16, "half": 1}[kind]
     found = [Gang("a", f"a{at}", 16, comes=at * 7.0, stuck=stuck, on_demand=on_demand) for at in range(number)]
@@ -37,7 +36,8 @@ def squats(number: int, kind: str, *, on_demand: bool) -> tuple[list[Gang], dict
 @pytest.mark.parametrize("on_demand", [False, True])
 @pytest.mark.parametrize("number", ATTACKERS)
 def test_a_newcomer_that_fits_starts_beside_a_tenant_with_a_quota_of_one_node(number: int, on_demand: bool) -> None:
-    """The review reported waits of more than an hour beside 20 services, or beside 5 services whose attempts last 20
+    """A service that fits on free nodes starts soon beside a tenant that has a quota of one node and repeatedly requests all
+    nodes. The review reported waits of more than an hour beside 20 services, or beside 5 services whose attempts last 20
     minutes.
     """
     attackers, quotas = squats(number, "quota", on_demand=on_demand)
@@ -47,8 +47,8 @@ def test_a_newcomer_that_fits_starts_beside_a_tenant_with_a_quota_of_one_node(nu
 @pytest.mark.parametrize("on_demand", [False, True])
 @pytest.mark.parametrize(("kind", "limit"), [("volumes", 120), ("half", 300)])
 def test_the_same_beside_volumes_that_never_come(kind: str, limit: int, on_demand: bool) -> None:
-    """The attackers have no quota. If all volumes of a gang except one are attached, its attempts hold nodes, one after the
-    other.
+    """A service that fits on free nodes starts soon beside a tenant without a quota whose volumes are never attached. If all
+    volumes of a gang except one are attached, its attempts hold nodes, one after the other.
     """
     attackers, quotas = squats(10, kind, on_demand=on_demand)
     assert max(waited(attackers, quotas)) <= limit
@@ -88,7 +88,9 @@ def possible(gang: Gang, town: Town) -> bool:
 @settings(max_examples=200 if SOAK else 15)
 @given(stories())
 def test_whoever_fits_starts_within_ten_minutes(town: Town) -> None:
-    """The model also checks that no gang stays incomplete for more than 1.5 time limits."""
+    """Every service that fits on free nodes starts within ten minutes. The model also checks that no gang stays partly
+    placed for more than 1.5 time limits.
+    """
     hoping = [gang for gang in town.gangs if possible(gang, town)]
     while town.second < 5400 and any(gang.placed_at is None for gang in hoping):
         town.step()

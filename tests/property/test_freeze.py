@@ -33,7 +33,7 @@ class Story:
     """What freezes the service: "all" or "single"; "" if nothing does."""
 
     def tell(self) -> None:
-        """Put the current spec, runtime and freeze state into the cluster."""
+        """Put the story's current spec, runtime and freeze state into the simulated world."""
         held: dict[str, str] = {keys.FREEZE: WHEN} if self.how == "single" else {}
         self.world.edit(replace(self.shape.service(), annotations=held), self.deps())
 
@@ -126,7 +126,7 @@ def test_nothing_moves_until_the_thaw_and_then_all_ends_right(
 @STORY
 @given(shapes(engines=st.integers(2, 3), decoders=0, scaled=False, router=True, strategy=""), brakes, seeds)
 def test_leaders_that_serve_when_it_is_frozen_go_on_to_serve(shape: Shape, how: str, seed: int) -> None:
-    """A freeze removes the marks of leaders that were about to be removed, and no pod is deleted."""
+    """Leaders are marked for removal when the service is frozen. The freeze removes their marks, and no pod is deleted."""
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
     story = Story(world, replace(shape, image="b"))

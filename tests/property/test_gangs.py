@@ -31,7 +31,7 @@ ROLES = ("prefill", "decode")
 
 
 def held_back(decision: Decision) -> Numbers:
-    """Return the groups that must not be created yet."""
+    """Return the groups whose pods the operator must not create yet."""
     return decision.record.waiting if decision.record is not None else {}
 
 
@@ -186,7 +186,7 @@ class Cluster:
         return [(service, pod) for service in self.services for pod in service.pods]
 
     def _schedule(self) -> None:
-        """Bind some pending pods to nodes."""
+        """Bind some pending pods to nodes with capacity, in any order."""
         pending = [(service, pod) for service, pod in self._all() if not pod.node and pod.ends is None]
         self.chance.shuffle(pending)
         taken = {other.node for _, other in self._all()}
@@ -270,7 +270,9 @@ def test_races_for_a_few_nodes(found: list[Service], number: int, seed: int) -> 
 @settings(max_examples=250 if SOAK else 10)
 @given(services(), st.integers(3, 8), st.integers(1, 3), st.integers(30, 3000), st.integers(0, 10_000))
 def test_races_beside_strangers(found: list[Service], number: int, strangers: int, until: int, seed: int) -> None:
-    """Foreign pods that the operator does not watch hold some nodes; after they are gone, every service is admitted."""
+    """Pods of other users, which the operator does not watch, hold some nodes. After they are gone, every service that fits
+    is placed.
+    """
     cluster = Cluster({f"n{at}": "ab"[at % 2] for at in range(number)}, found, seed)
     cluster.strangers = {f"n{at}": float(until) for at in range(min(strangers, number))}
     possible = {service.name for service in found if fits(service, cluster)}
@@ -280,8 +282,8 @@ def test_races_beside_strangers(found: list[Service], number: int, strangers: in
 
 
 def test_who_wants_what_strangers_hold_tries_seldom() -> None:
-    """The operator remembers the nodes that foreign pods hold. Otherwise the service would take nodes from others in vain
-    after every timeout.
+    """A service wants nodes that pods of other users hold. The operator remembers these nodes, so the service rarely takes
+    nodes from others in a vain attempt; otherwise it would do so after every timeout.
     """
     service = Service("s", {"prefill": 1}, {"prefill": 4})
     cluster = Cluster({f"n{at}": "a" for at in range(4)}, [service], 1)

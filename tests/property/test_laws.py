@@ -51,8 +51,8 @@ def gone(**more: Any) -> Live:
 
 
 def slices(weight: int, changed: timedelta = timedelta(hours=1)) -> dict[Any, Live]:
-    """Return two slices with a group and a router each, and a route to the new slice, and with this weight to the old
-    slice.
+    """Return two slices with a group and a router each, and an HTTPRoute. The route leads to the new slice and, with this
+    weight, to the old slice.
     """
     out = {}
     for revision in ("old", "new"):
@@ -86,7 +86,7 @@ def answer(*revisions: str) -> list[LivePod]:
 
 
 def fresh(seconds: int) -> list[LivePod]:
-    """Return the pods of both slices, the old slice first. The new slice's router has been ready for this number of
+    """Return the pods of both slices, the old slice first. The router of the new slice has been ready for this number of
     seconds.
     """
     old, new = answer("old"), answer("new")
@@ -185,7 +185,9 @@ def test_what_is_allowed_is_no_breach() -> None:
 
 
 def is_law(page: ModuleType, law: FunctionType) -> bool:
-    """Return whether a function of the module is a law: it returns nothing, and only raises."""
+    """Return whether a function of the module `invariants` is a law: it returns nothing and raises if the law
+    is violated.
+    """
     return law.__module__ == page.__name__ and law.__name__[0] != "_" and law.__annotations__["return"] is None
 
 

@@ -62,7 +62,7 @@ def serving(shapes: dict[str, Shape], nodes: int, seed: int) -> Race:
 
 
 def take(race: Race, names: list[str], count: int) -> None:
-    """Remove this number of these nodes."""
+    """Remove this number of the nodes in the list from the cluster."""
     gone = random.Random(count).sample(names, count)
     race.have({name: node for name, node in race.nodes.items() if name not in gone})
 
@@ -125,8 +125,8 @@ def test_of_two_services_that_have_lost_ranks_one_serves_again(size: int, lost: 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_who_serves_nobody_and_finds_no_node_gives_way_to_who_waits(seed: int) -> None:
-    """A service has 4 of 5 nodes, and 2 of these are lost. It holds all remaining nodes when another service is created,
-    and releases them. When the lost nodes are back, it waits for admission.
+    """A service has 4 of 5 nodes, of which 2 are lost. It holds the remaining nodes without serving when another service is
+    created, and releases them. When the lost nodes are back, it waits for admission like any other service.
     """
     small = Shape(size=1, engines=1, decoders=1, router=False)
     race = Race({"a": Shape(size=2, engines=1, decoders=1, router=False), "b": small}, 5, seed)
@@ -149,7 +149,9 @@ def test_who_serves_nobody_and_finds_no_node_gives_way_to_who_waits(seed: int) -
 
 
 def test_pods_of_a_lost_group_stay_where_that_helps_nobody() -> None:
-    """No other service waits for the nodes. The pods stay, because a node autoscaler has to see them."""
+    """The pods of a group that has lost a rank stay on their nodes if no other service waits for them, because a node
+    autoscaler has to see the pods.
+    """
     shape = Shape(size=2, engines=2, decoders=1, router=False)
     race = serving({"a": shape}, 6, 1)
     take(race, used(race, "a"), 1)
@@ -184,8 +186,8 @@ def of(world: World, group: int, rank: int) -> LivePod:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_group_that_serves_without_a_rank_stays(seed: int) -> None:
-    """The engine of the group tolerates the loss of the rank. Another group, which has lost its leader, is released
-    instead.
+    """A group that serves although it has lost a rank stays on its nodes, because its engine tolerates the loss. Another
+    group, which has lost its leader, is released instead.
     """
     shape = Engines(size=3, engines=2, router=False, lifecycle=(("toleratedLostRanks", 1),))
     race, world, comes = beside(shape, 6, seed)
@@ -199,8 +201,8 @@ def test_a_group_that_serves_without_a_rank_stays(seed: int) -> None:
 
 
 def test_a_group_whose_leader_is_ready_stays() -> None:
-    """The recovery policy recycles nothing. The group is Pending, because one of its pods cannot terminate on a node that
-    does not report.
+    """A group whose leader is ready stays on its nodes. Its recovery policy recycles nothing, and it is Pending because one
+    of its pods cannot terminate on a node that does not report.
     """
     shape = Engines(size=3, engines=1, router=False, lifecycle=(("restartPolicy", "None"),))
     race, world, comes = beside(shape, 3, 1)
@@ -215,8 +217,8 @@ def test_a_group_whose_leader_is_ready_stays() -> None:
 
 
 def test_what_was_given_back_whole_serves_only_with_a_group_of_every_role() -> None:
-    """In its next attempt, only decode gets a node and becomes ready. The gang is still incomplete, as in its first
-    attempt.
+    """A service that has released all its nodes serves again only when a group of every role is ready. In its next attempt,
+    only decode gets a node and becomes ready, so the gang is still incomplete.
     """
     shape = Shape(size=1, engines=1, decoders=1, router=False)
     race, world, _ = beside(shape, 2, 1)

@@ -54,8 +54,8 @@ def ends_whole(fleet: Fleet) -> None:
 @STORIES
 @given(movable(st.integers(1, 3)), seeds)
 def test_with_spare_nodes_every_role_is_whole_all_the_time(shape: Movable, seed: int) -> None:
-    """One node after another is left, for a long time or for a moment. There are enough spare nodes for a group of every
-    role.
+    """One node after another gets a taint, for a long time or for a moment, and there are enough spare nodes for a group of
+    every role. Every role keeps all of its groups serving.
     """
     shape = replace(shape, moves=())
     fleet, chance = serving(shape, spare=2 * shape.size + 1, seed=seed), random.Random(seed)
@@ -76,7 +76,9 @@ def test_with_spare_nodes_every_role_is_whole_all_the_time(shape: Movable, seed:
 @STORIES
 @given(movable(st.integers(1, 3)), st.integers(0, 3), seeds)
 def test_whatever_happens_one_group_of_a_role_moves_and_everything_ends_whole(shape: Movable, spare: int, seed: int) -> None:
-    """Taints, requests, freezes, pauses, rollouts, lost pods and restarts happen in any order."""
+    """Taints, requests, freezes, pauses, rollouts, lost pods and restarts happen in any order. At most one group of a role
+    moves at a time, and in the end the service is complete.
+    """
     fleet, chance = serving(shape, spare=spare, seed=seed), random.Random(seed)
     world = fleet.world
 
@@ -126,7 +128,9 @@ def test_a_group_leaves_an_avoided_node_and_never_moves_to_one(shape: Movable, s
     fleet.world.avoided = dict.fromkeys(sorted(bad), "engine of team/svc failed there 3 times")
 
     def check() -> bool:
-        """Return whether nothing is left on the drained node."""
+        """Check that no pod that was created during the test is on an avoided node. Return whether the drained node has no
+        engine pod any more.
+        """
         pods = [pod for pod in fleet.world.pods.values() if pod.labels[keys.COMPONENT] != keys.ROUTER]
         assert not {pod.node for pod in pods if pod.uid not in before} & bad, fleet.world.log[-20:]
         return left not in {pod.node for pod in pods if not pod.deleting}
@@ -144,7 +148,9 @@ def test_a_group_leaves_an_avoided_node_and_never_moves_to_one(shape: Movable, s
 @STORIES
 @given(movable(st.integers(1, 3)), seeds)
 def test_a_group_that_serves_is_torn_down_only_when_others_serve_or_the_service_says_so(shape: Movable, seed: int) -> None:
-    """There are no spare nodes while taints are added and removed. With `Stay`, no group that serves is deleted."""
+    """Taints are added and removed, and there are no spare nodes. A group that serves is only deleted while other groups
+    serve, or if the service permits it. With `Stay`, none is deleted.
+    """
     shape = replace(shape, moves=())
     fleet, chance = serving(shape, spare=0, seed=seed), random.Random(seed)
     serves = {

@@ -24,7 +24,7 @@ NAMES = [
 
 
 def stranger(world: World, key: tuple[str, str], owner: str, owned: str) -> Live:
-    """Return a foreign object with a name that the operator uses."""
+    """Return an object of another user that has a name the operator needs."""
     kind, name = key
     labels = {keys.SERVICE: "svc", keys.MANAGED_BY: keys.MANAGER, keys.COMPONENT: "engine"}
     manifest = {"kind": kind, "metadata": {"name": name, "labels": labels}, "spec": {"replicas": 7}}
@@ -42,7 +42,10 @@ def stranger(world: World, key: tuple[str, str], owner: str, owned: str) -> Live
 def test_a_taken_name_is_a_condition_until_it_is_free(
     shape: Shape, key: tuple[str, str], whose: tuple[str, str], seed: int
 ) -> None:
-    """The object has another owner, has this service as its owner but was not applied by the operator, or has no owner."""
+    """An object that does not belong to the operator has a name that the operator needs. A condition reports it until the
+    name is free. The object has another owner, has this service as its owner but was not applied by the operator, or has no
+    owner.
+    """
     if key[0] == "RoleScale" and whose[0] in ("", parts.UID):
         return  # the operator never applies RoleScales: one with its labels is its own unless it has another owner
     world = World(shape.service(), shape.deps(), seed)
@@ -62,8 +65,8 @@ def test_a_taken_name_is_a_condition_until_it_is_free(
 
 @given(shapes(engines=st.integers(1, 2)), seeds)
 def test_a_refusal_of_what_is_there_is_not_told(shape: Shape, seed: int) -> None:
-    """A write was carried out, but its response was lost. The API server had just started, and refused the repeated
-    write.
+    """A write was carried out, but its response was lost, and the API server, which had just started, refused the repeated
+    write. The refusal is not reported, because the object exists.
     """
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
@@ -93,7 +96,9 @@ KINDS = [
     seeds,
 )
 def test_what_nobody_wants_stays_when_it_is_not_ours(shape: Shape, kind: str, whose: tuple[str, str], seed: int) -> None:
-    """Only objects that this service owns and that the operator applied are pruned."""
+    """An object that the service does not need any more stays if it is not the operator's. Only objects that this service
+    owns and that the operator applied are deleted.
+    """
     if kind == "RoleScale" and whose[0] == parts.UID:
         return  # the operator never applies RoleScales, so this RoleScale is its own
     world = World(shape.service(), shape.deps(), seed)
@@ -129,8 +134,9 @@ def test_orphans_of_ours_are_adopted_and_no_pod_restarts(shape: Shape, seed: int
 @STORY
 @given(shapes(engines=st.just(1), scaled=True), seeds, st.booleans())
 def test_a_scale_that_was_orphaned_counts_before_it_is_adopted(shape: Shape, seed: int, lost: bool) -> None:
-    """If the orphaned scale did not count, the groups above minReplicas would be stopped and started again. If there is no
-    scale, the new one counts the existing groups.
+    """The RoleScale of a deleted service counts before the next service of the same name has adopted it. Otherwise the
+    groups above minReplicas would be stopped and started again. If there is no RoleScale, the new one gets the number of
+    existing groups.
     """
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
@@ -159,8 +165,8 @@ def test_orphans_of_another_revision_make_room(shape: Shape, seed: int) -> None:
 
 @pytest.mark.parametrize("router", [True, False])
 def test_a_former_service_of_the_name_is_waited_for(router: bool) -> None:
-    """The service was deleted and created again at once. The old objects still refer to the deleted service, and their pods
-    do not count.
+    """A service is deleted and created again at once. The new service waits until the old objects, which still refer to the
+    deleted service, are gone; their pods do not count for it.
     """
     shape = Shape(size=2, router=router)
     world = World(shape.service(), shape.deps(), 7)

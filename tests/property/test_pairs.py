@@ -19,7 +19,7 @@ stories.
 
 
 class Story:
-    """A slice and its registry, from the first failed transfer on."""
+    """The leaders of a slice and its registry, from the first failed transfer between a prefill and a decode leader on."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -77,7 +77,7 @@ class Story:
         self.running[pair] = self.now, self.now + took, result, busy
 
     def step(self) -> frozenset[str]:
-        """Advance by one second, and return the leaders that are out of the router."""
+        """Advance by one second, and return the leaders that the registry keeps out of the router's list."""
         self.now += 1.0
         for pair, (began, ends, result, busy) in [*self.running.items()]:
             if ends <= self.now:

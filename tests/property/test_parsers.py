@@ -213,7 +213,7 @@ CONFIGS: list[Any] = [
 
 @given(st.dictionaries(st.sampled_from([*FILES, "model.safetensors"]), broken(CONFIGS).map(dumped) | st.binary(max_size=40)))
 def test_files_of_models(found: dict[str, bytes]) -> None:
-    """An invalid file of a model has the same effect as a missing file."""
+    """An invalid file of a model has the same effect as a missing file: no exception, and no facts."""
     headers = {name: data for name, data in found.items() if name.endswith(".safetensors")}
     facts({name: data for name, data in found.items() if name not in headers}, headers, ["x-Q4_K_M.gguf"]).dump()
     with tempfile.TemporaryDirectory() as folder:

@@ -25,8 +25,8 @@ from tests.support.simulator import World
 @given(st.integers(1, 2), st.integers(0, 10_000), st.booleans())
 @example(1, 2137, False)  # decode became ready alone and was deleted, then prefill became ready alone
 def test_two_services_are_placed_as_a_whole_in_turn(size: int, seed: int, router: bool) -> None:
-    """Each service needs more than half of the nodes. The second reports what it waits for, and is placed after the first
-    is gone.
+    """Two services each need more than half of the nodes. The second reports what it waits for, and is placed completely
+    after the first is gone.
     """
     shape = Shape(size=size, engines=1, decoders=1, router=router)
     race = Race({"a": shape, "b": shape}, 3 * size, seed)
@@ -85,8 +85,8 @@ def test_what_is_off_changes_nothing() -> None:
 
 
 def test_room_that_a_rollout_makes_is_promised_to_it() -> None:
-    """The nodes of an old group that is being removed are for the new group of the rollout, and not for other services that
-    wait for as many nodes.
+    """During a rollout, the nodes of an old group that is being removed are reserved for the new group of the same service.
+    Other services that wait for as many nodes do not get them.
     """
     shape = Shape(size=2, engines=1, decoders=1, router=False)
     race = Race({"a": shape}, 4, 1)
@@ -101,8 +101,8 @@ def test_room_that_a_rollout_makes_is_promised_to_it() -> None:
 
 
 def test_a_newcomer_of_a_better_priority_class_tries_at_once() -> None:
-    """The pods of the new service must exist, because preemption considers only existing pods. If it has the same priority
-    class as the waiting services, it waits as well.
+    """A new service with a higher PriorityClass than the waiting ones creates its pods at once, because preemption only
+    considers pods that exist. With the same PriorityClass it waits as well.
     """
     shape = Shape(size=2, engines=1, decoders=1, router=False)
 

@@ -20,7 +20,7 @@ from tests.support.simulator import World
 
 
 def alone(nodes: int, placed: int, size: int = 2) -> World:
-    """Return a service with this number of pods on nodes and no competitor."""
+    """Return a service of which this number of pods are on nodes, and which has no competitor."""
     shape = Shape(size=size, engines=1, decoders=1, router=False)
     world = World(shape.service(), changed(shape.deps(), nodes=Race({"a": shape}, nodes, 1).nodes, gang_timeout=TIMEOUT), 1)
     world.healthy = lambda _: False
@@ -49,8 +49,8 @@ WAITS = Claim("ns/w", (Need(("engine",), "engine", Demand(requests=(("nvidia.com
 
 @pytest.mark.parametrize("rival", [None, WAITS, WAITS._replace(trying=True, serves=True), WAITS._replace(trying=True)])
 def test_pods_on_no_node_are_taken_back_only_for_others(rival: Claim | None) -> None:
-    """A competitor waits for the same nodes, or serves and releases nodes. If the pods stayed, they would take a part of the
-    nodes that become free.
+    """Pods without nodes are deleted only if a competitor waits for the same nodes, or serves and releases nodes. If they
+    stayed then, they would take a part of the nodes that become free.
     """
     world = alone(4, 0)
     before = world.alive()
@@ -64,7 +64,7 @@ def test_pods_on_no_node_are_taken_back_only_for_others(rival: Claim | None) -> 
 
 @pytest.mark.parametrize("placed", [0, 3])
 def test_who_is_frozen_keeps_nobody_from_nodes(placed: int) -> None:
-    """A frozen service cannot release nodes, so waiting services are admitted without regard to it."""
+    """A frozen service cannot release its nodes, so waiting services are admitted without regard to it."""
     world = alone(4, placed)
     claim = world.sync().claim
     assert claim is not None and claim.trying
@@ -105,8 +105,9 @@ def test_who_waits_looks_when_others_have_to_give_way_to_it(timeout: float, look
 
 
 def test_what_gives_back_waits_for_no_leader() -> None:
-    """All StatefulSets and the leaders are deleted in one reconciliation. The workers are deleted in the next one, even if
-    leaders are still terminating. A worker that is deleted while its StatefulSet exists would be created again.
+    """When a gang releases its nodes, all StatefulSets and the leaders are deleted in one reconciliation. The workers are
+    deleted in the next one, even if leaders are still terminating. A worker that is deleted while its StatefulSet exists
+    would be created again.
     """
     world = alone(4, 3)
     world.now += timedelta(seconds=61)
@@ -143,7 +144,7 @@ def test_what_could_not_be_deleted_of_a_gang_goes_in_the_next_pass(leads: bool) 
 
 def test_pods_that_the_collector_deletes_first_have_their_grace_shortened() -> None:
     """The garbage collector deletes a worker with the pod's own grace period, for which the worker would hold an unused
-    node.
+    node. The operator shortens this period.
     """
     world = alone(4, 3)
     world.now += timedelta(seconds=61)
@@ -156,8 +157,8 @@ def test_pods_that_the_collector_deletes_first_have_their_grace_shortened() -> N
 
 @pytest.mark.parametrize("ranks", [0, 1])
 def test_a_further_group_is_given_back_alone_and_only_where_it_holds_a_node(ranks: int) -> None:
-    """An autoscaler has requested a further group. The existing groups stay on their nodes, whether they have served or
-    not.
+    """An autoscaler has requested a further group, whose ranks get no node or a single one. Only this group is released, and
+    only if it holds a node. The existing groups stay on their nodes, whether they have served or not.
     """
     shape = Shape(size=2, engines=2, decoders=1, router=False)
     world = World(shape.service(), changed(shape.deps(), nodes=Race({"a": shape}, 6, 1).nodes, gang_timeout=TIMEOUT), 1)
@@ -174,8 +175,8 @@ def test_a_further_group_is_given_back_alone_and_only_where_it_holds_a_node(rank
 
 @pytest.mark.parametrize("beside", [(), (WAITS,)])
 def test_an_upgrade_takes_nothing_from_what_serves(beside: tuple[Claim, ...]) -> None:
-    """A new version enables gangs by default. The running services have no record of a placement, and one of them has just
-    lost a rank.
+    """An upgrade to a version that enables gangs by default releases no node of a service that serves. Running services have
+    no record of a placement, and one of them has just lost a rank.
     """
     world = whole(Shape(size=2, engines=2, decoders=1, router=False))
     assert "placement" not in world.service.status
@@ -199,7 +200,9 @@ def test_who_waits_has_its_pods_again_when_gangs_are_switched_off() -> None:
 
 
 def test_what_a_quota_said_is_told_while_it_waits() -> None:
-    """The message of the quota is kept, although the objects that it was about no longer exist."""
+    """While a service waits because of a quota, its status keeps the message of the quota, although the objects that the
+    message is about no longer exist.
+    """
     world = alone(4, 2)
     key = next(key for key in world.children if key[0] == "StatefulSet")
     plain = world.observed

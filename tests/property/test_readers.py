@@ -120,7 +120,9 @@ RECORD = {
 
 @given(typed(RECORD))
 def test_records_of_agents(body: Any) -> None:
-    """The records are valid for the CRD. Within its types, an agent can write any value."""
+    """Any record that an agent can write, that is, any value that the types of the CRD permit, is read without
+    an exception.
+    """
     node_record(body)
 
 
@@ -171,7 +173,9 @@ SAID = (broken([HELLO, ANSWER, *ORDERS]) | ANY).map(dumped) | st.binary(max_size
 
 @given(SAID)
 def test_what_ranks_say(raw: bytes) -> None:
-    """If arbitrary bytes arrive at the port, the result is a value that the check can use, or an error that it expects."""
+    """Arbitrary bytes arrive at the port at which ranks report to rank 0. The result is a value that the check can use, or
+    an error that the check expects.
+    """
     here, there = socket.socketpair()
     with here, there:
         there.sendall(raw.replace(b"\n", b" ")[:60_000] + b"\n")
@@ -197,7 +201,7 @@ def test_what_ranks_say(raw: bytes) -> None:
 @example(dumped({**HELLO, "link": "fast"}))
 @example(dumped({**HELLO, "rank": math.inf}))
 def test_whoever_comes_to_rank_0(raw: bytes) -> None:
-    """Rank 0 continues with the other ranks, even if a client that is no rank of the group connects to it."""
+    """A client that is no rank of the group connects to rank 0 and sends anything. Rank 0 continues with the other ranks."""
     meeting = Meeting({"rank": 0, "size": 3}, CommandLine([]), cast(Ports, None), {}, time.monotonic() + 60)
     here, there = socket.socketpair()
     hellos: dict[int, Any] = {0: {**HELLO, "skew": 0.0}}
@@ -211,7 +215,7 @@ def test_whoever_comes_to_rank_0(raw: bytes) -> None:
 
 
 def _used(hello: Any, answer: Any) -> None:
-    """Use the values as rank 0 does."""
+    """Use the values that a rank has sent in the same way as rank 0 does."""
     hellos = {0: {**HELLO, "skew": 0.0}, 1: {**HELLO, "skew": 0.0, **hello}, 2: {**HELLO, "skew": 0.0}}
     list(clocks(hellos)), list(links(hellos))
     list(unreachable({0: {}, 1: answer, 2: {}}, str))
@@ -245,7 +249,7 @@ LEFT = broken([{"result": SGLANG}, {"result": {"questions": 3, "accuracy": 0.5}}
 @given(broken([GENAI]) | ANY, LEFT)
 @example(GENAI, {"error": Deep(MOST)})
 def test_what_a_benchmark_left(told: Any, left: Any) -> None:
-    """A run that cannot be decoded counts as failed, and the results of the other runs are kept."""
+    """A run of a benchmark whose result cannot be decoded counts as failed, and the results of the other runs are kept."""
 
     def program(*_: Any) -> Any:
         return inside_genai.result(real(told))

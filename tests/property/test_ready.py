@@ -152,8 +152,8 @@ def test_ready_is_true_if_and_only_if_the_service_answers(shape: Shape, up: bool
 def test_a_role_that_cannot_grow_takes_nothing_from_what_serves(
     engines: int, decoders: int, router: bool, size: int, seed: int
 ) -> None:
-    """Users request more groups than the nodes can hold. The service is Ready in every pass, and Scaled reports the missing
-    groups.
+    """A user requests more groups than the nodes can hold. The service stays Ready in every reconciliation, and the
+    condition Scaled reports the missing groups.
     """
     shape = Shape(size=size, engines=engines, decoders=decoders, router=router)
     world = World(shape.service(), shape.deps(), seed)

@@ -58,7 +58,7 @@ TWICE = [
 
 
 def come_up(fleet: Fleet, passes: int = 1000) -> None:
-    """Run passes until every group serves and is recorded as ready."""
+    """Run reconciliations until every group serves and the status records it as ready."""
     for _ in range(passes):
         fleet.operate()
         if all(truth.ready and truth.together for truth in fleet.truths) and recorded(fleet):
@@ -68,7 +68,7 @@ def come_up(fleet: Fleet, passes: int = 1000) -> None:
 
 
 def recorded(fleet: Fleet) -> bool:
-    """Return whether every group is coherent and recorded as ready."""
+    """Return whether the status records every group as ready, with its present ranks."""
     now = {group.name: group.marks() for group in fleet.groups()}
     return all(one.phase == READY and one.members == now[name] for name, one in fleet.stored.items())
 
@@ -84,7 +84,9 @@ def recorded(fleet: Fleet) -> bool:
 def test_whatever_happens_groups_come_back_and_what_serves_is_left_alone(
     sizes: list[int], story: list[Any], seed: int
 ) -> None:
-    """The property also holds if the operator is killed after any number of deletions, and if its status is not stored."""
+    """Ranks fail in any order, the operator is killed after any number of deletions, and its status is sometimes not stored.
+    Incomplete groups become complete again, and groups that serve are not touched.
+    """
     fleet = Fleet(sizes, PATIENT, seed)
     for fault, passes, survives, stores in story:
         fleet.fail(*fault)
@@ -159,7 +161,9 @@ def test_a_clock_that_jumps_makes_nothing_wait(sizes: list[int], story: list[Any
 @many
 @given(st.integers(2, 4), st.integers(0, 3), seeds)
 def test_a_group_that_meets_again_in_time_is_not_recycled(size: int, rank: int, seed: int) -> None:
-    """After a rank has exited, the other ranks exit too, and the kubelet restarts all of them in time."""
+    """After a rank has exited, the other ranks exit too, and the kubelet restarts all of them in time. The group is not
+    recycled.
+    """
     fleet = Fleet([size], PATIENT._replace(self_heal=3600.0), seed)
     come_up(fleet)
     fleet.fail(0, rank, "exit", False)
@@ -210,7 +214,9 @@ def group_of(world: World, name: str) -> tuple[str, ...]:
     lags,
 )
 def test_lost_pods_take_their_group_and_no_other(shape: Shape, losses: list[tuple[int, int]], seed: int, lag: int) -> None:
-    """The stories use complete reconciliations, whose facts are some steps old."""
+    """A group whose pod is lost is recycled, and no other group. The stories use complete reconciliations, whose facts are
+    some steps old.
+    """
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
     world.lag = lag

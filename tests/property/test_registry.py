@@ -57,7 +57,7 @@ healthy = st.dictionaries(st.sampled_from("123456"), st.sampled_from([400.0, 960
 
 
 def carried_out(before: list[Worker], step: WorkerChanges) -> list[Worker]:
-    """Return the router's list after it has carried out the changes."""
+    """Return the list of the router after it has carried out the registry's changes."""
     gone = {one.worker.id for one in step.remove}
     new = [Worker(f"new-{one.url}", one.url, one.worker_type, one.bootstrap_port, 0) for one in step.add]
     return [*(one for one in before if one.id not in gone), *new]
@@ -87,8 +87,8 @@ def test_an_old_list_removes_nothing(some: list[Pod], listed: list[Worker], memo
 def test_only_whole_groups_are_added(
     some: list[Pod], listed: list[Worker], memory: WorkerMemory, early: dict[str, float]
 ) -> None:
-    """Each leader that is added is ready, or its engine has become healthy since its ranks run and only the kubelet's probes
-    are missing.
+    """A leader is added to a router only if it is ready, or if its engine is healthy, all ranks run and only the kubelet's
+    probes are missing.
     """
     sizes = {role.component: role.pods for role in ROLES}
     ports = {role.component: role.port for role in ROLES}
@@ -109,7 +109,9 @@ def test_only_whole_groups_are_added(
 def test_a_worker_of_a_leader_that_can_serve_is_never_removed_twice(
     some: list[Pod], listed: list[Worker], memory: WorkerMemory
 ) -> None:
-    """A worker may be removed once, to be added again with corrected properties. Afterwards it stays."""
+    """The worker of a leader that can serve is removed from a router at most once, to be added again with corrected
+    properties. Afterwards it stays.
+    """
     first = reconcile(some, listed, memory, TERMS, NOW)
     after = carried_out(listed, first)
     second = reconcile(some, after, first.memory, TERMS, NOW)
@@ -120,9 +122,7 @@ def test_a_worker_of_a_leader_that_can_serve_is_never_removed_twice(
 def test_silent_leaders_empty_no_role(
     some: list[Pod], listed: list[Worker], memory: WorkerMemory, silent: frozenset[str]
 ) -> None:
-    """If leaders are silent, the router's list still converges. A role that would have workers without the silent reports
-    has some with them.
-    """
+    """If leaders do not answer, the router's list still converges, and no role loses its last worker because of that."""
     spared, plain = listed, memory
     for _ in range(4):
         step = reconcile(some, listed, memory, TERMS, NOW, signs=LeaderSigns(silent=silent))

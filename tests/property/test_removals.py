@@ -20,7 +20,7 @@ DIGESTS = ("0000000a", "0000000b", "0000000c")
 
 
 class Use(NamedTuple):
-    """A reference to weights by a mount."""
+    """A reference to weights by a mount of a pod or of a stored revision."""
 
     way: str
     target: str

@@ -25,7 +25,9 @@ SEED = int(os.environ.get("OME_SEED", "6"))
 
 
 def test_the_planner_keeps_its_bounds_and_ends() -> None:
-    """`tests.support.rollouts` checks the bounds in every pass."""
+    """The planner of rollouts keeps its bounds and comes to an end; `tests.support.rollouts` checks the bounds in every
+    step.
+    """
     edits = longest = gave_way = 0
     for number in range(STORIES):
         done, steps, broken = rollouts.story(random.Random(f"{SEED}.{number}"))
@@ -63,8 +65,8 @@ def test_a_broken_group_goes_before_one_that_serves() -> None:
 
 
 def test_groups_on_their_way_out_keep_their_room() -> None:
-    """While another slice exists, a group of the target that a user has deleted counts until it is gone, because it still
-    holds its accelerators.
+    """While another slice exists, a group of the target that a user has deleted counts as existing until it is gone, because
+    it still holds its accelerators.
     """
     seen = {"old": {"engine": some(True)}, "new": {"engine": GroupCounts(1, (True,), 2)}}
     assert step({"engine": 3}, "new", seen, Bounds({}, {"engine": 1}))["new"] == {"engine": 1}
@@ -102,11 +104,11 @@ class Capacity:
         world.watcher = self.look
 
     def look(self, _: Plan) -> None:
-        """Check the state before a plan is carried out."""
+        """Record the smallest share of desired groups that could serve so far, before the plan is carried out."""
         self.lowest = min(self.lowest, self.now())
 
     def now(self) -> float:
-        """Return the share of desired groups that serve."""
+        """Return the share of the desired groups that can serve now."""
         pods = [pod for pod in self.world.pods.values() if pod.ready and not pod.deleting and not pod.draining]
         total = 0.0
         for revision in {pod.labels[keys.REVISION] for pod in pods}:
@@ -151,7 +153,7 @@ class Keeper:
         world.watcher = self.look
 
     def look(self, plan: Plan) -> None:
-        """Check the state before a plan is carried out."""
+        """Check that the plan removes nothing of an old slice while no node suits the new slice."""
         self.capacity_watcher(plan)
         new = [pod for pod in self.world.pods.values() if pod.node and pod.labels[keys.REVISION] != self.old]
         for delete in () if self.suits or len(new) == self.pods else plan.delete:
@@ -173,10 +175,9 @@ BIG = shapes(size=st.integers(1, 2), engines=st.integers(1, 3), decoders=st.inte
 def test_nothing_goes_for_a_slice_that_has_no_place(
     shape: Shape, seed: int, events: list[tuple[int, int, bool]], gangs: float
 ) -> None:
-    """Nodes are added and removed, and the operator restarts at any time. In the end, there are enough nodes, and the
-    rollout completes.
-
-    The test includes gangs that release their nodes; this service is always admitted.
+    """No pod of an old slice is removed for a new slice that has no suitable nodes. Nodes are added and removed, and the
+    operator restarts at any time. In the end, there are enough nodes, and the rollout completes. The test includes gangs
+    that release their nodes; this service is always admitted.
     """
     pods = (shape.engines + shape.decoders) * shape.size
     number = 3 * pods + 2 * shape.size  # enough for both slices and a surge
@@ -206,7 +207,9 @@ def test_nothing_goes_for_a_slice_that_has_no_place(
 
 
 def test_a_slice_that_comes_and_loses_all_its_leaders_comes_again() -> None:
-    """The remaining pods of the slice's groups hold nodes, and are removed. Then the slice starts again."""
+    """A slice that is being created loses all its leaders. The remaining pods of its groups hold nodes, and are removed.
+    Then the slice starts again.
+    """
     shape = Shape(size=2, decoders=1, strategy="blueGreen")
     world = World(shape.service(), shape.deps(), 1)
     world.settle()
@@ -228,8 +231,8 @@ def test_a_slice_that_comes_and_loses_all_its_leaders_comes_again() -> None:
 @settings(max_examples=300 if SOAK else 12)
 @given(BIG, seeds, st.lists(st.integers(0, 12), max_size=2))
 def test_a_service_keeps_serving_while_it_is_rolled_out(shape: Shape, seed: int, kills: list[int]) -> None:
-    """The property also holds if the operator restarts during the rollout. The simulated world checks order, draining and
-    surge.
+    """During a rollout, the service always has the capacity that its strategy guarantees, also if the operator restarts. The
+    simulated world checks order, draining and surge.
     """
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
@@ -251,8 +254,8 @@ def test_a_service_keeps_serving_while_it_is_rolled_out(shape: Shape, seed: int,
 @example(Shape(size=1, engines=2, decoders=3), 0, 12)
 @example(Shape(size=1, engines=1, decoders=2, strategy="faster", gateway=True), 2, 2)
 def test_a_pause_in_the_middle_moves_nothing_and_keeps_serving(shape: Shape, seed: int, passes: int) -> None:
-    """Missing groups are created during the pause. A slice serves as much as its weaker role: 1 of 2 groups together with 1
-    of 3 serve a third.
+    """A rollout is paused in the middle. No pod is replaced during the pause, the service keeps its capacity, and missing
+    groups are created. A slice serves as much as its weaker role: 1 of 2 groups together with 1 of 3 serve a third.
     """
     world = World(shape.service(), shape.deps(), seed)
     world.settle()

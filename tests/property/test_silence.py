@@ -77,7 +77,7 @@ class Engine:
         return self.pauses <= now < min(self.continues, self.pauses + HEALTH_TIMEOUT)
 
     def works(self, now: float) -> bool:
-        """Return whether the engine is not stopped."""
+        """Return whether the engine works, that is, has not stopped."""
         return not self.stops <= now < self.resumes
 
 
@@ -110,7 +110,7 @@ class Registry:
         return now < self.begins or self.hangs <= now < self.hangs + self.hangs_for
 
     def step(self, now: float) -> None:
-        """Do what is due at this time."""
+        """Let the engine and the registry do what is due at this time."""
         if self.hung(now):
             return
         if now >= self.read_at:

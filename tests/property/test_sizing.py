@@ -59,7 +59,9 @@ def test_longer_requests_are_never_cheaper(place: ServingStack, load: Load, node
 def test_the_closed_loop_keeps_its_sums(
     place: ServingStack, load: Load, prefill: Worker, decode: Worker, concurrency: float, more: float
 ) -> None:
-    """The results satisfy Little's law, prefill keeps up with the rate, and more requests never reduce the throughput."""
+    """For any plan of engines in a closed loop, the results satisfy Little's law, prefill keeps up with the rate, and more
+    requests never reduce the throughput.
+    """
     pair = Pair(place, Role(1, prefill), Role(2, decode), [load], fitted())
     state, busier = pair.closed(concurrency), pair.closed(concurrency * more)
     assert math.isclose(state.rate * state.whole, concurrency, rel_tol=1e-6)
@@ -163,7 +165,9 @@ def test_longer_contexts_and_larger_batches_are_never_faster(
 def test_engines_that_do_both_keep_their_sums(
     place: ServingStack, load: Load, worker: Worker, concurrency: float, more: float
 ) -> None:
-    """Little's law holds, and neither more requests nor a prefix cache reduces the throughput."""
+    """For engines that do both prefill and decode, Little's law holds, and neither more requests nor a prefix cache reduces
+    the throughput.
+    """
     both = Together(place, Role(1, worker), [load], fitted())
     state, busier = both.closed(concurrency), both.closed(concurrency * more)
     assert math.isclose(state.rate * state.whole, concurrency, rel_tol=1e-6)

@@ -54,7 +54,9 @@ class Story:
         return not self.world.may_roll and any(stored.get(str(one)) != stored.get(target) for one in here)
 
     def watch(self, plan: Plan) -> None:
-        """Check that nothing of a slice is removed while replacements are forbidden, unless the target already runs."""
+        """Check that nothing of a slice is removed while replacements are forbidden, unless the target slice
+        already serves.
+        """
         target = str(plan.status.get("revision", "")).rpartition("→")[2]
         if target and target not in self.revisions:
             self.revisions.append(target)
@@ -82,7 +84,7 @@ class Story:
         return len(had - goes) >= (self.shape.engines if role == keys.ENGINE else len(had))
 
     def tell(self) -> None:
-        """Put the current spec, runtime and model into the cluster."""
+        """Put the current spec, runtime and model into the simulated world."""
         self.world.edit(self.shape.service(), self.deps())
 
     def deps(self) -> Deps:
@@ -179,7 +181,7 @@ REASONS = {
     lags,
 )
 def test_a_closed_gate_leaves_every_pod_and_the_url_alone(old: Shape, new: Shape, cause: str, seed: int, lag: int) -> None:
-    """While a fault forbids replacements, the same pods continue to serve, whatever shape the user requests."""
+    """While a fault forbids replacements, the same pods continue to serve at the URL, whatever shape the user requests."""
     world = World(old.service(), old.deps(), seed)
     world.settle()
     pods, url, front = world.alive(), world.service.status["url"], world.children["Service", "svc"].manifest["spec"]
@@ -216,9 +218,9 @@ def test_a_closed_gate_leaves_every_pod_and_the_url_alone(old: Shape, new: Shape
     lags,
 )
 def test_whenever_a_rollout_is_stopped_something_serves(shape: Shape, passes: int, cause: str, seed: int, lag: int) -> None:
-    """If the new slice has not started, the old slice is completed again. It is removed after the rollout can proceed.
-
-    A pause may stop a rollout midway. Then both slices serve, and missing groups are created.
+    """A rollout is stopped by faults or pauses. If the new slice has not started, the old slice is completed again, and it
+    is removed only after the rollout can proceed. If a pause stops a rollout midway, both slices serve, and missing groups
+    are created.
     """
     world = World(shape.service(), shape.deps(), seed)
     world.settle()

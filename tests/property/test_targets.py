@@ -30,7 +30,7 @@ class History:
 
     @property
     def aim(self) -> TargetRevision:
-        """Return the target revision."""
+        """Return the revision that the operator chooses as the target."""
         return target(self.pin, self.numbers, [self.status["whole"]], self.status["rejected"], self.retry)
 
     def step(self) -> TargetRevision:
@@ -99,7 +99,9 @@ def test_the_target_is_stored_and_comes_to_rest(history: list[tuple[tuple[str, A
 
 @given(st.lists(st.tuples(events, st.integers(0, 4)), max_size=20))
 def test_what_was_rejected_is_tried_again_only_after_the_user_did_something(history: list[Any]) -> None:
-    """Between two actions of the user, a revision that was replaced as the target does not become the target again."""
+    """A revision that was rejected, and so replaced as the target, becomes the target again only after an action of the
+    user.
+    """
     one = History()
     one.edit("a")
     for (kind, value), steps in history:
@@ -120,7 +122,9 @@ def test_what_was_rejected_is_tried_again_only_after_the_user_did_something(hist
 def test_what_worked_last_serves_whatever_was_tried_since(
     edits: list[tuple[str, bool]], broken: frozenset[str], shape: Shape, seed: int, lag: int
 ) -> None:
-    """The stories use complete reconciliations with `sync`, and restarts of the operator."""
+    """After a failed edit, the revision that worked last is what serves. The stories use complete reconciliations with
+    `sync`, and restarts of the operator.
+    """
     world = World(shape.service(), replace(shape, image=edits[0][0]).deps(), seed)
     world.lag = lag
     world.healthy = lambda pod: image_of(world, pod.labels[keys.REVISION]) not in broken

@@ -20,8 +20,8 @@ ACTS = (
 
 
 def allowed(fleet: Fleet) -> int:
-    """Return how many services may have started or completed the edit. It is computed from the true state of each service,
-    independently of the operator.
+    """Return how many services may have started or completed the edit at this moment. It is computed from the true state of
+    each service, independently of the operator.
     """
     total, wave = len(fleet.services), 0
     proofs = {**fleet.whole, **fleet.equal}
@@ -50,8 +50,8 @@ class Story(Fleet):
         self.registry._call = self.judge
 
     def judge(self, name: Ref) -> None:
-        """Check that a service may begin. A start for an outdated edit does not count: its reconciliation waits for the
-        next edit.
+        """Check that a service that starts the edit may do so. A start of an outdated edit does not count: its
+        reconciliation waits for the next edit.
         """
         if self.registry._objects[RUNTIME].epoch != self.epoch:
             return
