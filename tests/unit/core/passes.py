@@ -1,4 +1,4 @@
-"""Functions with which tests of complete passes read a plan and a cluster."""
+"""Functions with which tests of complete reconciliations read a plan and a simulated cluster."""
 
 from ome_operator import keys
 from ome_operator.core.reconcile.plan import Plan
@@ -19,5 +19,5 @@ def settled(shape: Shape) -> World:
 
 
 def sets(world: World) -> set[str]:
-    """Return the revisions that have StatefulSets."""
+    """Return the revisions of which StatefulSets exist."""
     return {one.labels[keys.REVISION] for (kind, _), one in world.children.items() if kind == "StatefulSet"}

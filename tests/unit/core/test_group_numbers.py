@@ -82,8 +82,8 @@ def test_the_order_of_worth(case: str) -> None:
 
 
 def test_readiness_that_flickers_costs_one_group_and_not_two() -> None:
-    """Group 1 was not ready when it was marked to be removed. Now it is ready and another group is not, but group 1 is still
-    the one to be removed.
+    """If the readiness of groups changes for a moment, only one group is removed. Group 1 was not ready when it was marked
+    to be removed. Now it is ready and another group is not, but group 1 is still the one to be removed.
     """
     before = order(FOUR, *instead(READY, leader(1, ready=False)))
     assert chosen(3, before, range(4)) == (0, 2, 3)
@@ -146,8 +146,8 @@ def test_pods_that_name_no_group_take_no_number() -> None:
 
 @pytest.mark.parametrize("deleting", [False, True])
 def test_beside_the_pods_of_a_former_service_numbers_begin_at_0(deleting: bool) -> None:
-    """The new StatefulSets wait until the names of these pods are free, and then use the accelerators that the pods hold
-    now.
+    """New groups get numbers from 0 on although pods of a deleted service of the same name still have these numbers. The new
+    StatefulSets wait until the names of these pods are free, and then use the accelerators that the pods hold now.
     """
     former = tuple(each._replace(workload_uid="former", deleting=deleting) for each in whole(0, 1))
     part = Slice("r1", (), former)
@@ -163,8 +163,8 @@ def test_a_former_services_pods_are_not_ready_in_the_new_sets() -> None:
 
 
 def test_a_leader_that_lost_its_set_is_still_a_group() -> None:
-    """`kubectl delete --cascade=orphan` leaves such a pod. The StatefulSet that is created again adopts the pod, and nothing
-    restarts.
+    """A leader pod whose StatefulSet was deleted without it is still a group. `kubectl delete --cascade=orphan` leaves such
+    a pod. The StatefulSet that is created again adopts the pod, and nothing restarts.
     """
     orphan = leader(1, workload_uid="")
     part = Slice("r1", (*sets(0), worker_set(1)), (*whole(0), orphan, worker(1)))
@@ -176,13 +176,17 @@ def test_a_leader_that_lost_its_set_is_still_a_group() -> None:
 
 @pytest.mark.parametrize("name", [f"{STEM}-1-0-debug", f"{STEM}-1", "debug", f"{STEM}-2-0", f"{STEM}-1-1", f"x-{STEM}-1-0"])
 def test_a_copy_that_somebody_made_for_debugging_is_no_group(name: str) -> None:
-    """`kubectl debug --copy-to --keep-labels` copies the labels of the leader to the new pod."""
+    """A copy of a leader's pod for debugging is no group, although `kubectl debug --copy-to --keep-labels` copies the
+    leader's labels to it.
+    """
     copy = leader(1, workload_uid="")._replace(name=name)
     assert existing("engine", Slice("r1", sets(0), (*whole(0), copy))) == {0}
 
 
 def test_the_second_pod_of_a_leaders_set_is_no_rank() -> None:
-    """Somebody scaled the StatefulSet manually. The additional pod is no group, replaces no rank, and marks none."""
+    """A second pod of a leader's StatefulSet, which somebody has scaled manually, is no group and replaces no rank. Its mark
+    of draining does not count for the group.
+    """
     second = leader(1, draining=MARK)._replace(name=f"{STEM}-1-1", rank=-1)
     assert order(sets(0, 1), *whole(0, 1), second) == (0, 1)
     part = Slice("r1", sets(1), (second, worker(1)))
@@ -191,7 +195,9 @@ def test_the_second_pod_of_a_leaders_set_is_no_rank() -> None:
 
 
 def test_a_group_keeps_its_number_when_somebody_takes_its_label_off() -> None:
-    """The name contains the number, and another StatefulSet with this number would have the same name."""
+    """A group keeps its number if somebody removes its label. The name of the StatefulSet contains the number, and another
+    StatefulSet with this number would have the same name.
+    """
     bare = tuple(each._replace(labels=without(each.labels, keys.GROUP_INDEX)) for each in sets(2))
     unmarked = tuple(each._replace(labels=without(each.labels, keys.WORKER_INDEX)) for each in sets(3))
     part = Slice("r1", (*sets(0), *bare, *unmarked), ())

@@ -76,8 +76,8 @@ def test_a_rollout_has_a_step_and_an_age() -> None:
 
 
 def test_groups_that_are_missing_are_no_rollout() -> None:
-    """Otherwise the alert OmeRolloutOld would fire for a service that scales while nodes are short. The alert
-    OmeServiceIncomplete is for that.
+    """Missing groups of a service do not count as a rollout in the metrics. Otherwise the alert OmeRolloutOld would fire for
+    a service that scales while nodes are short. The alert OmeServiceIncomplete is for that.
     """
     told = status(condition("RolledOut", "False", "Progressing"))
     known, other = ({"engine": {"updateRevision": "r2", "latestReadyRevision": name}} for name in ("r2", "r1"))
@@ -146,7 +146,7 @@ def test_a_start_with_a_hole_is_not_told() -> None:
 
 @given(st.lists(st.tuples(*[st.floats(-5, 60)] * 4), min_size=1, max_size=4), st.floats(-5, 60))
 def test_parts_are_never_negative_and_add_up(moments: list[tuple[float, ...]], ready: float) -> None:
-    """The result does not depend on the clocks of the nodes."""
+    """The parts of a start are never negative and their sum is its duration, also if the clocks of nodes are wrong."""
     found = service_metrics.start(at(0), at(ready), [pod(times=Times(*map(at, each))) for each in moments])
     latest = max(0.0, ready, min(each[0] for each in moments), *(moment for each in moments for moment in each[1:]))
     assert all(seconds >= 0 for seconds in found.values())

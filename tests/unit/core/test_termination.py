@@ -35,5 +35,7 @@ def test_the_tail_keeps_the_telling_line() -> None:
 
 
 def test_a_log_cannot_write_on_a_persons_screen() -> None:
-    """Engines log tokens, which may contain control characters, and progress bars with carriage returns."""
+    """The end of a log in a status cannot control a terminal. Engines log tokens, which may contain control characters, and
+    progress bars with carriage returns.
+    """
     assert tail("10%\r100%\r\n\x1b[31mred\x00 😀 ok") == "10%\n100%\n\ufffd[31mred\ufffd 😀 ok"

@@ -1,4 +1,4 @@
-"""Tests of what is remembered about nodes, for how long, and who avoids which nodes."""
+"""Tests of the record of failures by node: what it contains, for how long, and which services avoid which nodes."""
 
 import json
 from typing import Any
@@ -39,7 +39,7 @@ def failures(name: str, times: int, role: Role = ROLE, begin: float = T) -> list
 
 
 def after(*signs: Sign, now: float = T + 1000, memory: Memory | None = None, **more: Any) -> dict[str, NodeMemory]:
-    """Return the memory after these failures."""
+    """Return the record after these failures."""
     return remember(memory or {}, signs, more.get("ready", ()), more.get("nodes", nodes()), now)
 
 
@@ -127,8 +127,9 @@ def test_what_everybody_avoids_counts_for_a_namespace_too() -> None:
 
 
 def test_failures_of_a_tenant_hide_no_fault_that_a_node_reports() -> None:
-    """A tenant with two namespaces makes its containers fail on 250 nodes, also while a node reports a fault (finding U15).
-    Previously, they filled the memory and the tenth of nodes that may be avoided.
+    """A tenant with two namespaces makes its containers fail on 250 nodes, also while a node reports a fault of its own
+    (finding U15). The fault of the node stays recorded and avoided. Previously, the tenant's failures filled the record and
+    the tenth of nodes that may be avoided.
     """
     there = {**nodes(300), "n299": node("n299", ("GPUMissing", "7 of 8 are allocatable"))}
     memory: Memory = {}
@@ -205,8 +206,8 @@ SPOOF = Avoider("evil", "it died: by services of victim: x")
     ],
 )
 def test_who_avoids_a_node_is_stored_beside_the_text(avoiders: list[Avoider], by: str) -> None:
-    """The message is truncated and contains the last log lines of containers, so the namespaces that avoid the node are
-    stored in a separate field.
+    """The status of a NodeFault lists the namespaces that avoid the node in a separate field, because the message is
+    truncated and contains the last log lines of containers.
     """
     stored = status(NodeMemory("uid"), avoiders)
     assert len(stored.get("avoided", "")) <= WORDS

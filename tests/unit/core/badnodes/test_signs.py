@@ -17,7 +17,7 @@ KEY = ("engine", "r1", 0)
 
 @dataclass
 class Made:
-    """A rank of group 0, on its own node."""
+    """A rank of group 0 that runs on a node of its own."""
 
     rank: int
     ended: float | None = None
@@ -27,7 +27,7 @@ class Made:
     more: dict[str, Any] | None = None
 
     def pod(self) -> Pod:
-        """Return the rank as the operator sees it."""
+        """Return the rank's pod as the operator sees it."""
         ending = None if self.ended is None else Termination("e", self.reason, self.code, "", stamp(self.ended))
         facts: dict[str, Any] = {
             "namespace": "ns", "name": f"p{self.rank}", "uid": f"u{self.rank}", "version": 1, "service": "svc",
@@ -39,7 +39,7 @@ class Made:
 
 
 def found(*made: Made, counted: float = 0.0, now: float = T + 100, groups: tuple[dict[str, Any], ...] = ()) -> list[str]:
-    """Return the nodes to which the failures are attributed."""
+    """Return the nodes to which the failures of these ranks are attributed."""
     return [sign.node for sign in signs([one.pod() for one in made], groups, {}, counted, now)[0]]
 
 

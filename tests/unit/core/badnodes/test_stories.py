@@ -1,4 +1,6 @@
-"""Random histories of nodes that are bad, and of services that only seem to prove that a node is bad (docs/bad-nodes.md)."""
+"""Tests with random histories of nodes that are bad, and of services whose failures only look as if a node were bad
+(docs/bad-nodes.md).
+"""
 
 import pytest
 
@@ -12,7 +14,7 @@ HOUR = int(3600 / STEP)
 
 
 def town(seed: int) -> Town:
-    """Return a cluster with services of three namespaces, and some free nodes."""
+    """Return a simulated cluster with services of three namespaces and some free nodes."""
     made = Town(seed, 12 + seed)
     for number in range(3):
         made.add(f"team{number}", f"svc{number}", groups=1 + seed % 2, size=1 + (seed + number) % 2)
@@ -20,7 +22,7 @@ def town(seed: int) -> Town:
 
 
 def limit(made: Town) -> int:
-    """Return the largest number of nodes that may be avoided."""
+    """Return the largest number of nodes that the namespaces may avoid at once in this cluster."""
     return max(1, len(made.nodes) // PART)
 
 

@@ -25,14 +25,14 @@ def service(status: dict[str, Any] = READY) -> InferenceService:
 
 
 def made(uri: str = "hf://test/tiny", **spec: Any) -> Manifest:
-    """Return the Job."""
+    """Return the Job of a BenchmarkJob with this spec."""
     manifest, why = desired_job(IMAGES, jobs.job(**spec), service(), parts.deps(parts.model(uri)))
     assert manifest is not None, why
     return manifest
 
 
 def refused(**spec: Any) -> tuple[str, str]:
-    """Return the reason and the message why there is no Job."""
+    """Return the reason and the message if no Job is created."""
     manifest, why = desired_job(IMAGES, jobs.job(**spec), service(), parts.deps(parts.model()))
     assert manifest is None
     return why
@@ -59,8 +59,8 @@ def plan(manifest: Manifest) -> Manifest:
 
 
 def test_without_an_image_of_ours_nothing_is_made() -> None:
-    """No image of the operator is publicly available: an image name without a registry would be pulled from a public
-    registry, where anybody may have taken that name.
+    """Without an image of the operator's tools, no Job is created. An image name without a registry would be pulled from a
+    public registry, where anybody may have taken that name.
     """
     manifest, why = desired_job(Images("sglang:1", ""), jobs.job(), service(), parts.deps(parts.model()))
     assert manifest is None and why.reason == "NoToolsImage"
@@ -223,8 +223,8 @@ ELSEWHERE = {"inferenceService": {"name": parts.NAME, "namespace": "elsewhere"}}
 
 @pytest.mark.parametrize("named", ["", "other", "team-2,other", parts.NAMESPACE + "x", "*"])
 def test_a_service_of_another_namespace_lets_nobody_in_by_itself(named: str) -> None:
-    """Another namespace must not learn whether the service exists, can be parsed, or is Ready. The message is the same in
-    all cases.
+    """A BenchmarkJob gets no access to a service of another namespace without that namespace's permission. The message is
+    the same whether the service does not exist, cannot be parsed, or is not Ready, so it tells nothing about the service.
     """
     notes = {keys.BENCHMARK_NAMESPACES: named} if named else {}
     there = replace(service(), namespace="elsewhere", annotations=notes)
@@ -316,7 +316,7 @@ def test_a_long_name_still_makes_a_job() -> None:
 
 
 def test_its_images_are_pulled_with_secrets_of_its_namespace() -> None:
-    """The operator only knows the names of the Secrets, which must exist in the namespace of the BenchmarkJob."""
+    """The images of a Job are pulled with Secrets of the BenchmarkJob's namespace. The operator only knows their names."""
     images = IMAGES._replace(pull_secrets=("company",))
     manifest, why = desired_job(images, jobs.job(), service(), parts.deps(parts.model("hf://test/tiny")))
     assert manifest is not None, why

@@ -19,7 +19,7 @@ GOOD = {"scenario": "D(1,1)", "concurrency": 4, "requests": 10, "failed": 0, "ou
 
 
 def made(*conditions: str, generation: int = jobs.GENERATION) -> Child:
-    """Return the Job. These conditions of it are True."""
+    """Return a Job whose conditions of these types are True."""
     shared = {"status": "True", "lastTransitionTime": ENDED, "message": "why"}
     status = {"startTime": STARTED, "conditions": [{"type": one, **shared} for one in conditions]}
     metadata = {"name": "benchmark-speed", "uid": "j", "annotations": {"ome.io/generation": str(generation)}}
@@ -138,7 +138,9 @@ def test_an_object_that_cannot_be_read() -> None:
 
 @pytest.mark.parametrize("number", [2**63, 10**400, -(2**63)])
 def test_a_number_that_the_api_server_refuses_is_no_report(number: int) -> None:
-    """A status with such a number would be refused again and again."""
+    """A report that contains a number which the API server refuses does not count. A status with such a number would be
+    refused again and again.
+    """
     row = {"scenario": "D(1,1)", "concurrency": 1, "requests": 1}
     for text in ({**row, "requests": number}, {**row, "results": [{**row, "failed": number}]}):
         assert _report(json.dumps(text)) is None

@@ -118,8 +118,8 @@ def test_parameters_are_json_where_they_are_json() -> None:
 
 
 def test_a_job_has_a_bounded_number_of_runs() -> None:
-    """A spec of 20 kB with 1,000 scenarios at 1,000 numbers of requests blocked the operator for a minute. A spec with 3,000
-    of each took more memory than the operator's container has.
+    """The number of runs of a BenchmarkJob is limited. A spec of 20 kB with 1,000 scenarios at 1,000 numbers of requests
+    blocked the operator for a minute. A spec with 3,000 of each took more memory than the operator's container has.
     """
     for scenarios, numbers in ((1_000, 1_000), (100_000, 100_000), (MOST_RUNS + 1, 1), (1, MOST_RUNS + 1)):
         spec = jobs.job(trafficScenarios=["D(1,1)"] * scenarios, numConcurrency=[1] * numbers).spec
@@ -131,7 +131,9 @@ def test_a_job_has_a_bounded_number_of_runs() -> None:
 
 
 def test_as_many_runs_as_a_job_may_have_fit_into_a_variable() -> None:
-    """Linux does not start a program with a variable of more than 128 KiB."""
+    """The plan of as many runs as a BenchmarkJob may have fits into an environment variable. Linux does not start a program
+    with a variable of more than 128 KiB.
+    """
     scenario = "N(123456789,123456789)/(123456789,123456789)"
     spec = {"trafficScenarios": [scenario] * MOST_RUNS, "numConcurrency": [123456]}
     made = job_of(jobs.job(**spec), ServerUnderTest("http://x", NATIVE, "", "/mnt/models/tiny"), Images("sglang", "tools"))

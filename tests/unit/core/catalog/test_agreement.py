@@ -40,8 +40,8 @@ def alone(minutes: float) -> dict[str, Any]:
 
 
 def test_the_word_of_one_node_of_several_does_not_count() -> None:
-    """An attack from the review: with a node's token, another commit of a model is reported, before another node has
-    reported about it.
+    """If several nodes hold a model, the report of a single one does not count for the others. An attack from the review:
+    with a node's token, another commit of the model is reported before another node has reported about it.
     """
     found = judged({"evil": held(EVIL)}, MANY)
     assert found.pin is None and found.condition is not None
@@ -89,7 +89,9 @@ def test_a_cluster_of_one_node_needs_no_second() -> None:
 def test_the_first_agent_of_a_new_cluster_does_not_decide_alone(
     records: dict[str, str], dead: tuple[str, ...], counts: bool
 ) -> None:
-    """An attack with the token of one agent, before any other agent has created its record."""
+    """If the agent of one node reports before any other agent has created its record, the report does not count for other
+    nodes. This is an attack with the token of one agent.
+    """
     nodes = {name: Node(name, 1, {}, True, 8, alive=name not in dead) for name in ("evil", "a", "b")}
     speakers = witnesses(parts.model(URI), nodes, records.get, frozenset(), NOW)
     evil = {"evil": held(EVIL, "Ready", FALSE)}
@@ -108,7 +110,9 @@ def test_a_model_that_selects_one_node_waits_for_no_other() -> None:
 
 
 def test_a_node_whose_others_are_silent_is_believed_after_a_while() -> None:
-    """The agents of the other nodes may be down, or have no capacity to report about the model."""
+    """If the agents of all other nodes do not report about a model, the report of a single node counts after a while. The
+    other agents may be down, or their records may have no space for the model.
+    """
     nodes = {"a": held(state="Ready", facts=FACTS)}
     assert judged(nodes, TWO, alone(4.9)).pin is None
     found = judged(nodes, TWO, alone(5))
@@ -155,7 +159,9 @@ def test_a_revision_that_counts_stays_until_the_uri_is_another() -> None:
 
 
 def test_facts_of_one_node_do_not_replace_those_of_the_others() -> None:
-    """An attack from the review: the record of one node reports that the model is Ready, with another architecture."""
+    """The facts that one node reports do not replace those that the other nodes agree on. An attack from the review: the
+    record of one node reports that the model is Ready, with another architecture.
+    """
     before = {"weights": {"uri": URI, "revision": COMMIT}, "facts": FACTS}
     evil = {"evil": held(state="Ready", facts=FALSE)}
     found = judged(evil, MANY, before)

@@ -46,8 +46,8 @@ def test_a_revision_keeps_its_label_when_its_model_is_deleted() -> None:
 
 
 def test_a_directory_below_another_path_says_nothing_about_the_present_one() -> None:
-    """Pods of the present revision look for the weights only below the model's present path. The name of a directory depends
-    on the path, so the label differs.
+    """If a model gets another path, weights below its previous path do not count as Ready, because pods of the present
+    revision look for them only below the present path. The name of a directory depends on the path, so the label differs.
     """
     moved = parts.model(storage={"storageUri": URI, "path": "/elsewhere/k2"}, name="k2")
     there = weights(moved).digest
@@ -94,7 +94,9 @@ def by_namespace(found: dict[str, str]) -> Counter[str]:
 
 
 def test_two_thousand_models_of_tenants_leave_a_node_small() -> None:
-    """Reported: a node had 2,019 labels, some of them for models that had failed, and its object had 450 kB."""
+    """A node with two thousand models of tenants has few labels. Reported: a node had 2,019 labels, some of them for models
+    that had failed, and its object had 450 kB.
+    """
     mine = one()
     found = node_models.labels([mine, *(many := tenants(20, 100))], {**pins(many), **PIN})
     assert len(found) == node_models.LABEL_LIMIT + 2 and found[PLAIN] == found[WHOLE] == "Ready"
@@ -199,7 +201,9 @@ def test_pin_and_facts_outlive_the_records_and_go_with_the_uri() -> None:
 
 
 def test_facts_of_other_files_are_not_believed() -> None:
-    """Between an edit of the URI and the next report of an agent, the operator only uses the facts in the spec."""
+    """Facts about files of another URI are not used. Between an edit of the URI and the next report of an agent, the
+    operator only uses the facts in the spec.
+    """
     model = parts.model(URI, "k2")
     told = {"facts": {"architecture": "DeepseekV3ForCausalLM"}, "weights": {"uri": URI, "revision": "c1"}}
     assert profile_of(replace(model, status=told)).architecture == "DeepseekV3ForCausalLM"

@@ -123,7 +123,9 @@ def test_a_model_that_nobody_downloads_says_so(uri: str, agent: bool, said: str)
 
 
 def test_a_model_that_a_person_labelled_says_that_agents_are_silent() -> None:
-    """New revisions need the label that agents set, which the service names too."""
+    """If a person has labeled nodes of a model and no agent reports, the status says that agents do not report. New
+    revisions need the label that agents set; the condition of the service names this label, too.
+    """
     model = parts.model("hf://org/model", "m")
     label = names.revision_label(model.kind, "", "m", weights(model).digest)
     holding = Holding(ref=Ref(model.kind, "", "m"), uri="hf://org/model", state="Ready", revision="r")

@@ -31,8 +31,8 @@ def running(rate: float) -> float:
 
 
 def sample(at: float = NOW, rate: float = 4.0, **other: Any) -> DemandSample:
-    """Return a sample in which `rate` requests per second, each with 1,000 input tokens and 100 output tokens, are served
-    without a queue.
+    """Return a sample of a load that is served without a queue: `rate` requests per second, each with 1,000 input tokens and
+    100 output tokens.
     """
     values: dict[str, Any] = {
         "arrivals": rate, "waiting": 0, "running": running(rate), "running_now": round(running(rate)), "requests": rate,
@@ -54,6 +54,8 @@ def fleet(prefill: int = 2, decode: int = 1, **other: Any) -> Fleet:
 
 
 def state(prefill: int = 2, decode: int = 1, routers: int = 1, **other: Any) -> ScalingState:
-    """Return the state of a service that has wanted this size for an hour, and has needed fewer groups for as long."""
+    """Return the state of a service that has had this size for an hour, and for which fewer groups would have been enough
+    for as long.
+    """
     values: dict[str, Any] = {"learned": KNOWN, "lower_since": (NOW - 3600, NOW - 3600), "changed": NOW - 3600}
     return ScalingState(wanted=(prefill, decode, routers), **{**values, **other})

@@ -52,8 +52,8 @@ def test_a_trend_is_not_continued_longer_than_it_was_observed() -> None:
 
 
 def test_the_rate_of_a_single_window_is_taken_to_be_low() -> None:
-    """After a restart, the operator knows the arrivals of a single minute, which may be many by chance. The estimate is
-    therefore below the measured rate.
+    """After a restart, the rate is estimated below the measured one. The operator then knows the arrivals of a single
+    minute, which may be many by chance.
     """
     found = forecast([DemandSample(600.0, 4.7, waiting=0)], 100.0)
     assert found is not None and found.kind == "steady"

@@ -1,4 +1,4 @@
-"""Tests of the limit of changes within an hour."""
+"""Tests of the limit on the number of changes of a service's size within an hour."""
 
 from datetime import UTC, datetime
 
@@ -15,7 +15,7 @@ USED = (NOW - 3599, NOW - 100)
 
 
 def used(**other: object) -> ScalingState:
-    """Return the state of a service that may not change any more."""
+    """Return the state of a service that has reached its limit of changes within an hour."""
     return state(changes=USED, **other)
 
 

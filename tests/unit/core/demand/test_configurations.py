@@ -59,7 +59,9 @@ def test_a_rollout_ends_what_was_measured_before_it() -> None:
 
 @pytest.mark.parametrize("planned", [NO_PLAN, SLOW])
 def test_the_former_groups_never_remove_a_group_and_still_add_some(planned: PlannedSpeeds) -> None:
-    """Neither the old measurements nor a prediction show how fast the new groups are."""
+    """After a rollout, measurements of the former groups never remove a group, but may add groups. Neither they nor a
+    prediction show how fast the new groups are.
+    """
     seen = samples(4.0, **SHOWS_NOTHING)
     made, after = decide(seen, fleet(6, 3, NEW), TARGETS, rolled_out(6, 3), NOW, planned)
     assert (made.size, made.hold) == ((6, 3, 1), HoldReason.PLANNED)
@@ -154,7 +156,9 @@ MIXED, H100, H200 = (Configuration("old", f"8x {products}") for products in ("H1
 
 @pytest.mark.parametrize("first", [MIXED, H100])
 def test_groups_with_one_of_several_gpus_come_and_go(first: Configuration) -> None:
-    """The only H200 group is NotReady for a while, or the demand removes it, and later adds it again."""
+    """Some groups of a role have another GPU than the others, and such a group disappears and returns: the only H200 group
+    is NotReady for a while, or the demand removes it, and later adds it again. The measurements stay valid.
+    """
     learned = KNOWN._replace(configurations=(first, first))
     begin = after = before(learned=learned)
     for present in (MIXED, H100, MIXED, H100):
@@ -166,7 +170,9 @@ def test_groups_with_one_of_several_gpus_come_and_go(first: Configuration) -> No
 
 @pytest.mark.parametrize("former", [MIXED, H200])
 def test_measurements_of_the_same_gpus_are_preferred_to_a_prediction(former: Configuration) -> None:
-    """After a rollout, groups with some of the GPUs of the former groups are ready first."""
+    """If measurements of groups with the same GPUs exist, they are preferred to a prediction. After a rollout, groups with
+    some of the former groups' GPUs are ready first.
+    """
     found = fleet(2, 1, Configuration("new", "8x H200"))
     begin = configurations.bound(before(learned=KNOWN._replace(configurations=(former, former))), found, NOW)
     made, _ = decide(samples(8.0, **SHOWS_NOTHING), found, TARGETS, begin._replace(configured=(0.0, 0.0)), NOW, SLOW)
@@ -178,7 +184,9 @@ UNKNOWN = Configuration("old")
 
 @pytest.mark.parametrize("found", [*permutations((UNKNOWN, H100, H200))])
 def test_groups_with_different_gpus_are_not_measured_together(found: tuple[Configuration, ...]) -> None:
-    """What is not known agrees with both, and does not make them equal, whatever the order."""
+    """Groups with different GPUs are not measured together. A group whose GPU is unknown agrees with both kinds, but does
+    not make the two kinds equal, whatever the order.
+    """
     assert configurations.bound(before(), fleet(2, 1, *found), NOW).configured == (NOW, NOW)
     for pair in permutations((UNKNOWN, H200)):
         assert configurations.bound(before(), fleet(2, 1, *pair), NOW).configured == before().configured
@@ -196,7 +204,9 @@ def test_other_gpus_are_predicted_if_they_can_be() -> None:
 
 
 def test_an_upper_bound_of_the_former_groups_replaces_a_slow_prediction() -> None:
-    """Groups that were never saturated have only shown what they served in time. A rollout alone adds no groups."""
+    """If a prediction is slower than the load that the former groups have served in time, that load counts instead. Groups
+    that were never saturated have only shown such a bound. So a rollout alone adds no groups.
+    """
     shown = Learned(shown=(1000.0, 0.25), curve=KNOWN.curve, configurations=(OLD, OLD), starts=KNOWN.starts)
     sizes = [
         decide(samples(8.0, **SHOWS_NOTHING), fleet(3, 1, now), TARGETS, there, NOW, SLOW)[0].size
@@ -206,7 +216,9 @@ def test_an_upper_bound_of_the_former_groups_replaces_a_slow_prediction() -> Non
 
 
 def test_late_requests_end_what_former_groups_have_shown() -> None:
-    """Two groups have served 4 requests/s in time before the rollout, and are late with them after it."""
+    """If requests are late after a rollout, the load that the former groups have served in time does not count any more. Two
+    groups have served 4 requests/s in time before the rollout, and are late with them after it.
+    """
     late = tuple(one._replace(late=0.3 if one.at > NOW - 310 else 0.0) for one in samples(4.0, **SHOWS_NOTHING))
     late = (*late[:-1], late[-1]._replace(late=0.3))
     made, after = decide(late, fleet(2, 1, NEW), TARGETS, rolled_out(), NOW, SLOW)
@@ -228,7 +240,9 @@ def test_former_measurements_prove_no_unreachable_target() -> None:
 
 
 def test_every_measured_speed_belongs_to_a_role() -> None:
-    """A new field of `Learned` is a property of the requests, of the starts, or of the speed of a role."""
+    """Each field of `Learned` is listed as a property of the requests, of the starts, or of the speed of a role, so that a
+    new field is not forgotten.
+    """
     assert {name for names in SPEED.values() for name in names} == {*Learned._fields} - {
         "request", "starts", "configurations",
     }  # fmt: skip

@@ -25,8 +25,8 @@ def test_through_a_single_point_the_time_is_proportional(target: float, batch: f
 
 
 def test_two_neighbouring_points_with_noise_are_no_steep_line() -> None:
-    """The points are 10 requests at 20 ms and 10.1 requests at 21 ms. The line through them would reach 50 ms at 13
-    requests.
+    """A line is not extrapolated from two neighbouring points with noise. The points are 10 requests at 20 ms and 10.1
+    requests at 21 ms; the line through them would reach 50 ms at 13 requests.
     """
     assert batch_within(((10.0, 0.020), (10.1, 0.021)), 0.05) == pytest.approx(10.1 * 0.05 / 0.021)
     assert batch_within(((10.0, 0.060), (10.1, 0.066)), 0.05) == pytest.approx(10.0 * 0.05 / 0.06)
@@ -56,7 +56,9 @@ def test_a_plan_continues_what_was_measured_in_its_shape() -> None:
 
 
 def test_a_full_cache_is_a_limit_and_not_the_shape_of_a_curve() -> None:
-    """The plan ends at 100 requests. A group that was measured with more has more memory than the plan knows."""
+    """The number of requests that fit into the KV cache limits a group, but does not change the shape of the curve. The plan
+    ends at 100 requests. A group that was measured with more has more memory than the plan knows.
+    """
     planned = ((1.0, 0.01), (10.0, 0.02), (50.0, 0.03), (100.0, 0.04), (101.0, FULL))
     beyond = completed(((100.5, 0.05), (150.0, 0.06)), planned)
     assert [x for x, _ in beyond] == [1.0, 10.0, 50.0, 100.5, 150.0]

@@ -1,4 +1,4 @@
-"""Tests of the cost and the quality of each day."""
+"""Tests of the statistics of each day: what a service cost, and how many requests were in time."""
 
 from typing import Any
 

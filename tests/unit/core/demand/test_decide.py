@@ -30,7 +30,9 @@ def test_prefill_and_decode_grow_in_one_decision() -> None:
 
 
 def test_completions_are_no_demand() -> None:
-    """A saturated service completes only as many requests as it can, while more requests arrive."""
+    """The demand is derived from arrivals and not from completions: a saturated service completes only as many requests as
+    it can, while more arrive.
+    """
     newest = {"requests": 4.0, "prompt_tokens": 4000.0, "ended": 4.0, "output_tokens": 400.0, "waiting": 500}
     made, _ = decide(samples(16.0, **newest), fleet(1), TARGETS, state(1), NOW)
     assert made.prefill > 4
@@ -47,8 +49,8 @@ def test_a_backlog_is_served_before_two_starts_have_passed() -> None:
 
 @pytest.mark.parametrize("waiting", [2000, 20_000])
 def test_a_backlog_asks_for_no_more_groups_than_have_it(waiting: int) -> None:
-    """Requests stay in the queue of their group. With groups for all that arrives, each of the others has its own queue to
-    work off, and a further group would have nothing to do.
+    """A backlog adds at most as many groups as have a queue. Requests stay in the queue of their group: with groups for all
+    that arrives, each of the others has its own queue to work off, and a further group would have nothing to do.
     """
     without, _ = decide(samples(4.0), fleet(), TARGETS, state(), NOW)
     made, _ = decide(samples(4.0, waiting=waiting), fleet(), TARGETS, state(), NOW)
@@ -128,7 +130,9 @@ def test_what_does_not_fit_is_asked_for_once(hold: HoldReason) -> None:
 
 @pytest.mark.parametrize("hold", FEWER_THAN_NEEDED)
 def test_too_few_groups_of_one_role_are_stated_although_the_other_role_has_one_too_many(hold: HoldReason) -> None:
-    """Prefill cannot get the groups that it needs, and many requests are late. This also keeps the surplus decode group."""
+    """The decision reports that one role has too few groups although the other has one too many. Prefill cannot get the
+    groups that it needs, and many requests are late, which also keeps the surplus decode group.
+    """
     seen, found, targets, before = FEWER_THAN_NEEDED[hold]()
     seen = tuple(one._replace(late=0.5) for one in seen)
     found = found._replace(decode=RoleFleet(3))
@@ -155,7 +159,9 @@ def test_unknown_is_never_no_load(name: str, seen: Any) -> None:
 
 
 def test_prompts_of_different_lengths_need_more_groups_than_equal_ones() -> None:
-    """The means of neighbouring windows of 240 requests differ by 20 %, so single requests differ far more."""
+    """Prompts of different lengths need more prefill groups than equally long ones. The means of neighbouring windows of 240
+    requests differ by 20 % here, so single requests differ far more.
+    """
     mixed = [one._replace(prompt_tokens=4000.0 * (1.1 if number // 6 % 2 else 0.9)) for number, one in enumerate(samples())]
     targets = TARGETS._replace(ttft=1.0)
     needs = [decide(seen, fleet(1), targets, state(1), NOW)[0].prefill for seen in (samples(), mixed)]
@@ -226,7 +232,9 @@ def test_a_service_without_requests_shrinks_to_its_minimum() -> None:
 
 
 def test_a_budget_also_holds_while_surplus_groups_of_the_other_role_exist() -> None:
-    """There are two surplus decode groups, and prefill needs more groups. The total never exceeds the budget at any step."""
+    """The budget of GPUs also holds while the other role has surplus groups. There are two surplus decode groups, and
+    prefill needs more groups; the total never exceeds the budget at any step.
+    """
     targets = TARGETS._replace(gpus=8 * 6)
     made, after = decide(samples(16.0), fleet(3, 3), targets, state(3, 3, lower_since=(None, NOW - 300)), NOW)
     assert (made.size, made.hold) == ((3, 2, 1), HoldReason.BUDGET)

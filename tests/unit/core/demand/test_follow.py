@@ -28,7 +28,7 @@ def room(prefill: int, decode: int = 9) -> Mapping[str, int]:
 
 
 def never(_: Mapping[str, int]) -> Mapping[str, int]:
-    """Fail, because the decision must not ask for free nodes."""
+    """Fail the test: this decision must not ask for free nodes."""
     raise AssertionError
 
 
@@ -104,7 +104,7 @@ def test_enough_free_nodes_limit_nothing_and_a_size_that_stays_asks_no_nodes() -
 
 
 def test_groups_that_exist_without_being_wanted_need_no_nodes() -> None:
-    """A group that is being drained is wanted again. It has its nodes, so no free nodes are needed."""
+    """Groups that exist need no free nodes. Here, a group that is being drained is wanted again, and has its nodes."""
     made, _ = follow(samples(20.0), task(9, 1, fits=False), state(2, 1), NOW, never)
     assert made.prefill > 5
 

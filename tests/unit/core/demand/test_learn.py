@@ -25,8 +25,8 @@ def test_the_first_measurement_is_the_estimate_if_there_is_none() -> None:
 
 
 def test_a_queue_gives_an_estimate_until_the_first_measurement() -> None:
-    """A group with a queue at each reading may have been idle in between. Until a real measurement exists, only a faster
-    estimate replaces the first one.
+    """While a prefill group has a queue at each reading, its completions are an estimate of its speed. The group may have
+    been idle in between, so until a real measurement exists, only a faster estimate replaces the first one.
     """
     queued = {"queued": CompletedWork(2, 2.0, 2000.0)}
     first = learn.learned(Learned(), sample(**queued), fleet())
@@ -58,8 +58,9 @@ def test_a_load_that_changes_teaches_nothing_about_decode() -> None:
 def test_tokens_that_are_counted_at_the_end_of_requests_measure_only_a_steady_load(
     grown: int | None, measured: bool
 ) -> None:
-    """In a window of 60 s, 240 requests have ended, and `grown` more have begun. Each of these has half of its tokens, which
-    are not counted yet: up to a tenth of the tokens may be missing.
+    """Tokens that are counted at the end of requests only measure a steady load. In a window of 60 s, 240 requests have
+    ended, and `grown` more have begun. Each of these has half of its tokens, which are not counted yet: up to a tenth of the
+    tokens may be missing.
     """
     then = sample(NOW - 60, running_now=None if grown is None else 200 - grown)
     newest = sample(NOW, running_now=200)
@@ -102,8 +103,8 @@ def test_a_fleet_that_serves_in_time_shows_how_fast_it_is_at_least() -> None:
 
 
 def test_requests_that_are_late_end_a_bound_that_they_contradict() -> None:
-    """Two groups have served 4 requests/s in time, so a request took at most 0.45 s. The groups of a new revision are
-    slower.
+    """A bound of the speed ends when late requests contradict it. Two groups have served 4 requests/s in time, so a request
+    took at most 0.45 s; the groups of a new revision are slower.
     """
     shown = Learned(shown=(1000.0, 0.45))
 

@@ -10,7 +10,9 @@ from ome_operator.core.demand.queues import MOST, decode_groups, late_share, pre
 
 @pytest.mark.parametrize("patience", [0.0, 0.5, 2.0])
 def test_one_server_is_the_queue_with_a_single_server(patience: float) -> None:
-    """In an M/M/1 queue with the utilization ρ, a share of ρ exp(−(1 − ρ) t / S) waits longer than t."""
+    """With one server, the formula for several servers equals that of an M/M/1 queue with the utilization ρ: a share of ρ
+    exp(−(1 − ρ) t / S) waits longer than t.
+    """
     assert late_share(1, 0.6, 0.3, patience) == pytest.approx(0.6 * math.exp(-0.4 * patience / 0.3), rel=1e-3)
 
 
@@ -60,8 +62,8 @@ def test_decode_writes_the_tokens_with_a_margin_for_chance() -> None:
 
 
 def test_what_a_decode_group_has_shown_it_can_do_again() -> None:
-    """A group was measured with a single request at 40 ms. The margin for chance alone would leave a quarter of a request to
-    each group.
+    """A decode group may get as many requests again as it has been measured with. It was measured with a single request at
+    40 ms; the margin for chance alone would leave a quarter of a request to each group.
     """
     one = ((1.0, 0.04),)
     assert decode_groups(75.0, one, 0.05) == 15

@@ -15,7 +15,7 @@ SIZE = {"prefill": 2, "decode": 1, "routers": 1}
 
 
 def task(**other: object) -> DemandTask:
-    """Return the task of a service with six prefill groups that somebody has set back to two."""
+    """Return the task of a service with six prefill groups that a user has set back to two."""
     made = DemandTask(APPLY, fleet(6, 3), TARGETS, (6, 3, 1), fits=True, undone=(2, 1, 1))
     return made._replace(**other)  # type: ignore[arg-type]
 

@@ -29,13 +29,13 @@ MANY = {PREFILL: GroupBounds(1, 1000), DECODE: GroupBounds(1, 1000)}
 
 
 def unknown(prefill: int = 2, decode: int = 1, **known: Any) -> ScalingState:
-    """Return the state of a service that knows only this."""
+    """Return the state of a service of which only these facts are known."""
     return state(prefill, decode)._replace(learned=Learned(starts=(100.0,), **known))
 
 
 def idle(rate: float = 4.0, **other: Any) -> tuple[DemandSample, ...]:
-    """Return samples that show nothing about the groups: the load of decode changes, and nothing shows which requests were
-    in time.
+    """Return samples that show nothing about the speed of groups: the load of decode changes, and it is unknown which
+    requests were in time.
     """
     return samples(rate, **{"running_now": 10**6, "late": None, **other})
 
@@ -83,7 +83,9 @@ def test_a_prediction_never_removes_a_group() -> None:
 
 
 def test_groups_that_served_more_in_time_are_enough_for_less() -> None:
-    """Six groups served 20 requests/s within the target. No other measurement exists."""
+    """Groups that have served a load in time are enough for a smaller load. Six groups served 20 requests/s within the
+    target, and no other measurement exists.
+    """
     _, after = decide(idle(20.0, late=0.0), fleet(6), TARGETS, unknown(6), NOW, PLANNED)
     assert after.learned.shown is not None and 0.25 < after.learned.shown[1] < 6 / 20
     after = after._replace(lower_since=(NOW - 200, None), wanted=(6, 1, 1), changed=NOW - 3600)
@@ -95,8 +97,8 @@ def test_groups_that_served_more_in_time_are_enough_for_less() -> None:
 
 @pytest.mark.parametrize(("rate", "seconds", "kept"), [(10.0, 310, False), (10.0, 250, True), (40.0, 310, True)])
 def test_groups_that_are_late_for_minutes_have_shown_nothing(rate: float, seconds: float, kept: bool) -> None:
-    """Six groups have served 20 requests/s in time with another revision. With this one they are late with fewer
-    requests.
+    """If groups are late for minutes, a load that they have served in time earlier does not count any more. Six groups have
+    served 20 requests/s in time with another revision. With this one they are late with fewer requests.
     """
     before = unknown(6, shown=(1000.0, 0.27))
     seen = tuple(one._replace(late=0.2 if one.at > NOW - seconds else 0.0) for one in idle(rate))
@@ -110,8 +112,8 @@ def test_groups_that_are_late_for_minutes_have_shown_nothing(rate: float, second
 
 
 def test_a_single_measured_load_of_decode_doubles_the_groups_at_most() -> None:
-    """One request was measured at 39 ms. In proportion, the target of 40 ms would leave 0.17 requests to a group, so that
-    100 groups would be needed.
+    """A single measured load of decode at most doubles the number of groups. One request was measured at 39 ms. In
+    proportion, the target of 40 ms would leave 0.17 requests to a group, so that 100 groups would be needed.
     """
     before = unknown(work=PrefillWork(0.0, 0.0001 / 1000), measured=1, curve=((1.0, 0.039),))
     targets = TARGETS._replace(bounds=MANY)
@@ -127,7 +129,9 @@ def test_a_single_measured_load_of_decode_doubles_the_groups_at_most() -> None:
 
 
 def test_a_load_that_groups_serve_well_needs_no_more_groups() -> None:
-    """Three decode groups with one request each were measured at 30 ms. The same load again needs three groups."""
+    """The same load as a measured one needs the same number of groups. Three decode groups with one request each were
+    measured at 30 ms.
+    """
     before = unknown(2, 3, work=PrefillWork(0.0, 0.0001 / 1000), measured=1)
     steady = samples(1.0, running=3.0, running_now=3)
     made, _ = decide(steady, fleet(2, 3), TARGETS._replace(bounds=MANY), before, NOW)
@@ -174,8 +178,8 @@ def test_a_target_that_nobody_meets_is_said_in_one_sentence_and_the_size_stays(n
 
 
 def test_a_slow_load_may_be_faster_with_fewer_requests_in_a_group() -> None:
-    """A group with 100 requests was measured at 50 ms, and the target is 40 ms. With more groups, each has fewer requests
-    and may be faster, so groups are added once.
+    """If decode is too slow with a single measured load, groups are added once. A group with 100 requests was measured at 50
+    ms, and the target is 40 ms. With more groups, each has fewer requests and may be faster.
     """
     before = unknown(work=KNOWN.work, measured=1, curve=((100.0, 0.05),))
     seen = idle(20.0, output_tokens=2000.0)
@@ -187,8 +191,9 @@ def test_a_slow_load_may_be_faster_with_fewer_requests_in_a_group() -> None:
 
 
 def test_a_prediction_that_one_measured_load_scales_proves_no_unreachable_target() -> None:
-    """64 requests were measured at 60 ms, which is 1.31 times the prediction. Scaled like this, the predicted 42 ms for a
-    single request would become 55 ms, above the target of 50 ms. Only a measurement proves that.
+    """A prediction that was scaled by one measured load does not prove that a target cannot be met. 64 requests were
+    measured at 60 ms, which is 1.31 times the prediction. Scaled like this, the predicted 42 ms for a single request would
+    become 55 ms, above the target of 50 ms. Only a measurement proves that.
     """
     planned = PlannedSpeeds(PLANNED.work, ((1.0, 0.04206), (64.0, 0.04584), (200.0, 0.054)))
     targets = TARGETS._replace(tbt=0.05, bounds=MANY)

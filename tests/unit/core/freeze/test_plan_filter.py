@@ -76,7 +76,9 @@ PARTS = {"Guard", "NodeLost", "RoomCheck", "Event", "Plan"}
 
 
 def test_every_field_of_a_plan_has_a_rule_for_both_brakes() -> None:
-    """A new field must be added to the tables here, which state what happens to it during a freeze and in observe mode."""
+    """Every field of a Plan has a rule for freezes and one for observe mode. A new field must be added to the tables here,
+    which state what happens to it.
+    """
     known = {item.name for item in fields(Plan)}
     assert plan_filter.FROZEN.keys() == plan_filter.OBSERVED.keys() == STEPS.keys() | NO_STEPS == known
     assert plan_filter.SAYS.keys() == STEPS.keys()
@@ -120,8 +122,8 @@ def test_what_is_no_step() -> None:
 
 @pytest.mark.parametrize("kind", sorted(plan_filter.MENDED))
 def test_what_leads_to_pods_is_mended_as_it_was(kind: str) -> None:
-    """If somebody changes or deletes an object through which requests reach pods, the object is restored. New contents wait
-    until the thaw.
+    """If somebody changes or deletes an object through which requests reach pods, it is restored during a freeze as it was.
+    New contents wait until the thaw.
     """
     world = settled()
     name = "svc" if kind == "Service" else "svc-router"
@@ -138,13 +140,13 @@ def test_what_leads_to_pods_is_mended_as_it_was(kind: str) -> None:
 
 
 def go(world: World, note: str) -> Plan:
-    """Return the plan of a pass while the service has this annotation."""
+    """Return the plan of a reconciliation while the service has this annotation."""
     held = replace(world.service, annotations={f"{keys.GROUP}/{note}": "true"})
     return sync(held, world.deps, world.observed(), world.now)
 
 
 def test_a_service_that_would_be_new_waits() -> None:
-    """A router is added during a freeze. Its ServiceAccount is missing, but no pod needs it yet."""
+    """A router is added during a freeze. Its ServiceAccount is not created, because no pod needs it yet."""
     world = settled(replace(SHAPE, router=False))
     world.edit(SHAPE.service())
     assert effects(go(world, "freeze")) == ()
@@ -205,7 +207,9 @@ def test_a_group_more_waits_and_nobody_says_that_it_is_created() -> None:
 
 
 def test_pods_that_nothing_leads_to_are_not_ready_while_they_are_observed() -> None:
-    """In observe mode, a missing Service is not created. A frozen service gets its Service back in the same pass."""
+    """In observe mode, a missing Service is not created, so the service is not Ready although its pods are. A frozen service
+    gets its Service back in the same reconciliation.
+    """
     world = settled()
     del world.children["Service", "svc"]
     told = {how: go(world, how) for how in ("observe", "freeze")}
@@ -227,7 +231,9 @@ def test_no_event_says_that_a_group_was_recycled_that_only_would_be() -> None:
 
 
 def test_a_pass_that_repeats_says_the_same() -> None:
-    """A status that differs in every pass would be written each time, and each write would cause another pass."""
+    """A reconciliation that is repeated during a freeze reports the same. A status that differs each time would be written
+    each time, and each write would cause another reconciliation.
+    """
     world = settled()
     world.edit(replace(SHAPE, engines=1).service(), replace(SHAPE, image="b").deps())
     for _ in range(2):
@@ -248,7 +254,9 @@ def test_that_it_is_held_is_told_at_once_and_what_it_counts_meanwhile_is_not(not
 
 
 def test_the_deadline_of_a_rollout_does_not_run() -> None:
-    """A frozen rollout is not rejected, and after the thaw the new slice has the whole time limit."""
+    """The time limit of a rollout does not run during a freeze: a frozen rollout is not rejected, and after the thaw the new
+    slice has the whole time limit.
+    """
     shape = replace(SHAPE, rollback=True, strategy="surge")
     world = World(shape.service(), shape.deps(), 3)
     world.settle()

@@ -89,7 +89,9 @@ def test_what_is_asked_for_groups(text: str, requests: dict[tuple[str, str], dat
 
 
 def test_an_annotation_of_any_length_is_read_soon() -> None:
-    """Anyone who may edit a service may write 256 KiB, which are 128,000 entries."""
+    """An annotation of any length is parsed quickly. Anyone who may edit a service may write 256 KiB, which are 128,000
+    entries.
+    """
     text = "decoder/7 2026-01-01T11:00:00Z" + ",x" * 128_000
     began = time.process_time()
     assert group_requests(text, NOW) == {("decoder", "7"): EARLIER}

@@ -22,7 +22,7 @@ from tests.support.simulator import TICK
 
 @dataclass(frozen=True)
 class Followed(Movable):
-    """A service whose decode groups follow the demand."""
+    """The simulated world of a service whose decode groups are scaled with the demand."""
 
     def service(self) -> InferenceService:
         made = super().service()
@@ -153,7 +153,9 @@ def test_what_ome_move_names_leaves_at_once_and_only_once(asked: str) -> None:
 
 @pytest.mark.parametrize("asked", ["node", "service"])
 def test_no_replacement_lands_where_ome_move_takes_the_group_from(asked: str) -> None:
-    """The nodes still accept pods, and two pods fit on each node."""
+    """The replacement of a group is never placed on the nodes that `ome move` has it leave. These nodes still accept pods,
+    and two pods fit on each node.
+    """
     fleet = serving(Movable(size=2, engines=1, router=False), spare=2)
     for name in fleet.world.deps.nodes:
         fleet.change(name, room=((GPU, 2), ("pods", 110)))

@@ -87,7 +87,9 @@ def test_foreign_writers_of_a_status() -> None:
     ],
 )
 def test_the_namespace_of_the_leader_that_a_pod_contacts(address: str | None, found: str) -> None:
-    """The namespace is only recognized in addresses of the operator's own form."""
+    """The namespace of the leader that a pod contacts is read from the leader's address, if the address has the operator's
+    own form.
+    """
     labels = {keys.SERVICE: "s", keys.REVISION: "r1", keys.COMPONENT: "engine"}
     env = [{"name": "A"}, {"name": "LWS_LEADER_ADDRESS", "value": address}]
     body = {"metadata": {"name": "p", "namespace": "team", "labels": labels}, "spec": {"containers": [{"env": env}]}}
@@ -99,8 +101,8 @@ def test_the_namespace_of_the_leader_that_a_pod_contacts(address: str | None, fo
     [(1, "", False), (2, "", True), (2, "2", False), (3, "2", True), (2, "9", True), (2, "soon", True), (1, "9", False)],
 )
 def test_a_number_of_a_role_scale_is_set_by_hand_unless_a_wake_wrote_it(generation: int, woken: str, by_hand: bool) -> None:
-    """The annotation states the generation that a wake wrote. In a restored RoleScale it does not match, because it belonged
-    to another object.
+    """The number in a RoleScale counts as set by a user unless a wake wrote it. An annotation states the generation that a
+    wake wrote; in a restored RoleScale it does not match, because it belonged to another object.
     """
     notes = {keys.WAKE_GENERATION: woken} if woken else {}
     body = {"metadata": {"name": "svc-decoder", "generation": generation, "annotations": notes}, "spec": {"replicas": 2}}

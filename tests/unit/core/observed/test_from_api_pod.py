@@ -54,7 +54,7 @@ def test_a_ready_worker() -> None:
 
 
 def test_a_leader_is_of_the_group_that_its_label_says() -> None:
-    """The pod index of a leader is always 0, so it says nothing about the group."""
+    """The group of a leader is that of its label. Its pod index is always 0, so it says nothing about the group."""
     pod = from_api.pod(body(LEADER))
     assert (pod.group, pod.rank) == (2, 0)
 
@@ -70,7 +70,7 @@ def test_a_leader_is_of_the_group_that_its_label_says() -> None:
     ids=["a leader's set was scaled by hand", "no index", "a worker's set with another start", "a rank that somebody wrote"],
 )
 def test_what_is_no_rank_is_still_a_pod_of_its_group(labels: dict[str, str]) -> None:
-    """A pod with an invalid rank still belongs to its group, because the pod holds accelerators."""
+    """A pod with an invalid rank is no rank, but still a pod of its group, because it holds accelerators."""
     pod = from_api.pod(body(labels))
     assert (pod.group, pod.rank) == (2, from_api.NO_NUMBER)
 

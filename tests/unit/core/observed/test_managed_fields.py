@@ -150,7 +150,9 @@ def test_the_order_of_names_is_nothing_the_order_of_lists_is() -> None:
 
 
 def test_keys_of_any_shape_are_no_error() -> None:
-    """Anybody who may write an object may also write the operator's entry in managedFields."""
+    """Keys of any form in the operator's entry of managedFields cause no error. Anybody who may write an object may also
+    write this entry.
+    """
     body = {"a": [{"name": "x", "resources": {}}, {"name": "y", "resources": {"cpu": [1]}}], "b": ["plain"], "c": [{"k": 1}]}
     fields = {
         "f:a": {'k:{"resources":{"cpu":[1]}}': {"f:name": {}}},

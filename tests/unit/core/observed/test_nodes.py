@@ -67,8 +67,8 @@ def test_labels_are_a_mapping() -> None:
 
 
 def test_a_fleet_is_kept_in_little_memory() -> None:
-    """There are 200 nodes with 200 labels each, whose texts are separate objects. The limit corresponds to 12 MiB for 5,000
-    nodes; plain dicts take 150 MiB.
+    """The facts of 200 nodes with 200 labels each, whose texts are separate objects, take little memory. The limit
+    corresponds to 12 MiB for 5,000 nodes; plain dicts take 150 MiB.
     """
     tracemalloc.start()
     try:

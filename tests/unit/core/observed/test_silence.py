@@ -1,4 +1,6 @@
-"""Tests of when the operator considers a leader silent, and when no leader may be recycled for its silence."""
+"""Tests of when the operator considers that a leader does not answer any more, and when no leader may be recycled for this
+reason.
+"""
 
 from typing import Any
 
@@ -56,8 +58,8 @@ def replace_paused(leader: LeaderReport) -> LeaderReport:
 
 
 def fleet(silent: int, services: int, apart: float = 1.0) -> list[set[float]]:
-    """Return, for each service, the times at which its leaders became silent. The first `silent` services have one each,
-    `apart` seconds after the previous one.
+    """Return, for each service, the times at which its leaders stopped answering. The first `silent` services have one such
+    leader each, `apart` seconds after that of the previous service.
     """
     return [{NOW + number * apart} if number < silent else set() for number in range(services)]
 

@@ -12,7 +12,7 @@ def test_a_slice_has_started_when_it_has_leaders_that_stay() -> None:
 
 
 def test_a_set_is_of_its_group_by_its_name() -> None:
-    """Users can remove and add labels, but the name of a StatefulSet stays."""
+    """A StatefulSet belongs to the group that its name states. Users can remove and add labels, but the name stays."""
     bare = leader_set(3, labels={})
     assert (group_number(bare), is_leader_set(bare)) == (3, True)
     assert (group_number(WORKERS), is_leader_set(WORKERS)) == (0, False)
@@ -26,7 +26,9 @@ def test_other_objects_are_of_no_group() -> None:
 
 
 def test_slices_are_made_of_what_is_ours_and_of_every_pod() -> None:
-    """A Terminating pod holds its GPUs, whoever owns it. A foreign StatefulSet is ignored."""
+    """A slice consists of the service's own objects and of every pod with its labels. A Terminating pod holds its GPUs,
+    whoever owns it. A StatefulSet of another owner is ignored.
+    """
     theirs, orphan = (
         child("StatefulSet", "theirs", owner="x", revision="r2"),
         child("StatefulSet", "orphan", owner="", revision="r3"),

@@ -89,8 +89,8 @@ def test_nothing_is_known_without_reports() -> None:
 
 
 def test_only_leaders_of_the_service_that_may_have_requests_count() -> None:
-    """A router may also report about pods of other services, and about a leader that it has not added yet, which has no
-    requests.
+    """Only leaders of the service that may have requests count. A router may also report about pods of other services, and
+    about a leader that it has not added yet, which has no requests.
     """
     waiting = DECODE._replace(state="waiting")
     seen = found(report(None, stranger=DECODE, w=DECODE, d=waiting), pods=(D, pod("w", rank=1), R, R2))
@@ -105,7 +105,7 @@ def test_a_router_that_is_not_ready_is_not_counted() -> None:
 
 
 def test_a_reading_without_rates_is_no_work() -> None:
-    """The first reading of a counter gives no rate."""
+    """A leader whose counters were read only once reports no work: the first reading of a counter gives no rate."""
     seen = found(report(None, d=DECODE._replace(work=work())))
     assert by_role(seen)["decode"].with_work == 0 and whole(seen).output_tokens is None
 
@@ -131,7 +131,9 @@ EDGES = (0.1, 0.2, 0.3, 0.5, 1.0, math.inf)
 
 @given(st.lists(st.lists(st.floats(0.01, 3.0), max_size=8), min_size=1, max_size=3), st.sampled_from((0.5, 0.95)))
 def test_the_value_is_within_the_bounds(leaders: list[list[float]], share: float) -> None:
-    """Leaders of different versions may have different buckets."""
+    """The true percentile of all leaders lies within the bounds that are computed from their histograms, although leaders of
+    different versions may have different buckets.
+    """
     histograms = []
     for number, values in enumerate(leaders):
         edges = EDGES[number:] if number < len(EDGES) else EDGES

@@ -57,8 +57,8 @@ def test_room_of_who_tries_is_promised() -> None:
 
 
 def test_a_try_that_has_no_room_keeps_others_from_its_own_nodes_only() -> None:
-    """Previously, a gang whose pods were created although they fit on no node of its pool blocked every other service of the
-    cluster.
+    """A gang whose attempt finds no capacity keeps other gangs only from the nodes of its own pool. Previously, a gang whose
+    pods were created although they fit on no node of its pool blocked every other service of the cluster.
     """
     on = nodes(a=4, b=4)
     tries = claim("tries", 9, "a", trying=True)
@@ -69,7 +69,9 @@ def test_a_try_that_has_no_room_keeps_others_from_its_own_nodes_only() -> None:
 
 
 def test_a_service_that_serves_and_finds_no_room_keeps_nobody_away() -> None:
-    """The service has lost a rank together with its node, and finds no other node for days."""
+    """A service that serves and has lost a rank together with its node finds no other node for days. It does not keep other
+    services from being admitted.
+    """
     lost = claim("serves", 2, "a", trying=True, serves=True)
     on = nodes(a=4)
     free = {name: node for name, node in on.items() if name == "a0"}
@@ -122,7 +124,9 @@ def test_a_thousand_that_wait_for_the_same_are_a_single_question(monkeypatch: An
 
 
 def test_what_a_node_that_lies_about_its_room_has_left_is_never_below_nothing() -> None:
-    """After pods were bound to it, the node reported fewer GPUs than they use."""
+    """The free capacity of a node is never negative. After pods were bound to this node, it reported fewer GPUs than they
+    use.
+    """
     on = nodes(a=1)
     assert dict(less(on["a0"], {GPU: 20}).room) == {GPU: 0}
 
@@ -130,7 +134,9 @@ def test_what_a_node_that_lies_about_its_room_has_left_is_never_below_nothing() 
 def test_many_kinds_of_pods_are_decided_about_without_a_search_and_each_is_asked_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of 5,000 nodes, 50 are free, and 100 waiting services request different amounts of CPU. This once took 27 seconds."""
+    """Claims with many different kinds of pods are decided without an exhaustive search, and each kind is evaluated once. Of
+    5,000 nodes, 50 are free, and 100 waiting services request different amounts of CPU. This once took 27 seconds.
+    """
     asked: list[int] = []
     compare = module.fits
     monkeypatch.setattr(module, "fits", lambda needs, ground: (asked.append(len(ground.nodes)), compare(needs, ground))[1])

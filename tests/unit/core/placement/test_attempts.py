@@ -27,7 +27,9 @@ def test_a_try_ends_when_its_time_is_over_whether_that_is_a_second_or_a_year(tim
 
 
 def test_with_a_timeout_of_a_second_nothing_spins() -> None:
-    """Attempts that fail although the pods seem to fit are made after 0, 1, 2, 5, 5, … minutes."""
+    """With a time limit of one second, attempts to place a gang that fail although the pods seem to fit are not repeated
+    without end: they are made after 0, 1, 2, 5, 5, … minutes.
+    """
     record, second, begun = after(None, 0, 1).record, 0.0, 0
     while second < 3600:
         assert record is not None
@@ -61,14 +63,16 @@ def idle(hours: float = 1.0) -> Record:
 
 
 def test_pods_that_hold_no_node_stay_for_autoscalers_and_preemption_to_see() -> None:
-    """The pods may wait for an autoscaler that reports nothing, for volumes, or for a scheduler that is down. Removing them
-    would free no capacity.
+    """Pods that hold no node stay as long as no other service waits for nodes. They may wait for an autoscaler that reports
+    nothing, for volumes, or for a scheduler that is down, and removing them would free no capacity.
     """
     assert idle(24).waiting == {}
 
 
 def test_the_time_of_a_try_begins_when_its_first_rank_comes_to_a_node() -> None:
-    """An autoscaler adds its nodes one after the other."""
+    """The time limit of an attempt begins when the first rank of the gang is on a node, because an autoscaler adds its nodes
+    one after the other.
+    """
     begun = after(idle(), 4000, 60, HALF)
     assert begun.again == 60 and begun.record is not None and begun.record.trying
     going = after(begun.record, 4059, 60, HALF)
@@ -97,7 +101,9 @@ def test_a_try_that_is_contested_has_its_time_all_the_same() -> None:
     "before", [None, Record({"engine": 1}, "T1", first="T0", trying=False), Record({}, "T1", first="T0", tries=2)]
 )
 def test_what_gives_way_waits_beside_what_waited_already(before: Record | None) -> None:
-    """A decode group that had served releases its nodes, and waits again. Two of three prefill groups serve."""
+    """A decode group that had served releases its nodes, and waits together with what already waited. Two of three prefill
+    groups serve meanwhile.
+    """
     seen = Seen({"engine": 3, "decoder": 2}, {"engine": 2, "decoder": 1}, {"engine": 2, "decoder": 1})
     found = advance(before, seen, turn=None, contested=False, timeout=60, now=NOW, gives_way=True)
     assert found.record is not None and not found.record.trying and found.again == 0
@@ -106,8 +112,8 @@ def test_what_gives_way_waits_beside_what_waited_already(before: Record | None) 
 
 
 def test_what_was_given_back_whole_is_no_service_that_has_served_before_it_serves_again() -> None:
-    """The service has released all its nodes. In the next attempt, all of its ranks get nodes, and one loses its node again
-    before anything is ready.
+    """A service that has released all its nodes does not count as one that has served until it serves again. In the next
+    attempt, all of its ranks get nodes, and one loses its node again before anything is ready.
     """
     seen = Seen({"engine": 1, "decoder": 1}, {}, {})
     given = advance(None, seen, turn=None, contested=False, timeout=60, now=NOW, gives_way=True).record

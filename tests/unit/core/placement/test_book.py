@@ -1,4 +1,6 @@
-"""Tests of which promises of capacity count as wasted, and of the consequences for the gang and its namespace."""
+"""Tests of the record of promised capacity: which promises count as wasted, and the consequences for the gang and its
+namespace.
+"""
 
 from datetime import UTC, datetime, timedelta
 
@@ -27,12 +29,12 @@ class Cluster:
 
 
 def tries(pods: int, since: float = NOW, ref: Ref = A) -> Claim:
-    """Return the claim of a gang that is being placed."""
+    """Return the claim of a gang that is being placed now."""
     return Claim(f"{ref.namespace}/{ref.name}", needs(pods), trying=True, since=since)
 
 
 def waits(before: Claim, since: float, *, failed: bool = True) -> Claim:
-    """Return the claim of a gang that waits after an attempt."""
+    """Return the claim of a gang that waits after a failed attempt."""
     return before._replace(trying=False, since=since, first=since, failed=failed)
 
 
@@ -56,7 +58,9 @@ def test_who_found_too_few_nodes_wastes_nothing() -> None:
 
 
 def test_the_pods_that_lack_a_node_are_compared_with_the_free_nodes() -> None:
-    """Two of four pods are on nodes, and two more nodes are free."""
+    """The number of pods without a node is compared with the number of free nodes. Two of four pods are on nodes, and two
+    more nodes are free.
+    """
     cluster = Cluster(2)
     half = tries(4)._replace(missing=needs(2))
     cluster.book.put(A, half, NOW)
@@ -80,7 +84,9 @@ def test_an_attempt_of_twenty_minutes_counts_after_the_usual_time() -> None:
 
 
 def test_who_deletes_a_service_before_its_attempt_ends_gains_nothing() -> None:
-    """The service is deleted and created again, or edited, every 50 seconds."""
+    """A tenant that deletes a service before its attempt to be placed ends gains nothing: the promise counts as wasted. The
+    service is deleted and created again, or edited, every 50 seconds.
+    """
     cluster = Cluster(4)
     for at in range(2):
         ref = Ref("InferenceService", "team-a", f"a{at}")
@@ -98,7 +104,9 @@ def test_who_deletes_a_service_before_its_attempt_ends_gains_nothing() -> None:
 
 
 def test_room_that_a_rollout_made_and_did_not_take_is_promised_no_longer() -> None:
-    """A tenant makes the new pods of its service unschedulable, for example by deleting a volume claim."""
+    """If a rollout does not use the nodes that it has released for itself, they are promised to it no longer. A tenant makes
+    the new pods of its service unschedulable, for example by deleting a volume claim.
+    """
     cluster = Cluster(4)
     serves = tries(2)._replace(serves=True, since=0.0)
     for second in (0, 30, 59):
@@ -148,7 +156,9 @@ def test_a_promise_ends_with_the_usual_time_however_long_the_attempt_lasts() -> 
 
 
 def test_who_came_first_is_not_held_up_by_who_began_without_a_turn() -> None:
-    """A gang began without admission because of its PriorityClass. Its pods turned out to have no higher priority."""
+    """A gang that came first is not delayed by a gang that began without admission because of its PriorityClass, when the
+    pods of the latter turn out to have no higher priority.
+    """
     new = tries(4, NOW - 5)
     assert granted(new, wait("team-b/b", 1, first=NOW - 9), free=4) == {"team-b/b"}
     assert granted(new, wait("team-b/b", 1, first=NOW - 1), free=4) == set()
@@ -156,7 +166,9 @@ def test_who_came_first_is_not_held_up_by_who_began_without_a_turn() -> None:
 
 
 def test_who_fits_when_attempts_have_ended_is_not_passed_by_the_next_one() -> None:
-    """Attempts of two small gangs delay a gang of three nodes. Another small gang must not delay it again."""
+    """Attempts of two small gangs delay a gang of three nodes. When they have ended, the large gang fits, and another small
+    gang must not delay it again.
+    """
     attempts = [tries(1, NOW - at, Ref("InferenceService", "t", f"t{at}")) for at in (10, 40)]
     large, small = wait("team-b/large", 3), wait("team-b/small", 2, first=NOW + 1)
     assert granted(*attempts, large, small, free=4) == set()

@@ -1,4 +1,4 @@
-"""Tests of a complete pass over a service for which there are enough nodes, or not (docs/placement.md)."""
+"""Tests of a complete reconciliation of a service for whose pods the nodes have capacity, or not (docs/placement.md)."""
 
 from dataclasses import replace
 from typing import Any
@@ -60,7 +60,9 @@ SENTENCE = "decode needs 4 nodes with gpu=H300: no node has this label"
 
 
 def test_an_edit_without_nodes_leaves_the_old_slice_as_it_is() -> None:
-    """The first pass reports the reason with an Event, and the status states which revision has been waiting since when."""
+    """For an edit whose pods fit on no nodes, the old slice stays as it is. The first reconciliation reports the reason with
+    an Event, and the status states which revision has been waiting since when.
+    """
     world = serving()
     pods = world.alive()
     moved(world)
@@ -136,14 +138,18 @@ def test_what_is_placed_is_not_asked_about_again() -> None:
 
 
 def test_nodes_that_hold_too_few_models_are_told_as_such() -> None:
-    """The condition ModelReady reports this, and no second message repeats it."""
+    """If too few nodes hold the model, the condition ModelReady reports this, and no second message about capacity repeats
+    it.
+    """
     world = World(SHAPE.service(), deps(found=nodes(8, labels={"gpu": "H100"}), holders={}), 3)
     plan = world.sync()
     assert said(plan, "ModelReady")[1] == "WaitingForNodes" and "DoesNotFit" not in str(plan.status)
 
 
 def test_a_rollout_stops_half_way_when_its_nodes_vanish() -> None:
-    """New groups stay, no further group of the old slice is removed, and the rollout continues when the nodes are back."""
+    """A rollout stops in the middle when the nodes for its new groups disappear. New groups stay, no further group of the
+    old slice is removed, and the rollout continues when the nodes are back.
+    """
     shape = replace(SHAPE, size=1, engines=4, decoders=4)
     world = serving(shape)
     world.edit(deps=deps(replace(shape, image="b")))
@@ -176,8 +182,8 @@ def _sets(world: World, target: str) -> set[str]:
 
 
 def test_only_what_is_placed_has_to_fit() -> None:
-    """For weeks, half of the groups of a service have had no nodes. An edit is accepted if as many groups fit as have nodes
-    now.
+    """Only as many groups of an edit have to fit as have nodes now. Half of the groups of this service have had no nodes for
+    weeks.
     """
     shape = replace(SHAPE, size=1, engines=2, decoders=2)
     world = serving(shape, nodes(8))
@@ -191,8 +197,8 @@ def test_only_what_is_placed_has_to_fit() -> None:
 
 
 def test_a_node_that_flaps_brings_no_old_slice_back() -> None:
-    """Before anything was removed, a missing node keeps the rollout from starting. Afterwards, only a lasting shortage
-    brings the old slice back.
+    """A node that becomes NotReady for a moment does not bring an old slice back. Before anything was removed, a missing
+    node keeps the rollout from starting. Afterwards, only a lasting shortage brings the old slice back.
     """
     down = nodes(8, ready=False, alive=False)
     world = serving()
@@ -220,7 +226,7 @@ def test_a_frozen_service_says_both() -> None:
 
 
 def test_the_shipped_sample_on_its_sixteen_nodes() -> None:
-    """Kimi K2 needs 4 nodes with 8 GPUs for prefill and 12 for decode."""
+    """The shipped sample of Kimi K2 fits on 16 nodes: it needs 4 nodes with 8 GPUs for prefill and 12 for decode."""
     assert "DoesNotFit" not in str(_kimi(16, 8).status)
     assert said(_kimi(16, 4), "DecoderReady")[2] == (
         "decode needs 12 nodes with 8 nvidia.com/gpu: no node has as much; the maximum is 4"

@@ -74,7 +74,9 @@ def test_tolerations(toleration: Toleration, tolerates: bool) -> None:
 
 
 def test_a_taint_named_like_a_resource_keeps_nobody_away_who_asks_for_it() -> None:
-    """The admission plugin ExtendedResourceToleration adds the toleration to such pods."""
+    """A taint with the name of a resource does not keep pods away that request this resource, because the admission plugin
+    ExtendedResourceToleration adds the toleration to such pods.
+    """
     taint = Taint("nvidia.com/gpu", "present", "NoSchedule")
     assert Demand(requests=(("nvidia.com/gpu", 8),)).tolerates(taint)
     assert not Demand(requests=(("cpu", 8),)).tolerates(taint)
@@ -120,7 +122,9 @@ def test_host_ports_are_asked_for_like_amounts() -> None:
 
 
 def test_anti_affinity_by_node_between_ranks() -> None:
-    """A term that is not certainly about the same node and these pods is ignored."""
+    """Pod anti-affinity keeps ranks on different nodes if a required term has the topology of nodes and selects the other
+    ranks. A term is ignored if it has another topology, selects other pods or names other namespaces.
+    """
 
     def avoiding(**term: Any) -> dict[str, Any]:
         rule = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}}, **term}

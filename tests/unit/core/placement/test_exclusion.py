@@ -17,7 +17,7 @@ SHAPE = Shape(size=2, engines=2, decoders=0)
 
 
 def world(found: int, avoided: tuple[str, ...], shape: Shape = SHAPE) -> World:
-    """Return a service on a cluster with `found` nodes."""
+    """Return the simulated world of a service on a cluster with `found` nodes."""
     made = World(shape.service(), deps(shape, nodes(found)), 5)
     made.avoided = dict.fromkeys(avoided, "is avoided")
     Scheduler(made)

@@ -145,7 +145,9 @@ def test_roles_that_ask_for_the_same_are_counted_together() -> None:
 
 
 def test_roles_that_want_the_same_nodes_in_different_ways() -> None:
-    """Each role alone fits on the nodes."""
+    """Each role alone fits on the nodes, but both roles together do not, and the message says so. The roles request the same
+    nodes in different ways.
+    """
     asked = need("prefill", 4, selector=labelled(gpu="H100")), need("decode", 8)
     assert said({**nodes(4), **nodes(8, 4, labels={})}, *asked) == ""
     assert said({**nodes(4), **nodes(7, 4, labels={})}, *asked) == (
@@ -192,7 +194,9 @@ def test_the_same_question_about_the_same_nodes_is_answered_once() -> None:
 
 
 def test_selectors_that_contradict_each_other_are_named() -> None:
-    """If the node selectors of a runtime and of a service contradict each other, a message names the missing label."""
+    """If the node selectors of a runtime and of a service contradict each other, the message names the label that no node
+    has.
+    """
     asked = need(selector=labelled(gpu="H100"), terms=(Term((Expression("gpu", "In", ("H200",)),), ()),))
     assert said(nodes(16), asked) == "decode needs 12 nodes with gpu=H200: no node has this label"
     both = need(terms=(Term((Expression("gpu", "Exists", ()), Expression("gpu", "DoesNotExist", ())), ()),))
@@ -226,7 +230,7 @@ def test_a_node_with_ten_thousand_labels_is_a_node() -> None:
     ],
 )
 def test_what_a_node_tells_of_itself_is_believed_and_what_it_does_not_tell_is_enough(room: Any, fits: bool) -> None:
-    """Amounts that a node reports are believed, as the scheduler does, and amounts that it does not report are taken to be
-    sufficient. A group that cannot be scheduled after all releases its nodes after the timeout.
+    """Amounts that a node reports are taken as true, as the scheduler does, and amounts that it does not report are taken to
+    be sufficient. A group that cannot be scheduled after all releases its nodes after the timeout.
     """
     assert (said(nodes(12, room=room), need()) == "") is fits

@@ -1,4 +1,6 @@
-"""Tests of what a service in a Kueue queue releases, and when it is created again."""
+"""Tests of a service whose pods wait in a queue of Kueue: which pods it deletes to release quota, and when they are created
+again.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,7 +27,7 @@ QUEUE = {keys.KUEUE_LABEL: "gpus"}
 
 
 def world(**spec: Any) -> World:
-    """Return a service with prefill and decode over two nodes each, of which nothing exists yet."""
+    """Return a service with one group of two nodes for prefill and for decode. No object of it exists yet."""
     both = {"engine": {"labels": QUEUE}, "decoder": {"labels": QUEUE}, **spec}
     nodes = {f"n{at}": Node(f"n{at}", 1, WEIGHTS, True, 1, room=ROOM) for at in range(8)}
     deps = parts.deps(parts.model(), parts.simple(2, decoder=True))
@@ -78,7 +80,9 @@ def test_a_prefill_group_without_its_decode_group_is_released_and_created_again(
 
 
 def test_leaders_that_kueue_admitted_without_their_workers_are_released() -> None:
-    """Kueue admits the pods of a revision that an earlier version of the operator stored one by one, and not as a group."""
+    """If Kueue has admitted leaders but not their workers, the leaders are deleted. Kueue admits pods one by one, and not as
+    a group, if an earlier version of the operator has stored their revision.
+    """
     made = begun()
     admit(made, lambda pod: pod.rank == 0)
     made.run(1)
@@ -87,7 +91,9 @@ def test_leaders_that_kueue_admitted_without_their_workers_are_released() -> Non
 
 
 def test_what_is_gated_completely_keeps_its_place_in_the_queue() -> None:
-    """Pods that are still gated take no node from others, even if other services wait for the same nodes."""
+    """Pods none of which Kueue has admitted stay in the queue. They take no node from others, even if other services wait
+    for the same nodes.
+    """
     made = begun()
     before = {pod.uid for pod in engines(made)}
     needs = world(engine={}, decoder={})
@@ -113,8 +119,8 @@ def test_a_new_service_does_not_wait_for_services_that_want_the_same_nodes() -> 
 
 
 def test_it_claims_no_nodes() -> None:
-    """The quota of the queue decides when the service starts. With a claim, it would keep others from nodes that it may
-    never get.
+    """A service in a queue claims no nodes, because the quota of the queue decides when it starts. With a claim, it would
+    keep others from nodes that it may never get.
     """
     made = begun()
     assert made.sync().claim is None

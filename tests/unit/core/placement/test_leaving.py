@@ -30,7 +30,7 @@ def own(one: World) -> list[str]:
 
 
 def replaced(plan: Plan) -> tuple[set[str], set[str]]:
-    """Return the numbers of the groups that are created, and the names of the StatefulSets that are deleted."""
+    """Return the numbers of the groups that the plan creates, and the names of the StatefulSets that it deletes."""
     made = {apply.manifest["metadata"]["labels"][keys.GROUP_INDEX] for apply in plan.apply if apply.kind == "StatefulSet"}
     return made, {delete.name[-8:] for delete in plan.delete if delete.kind == "StatefulSet"}
 

@@ -65,7 +65,9 @@ def test_it_goes_when_there_is_room_or_a_person_says_so(how: str) -> None:
 
 
 def test_what_stays_on_its_nodes_asks_for_nothing() -> None:
-    """A revision with another image uses the capacity that the old slice releases. No check of free capacity is needed."""
+    """A revision whose pods stay on the nodes of the old slice needs no check of free capacity. A revision with another
+    image uses the capacity that the old slice releases.
+    """
     world = with_other_nodes()
     world.room = lambda _: pytest.fail("nobody has to look")
     world.edit(deps=deps(replace(SHAPE, image="b"), found={**nodes(8), **OTHER}))
@@ -74,8 +76,8 @@ def test_what_stays_on_its_nodes_asks_for_nothing() -> None:
 
 
 def test_more_of_its_own_nodes_is_asked_for() -> None:
-    """The new pods request more CPU than the old ones had on the same nodes. Other pods may use that CPU, so the free
-    capacity is checked.
+    """If new pods request more of their node than the old ones, the free capacity is checked. The new pods request more CPU
+    here, which other pods may use.
     """
     wide = {name: node._replace(room=(*ROOM, ("cpu", 64_000))) for name, node in nodes(8).items()}
     world = serving(found=wide)
@@ -90,8 +92,8 @@ def test_more_of_its_own_nodes_is_asked_for() -> None:
 
 @pytest.mark.parametrize("strategy", ["surge", "blueGreen"])
 def test_where_nothing_goes_before_the_new_slice_serves_nobody_looks(strategy: str) -> None:
-    """With these strategies, the old slice stays until the new one serves. The new pods are created without a check, so that
-    autoscalers and preemption see them.
+    """With strategies in which the old slice stays until the new one serves, the new pods are created without a check of
+    free capacity, so that autoscalers and preemption see them.
     """
     shape = replace(SHAPE, strategy=strategy)
     world = with_other_nodes(shape)
@@ -104,7 +106,9 @@ def test_where_nothing_goes_before_the_new_slice_serves_nobody_looks(strategy: s
 
 
 def test_who_waits_for_a_turn_does_not_ask() -> None:
-    """A result is valid for seconds only, so the free capacity is checked when the service may begin."""
+    """While a service waits for its wave, its free capacity is not checked. A result is valid for seconds only, so the check
+    is made when the service may begin.
+    """
     world = with_other_nodes()
     world.room = lambda _: pytest.fail("it is not its turn")
     world.may_roll = False
@@ -114,8 +118,8 @@ def test_who_waits_for_a_turn_does_not_ask() -> None:
 
 
 def test_who_waits_for_room_waits_for_a_turn_when_there_is_room() -> None:
-    """While the service waits for capacity, others may begin with the shared edit. Its reason does not change with every
-    pass.
+    """While a service waits for capacity, other services may begin with the shared edit; when there is capacity, it waits
+    for its wave again. The reason in its status does not change with every reconciliation.
     """
     world = with_other_nodes()
     world.room = lambda _: TAKEN
@@ -150,7 +154,9 @@ def test_a_service_that_never_ran_has_not_waited_for_capacity() -> None:
 
 
 def test_a_status_of_an_earlier_version_is_read_by_its_hold() -> None:
-    """Versions up to 0.1.0 store `rolloutHold` in every component, with the gate and the target."""
+    """A status of version 0.1.0 or earlier is understood: it stores `rolloutHold` in every component, with the gate and the
+    target.
+    """
     hold = {"gate": "WaitingForRoom", "reason": "waits", "target": "tiny-1", "since": "2026-11-25T00:00:00+00:00"}
     stored = {"components": {"engine": {"ready": "4/4"}, "decoder": {"ready": "4/4", "rolloutHold": hold}}}
     assert making_room.waited(stored)
@@ -158,7 +164,9 @@ def test_a_status_of_an_earlier_version_is_read_by_its_hold() -> None:
 
 
 def test_the_hold_decides_and_not_the_condition() -> None:
-    """If another problem replaces the reason of RolledOut, the service still waits for capacity, and not for its wave."""
+    """Whether a service waits for capacity is read from its stored hold. If another problem replaces the reason of the
+    condition RolledOut, the service still waits for capacity, and not for its wave.
+    """
     world = waiting_for_capacity()
     others = [each for each in world.service.status["conditions"] if each["type"] != "RolledOut"]
     world.service = replace(world.service, status={**world.service.status, "conditions": others})
@@ -169,8 +177,9 @@ def test_the_hold_decides_and_not_the_condition() -> None:
 
 
 def test_after_a_restart_of_the_operator_the_wait_for_capacity_begins_with_the_dry_run() -> None:
-    """The result of the dry run is lost at a restart, so the gate is Checking for one pass, and the service is admitted to
-    its wave again. It does not keep the admission while nodes have no capacity.
+    """After a restart of the operator, a service that waited for capacity repeats the dry run first, because its result is
+    lost. The gate is Checking for one reconciliation, and the service is admitted to its wave again. It does not keep this
+    admission while nodes have no capacity.
     """
     world = waiting_for_capacity()
     world.restart()
@@ -182,7 +191,9 @@ def test_after_a_restart_of_the_operator_the_wait_for_capacity_begins_with_the_d
 
 
 def test_a_frozen_service_that_waits_for_capacity_says_the_same_with_every_pass() -> None:
-    """`settle` fails if the status does not become constant. After the thaw, the rollout continues."""
+    """The status of a frozen service that waits for capacity does not change any more: `settle` fails otherwise. After the
+    thaw, the rollout continues.
+    """
     world = waiting_for_capacity()
     pods = world.alive()
     world.edit(replace(world.service, annotations={keys.FREEZE: "drill"}))
@@ -200,8 +211,8 @@ def test_a_frozen_service_that_waits_for_capacity_says_the_same_with_every_pass(
 
 @pytest.mark.parametrize("begun", [True, False], ids=["with a new group", "with none yet"])
 def test_room_that_is_lost_half_way(begun: bool) -> None:
-    """Groups that have been started continue. If nothing of the new slice exists yet, the removed groups of the old slice
-    are created again.
+    """The nodes for a rollout disappear in its middle. Groups that have been started continue. If nothing of the new slice
+    exists yet, the removed groups of the old slice are created again.
     """
     shape = replace(SHAPE, size=1, engines=4, decoders=4)
     world = with_other_nodes(shape)
@@ -217,8 +228,8 @@ def test_room_that_is_lost_half_way(begun: bool) -> None:
 
 @pytest.mark.parametrize("strategy", ["", "recreate"])
 def test_an_answer_counts_for_less_time_than_a_group_needs_to_go(strategy: str) -> None:
-    """A result is valid for seconds, but a leader needs 15 s without new requests before it is stopped, and a router may
-    need longer. The rollout must complete nevertheless.
+    """A rollout completes although a result about free capacity is valid for a shorter time than the removal of a group
+    takes: a leader needs 15 s without new requests before it is stopped, and a router may need longer.
     """
     shape = replace(SHAPE, size=1, engines=4, decoders=4, strategy=strategy)
     world = with_other_nodes(shape)
@@ -243,7 +254,7 @@ def test_a_pod_that_happens_to_end_is_no_reason_not_to_look() -> None:
 
 
 def _asked_anew(world: World) -> dict[str, str]:
-    """Return the results of checks without those that are valid for seconds only."""
+    """Return the facts without the results of checks of free capacity, which are valid for seconds only."""
     return {key: why for key, why in world.checks.items() if ".room." not in key}
 
 
@@ -261,8 +272,8 @@ def _new(world: World) -> list[str]:
 
 
 def test_what_serves_nobody_makes_room_unasked() -> None:
-    """The edit may repair a service that never became ready. Its old slice serves no requests, so it is removed without a
-    check of free capacity.
+    """An old slice that serves no requests is removed without a check of free capacity. The edit may repair a service that
+    never became ready.
     """
     world = with_other_nodes()
     world.healthy = lambda _: False

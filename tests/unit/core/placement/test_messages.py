@@ -41,7 +41,7 @@ def test_strangers_and_many_holders() -> None:
 
 
 def test_the_amount_that_is_missing_is_named() -> None:
-    """The GPUs are free, and a foreign pod holds the CPUs."""
+    """The message names the resource that is missing. The GPUs are free here, and a pod of another user holds the CPUs."""
     held = {f"n{at}": {"cpu": 190_000} for at in range(15)}
     assert said(need(2, cpu=64_000), held=held, by={}) == "2 nodes with 64 free cpu: 1 is free, 15 are held by others"
 
@@ -57,8 +57,8 @@ def holding(*needs: Need, held: dict[str, dict[str, int]], by: dict[str, str]) -
 
 
 def test_only_services_that_hold_what_the_pods_could_take_are_named() -> None:
-    """Foreign pods, a pod that leaves enough capacity, and pods on unsuitable nodes are not the reason, so they are not
-    named.
+    """The message names only services that hold what the waiting pods could use. It does not name other users' pods, a pod
+    that leaves enough capacity, or pods on unsuitable nodes.
     """
     by = {f"n{at}": f"ns/s{at // 2}" for at in range(6)}
     assert holding(need(4), held=taken(*range(8)), by=by) == (

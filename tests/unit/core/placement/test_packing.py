@@ -11,7 +11,7 @@ EIGHT: Room = ((GPU, 8),)
 
 
 def kind(pods: int, gpus: int, *apart: int) -> PodClass:
-    """Return a number of pods with this number of GPUs each."""
+    """Return a kind of pods: this number of pods, each with this number of GPUs."""
     return PodClass(pods, ((GPU, gpus),), frozenset(apart))
 
 
@@ -45,8 +45,8 @@ def test_an_amount_is_divided_without_a_rest() -> None:
 
 
 def test_a_question_that_would_take_minutes_is_taken_to_fit_within_a_moment() -> None:
-    """Three kinds of pods need all GPUs of 300 nodes of different sizes. An exact answer would take minutes, so the pods are
-    assumed to fit.
+    """If an exact answer would take minutes, the pods are assumed to fit, and the function returns within a moment. Three
+    kinds of pods need all GPUs of 300 nodes of different sizes.
     """
     nodes = [(((GPU, 40 + at % 7),), frozenset(range(3))) for at in range(300)]
     began = time.process_time()

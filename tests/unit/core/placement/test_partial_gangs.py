@@ -49,7 +49,7 @@ def asks(world: World) -> Idle | None:
 
 
 def numbers(found: Idle) -> tuple[list[int], list[int]]:
-    """Return the numbers of pods of the missing parts, and those of the complete parts."""
+    """Return the numbers of pods in `missing` (those without a node) and in `units` (all pods of the same groups)."""
     return [sum(need.pods for need in part) for part in found.missing], [
         sum(need.pods for need in part) for part in found.units
     ]
@@ -93,7 +93,9 @@ def test_where_a_role_has_no_group_left_all_of_the_service_goes() -> None:
 
 
 def test_a_group_whose_leader_is_the_one_that_served_and_is_ready_is_not_lost() -> None:
-    """A leader that has served and is ready shows that the group serves with its remaining ranks."""
+    """A group that has lost a rank does not count as lost if its leader has served and is ready, which shows that the group
+    serves with its remaining ranks.
+    """
     world = serving(2, 1)
     lose(world, "engine", 1)
     leader = rank(world, "engine", 1, 0)
@@ -105,7 +107,9 @@ def test_a_group_whose_leader_is_the_one_that_served_and_is_ready_is_not_lost() 
 
 
 def test_a_new_leader_that_is_ready_alone_is_lost() -> None:
-    """The leader has no probe, or a probe that does not check the other ranks, as on simulated nodes."""
+    """A group counts as lost if only its new leader is ready. The leader has no probe, or one that does not check the other
+    ranks, as on simulated nodes.
+    """
     world = serving(2, 1)
     lose(world, "engine", 1)
     rank(world, "engine", 1, 0).ready = True
@@ -146,7 +150,9 @@ def test_who_serves_stays_whatever_its_number(
 
 
 def test_the_groups_that_are_named_are_those_that_go() -> None:
-    """The first group lost a rank, and is removed. By its number alone, it would be the group that stays."""
+    """The groups that the plan names are those that are removed. Here the first group has lost a rank. By its number alone,
+    it would be the group that stays.
+    """
     world = serving(2, 1)
     lose(world, "engine", 0)
     found = asks(later(world))
@@ -162,7 +168,9 @@ def test_the_groups_that_are_named_are_those_that_go() -> None:
 
 
 def test_a_service_that_serves_asks_for_no_more_than_its_pods_had() -> None:
-    """The next revision has groups of 16 pods, and the old pod, on one node, is being deleted."""
+    """A service that serves does not need more nodes than its existing pods had. Its next revision has groups of 16 pods,
+    and the old pod, on one node, is being deleted.
+    """
     template = Demand(requests=(("nvidia.com/gpu", 8),))
     needs = (Need(("engine",), "engine", template, 1), Need(("engine",), "engine", template, 15))
     world = Race({"a": Shape(size=1, router=False)}, 4, 1).worlds["a"]

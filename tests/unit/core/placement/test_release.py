@@ -19,8 +19,8 @@ def needs(pods: int, pool: str = "", gpus: int = 8) -> Needs:
 
 
 def lost(key: str, holds: list[str], missing: int, *, units: int = 0, since: float = 500.0, pool: str = "") -> Claim:
-    """Return a service that holds nodes without serving, whose group lacks this number of pods. `units` is the number of
-    pods of each of several groups.
+    """Return the claim of a service that holds nodes without serving, because its group lacks this number of pods. If
+    several of its groups hold nodes, `units` is the number of all pods of a group.
     """
     idle = Idle(
         frozenset({("engine", 0)}),
@@ -68,25 +68,29 @@ def test_nobody_else_nothing_is_given_back() -> None:
     ],
 )
 def test_for_who_waits_and_is_placed_then(waiting: Claim, free: tuple[str, ...], given: bool) -> None:
-    """The service holds one node for a group of three. It releases the node only if a waiting service then fits."""
+    """A group of three pods holds one node without serving. It releases the node only if a waiting service then fits."""
     assert asked([lost("a", ["n1"], 2), waiting], nodes(*free, held="n1 n2")) == ({"a"} if given else set())
 
 
 def test_who_finds_its_own_node_gives_nothing_back() -> None:
-    """A node for the lost rank is free. The scheduler has just not bound the pod yet."""
+    """A group that finds a free node for its lost rank releases nothing. The scheduler has just not bound the pod yet."""
     assert asked([lost("a", ["n1"], 1), waits("w", 2)], nodes("n3", held="n1")) == set()
     assert asked([lost("a", ["n1", "n2"], 1, units=2)], nodes("n3", held="n1 n2")) == set()
 
 
 def test_room_that_nothing_comes_to_is_believed_for_twenty_minutes() -> None:
-    """Something that the operator does not know keeps the rank from the free node."""
+    """If a free node exists for the lost rank but the pod is not bound to it, the group keeps its nodes for twenty minutes.
+    Something that the operator does not know keeps the pod from the node.
+    """
     claims = [lost("a", ["n1"], 1, since=NOW), waits("w", 2)]
     assert asked(claims, nodes("n3", held="n1"), NOW + 1199) == set()
     assert asked(claims, nodes("n3", held="n1"), NOW + 1200) == {"a"}
 
 
 def test_room_that_is_promised_is_not_free() -> None:
-    """Another gang is being admitted and will use the only free node."""
+    """A node that is promised to another gang does not count as free for the lost rank. The other gang is being admitted and
+    will use the only free node.
+    """
     tries = waits("t", 1, since=990.0, trying=True)
     assert asked([lost("a", ["n1"], 1), waits("w", 1)], nodes("n3", held="n1")) == set()
     assert asked([lost("a", ["n1"], 1), waits("w", 1), tries], nodes("n3", held="n1")) == {"a"}
@@ -96,8 +100,8 @@ def test_room_that_is_promised_is_not_free() -> None:
 
 @pytest.mark.parametrize(("units", "given"), [(2, True), (0, False), (3, False)])
 def test_its_own_groups_keep_each_other_from_being_whole(units: int, given: bool) -> None:
-    """Two groups of two pods hold one node each: one of them releases its node, and the other becomes complete. With groups
-    of three pods, this would complete neither.
+    """Two groups of the same service that have lost a rank hold one node each: one of them releases its node, and the other
+    becomes complete. With groups of three pods, this would complete neither.
     """
     assert asked([lost("a", ["n1", "n2"], max(1, units - 1), units=units)], nodes(held="n1 n2 n3")) == (
         {"a"} if given else set()
@@ -112,7 +116,9 @@ def test_of_two_that_have_lost_a_rank_the_later_one_gives_way() -> None:
 
 
 def test_the_first_gives_way_where_the_second_could_not_mend_it() -> None:
-    """The first group lacks six nodes. The cluster does not have that many, even with the nodes of the second group."""
+    """The first group lacks six nodes, which the cluster does not have even with the nodes of the second group. So the first
+    group releases its nodes.
+    """
     first, second = lost("a", ["n1", "n2"], 6, since=100.0), lost("b", ["n3", "n4"], 1, since=200.0)
     assert asked([first, second], nodes(held="n1 n2 n3 n4")) == {"a"}
 
@@ -128,8 +134,8 @@ def test_several_give_way_to_who_needs_as_much_and_no_more_than_it_takes() -> No
 
 
 def test_a_node_that_only_others_of_the_service_use_is_not_given_back() -> None:
-    """Two other pods with one GPU each stay on the node where the lost group has six GPUs. Releasing these six does not help
-    a pod that needs all eight.
+    """A node on which other pods of the service stay is not released if the rest of it is too small for the waiting service.
+    Two other pods with one GPU each stay on the node where the lost group has six GPUs, and the waiting pod needs all eight.
     """
     idle = Idle(frozenset({("engine", 0)}), (("n1", ((GPU, 6),)),), (needs(1),), (), 500.0)
     mine = Claim("a", needs(2), trying=True, serves=True, idle=idle)
@@ -139,8 +145,8 @@ def test_a_node_that_only_others_of_the_service_use_is_not_given_back() -> None:
 
 
 def test_all_are_looked_at_in_turn() -> None:
-    """Many services wait for more nodes than exist, and one waits for a single node. Within some minutes, that one is
-    considered, too.
+    """Many services wait for more nodes than exist, and one waits for a single node. Within some minutes, each of them is
+    considered, so that the last one gets its node.
     """
     many = [waits(f"w{at}", 50, since=float(at)) for at in range(3 * MOST)]
     claims = [lost("a", ["n1"], 1), *many, waits("z", 1)]
@@ -149,7 +155,9 @@ def test_all_are_looked_at_in_turn() -> None:
 
 
 def test_each_of_many_that_have_lost_a_rank_is_looked_at_beside_each_that_waits() -> None:
-    """Of forty services that have lost a rank, only the first can help one of forty that wait: the last one."""
+    """Every pair of a service that has lost a rank and a service that waits is considered after a while. Of forty services
+    that have lost a rank, only the first can help one of forty that wait: the last one.
+    """
     stranded = [lost(f"s{at:02}", [f"n{at}"], 99, since=float(at), pool="x") for at in range(40)]
     others = [waits(f"w{at:02}", 50, since=float(at)) for at in range(39)]
     room = {

@@ -1,5 +1,5 @@
-"""Tests of an edit that several services share: which service may begin, until when it keeps its admission, and which one
-proves the edit.
+"""Tests of an edit that several services share: which service may begin, how long its admission lasts, and which service
+proves that the edit works.
 """
 
 from dataclasses import replace
@@ -20,8 +20,8 @@ from tests.unit.core.passes import conditions, settled
 
 @pytest.mark.parametrize("strategy", ["", "surge", "blueGreen"])
 def test_a_turn_lasts_until_the_new_slice_is_whole(strategy: str) -> None:
-    """The edit of a runtime that works for no service stops at its first service, even if the old slice continues to
-    serve.
+    """A service keeps its admission to an edit until its new slice is complete. So an edit of a runtime that works for no
+    service stops at its first service, even if the old slice continues to serve.
     """
     world = settled(Shape(strategy=strategy))
     world.deps = Shape(image="b").deps()
@@ -37,8 +37,8 @@ def test_a_turn_lasts_until_the_new_slice_is_whole(strategy: str) -> None:
 
 
 def test_a_turn_ends_in_the_pass_that_says_so() -> None:
-    """The operator's own write of a status causes no event. A later pass may be ten minutes away, while other services
-    wait.
+    """An admission ends in the reconciliation whose status reports the end. The operator's own write of a status causes no
+    event, and a later reconciliation may be ten minutes away, while other services wait.
     """
     world = settled(Shape())
     world.deps = Shape(image="b").deps()
@@ -84,7 +84,9 @@ def stories(world: World) -> list[Plan]:
 
 
 def test_a_service_proves_the_edit_that_it_became_whole_with() -> None:
-    """A new service proves nothing, nor does a service whose engines the edit does not change."""
+    """A service proves only the edit with which it became complete. A new service proves nothing, nor does a service whose
+    engines the edit does not change.
+    """
     world = World(Shape().service(), numbered(Shape(), 1), 3)
     world.settle()
     assert "reached" not in world.service.status and world.sync().stands[RUNTIME].state == EditState.EQUAL
@@ -124,7 +126,9 @@ def test_a_revision_that_a_user_names_waits_for_nobody() -> None:
 
 @pytest.mark.parametrize("why", ["keeps", "model", "large"])
 def test_who_is_whole_without_an_edit_proves_nothing_of_it(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The service does not follow the runtime, or no revision can be created from the present runtime."""
+    """A service that is complete without using an edit proves nothing about the edit. The service does not follow the
+    runtime, or no revision can be created from the present runtime.
+    """
     world = World(Shape().service(), numbered(Shape(), 1), 3)
     world.settle()
     world.deps = numbered(Shape(image="b"), 2)
@@ -160,7 +164,9 @@ def test_what_did_not_become_whole_in_time_fails_the_edit(back: bool) -> None:
 
 
 def test_an_edit_that_is_refused_fails_before_it_begins() -> None:
-    """Otherwise the service would be asked to roll out for ever, and nothing would be reported."""
+    """If the API server refuses an edit, the edit has failed for the service before its rollout begins. Otherwise the
+    service would be asked to roll out for ever, and nothing would be reported.
+    """
     world = World(Shape().service(), numbered(Shape(), 1), 3)
     world.settle()
     world.verdict = lambda revision: "Invalid: imagePullPolicy"

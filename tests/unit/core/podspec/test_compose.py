@@ -11,12 +11,12 @@ Data = dict[str, Any]
 
 
 def made(runtime: Data, written: Data | None = None, component: str = "engine") -> Composed:
-    """Return a component that is composed from parts of a runtime."""
+    """Return the component that is composed of these parts of a runtime."""
     return compose(component, runtime, written)
 
 
 def test_layers_from_the_lowest_to_the_highest() -> None:
-    """Each layer overrides one key of the layer below, so the result names all layers in order."""
+    """Each layer of a pod spec overrides one key of the layer below, so the result shows the order of all layers."""
     runtime = {
         "pod": {
             "containers": [{"name": "main", "image": "1"}],

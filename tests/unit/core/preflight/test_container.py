@@ -37,8 +37,8 @@ def test_it_is_as_the_engine_and_comes_last() -> None:
 
 
 def test_it_asks_for_no_other_node() -> None:
-    """Init containers and containers do not run at the same time, so the scheduler sees the same requests with and without
-    the check.
+    """The init container of the check does not change the node that the scheduler chooses. Init containers and containers do
+    not run at the same time, so the scheduler sees the same requests with and without the check.
     """
     plain, looked = ({"metadata": {"labels": {}}, "spec": spec} for spec in (POD, guarded(POD, "Warn", PLACE)))
     assert demand(plain, True) == demand(looked, True)

@@ -87,7 +87,9 @@ def test_each_rank_of_each_group_is_there_by_its_name() -> None:
 
 
 def test_nobody_takes_its_pods_for_those_of_the_service() -> None:
-    """The selectors are all those that the operator writes for a service, and examples of those of routers and users."""
+    """No controller and no Service selects the pods of a check on demand. The selectors are all those that the operator
+    writes for a service, and examples of those of routers and users.
+    """
     known = roles()
     owner = meta.Owner("svc", "team", "u")
     asked = [each["spec"]["selector"] for each in services.services(owner, (("engine", 1), ("decoder", 1)), "engine", "")]
@@ -169,8 +171,8 @@ def test_names_that_only_begin_alike_stay() -> None:
 
 
 def test_a_service_that_is_looked_at_in_place_too_is_looked_at_a_single_time() -> None:
-    """The stored pods already contain the check as an init container. The pod on demand contains it once, and its mount does
-    not count as a path that an init container fills.
+    """The stored pods of a service may already contain the check as an init container. A pod on demand contains the check
+    once, and the check's mount does not count as a path that an init container fills.
     """
     pod = made(roles({keys.PREFLIGHT: "Require"})).pods[RankKey("engine", 0, 0)]
     assert "initContainers" not in pod["spec"] and json.loads(env(pod)["OME_PREFLIGHT"])["fetched"] == ["/cache"]
@@ -241,7 +243,9 @@ def test_nothing_that_is_stored_changes() -> None:
 
 
 def test_a_check_is_no_part_of_a_pod_group_of_kueue() -> None:
-    """Kueue refuses a pod that states the number of pods of a group, but not the name of the group."""
+    """A pod of a check on demand belongs to no pod group of Kueue, because Kueue refuses a pod that states the number of
+    pods of a group, but not the name of the group.
+    """
     labels = {keys.KUEUE_LABEL: "gold", keys.KUEUE_GROUP: "mine"}
     annotations = {"a": "b", keys.KUEUE_COUNT: "8", keys.KUEUE_SERVING: "true"}
     for pod in made(roles(labels=labels, annotations=annotations)).pods.values():

@@ -1,4 +1,4 @@
-"""Tests of a complete pass over a service whose preflight check has found a problem before the engines started."""
+"""Tests of a complete reconciliation of a service whose preflight check has found a problem before the engines started."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -21,8 +21,8 @@ SHM = PreflightFinding("shm", OWN, "/dev/shm has 16 MiB, but 128 MiB are needed"
 
 
 def seen(held: bool, later: float = 0.0, **more: Any) -> tuple[Plan, World]:
-    """Return a pass over a new service in which the check of rank 0 of the engine has found a problem, and the simulated
-    cluster.
+    """Return the plan of a reconciliation of a new service in which the check of rank 0 of the engine has found a problem,
+    and the simulated world.
     """
     world = World(Shape().service(), Shape().deps(), 3)
     world.settle()

@@ -51,15 +51,17 @@ def test_a_record_is_complete(name: str, record: ReasonRecord) -> None:
 
 @pytest.mark.parametrize(("name", "record"), RECORDS)
 def test_the_code_uses_every_reason(name: str, record: ReasonRecord) -> None:
-    """Words that are only passed on from the kubelet, the scheduler or the client of the API need no name in the code."""
+    """The code uses every reason of the table. Words that are only passed on from the kubelet, the scheduler or the client
+    of the API need no name in the code.
+    """
     passed_on = {"Unschedulable", "ImagePullBackOff", "ErrImagePull", "Invalid", "Forbidden"}
     assert re.search(rf"\bReason\.{name}\b", CODE) or record.word in passed_on
 
 
 @pytest.mark.parametrize(("name", "record"), RECORDS)
 def test_its_values_agree(name: str, record: ReasonRecord) -> None:
-    """A reason that disappears without any action is not Failed, a reason with a warning Event is not Current, and a good
-    reason is Current.
+    """The values of a record are consistent: a reason that disappears without any action is not Failed, a reason with a
+    warning Event is not Current, and a good reason is Current.
     """
     assert isinstance(record.kstatus, Kstatus)
     if record.good:
@@ -81,7 +83,9 @@ def test_every_reason_stands_once() -> None:
 
 
 def test_a_reason_is_its_word_where_it_is_written() -> None:
-    """Conditions are compared with stored ones, sorted, copied, recorded, and written as JSON and YAML."""
+    """A reason behaves like its word when conditions are compared with stored ones, sorted, copied, recorded, and written as
+    JSON and YAML.
+    """
     paused = Reason.PAUSED
     assert paused == "Paused" and {paused: 1}["Paused"] == 1 and hash(paused) == hash("Paused")
     assert json.dumps({"reason": paused}) == '{"reason": "Paused"}'
@@ -107,7 +111,9 @@ def test_the_gravest_reasons_come_first() -> None:
 
 
 def test_every_stage_of_a_rollout_but_the_first_has_reasons_that_stop_there() -> None:
-    """Any other reason of RolledOut means that the inputs are not valid."""
+    """Every stage of a rollout except the first has reasons with which a rollout stops there. Any other reason of the
+    condition RolledOut means that the inputs are not valid.
+    """
     assert {record.stage for record in REASONS.values()} - {None} == set(RolloutStage) - {RolloutStage.VALID}
     assert [stage.number for stage in RolloutStage] == [*range(len(RolloutStage))] and State.BROKEN.order == 0
     moves = {str(record) for record in REASONS.values() if record.moves}

@@ -1,4 +1,6 @@
-"""Tests of the reason of the condition Advice: what the API server or the cluster says is no field without effect."""
+"""Tests of the reason of the condition Advice: it is NoEffect only for a field without effect, and not for what the API
+server or the cluster reports.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,24 +27,26 @@ def advice(world: World, seen: Observed) -> tuple[str, str]:
 
 
 def warned(seen: Observed) -> Observed:
-    """Return what the operator sees while the API server warns about the pods of a workload."""
+    """Return the facts of a reconciliation in which the API server warns about the pods of a workload."""
     return replace(seen, warnings=(POD_SECURITY,))
 
 
 def refused(seen: Observed) -> Observed:
-    """Return what the operator sees while new pods of the router are refused beside its former pods."""
+    """Return the facts of a reconciliation in which new pods of the router are refused beside its former pods."""
     (key,) = (key for key in seen.children if key[0] == "Deployment")
     return replace(seen, children={**seen.children, key: seen.children[key]._replace(message="forbidden")})
 
 
 def second_budget(seen: Observed) -> Observed:
-    """Return what the operator sees if another client's budget selects the service's pods."""
+    """Return the facts of a reconciliation in which another user's disruption budget selects the service's pods."""
     return replace(seen, budgets=(Budget("extra", {"matchLabels": {keys.COMPONENT: keys.ENGINE}}),))
 
 
 @pytest.mark.parametrize("disturbed", [warned, refused, second_budget])
 def test_what_the_cluster_says_is_not_a_field_without_effect(disturbed: Callable[[Observed], Observed]) -> None:
-    """Reported: a namespace whose Pod Security level refused every pod was in Advice with the reason NoEffect."""
+    """What the cluster reports is not called a field without effect. Reported: a namespace whose Pod Security level refused
+    every pod was in Advice with the reason NoEffect.
+    """
     world = settled(Shape())
     before = advice(world, world.observed())
     reason, message = advice(world, disturbed(world.observed()))

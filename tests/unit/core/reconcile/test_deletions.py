@@ -46,7 +46,7 @@ def test_every_place_that_ends_pods_is_listed() -> None:
 
 
 def _ending(tree: ast.AST) -> Iterator[str]:
-    """Yield the innermost function of each call that ends pods."""
+    """Yield for each call that ends pods the innermost function around the call."""
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             for node in ast.walk(function):

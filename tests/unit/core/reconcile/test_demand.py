@@ -1,5 +1,5 @@
-"""Tests of services whose autoscaler has the class Demand: what a pass reports to the autoscaler, which number counts, and
-what the status shows.
+"""Tests of services whose autoscaler has the class Demand: what a reconciliation reports to the autoscaler, which number of
+groups counts, and what the status shows.
 """
 
 from dataclasses import replace
@@ -279,7 +279,9 @@ def test_a_service_without_the_class_has_no_field_and_no_task() -> None:
 
 
 def test_the_annotation_cannot_set_the_class() -> None:
-    """Services with this annotation were not scaled by earlier versions. An upgrade alone must not start to scale them."""
+    """The annotation with the class of an autoscaler cannot set the class Demand. Services with this annotation were not
+    scaled by earlier versions, and an upgrade alone must not start to scale them.
+    """
     whole = spec("Apply", role={"autoscaler": None})
     whole["decoder"] = {name: value for name, value in whole["decoder"].items() if value is not None}
     world = World(

@@ -59,8 +59,8 @@ def test_a_recommended_size_is_not_called_the_size(hold: str) -> None:
 
 
 def test_a_service_that_waits_for_its_first_step_says_so_until_it_is_measured() -> None:
-    """A single request was measured at 39 ms. In proportion, many groups would be needed, so the number is at most doubled
-    until more is measured.
+    """The condition says that a service waits for its first step until more is measured. A single request was measured at 39
+    ms. In proportion, many groups would be needed, so the number is at most doubled until more is measured.
     """
     world = Demanded(**spec("Apply", role={"maxReplicas": 9}))
     world.decide()

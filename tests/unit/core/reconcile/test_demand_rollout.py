@@ -92,7 +92,9 @@ def _with_a_field(pod: Manifest, _: RankContext) -> Manifest:
 
 @pytest.mark.parametrize("feature", [_with_a_variable, _with_a_probe, _with_a_field])
 def test_what_a_later_operator_adds_to_pods_keeps_the_measurements(feature: PodFeature, monkeypatch: MonkeyPatch) -> None:
-    """After an upgrade, an edit of decode and a restart render the pods of prefill again, too."""
+    """If a later version of the operator adds fields to pods, the measured speeds stay valid. After an upgrade, an edit of
+    decode and a restart render the pods of prefill again, too.
+    """
     world = Demanded(**spec("Apply"))
     before, known = configurations(world), stored_pod(world)
     monkeypatch.setattr(pod_template, "FEATURES", (*pod_template.FEATURES, feature))
@@ -155,7 +157,9 @@ def template(**edit: Any) -> str:
 
 
 def test_the_settings_of_an_accelerator_class_belong_to_the_configuration() -> None:
-    """How the class was chosen, and the settings that the service itself makes, do not."""
+    """The settings of an accelerator class are part of a group's configuration. How the class was chosen, and the settings
+    that the service itself makes, are not.
+    """
     part = INPUTS["accelerator"]["engine"]
     other = {"args": ["--tp-size=4"]}, {"env": {"A": "1"}}, {"class": "h100"}, {"nodeSelector": {"gpu": "h200"}}
     found = [template(accelerator={"engine": {**part, **one}}) for one in other]
@@ -199,8 +203,8 @@ def test_the_gpus_are_those_that_the_nodes_name(labels: dict[str, str], hardware
 
 
 def test_after_a_rollout_no_group_is_removed_until_it_is_measured() -> None:
-    """Four decode groups serve a load for which one group was enough. After the rollout it is unknown whether one is still
-    enough.
+    """After a rollout, no group is removed until the new groups are measured. Four decode groups serve a load for which one
+    group was enough, but after the rollout it is unknown whether one still is.
     """
     role = {"minReplicas": 1, "maxReplicas": 9}
     world = Demanded(**edited(**role))

@@ -33,8 +33,8 @@ def former(world: World, *, made: bool) -> str:
 
 
 def test_a_former_slice_is_known_without_its_stored_revision() -> None:
-    """Somebody deleted the ControllerRevision. The operator must not create StatefulSets next to the old ones, because
-    together they would need twice the accelerators.
+    """A slice with the layout of an earlier version is recognized even if its ControllerRevision was deleted. The operator
+    must not create StatefulSets next to the old ones, because together they would need twice the accelerators.
     """
     world = settled(Shape(size=2, engines=2))
     former(world, made=True)
@@ -82,7 +82,9 @@ def test_also_beside_a_slice_of_todays_shape_nothing_is_touched() -> None:
 
 @pytest.mark.parametrize("render", [2, 1, 0, None])
 def test_a_former_revision_that_nothing_was_made_of_is_never_the_target(render: int | None) -> None:
-    """The same inputs become another revision with another name, because the data of a revision never changes."""
+    """A revision with the layout of an earlier version from which no pods were created never becomes the target. The same
+    inputs become another revision with another name, because the data of a revision never changes.
+    """
     world = settled(Shape())
     old = former(world, made=False)
     (stored,) = [one for key, one in world.children.items() if key[0] == "ControllerRevision"]

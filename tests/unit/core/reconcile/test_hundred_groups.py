@@ -116,8 +116,8 @@ def test_of_a_hundred_groups_the_worst_goes_and_a_hole_is_filled_first() -> None
 
 
 def test_the_work_of_many_groups_is_the_work_of_a_group_so_many_times() -> None:
-    """The number of writes is proportional to the number of groups. The number of passes does not grow, because groups start
-    and stop in parallel.
+    """The number of writes for a service is proportional to its number of groups. The number of reconciliations does not
+    grow, because groups start and stop in parallel.
     """
     few, many = Fleet(GROUPS // 4), Fleet(GROUPS)
     more = GROUPS - GROUPS // 4

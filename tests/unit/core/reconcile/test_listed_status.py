@@ -12,7 +12,9 @@ from tests.unit.core.passes import settled
 
 
 def test_the_model_of_the_status_is_the_one_that_serves_while_an_edit_waits() -> None:
-    """`kubectl get isvc` shows this field. The model that the spec names was shown before, although another one served."""
+    """While an edit of the model waits, the status shows the model that serves. `kubectl get isvc` shows this field.
+    Previously, it showed the model of the spec, although another one served.
+    """
     world = settled(Shape())
     assert world.service.status["model"] == "tiny"
     renamed = parts.service(model={"name": "absent"}, engine={}, router={})
@@ -26,8 +28,8 @@ def test_the_model_of_the_status_is_the_one_that_serves_while_an_edit_waits() ->
 
 @pytest.mark.parametrize("strategy", ["recreate", "blueGreen", "surge"])
 def test_a_rollout_keeps_how_long_a_start_takes(strategy: str) -> None:
-    """`ome status` says "starting for 80 s, last time 55 s". The groups that started in 55 s are gone before, unless the
-    strategy keeps them.
+    """During a rollout, the status keeps how long the last start took. `ome status` says "starting for 80 s, last time 55
+    s". The groups that started in 55 s are gone by then, unless the strategy keeps them.
     """
     world = settled(Shape(strategy=strategy))
     start = {"time": "2026-01-01T00:00:00Z", "seconds": 55, "parts": []}

@@ -1,4 +1,4 @@
-"""Tests that a live read protects decisions which would be wrong if a pod is missing from the cache."""
+"""Tests that the operator reads pods live before decisions that would be wrong if a pod is missing from its cache."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ class Blind(World):
     """A cluster whose pods are missing from the cache."""
 
     def observed(self) -> Observed:
-        """Return everything that exists except the pods."""
+        """Return the facts of a reconciliation whose cache contains every object except the pods."""
         return replace(super().observed(), pods=())
 
 
@@ -27,7 +27,9 @@ def blinded(world: World) -> Blind:
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_a_new_slice_is_not_created_on_a_caches_word(size: int) -> None:
-    """The guard is read live and finds pods of the old slice that the cache does not contain."""
+    """A new slice is not created only because the cache contains no pods of the old one. The guard is read live and finds
+    these pods.
+    """
     world = blinded(settled(Shape(size=size, router=False)))
     world.edit(deps=Shape(size=size, image="b").deps())
     for _ in range(6):

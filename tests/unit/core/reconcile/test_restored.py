@@ -72,8 +72,8 @@ def test_a_copy_in_another_namespace_contacts_no_rank_of_the_original(shape: Sha
 
 
 def test_nothing_holds_back_the_end_of_pods_that_contact_the_original() -> None:
-    """These pods are removed even if no node has the model, the rollout is paused, or the pods belong to a controller that
-    was not restored.
+    """Pods of a restored copy that contact the leader of the original service are always removed, even if no node has the
+    model, the rollout is paused, or the pods belong to a controller that was not restored.
     """
     for shape in (Shape(size=2, paused=True), Shape(size=2)):
         world = settled(replace(shape, paused=False))
@@ -104,8 +104,8 @@ def test_objects_that_the_backup_restores_later_are_deleted_as_well() -> None:
 
 
 def test_what_serves_under_an_older_operator_is_not_restarted() -> None:
-    """An older version of the operator adopted the copy. After the upgrade, a message states the problem, and nothing is
-    restarted.
+    """A copy that serves under an older version of the operator is not restarted by an upgrade. After the upgrade, a message
+    states the problem.
     """
     world = settled(Shape(size=2))
     (old,) = sets(world)
@@ -134,8 +134,9 @@ def test_a_revision_with_an_address_that_a_user_wrote_is_not_taken_for_a_copy() 
 @pytest.mark.parametrize("namespace", ["team", "copy"])
 @pytest.mark.parametrize("pods", [True, False])
 def test_the_number_of_groups_survives_a_restore(namespace: str, pods: bool) -> None:
-    """The restore skips the RoleScale of the backup, because the service was restored first and the operator has created
-    another one. The number is taken from the restored pods or StatefulSets.
+    """The number of groups of a service survives a restore. The restore skips the RoleScale of the backup, because the
+    service was restored first and the operator has created another one. The number is taken from the restored pods or
+    StatefulSets.
     """
     world = settled(Shape(size=2, engines=1, scaled=True))
     scale = ("RoleScale", "svc-engine")

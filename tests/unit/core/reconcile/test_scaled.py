@@ -43,7 +43,9 @@ def test_requests_per_second_become_no_percent_of_a_cpu() -> None:
 
 
 def test_an_autoscaler_that_nobody_asks_for_any_more_goes_and_the_groups_stay() -> None:
-    """Earlier versions created the autoscaler because of minReplicas and maxReplicas alone."""
+    """An autoscaler that the spec does not request any more is deleted, and the number of groups stays. Earlier versions
+    created the autoscaler because of minReplicas and maxReplicas alone.
+    """
     world = settled(scaleMetric="cpu")
     world.children[SCALE].manifest["spec"]["replicas"] = 2
     world.settle()

@@ -1,4 +1,6 @@
-"""Tests of services that their schedule brings to zero groups, and back: what is written, and who wins."""
+"""Tests of services that their schedule scales to zero groups, and back: what is written, and who decides if several writers
+set the number.
+"""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -39,11 +41,11 @@ class Sleeper(Demanded):
         return replace(super().observed(), arrivals=Arrivals(self.arrived))
 
     def numbers(self) -> tuple[int, int]:
-        """Return the prefill and the decode groups."""
+        """Return the numbers of the prefill and of the decode groups."""
         return len(self.alive("engine")), len(self.alive("decoder"))
 
     def scales(self) -> tuple[int, int]:
-        """Return the numbers of the RoleScales."""
+        """Return the numbers in the RoleScales of prefill and decode."""
         engine, decoder = (self.children["RoleScale", name].manifest["spec"]["replicas"] for name in SCALES)
         return engine, decoder
 
@@ -109,7 +111,7 @@ def test_ome_wake_ends_the_night_until_ten_quiet_minutes_have_passed() -> None:
 
 
 def test_half_a_wake_is_not_taken_back() -> None:
-    """`ome wake` writes one RoleScale after the other, and a reconciliation may come between."""
+    """A reconciliation in the middle of `ome wake`, which writes one RoleScale after the other, does not undo the wake."""
     world = Sleeper()
     world.until(20)
     world.written(2, 0)
@@ -144,7 +146,9 @@ def test_a_number_that_somebody_has_written_stays_in_the_night() -> None:
 
 
 def test_the_groups_stay_until_both_role_scales_ask_for_none() -> None:
-    """A write may fail or be seen late. The service goes to zero when both are seen, and never has another size between."""
+    """The groups of both roles stay until both RoleScales ask for zero. A write may fail or be seen late; the service goes
+    to zero when both are seen, and never has another size in between.
+    """
     world = Sleeper()
     world.until(1, QUIET)
     before, sizes, plans = world.numbers(), set[tuple[int, int]](), 0

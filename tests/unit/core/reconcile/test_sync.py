@@ -68,7 +68,7 @@ def test_what_serves_is_known_without_the_spec() -> None:
 
 
 def test_wrong_shapes_in_a_pod_spec_are_a_condition() -> None:
-    """The CRD permits any value in these parts of a pod spec. None may raise an exception in a pass."""
+    """A value of a wrong form in a pod spec, which the CRD permits, leads to a condition, and never to an exception."""
     service = parts.service(engine={"runner": {"env": {"A": "1"}}}, router={})
     plan = sync(service, Shape().deps(), Observed(), START)
     assert conditions(plan)["EngineReady"] == ("False", "InvalidPod")

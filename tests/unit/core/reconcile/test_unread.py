@@ -28,8 +28,8 @@ def conditions(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def test_a_rollout_waits_for_no_nodes_that_nobody_sees() -> None:
-    """An operator that reads nodes waits with the same edit if none has the model. An operator that does not read nodes
-    rolls it out.
+    """An operator that does not read nodes rolls out an edit of the model without waiting. One that reads nodes waits with
+    the same edit if no node has the model.
     """
     for deps, rolls in ((Shape(image="b").deps(), False), (unread(Shape(image="b").deps()), True)):
         world = World(Shape().service(), Shape().deps(), 3)
@@ -44,7 +44,9 @@ def test_a_rollout_waits_for_no_nodes_that_nobody_sees() -> None:
 
 
 def test_no_pod_is_taken_for_one_of_a_lost_node() -> None:
-    """An operator that reads no nodes must not consider all nodes lost, and delete each terminating pod by force."""
+    """An operator that does not read nodes does not treat pods as if their nodes were lost. Otherwise it would delete each
+    terminating pod by force.
+    """
     service, observed = Shape().service(), Observed()
     assert Snapshot(service, Deps(), observed, START).lost("n")
     assert not Snapshot(service, unread(Deps()), observed, START).lost("n")
@@ -68,7 +70,9 @@ def test_no_pod_is_taken_for_one_of_a_lost_node() -> None:
     ],
 )
 def test_what_is_not_read_is_not_said_to_be_missing(spec: dict[str, Any], type_: str, said: str) -> None:
-    """A message that an object is missing would make the user apply it, which would not help."""
+    """An object that the operator may not read is not reported as missing. The user would apply it because of such a
+    message, which would not help.
+    """
     deps = unread(parts.deps(parts.model(), parts.simple()))
     told = conditions(sync(parts.service(engine={}, **spec), deps, Observed(), START).status)[type_]
     assert told["status"] == "False" and "does not exist" not in told["message"]

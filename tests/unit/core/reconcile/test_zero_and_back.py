@@ -20,7 +20,7 @@ BOUNDS = {"minReplicas": 0, "maxReplicas": 4}
 
 
 class ZeroWorld(World):
-    """A world in which requests arrive."""
+    """A simulated world in which requests arrive at the service."""
 
     arrived: float | None = None
     """Time of the last request that no engine could serve, in seconds since the epoch."""

@@ -35,7 +35,7 @@ def test_a_thousand_groups_say_everything() -> None:
 
 def test_where_many_failures_say_much_they_say_less() -> None:
     """Each of a thousand groups has a failure message of 4 kB, the most that a container can leave. The messages are
-    shortened so that all records fit.
+    shortened so that all records fit into the status.
     """
     told = written(group(index, words="é" * 4000) for index in range(1000))
     assert size(told) > 4 * LARGEST
@@ -59,7 +59,9 @@ def test_no_group_takes_more_than_is_reckoned(ranks: int, words: str, name: str,
 
 
 def test_a_service_with_more_groups_than_its_status_has_room_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups without a record are still monitored, and the status does not change with every pass."""
+    """If a service has more groups than its status has space for, a message says so. Groups without a record are still
+    monitored, and the status does not change with every reconciliation.
+    """
     world = World(Shape(size=2, engines=3, router=False).service(), Shape(size=2).deps(), 1)
     while world.condition("Scaled").get("status") != "True":
         world.run(1)

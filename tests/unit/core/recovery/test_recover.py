@@ -34,7 +34,7 @@ def changed(world: World, name: str, **fields: Any) -> Observed:
 
 
 def go(world: World, observed: Observed, later: float = 0.0) -> Plan:
-    """Run a pass over these objects, and store its status."""
+    """Run a reconciliation with these observed facts, and store its status in the world."""
     plan = sync(world.service, world.deps, observed, world.now + timedelta(seconds=later))
     world.service = replace(world.service, status=plan.status)
     return plan
@@ -71,7 +71,9 @@ def test_a_recycle_is_stored_before_anything_is_deleted() -> None:
 @pytest.mark.parametrize("group", range(3))
 @pytest.mark.parametrize("rank", range(3))
 def test_a_recycle_reads_the_pods_of_its_own_group_and_of_no_other(group: int, rank: int) -> None:
-    """The pod index of every leader is 0, whatever its group, and the groups of decode have the same numbers."""
+    """A recycle reads only the pods of its own group before it deletes them. The pod index of every leader is 0, whatever
+    its group, and the groups of decode have the same numbers.
+    """
     shape = Shape(size=3, engines=3, decoders=3)
     world = World(shape.service(), shape.deps(), 3)
     world.settle()
@@ -140,7 +142,7 @@ def test_a_draining_group_keeps_its_record_and_is_left_alone() -> None:
 
 
 def test_without_a_record_nothing_goes_before_the_start_up_deadline() -> None:
-    """The status with the records was lost."""
+    """If the status with the records of groups was lost, no group is recycled before the deadline for a start has passed."""
     world = settled(Shape(size=2))
     world.service = replace(world.service, status={})
     broken = changed(world, "-0-0", ready=False)

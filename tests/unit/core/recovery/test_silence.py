@@ -51,7 +51,7 @@ def go(
     also: dict[str, Silence] | None = None,
     **silence: Any,
 ) -> Transition:
-    """Return the next state of the first group, whose leader has been silent since SINCE."""
+    """Return the result of a reconciliation for the first group, whose leader has not answered since SINCE."""
     known = {UID: Silence(NOW.timestamp() + SINCE, **silence), **(also or {})}
     steps, said = together(some, before, policy, lambda _: False, NOW + timedelta(seconds=later), known)
     found = steps["g-0"]
@@ -154,8 +154,8 @@ def test_a_paused_engine_is_not_recycled(ready: bool) -> None:
 
 @pytest.mark.parametrize("block", range(10 if SOAK else 2))
 def test_no_leader_that_a_registry_hears_is_ever_recycled(block: int) -> None:
-    """Each of two registries loses leaders for a while, restarts, or does not answer. At every moment, at least one of them
-    either has an answer of the leader or reports nothing.
+    """A leader is never recycled while a registry hears it. Each of two registries loses leaders for a while, restarts, or
+    does not answer. At every moment, at least one of them either has an answer of the leader or reports nothing.
     """
     for seed in range(block, 1000, 10):
         chance, records, some = random.Random(seed), dict(RECORDS), groups(3)
@@ -177,8 +177,8 @@ def test_no_leader_that_a_registry_hears_is_ever_recycled(block: int) -> None:
 
 
 def heard(chance: random.Random, since: list[float], now: float) -> RouterReport | None:
-    """Return the report of a registry that has lost the leaders at these times (0 stands for a leader that it has not lost),
-    or None if the registry does not answer.
+    """Return the report of a registry about its leaders: the times since when they have not answered; 0 stands for a leader
+    that answers. Return None for a registry that does not answer itself.
     """
     if chance.random() < 0.1:
         return None

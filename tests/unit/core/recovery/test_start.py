@@ -138,7 +138,9 @@ OTHERS = (
 
 
 def test_a_group_that_was_never_ready_has_the_newest_start_of_its_component() -> None:
-    """After a rollout with the strategy recreate, the groups of the earlier slice are gone while the new groups start."""
+    """A group that was never ready shows the duration of the newest start of its component. After a rollout with the
+    strategy recreate, the groups of the earlier slice are gone while the new groups start.
+    """
     assert with_expectation(BEFORE, OTHERS).start == EARLIER
     assert with_expectation(BEFORE, ()).start is None
     assert with_expectation(RECORD, OTHERS).start is None, "it was ready, and its own start was not seen"

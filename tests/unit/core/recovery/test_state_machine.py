@@ -89,7 +89,9 @@ def test_ranks_that_start_again_by_themselves_are_waited_for() -> None:
 
 
 def test_a_rank_that_the_restarted_leader_found_as_it_was_recorded_has_joined_it() -> None:
-    """The rank was recorded after its own restart, but before its leader noticed the restart."""
+    """A restarted rank counts as part of its leader's new start if it was recorded after its own restart. The record was
+    written before the leader noticed the restart.
+    """
     too_early = go(group(pod(0), pod(1, restarts=1)), NEW).record
     waits = go(group(pod(0, ready=False, restarts=1), pod(1, restarts=1)), too_early).record
     assert (waits.phase, waits.recycles) == (rec.RESTARTING, 0)
@@ -100,8 +102,8 @@ def test_a_rank_that_the_restarted_leader_found_as_it_was_recorded_has_joined_it
 
 
 def test_a_new_leader_is_believed_to_have_met_the_ranks_only_when_it_is_probed() -> None:
-    """The leader's pod was lost, and a recycle was announced. A leader without a probe is ready as soon as it runs, so its
-    readiness proves nothing.
+    """The readiness of a new leader proves only with a probe that the leader has met the other ranks. The leader's pod was
+    lost, and a recycle was announced. A leader without a probe is ready as soon as it runs.
     """
     announced = go(group(pod(1)), READY).record
     assert announced.phase == rec.RECYCLING
@@ -116,8 +118,9 @@ def test_a_new_leader_is_believed_to_have_met_the_ranks_only_when_it_is_probed()
 
 
 def test_a_leader_without_a_probe_goes_with_its_group_when_ranks_did_not_start_anew() -> None:
-    """If the leader stayed, it would at once be Ready next to a new rank 1, then end when it notices the new rank, and cost
-    that rank again each time.
+    """A leader without a probe is deleted together with its group if the other ranks did not start anew. If the leader
+    stayed, it would at once be Ready next to a new rank 1, then end when it notices the new rank, and cost that rank again
+    each time.
     """
     too_early = go(group(pod(0), pod(1, restarts=1)), NEW).record
     mixed = group(pod(0, restarts=1), pod(1, restarts=1))
@@ -168,7 +171,9 @@ def test_the_clock_of_a_hang_begins_when_the_node_reports_again() -> None:
 
 
 def test_a_leader_that_ends_politely_keeps_its_ranks_until_it_is_gone() -> None:
-    """The node of the leader is drained. The leader's running requests need the other ranks."""
+    """While a leader terminates normally because its node is drained, the other ranks stay: its running
+    requests need them.
+    """
     ends = rfc3339(NOW + timedelta(seconds=600))
     step = go(group(pod(0, deleting=True, ends=ends), pod(1)), READY)
     assert (step.record.phase, step.again) == (rec.NOT_READY, 600.0)
@@ -275,8 +280,8 @@ def test_a_clock_that_was_set_back_begins_every_wait_anew() -> None:
 
 
 def held(*running: bool, **more: Any) -> Group:
-    """Return a group. For each rank, `running` states whether its engine runs; the other ranks are stopped by a failed
-    preflight check.
+    """Return a group some of whose ranks were stopped by a failed preflight check. `running` states for each rank whether
+    its engine runs.
     """
     ranks = [pod(rank, running=runs, ready=False, **more) for rank, runs in enumerate(running)]
     return group(*(each if each.running else each._replace(preflight=Checked((), held=True)) for each in ranks))
@@ -297,7 +302,9 @@ def test_after_a_recycle_too() -> None:
 
 
 def test_ranks_that_are_out_of_step_are_recycled_together() -> None:
-    """Only rank 0 was restarted. Its check waits for the other rank, whose engine waits for the leader."""
+    """Only rank 0 was restarted. Its check waits for the other rank, whose engine waits for the leader, so both ranks are
+    recycled together.
+    """
     step = go(held(False, True), NEW)
     assert (step.record.phase, step.again) == (rec.STARTING, APART)
     record = go(held(False, True), step.record, later=APART).record
@@ -311,8 +318,8 @@ def test_a_group_that_waits_in_its_preflight_holds_up_no_other_for_long() -> Non
 
 
 def test_restored_pods_that_contact_another_namespace_go_before_their_first_start_is_recorded() -> None:
-    """Pods of a group that was never ready are recorded whatever their template is. Pods of a restored copy are recycled
-    instead.
+    """Pods of a restored copy that contact a leader in another namespace are recycled before their first start is recorded.
+    Other pods of a group that was never ready are recorded whatever their template is.
     """
     both = frozenset({pod(0).uid, pod(1).uid})
     assert go(WHOLE._replace(drifted=both), NEW).record.incarnation == 1

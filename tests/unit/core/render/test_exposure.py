@@ -109,7 +109,9 @@ def test_annotations_for_the_controller_of_ingresses_are_handed_on() -> None:
 )
 @pytest.mark.parametrize("how", [STRICT, INGRESS._replace(domains=("others=forbidden.org",)), STRICT._replace(domain="")])
 def test_t8_a_service_has_no_host_of_another_namespace(how: Exposure, notes: dict[str, str]) -> None:
-    """Finding T8: the operator may write HTTPRoutes, and a tenant could choose any host for its own."""
+    """A service cannot get a host of another namespace (finding T8). The operator may write HTTPRoutes, and a tenant could
+    otherwise choose any host for its own.
+    """
     assert made(how, **notes) == []
     given = {f"ome.io/ingress-{name.replace('_', '-')}": value for name, value in notes.items()}
     (said,) = exposure.advice(OWNER, how, given)

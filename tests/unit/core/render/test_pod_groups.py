@@ -51,7 +51,9 @@ def test_leader_and_workers_of_a_group_are_one_pod_group_of_its_size() -> None:
 
 
 def test_statefulsets_and_their_selectors_name_neither_queue_nor_pod_group() -> None:
-    """Kueue refuses changes of a StatefulSet that has the name of a queue."""
+    """StatefulSets and their selectors contain neither the name of a queue nor that of a pod group, because Kueue refuses
+    changes of a StatefulSet that has the name of a queue.
+    """
     made = data(2, engine={"labels": QUEUE}, decoder={"labels": QUEUE})
     for component in (keys.ENGINE, keys.DECODER):
         for one in stamp(OWNER, stored(made)[component], (0, 1)):

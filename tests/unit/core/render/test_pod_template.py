@@ -53,8 +53,8 @@ def test_labels_of_a_leader_win_over_the_users() -> None:
 
 
 def test_users_mark_no_leader_and_no_group() -> None:
-    """With the label of leaders, a worker would receive requests. With the number of another group, a pod would count for
-    that group.
+    """Users cannot set the labels by which leaders and groups are selected. With the label of leaders, a worker would
+    receive requests. With the number of another group, a pod would count for that group.
     """
     composed = compose("engine", {"engineConfig": {**box(), **MARKED, "worker": {"size": 1, **MARKED}}}, {})
     first = pod_template.leader(CONTEXT, composed)["metadata"]["labels"]
@@ -115,7 +115,9 @@ ENVS: dict[str, tuple[list[Manifest], list[str]]] = {
 
 @pytest.mark.parametrize("case", ENVS)
 def test_order_of_variables(case: str) -> None:
-    """Kubernetes expands a reference to a variable only if that variable stands before it."""
+    """A variable stands after the variables to which it refers, because Kubernetes expands only references to earlier
+    variables.
+    """
     theirs, order = ENVS[case]
     ours = [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)"}]
     found = pod_template.add_env({"env": theirs}, ours)["env"]
@@ -124,7 +126,9 @@ def test_order_of_variables(case: str) -> None:
 
 
 def test_the_users_pod_name_stands_before_the_leaders_address() -> None:
-    """Runtimes for OME define POD_NAME themselves, and the address refers to it."""
+    """A variable POD_NAME of the user stands before the variable with the leader's address, which refers to it. Runtimes for
+    OME define POD_NAME themselves.
+    """
     theirs = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     names = list(env(leader({**box(env=[{"name": "X", "value": "1"}, theirs]), "worker": {"size": 1}})))
     assert names.index("POD_NAME") < names.index("LWS_LEADER_ADDRESS") < names.index("X")
@@ -218,8 +222,8 @@ SGLANG = ["python3", "-m", "sglang.launch_server"]
 def test_a_class_that_divides_otherwise_is_followed_by_the_engines_own_arguments(
     args: list[str], accelerator: Manifest, found: list[str]
 ) -> None:
-    """Previously, only PARALLELISM_SIZE was changed, so a runtime that states its size as a number ran with the wrong
-    size.
+    """If an accelerator class changes the parallelism, the engine's own arguments are changed, too. Previously, only
+    PARALLELISM_SIZE was changed, so a runtime that states its size as a number ran with the wrong size.
     """
     assert main(leader(box(command=SGLANG, args=args), accelerator))["args"] == found
 

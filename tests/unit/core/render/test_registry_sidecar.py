@@ -124,7 +124,9 @@ METRICS: dict[str, tuple[list[str], str]] = {
 
 @pytest.mark.parametrize("case", METRICS)
 def test_where_the_routers_metrics_are(case: str) -> None:
-    """For the default address no argument is added, so that an upgrade of the operator replaces no router."""
+    """If a router serves its metrics at the default address, the sidecar gets no argument for it, so that an upgrade of the
+    operator replaces no router.
+    """
     words, url = METRICS[case]
     found = [word for word in args(words=["--pd-disaggregation", *words]) if word.startswith("--router-metrics")]
     assert found == ([f"--router-metrics={url}"] if url else [])
@@ -188,7 +190,9 @@ def test_ways_to_start_it(start: list[str]) -> None:
 
 
 def test_the_order_of_stored_roles_changes_nothing() -> None:
-    """The API server returns stored data with its keys in another order."""
+    """The order of the stored roles does not change the sidecar's arguments. The API server returns stored data with its
+    keys in another order.
+    """
     leader = {
         "metadata": {"name": "l"},
         "spec": {"template": {"spec": {"containers": [{"args": ["--disaggregation-bootstrap-port=9000"]}]}}},
@@ -209,8 +213,8 @@ def test_a_service_can_do_without() -> None:
 
 
 def test_the_image_is_pulled_with_secrets_of_the_namespace() -> None:
-    """The Secrets are named after those of the pod. A pod without a registry sidecar gets none, because it uses no image of
-    the operator.
+    """The sidecar's image is pulled with Secrets of the namespace, in addition to those of the pod. A pod without a registry
+    sidecar gets none, because it uses no image of the operator.
     """
     main = {"name": "router", "args": ["--service-discovery", "--pd-disaggregation"]}
     wanted = PD._replace(pull_secrets=("own", "company"))

@@ -1,4 +1,6 @@
-"""Tests of the router of a slice: it only sees its own slice, is drained before it is stopped, and may only read pods."""
+"""Tests of the router of a slice: it only discovers its own slice, is drained before it is stopped, and may
+only read pods.
+"""
 
 from typing import Any
 
@@ -149,7 +151,9 @@ def test_routers_may_look_at_pods_and_nothing_else() -> None:
 
 
 def test_a_service_account_of_the_users_gets_the_role() -> None:
-    """The Role is bound to the ServiceAccount that the router really uses (decisions 23)."""
+    """The router's Role is bound to the ServiceAccount that the router really uses, which may be one of the user (decisions
+    23).
+    """
     role, binding = router.access(OWNER, composed({"serviceAccountName": "own"}))
     assert role["kind"] == "Role"
     assert binding["subjects"][0]["name"] == "own"

@@ -84,7 +84,9 @@ def test_an_image_of_which_the_user_knows() -> None:
 
 
 def test_an_operator_that_may_make_no_secrets_gives_none() -> None:
-    """A router that needs a Secret which does not exist would never start."""
+    """An operator that may not create Secrets gives routers no key. A router that needs a Secret which does not exist would
+    never start.
+    """
     here = world()
     plan = sync(here.service, changed(here.deps, router_keys=False), here.observed(), here.now)
     assert secrets(plan) == [] and "OME_ROUTER_KEY" not in str(pod(plan))
@@ -98,15 +100,17 @@ def test_a_variable_of_the_users_own_is_the_key() -> None:
 
 
 def test_where_all_routers_are_ready_nobody_asks_for_the_secret() -> None:
-    """Each attempt to create the Secret is a request, so a restart of the operator would cause one for every service."""
+    """If all routers are ready, the operator does not try to create the Secret. Each attempt is a request, so a restart of
+    the operator would cause one for every service.
+    """
     here = world()
     here.settle()
     assert secrets(here.sync()) == []
 
 
 def test_a_router_that_is_replaced_finds_its_secret() -> None:
-    """Services of earlier versions have ready routers and no Secret. The Secret must exist before the first new pod needs
-    it.
+    """Before a router is replaced, its Secret exists. Services of earlier versions have ready routers and no Secret, so it
+    must be created before the first new pod needs it.
     """
     here = world()
     keyed, here.deps = here.deps, changed(here.deps, router_keys=False)

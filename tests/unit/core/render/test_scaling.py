@@ -33,7 +33,9 @@ def counts(**changed: Any) -> ReplicaPolicy:
     ],
 )
 def test_users_count_groups_and_budgets_count_pods(said: dict[str, Any], groups: int, pods: int) -> None:
-    """One eviction removes one group, so u unavailable groups correspond to u pods (decisions 14)."""
+    """The budget of a user counts groups, and the PodDisruptionBudget counts pods: one eviction removes one group, so u
+    unavailable groups correspond to u pods (decisions 14).
+    """
     assert scaling.allowed_disruptions(counts(**said), groups) == pods
 
 

@@ -23,7 +23,9 @@ def test_one_each_the_url_first() -> None:
     [(8080, "router", {80: 8080, 8080: 8080}), (30000, "engine", {80: 30000, 30000: 30000}), (80, "engine", {80: 80})],
 )
 def test_port_80_and_the_containers_own_lead_to_the_same(port: int, front: str, ports: dict[int, int]) -> None:
-    """If both ports are equal, the Service has one port, because the API refuses duplicates."""
+    """Port 80 of the Service and the container's own port lead to the same port of the pod. If both are equal, the Service
+    has one port, because the API refuses duplicates.
+    """
     entries = by_name(((front, port),), front)["svc"]["ports"]
     assert {one["port"]: one["targetPort"] for one in entries} == ports
     assert len({one["name"] for one in entries}) == len(entries) == len(ports)

@@ -50,7 +50,7 @@ def test_an_engine_that_no_registry_reads_is_named() -> None:
 
 @pytest.mark.parametrize("engine", [SGLANG, TENSORRT])
 def test_a_service_without_a_router_gets_no_advice(engine: Any) -> None:
-    """No registry can report about such a service, whatever its engine is."""
+    """A service without a router gets no advice, because no registry could report about it, whatever its engine is."""
     assert said(engine, None) == ""
 
 

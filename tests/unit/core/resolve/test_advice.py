@@ -21,7 +21,9 @@ def advice(runtime: Any, **components: Any) -> str:
     [({"engine": {}}, "add decoder: {} and router: {}"), ({"engine": {}, "router": {}}, "add decoder: {}, or")],
 )
 def test_a_named_runtime_that_keeps_prefill_and_decode_apart_wants_a_decoder(components: Any, remedy: str) -> None:
-    """The automatic choice excludes such a runtime with the same message."""
+    """A runtime that the user names and that keeps prefill and decode apart needs a decoder, and the advice says so. The
+    automatic choice of a runtime excludes such a runtime with the same message.
+    """
     said = advice(APART, **components)
     assert "it separates prefill and decode, but the service has no decoder" in said and remedy in said
 

@@ -1,6 +1,5 @@
-"""Every name in `ome_operator/keys.py` that may be an annotation is known to the check for annotations without effect.
-
-A new name fails the test until it is listed either as read from what people write, or here.
+"""Tests that every annotation in `ome_operator/keys.py` is known to the check for annotations without effect. A new name
+fails the test until it is listed either as one that the operator reads from users' objects, or here.
 """
 
 import re

@@ -40,7 +40,7 @@ def service(*names: str) -> Any:
 
 
 def pod(deps: Deps, *names: str) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the pod spec of the leader, and what was left out."""
+    """Return the pod spec of the leader, and the messages about weights that were left out."""
     inputs = resolve(service(*names), deps).inputs
     assert inputs is not None
     roles, dropped = workloads("svc", "team", "r1", inputs)
@@ -61,8 +61,8 @@ def test_lora_weights_are_mounted_beside_the_model_and_named_to_the_engine() -> 
 
 
 def test_with_agents_lora_weights_have_directories_of_their_own() -> None:
-    """A recycled group must not load another version of the adapter than the other groups. Every node needs the model and
-    the adapter.
+    """LoRA weights that agents download have a directory for each version. A recycled group must not load another version of
+    the adapter than the other groups. Every node needs the model and the adapter.
     """
     deps = changed(having(weight()), model_agent=True, holders=HOLDERS)
     one = service("poet")
@@ -134,7 +134,9 @@ def of_namespace(base: str | None) -> tuple[Any, list[str]]:
 
 
 def test_weights_that_name_no_namespace_are_of_no_namespaces_model() -> None:
-    """Otherwise a BaseModel that happens to have this name would get the weights of another namespace's model."""
+    """Weights whose base model is named without a namespace belong to a cluster-wide model, and never to a BaseModel.
+    Otherwise a BaseModel that happens to have this name would get the weights of another namespace's model.
+    """
     inputs, said = of_namespace(None)
     assert inputs is None and said == [
         "FineTunedWeight poet was trained on model tiny, not on model tiny of namespace team: if the two are the same "

@@ -145,7 +145,9 @@ def test_an_accelerators_override_counts_only_when_it_is_chosen() -> None:
 
 
 def test_inputs_are_compared_as_the_running_code_reads_them() -> None:
-    """Fields that another version stored differently, or that this version cannot parse, cause no exception."""
+    """The stored inputs of a revision are compared in the form in which the running version reads them. Fields that another
+    version stored differently, or that this version cannot parse, cause no exception.
+    """
     stored = {"engine": {"runner": {"image": "a"}, "timeoutSeconds": None}, "runtime": {}, "model": {}}
     assert equivalent(stored, {"engine": {"runner": {"image": "a"}}, "runtime": {}, "model": {}})
     assert not equivalent({"engine": {"timeoutSeconds": "soon"}}, {"engine": {}})

@@ -1,4 +1,4 @@
-"""Tests of the settings of ScaledObjects: which form takes precedence, and what triggers get."""
+"""Tests of the settings of ScaledObjects: which of two spellings takes precedence, and which fields the triggers get."""
 
 from typing import Any
 

@@ -49,7 +49,9 @@ def test_the_path_on_the_node_counts(path: str | None, uri: str, refused: bool) 
 
 
 def test_a_path_that_the_service_mounts_already_stays_usable() -> None:
-    """An earlier version accepted the path."""
+    """A path of weights that a service already mounts stays usable, although it is refused for new services. An earlier
+    version accepted the path.
+    """
     inputs = resolve(parts.service(engine={}), deps("/mnt/models/tiny")).inputs
     assert inputs is not None
     for kept, refused in (

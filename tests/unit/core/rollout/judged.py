@@ -1,4 +1,4 @@
-"""A ready service of SGLang, edits of its arguments, and whether these were refused."""
+"""A ready service of SGLang, edits of its arguments, and whether the operator refused to roll them out."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -32,21 +32,21 @@ def deps(*args: str, image: str = OFFICIAL, judge: Any = None, command: list[str
 
 
 def world(*args: str, notes: Mapping[str, str] | None = None, **more: Any) -> World:
-    """Return a service after all of its passes."""
+    """Return the simulated world of a service that has settled."""
     made = World(service(notes=notes), deps(*args, **more), 1)
     made.settle()
     return made
 
 
 def edited(before: World, *args: str, judge: Any = None, **more: Any) -> World:
-    """Edit the runtime of the service, and return the service after all passes."""
+    """Edit the runtime of a service, and return its world after everything has settled."""
     before.edit(deps=deps(*args, judge=judge or before.deps.judge, **more))
     before.settle()
     return before
 
 
 def refused(found: World) -> bool:
-    """Return whether the status reports a refusal."""
+    """Return whether the status reports that the edit is refused."""
     return bool(found.condition("RolledOut")["reason"] == "ConfigurationRefused")
 
 

@@ -87,7 +87,9 @@ def test_pods_of_a_former_set_of_the_name_hold_nobody_up() -> None:
 
 
 def test_a_second_pod_of_a_leaders_set_is_not_asked() -> None:
-    """Somebody scaled the StatefulSet manually. The additional pod is no rank, and no router sends requests to it."""
+    """A second pod of a leader's StatefulSet, which somebody has scaled manually, is not drained. It is no rank, and no
+    router sends requests to it.
+    """
     second = leader(2)._replace(name=f"{STEM}-2-1", rank=-1)
     found = hold("engine", (0, 1), Slice("r1", SETS, (leader(0), leader(1), second)), NOW)
     assert found == Retained((0, 1), (0, 1))

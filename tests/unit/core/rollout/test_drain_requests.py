@@ -79,7 +79,9 @@ UNPROVEN = {
 
 @pytest.mark.parametrize("case", UNPROVEN)
 def test_an_engine_that_can_prove_it_is_kept_until_it_has(case: str) -> None:
-    """The reported numbers of an engine are also 0 while it computes the prompt of a request, so they must be confirmed."""
+    """A leader whose engine can confirm that it has no requests is kept until the engine has done so. The reported numbers
+    of an engine are also 0 while it computes the prompt of a request, so they must be confirmed.
+    """
     found = held(60, *UNPROVEN[case])
     assert (found.numbers, found.again) == ((0, 1), RECHECK)
     assert held(LIMIT, *UNPROVEN[case]).numbers == (0,)
@@ -133,7 +135,9 @@ REPORTS = st.lists(
 def test_whatever_is_reported_a_leader_is_stopped_within_the_limit(
     marked: float, reports: list[DrainReport], limit: float
 ) -> None:
-    """A leader is only stopped earlier than without reports if every router has forgotten it."""
+    """Whatever registries report, a leader is stopped within the time limit, and only earlier than without reports if every
+    router has removed it from its list.
+    """
     found, without = held(marked, *reports, limit=limit), held(marked, limit=limit)
     if marked >= max(limit, NOTICE):
         assert 1 not in found.numbers

@@ -29,7 +29,7 @@ def edited(world: World, shape: Shape) -> World:
 
 
 def passed(world: World, **more: object) -> Plan:
-    """Return the plan of a pass that additionally sees these facts."""
+    """Return the plan of a reconciliation that observes these facts in addition."""
     return sync(world.service, world.deps, replace(world.observed(), **more), world.now)
 
 
@@ -69,14 +69,16 @@ def test_the_router_that_serves_is_named() -> None:
     ],
 )
 def test_what_the_old_revision_does_not_have_has_no_counterpart(before: Shape, after: Shape, without: set[str]) -> None:
-    """If the old revision has no worker in a role, a new worker is compared with the leader of that role."""
+    """A new pod is compared with a pod of the old revision. If the old revision has no worker in a role, a new worker is
+    compared with the leader of that role.
+    """
     asked = check(edited(serving(before), replace(after, image="b"))).pods
     assert {each.title for each in asked if each.serving is None} == without | {"router"}
 
 
 def test_a_router_that_is_new_has_no_account_yet() -> None:
-    """The operator creates the ServiceAccount together with the router. Until then, admission would refuse a pod that names
-    it.
+    """A new router's pod is sent in a dry run without its ServiceAccount. The operator creates the ServiceAccount together
+    with the router, and until then admission would refuse a pod that names it.
     """
     before = replace(SHAPE, decoders=0, router=False)
     (router,) = (each for each in check(edited(serving(before), SHAPE)).pods if each.title == "router")

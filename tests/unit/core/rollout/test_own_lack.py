@@ -1,4 +1,6 @@
-"""Tests that a service that lacks something of its own is distinguished from a service that the shared edit broke."""
+"""Tests that a service whose pods cannot start for a reason of its own, such as a missing volume claim, is distinguished
+from a service that the shared edit broke.
+"""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -39,7 +41,9 @@ HOMELESS = {"node": "", "reason": "Unschedulable", "message": 'persistentvolumec
 
 
 def test_pods_that_find_no_place_for_a_reason_of_the_service_hold_their_wave_and_have_not_failed() -> None:
-    """The deadline of an hour has passed. This is reported, but it proves nothing about the edit."""
+    """Pods find no node for a reason of their service, and the deadline of an hour has passed. This is reported and holds
+    back the service's wave, but it proves nothing against the edit.
+    """
     stand = rolled(Shape(image="b"), **HOMELESS).sync().stands[RUNTIME]
     assert stand.state == EditState.PENDING and stand.lacks is not None
 
@@ -59,7 +63,9 @@ def test_pods_that_started_and_did_not_become_ready_fail_the_edit(facts: dict[st
 
 
 def test_a_service_that_went_back_for_a_lack_of_its_own_holds_its_wave_and_has_not_failed() -> None:
-    """With `onFailure: Rollback`, the pods that lacked something are gone. The stored rejection states what they lacked."""
+    """With `onFailure: Rollback`, a service whose pods lacked something of its own returns to its previous revision. It
+    holds back its wave, but proves nothing against the edit: the stored rejection states what the pods lacked.
+    """
     world = rolled(Shape(image="b", rollback=True), Shape(rollback=True), **HOMELESS)
     world.run(20)
     (rejection,) = world.service.status["rejected"]

@@ -10,21 +10,23 @@ MISSING = Bounds({"engine": 0}, {"engine": 1})
 
 
 def some(have: int, ready: int | None = None, dying: int = 0) -> Counts:
-    """Return the groups of a slice: `have` groups, of which the first `ready` ones are ready, and `dying` further groups
-    that are terminating.
+    """Return the counts of groups of a slice: `have` groups, of which the first `ready` ones are ready, and `dying` further
+    groups that are terminating.
     """
     serves = have if ready is None else ready
     return {"engine": GroupCounts(have, (True,) * serves + (False,) * (have - serves), have + dying)}
 
 
 def grown(bounds: Bounds, new: Counts, old: Counts) -> int:
-    """Return the number of groups that the target is to have."""
+    """Return the number of groups that the target slice gets."""
     return step(WANTED, "new", {"new": new, "old": old}, bounds)["new"]["engine"]
 
 
 @pytest.mark.parametrize(("dying", "groups"), [(0, 2), (1, 1), (2, 1)])
 def test_beside_another_slice_dying_groups_use_up_the_surge(dying: int, groups: int) -> None:
-    """At most four groups may hold accelerators: two old ones, a new one, and a terminating one."""
+    """While another slice exists, terminating groups of the target count towards the surge. At most four groups may hold
+    accelerators here: two old ones, a new one, and a terminating one.
+    """
     assert grown(SURGE, some(1, dying=dying), some(2)) == groups
 
 
@@ -47,7 +49,9 @@ def test_dying_groups_of_the_others_count_as_before() -> None:
 @pytest.mark.parametrize("bounds", [SURGE, MISSING, Bounds({}, WANTED, alone=True)])
 @pytest.mark.parametrize("dying", range(4))
 def test_alone_a_slice_waits_for_nobody(bounds: Bounds, dying: int) -> None:
-    """No other slice needs the capacity. The new group gets another number, and its pods wait for nodes."""
+    """A slice that is the only one does not wait until its terminating groups are gone. The new group gets another number,
+    and its pods wait for nodes.
+    """
     assert step(WANTED, "new", {"new": some(1, dying=dying)}, bounds) == {"new": {"engine": 3}}
     assert stay(WANTED, "new", {"new": some(1, dying=dying)}) == {"new": {"engine": 3}}
 

@@ -69,7 +69,9 @@ def test_what_is_going_is_not_deleted_again() -> None:
 
 
 def test_deletes_are_guarded_by_what_must_be_gone() -> None:
-    """The cache may be out of date, so the executor reads the guard live."""
+    """Each deletion has a guard that names what must be gone before. The executor reads the guard live, because the cache
+    may be out of date.
+    """
     (leaders,) = retire("svc", Slice("r1", (LEADERS, WORKERS), ())).delete
     (workers,) = retire("svc", Slice("r1", (WORKERS,), ())).delete
     router = meta.labels("svc", "router", "r1")
@@ -96,7 +98,7 @@ def down(kept: Collection[int], children: tuple[Child, ...], *pods: Pod) -> list
 
 
 def but(group: int) -> set[int]:
-    """Return the numbers of the other two of three groups."""
+    """Return the numbers of the two of three groups that are not this one."""
     return {0, 1, 2} - {group}
 
 
@@ -131,7 +133,9 @@ def labels(made: Child, index: int, **more: str) -> dict[str, str]:
 
 @GROUPS
 def test_the_guard_of_a_groups_workers_finds_its_leader_and_nobody_else(group: int) -> None:
-    """The pod index of every leader is 0, whatever its group."""
+    """The guard before the deletion of a group's workers selects the leader of this group and no other pod. The pod index of
+    every leader is 0, whatever its group.
+    """
     ranks = tuple(each for each in PODS if each.group != group or each.rank)
     (workers,) = left(but(group), without(group, "leader"), *ranks)
     assert workers.guard is not None and not workers.guard.name
@@ -149,7 +153,9 @@ def test_the_guard_of_a_groups_workers_finds_its_leader_and_nobody_else(group: i
 
 
 def test_groups_go_independently_of_each_other() -> None:
-    """Group 0 has lost its leader, group 1 still has its own, and of group 2 only pods are left."""
+    """Groups are removed independently of each other. Group 0 has lost its leader, group 1 still has its own, and of group 2
+    only pods are left.
+    """
     sets = (worker_set(0), leader_set(1), worker_set(1))
     pods = (worker(0), leader(1), worker(1), worker(2))
     assert down((), sets, *pods) == [leader_set(1).name, worker_set(0).name, worker(2).name]
@@ -160,8 +166,8 @@ def test_groups_go_independently_of_each_other() -> None:
 
 @GROUPS
 def test_a_set_that_goes_is_not_deleted_again_and_its_pods_wait(group: int) -> None:
-    """The garbage collector deletes the pods of leaders. Pods of workers are deleted by the operator, which is faster, once
-    no StatefulSet creates them again.
+    """A StatefulSet that is already being deleted is not deleted again. The garbage collector deletes the pods of leaders.
+    Pods of workers are deleted by the operator, which is faster, once no StatefulSet creates them again.
     """
     sets = (leader_set(group, deleting=True), worker_set(group))
     assert down((), sets, worker(group)) == [], "a terminating StatefulSet may still create its pod"
@@ -170,8 +176,9 @@ def test_a_set_that_goes_is_not_deleted_again_and_its_pods_wait(group: int) -> N
 
 @GROUPS
 def test_a_leader_that_its_set_left_behind_goes_by_name(group: int) -> None:
-    """`kubectl delete --cascade=orphan` or a slow garbage collector leaves such a pod, which would continue to serve. A copy
-    of the pod is not deleted, because it belongs to no StatefulSet.
+    """A leader pod whose StatefulSet was deleted without it is deleted by its name. `kubectl delete --cascade=orphan` or a
+    slow garbage collector leaves such a pod, which would continue to serve. A copy of the pod is not deleted, because it
+    belongs to no StatefulSet.
     """
     orphan, copy = leader(group), leader(group)._replace(name="my-debug-copy", workload_uid="")
     assert left((), (), orphan) == (Delete("Pod", orphan.name, orphan.uid),)
@@ -183,15 +190,17 @@ def test_a_leader_that_its_set_left_behind_goes_by_name(group: int) -> None:
 
 @GROUPS
 def test_workers_do_not_keep_a_leader_that_its_set_left_behind(group: int) -> None:
-    """The StatefulSet of the workers waits until the leader is gone, so the leader must not wait for that StatefulSet."""
+    """A leader pod without its StatefulSet is deleted although the StatefulSet of the workers still exists. The latter waits
+    until the leader is gone, so the leader must not wait for it.
+    """
     orphan = leader(group)._replace(workload_uid="")
     assert left((), (worker_set(group),), orphan, worker(group)) == (Delete("Pod", orphan.name, orphan.uid),)
 
 
 @GROUPS
 def test_workers_do_not_wait_for_a_leader_on_a_lost_node(group: int) -> None:
-    """No kubelet confirms that the leader ended, and the workers would hold accelerators on healthy nodes. The loss of the
-    node is read live.
+    """Workers are deleted without waiting for a leader on a lost node. No kubelet confirms that the leader ended, and the
+    workers would hold accelerators on healthy nodes. The loss of the node is read live.
     """
     dead = leader(group)._replace(deleting=True, node="n9")
     found = Slice("r1", (worker_set(group),), (dead, worker(group)))
@@ -202,8 +211,8 @@ def test_workers_do_not_wait_for_a_leader_on_a_lost_node(group: int) -> None:
 
 @GROUPS
 def test_a_group_is_known_by_the_names_of_its_sets(group: int) -> None:
-    """Somebody removed the label of the group. The StatefulSet is deleted nevertheless, with a guard that names its
-    group.
+    """A StatefulSet belongs to the group that its name states. If somebody has removed the label of the group, the
+    StatefulSet is deleted nevertheless, with a guard that names its group.
     """
     bare = worker_set(group)
     bare = bare._replace(labels={key: value for key, value in bare.labels.items() if key != keys.GROUP_INDEX})
@@ -213,7 +222,9 @@ def test_a_group_is_known_by_the_names_of_its_sets(group: int) -> None:
 
 
 def test_a_set_that_is_no_groups_is_left_alone() -> None:
-    """In earlier versions, one StatefulSet had all leaders. It has the same labels, and no group number."""
+    """A StatefulSet without a group number in its name stays. In earlier versions, one StatefulSet with the same labels had
+    all leaders.
+    """
     assert down((), (LEADERS._replace(name=STEM),)) == []
 
 

@@ -39,7 +39,7 @@ def test_the_oldest_that_nothing_uses_go(used: frozenset[str], gone: list[str]) 
 
 
 def rolled(*images: str) -> World:
-    """Return a service that had these images one after the other."""
+    """Return a service that was rolled out with these images, one after the other."""
     shape = Shape(image=images[0])
     world = World(shape.service(), shape.deps(), 1)
     world.settle()
@@ -78,7 +78,9 @@ def test_a_pin_brings_an_old_revision_back_also_when_the_model_of_today_is_missi
 
 
 def test_new_inputs_are_recorded_while_pinned_or_paused() -> None:
-    """Users can inspect the recorded revision and pin it (decisions 12)."""
+    """New inputs are stored as a revision while the service is pinned or paused, so that users can inspect the revision and
+    pin it (decisions 12).
+    """
     for shape in (Shape(paused=True), Shape(pin=str(rolled("a").service.status["revision"]))):
         world = rolled("a")
         world.edit(shape.service(), Shape(image="b").deps())

@@ -34,7 +34,7 @@ def decided(target: str, *present: Slice, gate: Gate = OPEN, ahead: str = "", bo
 
 
 def groups(one: Slice) -> GroupCounts:
-    """Return the count of a group that is ready while its leaders exist."""
+    """Return the counts of a group that is ready as long as its leaders exist."""
     have = int(LEADERS in one.workloads)
     return GroupCounts(have, (True,) * have, len(one.pods))
 
@@ -80,7 +80,9 @@ def test_a_target_that_runs_stays_while_the_others_go() -> None:
 
 
 def test_a_gate_that_closes_half_way_stops_where_it_is() -> None:
-    """No further group of the old slice is removed for pods without capacity. The admission is kept."""
+    """If the new pods of a rollout find no capacity any more, no further group of the old slice is removed. The service
+    keeps its admission to the shared edit.
+    """
     found = decided("new", whole("new"), whole("old"), gate=NO_ROOM)
     assert (found.keep, found.delete, found.rolls, found.held) == (("old", "new"), (), True, True)
     assert (found.reason, found.message) == (NO_ROOM.reason, NO_ROOM.message)
@@ -104,9 +106,7 @@ def test_what_is_half_gone_is_made_whole_again_while_nothing_else_may_start(gate
 
 
 def test_a_check_that_is_under_way_rebuilds_nothing() -> None:
-    """After a restart of the operator during a rollout, the checks are repeated. Meanwhile, removed groups are not created
-    again.
-    """
+    """While the checks of a rollout are repeated after a restart of the operator, removed groups are not created again."""
     assert decided("new", gone("old", ROUTER), gate=Gate(Reason.CHECKING, "")).keep == ()
 
 

@@ -12,7 +12,7 @@ WANTED = {"engine": 2, "decoder": 4}
 
 
 def asked(rollout: dict[str, Any] | None = None, **engine: Any) -> Strategy:
-    """Return the strategy of a service with this rollout block and engine."""
+    """Return the strategy of a service with these fields of `rollout` and of its engine."""
     more = {"rollout": rollout} if rollout else {}
     return strategy(parts.service(engine=engine, decoder={}, router={}, **more), parts.simple(decoder=True))
 

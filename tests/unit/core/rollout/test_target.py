@@ -18,7 +18,7 @@ STORED = {"a": 1, "b": 2, "c": 3}
 def to(
     pin: str = "", whole: str = "a", rejected: tuple[dict[str, Any], ...] = (), retry: str = "", **more: int
 ) -> TargetRevision:
-    """Return the target of a service with three revisions, of which `whole` was the last complete one."""
+    """Return the target of a service with three revisions. `whole` is the last one that was complete."""
     return target(pin, {**STORED, **more}, whole, rejected, retry)
 
 
@@ -159,7 +159,7 @@ def test_an_edit_or_a_request_tries_again() -> None:
 
 def test_others_do_not_try_what_was_rejected_here() -> None:
     """An edit of a runtime stops at the first service that does not become complete with it, even if that service was rolled
-    back.
+    back. Other services do not try the edit.
     """
     world, *_ = failed(Shape(rollback=True))
     assert world.sync().rolls

@@ -84,7 +84,9 @@ def test_each_slice_has_a_service_of_its_routers() -> None:
 
 
 def test_it_leads_to_the_service_itself_until_the_slice_has_its_own() -> None:
-    """A route to a Service that does not exist would answer every request with an error."""
+    """The route leads to the Service of the InferenceService until the slice has a Service of its own. A route to a Service
+    that does not exist would answer every request with an error.
+    """
     shape = Shape(size=1)
     on = World(shape.service(), changed(shape.deps(), exposure=GATEWAY), 1)
     on.carry_out(on.sync())
@@ -114,7 +116,9 @@ def test_weights_are_the_ready_groups_of_each_slice(seed: int) -> None:
 
 @pytest.mark.parametrize("strategy", ["", "surge", "blueGreen"])
 def test_the_old_router_goes_when_the_route_has_led_away_from_it(strategy: str) -> None:
-    """The Service of the old slice is also removed, once nothing of the slice is left."""
+    """The router of the old slice is deleted when the route has led away from it. The Service of the old slice is also
+    deleted, once nothing of the slice is left.
+    """
     old = Shape(size=1, engines=3, strategy=strategy)
     on = world(old)
     (first,) = weights(on)
@@ -136,7 +140,9 @@ def test_the_old_router_goes_when_the_route_has_led_away_from_it(strategy: str) 
 
 @pytest.mark.parametrize(("strategy", "seed"), [("surge", 2), ("blueGreen", 1)])
 def test_requests_come_to_a_slice_when_its_router_has_been_ready_for_a_while(strategy: str, seed: int) -> None:
-    """Kubernetes updates endpoints after the router has become ready. Until then, the old router stays and serves."""
+    """A new slice receives requests only when its router has been ready for a while, because Kubernetes updates endpoints
+    after the router has become ready. Until then, the old router stays and serves.
+    """
     old = Shape(size=1, strategy=strategy)
     on = world(old, seed)
     (first,) = weights(on)
@@ -159,8 +165,8 @@ def test_requests_come_to_a_slice_when_its_router_has_been_ready_for_a_while(str
 
 
 def test_slices_keep_their_share_while_their_routers_are_replaced() -> None:
-    """In the middle of a rollout, new routers have not been ready for long enough. A large slice must not leave all requests
-    to a small slice because of that.
+    """Slices keep their shares of requests while their routers are replaced. In the middle of a rollout, new routers have
+    not been ready for long enough, and a large slice must not leave all requests to a small slice because of that.
     """
     old = Shape(size=1, engines=4, strategy="surge")
     on = world(old, 2)
@@ -193,8 +199,8 @@ def test_slices_keep_their_share_while_their_routers_are_replaced() -> None:
     ids=str,
 )
 def test_a_slice_settles_with_the_first_of_its_routers(since: tuple[float | None, ...], left: float) -> None:
-    """`since` contains how many seconds ago each router became ready. A node whose clock is ahead delays the slice only
-    briefly.
+    """A slice may receive requests when the first of its routers has been ready for long enough. `since` contains how many
+    seconds ago each router became ready. A node whose clock is ahead delays the slice only briefly.
     """
     now = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
     pod = LivePod("router", "uid", {keys.COMPONENT: keys.ROUTER, keys.REVISION: "r"}, "set", "uid-of-set", 30, ready=True)
@@ -205,7 +211,7 @@ def test_a_slice_settles_with_the_first_of_its_routers(since: tuple[float | None
 
 
 def test_the_first_slice_gets_requests_at_once() -> None:
-    """There is no other slice that could answer the requests."""
+    """The first slice of a service gets requests at once, because no other slice could answer them."""
     shape = Shape(size=1)
     on = World(shape.service(), changed(shape.deps(), exposure=GATEWAY), 1)
     until(on, lambda: routing.serving(on.children.values(), on.pods.values()))
@@ -240,8 +246,8 @@ def test_going_back_in_the_middle_leads_back() -> None:
 
 
 def test_what_is_replaced_at_once_is_led_to_until_the_end() -> None:
-    """No other slice can answer, so the removal does not wait for the route. The route leads to the old slice until the new
-    one can serve.
+    """If the old slice is removed before the new one can serve, the removal does not wait for the route, because no other
+    slice can answer. The route leads to the old slice until the new one can serve.
     """
     old = Shape(size=1, strategy="recreate")
     on = world(old)
@@ -271,8 +277,8 @@ def routing_deployments(on: World) -> list[str]:
 
 
 def test_where_a_slice_cannot_have_its_service_the_services_own_takes_over() -> None:
-    """A foreign object has the name of the slice's Service. The rollout continues, and the condition RouterReady reports the
-    problem.
+    """If another user's object has the name of a slice's Service, the route leads to the Service of the InferenceService
+    instead. The rollout continues, and the condition RouterReady reports the problem.
     """
     old = Shape(size=1, strategy="surge")
     on = world(old)
@@ -290,7 +296,7 @@ def test_where_a_slice_cannot_have_its_service_the_services_own_takes_over() -> 
 
 
 def test_without_a_router_it_leads_to_the_engines() -> None:
-    """If a user removes the router from the service, the route changes before the router is deleted."""
+    """If a user removes the router from the service, the route leads to the engines before the router is deleted."""
     shape = Shape(size=1)
     on = world(shape)
     edit(on, replace(shape, router=False))
@@ -300,7 +306,9 @@ def test_without_a_router_it_leads_to_the_engines() -> None:
 
 
 def test_a_service_that_is_to_be_left_alone_loses_route_and_services() -> None:
-    """The service has the annotation that excludes it, or the operator is configured to create no routes."""
+    """The route and the Services of slices are deleted if the service has the annotation that excludes it, or if the
+    operator is configured to create no routes.
+    """
     shape = Shape(size=1)
     for change in ("annotation", "setting"):
         on = world(shape)

@@ -114,7 +114,7 @@ def test_what_was_scaled_to_zero_comes_back_while_an_edit_is_refused() -> None:
 
 
 def test_a_repair_is_never_refused() -> None:
-    """Somebody deleted a StatefulSet of the serving slice, while an edit is refused."""
+    """While an edit is refused, a deleted StatefulSet of the serving slice is created again."""
     found = edited(world(GOOD), BAD)
     (gone,) = [key for key in found.children if key[0] == "StatefulSet"]
     del found.children[gone]
@@ -177,7 +177,9 @@ def test_an_annotation_says_the_version_of_a_digest() -> None:
 
 @pytest.mark.parametrize("seed", range(12 if SOAK else 4))
 def test_whatever_comes_no_pod_ever_starts_with_what_was_refused(seed: int) -> None:
-    """Good and bad edits, scaling, lost pods and restarts of the operator happen in random order."""
+    """No pod ever starts with refused arguments. Good and bad edits, scaling, lost pods and restarts of the operator happen
+    in random order.
+    """
     chance, found = random.Random(seed), world(GOOD)
     judge, groups = found.deps.judge, 1
     for _ in range(15):

@@ -12,7 +12,7 @@ from tests.unit.core.rollout.judged import BAD, GOOD, deps, edited, refused, rev
 
 
 def before_the_rule(*args: str) -> World:
-    """Return a service that a version of the operator without the rule has started, after an upgrade to the present
+    """Return a service that an earlier version of the operator without the rule has started, after an upgrade to the present
     version.
     """
     found = world(*args, judge=accept_all)
@@ -60,7 +60,9 @@ def test_going_back_to_a_stored_revision_is_never_refused(pinned: bool) -> None:
 
 
 def test_a_pin_while_an_edit_is_refused() -> None:
-    """`ome undo` sets such a pin. The pinned revision is complete, and the refused edit waits behind the pin."""
+    """While an edit is refused, the user pins an earlier revision, as `ome undo` does. The service returns to this revision,
+    and the refused edit waits behind the pin.
+    """
     found = edited(edited(world(GOOD), "--mem-fraction-static=0.7"), BAD)
     (first,) = revision_names(found) - {found.service.status["revision"]}
     found.edit(service(rollout={"revision": first}))

@@ -89,7 +89,7 @@ def test_the_pass_in_which_a_role_becomes_zero_wakes_nothing() -> None:
 
 
 def test_one_wake_at_a_time() -> None:
-    """After a wake, its number of groups counts, so further requests change nothing."""
+    """After a wake, the number of groups that it has set counts, so further requests change nothing."""
     found = story(facts({}, BOTH, 0), facts({}, BOTH, 30, arrived=29))
     assert zero.kept(found, "engine", wakes=True, now=at(31)) == 1
     later = zero.state(facts(found, {"engine": 1, "decoder": 1}, 60, arrived=59))
@@ -128,7 +128,9 @@ def test_a_changed_scale_is_a_wake_too_and_is_not_kept() -> None:
 def test_a_woken_service_is_kept_for_ten_minutes_after_it_serves(
     served: float | None, seconds: float, wakes: bool, groups: int
 ) -> None:
-    """Without this, KEDA would set the number of groups back to 0 at its next evaluation."""
+    """A service that was woken by a request keeps its groups for ten minutes after it serves. Without this, KEDA would set
+    the number of groups back to 0 at its next evaluation.
+    """
     woken = {"time": text(0), "by": "Request", **({} if served is None else {"servedAfterSeconds": served})}
     before = {"groups": {"engine": 2}, "wake": woken}
     assert zero.kept(before, "engine", wakes=wakes, now=at(seconds)) == groups

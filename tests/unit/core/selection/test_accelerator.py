@@ -1,4 +1,4 @@
-"""Tests of what an accelerator class adds to a component."""
+"""Tests of the fields that an accelerator class adds to a component."""
 
 from ome_operator.core.selection.accelerator import parallel_sizes, unset_by_service
 

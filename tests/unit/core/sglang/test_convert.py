@@ -35,7 +35,7 @@ def serving(runtime: str | None = "sglang") -> Serving:
 
 
 def made(one: SglangModel | Serving, deps: Deps | None = None) -> dict[str, Any]:
-    """Return the object that is made from this object."""
+    """Return the object that the operator creates from this object of the group sglang.ai."""
     manifest, why = desired_object(one, deps or Deps())
     assert manifest is not None, why
     return manifest
@@ -110,7 +110,9 @@ def test_status_comes_back() -> None:
 
 
 def test_a_status_from_before_the_last_edit_is_not_taken_for_its_result() -> None:
-    """Otherwise Helm and `kubectl wait` would take the state of the previous service for that of the edited one."""
+    """A status that was written before the last edit does not count for the edited object. Otherwise Helm and `kubectl wait`
+    would take the state of the previous service for that of the edited one.
+    """
     conditions = [{"type": "Ready", "status": "True", "reason": "Serving", "message": "m", "observedGeneration": 1}]
     found = mirrored_status(serving(), {"observedGeneration": 1, "conditions": conditions}, NOTHING, NOW, current=False)
     assert (found["observedGeneration"], found["conditions"]) == (2, [{**conditions[0], "observedGeneration": 2}])
@@ -133,7 +135,9 @@ def test_the_default_of_a_status_that_nobody_has_written_is_not_copied() -> None
     ],
 )
 def test_a_serving_is_told_of_fields_that_it_has(message: str, said: str) -> None:
-    """Previously, the message advised to write spec.runtime.name, which is not a field of a Serving."""
+    """Messages about a Serving name only fields that a Serving has. Previously, a message advised to write
+    spec.runtime.name, which is not one.
+    """
     found = mirrored_status(
         serving(),
         {"observedGeneration": 2, "conditions": [{"type": "Ready", "status": "False", "message": message}]},
@@ -164,8 +168,8 @@ def test_without_a_fitting_runtime_it_is_said_where_to_name_one_and_who_would_re
 
 
 def test_the_announcement_is_served_before_anybody_has_read_a_file() -> None:
-    """Two models and a Serving run on the shipped runtimes. The models are well known, so their facts are available without
-    their files.
+    """The objects of the announcement serve before an agent has read any file. Two models and a Serving run on the shipped
+    runtimes; the models are well known, so their facts are available without their files.
     """
     for repo in ("kimi-ai/Kimi-K2-Chat", "kimi-ai/Kimi-K2-Base"):
         model = parts.good(Model.parse(made(short(repo))))

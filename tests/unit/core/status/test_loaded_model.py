@@ -85,5 +85,5 @@ def test_before_anything_can_be_made_the_spec_is_what_is_wrong() -> None:
     ],
 )
 def test_the_model_of_a_status_is_that_of_its_revisions(revisions: list[dict[str, Any]], expected: str) -> None:
-    """The spec names the model `new`."""
+    """The model in the status is that of the service's revisions, and not the model `new` that the spec names."""
     assert model_names(revisions, "new") == expected

@@ -97,7 +97,9 @@ def test_no_reason_of_another_condition_makes_what_serves_unready(record: Reason
 
 
 def test_a_service_of_one_group_of_each_role_is_ready_and_scaled_in_the_same_pass() -> None:
-    """The condition Scaled causes no additional write of the status while the service starts."""
+    """A service with one group of each role is Ready and Scaled in the same reconciliation, so the condition Scaled causes
+    no additional write of the status while the service starts.
+    """
     world = World(Shape(decoders=1).service(), Shape(decoders=1).deps(), 1)
     told = []
     world.watcher = lambda plan: told.append({each["type"]: each["status"] for each in plan.status["conditions"]})
@@ -174,7 +176,9 @@ def test_every_reader_of_ready_is_known() -> None:
 
 
 def test_examples_wait_for_a_condition_that_exists() -> None:
-    """`kubectl wait isvc` in pages waits for Scaled where all groups are meant."""
+    """Examples in pages wait for a condition that exists. `kubectl wait isvc` waits for Scaled where all groups
+    are meant.
+    """
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     waits = re.findall(r"kubectl wait isvc\S* [^`]*?--for=condition=(\w+)", "".join(page.read_text() for page in pages))
     assert waits and {*waits} <= {READY, SCALED}

@@ -103,7 +103,7 @@ def test_pods_without_a_node_say_who_holds_the_nodes_if_capacity_is_the_reason(
 
 
 def test_ready_counts_no_groups_and_scaled_does() -> None:
-    """While something serves, missing groups are not a reason for Ready to be False."""
+    """If something serves, missing groups are not a reason for Ready to be False; the condition Scaled reports them."""
     progress = (far("engine", 1, 2, reason="WaitingForRoom"), far("decoder", 1), far("router", 1))
     assert ready(progress=progress) == ("True", "Serving", f"{URL} serves"), "the message has no numbers that change"
     assert condition(SCALED, progress=progress) == ("False", "WaitingForRoom", "engine 1/2")
@@ -119,7 +119,9 @@ def test_two_slices_are_scaled_within_the_bounds_of_the_rollout() -> None:
 
 
 def test_groups_that_are_complete_and_do_not_serve_are_not_ready() -> None:
-    """For example, the only prefill group of the slice is being drained."""
+    """Groups that are complete but receive no requests do not count for Ready. For example, the only prefill group of the
+    slice is being drained.
+    """
     assert ready(serves=False)[:2] == ("False", "Creating")
     assert condition(SCALED, serves=False)[0] == "True"
 
@@ -168,7 +170,7 @@ def test_a_rollout_that_waits_is_the_reason_when_nothing_else_is() -> None:
 
 
 def test_what_may_not_begin_is_why_nothing_is_there() -> None:
-    """If the rollout may not begin, the message must state why, and not that pods are being created."""
+    """If a rollout may not begin, the message says why, and not that pods are being created."""
     new: dict[str, Any] = {"progress": (far("engine", 0, reason="Creating"),), "pods": ()}
     unknown = Problem(ROLLED_OUT, "RevisionNotFound", "spec.rollout.revision deadbeef is not kept")
     assert ready(problems=(unknown,), **new) == ("False", "RevisionNotFound", unknown.message)

@@ -46,7 +46,9 @@ def test_every_reason_and_every_condition_is_tried() -> None:
 
 
 def test_only_what_an_edit_of_the_object_alone_can_mend_is_stalled() -> None:
-    """A new reason is InProgress, unless its author has decided that Helm and Flux may roll back because of it."""
+    """Only a reason that nothing but an edit of the object can resolve is Stalled. A new reason is InProgress, unless its
+    author has decided that Helm and Flux may roll back because of it.
+    """
     assert {word for word, record in REASONS.items() if record.kstatus is Kstatus.FAILED} == {
         "InvalidSpec", "ModelNotNamed", "RuntimeNotNamed", "NoEngine", "RevisionNotFound", "RolledBack", "Empty",
         "NoDiscovery", "TrafficNotServed", "FormatNotServed", "PlaceNotServed", "RequestsFailed", "JobDeleted", "Failed",
@@ -109,7 +111,9 @@ def test_a_bug_of_the_operator_is_not_stalled() -> None:
 
 @pytest.mark.parametrize("reason", ["Failed", "OOMKilled", "BackoffLimitExceeded", "Running"])
 def test_a_benchmark_job_that_has_failed_is_stalled_for_every_reason(reason: str) -> None:
-    """The reasons of its pod and its Job come from Kubernetes, so they have no record."""
+    """A BenchmarkJob that has failed is Stalled for every reason. The reasons of its pod and its Job come from Kubernetes,
+    so they have no record in the table.
+    """
     stored = cond.stamp([Condition(COMPLETE, False, reason, "m")], (), 1, EARLY)
     status = unreadable({"state": "Failed", "conditions": stored}, 1, Why("InternalError", "m"), LATE)
     assert summary(status) == "Stalled"

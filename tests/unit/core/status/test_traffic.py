@@ -56,7 +56,9 @@ def test_no_request_is_a_number() -> None:
 
 @given(st.floats(0, 2.0**53))
 def test_every_number_is_rounded_and_whole_numbers_are_whole(value: float) -> None:
-    """The API server stores 2.0 as 2. A status that differs from the stored one would be written again."""
+    """Every number is rounded, and a whole number is written as an integer, because the API server stores 2.0 as 2. A status
+    that differs from the stored one would be written again.
+    """
     found = traffic_status(ServiceNumbers(1, 1, value, {}, 0.0), START)
     assert found is not None
     rounded = found["requestsPerSecond"]
@@ -103,7 +105,9 @@ def test_it_changes_rarely(before: Any, found: Any, seconds: float, changes: boo
 
 @given(st.lists(st.tuples(st.floats(1, 30), st.none() | st.floats(0, 1e6)), max_size=200))
 def test_it_changes_at_most_once_a_minute(readings: list[tuple[float, float | None]]) -> None:
-    """A service whose reports arrive irregularly may lose its numbers and get them again, each at most once a minute."""
+    """`status.traffic` changes at most once a minute. A service whose reports arrive irregularly may lose its numbers and
+    get them again, each at most once a minute.
+    """
     now, field, changes = START, None, list[Any]()
     for pause, requests in readings:
         now += timedelta(seconds=pause)

@@ -1,4 +1,4 @@
-"""Tests of the message about pairs of prefill and decode whose transfers fail."""
+"""Tests of the message about pairs of a prefill and a decode leader between which transfers of KV caches fail."""
 
 from dataclasses import replace
 

@@ -16,7 +16,7 @@ ANNOTATION = {"annotations": {"ome.io/deploymentMode": "VirtualDeployment"}}
 
 @pytest.mark.parametrize("mode", [ANNOTATION, {"deploymentMode": "VirtualDeployment"}])
 def test_no_pods_are_made_and_the_service_is_ready(mode: dict[str, Any]) -> None:
-    """Previously, such a service got pods."""
+    """A service with the mode VirtualDeployment is Ready and has no pods. Previously, such a service got pods."""
     plan = sync(parts.service(engine={}, **mode), Shape().deps(), Observed(), START)
     assert plan == Plan(status=plan.status)
     (ready,) = plan.status["conditions"]

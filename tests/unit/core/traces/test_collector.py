@@ -1,5 +1,5 @@
-"""Tests of where the address for spans comes from, which part of it belongs to a revision, and what is reported (decisions
-2 and 5).
+"""Tests of the address to which pods send spans of traces: where it is configured, which part of it belongs to a revision,
+and what the status reports about it (decisions 2 and 5).
 """
 
 from dataclasses import replace

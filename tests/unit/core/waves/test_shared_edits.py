@@ -50,8 +50,8 @@ def test_where_an_edit_comes_from(before: dict[str, Any], after: dict[str, Any],
 
 
 def test_what_a_service_does_not_follow_it_does_not_share() -> None:
-    """A service that does not follow edits of an object uses a new version only when its user requests it. It is no evidence
-    about edits of the object.
+    """A service that does not follow edits of an object proves nothing about an edit of it. It uses a new version of the
+    object only when its user requests it.
     """
     merged = {"kind": "FineTunedWeight", "namespace": "", "name": "w"}
     assert shared_by(inputs(accelerator=on())) == (RUNTIME, MODEL, H200)
@@ -70,8 +70,8 @@ def test_what_is_pending_by_which_revisions() -> None:
 
 
 def test_an_edit_for_a_class_of_accelerators_is_narrow() -> None:
-    """The edit does not change services on other classes. They equal the runtime already, and prove nothing about the
-    edit.
+    """An edit that concerns one class of accelerators does not change services on other classes. They equal the runtime
+    already, and prove nothing about the edit.
     """
     data = {"old": inputs(accelerator=on()), "new": inputs(accelerator=on(args=["--tp=8"]))}
     stored = {name: {"inputs": each} for name, each in data.items()}
@@ -114,8 +114,8 @@ def equal(status: str, *more: dict[str, str], current: bool = True) -> Stand:
 
 
 def test_what_is_whole_with_the_object_as_it_is_is_equal_to_it() -> None:
-    """The service counts as equal from the time since which it is ready, because it may have waited for an edit that was
-    reverted.
+    """A service that is complete with the present runtime counts as equal to it from the time since which it is ready,
+    because it may have waited for an edit that was reverted.
     """
     lost = {"type": "Recovered", "status": "False", "lastTransitionTime": "2026-01-01T11:00:00Z"}
     assert equal("True") == Stand(Epoch("u", 3), EditState.EQUAL, NOW - timedelta(hours=2))

@@ -66,7 +66,7 @@ def test_counts_alone_are_no_news() -> None:
 
 
 def test_nobody_has_begun_yet() -> None:
-    """All services of the object are paused, so no Event reports that a wave begins."""
+    """While all services of an object are paused, no Event reports that a wave begins."""
     assert events(None, told(rolling=0)) == ()
 
 

@@ -72,13 +72,17 @@ def test_a_wave_bakes_from_its_last_service_on() -> None:
 
 
 def test_a_later_service_does_not_hold_up_a_wave_that_has_baked() -> None:
-    """The tenth service was complete long ago. The eleventh service belongs to the next wave."""
+    """The bake time of a wave is measured from its own services. The tenth service, the last of this wave, was complete long
+    ago; the eleventh, which became complete a minute ago, belongs to the next wave and does not delay it.
+    """
     found = decide(USUAL, 200, ago(*[20.0] * 10, 1), 0, 0, NOW)
     assert found is not None and (found.wave, found.room) == (3, 39)
 
 
 def test_only_so_many_at_once() -> None:
-    """The limit is meant for clusters with spare accelerators for that number of services."""
+    """At most `at_once` services may be in the middle of a rollout at the same time, however large the wave is. Clusters
+    that have spare accelerators only for that number of services need this limit.
+    """
     found = decide(USUAL._replace(at_once=4), 200, ago(*[20.0] * 10), 3, 0, NOW)
     assert found is not None and found.room == 1
     found = decide(USUAL._replace(at_once=4), 200, ago(*[20.0] * 10), 9, 0, NOW)
@@ -138,8 +142,8 @@ def test_an_object_may_say_it_otherwise_and_what_is_wrong_is_said() -> None:
 
 
 def test_from_the_second_wave_on_a_tenth_may_lack_something_of_their_own() -> None:
-    """At least one service may lack something of its own. The first wave must be complete, and a failure still stops all
-    services.
+    """From the second wave on, a tenth of the services, and at least one, may lack something of their own. The first wave
+    must be complete, and a failure still stops all services.
     """
     whole = ago(60, 50)
     assert decide(USUAL, 10, whole, 1, 0, NOW) == CurrentWave(3, 4, 3, 0)

@@ -98,7 +98,9 @@ def test_what_agents_fetch_nobody_labels() -> None:
 
 
 def test_a_label_of_a_person_does_not_count_beside_agents() -> None:
-    """The model's status counts nodes with that label, and the service needs another one."""
+    """If a model's status counts nodes that a person has labeled, the service does not use these nodes, because it needs the
+    label of agents. The message says so.
+    """
     digest = weights(parts.model("hf://test/tiny")).digest
     message = said(changed(having(), model_agent=True, holders={TINY: nodes(1)}))[1]
     assert f"; the label {TINY}=Ready on 1 node does not count for this revision. " in message

@@ -47,8 +47,8 @@ OWN = {"kind": "BaseModel", "namespace": "team-a", "name": "tiny", "uri": URI, "
 
 
 def test_what_is_fetched_for_a_namespace_lies_in_its_part_of_the_root() -> None:
-    """The directory is stored as a path. The mount, the label, the number of nodes and the removal of unused weights all use
-    this value.
+    """Weights that are downloaded for a namespace lie in the namespace's part of the root directory. The directory is stored
+    as a path, which the mount, the label, the number of nodes and the removal of unused weights all use.
     """
     where = directory(OWN, True, ("/mnt/models", "/raid", "/raid/models"))
     assert where == f"/raid/models/.namespaces/team-a/.ome/{weights_digest(OWN)}"
@@ -86,7 +86,9 @@ def test_everything_that_decides_the_bytes_is_in_the_name(other: dict[str, str])
 
 
 def test_parameters_that_decide_the_bytes_are_those_that_sources_read() -> None:
-    """The exception is `anonymous`, which decides only whose credentials are used."""
+    """The parameters of a source that determine the digest of a model are those that sources read, except `anonymous`, which
+    only decides whose credentials are used.
+    """
     read: set[str] = set()
 
     class Watched(dict[str, str]):
@@ -114,8 +116,8 @@ def test_what_agents_do_not_fetch_lies_at_the_path_with_them_too() -> None:
 
 
 def test_files_of_another_repository_belong_to_what_a_model_is() -> None:
-    """The same weights with other additional files have another directory. A model that no agent downloads is used as it
-    is.
+    """Files that are taken from another repository are part of a model's digest: the same weights with other additional
+    files have another directory. A model that no agent downloads is used as it is.
     """
     other = {"filesFrom": "hf://test/original"}
     model = parts.model(storage={"storageUri": URI, "parameters": other})
@@ -140,8 +142,8 @@ def chosen(agents: bool, before: Observed | None = None) -> Intent:
 
 
 def test_the_plain_label_is_a_wish_where_the_revisions_own_is_required() -> None:
-    """The label of the revision is required, and the plain label is only preferred. A node whose agent reports Failed or
-    Updating is used if no other node is free.
+    """The label of the revision is required of a node, and the plain label of the model is only preferred. A node whose
+    agent reports Failed or Updating is used if no other node is free.
     """
 
     def affinity(choice: Intent) -> dict[str, Any]:
@@ -167,7 +169,9 @@ def test_a_new_revision_says_where_its_weights_are() -> None:
 
 
 def test_agents_that_come_later_roll_nothing() -> None:
-    """The inputs do not change when agents are installed, so the stored templates stay (decisions 2 and 3)."""
+    """If agents are installed later, no service is rolled out: the inputs do not change, so the stored templates stay
+    (decisions 2 and 3).
+    """
     before = chosen(False)
     data = before.data[before.target]
     labels = {keys.REVISION: before.target, keys.SERVICE: parts.NAME, keys.MANAGED_BY: keys.MANAGER}
@@ -223,8 +227,8 @@ def test_another_source_is_another_revision_in_another_directory() -> None:
 
 
 def test_a_model_that_a_service_keeps_stays_where_its_revision_had_it() -> None:
-    """Agents no longer create the previous directory, and no agent has ever downloaded that revision under the present
-    name.
+    """A service that keeps a revision keeps the directory of the revision's model. Agents no longer create the previous
+    directory, and no agent has ever downloaded that revision under the present name.
     """
     pinned = {"name": "tiny", "autoSync": False}
     after = of({"endpoint": "http://mirror"}, kept(former()), model=pinned, engine={"labels": {"a": "b"}})
@@ -232,8 +236,8 @@ def test_a_model_that_a_service_keeps_stays_where_its_revision_had_it() -> None:
 
 
 def test_a_local_uri_without_a_path_is_mounted_from_its_own_path() -> None:
-    """The URI and the field `path` both name the directory. One of them is sufficient; two different directories are
-    refused.
+    """A model with a local URI and without `path` is mounted from the directory in the URI. The URI and `path` both name the
+    directory: one of them is sufficient, and two different directories are refused.
     """
     assert weights(parts.model(storage={"storageUri": "local:///raid/weights/big/"})).path == "/raid/weights/big"
     assert weights(parts.model(storage={"storageUri": "hf://a/b"})).path == "/mnt/models/tiny"
@@ -246,7 +250,9 @@ def test_a_local_uri_without_a_path_is_mounted_from_its_own_path() -> None:
 
 
 def test_the_default_path_of_local_weights_restarts_nothing() -> None:
-    """Earlier versions of the operator stored another default, and their revisions stay."""
+    """A new default path of local weights restarts no service. Earlier versions of the operator stored another default, and
+    their revisions stay.
+    """
     new = {"model": weights(parts.model(storage={"storageUri": "local:///raid/big"})).identity(agents=False)}
     old = {"model": {**new["model"], "path": "/mnt/models/tiny"}}
     assert equivalent(old, new) and not equivalent({"model": {**new["model"], "path": "/other"}}, new)
