@@ -46,7 +46,7 @@ def late(source: str) -> Iterator[str]:
 
 
 def names(statement: ast.Assign | ast.AnnAssign) -> list[ast.Name]:
-    """Return the names that a statement of a class body declares."""
+    """Return the names that a statement in the body of a class defines."""
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
     return [each for each in targets if isinstance(each, ast.Name)]
 

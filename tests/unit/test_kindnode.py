@@ -12,7 +12,9 @@ from tests.support.kindnode.bundle import Image, write
 
 
 def test_no_more_than_the_machine_has() -> None:
-    """Docker requests every capability for kind's nodes, and runc fails if one of them is not available."""
+    """A container gets no capability that the machine does not have. Docker requests every capability for kind's nodes, and
+    runc fails if one of them is not available.
+    """
     process: dict[str, Any] = {
         "capabilities": {"bounding": ["CAP_CHOWN", "CAP_SYS_RESOURCE"], "ambient": None},
         "rlimits": [{"type": "RLIMIT_NOFILE", "hard": 99, "soft": 50}, {"type": "RLIMIT_CORE", "hard": 7, "soft": 7}],
@@ -33,7 +35,9 @@ def test_options_of_runc_in_both_spellings() -> None:
 
 
 def test_every_image_of_an_archive_is_in_both_lists(tmp_path: Path) -> None:
-    """Kind reads only the first image of manifest.json. A layer that two images share is stored once."""
+    """Every image of an archive is in both of its lists, because kind reads only the first image of manifest.json. A layer
+    that two images share is stored once.
+    """
     layer = tmp_path / "layer.tar"
     layer.write_bytes(b"a layer")
     write(tmp_path / "all.tar", Image("host/a:1", layer), Image("host/b:2", layer, {"Entrypoint": ["/b"]}))
@@ -59,7 +63,9 @@ RULES = """\
 
 
 def test_only_rules_of_docker_go() -> None:
-    """Rules in Docker's own chains are removed with the chains. A bridge of another program does not belong to Docker."""
+    """Only Docker's rules in chains of others are removed. Rules in Docker's own chains are removed with the chains. A
+    bridge of another program does not belong to Docker.
+    """
     assert [" ".join(rule) for rule in docker.rules_of_docker(RULES)] == [
         "FORWARD -j DOCKER-USER",
         "FORWARD -o br-0123456789ab -j ACCEPT",

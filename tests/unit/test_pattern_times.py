@@ -41,7 +41,7 @@ def modules() -> Iterator[str]:
 
 
 class Use(NamedTuple):
-    """A pattern, and the methods by which the package applies it to texts."""
+    """A regular expression, and the methods with which the package applies it to texts."""
 
     pattern: re.Pattern[Any]
     methods: frozenset[str]

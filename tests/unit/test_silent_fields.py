@@ -1,4 +1,4 @@
-"""Tests that no field is silent: every field that users can write either has an effect, or Advice says that it has none.
+"""Tests that every field that users can write either has an effect, or is reported as having none by the condition Advice.
 
 A field has an effect if something that is made from the object differs with it: the objects that a pass writes in one of
 several stages of a service's life, a status, the Job of a benchmark, the files that an agent downloads, or a column of
@@ -123,7 +123,7 @@ def groups() -> Iterator[tuple[str, str]]:
 
 
 def silent(name: str, field: Field) -> str:
-    """Return what is wrong with a field; "" if it has an effect, or is listed and reported."""
+    """Return what is wrong with a field; "" if it has an effect, or is listed and the condition Advice reports it."""
     part, looks = PARTS[name]
     top, hint = row(name, field.path)
     if top:
@@ -155,7 +155,7 @@ def told(part: str, stage: Bodies, field: Field, top: str, hint: Any) -> str:
 
 
 def context(part: str, path: str, stage: Bodies) -> Bodies:
-    """Return a stage with everything that the field needs in order to have a meaning."""
+    """Return a stage of a service's life, extended by everything that the field needs in order to have a meaning."""
     out = dict(stage)
     for of, pattern, more in BESIDE:
         if of == part and (found := re.match(pattern, path)):

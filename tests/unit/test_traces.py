@@ -27,7 +27,9 @@ table ip filter {{
 
 
 def told(second: int, packets: int) -> list[str]:
-    """Return the processes of both programs on a machine with Docker."""
+    """Return the packet rules that `nft` and `iptables-save` print on a machine with Docker, with these values of a time and
+    of the counters.
+    """
     return f"{LISTED}{SAVED}".format(second=second, packets=packets).splitlines()
 
 
@@ -41,7 +43,9 @@ def test_a_rule_is_seen() -> None:
 
 
 def test_containers_of_docker_do_not_count() -> None:
-    """The nodes of kind run in such containers."""
+    """Traces that Docker creates for its containers are left out. The nodes of a kind cluster on the same machine run in
+    Docker containers.
+    """
     dockers = [
         "docker0",
         "br-0123456789ab",
@@ -62,7 +66,9 @@ def test_another_up_may_try_what_it_may() -> None:
 
 
 def test_what_nodes_share_counts_when_there_is_no_other() -> None:
-    """A node of another checkout, which may end during the tests, can also use such objects."""
+    """Objects that nodes share count as traces only if no other node exists. A node of another checkout, which may end
+    during the tests, can also use them.
+    """
     alone, beside = {"mount points": {"/var/lib/cni"}}, {"mount points": {traces.OTHERS}}
     assert traces.left({"mount points": set()}, alone) == {"mount points": {"/var/lib/cni"}}
     assert traces.left(beside, alone) == traces.left(alone, beside) == {}

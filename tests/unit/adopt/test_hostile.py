@@ -31,7 +31,7 @@ def owned(namespace: str, name: str, owner: str, version: str = keys.API_VERSION
 
 
 def cluster_of(services: Mapping[str, bool], children: list[dict[str, Any]]) -> FakeApi:
-    """Return a cluster with these services (`namespace/name` -> whether it is ready) and with OME's Deployments."""
+    """Return a cluster with OME's Deployments and with these services: `namespace/name` -> whether the service is ready."""
 
     def found(call: Call) -> Any:
         namespace = next(name.partition("/")[0] for name in services if name.endswith(f"/{call.name}"))
@@ -58,8 +58,8 @@ def cluster_of(services: Mapping[str, bool], children: list[dict[str, Any]]) -> 
 
 
 async def test_a_service_that_does_not_start_delays_no_other_namespace() -> None:
-    """A tenant has 50 services that never start. Previously, they delayed the services of all other namespaces by 50
-    hours.
+    """Services that never start delay only their own namespace. Previously, 50 such services of a tenant delayed the
+    services of all other namespaces by 50 hours.
     """
     services = {f"bad/svc{number}": False for number in range(50)} | {"good/fine": True}
     children = [owned(*name.split("/"), f"uid-of-{name.replace('/', '-')}") for name in services]
@@ -89,7 +89,9 @@ async def test_a_service_that_is_deleted_meanwhile_is_one_line() -> None:
 
 
 async def test_an_object_of_another_namespace_or_of_another_kind_belongs_to_no_service() -> None:
-    """Anyone can name a service of another namespace as the owner of an object. KServe also has a kind InferenceService."""
+    """An object belongs to a service only if it is in the service's namespace and its owner has the kind of this project.
+    Anyone can name a service of another namespace as an owner, and KServe also has a kind InferenceService.
+    """
     mine = owned("victim", "mine", "uid")
     others = [owned("tenant", "forged", "uid"), owned("victim", "kserve", "uid", "serving.kserve.io/v1beta1")]
     api = FakeApi({"list_metadata": lambda call: [mine, *others] if call.kind == "Deployment" else [], "served": []})
@@ -109,7 +111,9 @@ def configuration(name: str) -> dict[str, Any]:
     [("inferenceservice.ome.io", False, True), ("policy.corp.example", False, False), ("policy.corp.example", True, True)],
 )
 async def test_a_policy_of_the_cluster_whose_server_is_down_stays(name: str, yes: bool, removed: bool) -> None:
-    """Without --yes, only OME's webhooks are removed, because other webhooks may protect the cluster."""
+    """Without --yes, only OME's own webhooks are removed. A webhook of another product stays even if its server is down,
+    because it may protect the cluster.
+    """
 
     def listed(call: Call) -> Any:
         return [configuration(name)] if call.kind == "ValidatingWebhookConfiguration" else []
@@ -122,7 +126,9 @@ async def test_a_policy_of_the_cluster_whose_server_is_down_stays(name: str, yes
 
 @pytest.mark.parametrize(("yes", "released"), [(False, False), (True, True)])
 async def test_an_object_that_is_deleted_meanwhile_keeps_its_finalizer(yes: bool, released: bool) -> None:
-    """Without --yes, the finalizer stays, because its removal would complete the deletion of the object."""
+    """Without --yes, an object that is being deleted keeps its finalizer, because removing the finalizer would complete the
+    deletion.
+    """
     body = {"metadata": metadata("ns", "svc", finalizers=["inferenceservice.finalizers"])}
     live = {"metadata": {**body["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
     api, lines = FakeApi({"get": live, "patch_merge": live}), list[str]()
@@ -133,7 +139,9 @@ async def test_an_object_that_is_deleted_meanwhile_keeps_its_finalizer(yes: bool
 
 @pytest.mark.parametrize(("ahead", "counts"), [(-60, True), (30, True), (3600, False), (10**8, False), (-3600, False)])
 def test_a_time_in_the_future_stops_no_adoption(ahead: int, counts: bool) -> None:
-    """Previously, a single forged entry in managedFields stopped the adoption for ever."""
+    """A time in the future in managedFields does not stop an adoption. Previously, a single forged entry stopped it for
+    ever.
+    """
     when = (datetime.now(UTC) + timedelta(seconds=ahead)).strftime("%Y-%m-%dT%H:%M:%SZ")
     entry = {"manager": "x", "operation": "Update", "subresource": "status", "time": when, "fieldsV1": {"f:status": {}}}
     assert bool(cluster._recent([{"metadata": metadata("ns", "svc", managedFields=[entry])}])) is counts
@@ -162,8 +170,8 @@ WRITTEN = {"manager": "ome", "operation": "Update", "subresource": "status", "fi
 async def test_a_deployment_of_a_tenant_is_not_taken_for_omes_controller(
     deployments: list[dict[str, Any]], stopped: bool
 ) -> None:
-    """A service was written a moment ago, so OME's controller may still run. Only a stopped Deployment that has the right to
-    write statuses proves that it does not.
+    """A stopped Deployment of a tenant does not prove that OME's controller is stopped: only a stopped Deployment that has
+    the right to write statuses does. In this test, a service was written a moment ago, so OME's controller may still run.
     """
 
     def review(call: Call) -> Any:

@@ -36,7 +36,9 @@ def test_a_disk_that_is_too_small_is_said_before_anything_is_fetched() -> None:
 
 
 def test_two_models_do_not_count_on_the_same_room(tmp_path: Path) -> None:
-    """Previously, both downloads measured the free space before the other one had written anything (S9 of the review)."""
+    """A download takes into account the disk space that another running download still needs. Previously, both measured the
+    free space before the other one had written anything (S9 of the review).
+    """
     room, progress = FreeSpace(), Progress()
     progress.start("c1", 8 * 1024**3, 1024**3, 3)
     mine, others = tmp_path / "mine", tmp_path / "others"

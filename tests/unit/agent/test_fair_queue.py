@@ -9,7 +9,7 @@ from ome_operator.agent.fair_queue import FairQueue
 
 
 class Bench:
-    """A queue, models that are downloaded for as long as the queue permits, and a clock that the test sets."""
+    """A queue of downloads, models that are downloaded for as long as the queue permits, and a clock that the test sets."""
 
     def __init__(self, places: int = 2) -> None:
         self.now = 0.0
@@ -28,7 +28,7 @@ class Bench:
 
 
 async def settle() -> None:
-    """Run all tasks that can continue."""
+    """Run all tasks until none can continue."""
     for _ in range(20):
         await asyncio.sleep(0)
 
@@ -86,7 +86,7 @@ async def test_a_model_that_is_left_takes_no_place_with_it(given: bool) -> None:
 
 
 async def end(tasks: list[asyncio.Task[None]]) -> None:
-    """Stop all models."""
+    """Cancel the tasks of all models."""
     for task in tasks:
         task.cancel()
     for task in tasks:

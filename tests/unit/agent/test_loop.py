@@ -36,7 +36,7 @@ MISSING = NotFound("no such record", 404)
 
 
 def model(uid: str, **spec: Any) -> dict[str, Any]:
-    """Return a model for which no agent has anything to do, unless its spec says so."""
+    """Return a model that gives agents nothing to do, unless its spec says so."""
     made = yamls.model()
     return {**made, "metadata": {**made["metadata"], "uid": uid}, "spec": spec or {"storage": {"storageUri": "pvc://a/b"}}}
 
@@ -71,7 +71,9 @@ BREAKING: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", BREAKING)
 async def test_a_model_that_breaks_the_agent_is_failed_and_the_others_go_on(case: str, tmp_path: Path) -> None:
-    """Each of these BaseModels once ended the agents on all nodes, again after every restart."""
+    """An exception in the work on one model makes only this model Failed, and the agent continues with the others. Each of
+    these BaseModels once ended the agents on all nodes, again after every restart.
+    """
     storage, said = BREAKING[case]
     storage = {**storage, "path": storage["path"].replace("/models", str(tmp_path))}
     api, complete = server(), asyncio.Event()
@@ -101,8 +103,8 @@ async def test_a_model_that_breaks_the_agent_is_failed_and_the_others_go_on(case
     "body", [{}, {"metadata": 5}, {"metadata": {"uid": "u", "name": []}, "spec": 5}, {"metadata": None}]
 )
 def test_a_body_that_nobody_can_read_costs_itself(body: dict[str, Any]) -> None:
-    """The agent continues with the other models. It offers no directory for removal while it has such an object, because it
-    does not know to which directories the object refers.
+    """If the agent cannot parse a model, it continues with the other models. Meanwhile it offers no directory for removal,
+    because it does not know to which directories the unreadable model refers.
     """
     agent = Agent(AgentSettings(node="n"), FakeApi({}))
     agent.seen("BaseModel", body)
@@ -113,8 +115,8 @@ def test_a_body_that_nobody_can_read_costs_itself(body: dict[str, Any]) -> None:
 
 
 async def test_nothing_is_offered_while_a_model_cannot_be_read(tmp_path: Path) -> None:
-    """The unreadable model may refer to the directory. Without that model, the same directory is offered for removal at
-    once.
+    """No directory is offered for removal while there is a model that cannot be parsed, because it may refer to the
+    directory. Without that model, the same directory is offered at once.
     """
     (tmp_path / ".ome" / ("0" * 32)).mkdir(parents=True)
     agent = Agent(AgentSettings(node="n", roots=(str(tmp_path),), remove_after=1e-9), server())
@@ -134,7 +136,9 @@ async def test_nothing_is_offered_while_a_model_cannot_be_read(tmp_path: Path) -
 
 
 def test_models_beyond_the_number_of_a_namespace_are_no_work(tmp_path: Path) -> None:
-    """The oldest models of a namespace are processed, whatever the order in which an agent sees them after a restart."""
+    """An agent only processes the oldest models of a namespace, up to the limit, whatever the order in which it sees them
+    after a restart.
+    """
     agent = Agent(AgentSettings(node="n", roots=(str(tmp_path),), models_per_namespace=2), FakeApi({}))
 
     def seen(kind: str, namespace: str, name: str, day: int) -> dict[str, Any]:
@@ -191,8 +195,9 @@ async def settled(agent: Agent, done: Callable[[], bool]) -> None:
 async def test_three_hundred_models_with_all_that_their_authors_may_write(
     place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A review reported this with URIs of 2,000 characters and paths of 3,800: the record was refused, so no model became
-    Ready, and each attempt wrote both into the log (S6 and S23 of the review). A path has at most 2,048 characters now.
+    """The record of a node with 300 models is accepted even if their authors used all permitted lengths. A review reported
+    this with URIs of 2,000 characters and paths of 3,800: the record was refused, so no model became Ready, and each attempt
+    wrote both into the log (S6 and S23 of the review). A path has at most 2,048 characters now.
     """
     monkeypatch.setattr(loop, "TICK", 0.05)
     api = server()
@@ -229,7 +234,9 @@ async def test_three_hundred_models_with_all_that_their_authors_may_write(
 async def test_a_record_that_is_refused_is_sent_ever_less_often_and_the_work_goes_on(
     refusal: KubeError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reported: every node sent a refused record of 1.6 MB once a second."""
+    """If the API server refuses the record of a node, the agent repeats the write less and less often, and continues its
+    work. Reported: every node sent a refused record of 1.6 MB once a second.
+    """
     monkeypatch.setattr(loop, "TICK", 0.01)
     api = server()
     api.answers["apply"] = refusal
@@ -306,8 +313,8 @@ async def test_only_an_agent_that_was_told_to_read_ahead_asks_every_ten_seconds(
 
 
 async def test_the_owner_of_a_new_record_is_the_node_as_it_is_now() -> None:
-    """The old record was garbage-collected with the previous Node of this name. A new record with that owner would be,
-    too.
+    """A new record names the present Node as its owner. The old record was garbage-collected with the previous Node of this
+    name, and a new record with that owner would be, too.
     """
     api = server()
     agent = Agent(AgentSettings(node="n", roots=()), api)

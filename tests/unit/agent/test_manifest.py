@@ -16,8 +16,8 @@ PROOF = Hash("sha256", "a" * 64)
 
 
 def test_the_largest_manifest_of_a_listing_is_read_again(tmp_path: Path) -> None:
-    """The model has 30 TB in 50,000 files with long Chinese names. If its manifest were too large to be read, the agent
-    would download the model again and again.
+    """The manifest of a model with 30 TB in 50,000 files with long Chinese names can be read after it was written. If it
+    were too large to be read, the agent would download the model again and again.
     """
     length = MAX_NAME_BYTES // MAX_FILES // 3 - 2
     blocks = 30 * 10**12 // BLOCK // MAX_FILES
@@ -34,7 +34,9 @@ def test_the_largest_manifest_of_a_listing_is_read_again(tmp_path: Path) -> None
 
 
 def test_a_manifest_that_would_not_be_read_again_is_not_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The members of an archive may have names of any length, so the manifest may be too large."""
+    """A manifest that is too large to be read again is not written, and the model fails. The members of an archive may have
+    names of any length.
+    """
     monkeypatch.setattr(store, "MEMORY", 2000)
     made = Store(tmp_path / "m", "0123abcd")
     file = RemoteFile("a", 1, Hash("sha256", "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"))

@@ -23,7 +23,9 @@ class Slow:
             self.closed = True
 
     async def read(self, answers: int, ours: float = 0.0) -> int:
-        """Return the number of bytes read. `ours` is the time in seconds that the reader takes for each chunk."""
+        """Read the slow source to its end, and return the number of bytes. `ours` is the time in seconds that the reader
+        itself takes for each chunk.
+        """
         found = 0
         async for data in MinimumSpeed(clock=lambda: self.now).enforce(self.bytes(answers)):
             found += len(data)
@@ -43,5 +45,7 @@ async def test_slow_but_steady_is_not() -> None:
 
 
 async def test_what_we_take_ourselves_does_not_count() -> None:
-    """The reader may be slow itself: its node may have its own `agent.bandwidthMBps`, or a slow disk."""
+    """Only the time that the source takes counts for the minimum speed. The reader may be slow itself: its node may have its
+    own `agent.bandwidthMBps`, or a slow disk.
+    """
     assert await Slow(0.001, 1024).read(1000, ours=100.0) == 1_024_000

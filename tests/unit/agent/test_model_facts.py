@@ -24,7 +24,9 @@ def written(folder: Path, count: int, length: int = SIZE) -> None:
 
 
 def test_headers_that_are_longer_than_any_models_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reported: 256 headers of 100 MB were in memory at the same time, and the agent has 2 GiB."""
+    """A safetensors header that is longer than that of any real model is not kept in memory. Reported: 256 headers of 100 MB
+    were in memory at the same time, and the agent has 2 GiB.
+    """
     monkeypatch.setattr(model_facts, "MAX_HEADER_BYTES", 10 * SIZE)
     read: list[str] = []
     real = model_facts._Headers.__getitem__
@@ -40,7 +42,9 @@ def test_headers_that_are_longer_than_any_models_are_not_kept(tmp_path: Path, mo
 
 
 def test_a_file_is_dropped_before_the_next_one_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reported: three files of 64 MiB were in memory at the same time, with all parsed values."""
+    """The content of a file is freed before the next file is read. Reported: three files of 64 MiB were in memory at the
+    same time, with all parsed values.
+    """
     kept: list[weakref.ref[Content]] = []
     real = model_facts._Headers.__getitem__
 

@@ -42,7 +42,9 @@ def cached(path: Path) -> int:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """Return a folder on a file system that drops pages on request (tmpfs does not)."""
+    """Return a folder on a file system whose files can be dropped from the page cache (those of tmpfs cannot). Skip the test
+    if there is none.
+    """
     probe = written(tmp_path / "probe", {"file": MIB}) / "file"
     if cached(probe):
         pytest.skip("the file system of the temporary directory keeps its pages")
@@ -111,7 +113,9 @@ def test_the_reading_ends_when_memory_becomes_short_or_the_pods_serve(disk: Path
 
 
 def test_what_was_read_takes_room_although_it_is_inactive(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another program takes the memory of a block, and so much less may be read."""
+    """Blocks that were read into the page cache reduce the memory for further blocks. In this test, another program also
+    takes the memory of one block, so only two of three blocks are read.
+    """
     root, reserve = written(disk / "m", {"a.safetensors": 3 * BLOCK}), int(PLENTY.total * RESERVED_SHARE)
     rooms = iter([3 * BLOCK, 3 * BLOCK, 2 * BLOCK, 2 * BLOCK])
     monkeypatch.setattr(page_cache, "memory", lambda: PLENTY._replace(free=reserve, inactive_file=next(rooms)))
@@ -161,7 +165,9 @@ def test_a_rate_bounds_what_the_kernel_reads_ahead(disk: Path, monkeypatch: pyte
 
 
 def test_a_reading_that_drops_its_own_pages_ends(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On such a file system, or at a memory limit, every byte would be read from the disk twice."""
+    """Reading stops when the block that was read first is no longer in the page cache. Otherwise, on a file system without a
+    page cache or at a memory limit, every byte would be read from the disk twice.
+    """
     root = written(disk / "m", {"a.safetensors": 3 * BLOCK})
     monkeypatch.setattr(page_cache, "memory", lambda: PLENTY)
     monkeypatch.setattr(page_cache, "resident", lambda *_: 0)

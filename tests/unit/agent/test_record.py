@@ -20,8 +20,8 @@ def entry(number: int, namespace: str = "team-a", **more: Any) -> dict[str, Any]
 
 
 def test_three_hundred_models_with_everything_long() -> None:
-    """Reported: the record had 1.6 MB, and the API server refused it once a second for every node for as long as the models
-    existed.
+    """The record of a node with 300 models whose texts are all long stays short enough. Reported: the record had 1.6 MB, and
+    the API server refused it once a second for every node for as long as the models existed.
     """
     mine = entry(0, "", state="Ready", uri="hf://moonshotai/Kimi-K2", message="", facts={"architecture": "x" * 2000})
     said = status([mine, *(entry(number) for number in range(600))])
@@ -50,7 +50,9 @@ def test_a_hundred_namespaces_give_way_alike() -> None:
 
 
 def test_directories_that_no_model_names_leave_room_for_models() -> None:
-    """If nothing is removed from the disk, a tenant that creates and deletes models can leave any number of directories."""
+    """Directories to which no model refers leave space in the record for the models. A tenant that creates and deletes
+    models can leave any number of directories if nothing is removed from the disk.
+    """
     left = [{"directory": f"/raid/.namespaces/team-a/.ome/{number:032x}", "models": ["m" * 60]} for number in range(20_000)]
     others = [{"directory": f"/raid/models/.ome/{number:032x}", "bytes": 1} for number in range(10)]
     mine = [entry(number, "team-b") for number in range(50)]

@@ -80,7 +80,9 @@ def take(folder: Path, data: bytes, room: int = 64 * MB) -> list[str]:
 
 @pytest.mark.parametrize("made", [gnu_sparse, pax_sparse])
 def test_a_sparse_member_writes_nothing(made: Callable[[int], bytes], tmp_path: Path) -> None:
-    """An archive of 10 kB would otherwise write 3 GiB on the disk of every node."""
+    """A sparse member of an archive is refused, and nothing is written. Otherwise an archive of 10 kB would write 3 GiB on
+    the disk of every node.
+    """
     data = made(3 * 1024 * MB)
     assert len(data) < 12_000
     with pytest.raises(Refused, match=r"which is outside the model.s directory, occurs twice or is not a regular file"):
@@ -98,7 +100,9 @@ def test_an_archive_that_needs_more_than_there_is_writes_nothing(zipped: bool, t
 
 
 def test_a_header_is_not_read_whole_however_long_it_is(tmp_path: Path) -> None:
-    """The header contains a name of 64 MiB in 65 kB of compressed data; several gigabytes would end the agent."""
+    """A header of any length is refused without being read completely. Here, 65 kB of compressed data contain a header with
+    a name of 64 MiB; with several gigabytes, the agent would run out of memory.
+    """
     data = long_header(64 * MB)
     assert len(data) < 100_000
     with pytest.raises(Refused, match="header of"):
@@ -106,13 +110,15 @@ def test_a_header_is_not_read_whole_however_long_it_is(tmp_path: Path) -> None:
 
 
 def directories(count: int) -> bytes:
-    """Return a zip archive with this number of directories and a file. Each directory takes 3 bytes."""
+    """Return a tar.gz archive of one file and this number of directories, of which each takes 3 compressed bytes."""
     made = [member(f"d{number}", 0, type=tarfile.DIRTYPE).tobuf() for number in range(count)]
     return gzip.compress(b"".join([*made, tar(member())]), 1)
 
 
 def test_directories_count_like_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reported: an archive of 1.08 MB with 400,000 directories took 150 MiB and 14 s."""
+    """Directories count like files towards the limit of an archive. Reported: an archive of 1.08 MB with 400,000 directories
+    took 150 MiB and 14 s.
+    """
     monkeypatch.setattr("ome_operator.agent.unpack.MAX_FILES", 1000)
     assert take(tmp_path, directories(999)) == ["model.bin"]
     with pytest.raises(Refused, match="more than 1000 files and directories"):
@@ -120,7 +126,9 @@ def test_directories_count_like_files(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_no_header_is_kept(tmp_path: Path) -> None:
-    """The list of members that tarfile keeps and all contents of global headers would take 41 MiB for a thousand headers."""
+    """Unpacking keeps no header in memory. The list of members that tarfile keeps, with the contents of all global headers,
+    would take 41 MiB for the thousand headers of this test.
+    """
     said = [tarfile.TarInfo.create_pax_global_header({f"key{number}": "v" * 20_000}) for number in range(500)]
     made = [member(f"m{number}", pax_headers={"comment": "c" * 20_000}).tobuf(tarfile.PAX_FORMAT) for number in range(500)]
     data = b"".join(header + item + bytes(512) for header, item in zip(said, made, strict=True)) + bytes(1024)
@@ -134,7 +142,9 @@ def test_no_header_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["extended", "global", "long name"])
 def test_headers_of_headers_are_bounded(kind: str, tmp_path: Path) -> None:
-    """Each header is kept in memory while the next one is read, so 4 MB of compressed headers would take gigabytes."""
+    """A chain of headers about headers is limited. Each header is kept in memory while the next one is read, so 4 MB of
+    compressed headers would take gigabytes.
+    """
     info = member()
     header = {
         "extended": member(pax_headers={"comment": "c" * 3000}).tobuf(tarfile.PAX_FORMAT)[:-512],
@@ -152,8 +162,8 @@ def test_names_together_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_size_below_nothing_is_none(tmp_path: Path) -> None:
-    """A header of the PAX format declares a negative size, with which tarfile would continue to read inside the previous
-    member.
+    """A member with a negative size is refused. A header of the PAX format can declare such a size, with which tarfile would
+    continue to read inside the previous member.
     """
     odd = member("odd.bin", 0, pax_headers={"size": str(-2 * MB)}).tobuf(tarfile.PAX_FORMAT)
     data = member("first.bin", 4 * MB).tobuf() + bytes(4 * MB) + odd + bytes(1024)
@@ -194,7 +204,9 @@ def test_what_is_no_plain_file_below_is_refused_and_leaves_nothing(name: str, tm
 
 
 def test_what_a_failed_unpacking_wrote_is_gone(tmp_path: Path) -> None:
-    """The archive ends inside its second member. The first member, which is complete, is removed, too."""
+    """If unpacking fails, everything that was written is removed. The archive ends inside its second member; the first
+    member is complete, and is removed, too.
+    """
     whole = tar(member("first.bin", MB), member("second.bin", MB))
     with pytest.raises(Refused, match="not a readable tar archive"):
         take(tmp_path, whole[: MB + 4096])

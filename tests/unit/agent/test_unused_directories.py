@@ -15,7 +15,7 @@ LABEL = "models.ome.io/clusterbasemodel.k2"
 
 
 def whole(home: Path, digest: str, path: str = "k2") -> Path:
-    """Create a directory and its manifest, as the download of a model leaves them, and return its path."""
+    """Create a directory with its manifest, as a complete download of a model leaves it, and return its path."""
     root = home / digest
     root.mkdir(parents=True)
     (root / "a").write_bytes(b"12345")
@@ -73,7 +73,9 @@ def test_removing_takes_all_of_it_and_nothing_else(home: Path) -> None:
 
 
 def test_a_models_own_files_are_no_directory_of_ours(home: Path) -> None:
-    """A repository may contain a folder named `.ome`. Its content is neither offered to other nodes nor removed."""
+    """A folder named `.ome` inside a model's own files is not one of the agent's directories: its content is neither offered
+    to other nodes nor removed.
+    """
     whole(home / NEW / ".ome", "deadbeef")
     assert find_homes([home.parent]) == [home]
 

@@ -24,7 +24,9 @@ def schema_of(kind: Kind) -> dict[str, Any]:
 
 
 def test_what_is_committed_is_what_would_be_generated() -> None:
-    """The test fails if `python -m ome_operator.api.crds` was not run after the last change of a model."""
+    """The committed CRDs are up to date: the test fails if `python -m ome_operator.api.crds` was not run after the last
+    change of a model.
+    """
     assert crds.differences() == []
 
 
@@ -46,13 +48,13 @@ def test_differences_names_what_is_changed_missing_or_left_over(tmp_path: Path) 
 
 @ALL
 def test_small_enough_for_a_client_side_apply(kind: Kind) -> None:
-    """`kubectl apply` writes the object into an annotation, as JSON."""
+    """Each CRD is small enough for a client-side `kubectl apply`, which writes the object into an annotation as JSON."""
     assert len(json.dumps(crds.crd(kind), separators=(",", ":")).encode()) < crds.LIMIT
 
 
 @ALL
 def test_every_field_has_a_description(kind: Kind) -> None:
-    """`kubectl explain` prints the purpose of each field."""
+    """Every field has a description, which `kubectl explain` prints."""
     known = nodes(schema_of(kind))
     fields = {at: node for at, node in known if not at.endswith(("[]", "{}")) and not at.startswith(".metadata")}
     assert [at for at, node in fields.items() if not node.get("description")] == []
@@ -60,8 +62,8 @@ def test_every_field_has_a_description(kind: Kind) -> None:
 
 @ALL
 def test_no_default_anywhere(kind: Kind) -> None:
-    """A default would change the stored objects as they are read, and with them every revision (decisions 2). A status is no
-    input of a revision, so it may have defaults.
+    """No field of a spec has a default, because a default would change stored objects when they are read, and with them
+    every revision (decisions 2). A status is no input of a revision, so its fields may have defaults.
     """
     found = [at for at, node in nodes(schema_of(kind)) if "default" in node]
     assert found == ([] if kind.kind in RECORDS else [".status"])
@@ -69,7 +71,9 @@ def test_no_default_anywhere(kind: Kind) -> None:
 
 @ALL
 def test_an_object_that_no_operator_has_processed_says_so(kind: Kind) -> None:
-    """`kubectl get` shows this state, and kstatus does not consider the object complete."""
+    """A new object has conditions from the CRD's defaults that say that no operator has processed it. `kubectl get` shows
+    this state, and kstatus does not consider the object complete.
+    """
     default = schema_of(kind)["properties"]["status"].get("default")
     if kind.kind in RECORDS:  # written by agents or the operator; no client waits for it
         assert default is None
@@ -81,7 +85,9 @@ def test_an_object_that_no_operator_has_processed_says_so(kind: Kind) -> None:
 
 
 def test_what_people_look_for_comes_first() -> None:
-    """The URL is the last column, because it is often longer than the rest of the line on a terminal."""
+    """The columns of `kubectl get` begin with what users look for. The URL is the last column, because it is often longer
+    than the rest of the line on a terminal.
+    """
     (service,) = (kind for kind in KINDS if kind.kind == "InferenceService")
     names = [column.name for column in service.columns if not column.wide]
     assert names[:2] == ["Ready", "Reason"] and names[-1] == "URL"
@@ -143,7 +149,9 @@ def test_columns_point_at_fields_that_exist(kind: Kind) -> None:
 
 
 def test_the_chart_keeps_the_kinds_and_holds_the_same() -> None:
-    """Uninstalling the chart must not delete every service of a cluster."""
+    """The chart with the CRDs contains the same CRDs, with the annotation that keeps them: uninstalling the chart must not
+    delete every service of a cluster.
+    """
     for path, text in crds.files().items():
         if path.parent != crds.CHART:
             continue

@@ -70,7 +70,9 @@ CASES = [
 
 @pytest.mark.parametrize(("predictor", "engine"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_the_runner(predictor: dict[str, Any], engine: dict[str, Any]) -> None:
-    """The test covers which container becomes the main one, and which settings of the model it gets."""
+    """The migration of `predictor` chooses the main container, which becomes the runner, and gives it the settings of the
+    predictor's model.
+    """
     assert migrated({"predictor": predictor})["engine"] == engine
 
 

@@ -1,4 +1,4 @@
-"""A field that stands too deep is moved only to a place that takes its value."""
+"""Tests that a field that stands too deep in an object is moved only to a place whose field accepts its value."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,9 @@ VALUES: tuple[Any, ...] = (1, {"a": 1}, [{"a": 1}])
 def inner_classes(
     path: tuple[str, ...], above: tuple[type[Spec], ...]
 ) -> Iterator[tuple[tuple[str, ...], tuple[type[Spec], ...]]]:
-    """Yield the path and the classes on it, outermost first, of each class below the last one of `above`."""
+    """Yield (path, classes) for each class of fields below the last class of `above`. `classes` are the classes on the path,
+    outermost first.
+    """
     for field in above[-1].model_fields.values():
         for one in _alternatives(field.annotation):
             if isinstance(one, type) and issubclass(one, Spec) and one not in above:
@@ -27,7 +29,7 @@ def inner_classes(
 
 
 def refuses_form(spec: type[Spec], key: str, value: Any) -> bool:
-    """Return whether the field takes no value of this form, whatever it contains."""
+    """Return whether the field accepts no value of this JSON type, such as a map or a text, whatever the value contains."""
     (field,) = (one for one in spec.model_fields.values() if one.alias == key)
     try:
         TypeAdapter[Any](field.annotation or Any).validate_python(value)

@@ -63,7 +63,9 @@ def test_what_an_object_tells() -> None:
     [({"name": "a"}, "ClusterBaseModel"), ({"name": "a", "namespace": "n"}, "BaseModel")],
 )
 def test_a_body_without_kind_is_known_by_its_namespace(metadata: dict[str, Any], kind: str) -> None:
-    """Items of a list carry no kind."""
+    """An object without a kind, as in the items of a list, is recognized by its namespace: with one it is namespaced,
+    without one cluster-wide.
+    """
     one = Model.parse({"metadata": metadata, "spec": {"storage": {"storageUri": "hf://a/b"}}})
     assert not isinstance(one, Invalid)
     assert one.kind == kind
@@ -107,7 +109,9 @@ def test_the_pod_of_a_runtime_is_what_it_names() -> None:
 
 
 def test_what_was_not_written_stays_unset() -> None:
-    """A default of ours must never look like something that the user wrote (decisions 2)."""
+    """A field that the user did not write stays unset. A default of ours must never look like something that the user wrote
+    (decisions 2).
+    """
     engine = parsed({"engine": {"minReplicas": 1}}).spec.engine
     assert engine is not None
     assert engine.model_fields_set == {"min_replicas"}
@@ -115,8 +119,8 @@ def test_what_was_not_written_stays_unset() -> None:
 
 
 def test_null_is_absent_where_a_field_is_named_and_kept_in_the_pod() -> None:
-    """An API server removes null from typed fields. In parts of the schema that are open, null stays, and may mean that a
-    merge removes the field.
+    """A field with the value null counts as absent if the class declares it, because an API server removes null from typed
+    fields. In an inline pod spec, null is kept, because it may mean that a merge removes the field.
     """
     one = parsed({"model": {"name": "m", "kind": None}, "engine": {"minReplicas": None, "affinity": None}, "router": None})
     assert one.spec.dump() == {"model": {"name": "m"}, "engine": {"affinity": None}}
@@ -266,7 +270,7 @@ def test_a_name_of_a_single_letter_is_a_name() -> None:
 
 
 def test_a_benchmark_names_what_it_tests() -> None:
-    """The BenchmarkJob has neither a service nor a URL."""
+    """A BenchmarkJob is refused if its endpoint names neither a service nor a URL."""
     one = BenchmarkJob.parse({"metadata": {"name": "b"}, "spec": {"endpoint": {}}})
     assert isinstance(one, Invalid)
     assert "spec.endpoint is refused: there is no target to test" in one.why
@@ -293,7 +297,7 @@ def test_the_other_kinds(kind: type[Object[Any]], spec: dict[str, Any]) -> None:
 
 
 def test_unknown_fields_are_left_out() -> None:
-    """The operator can still use an object that was written for a newer version. An API server with these CRDs refuses or
-    removes unknown fields anyway.
+    """Fields that a class does not know are left out, so that the operator can use an object that was written for a newer
+    version. An API server with these CRDs refuses or removes unknown fields anyway.
     """
     assert parsed({"model": {"name": "m", "tomorrow": 1}, "tomorrow": {}}).spec.dump() == {"model": {"name": "m"}}

@@ -58,8 +58,8 @@ def kept(**spec: Any) -> Any:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_paths_that_no_pod_could_mount_or_none_should(path: str) -> None:
-    """The path `/` would give pods access to all files of the node. Relative paths and paths with `..` would only be refused
-    when pods are created, by a message about pods.
+    """Paths of weights that no pod can mount, or should not, are refused. The path `/` would give pods access to all files
+    of the node. Relative paths and paths with `..` would only be refused when pods are created, by a message about pods.
     """
     refused = kept(storage={"path": path})
     assert isinstance(refused, Invalid)

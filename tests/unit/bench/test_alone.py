@@ -1,5 +1,5 @@
-"""Tests that the measured service is in a steady state, and that the floor consists of the objects that the operator would
-create.
+"""Tests that the benchmark measures a service in a steady state, and that the floor, with which it compares the operator,
+consists of the objects that the operator would create.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Tests of the benchmark of the memory of bad nodes, on a small fleet."""
+"""Tests of the benchmark of the operator's records of failures by node (docs/bad-nodes.md), on a small fleet."""
 
 import pytest
 

@@ -1,10 +1,10 @@
-"""Test that the measured scrape contains the series of all services."""
+"""Test that the page of metrics that the benchmark scrapes contains the series of all services."""
 
 from bench import eyes
 
 
 async def test_series_do_not_grow_with_services_beyond_those_of_their_own() -> None:
-    """Each of the first services has ten series of its own. Beyond a hundred services, the series are summed, so five more
+    """Only the first hundred services have ten series of their own each. Those of further services are summed, so five more
     services add no series.
     """
     few, more = await eyes.measure(2), await eyes.measure(4)

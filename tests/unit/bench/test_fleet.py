@@ -18,7 +18,9 @@ def test_the_power_is_found(power: int) -> None:
 
 
 async def test_all_waves_are_read_and_told() -> None:
-    """An object that is unreadable or invalid would cause no work, so the benchmark would measure nothing."""
+    """The benchmark's operator reads all objects of the fleet and reacts to each kind of change. An object that cannot be
+    read or is invalid would cause no work, so nothing would be measured.
+    """
     found = await fleet.run("", Size(nodes=4, models=3, services=2, records=2, strangers=2))
     assert {wave.what for wave in found.waves} >= {"start", "labels set", "nodes flap", "records change"}
     assert all(wave.cpu_s > 0 for wave in found.waves)
@@ -26,8 +28,8 @@ async def test_all_waves_are_read_and_told() -> None:
 
 
 def made(grows: str, power: float, stall: float = 0.1) -> list[Fleet]:
-    """Return the measurements of three fleets. Their cost is the number of nodes to this power, and `grows` is the size that
-    differs.
+    """Return the measurements of three fleets that differ in the size `grows`. Their cost in seconds is the number of nodes
+    to the power `power`.
     """
     sizes = [replace(Size(), **{grows: number}) for number in (100, 200, 400)]
     return [Fleet(grows, asdict(size), [_wave(size.nodes**power / 1e3, stall)], 0.1, 90.0, 100.0, 3000) for size in sizes]

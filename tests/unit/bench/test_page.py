@@ -59,7 +59,9 @@ def test_the_commands_are_understood() -> None:
 
 
 def test_the_last_run_is_marked_and_has_its_date() -> None:
-    """The section is either empty or contains the output of `--markdown` of a complete run."""
+    """The section of docs/performance.md for the last run is either empty, or contains the output of `--markdown` of a
+    complete run with its date.
+    """
     found = re.findall(r"^<!-- last run: .*? -->\n(.*?)^<!-- end of the last run -->$", PAGE, re.M | re.S)
     assert len(found) == 1
     (pasted,) = found

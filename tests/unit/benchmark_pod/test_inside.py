@@ -161,7 +161,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def older(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Install a stub of an SGLang version whose benchmark was not yet a separate package."""
+    """Install a stub of an older SGLang, whose benchmark was a single module and not a package."""
     forget(monkeypatch)
     (tmp_path / "sglang").mkdir()
     (tmp_path / "sglang/__init__.py").touch()
@@ -170,7 +170,9 @@ def older(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_older_versions_have_it_elsewhere(older: None, tmp_path: Path) -> None:
-    """SGLang 0.5.6.post1 has no registry of data sets and no options for sampling parameters."""
+    """The program finds the benchmark in older versions of SGLang, too. That of 0.5.6.post1 has no registry of data sets and
+    no options for sampling parameters.
+    """
     words = ["--backend", "sglang", "--temperature", "0.6", "--top-p", "0.9", "--disable-ignore-eos"]
     asked = {**run(2), "args": ["--num-prompts", "2", "--dataset-name", "random-ids", "--tokenize-prompt"]}
     found = inside.outcome({"serving": words, "seconds": 60}, asked, tmp_path / "0.jsonl")
@@ -196,7 +198,7 @@ def test_an_image_without_a_benchmark_is_a_sentence(monkeypatch: pytest.MonkeyPa
 
 
 def run(requests: int) -> dict[str, Any]:
-    """Return one run of a plan."""
+    """Return one of the runs of a benchmark's plan."""
     lengths = {"form": "D", "prompt": [20, 20], "answer": [3, 3]}
     shared = {"scenario": "D(20,3)", "concurrency": 1, "program": "serving"}
     return {**shared, "args": ["--num-prompts", str(requests)], "lengths": lengths}
@@ -225,7 +227,7 @@ def test_every_run_leaves_its_outcome(
 
 
 def test_it_needs_nothing_of_ours(tmp_path: Path) -> None:
-    """The program imports nothing of this project, because SGLang's image contains neither this package nor its
+    """The program imports no module of this project, because SGLang's image contains neither this package nor its
     dependencies.
     """
     command = [sys.executable, "-I", "-S", str(Path(inside.__file__))]

@@ -99,8 +99,8 @@ def test_the_page_needs_nothing_else_and_escapes_what_servers_say() -> None:
 
 
 def test_no_text_of_a_stranger_becomes_a_tag() -> None:
-    """Names, the URL, the facts of the service, scenarios and errors are untrusted. They contain tags, and a text that ends
-    an attribute.
+    """No text of another user becomes an HTML tag on the page of results. Names, the URL, the facts of the service,
+    scenarios and errors contain tags here, and a text that ends an attribute.
     """
     evil = ["<script>", "<img src=x onerror=a>", "<svg onload=a>", "<a href=x>", "</td><b>", '" onload="a']
     told = plan(*((f"D(1,{number}){text}", 1) for number, text in enumerate(evil)))
@@ -124,7 +124,9 @@ def test_a_plot() -> None:
 
 @pytest.mark.parametrize("text", ["x" * 9_000, "😀" * 9_000, "\ud800" * 9_000, "\x1b[2J" * 2_000])
 def test_a_summary_fits_whatever_a_server_or_a_user_writes(text: str) -> None:
-    """The kubelet truncates a longer message, and truncated JSON cannot be read."""
+    """The summary fits into a termination message whatever a server or a user writes. The kubelet truncates a longer
+    message, and truncated JSON cannot be read.
+    """
     written = text.encode("utf-8", "replace").decode()
     found = results(plan((written, 1)), {0: outcome(0, (text,))})
     said = summary(found, f"s3://{written}")

@@ -27,7 +27,7 @@ class Told:
         self.versions = 0
 
     def see(self, kind: str, name: str, **parts: Any) -> list[tuple[Ref, Urgency]]:
-        """Pass an event with this body, and return the keys that it adds to the queue."""
+        """Pass a watch event with this body, and return the keys of objects that it adds to the queue."""
         self.versions += 1
         self.dirty.clear()
         self.cluster.seen(kind, body(name, self.versions, **parts))
@@ -102,7 +102,9 @@ def test_a_hpa_whose_status_moves_is_no_news(told: Told) -> None:
 
 
 def test_a_node_concerns_the_services_that_wait_for_nodes_and_no_others(told: Told) -> None:
-    """The result does not depend on which field of the node changes. A heartbeat changes nothing."""
+    """An event of a node enqueues exactly the services that wait for nodes, whichever field of the node changes. A heartbeat
+    enqueues none.
+    """
     ready = {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "1"}], "allocatable": {"cpu": "8"}}
     told.see("InferenceService", "other", spec={"engine": {}})
     told.cluster.waits_for_nodes(SERVICE, True)
@@ -145,8 +147,8 @@ def test_our_own_status_write_is_no_news_and_is_read_at_once(told: Told) -> None
 
 
 def test_an_edit_just_before_our_status_write_is_looked_at(told: Told) -> None:
-    """The event of the edit arrives after the response to the status write. It is older than this response, so the handler
-    ignores it. The handler must find the edit in the response.
+    """A user edits a service just before the operator writes its status. The event of the edit arrives after the response to
+    this write and is older, so the handler ignores it. The handler must find the edit in the response.
     """
     edited = {"generation": 2}
     told.dirty.clear()
@@ -157,7 +159,9 @@ def test_an_edit_just_before_our_status_write_is_looked_at(told: Told) -> None:
 
 
 def test_a_runtime_that_we_chose_has_a_user_at_once(told: Told) -> None:
-    """The choice is stored in the status that the operator wrote itself, and no event reports that status."""
+    """A runtime that the operator has chosen counts at once as used by the service. The choice is in the status that the
+    operator has written itself, and no event reports that status.
+    """
     first, second = (Ref("ClusterServingRuntime", "", name) for name in ("first", "second"))
     told.see("InferenceService", "any", spec={"engine": {}})
     told.dirty.clear()
@@ -168,7 +172,9 @@ def test_a_runtime_that_we_chose_has_a_user_at_once(told: Told) -> None:
 
 
 def test_facts_of_a_models_new_weights_are_read_again(told: Told) -> None:
-    """The facts are the same, but they were facts of the previous weights before."""
+    """If a model has new weights, its facts count as new even if they are equal, because the previous ones were facts of the
+    previous weights.
+    """
     spec = {"modelFormat": {"name": "safetensors"}, "storage": {"storageUri": "oci://mirror/a"}}
 
     def learned(version: int, uri: str) -> dict[str, Any]:
@@ -185,8 +191,9 @@ def test_facts_of_a_models_new_weights_are_read_again(told: Told) -> None:
 
 
 def test_a_label_that_we_put_on_again_before_its_loss_was_told(told: Told) -> None:
-    """Somebody removed the label, and the operator added it again. A watch by label then reports DELETED for the version
-    without the label, which is older than the response to the operator's write.
+    """A user removes the operator's label from an object, and the operator adds it again. The watch by label then reports
+    DELETED for the version without the label. This version is older than the response to the operator's write, so the object
+    is kept.
     """
     told.see("ServiceAccount", "w", metadata=child_labels())
     told.cluster.wrote("ServiceAccount", body("w", 59, metadata=child_labels()))
@@ -300,8 +307,8 @@ def test_the_last_pod_that_turns_ready_is_waited_for(told: Told) -> None:
 
 
 def test_models_beyond_the_number_of_their_namespace_count_for_nobody() -> None:
-    """The oldest models of a namespace count. A model that starts or stops to count is reconciled, and so are the services
-    that use it.
+    """Only the oldest models of a namespace count, up to the limit. A model that starts or ceases to count is reconciled,
+    and so are the services that use it.
     """
     dirty: list[tuple[Ref, Urgency]] = []
     settled = changed(Deps(), models_per_namespace=2)

@@ -1,4 +1,6 @@
-"""Tests that foreign pods on nodes are read live, counted once, and forgotten after a while."""
+"""Tests of pods of other users on nodes: they are read from the API server when they are needed, counted once, and forgotten
+after a while.
+"""
 
 import asyncio
 from typing import Any

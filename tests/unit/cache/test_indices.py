@@ -58,7 +58,9 @@ EVENTS = st.lists(
 
 @given(EVENTS)
 def test_indices_are_what_a_walk_finds(events: list[Any]) -> None:
-    """Objects are replaced by others of the same name, events arrive late, and objects are deleted."""
+    """The incrementally updated indices equal those that are computed from all objects, although objects are replaced by
+    others of the same name, events arrive late, and objects are deleted.
+    """
     cluster = ClusterCache(Deps())
     for version, (kind, uid, name, models) in enumerate(events, start=1):
         if uid == "gone":
@@ -89,8 +91,8 @@ def _told(kind: str, uid: str, name: str, models: list[str], version: int) -> di
 
 
 def test_an_event_of_a_node_makes_no_name_of_other_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Previously, an event computed the labels of all models, which stopped an operator with 300 nodes and 207 models for
-    ten seconds.
+    """An event of a node computes the names of labels only for models whose labels the node has. Previously, it computed
+    those of all models, which stopped an operator with 300 nodes and 207 models for ten seconds.
     """
     told = Told()
     for number in range(50):
@@ -113,8 +115,8 @@ def test_a_record_concerns_the_models_of_which_it_says_something_new() -> None:
 
 
 def test_a_node_that_flaps_concerns_no_model() -> None:
-    """The node holds the same models as before. If it concerned models, a node pool that restarts would cause a pass over
-    every model and each of its services.
+    """A node that becomes NotReady and Ready again holds the same models as before, so no model is reconciled. Otherwise a
+    node pool that restarts would cause a reconciliation of every model and each of its services.
     """
     told = Told()
     told.see("ClusterBaseModel", "k2", metadata={"namespace": ""}, spec=MODEL_SPEC)
@@ -140,8 +142,8 @@ def test_a_node_concerns_the_accelerator_classes_that_count_it(labels: dict[str,
 
 
 def test_users_of_a_model_are_woken_once_until_somebody_looks(told: Told) -> None:
-    """Otherwise a list of 5,000 nodes would enqueue each of 1,000 services 5,000 times before the first of them is
-    reconciled.
+    """Several events about a model enqueue its services once until the first of them is reconciled. Otherwise a list of
+    5,000 nodes would enqueue each of 1,000 services 5,000 times.
     """
     label = {"labels": {keys.MODEL_LABEL_PREFIX + "clusterbasemodel.k2": "Ready"}}
     woken = [(MODEL, Urgency.SOON), (SERVICE, Urgency.SOON)]
@@ -156,7 +158,7 @@ def test_users_of_a_model_are_woken_once_until_somebody_looks(told: Told) -> Non
 
 
 def test_answers_about_nodes_end_with_the_next_change_of_any() -> None:
-    """Results about nodes are cached for as long as no node changes."""
+    """A result that depends on nodes is cached until any node changes."""
     told, needs = Told(), (Need(("decode",), "decode", Demand(requests=(("nvidia.com/gpu", 8), ("pods", 1))), 3),)
 
     def see(name: str) -> None:

@@ -60,7 +60,9 @@ def kept(cache: ClusterCache, kind: str, make: Callable[[], dict[str, Any]]) -> 
     ],
 )
 def test_little_is_kept_of_a_large_object(kind: str, make: Callable[[], dict[str, Any]]) -> None:
-    """Previously, an InferenceService of 1 MB took 9.8 MiB, and a ServiceAccount with labels of 1 MB took 6.9 MiB."""
+    """The cache keeps only a small part of a large object. Previously, an InferenceService of 1 MB took 9.8 MiB, and a
+    ServiceAccount with labels of 1 MB took 6.9 MiB.
+    """
     assert kept(ClusterCache(Deps()), kind, make) < KEPT
 
 
@@ -85,8 +87,8 @@ def test_a_large_service_is_refused_until_it_is_small() -> None:
 
 
 def test_a_status_alone_changes_nothing_for_a_large_service() -> None:
-    """The cache leaves out parts of large objects. Events are compared without these parts, so a status update does not look
-    like an edit.
+    """An event that only changes the status of a large service does not look like an edit. The cache leaves out parts of
+    large objects, so events are compared without these parts.
     """
     cache = ClusterCache(Deps())
     labels = {"team": "x"}

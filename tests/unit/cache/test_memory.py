@@ -24,7 +24,7 @@ CHILDREN = ("StatefulSet", "Deployment", "Service", "ControllerRevision", "Pod")
 
 
 class Life:
-    """A cluster in which services are created and deleted."""
+    """A simulated cluster in which services are created and deleted."""
 
     def __init__(self) -> None:
         self.now, self.version = 0.0, 0
@@ -86,7 +86,9 @@ def entries(root: Any) -> int:
 
 
 def test_services_that_are_gone_leave_nothing_behind() -> None:
-    """A thousand services with nine objects each are created and deleted."""
+    """A thousand services with nine objects each are created and deleted, and the operator then keeps nothing about them in
+    memory.
+    """
     life = Life()
     life.lives(range(100))
     life.later()

@@ -67,8 +67,8 @@ def test_only_nodes_where_something_moved_are_looked_at_again() -> None:
 def test_a_pod_of_which_an_event_is_on_its_way_is_no_stranger(
     uid: str, component: str, manager: str, namespaces: tuple[str, ...], counts: bool
 ) -> None:
-    """Previously, such a pod was remembered as a foreign pod for five minutes, in addition to itself or after its
-    deletion.
+    """A pod of the operator whose watch event has not arrived yet is not counted as another user's. Previously, such a pod
+    was remembered as a foreign pod for five minutes, in addition to itself or after its deletion.
     """
     cluster = ClusterCache(Deps())
     for name, role in (("known", "engine"), ("router", keys.ROUTER)):

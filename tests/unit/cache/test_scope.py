@@ -30,7 +30,7 @@ def test_of_what_is_for_others_an_operator_knows_nothing(kind: str, label: str |
 
 
 def test_it_writes_only_what_is_its_own() -> None:
-    """All operators read a model without a class, but only the operator without a class writes its status."""
+    """Every operator reads a model without a class, but only the operator without a class writes the model's status."""
     assert [Scope(operator_class=of).acts_on({}) for of in ("", "blue")] == [True, False]
     assert [Scope(operator_class=of).acts_on({LABEL: "blue"}) for of in ("", "blue")] == [False, True]
 
@@ -55,5 +55,5 @@ def test_each_kind_is_in_one_place() -> None:
     ],
 )
 def test_a_single_operator_of_a_cluster_labels_nodes(scope: Scope, labels: bool, removes: bool) -> None:
-    """Only an operator that sees all pods permits the removal of weights."""
+    """Only one operator of a cluster labels nodes. Only an operator that sees all pods permits the removal of weights."""
     assert (scope.labels_nodes, scope.removes_weights) == (labels, removes)

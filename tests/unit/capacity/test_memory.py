@@ -31,7 +31,9 @@ def needed(shape: ParallelShape, options: EngineOptions | None = None, model: Mo
 
 
 def test_weights_by_hand() -> None:
-    """384 experts are spread over 96 GPUs with one redundant expert on each; all other weights are complete on each GPU."""
+    """The weights on a rank equal a sum computed by hand: 384 experts are spread over 96 GPUs with one redundant expert on
+    each, and all other weights are complete on each GPU.
+    """
     assert K2.weights is not None
     found = needed(ParallelShape(tp=96, attention_dp=96, ep=96, redundant=96))
     assert found.routed == K2.weights.routed / 96
@@ -42,7 +44,7 @@ def test_weights_by_hand() -> None:
 
 
 def test_stages_of_a_pipeline_share_layers() -> None:
-    """The largest of two stages has 31 of 61 layers."""
+    """The stages of a pipeline divide the layers. The largest of two stages has 31 of 61 layers."""
     whole, half = (needed(ParallelShape(tp=8, pp=stages)) for stages in (1, 2))
     assert half.weights == pytest.approx(whole.weights * 31 / 61)
     assert half.cache_per_token == 70_272 * 31 // 61
@@ -94,8 +96,8 @@ def test_a_model_of_unknown_weights_has_no_sum() -> None:
 
 @pytest.mark.parametrize("strategy", ["tp", "tp+dp", "tp+ep", "tp+dp+ep"])
 def test_the_cookbook_and_the_planner_give_the_same_answer(strategy: str) -> None:
-    """Both compute the same weights and the same cache tokens for the same GPUs, the same fraction of memory and the same
-    shape.
+    """`ome generate` and `ome plan` compute the same weights and the same cache tokens for the same GPUs, the same fraction
+    of memory and the same shape.
     """
     served, hardware = bookshelf().model("Kimi-K2-Instruct"), bookshelf().machine("h200")
     ask = RecipeRequest(

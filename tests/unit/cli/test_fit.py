@@ -62,7 +62,7 @@ def file(tmp_path: Path) -> str:
 
 
 def ask(*words: str) -> tuple[int, str]:
-    """Run the command, and return its exit code and output."""
+    """Run `ome fit`, and return its exit code and output."""
     found = CliRunner().invoke(app, ["fit", "-n", "team", *words])
     if found.exception is not None and not isinstance(found.exception, SystemExit):
         raise found.exception
@@ -91,7 +91,9 @@ def test_the_pods_of_the_service_itself_do_not_count(cluster: dict[str, Any], fi
 
 
 def test_the_role_scale_of_a_service_that_exists_sets_its_number_of_groups(cluster: dict[str, Any], file: str) -> None:
-    """The RoleScale of another service of this name, which was deleted, does not count."""
+    """The RoleScale of an existing service determines its number of groups. The RoleScale of a deleted service of the same
+    name does not count.
+    """
     (written,) = yaml.safe_load_all(Path(file).read_text())
     written["spec"]["engine"]["maxReplicas"] = 9
     Path(file).write_text(yaml.safe_dump(written))

@@ -72,7 +72,7 @@ class Cluster(FakeApi):
         return next((item for item in self.leases if item["metadata"]["name"] == call.name), NotFound("no", 404))
 
     def patched(self, call: Call) -> dict[str, Any]:
-        """Store the annotation. If an operator runs, it confirms the freeze in the status."""
+        """Store the annotation of a freeze. If an operator runs, it confirms the freeze in the status."""
         value = call.body["metadata"]["annotations"][keys.FREEZE]
         if self.runs and value:
             hit = [item for item in self.services if call.kind == "Lease" or item["metadata"]["name"] == call.name]
@@ -122,7 +122,9 @@ def test_all_are_frozen_on_the_lease_and_every_service_confirms(monkeypatch: pyt
 
 
 def test_all_means_those_of_the_operators_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another operator manages the services of another class, so these services do not confirm the freeze."""
+    """`--all` waits only for the services of the operator's own class. Services of another class are managed by another
+    operator, and do not confirm the freeze.
+    """
     leases = [lease(), lease(name="ome-operator-team-b")]
     api = Cluster([service(), service("r2", of="team-b")], leases, runs=True)
     done = ome(monkeypatch, api, "freeze", "--all", "--operator-class", "team-b")
@@ -143,7 +145,9 @@ def test_all_means_those_of_the_operators_class(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("words", [("r1",), ("--all",)])
 def test_nobody_confirms(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A status that confirms an older freeze does not confirm this one."""
+    """Without an operator, no service confirms the freeze, and the command says so. A status that confirms an older freeze
+    does not confirm this one.
+    """
     api = Cluster([service(told=OLD)], [lease()], runs=False)
     done = ome(monkeypatch, api, "freeze", *words, "--timeout", "0")
     assert (

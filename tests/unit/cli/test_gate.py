@@ -85,7 +85,7 @@ def test_a_rule_says_why_it_refuses(tmp_path: Path) -> None:
 
 
 def test_each_class_that_a_name_can_stand_for_is_told_so() -> None:
-    """Users often write only the name in place of such a class, and the message then proposes a map with the name.
+    """Where a map with a name is required, users often write only the name, and the message then proposes the map.
     `invalid.NAMED` must list every class with a field `name` that is the type of a field itself, and not of the items of a
     list.
     """

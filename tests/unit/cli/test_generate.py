@@ -53,8 +53,8 @@ def test_a_folder_gets_three_files(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("before", [True, False])
 def test_a_parser_has_a_value_or_none(words: tuple[str, ...], before: bool) -> None:
-    """The page of the SGLang cookbook writes both flags with a value: `--reasoning-parser kimi_k2 --tool-call-parser
-    kimi_k2`.
+    """A flag for a parser always has a value in the output, as on the page of the SGLang cookbook: `--reasoning-parser
+    kimi_k2 --tool-call-parser kimi_k2`.
     """
     rest = ("--reasoning-parser", "kimi_k2", "--hardware", "h200", "--model", "Kimi-K2-Thinking")
     done = run(*words, *rest) if before else run(*rest, *words)
@@ -74,7 +74,9 @@ def test_a_parser_that_the_engine_lacks_is_refused() -> None:
 
 
 def test_a_folder_that_a_person_has_edited_is_not_written_over(tmp_path: Path) -> None:
-    """A folder with unchanged files may be written again."""
+    """`ome generate` refuses to overwrite a folder whose files a user has edited. A folder with unchanged files may be
+    written again.
+    """
     words = ("--hardware", "h200", "--model", "instruct", "-o", str(tmp_path))
     assert run(*words).exit_code == run(*words).exit_code == 0
     edited = tmp_path / "runtime.yaml"
@@ -152,8 +154,8 @@ def test_the_only_item_stays() -> None:
 
 
 def test_on_a_terminal_it_asks(tmp_path: Path) -> None:
-    """The test presses arrow keys on a real terminal. It chooses H100 (the second), Base (the first) and pd (the last), and
-    gets no question about parsers.
+    """On a terminal, the command asks for its options. The test presses arrow keys on a real terminal: it chooses H100 (the
+    second), Base (the first) and pd (the last), and is asked nothing about parsers.
     """
     out = tmp_path / "stdout"
     pid, terminal = pty.fork()

@@ -56,8 +56,8 @@ def written(text: str) -> list[dict[str, Any]]:
 def test_a_directory_becomes_three_files_without_a_finding(
     config: dict[str, Any], weights: int, tp: str, tmp_path: Path
 ) -> None:
-    """The parameters of the last model's family are not counted, so its size is that of its files. It has four attention
-    heads.
+    """A directory with a model's files becomes three objects without a finding of `ome lint`. The parameters of the last
+    model's family are not counted, so its size is that of its files. It has four attention heads.
     """
     place = folder(tmp_path / "My-Model", config, weights)
     said = run("--from", str(place), "--hardware", "h200", "-o", "yaml")
@@ -83,7 +83,9 @@ def test_a_config_alone_is_enough_for_a_family_that_is_counted(tmp_path: Path) -
 
 
 def test_a_quantization_and_a_repository_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model's facts are those that an agent wrote into the status of a model with this URI."""
+    """The generated model states its quantization and its repository. Its facts are those that an agent wrote into the
+    status of a model with this URI.
+    """
     learned = Facts(architecture="NewForCausalLM", weight_bytes=80 * 2**30, context_length=4096)
     asked: list[str] = []
 

@@ -71,7 +71,9 @@ def test_a_shorter_life_than_was_asked_for_is_said(server: Server) -> None:
 
 
 def test_it_can_be_made_again_while_an_operator_reads_it(server: Server) -> None:
-    """The file is replaced, whatever its mode is by now. No other file is changed."""
+    """`ome kubeconfig` may write a file again while an operator reads it: the file is replaced at once, whatever its mode is
+    by now, and no other file is changed.
+    """
     file = Path("mine")
     assert run(*WORDS, "-o", "mine").exit_code == 0
     file.chmod(0o644)

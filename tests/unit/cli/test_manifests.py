@@ -8,8 +8,8 @@ from ome_operator.core.observed.objects import Ref
 
 
 def test_in_a_folder_of_somebody_else_only_files_are_read(tmp_path: Path) -> None:
-    """A checkout may contain a link to a device such as /dev/zero, and an archive may contain a pipe that nobody writes
-    to.
+    """Only regular files in a folder are read. A checkout of another user may contain a link to a device such as /dev/zero,
+    and an archive may contain a pipe to which nobody writes.
     """
     (tmp_path / "a.yaml").write_text("")
     (tmp_path / "below").mkdir()
@@ -23,14 +23,16 @@ def test_in_a_folder_of_somebody_else_only_files_are_read(tmp_path: Path) -> Non
 
 
 def test_what_a_user_names_is_read_whatever_it_is(tmp_path: Path) -> None:
-    """A shell passes the output of a command as a pipe, so a path that the user names may be one."""
+    """A path that the user names is read whatever it is, because a shell passes the output of a command as a pipe."""
     os.mkfifo(tmp_path / "pipe")
     named = [tmp_path / "pipe", Path("-"), tmp_path / "missing.yaml"]
     assert list(files_in(named)) == named
 
 
 def test_the_objects_that_the_files_create_beside_the_operators_are_known(tmp_path: Path) -> None:
-    """`ome diff` does not report a claim as missing that the same files create."""
+    """`ome diff` takes into account all objects that the files create, also those of kinds that the operator does not
+    manage, so it does not report a claim as missing that the same files create.
+    """
     claim, secret = (
         "kind: PersistentVolumeClaim\nmetadata: {name: weights}",
         "kind: Secret\nmetadata: {name: hub, namespace: a}",

@@ -51,7 +51,7 @@ def test_on_a_persons_machine_it_listens_where_nobody_else_does(
 
 
 def test_the_readme_can_be_followed_beside_it(given: list[Settings]) -> None:
-    """The operator runs as a process on the machine on which the README's port-forward runs, so their ports must differ."""
+    """An operator that runs as a process uses other ports than the README's port-forward on the same machine."""
     forwarded = re.findall(r"kubectl port-forward .* (\d+):\d+", (parts.ROOT / "README.md").read_text())
     CliRunner().invoke(app, list(KUBECONFIG))
     assert forwarded and not {int(port) for port in forwarded} & {given[0].health_port, given[0].metrics_port}
@@ -64,7 +64,9 @@ def test_refusals_can_be_turned_off(given: list[Settings]) -> None:
 
 
 def test_without_their_flags_nothing_of_a_public_registry_is_pulled(given: list[Settings]) -> None:
-    """An image name without a registry would be pulled from a public registry, where anybody may have taken that name."""
+    """Without the flags for images, no image of the operator is pulled from a public registry, where anybody may have taken
+    an image name without a registry.
+    """
     assert CliRunner().invoke(app, list(KUBECONFIG)).exit_code == 0
     CliRunner().invoke(app, [*KUBECONFIG, "--sidecar-image=r.example.com/op:1", "--tools-image=r.example.com/agent:1"])
     assert [(settings.policy.registry_image, settings.tools_image) for settings in given] == [

@@ -134,7 +134,9 @@ def test_nodes_that_are_held(monkeypatch: pytest.MonkeyPatch, file: Path) -> Non
 
 
 def test_what_is_stored_is_what_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A revision keeps its stored templates, even if this version would create others."""
+    """The check on demand uses the templates that the service's revision stores, even if this version would
+    create others.
+    """
     body = {**service(), "metadata": {**service()["metadata"], "uid": "u"}}
     parsed = parts.good(InferenceService.parse(body)), parts.good(Runtime.parse(runtime()))
     made = outcome(parsed[0], parts.deps(parts.model(), parsed[1]))
@@ -202,8 +204,8 @@ def test_missing_rights_are_named(monkeypatch: pytest.MonkeyPatch, file: Path) -
 
 
 def test_rights_to_read_a_runtime(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
-    """A user who may not read the runtime gets a message about that right, and not the message that the runtime is
-    missing.
+    """A user who may not read the runtime gets a message about the missing right, and not the message that the runtime does
+    not exist.
     """
     words = 'clusterservingruntimes.ome.io is forbidden: User "u" cannot list resource "clusterservingruntimes"'
     api = cluster(list_objects_to_ClusterServingRuntime=errors.Forbidden(words))

@@ -54,8 +54,8 @@ def test_a_service_that_is_not_in_it_is_named() -> None:
 
 
 def test_a_live_pass_of_a_service_that_is_well_plans_nothing() -> None:
-    """The command does not know the operator's settings. A router that those settings would change, for example by its
-    sidecar, counts as unchanged.
+    """`ome replay` of a healthy live service plans no change. The command does not know the operator's settings, so a router
+    that those settings would change, for example by its sidecar, counts as unchanged.
     """
     shape = Shape(size=2, engines=1)
     world = World(shape.service(), shape.deps(), 1)

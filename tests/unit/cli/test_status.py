@@ -40,7 +40,9 @@ def test_fields_are_spelled_as_in_kubernetes(capsys: pytest.CaptureFixture[str])
 def test_watching_prints_again_only_what_changed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """If the API server does not respond, a warning is printed, and the last view stays."""
+    """`ome status --watch` prints the service again only when it has changed. If the API server does not respond, a warning
+    is printed, and the last view stays.
+    """
     monkeypatch.setattr(status, "INTERVAL", 0)
     views: Iterator[Tree | KubeError] = iter(
         [seen("False", "one"), seen("False", "one"), Transient("no answer"), seen("False", "two"), seen("True")]

@@ -17,8 +17,8 @@ from tests.support.fake_api import FakeApi
 def woken(
     monkeypatch: pytest.MonkeyPatch, replicas: dict[str, int], groups: dict[str, int], missing: str = ""
 ) -> tuple[Result, dict[str, Any]]:
-    """Return the output, and the numbers that were written, for a service with these present and previous numbers of
-    groups.
+    """Run `ome wake`. Return its output, and the numbers that were written, for a service with these present and previous
+    numbers of groups.
     """
     status = {"components": {role: {"replicas": count} for role, count in replicas.items()}, "zero": {"groups": groups}}
     spec = {role: {} for role in (*replicas, "router")}

@@ -56,7 +56,7 @@ def services(
 
 
 def execution(memory: ServiceMemory | None = None, clock: Callable[[], float] = lambda: 0.0) -> Execution:
-    """Return a pass over the service that begins now."""
+    """Return the execution of a plan for the service. It begins now."""
     return Execution(keep(SERVICE, BODY, None), memory or ServiceMemory(), set(), Result(), clock)
 
 

@@ -1,4 +1,4 @@
-"""A service with the autoscaler class Demand whose numbers a test sets."""
+"""A stand-in for a service with the autoscaler class Demand. Tests set the numbers that its routers report."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -37,7 +37,7 @@ class Follower:
         return DemandScaler(self.handler.cache, self.reports, self.has_room, self.news.append, lambda: self.now, interval)
 
     def see(self, name: str, status: Mapping[str, Any], namespace: str = "ns") -> None:
-        """Deliver a service with a router."""
+        """Show the autoscaler a service with a router, as a watch event does."""
         metadata = {
             "name": name,
             "namespace": namespace,
@@ -51,7 +51,7 @@ class Follower:
         self.handler.seen("Pod", {"metadata": metadata, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
 
     def has_room(self, ref: Ref, needs: Needs, now: datetime) -> bool:
-        """Return whether nodes are free."""
+        """Return that nodes for further groups are free, or not, as the test has set it."""
         return self.room
 
     def reports(self, pods: Iterable[Pod]) -> Mapping[str, RouterReport]:

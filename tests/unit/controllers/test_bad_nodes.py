@@ -1,4 +1,6 @@
-"""Tests of the failures that are remembered by node: what is read, decided and stored (docs/bad-nodes.md)."""
+"""Tests of the controller that records failures by node: which objects it reads, what it decides, and what it stores
+(docs/bad-nodes.md).
+"""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

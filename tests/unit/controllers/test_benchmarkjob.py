@@ -31,8 +31,8 @@ def owner(uid: str, kind: str = BENCHMARK, name: str = "speed") -> dict[str, Any
 
 
 class World:
-    """Reconciliation of a BenchmarkJob that was deleted and created again. `there` is the existing Job with the name of its
-    Job.
+    """Reconciliations of a BenchmarkJob that was deleted and created again with the same name. `there` is an existing Job
+    that has the name of the Job to create.
     """
 
     def __init__(self, there: dict[str, Any] | None) -> None:
@@ -88,8 +88,8 @@ async def test_pods_of_the_former_job_are_not_its_own() -> None:
 
 
 async def test_few_pods_of_a_job_are_read_whoever_has_its_label() -> None:
-    """A tenant can give the Job's label to as many large pods as its quota permits, and the pods are read every 15
-    seconds.
+    """Only a few pods of a BenchmarkJob are read. A tenant can give the Job's label to as many large pods as its quota
+    permits, and the pods are read every 15 seconds.
     """
     world, limits = World(None), list[int]()
     listed = world.api.list_objects

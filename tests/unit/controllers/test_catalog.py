@@ -93,8 +93,8 @@ async def test_an_annotation_of_the_runtime_counts_more() -> None:
 
 
 async def test_half_a_picture_changes_no_status() -> None:
-    """After a restart, the operator does not know all services yet. Until then, the status keeps what the previous process
-    wrote.
+    """After a restart, before the operator knows all services, the status of a runtime keeps what the previous process wrote
+    about the waves.
     """
     rig = Rig()
     rig.tell(0, EditState.PENDING)
@@ -107,7 +107,9 @@ async def test_half_a_picture_changes_no_status() -> None:
 
 
 async def test_the_waves_of_an_object_of_another_operator_go_on() -> None:
-    """The status belongs to the other operator, but the admission of services to the rollout belongs to this one."""
+    """The waves of an edit proceed although the runtime belongs to another operator: that operator writes the runtime's
+    status, but this one admits its own services.
+    """
     rig = Rig(labels={"ome.io/operator-class": "blue"})
     for number in range(3):
         rig.tell(number, EditState.PENDING)
@@ -120,7 +122,7 @@ async def test_the_waves_of_an_object_of_another_operator_go_on() -> None:
 
 
 async def test_while_it_only_looks_it_writes_no_event() -> None:
-    """In observe mode, the operator has only the rights of a reader."""
+    """An operator in observe mode writes no Event, because it only has the rights of a reader."""
     rig = Rig()
     rig.cluster._index.deps = changed(rig.cluster.deps(), observe=True)
     rig.tell(0, EditState.PENDING)
@@ -139,8 +141,8 @@ async def test_a_lost_event_is_no_lost_status(lost: bool) -> None:
 
 
 async def test_a_bake_that_ends_while_it_is_looked_at_calls_the_next() -> None:
-    """The clock advances between any two readings of it, so the bake time may end during a pass. A pass that sees the next
-    wave must enqueue the services of this wave.
+    """The bake time of a wave may end while a reconciliation runs, because the clock advances between two readings. A
+    reconciliation that sees the next wave must also enqueue the services of this wave.
     """
     rig = Rig()
     for number in range(3):

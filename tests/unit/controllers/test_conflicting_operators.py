@@ -43,7 +43,9 @@ def rivals(api: FakeApi, scope: Scope) -> ConflictingOperators:
 async def test_who_reads_all_leases_of_his_class_finds_them(
     other: dict[str, Any], namespaces: tuple[str, ...], found: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The operator finds neither its own Lease nor expired Leases, and of claims only those for its namespaces."""
+    """An operator that may read all Leases of its class reports other operators of the class. It reports neither its own
+    Lease nor expired ones, and of operators for single namespaces only those for its own namespaces.
+    """
     api = FakeApi({"list_objects Lease": [other]})
     made = rivals(api, Scope(namespaces))
     await made.check()
@@ -84,7 +86,9 @@ async def test_what_cannot_be_asked_is_no_rival() -> None:
 
 
 async def test_a_lease_that_nobody_can_read_does_not_end_the_operator(caplog: pytest.LogCaptureFixture) -> None:
-    """Anyone who may write a Lease in some namespace chooses its labels, and thereby which operators read it."""
+    """A Lease that cannot be parsed does not end the operator. Anyone who may write a Lease in some namespace chooses its
+    labels, and thereby which operators read it.
+    """
     odd = lease("ml")
     odd["spec"]["leaseDurationSeconds"] = "soon"
     api = FakeApi({"list_objects Lease": [odd]})

@@ -92,7 +92,9 @@ async def test_a_restart_keeps_what_was_learned_and_writes_nothing() -> None:
 
 
 async def test_a_rollout_is_stored_within_a_minute_and_survives_a_restart() -> None:
-    """The speeds that were measured before a rollout are no longer those of the groups, also for the next process."""
+    """A rollout is stored within a minute, so that the next process knows it, too: the speeds that were measured before the
+    rollout are no longer those of the groups.
+    """
     here = Follower(scaling=STORED)
 
     def runs(template: str) -> Fleet:
@@ -191,7 +193,9 @@ async def test_unmeasured_services_hold_until_requests_waited() -> None:
 
 
 async def test_sentences_that_alternate_cause_one_write_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A prediction may exist for one class of request lengths and not for the next one."""
+    """Messages that change with every decision are written at most once a minute. For example, a prediction may exist for
+    one class of request lengths and not for the next one.
+    """
     here, asked = Follower(), count()
 
     async def alternates(*_: Any) -> PlannedSpeeds:
@@ -240,8 +244,8 @@ async def test_another_mistake_is_stated_at_once() -> None:
 
 
 async def test_what_was_read_while_the_planner_worked_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A prediction takes half a second. Routers that are read in the meantime have newer numbers than the start of the
-    round.
+    """Numbers of routers that are read while the planner computes a prediction, which takes half a second, are used for the
+    decision, because they are newer than those at its beginning.
     """
     here = Follower(("a", "svc"), scaling=STORED)
     await here.wait(FIRST + PAUSE)

@@ -22,7 +22,7 @@ class Counted(DemandScaler):
     free, looks = 40, 0
 
     def fits(self, ref: Ref, task: DemandTask, more: Mapping[str, int], taken: list[Needs], now: datetime) -> Needs | None:
-        """Return the needs of these groups if there are places for them."""
+        """Return what these groups need, if the test's free nodes can hold them."""
         self.looks += 1
         asked = sum(more.values()) + sum(need.pods for needs in taken for need in needs)
         return (Need(("engine",), "engine", Demand(), sum(more.values())),) if asked <= self.free else None
@@ -33,8 +33,8 @@ def counted(here: Follower) -> Counted:
 
 
 async def test_groups_that_a_namespace_never_creates_keep_no_nodes_from_others() -> None:
-    """A tenant asks for all free nodes before everybody else, but its quota lets it create no group. Previously, the other
-    tenant waited for ever (finding U14).
+    """Free nodes are not reserved for ever for groups that are never created. A tenant asks for all free nodes before
+    everybody else, but its quota lets it create no group. Previously, another tenant waited for ever (finding U14).
     """
     here = Follower((), scaling=STORED)
     victim = Ref(SERVICE, "other", "svc")
@@ -57,8 +57,8 @@ async def test_groups_that_a_namespace_never_creates_keep_no_nodes_from_others()
 
 
 async def test_a_namespace_with_many_services_has_as_long_to_create_groups_as_one_with_one() -> None:
-    """Previously, ten services that waited for their pods for one round counted as one minute of waiting of their
-    namespace.
+    """The time for which nodes are reserved for a namespace does not depend on its number of services. Previously, ten
+    services that waited for their pods for one round counted as one minute of waiting of their namespace.
     """
     here = Follower(("svc", *(f"a{at}" for at in range(9))), scaling=STORED)
     here.scaler = counted(here)
@@ -79,8 +79,8 @@ async def test_a_namespace_with_many_services_has_as_long_to_create_groups_as_on
 
 
 async def test_groups_that_fit_are_counted_with_few_looks() -> None:
-    """A tenant may ask for 1,000 groups of each role. With 1,000 nodes, each search for free nodes takes a millisecond, so
-    the number of searches has to be small.
+    """How many groups fit on the free nodes is found with few searches. A tenant may ask for 1,000 groups of each role, and
+    with 1,000 nodes each search takes a millisecond.
     """
     here = Follower()
     scaler = counted(here)

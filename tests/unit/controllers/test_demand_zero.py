@@ -1,4 +1,4 @@
-"""Tests of the numbers that count while the schedule brings a service to zero, and back."""
+"""Tests of the numbers of groups that the autoscaler uses while a schedule scales a service to zero, and back."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Tests that objects which tenants can create in any number are read in part only."""
+"""Tests that of objects that tenants can create in any number, such as Events, only a limited number is read."""
 
 from datetime import UTC, datetime
 

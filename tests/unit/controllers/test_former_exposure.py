@@ -62,7 +62,9 @@ async def test_a_kind_that_the_cluster_does_not_know_is_not_asked_for() -> None:
 
 
 async def test_without_rights_they_stay_and_that_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    """An operator whose chart does not grant the right to list these objects logs a message, and continues."""
+    """If the operator may not list the objects of a previous `exposure.kind`, they stay, and the operator logs a message and
+    continues.
+    """
     caplog.set_level(logging.INFO)
     client = api(list_metadata=Forbidden("cannot list ingresses"))
     await remove(client, "", owns=OURS)
@@ -88,8 +90,8 @@ async def test_what_somebody_else_was_faster_with_is_no_error() -> None:
 
 
 async def test_policies_of_networks_are_no_way_in() -> None:
-    """NetworkPolicies are also created on demand. A policy that protects a service must not be removed when `exposure.kind`
-    changes.
+    """NetworkPolicies are not removed when `exposure.kind` changes. They are also created on demand, but protect a service
+    instead of exposing it.
     """
     client = api()
     await remove(client, "", owns=OURS)

@@ -1,4 +1,4 @@
-"""Tests of what reconcilers write during a freeze in addition to the plans of services, and that the tests cover every
+"""Tests of what reconcilers write during a freeze apart from the plans of services, and that the tests cover every such
 write.
 """
 
@@ -135,8 +135,8 @@ RECORD = {
     [({}, ["Node"]), ({"frozen": WHEN}, ["Node", "NodeModels"]), ({"observe": True}, [])],
 )
 async def test_nodes_and_their_weights(settled: dict[str, Any], applied: list[str]) -> None:
-    """Labels state which weights exist, so they are written during a freeze. The permission to remove unused weights is
-    withdrawn by a freeze.
+    """During a freeze, labels of nodes are written, because they only state which weights exist. The permission to remove
+    unused weights is withdrawn.
     """
     api = FakeApi({"list_objects Pod": []})
     await NodeModelsReconciler(cluster(NODE, RECORD, **settled), api, makers.queue(), 600.0).reconcile(
@@ -154,7 +154,7 @@ MARK = Patch("Pod", "a", "uid-a", {"metadata": {"annotations": {keys.DRAINING: "
 
 @pytest.mark.parametrize("how", ["all", "single"])
 async def test_a_pass_that_runs_stops_before_its_next_write(how: str) -> None:
-    """The pass was decided before the freeze began."""
+    """A reconciliation that was decided before a freeze began stops before its next write."""
     seen, pressed = cluster(SERVICE), asyncio.Event()
 
     def press(call: Call) -> dict[str, Any]:
@@ -180,7 +180,7 @@ async def test_a_pass_that_runs_stops_before_its_next_write(how: str) -> None:
 
 @pytest.mark.parametrize("held", [True, False])
 async def test_a_service_that_cannot_be_read_says_that_it_is_frozen(held: bool) -> None:
-    """A service with an invalid spec has the condition Frozen during the freeze, and not after the thaw."""
+    """A service with an invalid spec has the condition Frozen during a freeze, and not after the thaw."""
     told = [{"type": "Frozen", "status": "True", "reason": "Frozen", "message": "frozen"}]
     body = {**SERVICE, "spec": {"engine": 5}, "status": {"conditions": told}}
     seen = cluster(body, frozen=WHEN if held else "")

@@ -1,4 +1,6 @@
-"""Tests that passes report their results and a scrape reads sums, which always equal those over all services."""
+"""Tests of the sums that a scrape of the operator's metrics reads. Each reconciliation changes them by a difference, and
+they always equal the sums over all services.
+"""
 
 import random
 from typing import Any
@@ -55,7 +57,9 @@ def test_series_of_services_are_bounded_and_the_rest_is_summed() -> None:
 
 
 def test_no_namespace_takes_the_series_of_others() -> None:
-    """Previously, a tenant with a hundred small services used up all series, so that services of other tenants had none."""
+    """A tenant with many services does not use up the series of others. Previously, services of other tenants had none
+    beside a tenant with a hundred small services.
+    """
     made = rig(metrics_per_service=3)
     made.see(SERVICE, *[service(f"s{number}", "many", READY, groups=[group()]) for number in range(9)])
     made.see(SERVICE, service("one", "few", READY, groups=[group()]))
@@ -215,8 +219,8 @@ def test_what_cannot_be_read_costs_numbers_alone(caplog: pytest.LogCaptureFixtur
 
 
 def test_by_difference_it_is_what_a_new_process_would_tell() -> None:
-    """Services are created, changed and deleted in any order. The gauges equal those of a new process; only histograms and
-    counters depend on the past.
+    """Services are created, changed and deleted in any order, and the gauges equal those of a new process. Only histograms
+    and counters depend on the past.
     """
     chance, bodies, made = random.Random(7), {}, rig(metrics_per_service=3)
     for _ in range(300):

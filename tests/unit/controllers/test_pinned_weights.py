@@ -19,8 +19,8 @@ PINNED = {"weights": {"uri": "hf://test/tiny", "revision": "abc"}}
 
 @pytest.mark.parametrize("others", [(), ("m",)])
 async def test_the_record_of_one_node_of_two_pins_nothing(others: tuple[str, ...]) -> None:
-    """An attacker with the token of one agent could otherwise choose the revision (finding T5). In a cluster with a single
-    node, the record of that node counts.
+    """If two nodes hold a model, the record of one of them does not pin a revision. Otherwise an attacker with the token of
+    one agent could choose the revision (finding T5). In a cluster with a single node, the record of that node counts.
     """
     model = yamls.model()
     body = {**model, "metadata": {**model["metadata"], "name": "tiny", "uid": "u", "resourceVersion": "1"}}
@@ -37,8 +37,8 @@ async def test_the_record_of_one_node_of_two_pins_nothing(others: tuple[str, ...
 
 @pytest.mark.parametrize("lose", [False, True])
 async def test_records_are_looked_at_when_a_revision_was_pinned(lose: bool) -> None:
-    """The records are reconciled even if the response to the first write was lost, and the next pass finds the status
-    already written.
+    """After a model's revision was pinned, the records of nodes are reconciled. This also happens if the response to the
+    first write was lost, and the next reconciliation finds the status already written.
     """
     queue: WorkQueue[Ref] = WorkQueue(workers=1, first=60.0, last=60.0, jitter=lambda: 0.5)
     model = yamls.model()

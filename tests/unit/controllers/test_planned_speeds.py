@@ -70,7 +70,9 @@ class Cluster:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """Let the planner answer at once. Return the GPUs and lengths for which predictions are requested."""
+    """Replace the planner by one that answers at once. Return the list to which the GPUs and lengths of each requested
+    prediction are added.
+    """
     asked = list[tuple[Any, ...]]()
 
     def answer(data: Any, model: Any, hardware: frozenset[str], lengths: tuple[float, float]) -> PlannedSpeeds:
@@ -173,7 +175,9 @@ async def test_the_nodes_are_searched_once_a_round_for_each_class(calls: list[An
 
 
 async def test_two_predictions_of_each_service_are_kept_however_many_services_there_are(calls: list[Any]) -> None:
-    """Previously, 1,024 predictions were kept of all services, so that 1,100 services were predicted again in each round."""
+    """Two predictions of each service are kept, however many services there are. Previously, 1,024 predictions were kept in
+    all, so that those of 1,100 services were computed again in each round.
+    """
     here, services = planner(), [REF._replace(name=f"s{number}") for number in range(1100)]
     for lengths in ((10.0, 10.0), (100.0, 10.0)) * 2:
         here.begin_round(services)

@@ -33,7 +33,9 @@ READ = {"get ValidatingAdmissionPolicy": POLICY, "get ValidatingAdmissionPolicyB
 
 
 def made(create: Any, scope: Scope = EVERYWHERE, **answers: Any) -> tuple[PodDryRuns, FakeApi, list[float]]:
-    """Return the object that tests the policy, its API server, and its clock."""
+    """Return the object that finds out whether the admission policy for pods applies, the API server that it asks, and its
+    clock.
+    """
     api, now = FakeApi({"create Pod": create, **READ, **answers}), [0.0]
     return PodDryRuns(api, scope, "ome-operator", lambda: now[0]), api, now
 

@@ -65,8 +65,8 @@ async def test_policies_that_refuse_bind(caplog: pytest.LogCaptureFixture) -> No
 
 
 async def test_what_is_accepted_is_told_once_with_the_user(caplog: pytest.LogCaptureFixture) -> None:
-    """If the operator runs with an administrator's kubeconfig, or in a cluster without the policies, every write is
-    accepted.
+    """If the API server accepts a write that the policies forbid, this is logged once, with the operator's user. It happens
+    if the operator runs with an administrator's kubeconfig, or in a cluster without the policies.
     """
     made, metrics = await looked(None)
     assert 'ome_admission_policies{state="absent"} 5.0' in metrics
@@ -136,7 +136,9 @@ async def test_it_looks_again_and_soon_where_something_is_unknown(monkeypatch: p
 
 
 def test_only_what_the_roles_allow_is_tried() -> None:
-    """RBAC refuses all other writes, which would show nothing about the policies."""
+    """The operator only tries writes that its Roles allow. RBAC refuses all others, which would show nothing about the
+    policies.
+    """
 
     def tried(scope: Scope) -> list[tuple[str, str]]:
         found = probes(scope, "home", "n-1" if scope.labels_nodes else "", "ome-operator-blue")
@@ -179,8 +181,8 @@ async def test_the_policy_of_bindings_has_to_name_the_user() -> None:
 
 
 async def test_policies_that_the_chart_does_not_have_are_not_missed() -> None:
-    """A chart without the policies grants no right to read them. An administrator may read everything, so that right proves
-    nothing.
+    """A policy that the chart does not contain is not reported as missing. The chart then grants no right to read it. An
+    administrator may read everything, so that right alone proves nothing.
     """
     refused: Any = {POLICY: lambda call: policy(call) if call.name == BINDINGS else Forbidden("no", 403)}
     assert await state_of("ome-agent", AGENT, **refused) is None

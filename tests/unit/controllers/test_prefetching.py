@@ -132,7 +132,9 @@ async def test_an_agent_is_told_what_starting_pods_of_its_node_mount(case: str) 
 
 
 async def test_a_removal_that_was_permitted_stays_permitted() -> None:
-    """An apply removes the fields that it does not contain."""
+    """Telling an agent to read weights does not withdraw the permission to remove a directory. Both are fields of the same
+    apply, which removes fields that it does not contain.
+    """
     body = record()
     body["status"]["unused"] = [{"directory": OTHER, "offer": "then"}]
     api = FakeApi({"list_objects Pod": []})
@@ -155,7 +157,9 @@ async def test_the_list_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_records_of_a_groups_nodes_are_reconciled_when_its_pods_change() -> None:
-    """Only if the agents of these nodes read anything."""
+    """When the pods of a group change, the records of their nodes are reconciled if the agents there read weights into the
+    page cache, and otherwise not.
+    """
     dirty: list[Ref] = []
     handler = makers.cluster(record("n"), record("m"), record("off", on=False), dirty=dirty)
     here = [Ref("NodeModels", "", name) for name in ("m", "n")]

@@ -50,7 +50,9 @@ def test_a_service_that_gets_another_class_is_forgotten_and_nothing_is_done() ->
 
 
 async def test_passes_of_a_namespace_begin_when_it_is_whole_and_end_when_it_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With an incomplete list of objects, a pass would delete revisions and recreate pods that exist."""
+    """Reconciliations of the services of a namespace begin when its objects are completely listed, and end when the
+    namespace is gone. With an incomplete list, a reconciliation would delete revisions and create existing pods again.
+    """
     made, _ = manager(watch_namespaces=("a", "b"))
     passes: list[Ref] = []
 
@@ -71,8 +73,9 @@ async def test_passes_of_a_namespace_begin_when_it_is_whole_and_end_when_it_is_a
 
 
 async def test_a_bug_of_ours_is_a_failed_pass_and_what_the_api_server_refuses_is_none() -> None:
-    """The alert OmePassesFail counts failed passes. Previously, a pass that reported InternalError in the status counted as
-    successful.
+    """A reconciliation that fails because of a bug counts as failed in the metrics, and one that the API server refuses does
+    not. The alert OmePassesFail counts failed ones. Previously, a reconciliation that reported InternalError in the status
+    counted as successful.
     """
     bugs = [True]
 
@@ -108,7 +111,9 @@ def test_an_audit_looks_only_where_lists_can_be_asked_for() -> None:
 
 
 def test_a_service_of_an_absent_namespace_holds_up_nobody() -> None:
-    """The service may be in the middle of a rollout, for which other services of its runtime wait."""
+    """A service of a namespace that is gone does not delay other services of its runtime, although it may have been in the
+    middle of a rollout for which they wait.
+    """
     made, _ = manager(watch_namespaces=("a", "b"))
     made.seen("InferenceService", service())
     waves, runtime, epoch = made._services.waves, Ref("ClusterServingRuntime", "", "rt"), Epoch("u", 2)
@@ -123,8 +128,8 @@ def test_a_service_of_an_absent_namespace_holds_up_nobody() -> None:
 async def test_nobody_begins_with_a_shared_edit_before_what_is_watched_was_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The services of all namespaces that are completely read must report first. A namespace that is not completely read has
-    no passes, so the others must not wait for its services.
+    """No service begins with an edit of a shared object before all known services have been reconciled. Only services of
+    completely listed namespaces count: those of other namespaces are not reconciled, and must not delay the rest.
     """
     made, _ = manager(watch_namespaces=("a", "b"))
     monkeypatch.setattr(made._queue, "run", ended)

@@ -92,7 +92,9 @@ async def test_at_the_start_each_service_has_a_single_pass(monkeypatch: pytest.M
 
 
 async def test_each_service_sees_the_last_of_many_edits_and_has_no_pass_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Previously, 8 edits per second of a runtime with 5,000 services caused 40,000 passes per second."""
+    """Many edits of a runtime follow each other quickly. Each service sees the last of them, and is not reconciled for every
+    one. Previously, 8 edits per second of a runtime with 5,000 services caused 40,000 reconciliations per second.
+    """
     told = Told(monkeypatch)
     async with running(told):
         began = time.monotonic()

@@ -13,7 +13,9 @@ LEADER = pod(component="engine", name="e", uid="leader")
 
 
 def silent(**more: Any) -> dict[str, Any]:
-    """Return a summary about one leader that does not answer. `more` replaces the report of its silence."""
+    """Return a router's summary about one leader that does not answer. `more` replaces fields of the report about its
+    silence.
+    """
     leader = {"id": mark("leader"), "role": "decode", "state": "silent", "listed": False}
     return summary(leaders=[{**leader, **(more or {"silence": {"age": 3, "seconds": 30}})}], upFor=600)
 

@@ -91,7 +91,7 @@ async def test_events_that_cannot_be_read_are_read_later() -> None:
 
 
 async def test_a_benchmark_whose_volume_cannot_be_mounted_says_so() -> None:
-    """The directory for the results does not exist on the node."""
+    """The status of a BenchmarkJob reports that the directory for its results does not exist on the node."""
     body = yamls.benchmark("team", "speed")
     body = {**body, "metadata": {**body["metadata"], "uid": "u", "resourceVersion": "7"}}
     name = "benchmark-speed"

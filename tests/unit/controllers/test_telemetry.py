@@ -83,12 +83,12 @@ class Registry:
         return web.Response(body=body, status=status, headers=headers)
 
     async def walk(self) -> dict[str, Strangers]:
-        """Read the summary of every router once, and return the known foreign workers."""
+        """Read the summary of every router once, and return the workers of other users that the routers list."""
         await self.telemetry.walk(self.session)
         return self.telemetry.strangers(self.pods)
 
     def drains(self) -> dict[str, tuple[DrainReport, ...]]:
-        """Return the known state of the draining leader."""
+        """Return the reported state of the leader that is being drained."""
         return self.telemetry.drains([*self.pods, GOING])
 
 

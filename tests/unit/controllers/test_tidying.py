@@ -1,4 +1,4 @@
-"""Tests of when unused data is removed from memory."""
+"""Tests of when the operator removes unused results from memory."""
 
 import asyncio
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def tidied(resync: float, gone: list[int]) -> None:
-    """Run the cleanup for a moment while the number of deleted services has these values in turn."""
+    """Run the cleanup while the number of deleted services has these values, one after another."""
     counts = iter(gone)
     last = [0]
 

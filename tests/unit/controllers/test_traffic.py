@@ -29,7 +29,7 @@ class Heard:
         self.samples = TrafficSampler(self.handler.cache, self.reports, self.news.append, lambda: self.now, interval)
 
     def see(self, version: int = 1, status: Mapping[str, Any] | None = None, **annotations: str) -> None:
-        """Deliver a version of the service."""
+        """Show the operator a version of the service, as a watch event does."""
         metadata = {
             "name": "svc",
             "namespace": "ns",

@@ -81,7 +81,9 @@ def test_a_deleted_failure_stops_nobody() -> None:
 
 
 def test_after_an_edit_nobody_begins_before_all_were_seen() -> None:
-    """The size of a wave is a share of all services, and reports about the previous generation prove nothing."""
+    """After an edit of a runtime, no service begins before all services of the runtime have been reconciled. The size of a
+    wave is a share of all services, and reports about the previous generation prove nothing.
+    """
     fleet = edited(200)
     for _ in range(3):
         fleet.become_whole(*list(fleet.begun))
@@ -134,7 +136,9 @@ def test_a_service_whose_namespace_goes_away_holds_up_nobody() -> None:
 
 
 def test_a_called_service_that_cannot_begin_passes_its_turn_on() -> None:
-    """The gate of the service is closed: for example, its user paused it, or no node has its model."""
+    """If a service that may begin cannot, its place is given to the next one. The rollout of such a service is held back:
+    for example, its user paused it, or no node has its model.
+    """
     fleet = Fleet(20)
     for name in fleet.services:
         fleet.hear(name)
@@ -165,8 +169,8 @@ def test_a_service_that_lost_a_group_keeps_its_place_and_holds_up_the_next_wave(
     [(EditState.IDLE, False, 1, 20), (EditState.EQUAL, True, 1, 20), (EditState.EQUAL, False, 20, 120)],
 )
 def test_what_services_prove_that_need_not_do_anything(state: EditState, narrow: bool, begin: int, counted: int) -> None:
-    """If a runtime is reverted, the services that the edit had not reached are complete with it, so all others may begin.
-    This is not so if the edit only concerns the accelerators of the others.
+    """A runtime is edited and reverted. The services that the edit had not reached are complete with the reverted runtime,
+    so all others may begin. This is not so if the edit only concerns the accelerators of the others.
     """
     fleet = Fleet(20)
     others = [service(number) for number in range(100, 200)]
@@ -194,8 +198,8 @@ def test_a_new_service_proves_an_edit_when_it_has_baked() -> None:
 
 
 def test_services_that_scale_are_no_news() -> None:
-    """A service that scales is complete at one moment and incomplete at the next. This causes no write of the runtime's
-    status.
+    """The runtime's status is not written while services scale, although such a service is complete at one moment and
+    incomplete at the next.
     """
     fleet = edited(1)
     fleet.become_whole(*list(fleet.begun))
@@ -236,7 +240,7 @@ def test_the_sentence_names_the_wave_of_its_place() -> None:
 
 
 def test_only_so_many_are_called_as_there_is_room_for() -> None:
-    """A thousand services wait. Each is enqueued when it may begin, and never before."""
+    """Of a thousand services that wait, each is enqueued when it may begin, and never before."""
     fleet = edited(1000)
     called = 1
     while fleet.told()["state"] != "Complete":
@@ -254,7 +258,7 @@ def test_only_so_many_are_called_as_there_is_room_for() -> None:
 
 
 def steps(work: Callable[[], object]) -> int:
-    """Return the number of executed Python instructions, which would show a loop over all services."""
+    """Return the number of Python instructions that a call executes. A loop over all services would increase it."""
     found = 0
 
     def count(frame: FrameType, event: str, argument: object) -> Callable[..., object]:
@@ -302,8 +306,9 @@ def test_nothing_is_kept_of_services_that_are_gone() -> None:
 
 
 def test_a_wave_names_who_holds_it_and_goes_on_without_who_lacks_something_of_its_own() -> None:
-    """A service lacks something of its own, such as a deleted volume claim. After half an hour, the next wave begins without
-    it if all others of its wave are complete. The first wave is always waited for.
+    """The status of a wave names the services that delay it. If a service lacks something of its own, such as a volume claim
+    that was deleted, the next wave begins without it after half an hour, provided that all others of its wave are complete.
+    The first wave is always waited for.
     """
     fleet = edited(10, Terms(bake=0.0))
     for _ in range(2):

@@ -59,7 +59,7 @@ class Member(World):
 
 
 class Services:
-    """All services of the fleet, and an operator."""
+    """A simulated fleet of services of one runtime, and an operator."""
 
     def __init__(self, shape: Shape, seed: int) -> None:
         self.now = START
@@ -96,13 +96,15 @@ class Services:
         return {member.ref for member in self.members if image in member.image}
 
     def proven(self) -> list[datetime]:
-        """Return the times at which services became complete with the edit, in ascending order."""
+        """Return the times at which services became complete with the edit and so proved it, in ascending order."""
         proofs = [proof for member in self.members for proof in member.service.status.get("reached") or ()]
         return sorted(datetime.fromisoformat(proof["time"]) for proof in proofs)
 
 
 def allowed(proven: list[datetime], now: datetime) -> int:
-    """Return how many services may have begun: one, then three after the first is proven, and all after three are proven."""
+    """Return how many services may have begun by now: one at first, three after the first has proved the edit, and all after
+    three have.
+    """
     for ends in (1, 3):
         if len(proven) < ends or now - proven[ends - 1] < timedelta(seconds=TERMS.bake):
             return ends
@@ -130,7 +132,9 @@ def test_each_service_begins_in_its_wave_and_all_are_reached(strategy: str, rest
 
 @pytest.mark.parametrize("rollback", [False, True])
 def test_an_edit_that_works_for_nobody_stops_at_the_first_service(rollback: bool) -> None:
-    """The next edit begins with the service that failed, which receives it at once because it has already begun."""
+    """An edit that works for no service stops at the first one. The next edit begins with the same service, which receives
+    it at once because it has already begun.
+    """
     shape = Shape(size=1, rollback=rollback)
     services = Services(shape, 2)
     for member in services.members:

@@ -109,8 +109,8 @@ def test_every_answer_is_a_command_and_keeps_to_the_nodes(outcomes: list[Outcome
 
 
 def test_every_variable_of_an_engine_is_read_by_its_version(outcomes: list[Outcome]) -> None:
-    """Every variable that a preset sets is read by that version of the engine, because an unknown variable has no effect
-    and no error.
+    """Every variable that a preset sets is read by that version of the engine, because an engine ignores an unknown variable
+    without an error.
     """
     for made in (one for _, one in outcomes if isinstance(one, Proposal) and one.engine.name == "sglang"):
         for filled in (in_pods(made), in_shell(made)):
@@ -119,7 +119,9 @@ def test_every_variable_of_an_engine_is_read_by_its_version(outcomes: list[Outco
 
 
 def test_every_answer_is_yaml_that_the_operator_renders(outcomes: list[Outcome]) -> None:
-    """Every manifest parses, the runtime has the sizes of the plan, and a reconciliation of the service yields no advice."""
+    """Every generated manifest is valid YAML that the operator renders, the runtime has the sizes of the plan, and a
+    reconciliation of the service yields no advice.
+    """
     for made in (one for _, one in outcomes if isinstance(one, Proposal)):
         model, runtime, namespace, *files, service = yaml.load_all(manifests(made).all, Loader=yaml.CSafeLoader)
         assert [one["kind"] for one in files] == ["ConfigMap"] * len(files)
@@ -225,8 +227,8 @@ def test_engines_are_launched_as_the_shipped_runtimes_launch_them(case: str, she
 
 
 def test_tp_over_nodes_and_thinking_are_launched_as_they_ship(shelf: Library) -> None:
-    """The generated arguments equal the shipped ones, except that the shipped files write --tp-size for --tp
-    and request less memory.
+    """Generated arguments for TP over several nodes, and for a thinking model, equal the shipped ones, except that the
+    shipped files write --tp-size for --tp and request less memory.
     """
     for file, asked in (
         ("kimi-k2-tp16-rt", {"model": "instruct", "tp": 16}),

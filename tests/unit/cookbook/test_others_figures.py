@@ -1,5 +1,5 @@
-"""Published measurements by others are shown with their source for the recipe that they describe, and for no other
-recipe.
+"""Tests that measurements which others have published are shown with their source next to the recipe that they describe, and
+next to no other recipe.
 """
 
 from typing import Any
@@ -61,7 +61,7 @@ def test_shipped_runtimes_have_the_figures_in_their_head() -> None:
 
 
 def test_what_follows_from_the_published_figures() -> None:
-    """Check the arithmetic of the remark: the sums over 16, 4 and 12 nodes, and the price."""
+    """The sums in the remark are right: those over 16, 4 and 12 nodes, and the price."""
     first = published()[0]
     for number in (56_000 * 16, 24_000 * 16, 56_000 * 4, 24_000 * 12):
         assert f"{number:,}" in first.remark

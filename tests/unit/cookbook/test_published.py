@@ -147,8 +147,8 @@ def test_a_published_command_comes_out_flag_for_flag(case: str, shelf: Library) 
 
 
 def test_tensorrt_llm_is_started_as_in_the_guide(shelf: Library) -> None:
-    """The guide uses placeholders for hosts and directories. The option padding_enabled was renamed to enable_padding in
-    version 1.0.
+    """The generated commands for TensorRT-LLM equal those of the guide, apart from its placeholders for hosts and
+    directories. The option padding_enabled was renamed to enable_padding in version 1.0.
     """
     asked = RecipeRequest(
         hardware="h200", model=INSTRUCT, engine="tensorrt-llm", strategy="tp+dp+ep", tp=16, model_path="$MODEL_DIR"

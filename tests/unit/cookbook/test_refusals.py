@@ -1,4 +1,6 @@
-"""A request that cannot work is rejected with the reason and, where there is an alternative, with the alternative."""
+"""Tests that a request for an impossible combination is rejected with the reason and, if there is one, with an
+alternative.
+"""
 
 from typing import Any
 

@@ -69,7 +69,9 @@ def test_without_ray_each_node_starts_its_own_ranks(strategy: str, shelf: Librar
 
 
 def test_ranks_of_the_fourth_node_begin_behind_those_of_three(shelf: Library, tmp_path: Path) -> None:
-    """Run the command, and the script of the pods, in a shell in which a stub that prints its arguments replaces vLLM."""
+    """The computed ranks of the engines on the fourth node follow those of the first three nodes. The test runs the command,
+    and the script of the pods, in a shell in which a stub that prints its arguments replaces vLLM.
+    """
     program = tmp_path / "vllm"
     program.write_text('#!/bin/sh\necho "$@"\n')
     program.chmod(0o755)
@@ -83,7 +85,9 @@ def test_ranks_of_the_fourth_node_begin_behind_those_of_three(shelf: Library, tm
 
 
 def test_gpus_share_attention_inside_of_wide_ep(shelf: Library) -> None:
-    """With TP 4 inside EP 32, experts are spread over all 32 GPUs, and 8 attention ranks have their own requests."""
+    """Several GPUs can share an attention rank within wide EP. With TP 4 inside EP 32, experts are spread over all 32 GPUs,
+    and 8 attention ranks have their own requests.
+    """
     plain, shared = (made(shelf, strategy="pd", tp=tp) for tp in (None, 4))
     assert [(role.tp, role.dp, role.attention_tp, role.ep) for role in shared.roles] == [(32, 8, 4, 32), (96, 24, 4, 96)]
     rooms = [fit.gpu_memory(one.served, one.hardware, one.roles[0], None) for one in (plain, shared)]
@@ -144,7 +148,9 @@ def test_experts_of_r1_lie_over_twelve_nodes(shelf: Library) -> None:
 
 
 def test_a_model_has_other_names(shelf: Library) -> None:
-    """The first announcement names Kimi-K2-Chat. Every name that a model of the catalog is also known by leads to it."""
+    """A model of the catalog is found under every name that it is known by. For example, the first announcement names
+    Kimi-K2-Chat.
+    """
     assert shelf.model("Kimi-K2-Chat") is shelf.model("kimi-ai/kimi-k2-chat") is shelf.model("Kimi-K2-Instruct")
     for alias, key in shelf.aliases.items():
         assert shelf.model(alias) is shelf.models[key]

@@ -36,7 +36,9 @@ def test_the_wanted_groups_are_drawn_in_steps_beside_those_that_exist() -> None:
 
 
 def test_ready_groups_are_drawn_beside_the_wanted_ones_over_time() -> None:
-    """The samples are taken while the page is open, as those of the traffic."""
+    """The plot shows the ready and the wanted groups over time. The samples are taken while the page is open, as those of
+    the traffic.
+    """
     bodies = [service(wanted={"prefill": 2, "decode": wanted, "routers": 1}) for wanted in (2, 4, 4)]
     bodies[-1]["status"]["components"]["decoder"]["readyReplicas"] = 3
     seen = [view(body, {}) for body in bodies]

@@ -47,7 +47,9 @@ def test_pods_that_no_node_takes_are_one_paragraph() -> None:
 
 
 def test_who_holds_the_nodes_follows_the_words_of_the_scheduler() -> None:
-    """Only the condition of the component names the services that hold the nodes; no pod does."""
+    """Below the scheduler's words, the message names the services that hold the nodes. Only the condition of the component
+    names them; no pod does.
+    """
     world = grown(World(*parts.kimi(), seed=1))
     observed, one = world.observed(), body(world)
     pods = tuple(pod._replace(ready=False, reason="Unschedulable", message=FULL) for pod in observed.pods)
@@ -145,8 +147,8 @@ def weighed() -> World:
 
 
 def test_the_next_step_names_the_labels_that_pods_ask_for() -> None:
-    """The labels are those of a namespaced model and of weights that were trained on it. Other labels would have no
-    effect.
+    """The suggested next step names the labels of nodes that the pods need: those of a namespaced model and of weights that
+    were trained on it. Other labels would have no effect.
     """
     world = weighed()
     labels = "models.ome.io/team.basemodel.tiny", "models.ome.io/finetunedweight.poet"
@@ -178,7 +180,9 @@ def test_what_happened_before_it_was_ready_is_over() -> None:
 
 
 def test_what_happened_before_a_group_was_replaced_is_over() -> None:
-    """The service stayed Ready meanwhile, so its conditions did not change."""
+    """What happened to a group before it was replaced is not reported any more. The service stayed Ready meanwhile, so its
+    conditions did not change.
+    """
     world = grown(World(*parts.kimi(), seed=1))
     at = datetime.fromisoformat(world.condition("Ready")["lastTransitionTime"])
     events = tuple(
@@ -241,7 +245,9 @@ def test_weights_are_loaded_by_engines_that_run(component: str, reason: str, sai
     ],
 )
 def test_a_claim_that_is_missing_is_not_a_lack_of_gpus(message: str) -> None:
-    """Reported: for a missing volume claim, the suggested next step was to free GPUs."""
+    """For a missing volume claim, the next step is to look at the claims of the namespace. Reported: the suggested next step
+    was to free GPUs.
+    """
     found = asked(grown(World(*parts.kimi(), seed=1)), ready=False, reason="Unschedulable", message=message)
     (one,) = found.pods
     assert "kubectl get pvc -n" in one.next and "GPUs" not in one.next
@@ -252,8 +258,8 @@ FORBIDDEN = 'pods "svc-engine-0" is forbidden: violates PodSecurity "restricted:
 
 @pytest.mark.parametrize("component", ["engine", "decoder", "router"])
 def test_pods_that_the_api_server_refuses_are_not_waited_for(component: str) -> None:
-    """Reported: below the words of the API server, the next step was to wait until the StatefulSet creates the pod, and to
-    read the events.
+    """For pods that the API server refuses, the next step is not to wait for them. Reported: below the words of the API
+    server, the next step was to wait until the StatefulSet creates the pod, and to read the events.
     """
     world = grown(World(*parts.kimi(), seed=1))
     observed, one = world.observed(), body(world)
@@ -302,7 +308,9 @@ def test_a_router_needs_neither_gpus_nor_the_label_of_a_model() -> None:
 
 
 def test_the_labels_of_a_next_step_are_those_of_the_pods_own_revision() -> None:
-    """During a rollout to another model, pods of the former revision were told to look for the label of the new model."""
+    """The labels in a next step are those that the pods of their own revision need. Reported: during a rollout to another
+    model, pods of the former revision were told to look for the label of the new model.
+    """
     world = grown(World(parts.service(engine={}, router={}), parts.deps(parts.model(), parts.simple()), seed=1))
     before = world.service.status["revision"]
     other = parts.deps(parts.model(name="other"), parts.simple())

@@ -141,7 +141,7 @@ def edited_image(deps: Deps) -> Deps:
 
 
 def test_a_revision_that_is_stored_is_recognised() -> None:
-    """The names in the forecast are those that the operator will use."""
+    """A revision that is already stored is recognized, and its name in the forecast is the one that the operator uses."""
     deps = parts.deps(parts.model(), parts.simple())
     world = World(service(), deps, seed=1)
     world.carry_out(world.sync())

@@ -92,8 +92,8 @@ def test_every_gpu_is_counted_in_a_single_place() -> None:
 
 
 def test_gpus_of_a_group_that_is_not_ready_are_held_even_by_ready_ranks() -> None:
-    """Reported: the page of nodes showed that all GPUs serve, and the page of services that a group with 96 GPUs does
-    not.
+    """The GPUs of a group count as serving only if all of its ranks are ready. Reported: the page of nodes showed that all
+    GPUs serve, and the page of services that a group with 96 GPUs does not.
     """
     found = cluster.totals(cluster.node_rows(board().trees.values(), board().nodes, board().records))
     groups = [group for tree in board().trees.values() for _, _, group in tree.groups()]

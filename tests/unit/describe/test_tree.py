@@ -119,7 +119,9 @@ def test_many_ready_groups_are_one_line() -> None:
 
 
 def test_groups_have_the_numbers_of_their_sets() -> None:
-    """A group that was replaced left an unused number. A group without pods has the number of its StatefulSet."""
+    """Groups in the tree have the numbers of their StatefulSets, also a group without pods. A group that was replaced left
+    an unused number.
+    """
     world = grown(
         World(parts.service(engine={"minReplicas": 3}, router={}), parts.deps(parts.model(), parts.simple(2)), seed=1)
     )
@@ -207,7 +209,9 @@ def test_what_the_status_remembers_of_a_group(more: dict[str, Any], said: str) -
 
 
 def test_the_model_of_a_tree_is_the_one_that_serves() -> None:
-    """Reported: after an edit of the model that could not be rolled out, the list showed the model of the edit."""
+    """The model in a tree is the one that serves. Reported: after an edit of the model that could not be rolled out, the
+    list showed the model of the edit.
+    """
     world = grown(kimi())
     edited = body(world)
     edited["spec"]["model"]["name"] = "another"

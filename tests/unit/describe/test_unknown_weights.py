@@ -65,7 +65,9 @@ def test_who_may_not_read_the_records_is_not_told_that_agents_are_silent() -> No
 
 
 def test_the_table_tells_unknown_weights_from_none() -> None:
-    """Reported: `ome nodes` showed the same dash for a node without weights and for a node without a report."""
+    """The table shows a node without a report about weights differently from one without weights. Reported: `ome nodes`
+    showed the same dash for both.
+    """
     bodies = [console.node(name) for name in ("empty", "never", "silent")]
     held = console.record("silent", {"kind": "ClusterBaseModel", "name": "kimi", "state": "Ready"})
     records = [console.record("empty"), held]

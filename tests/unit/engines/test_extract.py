@@ -1,4 +1,6 @@
-"""Tests of what is read from an argument parser. tests/node reads the parsers of real engines in their images."""
+"""Tests of extracting the flags of an engine from its argument parser. tests/node reads the parsers of real engines in their
+images.
+"""
 
 import argparse
 import json
@@ -83,7 +85,9 @@ def test_variables() -> None:
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*.json")), ids=lambda path: path.stem)
 def test_the_shipped_files_are_as_the_extractor_writes_them(path: Path) -> None:
-    """The tests in the images prove that the files are the complete output."""
+    """The shipped files have the format that the extractor writes. The tests in the images prove that the files are the
+    complete output.
+    """
     text = path.read_text(encoding="utf-8")
     found = json.loads(text)
     assert extract.text(found) == text
@@ -100,7 +104,9 @@ def home(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="the router is for Linux")
 @pytest.mark.usefixtures("home")
 def test_the_router_that_is_installed_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """sglang-router is a dependency of the tests, as a separate package."""
+    """The extractor reads the parser of the router that is installed with the tests, where sglang-router is a separate
+    package.
+    """
     monkeypatch.setattr(extract, "PROGRAMS", [extract.PROGRAMS[1]])
     assert extract.main() == 0
     assert capsys.readouterr().out == (DATA / "sglang-router-0.3.2.json").read_text(encoding="utf-8")

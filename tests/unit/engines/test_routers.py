@@ -1,4 +1,6 @@
-"""Tests of which routers get a key for their control plane. A router exits if it does not know a flag."""
+"""Tests of which routers get an API key for their control plane. A router exits if it does not know a flag, so the operator
+must know which images support the flag.
+"""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tests of stubs for libraries with which torch is linked and that the image does not contain."""
+"""Tests of the script that creates stubs for libraries with which torch is linked and that the image does not contain."""
 
 import importlib.util
 import shutil
@@ -24,8 +24,8 @@ def stubs() -> ModuleType:
 
 
 def test_plan(stubs: ModuleType) -> None:
-    """Only libraries that are neither present nor part of the system get a stub, with their version tags, even if no
-    function is used.
+    """Only libraries that are neither present nor part of the system get a stub. A stub has the library's version tags, even
+    if no function is used.
     """
     wants = stubs.Wants(
         libraries={"libcudart.so.13", "libcublas.so.13", "libc.so.6", "libtorch.so"},
@@ -47,7 +47,9 @@ def test_source_and_versions(stubs: ModuleType) -> None:
 
 @pytest.mark.skipif(not all(map(shutil.which, ("gcc", "readelf", "nm"))), reason="needs gcc and binutils")
 def test_a_program_loads_with_the_stand_in(stubs: ModuleType, tmp_path: Path) -> None:
-    """The program is linked with a library that has version tags, which is then deleted. The stub returns 100."""
+    """A program that is linked with a library with version tags starts with the stub after the library was deleted. The
+    function in the stub returns 100.
+    """
     library = tmp_path / "torch" / "lib"
     library.mkdir(parents=True)
     (tmp_path / "real.c").write_text("int cudaFree(void) { return 0; }")

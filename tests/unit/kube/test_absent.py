@@ -34,7 +34,7 @@ def status(kind: str, name: str, **more: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def answering(body: dict[str, Any] | list[Any] | str) -> AsyncIterator[Client]:
-    """Yield a client of a server that answers every request with 404 and this body."""
+    """Yield a client of a server that answers every request with status 404 and this body."""
 
     async def handler(_: web.Request) -> web.StreamResponse:
         return web.Response(status=404, text=body) if isinstance(body, str) else web.json_response(body, status=404)

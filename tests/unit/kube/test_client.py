@@ -19,7 +19,7 @@ from tests.support.deep import MOST, nested
 
 @pytest.mark.parametrize("levels", [900, 2_000, MOST])
 async def test_an_object_as_deep_as_the_api_server_takes_is_an_answer(levels: int) -> None:
-    """Such an object is also read in lists and in refusals."""
+    """An object with the deepest nesting that the API server accepts can be read, also in lists and in refusals."""
 
     async def deep(request: web.Request) -> web.StreamResponse:
         one, name = nested({"metadata": {"name": "deep"}}, levels), request.path.rpartition("/")[2]
@@ -85,7 +85,9 @@ def test_warning_headers() -> None:
 @given(st.text(st.characters(exclude_categories=("Cs",))))
 @example("\U0001f600 \x00\x1b\x7f\x85\u2028\ufeff\uffff \\ud83d")
 def test_what_is_sent_reads_the_same_as_json_and_as_yaml(text: str) -> None:
-    """The API server parses the body of a server-side apply as YAML."""
+    """The body of a request has the same meaning as JSON and as YAML. The API server parses the body of a server-side apply
+    as YAML.
+    """
     sent = encoded({"text": text})
     assert json.loads(sent) == yaml.safe_load(sent) == {"text": text}
     assert b"\\ud8" not in sent.replace(b"\\\\", b"")
@@ -96,7 +98,7 @@ def test_half_a_character_is_sent_as_none() -> None:
 
 
 async def test_a_client_that_only_observes_sends_statuses_and_nothing_else() -> None:
-    """The result does not depend on the rights of the client and on the caller."""
+    """A client in observe mode sends only writes of statuses, whatever its rights and its caller are."""
     came: list[tuple[str, str]] = []
 
     async def answer(request: web.Request) -> web.Response:
@@ -126,7 +128,9 @@ async def test_a_client_that_only_observes_sends_statuses_and_nothing_else() -> 
 
 
 async def test_of_what_tenants_create_a_part_is_read_and_never_more_than_fits() -> None:
-    """A tenant may create any number of Events and budgets, each as large as the API server accepts."""
+    """Of objects that tenants create, only as many are read as fit into memory. A tenant may create any number of Events and
+    budgets, each as large as the API server accepts.
+    """
     asked: list[dict[str, str]] = []
     size = 100
 
@@ -148,7 +152,9 @@ async def test_of_what_tenants_create_a_part_is_read_and_never_more_than_fits() 
 
 
 async def test_a_page_of_large_objects_is_requested_again_with_fewer() -> None:
-    """A page is decoded as a whole, and 200 objects may have 300 MB."""
+    """If a page of a list is too large, it is requested again with fewer objects. A page is decoded as a whole, and 200
+    objects may have 300 MB.
+    """
     limits: list[str] = []
     names = [f"n{number}" for number in range(30)]
 

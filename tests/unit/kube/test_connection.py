@@ -209,7 +209,9 @@ def test_a_token_is_kept_while_a_kubeconfig_is_half_written(api: Api, caplog: py
 
 
 def test_a_reason_has_no_full_stop_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The caller that prints the reason adds the full stop, so one from a library's message is removed."""
+    """The reason in an error ends without a full stop, even if a library's message has one. The caller that prints the
+    reason adds it.
+    """
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.delenv("KUBERNETES_SERVICE_PORT", raising=False)
     with pytest.raises(NoConnection, match=r"this pod: Service host/port is not set$"):
@@ -229,7 +231,9 @@ NO_KUBECONFIGS = {
 
 @pytest.mark.parametrize("case", NO_KUBECONFIGS)
 def test_a_file_that_is_no_kubeconfig_is_one_sentence(case: str, tmp_path: Path) -> None:
-    """Reported: an empty kubeconfig, which a failed `ome kubeconfig > FILE` leaves, caused a traceback."""
+    """A kubeconfig that cannot be parsed is reported in one message. Reported: an empty kubeconfig, which a failed `ome
+    kubeconfig > FILE` leaves, caused a traceback.
+    """
     file = tmp_path / "config"
     file.write_bytes(NO_KUBECONFIGS[case])
     with pytest.raises(NoConnection) as told:

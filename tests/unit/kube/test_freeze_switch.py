@@ -44,7 +44,9 @@ async def test_it_tells_what_is_new() -> None:
 async def test_before_it_was_read_nothing_is_known_and_afterwards_the_last_word_counts(
     error: KubeError, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An API server that has just started answers every request with 403 for some seconds. This must not end a freeze."""
+    """Before the Lease has been read, it is unknown whether everything is frozen; afterwards the last known state counts. An
+    API server that has just started answers every request with 403 for some seconds, which must not end a freeze.
+    """
     seen = Seen()
     with caplog.at_level(logging.WARNING):
         assert not await seen.looks(error)

@@ -66,7 +66,9 @@ class Server(Client):
 
 
 async def test_an_operator_that_was_frozen_past_its_lease_sends_no_write() -> None:
-    """Such an operator may continue in the middle of a pass, long before it notices that another operator leads."""
+    """An operator that was suspended for longer than its Lease sends no write when it continues, even in the middle of a
+    reconciliation, long before it notices that another operator leads.
+    """
     now = 100.0
     election = Election(Server(), SETTINGS, lambda: NOW, clock=lambda: now)
     client = Client(Connection(None), may_write=election.leads)
@@ -82,7 +84,9 @@ async def test_an_operator_that_was_frozen_past_its_lease_sends_no_write() -> No
 
 
 async def test_a_conflict_and_a_failing_read_lose_no_lease() -> None:
-    """Somebody added a label to the Lease, and a read failed. The process still holds the Lease."""
+    """A conflict and a failed read do not lose the Lease. Somebody has added a label to the Lease, and a read fails; the
+    process still holds the Lease.
+    """
     server = Server()
     election = Election(server, SETTINGS, lambda: NOW, clock=lambda: 100.0)
     await election.acquire()
@@ -93,8 +97,8 @@ async def test_a_conflict_and_a_failing_read_lose_no_lease() -> None:
 
 
 async def test_a_renewal_that_hangs_leaves_time_for_another() -> None:
-    """Observed once: the renewal waited on a closed connection, and the process ended although the API server was available
-    again.
+    """A renewal that hangs is given up early enough for another one. Observed once: the renewal waited on a closed
+    connection, and the process ended although the API server was available again.
     """
     server, hung = Server(), asyncio.Event()
     update = server.update
@@ -117,7 +121,9 @@ async def test_a_renewal_that_hangs_leaves_time_for_another() -> None:
 
 
 async def test_a_lease_that_was_deleted_comes_back_with_what_people_wrote_on_it() -> None:
-    """`ome freeze --all` writes to the Lease. A deletion of the Lease for another reason must not end the freeze."""
+    """A Lease that was deleted is created again with the annotations that users wrote on it. `ome freeze --all` writes to
+    the Lease, and a deletion of the Lease for another reason must not end the freeze.
+    """
     server, made = Server(), list[dict[str, Any]]()
     server.stored["metadata"]["annotations"] = {"ome.io/freeze": "true"}
 
@@ -135,7 +141,9 @@ async def test_a_lease_that_was_deleted_comes_back_with_what_people_wrote_on_it(
 
 @pytest.mark.parametrize("warm", [False, True], ids=["new connection", "kept connection"])
 async def test_a_write_that_lost_its_lease_while_it_got_its_connection_is_not_sent(warm: bool) -> None:
-    """A process may be frozen at any moment, also after the check whether it may write."""
+    """A write is not sent if the process has lost its Lease while it waited for a connection. A process may be suspended at
+    any moment, also after the check whether it may write.
+    """
     came: list[str] = []
 
     async def answer(request: web.Request) -> web.Response:

@@ -1,4 +1,6 @@
-"""Tests that a busy event loop does not lose the Lease, and that one that does not respond any more does."""
+"""Tests of the thread that renews the Lease: a busy event loop does not lose the Lease, and one that does not respond any
+more does.
+"""
 
 import asyncio
 import threading
@@ -48,7 +50,9 @@ async def test_the_lease_is_renewed_while_the_loop_stands_still() -> None:
 
 
 async def test_nothing_is_renewed_for_a_loop_that_does_not_answer() -> None:
-    """Nothing is written after the time at which another operator may lead, whatever the event loop does afterwards."""
+    """If the event loop does not respond, the Lease is not renewed. Nothing is written after the time at which another
+    operator may lead, whatever the event loop does afterwards.
+    """
     now, answers, server = 100.0, True, Counting(10**6)
 
     def works() -> bool:

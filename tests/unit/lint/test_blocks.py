@@ -66,8 +66,8 @@ DENSE = {
     ],
 )
 def test_the_remedy_names_sizes_that_work(config: dict[str, object], args: tuple[str, ...], change: str) -> None:
-    """Reported: for a matrix cut into 4 pieces, the remedy was "at most 6", and --moe-dense-tp-size=1 was suggested for
-    experts.
+    """The remedy names sizes that the rule accepts. Reported: for a matrix cut into 4 pieces, the remedy was "at most 6",
+    and --moe-dense-tp-size=1 was suggested for experts.
     """
     ((_, remedy),) = said(config, *args)
     assert remedy.startswith(change)
@@ -76,12 +76,16 @@ def test_the_remedy_names_sizes_that_work(config: dict[str, object], args: tuple
 
 
 def test_an_expert_consists_of_whole_blocks_even_if_it_is_not_cut() -> None:
-    """In SGLang 0.5.23 (layers/quantization/fp8.py), the check of block_n does not depend on the TP size."""
+    """The width of an expert must be a multiple of the block even if the expert is not divided. In SGLang 0.5.23
+    (layers/quantization/fp8.py), the check of block_n does not depend on the TP size.
+    """
     assert said(qwen(704), "--tp-size=1", gpus=1)[0][0] == (
         "experts 704 columns wide cannot consist of whole fp8 blocks of 128 columns"
     )
 
 
 def test_a_width_that_no_layer_has_is_not_checked() -> None:
-    """Every layer of this model has experts, so no matrix is 6,200 columns wide."""
+    """A width that no layer has is not checked. Every layer of this model has experts, so no matrix is 6,200
+    columns wide.
+    """
     assert said(qwen(768, intermediate_size=6200), "--tp-size=2") == []

@@ -47,7 +47,9 @@ def test_weights_are_those_of_the_cookbook(kimi: ModelFacts, strategy: str, args
 
 
 def test_a_token_of_cache_is_as_large_as_was_measured(kimi: ModelFacts) -> None:
-    """A token needs 70,272 bytes in BF16 and 35,136 bytes in FP8 on every GPU, as measured."""
+    """The computed size of the KV cache for a token equals the measured one: 70,272 bytes in BF16 and 35,136 bytes in FP8 on
+    every GPU.
+    """
     for args, size in (([], 70_272), (["--kv-cache-dtype=fp8_e4m3"], 35_136)):
         start = server("--tp-size=16", *args)
         found = needs(kimi, start, sizes(start))

@@ -86,7 +86,9 @@ def test_a_runtime_is_looked_at_by_itself() -> None:
 
 
 def test_arguments_stand_where_they_are_written() -> None:
-    """If a service has its own arguments, they replace those of its runtime, so the finding is in the service."""
+    """A finding is reported in the object in which the arguments stand. If a service has its own arguments, they replace
+    those of its runtime, so the finding is in the service.
+    """
     service = {
         "apiVersion": "ome.io/v1beta1",
         "kind": "InferenceService",
@@ -121,7 +123,9 @@ SPELLED = [
 
 @pytest.mark.parametrize(("base", "flag"), SPELLED)
 def test_nothing_is_computed_without_a_flag_whose_spelling_is_wrong(base: str, flag: str) -> None:
-    """The only new finding is the wrong spelling. The engine would read the flag with its default only if it were absent."""
+    """If a flag is misspelled, nothing that depends on the flag is computed. The only new finding is the wrong spelling: the
+    engine would use the default only if the flag were absent.
+    """
     text = (BASES / f"{base}.yaml").read_text()
     before = grave(found(yaml.safe_load_all(text)))
     new = [said for said in grave(found(yaml.safe_load_all(text.replace(f"{flag}=", f"{flag}d=")))) if said not in before]

@@ -83,7 +83,9 @@ def test_and_most_of_that() -> None:
 
 @pytest.mark.parametrize("words", LINES, ids=" ".join)
 def test_it_refuses_exactly_what_sglangs_own_parser_refuses(words: list[str]) -> None:
-    """`make e2e` passes the same arguments to the parser in the image. The list `taken` contains its results."""
+    """The operator refuses exactly the arguments that SGLang's own parser refuses. `make e2e` passes the same arguments to
+    the parser in the image; the list `taken` contains its results.
+    """
     runner = {
         "name": "ome-container",
         "image": "docker.io/lmsysorg/sglang:v0.5.23",
@@ -128,7 +130,9 @@ def test_that_the_version_of_an_engine_is_unknown_is_told() -> None:
     ],
 )
 def test_the_reason_of_advice_is_the_worst_grade(case: str, reason: str) -> None:
-    """Reported: Advice had the reason NoEffect although one finding was about an engine that ends."""
+    """The reason of the condition Advice is that of the most severe finding. Reported: Advice had the reason NoEffect
+    although one finding was about an engine that exits.
+    """
     file = next(iter(sorted((LINT / "corpus").glob(f"{case}.yaml"))))
     bodies = read_manifests([composed_file(file)], "default")
     cluster = gather([*catalog(), *bodies], model_agent=False)

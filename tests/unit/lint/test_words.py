@@ -15,7 +15,9 @@ def test_no_sentence_has_a_name_in_braces() -> None:
 
 
 def test_several_flags_in_one_argument_are_not_joined_again() -> None:
-    """Only a single flag with its value can be written as one word."""
+    """A message does not join several flags in one argument. Only a single flag with its value can be written
+    as one word.
+    """
     joined = {
         path.stem: found.hit
         for path in LINT.glob("corpus/flag-joined/*")

@@ -1,4 +1,4 @@
-"""Tests of keys that can wait, with a simulated time."""
+"""Tests of the queue of keys to reconcile that can wait, with a simulated time."""
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ def schedule(share: float = 1.0, runs: float = 100, **others: object) -> Schedul
 
 
 def run(s: Schedule[str], now: float, seconds: float = 0.0) -> str | None:
-    """Start and end one run that is due, and return its key, or None."""
+    """Run the next key that is due to its end, and return it; None if no key is due."""
     if (key := s.pop(now)) is not None:
         s.spent(now, seconds)
         s.done(key)
@@ -111,7 +111,9 @@ def test_a_share_counts_what_was_spent_beyond_a_slice() -> None:
 
 
 def test_only_so_many_at_once() -> None:
-    """Passes that write wait for the API server. Meanwhile, workers must remain for other keys."""
+    """Only a limited number of keys that write run at the same time. They wait for the API server, and meanwhile workers
+    must remain for other keys.
+    """
     s = schedule(runs=2)
     for key in ("a1", "a2", "a3"):
         s.add_shared(key, 0.0)
@@ -137,8 +139,8 @@ def test_long_runs_are_counted_together() -> None:
 
 
 def test_wishes_that_others_overtook_are_not_kept() -> None:
-    """Each run requests another one in ten minutes. Previously, a million of these requests were kept while a runtime was
-    edited all the time.
+    """Requests for a later run are dropped when an earlier run makes them unnecessary. Each run requests another one in ten
+    minutes. Previously, a million of these requests were kept while a runtime was edited all the time.
     """
     s = schedule()
     for turn in range(10_000):
@@ -154,7 +156,7 @@ STEPS = st.tuples(st.sampled_from(["add", "shared", "pop", "done", "forget"]), s
 
 @given(st.lists(STEPS, max_size=80), st.sampled_from([0.2, 1.0]))
 def test_each_key_that_is_dirty_has_a_run_after_that(steps: list[tuple[str, int, int]], share: float) -> None:
-    """No edit is lost, whatever happens in between, and only dirty keys run."""
+    """After a key was marked as dirty, it runs. No edit is lost, whatever happens in between, and only dirty keys run."""
     s = schedule(share, runs=2, is_long=lambda key: key.endswith("1"), long_runs=2)
     dirty, busy, now = set[str](), list[str](), 0.0
     for what, number, after in steps:

@@ -86,7 +86,9 @@ async def test_half_a_request_is_no_request_in_progress() -> None:
 
 
 async def test_requests_in_progress_are_not_closed() -> None:
-    """If requests are in progress on as many connections as are permitted, the server closes a further connection."""
+    """If requests are in progress on as many connections as are permitted, the server closes a further connection, and none
+    of the others.
+    """
     began, go_on = asyncio.Semaphore(0), asyncio.Event()
 
     async def slow(_: web.Request) -> web.Response:
@@ -109,7 +111,7 @@ async def test_requests_in_progress_are_not_closed() -> None:
 
 
 async def test_closed_connections_make_room() -> None:
-    """Connections that their clients have closed do not count for ever."""
+    """Connections that their clients have closed do not count towards the limit any more."""
     app = web.Application()
     app.router.add_get("/", ok)
     async with served(app, FEW) as port:

@@ -64,7 +64,7 @@ def test_what_was_listed_goes_when_nobody_refers_to_it() -> None:
 
 
 async def tended(turns: int, between: Callable[[int], None] = lambda turn: None, idle: bool = True) -> None:
-    """Run the periodic collection for this number of intervals."""
+    """Run the periodic garbage collection for this number of intervals."""
     turn = 0
 
     async def sleep(_: float) -> None:
@@ -79,8 +79,8 @@ async def tended(turns: int, between: Callable[[int], None] = lambda turn: None,
 
 
 async def test_what_takes_the_place_of_others_does_not_become_many_that_are_young() -> None:
-    """The collector does not count these objects, because there are no more objects than before. Previously, it then
-    examined 400,000 of them at once.
+    """Objects that replace others do not become many young objects that are examined at once. The collector does not count
+    them, because there are no more objects than before. Previously, it then examined 400,000 of them at once.
     """
     garbage_collection.collect_rarely()
     kept = [[number] for number in range(50_000)]

@@ -1,4 +1,6 @@
-"""Tests that the oldest members of a group are within the limit, whatever is added and removed."""
+"""Tests of the limit on the members of a group, such as the models of a namespace: the oldest ones are within the limit,
+whatever is added and removed.
+"""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,8 +12,8 @@ CHANGES = st.lists(st.tuples(st.integers(0, 12), st.sampled_from("ab"), st.integ
 
 @given(CHANGES, st.integers(0, 4))
 def test_each_change_tells_who_crossed_the_border(changes: list[tuple[int, str, int]], most: int) -> None:
-    """The result is compared with a sorted list. Each member is added by the first of its changes, and removed by the
-    next.
+    """When a member is added or removed, the quota returns the other members that are now within the limit or outside of it.
+    The result is compared with a sorted list. Each member is added by the first of its changes, and removed by the next.
     """
     quota, there = Quota(most), dict[str, tuple[str, Entry]]()
     beyond: set[str] = set()

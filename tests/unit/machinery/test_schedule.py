@@ -114,8 +114,8 @@ def of(key: str) -> str:
 
 
 def test_groups_take_turns_however_many_keys_of_others_are_due() -> None:
-    """Previously, a tenant with 5,000 services whose runtime was edited all the time delayed the service of another tenant
-    by 3.9 s.
+    """Groups of keys take turns, however many keys of one group are due. Previously, a tenant with 5,000 services whose
+    runtime was edited all the time delayed the service of another tenant by 3.9 s.
     """
     s: Schedule[str] = Schedule(group=of, is_long=lambda key: of(key) == "quiet")
     for number in range(5000):
@@ -143,8 +143,8 @@ def test_a_group_whose_long_runs_have_no_room_keeps_nobody_waiting() -> None:
     st.lists(st.tuples(st.sampled_from(["add", "pop", "done", "forget"]), st.integers(0, 8), st.integers(0, 3)), max_size=60)
 )
 def test_it_gives_what_is_due_and_nothing_else(steps: list[tuple[str, int, int]]) -> None:
-    """The result is compared with a simple model: a key is returned only if it is dirty, due and not busy, and always if
-    such a key exists.
+    """The schedule returns a key only if it is dirty, due and not busy, and always if such a key exists. The result is
+    compared with that of a simple model.
     """
     s: Schedule[str] = Schedule(group=of, is_long=lambda key: key.endswith(("1", "2")), long_runs=2)
     due: dict[str, float] = {}

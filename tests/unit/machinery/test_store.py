@@ -7,7 +7,7 @@ from ome_operator.machinery.store import Store
 
 
 class Thing(NamedTuple):
-    """A stored record."""
+    """A record of the kind that the store keeps."""
 
     uid: str
     version: int
@@ -62,8 +62,8 @@ def test_no_stale_event_or_answer_brings_back_what_is_gone() -> None:
 
 
 def test_a_label_that_was_taken_off_and_put_on_again() -> None:
-    """A watch by label reports DELETED when the label is removed. The object still exists, so its next version must be
-    accepted.
+    """A watch by label reports DELETED when somebody removes the label. The object still exists, so when the label is added
+    again, its next version is accepted.
     """
     s = make()
     s.see(Thing("u", 1))

@@ -69,7 +69,9 @@ def test_a_loop_that_is_silent_for_too_long_ends_its_process_once() -> None:
 
 
 def test_a_process_that_was_frozen_for_minutes_is_not_dead() -> None:
-    """The watchdog was frozen together with its loop, so it has not observed that the loop failed to respond."""
+    """A process that was suspended for minutes is not reported as dead. The watchdog was suspended together with its loop,
+    so it has not observed that the loop failed to respond.
+    """
     loop = Loop(3, nap=100.0)
     loop.dog.look()
     assert not loop.deaths and max(loop.silences) < 1.0

@@ -53,7 +53,7 @@ async def test_one_run_per_key_and_so_many_keys_at_once() -> None:
 
 
 async def test_the_loop_has_a_turn_between_two_keys() -> None:
-    """Other tasks of the event loop must not wait for all keys that are due."""
+    """Other tasks of the event loop can run between two keys, and need not wait until all keys that are due have run."""
     q, _ = queue(workers=10)
     done: list[int] = []
     turns = 0

@@ -17,7 +17,9 @@ def unread(found: Facts) -> list[str]:
 
 
 def test_experts_in_a_nested_part_are_read_or_said_to_be_missing() -> None:
-    """A number that is missing there is reported. Sizes in a nested part alone do not mean that the model has experts."""
+    """A number of experts in a nested part of config.json is read, and one that is missing there is reported. Sizes in a
+    nested part alone do not mean that the model has experts.
+    """
     found = dbrx(moe_num_experts=16, moe_top_k=4)
     assert found.experts == Experts(routed=16, shared=0, per_token=4, layers=40) and unread(found) == []
     assert unread(dbrx(moe_num_experts=16)) == [

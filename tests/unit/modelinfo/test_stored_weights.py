@@ -34,7 +34,9 @@ def of(config: dict[str, Any], header: dict[str, Any] | None = None) -> Facts:
     ],
 )
 def test_matrices_of_a_dense_model_are_quantized_too(settings: dict[str, Any] | None, gigabytes: float) -> None:
-    """Reported: the matrices of a 4-bit dense model were counted with 16 bits, so lint called 37 GiB of weights 131."""
+    """The matrices of a quantized dense model are counted with their quantization. Reported: those of a 4-bit model were
+    counted with 16 bits, so lint called 37 GiB of weights 131.
+    """
     found = weight_bytes(LLAMA_70B | ({"quantization_config": settings} if settings else {}))
     assert found is not None and found.routed == 0
     assert found.rest / 1e9 == pytest.approx(gigabytes, abs=0.05)
@@ -52,7 +54,9 @@ def test_matrices_of_a_dense_model_are_quantized_too(settings: dict[str, Any] | 
     ],
 )
 def test_modules_that_are_listed_keep_their_two_bytes(unchanged: list[str], more: float) -> None:
-    """`more` is the share of the attention's modules that the list contains."""
+    """Modules that a quantization lists as excluded are counted with two bytes for each weight. `more` is the share of the
+    attention's modules that the list contains.
+    """
     found = weight_bytes(LLAMA_70B | {"quantization_config": {**FP8, "modules_to_not_convert": unchanged}})
     attention = 80 * (2 * 8192 * 8192 + 2 * 8192 * 1024)
     dense = 3 * 8192 * 28672 if unchanged == ["model.layers.0*"] else 0
@@ -91,7 +95,9 @@ def test_the_quantization_of_the_files_replaces_that_of_the_config() -> None:
     ],
 )
 def test_four_bit_experts_among_fp8_have_their_own_name(config: dict[str, Any], name: str) -> None:
-    """Reported: DeepSeek V4 was called fp8, so a runtime for FP8 experts was selected."""
+    """A model of 4-bit experts with other weights in FP8 has a quantization name of its own. Reported: DeepSeek V4 was
+    called fp8, so a runtime for FP8 experts was selected.
+    """
     seen = of(configs.DEEPSEEK_V3 | config)
     assert seen.quantization is not None
     assert (seen.quantization.name, seen.quantization.method) == (name, "fp8")

@@ -48,7 +48,7 @@ def ome(*words: str, path: str | None = None) -> tuple[int, str, str]:
     ],
 )
 def test_mistakes_are_sentences(home: Path, words: tuple[str, ...], sentence: str) -> None:
-    """The message is on stderr, the exit code is 1, and nothing is created."""
+    """A mistake of the user leads to a message on stderr and the exit code 1, and nothing is created."""
     code, out, complaint = ome("local", *words)
     assert (code, out) == (1, "")
     assert complaint.startswith(sentence)
@@ -57,7 +57,7 @@ def test_mistakes_are_sentences(home: Path, words: tuple[str, ...], sentence: st
 
 
 def test_kind_needs_docker(home: Path, tmp_path: Path) -> None:
-    """There is one message without Docker, and another one if its server does not answer."""
+    """`up --kind` without Docker fails with a message, and with another one if Docker's server does not answer."""
     programs = tmp_path / "bin"
     programs.mkdir()
     assert ome("local", "up", "--kind", path=str(programs))[2].startswith(
@@ -73,7 +73,7 @@ def test_kind_needs_docker(home: Path, tmp_path: Path) -> None:
 
 
 def test_down_without_a_cluster_is_no_mistake(home: Path) -> None:
-    """The command succeeds, because the cluster does not exist, as requested."""
+    """`down` of a cluster that does not exist succeeds, because the cluster does not exist, as requested."""
     assert ome("local", "down") == (0, "There is no cluster ome, so there is nothing to do.\n", "")
     assert ome("local", "down", "--all") == (0, "", "")
     assert ome("demo", "--down") == (0, "There is no demo, so there is nothing to do.\n", "")
@@ -90,12 +90,14 @@ def test_down_without_a_cluster_is_no_mistake(home: Path) -> None:
     ],
 )
 def test_options_that_a_cluster_does_not_follow_are_told(given: dict[str, Any], kept: Spec, said: str) -> None:
-    """Only options that the user gave are reported."""
+    """If an existing cluster cannot get an option, `up` says so, but only for options that the user gave."""
     assert kept_otherwise(given, kept) == said
 
 
 def test_which_cluster_is_meant(home: Path) -> None:
-    """A command uses the named cluster, the default one, or the only one, and never an arbitrary one of several."""
+    """A command uses the cluster that is named, the default one, or the only one. It never uses an arbitrary
+    one of several.
+    """
 
     def made(*names: str) -> None:
         for name in names:
@@ -112,8 +114,8 @@ def test_which_cluster_is_meant(home: Path) -> None:
 
 
 def test_a_command_loads_nothing_that_it_does_not_need() -> None:
-    """`ome local kubectl` must start fast, so it imports no operator, no client of clusters, and no library for terminal
-    output.
+    """A command imports only what it needs: `ome local kubectl` must start fast, so it imports no operator, no client of
+    clusters, and no library for terminal output.
     """
     words = "import sys; import ome_operator.cli.app, ome_local.cli; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True).stdout.split()

@@ -39,7 +39,7 @@ class TestNames:
             layout.layout(name)
 
     def test_where_by_default(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Clusters are stored in the user's directory for state."""
+        """By default, clusters are stored in the user's directory for state."""
         monkeypatch.delenv("OME_LOCAL_HOME", raising=False)
         monkeypatch.setenv("XDG_STATE_HOME", "/state")
         assert layout.layout("a").root == Path("/state/ome/clusters/a")
@@ -55,13 +55,13 @@ class TestPorts:
         assert all(port in ports.RANGE and ports.is_free(port) for port in found)
 
     def test_a_port_in_use_is_passed_over(self) -> None:
-        """With the same random numbers, another port is chosen if the first one is in use."""
+        """If a chosen port is in use, another one is chosen: with the same random numbers, the result differs."""
         first = ports.choose(1, dice=random.Random(7))[0]
         with socket.create_server(("127.0.0.1", first)):
             assert ports.choose(1, dice=random.Random(7))[0] != first
 
     def test_ports_of_stopped_clusters_are_passed_over(self, home: Path) -> None:
-        """The ports are free now, but will be in use when that cluster starts again."""
+        """Ports of stopped clusters are not chosen. They are free now, but will be in use when that cluster starts again."""
         first = creation.create(layout.layout("a"), Spec())
         assert set(first.ports.values()) == ports.of_clusters(home)
         dice = [random.Random(7), random.Random(7)]
@@ -69,7 +69,7 @@ class TestPorts:
         assert ports.choose(1, {port}, dice[1])[0] != port
 
     def test_unreadable_neighbours_do_not_matter(self, home: Path) -> None:
-        """The file of another cluster may be incomplete, or from another version."""
+        """A file of another cluster that is incomplete, or from another version, does not prevent the choice of ports."""
         for name, text in (("a", ""), ("b", "{}"), ("c", '{"ports": {"x": 20001}}')):
             (home / name).mkdir()
             (home / name / "cluster.json").write_text(text)
@@ -140,8 +140,8 @@ class TestCommandLines:
                 assert "=https://127.0.0.1:" in word
 
     def test_etcd_knows_nobody_but_the_api_server(self, home: Path) -> None:
-        """The store etcd has a separate certificate authority, because the cluster's authority signs certificates for
-        everybody with the right to request them.
+        """Only the API server is accepted as a client of etcd. It has a separate certificate authority, because the
+        cluster's authority signs certificates for everybody with the right to request them.
         """
         at = layout.layout("a")
         kept = creation.create(at, Spec())
@@ -241,7 +241,9 @@ class TestNodes:
             assert len(value) <= 63
 
     def test_without_addresses(self) -> None:
-        """Kind's network daemon panics if it cannot route to an InternalIP."""
+        """A simulated node can be created without addresses, because kind's network daemon panics if it cannot route to an
+        InternalIP.
+        """
         (node,) = nodes.simulated("h200", 1, addresses=False)
         assert node["status"]["addresses"] == [{"type": "Hostname", "address": "h200-00"}]
 

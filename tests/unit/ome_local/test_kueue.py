@@ -80,7 +80,9 @@ def named(found: list[stages.Stage]) -> dict[str, dict[str, Any]]:
 
 
 def test_with_kueue_deleted_pods_end_as_under_a_kubelet(made: tuple[Layout, Kept]) -> None:
-    """A deleted pod first becomes Failed, and only its owner removes its finalizers."""
+    """With Kueue, simulated pods end as under a kubelet: a deleted pod first becomes Failed, and only its owner removes its
+    finalizers.
+    """
     at, _ = made
     usual, like_kubelet = named(stages.defaults()), named(stages.defaults(keeps_finalizers=True))
     assert usual["pod-delete"]["next"] == {"finalizers": {"empty": True}, "delete": True}

@@ -65,7 +65,9 @@ def test_what_is_needed_comes_first() -> None:
 
 
 def test_what_needs_nothing_goes_on_beside_the_rest() -> None:
-    """Both parts wait until the other one has started. A part that needs only one of them does not wait for the other."""
+    """Parts that do not depend on each other run in parallel: both parts here wait until the other one has started. A part
+    that needs only one of them does not wait for the other.
+    """
     both, other_may_end = threading.Barrier(2), threading.Event()
 
     def slow() -> None:
@@ -102,7 +104,9 @@ class TestFailure:
         assert {name: row.state for name, row in shown.rows.items()} == {"bad": FAILED, "after": WAITING}
 
     def test_programs_end_with_their_children(self, tmp_path: Path) -> None:
-        """A Go build, for example, starts compilers, which would run for minutes without use."""
+        """If a run fails, its programs end together with their child processes. A Go build, for example, starts compilers,
+        which would run for minutes without use.
+        """
         pids = tmp_path / "pids"
         script = f"sleep 1000 & echo $$ $! >{pids}.new; mv {pids}.new {pids}; wait"
 
@@ -119,7 +123,9 @@ class TestFailure:
         wait(lambda: not alive(child))
 
     def test_who_waits_for_a_lock_wakes_up(self, tmp_path: Path) -> None:
-        """Another `ome` process may hold the lock for minutes."""
+        """A part that waits for a lock stops waiting when another part has failed. Another `ome` process may hold the lock
+        for minutes.
+        """
         waits = threading.Event()
 
         def waiting() -> None:
@@ -146,14 +152,16 @@ class TestFailure:
         assert time.monotonic() - began < SOON_S
 
     def test_a_bug_is_no_sentence(self) -> None:
-        """An unexpected exception keeps its traceback."""
+        """An unexpected exception in a part keeps its traceback, and does not become a short message."""
         with pytest.raises(ZeroDivisionError):
             run(Part("bug", lambda: 1 / 0 and None))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_ends_all_programs(tmp_path: Path, number: int) -> None:
-    """The programs have their own process groups, which Ctrl-C and a closed terminal do not reach."""
+    """A signal ends all programs of the run. They have their own process groups, which Ctrl-C and a closed terminal do not
+    reach.
+    """
     script = f"""
 import signal
 from ome_local import cancel, parts
@@ -202,7 +210,7 @@ class TestRun:
         assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
 
     def test_more_than_a_pipe_holds(self) -> None:
-        """The whole output is read while the program is polled."""
+        """A program may write more than a pipe holds: the whole output is read while the program is polled."""
         sizes: list[int] = []
 
         def much() -> None:

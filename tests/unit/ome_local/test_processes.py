@@ -35,7 +35,9 @@ def test_a_process_is_found_until_it_ends(at: Layout) -> None:
 
 
 def test_a_process_is_found_whose_starter_was_killed_before_it_could_remember_it(at: Layout) -> None:
-    """If the process were not found, a second API server would be started on the same port and fail."""
+    """A process is found even if its starter was killed before it could record the process ID. Otherwise a second API server
+    would be started on the same port and fail.
+    """
     process = processes.spawn(at, "nap", ["sleep", "1000"])
     early = at.run / ".nap.early"
     while not (early.exists() and early.read_text()):  # the shell creates the file before it writes the process id
@@ -51,7 +53,9 @@ def test_a_process_is_found_whose_starter_was_killed_before_it_could_remember_it
 
 
 def test_a_reused_id_is_never_signalled(at: Layout) -> None:
-    """The recorded process ID belongs to another process now."""
+    """A process that has the recorded process ID but another start time is never signalled, because the ID belongs to
+    another process now.
+    """
     with subprocess.Popen(["sleep", "1000"]) as stranger:
         (at.run / "etcd.pid").write_text(json.dumps({"pid": stranger.pid, "started": "1"}))
         assert processes.find(at, "etcd") is None
@@ -62,7 +66,7 @@ def test_a_reused_id_is_never_signalled(at: Layout) -> None:
 
 
 def test_a_zombie_is_dead() -> None:
-    """Its parent has not reaped it, and it nevertheless does not count as running."""
+    """A process that has ended does not count as running even if its parent has not reaped it."""
     with subprocess.Popen(["true"]) as child:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert processes.started_at(child.pid) is None
@@ -70,13 +74,17 @@ def test_a_zombie_is_dead() -> None:
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": "x"}', '{"pid": 1}'])
 def test_a_broken_file_means_not_running(at: Layout, content: str) -> None:
-    """After a crash at any moment, `up` and `down` must still work."""
+    """A broken file of processes means that no process runs. After a crash at any moment, `up` and `down` must
+    still work.
+    """
     (at.run / "etcd.pid").write_text(content)
     assert processes.find(at, "etcd") is None
 
 
 def test_names_with_spaces_and_parentheses(at: Layout, tmp_path: Path) -> None:
-    """The program's name stands in /proc/<pid>/stat before the start time."""
+    """The start time is read correctly if a program's name contains spaces and parentheses, because the name stands before
+    it in /proc/<pid>/stat.
+    """
     program = tmp_path / "a) S (b"
     program.symlink_to("/bin/sleep")
     process = processes.spawn(at, "odd", [str(program), "1000"])
@@ -85,7 +93,7 @@ def test_names_with_spaces_and_parentheses(at: Layout, tmp_path: Path) -> None:
 
 
 def test_one_that_ignores_sigterm_is_killed(at: Layout) -> None:
-    """The process is killed after the grace period."""
+    """A process that ignores SIGTERM is killed after the grace period."""
     words = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(99)"
     process = processes.spawn(at, "stubborn", [sys.executable, "-c", words])
     while "up" not in processes.last_words(at, "stubborn"):
@@ -95,7 +103,7 @@ def test_one_that_ignores_sigterm_is_killed(at: Layout) -> None:
 
 
 def test_a_frozen_one_is_ended(at: Layout) -> None:
-    """A stopped process would not receive SIGTERM before SIGCONT, so it must be killed."""
+    """A process that was stopped with SIGSTOP is killed, because it would not receive SIGTERM before SIGCONT."""
     process = processes.spawn(at, "frozen", ["sleep", "1000"])
     process.signal(signal.SIGSTOP)
     processes.stop(at, "frozen", grace_s=5.0)
@@ -117,7 +125,7 @@ def test_all_are_ended_also_forgotten_ones_and_their_children(at: Layout, tmp_pa
 
 
 def test_words_go_to_the_log(at: Layout) -> None:
-    """Output is appended, so that a restart does not hide why the previous process ended."""
+    """The output of a process is appended to its log, so that a restart does not hide why the previous process ended."""
     for word in ("one", "two"):
         process = processes.spawn(at, "echo", ["sh", "-c", f"echo {word}; echo trouble >&2"])
         assert processes.gone([process], 5.0)

@@ -66,7 +66,9 @@ def test_what_failed_is_marked(clock: Clock) -> None:
 
 
 def test_the_screen_keeps_its_height(clock: Clock) -> None:
-    """Long texts are cut and limited to their first line, because a row that wraps would move all other rows."""
+    """The number of lines on the screen does not change. Long texts are cut and limited to their first line, because a row
+    that wraps would move all other rows.
+    """
     board = Board(NEEDS, clock)
     with board.part("programs") as row:
         row.words = "kube-apiserver, " * 20 + "\nand more"
@@ -76,7 +78,9 @@ def test_the_screen_keeps_its_height(clock: Clock) -> None:
 
 
 def test_words_of_a_part_win_over_its_steps(clock: Clock) -> None:
-    """For example, the counts of a service are shown while kubectl runs."""
+    """A text that a part has set is shown instead of its steps. For example, the counts of a service are shown while kubectl
+    runs.
+    """
     board = Board(NEEDS, clock)
     with board.part("operator") as row:
         row.steps.append("kubectl apply")
@@ -114,7 +118,9 @@ class TestWithoutTerminal:
         assert "0.0 s: programs (0.0 s); left: packages, cluster, operator\n" in told
 
     def test_steps_are_told_when_they_end(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """The time of a step is in its own line. The line of the part does not repeat it."""
+        """Without a terminal, a step is printed when it ends, with its time. The line of the part does not
+        repeat the time.
+        """
         board = Board(NEEDS, Clock())
         with screen.shown(board), board.part("programs") as row:
             with step("building etcd", quiet_below=0.0) as more:

@@ -21,7 +21,9 @@ def header(content: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def test_the_same_bytes_every_time() -> None:
-    """Recorded answers of the model stay valid. An intended change of the model changes this digest."""
+    """The model consists of the same bytes every time, so that recorded answers stay valid. An intended change of the model
+    changes this digest.
+    """
     digest = hashlib.sha256(tinymodel.files()["model.safetensors"]).hexdigest()
     assert digest.startswith("f781e95d9e5f87ca")
 
@@ -95,8 +97,8 @@ def test_put_and_remove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_mounted_folder_stays(tmp_path: Path) -> None:
-    """A node of kind mounts the parent folder. If the folder were removed and created again, the node would not see new
-    files.
+    """If the model is removed, its parent folder stays if it is mounted. A node of kind mounts the folder; if it were
+    removed and created again, the node would not see new files.
     """
     place = tinymodel.put(tmp_path / "models" / "tiny")
     assert tinymodel.remove(place)

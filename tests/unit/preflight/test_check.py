@@ -14,7 +14,9 @@ NCCL = (
 
 
 def test_the_cause_at_the_end_of_an_error_is_kept() -> None:
-    """NCCL names the cause in its last line, which is not within the first 200 characters."""
+    """If an error of a library is too long, its end is kept. NCCL names the cause in its last line, which is not within the
+    first 200 characters.
+    """
     text = shortened(NCCL)
     assert text.startswith("DistBackendError: NCCL error in") and len(text) <= 200
     assert text.endswith("Last error: Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 60")

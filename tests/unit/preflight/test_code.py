@@ -60,8 +60,8 @@ def test_a_python_that_dies_says_so(tmp_path: Path, python: str) -> None:
 
 
 def test_the_text_is_small_and_whole() -> None:
-    """A revision of at most 200,000 bytes contains the text up to four times. The kernel accepts at most 128 KiB in an
-    argument.
+    """The text of the check is complete and small enough. A revision of at most 200,000 bytes contains it up to four times,
+    and the kernel accepts at most 128 KiB in an argument.
     """
     assert len(code.packed()) < 20_000
     found = dict(json.loads(zlib.decompress(base64.b64decode(code.packed()))))

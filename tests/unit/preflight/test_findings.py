@@ -81,8 +81,8 @@ def test_ports_of_an_engine() -> None:
 
 
 def test_prefill_leaders(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An existing leader that refuses connections has an engine that does not run yet. A leader that does not answer is
-    unreachable.
+    """A prefill leader that refuses connections has an engine that does not run yet. A leader that does not answer is
+    unreachable, which is a finding.
     """
 
     def resolved(host: str, port: None) -> None:

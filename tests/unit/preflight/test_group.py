@@ -29,7 +29,7 @@ def test_a_healthy_group_is_silent(tmp_path: Path) -> None:
 
 
 def test_ranks_that_come_later_are_waited_for(tmp_path: Path) -> None:
-    """A worker may start before rank 0, and rank 0 before a worker."""
+    """Ranks wait for ranks that start later: a worker may start before rank 0, and rank 0 before a worker."""
     of = group(32)
     early = start(tmp_path, 1, 3, of, mode="Require", seconds=40)
     time.sleep(1)
@@ -75,7 +75,9 @@ def test_a_port_that_the_engine_needs_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_nobody_reaches(tmp_path: Path) -> None:
-    """The rank listens on another address, which has the same effect as a firewall."""
+    """A rank that no other rank can reach is found. It listens on another address here, which has the same effect as a
+    firewall.
+    """
     of = group(37)
     found = together(tmp_path, 3, of, {2: {"bind": "127.37.9.9"}})
     assert [each.found for each in found] == [[(2, "reach")]] * 3, found[0].said
@@ -97,7 +99,9 @@ def test_a_name_that_does_not_resolve(tmp_path: Path) -> None:
 
 
 def test_the_group_runs_already(tmp_path: Path) -> None:
-    """Only this rank was restarted. The engine of rank 0 listens, and its check does not."""
+    """If the engine of rank 0 already runs, the check of a restarted rank does not wait for a check of rank 0. The engine
+    listens, and its check does not.
+    """
     of = group(40)
     with socket.create_server((of.host(0), of.http)):
         found = done(tmp_path, 1, start(tmp_path, 1, 2, of, words=words(of), mode="Require", seconds=40))
@@ -105,8 +109,8 @@ def test_the_group_runs_already(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_comes_late_takes_no_check_for_an_engine(tmp_path: Path) -> None:
-    """The check of rank 0 does not wait any more, but still holds the ports of its engine open. This must not look like a
-    running engine.
+    """A rank that comes late does not take the check of rank 0 for a running engine. That check does not wait any more, but
+    still holds the ports of its engine open.
     """
     of = group(46)
     held = Ports(of.host(0), [of.http])
@@ -153,7 +157,9 @@ def test_a_rank_that_dies_in_between_is_named(tmp_path: Path) -> None:
 
 
 def test_a_network_that_swallows_what_is_large() -> None:
-    """With different MTUs, for example, ports can be reached although large packets are lost."""
+    """A network that drops large packets is found. With different MTUs, for example, ports can be reached although large
+    packets are lost.
+    """
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         config = {"rank": 0, "size": 2, "leader": "127.0.0.1", "worker": "127.0.0.1"}
         meeting = Meeting(config, CommandLine(()), Ports("127.0.0.1", []), {}, time.monotonic() + 30)
@@ -170,7 +176,9 @@ def test_torch_between_all_ranks(tmp_path: Path) -> None:
 
 
 def test_torch_whose_library_leaves_half_a_line(tmp_path: Path) -> None:
-    """A library prints an incomplete line, and a line that only looks like an answer."""
+    """The result of the torch process is read correctly although a library prints an incomplete line, and a line that only
+    looks like an answer.
+    """
     noise = r"print(end='', flush=True); os.write(2, b'OME {half\nNCCL INFO no end of line')"
     found = together(tmp_path, 2, group(46), env=fake_torch(tmp_path, noise), isolated=False)
     assert [each.found for each in found] == [[]] * 2, [each.log for each in found]

@@ -203,8 +203,8 @@ def test_words_of_a_shell_line() -> None:
 
 
 def test_words_that_a_shell_would_expand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A `#` inside a word starts no comment, default values are used, and words that only a shell can compute are left
-    out.
+    """The words of a command are read without a shell: a `#` inside a word starts no comment, default values are used, and
+    words that only a shell can compute are left out.
     """
     monkeypatch.setenv("SET", "7")
     line = "run --api-key a#b --node-rank ${POD_NAME##*-} --ib ${IB:-mlx5_0} --set=${SET:-1} --now `date` --port 1 # --tp 3"
@@ -214,7 +214,7 @@ def test_words_that_a_shell_would_expand(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_check_that_cannot_read_what_it_was_told(tmp_path: Path) -> None:
-    """The check reports invalid input, and stops the engine only in mode Require."""
+    """If the check cannot read its configuration, it reports invalid input. It stops the engine only in mode Require."""
     for mode, code in (("Warn", 0), ("Require", 1)):
         found = run(tmp_path, mode=mode, size="many")
         assert found.code == code and "the check itself failed: ValueError" in found.said

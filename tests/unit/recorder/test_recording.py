@@ -137,8 +137,8 @@ def test_what_is_wrong_is_named(path: tuple[str, ...], value: Any, said: str) ->
 
 
 def test_whatever_stands_in_a_file_it_is_replayed_or_a_sentence() -> None:
-    """A value somewhere in a recording is replaced by another one, which may have another type. The recording must then
-    either be replayed, possibly with other decisions, or be rejected with a message.
+    """A recording in which any value is replaced by another one, which may have another type, is either replayed, possibly
+    with other decisions, or rejected with a message.
     """
     chance, outcomes = random.Random(1), {"read": 0, "refused": 0}
     told = data()
@@ -168,7 +168,7 @@ def _break(value: Any, chance: random.Random) -> None:
 
 
 def test_a_recording_is_not_followed_out_of_its_folder(tmp_path: Path) -> None:
-    """No text in the file is used as the name of another file."""
+    """No text in a recording is used as the name of another file."""
     told = data()
     told["services"][NAME]["passes"][0]["saw"]["settings"]["well_known"] = str(tmp_path)
     assert recording.decode(json.dumps(told).encode())

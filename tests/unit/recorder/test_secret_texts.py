@@ -134,7 +134,9 @@ LENGTH = 200_000
 
 @pytest.mark.parametrize("part", PARTS)
 def test_no_text_needs_a_second(part: str) -> None:
-    """Previously, a word of 60,000 letters took minutes. The texts of a service may have a megabyte."""
+    """No text takes a second or longer. Previously, a word of 60,000 letters took minutes. The texts of a service may have a
+    megabyte.
+    """
     assert max(
         (_seconds(begin, other), begin + other) for begin, other in [("", part), *((part, one) for one in PARTS[::8])]
     ) < (1,)

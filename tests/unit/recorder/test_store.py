@@ -104,8 +104,8 @@ def test_a_table_of_nodes_counts_once_for_all_services_and_goes_with_the_last() 
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_nodes_are_written_where_a_pass_rests_on_them(waits: bool) -> None:
-    """A pass stores all nodes only if its decision depends on them. With gangs, which are on by default, a pass of a placed
-    service must not store 5,000 nodes.
+    """Nodes are stored in a recording only if the decision of the reconciliation depends on them. With gangs, which are on
+    by default, a reconciliation of a placed service must not store 5,000 nodes.
     """
     nodes = {f"n{number}": Node(f"n{number}", 1, {}, True, 8) for number in range(10)}
     deps = changed(WORLD.deps, nodes=nodes, gang_timeout=60.0)
@@ -118,8 +118,8 @@ def test_nodes_are_written_where_a_pass_rests_on_them(waits: bool) -> None:
 
 
 def test_what_is_counted_is_at_least_what_is_held() -> None:
-    """The memory in use is measured with Python's own counters, as the amount that becomes free when the passes are
-    forgotten.
+    """The computed size of the kept recordings is at least the memory that they use. That memory is measured with Python's
+    own counters, as the amount that becomes free when the recordings are dropped.
     """
     kept, shared = Recorder(2**30), [made(number) for number in range(2)]
     del shared

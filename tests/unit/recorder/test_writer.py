@@ -27,8 +27,8 @@ def test_a_service_that_is_nested_too_deep_costs_itself(tmp_path: Path) -> None:
 
 
 def test_a_service_that_needs_more_memory_than_the_process_has_costs_itself(tmp_path: Path) -> None:
-    """The values in 3 MB of JSON need more than the 128 MiB that the process has here. Only the recording of this service is
-    lost.
+    """If the recording of a service needs more memory than the writing process has, only this recording is lost. The values
+    in 3 MB of JSON need more than the 128 MiB that the process has here.
     """
     lines = [HEAD, line("a/first", "[]"), line("b/large", f"[{'{},' * 1_000_000}0]"), line("c/last", "[]")]
     program = "from ome_operator.recorder import writer; writer.MEMORY = 2**27; writer.main()"

@@ -42,13 +42,13 @@ class Engine:
         return web.Response(text=body, status=status) if isinstance(body, str) else web.json_response(body, status=status)
 
     async def read(self, after: float = 0.0) -> dict[str, Any]:
-        """Read what is due, and return the summary."""
+        """Read everything that is due from engine and router, and return the summary."""
         self.now += after
         await self.reader.read_due()
         return self.reader.summary("s", Foreign(0, None))
 
     def changed(self) -> None:
-        """Count a change of the silent leaders."""
+        """Count a change of the set of leaders that do not answer."""
         self.changes += 1
 
     def times(self, path: str) -> int:

@@ -13,7 +13,7 @@ from tests.unit.registry.conftest import Engine
 
 
 class Mute:
-    """An engine whose scheduler works, so that each reading has new numbers, but that answers no request."""
+    """An engine whose scheduler works, so that each reading has new numbers, but that returns no token for any request."""
 
     def __init__(self, one: Engine) -> None:
         self.one, self.readings, self.waiting = one, itertools.count(), 0

@@ -88,7 +88,9 @@ async def test_adding_and_removing(server: Server, session: aiohttp.ClientSessio
 
 
 async def test_a_worker_that_is_being_added_is_no_trouble(server: Server, session: aiohttp.ClientSession) -> None:
-    """For a URL that it already lists or is adding, smg 1.13.0 answers 409, and sglang-router 0.3.2 answers 202."""
+    """If the router is already adding a worker, adding it again is no error. For a URL that it already lists or is adding,
+    smg 1.13.0 answers 409, and sglang-router 0.3.2 answers 202.
+    """
     router = RouterClient(session, server.url, "")
     target = WantedWorker("http://a:1", "decode", None, "p", "u")
     server.answers["/workers"] = 202, {"worker_id": "7"}
@@ -104,8 +106,8 @@ async def test_an_answer_to_an_added_worker_that_is_no_object_is_odd(server: Ser
 
 
 async def test_workers_do_not_get_the_key_of_the_control_plane(server: Server, session: aiohttp.ClientSession) -> None:
-    """The router sends this key with every prompt. With the key, an engine, or anyone with its address, could redirect
-    prompts.
+    """The registry never gives workers the key of the router's control plane as their API key. The router sends a worker's
+    key with every prompt, and an engine, or anyone with its address, could redirect prompts with it.
     """
     server.answers["/workers"] = 202, {"worker_id": "7"}
     await RouterClient(session, server.url, "key").add(WantedWorker("http://a:1", "decode", None, "p", "u"))

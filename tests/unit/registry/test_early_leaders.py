@@ -9,8 +9,8 @@ STARTS = rank(ready=False, ready_since=90.0, health_port=30000), GROUP[1]
 
 
 def test_a_leader_serves_as_soon_as_its_engine_is_healthy() -> None:
-    """The kubelet has not probed the healthy engine yet. The leader is added, and stays until it is ready, without another
-    request.
+    """A leader whose engine is healthy is added although the kubelet has not probed it yet. It stays until it is ready,
+    without another request.
     """
     found = step(STARTS, healthy={"u-p-0-0": NOW - 1})
     assert [each.url for each in found.add] == [P0]

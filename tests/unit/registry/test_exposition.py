@@ -33,8 +33,9 @@ def test_counters_and_buckets_of_sglang() -> None:
 
 
 def test_what_a_real_engine_reports_is_what_its_clients_counted() -> None:
-    """The file contains the metrics of SGLang 0.5.23 on CPUs with two data-parallel ranks (DP attention), after 13 requests.
-    The clients counted 175 prompt tokens and 336 generated tokens.
+    """The numbers that the registry reads from a real engine's metrics are those that its clients counted. The file contains
+    the metrics of SGLang 0.5.23 on CPUs with two data-parallel ranks (DP attention), after 13 requests. The clients counted
+    175 prompt tokens and 336 generated tokens.
     """
     page = engine_page((DATA / "sglang-0.5.23-dp2.prom").read_text())
     assert page.counters == {"requests": 13.0, "promptTokens": 175.0, "outputTokens": 336.0}
@@ -43,7 +44,9 @@ def test_what_a_real_engine_reports_is_what_its_clients_counted() -> None:
 
 
 def test_ranks_of_data_parallelism_are_added_and_copies_of_tensor_parallelism_count_once() -> None:
-    """With --enable-metrics-for-all-schedulers, each tensor-parallel rank of a data-parallel rank has its own series."""
+    """The series of data-parallel ranks are added up, and those of tensor-parallel ranks, which are copies, count once. With
+    --enable-metrics-for-all-schedulers, each tensor-parallel rank of a data-parallel rank has its own series.
+    """
     name = "sglang:num_transfer_failed_reqs_total"
     rows = [('dp_rank="0",tp_rank="0"', 2), ('dp_rank="0",tp_rank="1"', 2), ('dp_rank="1",tp_rank="2"', 3)]
     page = engine_page("".join(f"{name}{{{labels}}} {value}\n" for labels, value in rows))

@@ -124,7 +124,9 @@ async def test_a_port_that_is_taken_is_no_reason_to_end(
 async def test_passes_follow_each_other_until_the_router_lists_what_it_was_sent(
     server: Server, session: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
-    """Only after the first request, for a few seconds: a router that cannot reach a worker may never list it."""
+    """After the registry has sent a change, it reads the router's list again and again until the list contains the change.
+    It does so only after the first request, and for a few seconds: a router that cannot reach a worker may never list it.
+    """
     (tmp_path / "token").write_text("t")
     server.answers |= {"/workers": (200, {"workers": [], "worker_id": "7"}), "/workers/7": (200, {})}
     server.answers["/api/v1/namespaces/team/pods"] = 200, pods(leader())

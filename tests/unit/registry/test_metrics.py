@@ -7,7 +7,9 @@ from ome_operator.registry.records import LeaderState
 
 
 def test_the_page_names_nobody() -> None:
-    """The page is public (decisions 35). Its labels are states, and never an address or the name of a pod or service."""
+    """The page of metrics contains no addresses and no names of pods or services, because anyone may read it (decisions 35).
+    Its labels are states.
+    """
     metrics = RegistryMetrics()
     metrics.count_foreign(2, 5.0)
     leader = LeaderState("secret-pod", "secret-uid", "http://10.9.8.7:1", "engine", "serving", "", listed=True, running=1)

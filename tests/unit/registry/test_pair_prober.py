@@ -45,14 +45,14 @@ class Slice:
         return web.Response(status=status)
 
     async def seconds(self, count: int, router_fails: bool = False) -> None:
-        """Let this number of seconds pass, and run the probes of each."""
+        """Let this number of seconds pass, and run the probes that are due in each."""
         for _ in range(count):
             self.now += 1.0
             self.prober.begin(self.memories, router_fails)
             await asyncio.gather(*self.prober._running.values())
 
     def changed(self) -> None:
-        """Count a change of the leaders to blame."""
+        """Count a change of the set of leaders that are the cause of failing transfers."""
         self.changes += 1
 
 

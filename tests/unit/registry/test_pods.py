@@ -132,7 +132,9 @@ def test_pods_that_are_no_ranks_are_left_out() -> None:
     ],
 )
 def test_a_pod_whose_labels_are_at_odds_is_no_rank(body: Any) -> None:
-    """The registry still accepts the other pods. A single invalid pod must not hide all others from the router."""
+    """A pod whose labels contradict each other is no rank. The registry still accepts the other pods: a single invalid pod
+    must not hide all others from the router.
+    """
     assert [pod.name for pod in parse_pods(pods(body, leader(4)), STEMS)] == ["p-4-0"]
 
 
@@ -159,14 +161,16 @@ IMPOSTORS = {
 
 @pytest.mark.parametrize("case", IMPOSTORS)
 def test_labels_make_no_worker(case: str) -> None:
-    """Anyone who may create a pod may give it the labels of a worker. If such a pod were accepted, it would receive prompts,
-    and the key that the router sends to its workers.
+    """A pod that only has the labels of a worker does not become one. Anyone who may create a pod may give it these labels;
+    it would receive prompts, and the key that the router sends to its workers.
     """
     assert [pod.name for pod in parse_pods(pods(IMPOSTORS[case], leader(4)), STEMS)] == ["p-4-0"]
 
 
 def test_of_three_groups_only_the_broken_one_leaves_the_router() -> None:
-    """Every leader has the pod index 0, so only the group label tells which group has lost its worker."""
+    """If one of three groups has lost its worker, only the leader of this group is removed from the router. Every leader has
+    the pod index 0, so only the group label tells the groups apart.
+    """
     settings = RegistrySettings((RoleSpec("engine", "regular", 30000, 2, "p"),))
     everything = [made for group in range(1, 4) for made in (leader(group), worker(group, 1, "Running"))]
     listed = [Worker(str(group), f"http://10.0.0.{group}:30000", "regular", None, 0) for group in range(1, 4)]

@@ -205,13 +205,17 @@ def test_a_worker_that_was_never_a_pod_of_ours_is_a_stranger_and_goes() -> None:
 
 
 def test_another_port_of_a_pod_of_ours_is_a_strangers() -> None:
-    """On the host network, pods of other services on the node have the same address."""
+    """A worker at another port of one of the operator's pods counts as added by another user. On the host network, pods of
+    other services on the node have the same address.
+    """
     done = step(GROUP, [worker("http://10.0.0.1:30001")], step(GROUP).memory)
     assert strangers(done) == ["http://10.0.0.1:30001"]
 
 
 def test_what_was_ours_is_no_strangers() -> None:
-    """The router may lose deletions: it then keeps workers that are gone, and may refuse to remove them for a while."""
+    """A worker that the registry has added once does not count as added by another user. The router may lose deletions: it
+    then keeps workers that are gone, and may refuse to remove them for a while.
+    """
     known = step([*GROUP, decode()], [worker(), worker(D0, "decode", None)]).memory
     gone = step(GROUP, [worker(), worker(D0, "decode", None)], known)
     assert removed(gone) == [(D0, "no pod of this router's revision has this address")] and not strangers(gone)
@@ -227,7 +231,9 @@ def test_a_pod_that_cannot_serve_is_no_stranger(case: str) -> None:
 
 
 def test_at_the_first_look_everything_may_be_left_over() -> None:
-    """The registry may have restarted after it had added the workers, so none of them counts as foreign."""
+    """At the first look, no worker counts as added by another user. The registry may have restarted after it had added the
+    workers.
+    """
     first = step(GROUP, [worker(THIEF)])
     assert removed(first) and not strangers(first)
 
@@ -284,7 +290,9 @@ def test_a_leader_whose_transfers_fail_is_removed_while_another_of_its_role_serv
 
 
 def test_when_all_leaders_are_silent_they_are_listed_again() -> None:
-    """If the registry's own network fails, all leaders look silent to it."""
+    """If all leaders seem not to answer, they are listed again, because the network of the registry itself may
+    have failed.
+    """
     done = step([*GROUP, *SECOND], BOTH[1:], silent=SILENT | {"u-p-1-0"})
     assert [each.url for each in done.add] == [P0] and not done.remove
 

@@ -59,7 +59,9 @@ def test_a_second_start_begins_with_nothing() -> None:
 
 
 def test_a_container_that_starts_again_begins_with_nothing() -> None:
-    """Between two passes, the container may end and start, so that no pass sees that it does not run."""
+    """A container that has been started again has no results of the previous one. Between two reconciliations, it may end
+    and start, so that none sees that it does not run.
+    """
     signs = seen(None, 503, 200)
     assert passed(signs, leader(), 3.0).healthy_at == 2.0, "the same container"
     assert passed(signs, leader(started=50.0), 3.0) == StartSigns(is_starting=True, started=50.0, was_unlisted=True)
@@ -67,7 +69,9 @@ def test_a_container_that_starts_again_begins_with_nothing() -> None:
 
 
 def test_an_engine_is_asked_until_its_answers_prove_nothing_new() -> None:
-    """One that has called itself unhealthy proves its health by its answers, until its leader is ready."""
+    """An engine is asked until its leader is ready, unless further answers would prove nothing new. One that has called
+    itself unhealthy proves its health by its answers.
+    """
     assert is_due(seen()) and is_due(seen(None, 503)) and is_due(seen(503, 200)) and is_due(seen(503, 200, 404))
     assert not is_due(seen(None, 200)) and not is_due(seen(404)) and not is_due(StartSigns())
     assert not is_due(passed(seen(503, 200), leader(is_starting=False), 2.0))

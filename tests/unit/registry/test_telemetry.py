@@ -140,7 +140,9 @@ def test_a_request_or_a_failed_reading_begins_the_count_again(load: EngineLoad |
 
 
 def test_numbers_from_before_a_long_step_of_the_engine_are_not_empty() -> None:
-    """SGLang reported 0 for 5 s while it computed a prompt of 1,870 tokens on a CPU."""
+    """Numbers from before a long step of the engine do not count as empty. SGLang reported 0 for 5 s while it computed a
+    prompt of 1,870 tokens on a CPU.
+    """
     assert after(empty(5), empty(5.1), empty(5.1)) == 0
     assert after(empty(5), empty(5.1), empty(15), empty(20)) == 2
 
@@ -164,7 +166,9 @@ def test_a_leader_that_may_get_requests_again_begins_the_count_again(again: Lead
 
 
 def test_a_leader_that_is_out_of_the_list_for_another_reason_is_not_empty() -> None:
-    """The leader may become ready, be listed again and receive a request before the operator marks it."""
+    """A leader that is not in the router's list for another reason than its removal does not count as empty. It may become
+    ready, be listed again and receive a request before the operator marks it.
+    """
     memory = with_load(passed(NEW, leader(state="waiting", listed=False), 0.0), empty(0), 0.0, 0.0)
     assert with_load(memory, empty(5), 5.0, 5.0).empty_readings == 0
 
@@ -242,7 +246,7 @@ def test_whatever_counters_do_a_rate_is_a_number_and_never_negative(steps: list[
 
 
 def test_it_names_nobody() -> None:
-    """The summary is public, like the metrics (decisions 35), so it contains no names and no addresses."""
+    """The summary contains no names and no addresses, because it is public, like the metrics (decisions 35)."""
     memory = with_load(NEW, BUSY, 1.0, 1.0)
     states = [leader(each, pod=f"secret-{each}", why="rank 1 of secret-pod is missing") for each in range(3)]
     text = json.dumps(summary(slice_mark("team", "a=svc"), states, {"uid-0": memory}, RouterReading(), NOBODY, 2.0))

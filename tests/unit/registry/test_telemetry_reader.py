@@ -198,7 +198,9 @@ async def test_an_answer_without_the_scheduler_proves_nothing(engine: Engine, st
 
 
 async def test_a_paused_engine_is_not_silent(engine: Engine) -> None:
-    """If a paused engine has not answered a health request for 20 s, it also reports that it is unhealthy."""
+    """A paused engine does not count as one that does not answer. If a paused engine has not answered a health request for
+    20 s, it also reports that it is unhealthy.
+    """
     engine.pages |= {"/health_generate": (0, ""), "/ready": (503, ""), "/ping": (200, "")}
     await stops(engine)
     await probe(engine, after=QUIET)
@@ -235,7 +237,9 @@ async def test_the_summary_tells_since_when_the_registry_runs(engine: Engine) ->
 
 
 async def test_an_engine_that_starts_is_asked_until_it_is_healthy(engine: Engine) -> None:
-    """When the engine is healthy, a pass begins at once, and passes follow each other closely until the leader is ready."""
+    """An engine that is starting is asked until it is healthy. Then a reconciliation begins at once, and others follow
+    closely until the leader is ready.
+    """
     (ready,) = engine.leaders
     engine.leaders = [ready._replace(state="waiting", why="the leader is not ready", listed=False, is_starting=True)]
     engine.reader.passed(engine.leaders, [])

@@ -12,8 +12,9 @@ from tests.unit.registry.conftest import Engine
 async def test_requests_to_a_router_without_engines_count_although_the_service_leads_elsewhere(
     engine: Engine, before: bool | None, after: bool | None, counted: int
 ) -> None:
-    """A client with an open connection does not notice that the Service now selects the registry. A request that may have
-    arrived before the last engine was removed does not count.
+    """Requests to a router without engines are counted although the Service already selects the registry. A client with an
+    open connection does not notice the change. A request that may have arrived before the last engine was removed does not
+    count.
     """
     page = 'smg_router_requests_total{endpoint="chat"} '
     engine.pages["/router"], engine.has_engines = (200, f"{page}7\n"), before

@@ -78,5 +78,7 @@ def test_there_are_three() -> None:
 
 
 def test_the_queries_without_data_on_the_real_node_exist() -> None:
-    """tests/node does not run for every change, so a renamed panel would be noticed late."""
+    """The queries that are listed as having no data on the real node exist in the dashboards. tests/node does not run for
+    every change, so a renamed panel would be noticed late.
+    """
     assert test_panels.EMPTY.keys() <= test_panels.queries().keys()

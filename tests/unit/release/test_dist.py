@@ -18,14 +18,14 @@ MADE = Release("1.2.3", "c0ffee", "r.example.com/us", ITEMS, ("amd64", "arm64"))
 
 
 def test_the_record_is_read_back(tmp_path: Path) -> None:
-    """A folder without the record contains no release."""
+    """The record of a release is read as it was written. A folder without the record contains no release."""
     assert Release.load(tmp_path) is None
     (tmp_path / dist.RECORD).write_text(json.dumps(asdict(MADE)))
     assert Release.load(tmp_path) == MADE
 
 
 def test_checksums_are_those_of_sha256sum(tmp_path: Path) -> None:
-    """The checksums cover every file except the record and the list itself."""
+    """The file of checksums has the format of sha256sum, and covers every file except the record and the list itself."""
     for name in ("b.whl", "a.tgz", dist.RECORD, dist.SUMS):
         (tmp_path / name).write_text(name)
     (tmp_path / dist.LAYOUT).mkdir()

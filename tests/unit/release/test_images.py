@@ -11,7 +11,9 @@ from release import checkout, images
 
 
 def test_the_workflow_takes_no_other_debian(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """If the registry does not answer for some seconds, the release must fail, and not be built on another base image."""
+    """The release workflow uses no other base image than the pinned one. If the registry does not answer for some seconds,
+    the release must fail.
+    """
     for name in images.IMAGES:
         (tmp_path / "images" / name).mkdir(parents=True)
         (tmp_path / "images" / name / "Dockerfile").write_text(f"ARG BASE=x.io/d:1@sha256:{'1' * 64}\nFROM ${{BASE}}\n")

@@ -32,7 +32,9 @@ def test_every_command_is_a_target_that_exists(workflow: Path) -> None:
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
 def test_every_action_is_a_commit_with_its_version(workflow: Path) -> None:
-    """If actions were referenced by tag, whoever can move such a tag could sign releases."""
+    """Every action is referenced by a commit, with its version in a comment. If actions were referenced by tag, whoever can
+    move such a tag could sign releases.
+    """
     used = re.findall(r"^\s*(?:- )?uses: (.+)$", workflow.read_text(), re.MULTILINE)
     assert len(used) == sum("uses" in step for step in steps(workflow))
     assert [name for name in used if not re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", name)] == []
@@ -45,7 +47,9 @@ def test_an_action_has_the_same_commit_everywhere() -> None:
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
 def test_no_checkout_keeps_credentials(workflow: Path) -> None:
-    """Otherwise a later step, or a program from a package, could read the token in .git/config."""
+    """No checkout keeps its credentials. Otherwise a later step, or a program from a package, could read the token in
+    .git/config.
+    """
     checkouts = [step for step in steps(workflow) if step.get("uses", "").startswith("actions/checkout@")]
     assert checkouts
     assert [step for step in checkouts if step.get("with", {}).get("persist-credentials") is not False] == []
@@ -53,7 +57,7 @@ def test_no_checkout_keeps_credentials(workflow: Path) -> None:
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
 def test_only_an_environment_may_write_and_sign(workflow: Path) -> None:
-    """A person must approve the job that signs, wherever the tag comes from."""
+    """Only a job in a protected environment may write and sign: a person must approve it, wherever the tag comes from."""
     text = yaml.safe_load(workflow.read_text())
     assert text["permissions"] == {"contents": "read"}
     writing = {name for name, job in text["jobs"].items() if "write" in job.get("permissions", {}).values()}
@@ -64,7 +68,7 @@ def test_only_an_environment_may_write_and_sign(workflow: Path) -> None:
 
 
 def test_each_platform_has_its_machine() -> None:
-    """These are the platforms of the images that `make release` joins."""
+    """Each platform has a machine that builds it. These are the platforms of the images that `make release` joins."""
     text = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
     rows = text["jobs"]["images"]["strategy"]["matrix"]["include"]
     assert sorted(row["platform"] for row in rows) == sorted(images.PLATFORMS)

@@ -23,7 +23,9 @@ def test_a_request_alone_takes_its_service_times() -> None:
 
 
 def test_the_queue_of_a_prefill_group_is_that_of_theory() -> None:
-    """With random arrivals at one server with constant service times, the mean wait is ρ S / (2 (1 − ρ)) (M/D/1)."""
+    """The mean wait in the simulated queue of a prefill group is that of queueing theory: with random arrivals at one server
+    with constant service times, it is ρ S / (2 (1 − ρ)) (M/D/1).
+    """
     seen = list[float]()
 
     class Looks(Fixed):
@@ -82,7 +84,9 @@ def test_a_backlog_is_gone_two_starts_after_its_step() -> None:
 
 
 def test_a_backlog_cannot_be_gone_before_the_groups_that_existed_have_served_it() -> None:
-    """Even if a dozen groups are requested at the first reading after the step, the old group must serve its own queue."""
+    """A backlog is worked off only by the groups that had it. Even if a dozen groups are requested at the first reading
+    after the step, the old group must serve its own queue.
+    """
     trace = traces.steps(600.0, (2.0, 8.0))
     (step,) = backlogs(trace, simulate(trace, lambda now, *_: (13 if now > 600 else 1, 2), (1, 2)))
     assert step.least == pytest.approx(113 * 8 * engines.prefill_seconds(8000) + 10)
@@ -115,8 +119,8 @@ def test_vanished_numbers_change_nothing() -> None:
 
 
 def test_a_rollout_to_slower_groups_removes_none_before_they_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the load falls, a rollout makes prefill 1.7 times slower. Every removal of a group is based on measurements of
-    the new groups.
+    """While the load falls, a rollout makes prefill 1.7 times slower. No group is removed before the new groups are
+    measured.
     """
     rollout, factor, downs = 1400.0, [1.0], list[tuple[float, bool]]()
     monkeypatch.setattr(run, "prefill_seconds", lambda tokens: factor[0] * engines.prefill_seconds(tokens))

@@ -186,8 +186,8 @@ UNKNOWN = {
 
 
 def test_a_model_of_an_unknown_family_gets_a_bound(tmp_path: Path) -> None:
-    """The size of its files is known, so the plan states the memory, and a bound of the speed instead of an estimate with an
-    error.
+    """For a model of an unknown family, the plan states the memory, because the size of the model's files is known, and a
+    bound of the speed instead of an estimate with an error.
     """
     file, index = tmp_path / "config.json", tmp_path / "model.safetensors.index.json"
     file.write_text(json.dumps(UNKNOWN))
@@ -271,7 +271,9 @@ def test_a_single_request_is_fastest_without_idle_ranks(engine: str, hardware: s
 
 
 def test_rows_of_ones_own_move_the_plan(tmp_path: Path) -> None:
-    """The cluster's decode is half as fast as the shipped fit predicts, and the user's own rows change the plan."""
+    """A user's own rows of measurements change the plan. The cluster's decode is half as fast as the shipped
+    fit predicts.
+    """
     from ome_operator.sizing.calibration import row
     from ome_operator.sizing.constants import fitted
     from ome_operator.sizing.learn import learn

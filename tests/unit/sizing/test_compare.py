@@ -52,7 +52,9 @@ def test_a_benchmark_beside_its_prediction(tmp_path: Path) -> None:
 
 
 def test_rows_of_other_runs_stay_and_teach(tmp_path: Path) -> None:
-    """A second job is predicted with the rows of the first job. Adding the same job again changes nothing."""
+    """The rows of other jobs stay in the file and improve the prediction: a second job is predicted with the rows of the
+    first. Adding the same job again changes nothing.
+    """
     job, own = tmp_path / "job.yaml", tmp_path / "own.csv"
     first = run("compare", write(job, JOB), *LAYOUT, "--calibration", own).stdout
     once = own.read_text()
@@ -168,7 +170,7 @@ def test_a_job_that_is_not_there_or_not_shown(
 
 @pytest.mark.parametrize("cell", ["=HYPERLINK(1)", "+1", "-1", "@SUM(1)", "\t=1", "  =1", "\x1b[2J"])
 def test_no_cell_of_a_job_is_a_formula(cell: str) -> None:
-    """The author of a job chooses these cells, and somebody may open the file in a spreadsheet program."""
+    """No cell that the author of a job chooses becomes a formula when somebody opens the file in a spreadsheet program."""
     body = yaml.safe_load(JOB)
     body["spec"]["serviceMetadata"] = {"engine": cell, "version": cell, "gpuType": f"{cell}H200", "gpuCount": 1}
     body["status"]["report"]["results"][0] |= {"concurrency": 480, "ttft": cell}

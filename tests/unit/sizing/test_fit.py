@@ -24,7 +24,9 @@ FEW = [row for row in answered() if row.place.engine == "sglang" and row.place.g
 
 @pytest.mark.parametrize("shift", [0.0, -0.4, 0.7])
 def test_arrays_predict_what_the_planner_predicts(shift: float) -> None:
-    """The test compares every figure of every tenth row, with the shipped constants and with others."""
+    """The prediction with arrays equals that of the planner. The test compares every figure of every tenth row, with the
+    shipped constants and with others.
+    """
     rows = answered()[::10]
     constants = {name: value + shift for name, value in fitted().logs.items()}
     for row, ratios in zip(rows, Rows(rows).ratios(constants), strict=True):
@@ -41,7 +43,9 @@ def test_a_fit_reduces_the_errors() -> None:
 
 
 def test_a_fit_knows_nothing_of_the_rows_that_it_leaves_out() -> None:
-    """Making the figures of these rows ten times as large does not change the predictions of fits without them."""
+    """Rows that a fit leaves out do not influence it: making their figures ten times as large does not change the
+    predictions of fits without them.
+    """
     seen: list[set[str]] = []
 
     def spy(rows: Sequence[Row]) -> Mapping[str, float]:
@@ -59,7 +63,9 @@ def test_a_fit_knows_nothing_of_the_rows_that_it_leaves_out() -> None:
 
 
 def test_repeated_runs_belong_to_the_same_deployment() -> None:
-    """Runs of different versions and dates with equal layouts are left out together."""
+    """Runs of different versions and dates with equal layouts belong to the same deployment, so they are left
+    out together.
+    """
     same = [row for row in answered() if "minimax_m2_5_b200_sxm_vllm_fp8_agg_8192x1024_c64_tp2" in row.id]
     assert len({row.id for row in same}) > 1 and len({row.group for row in same}) == 1
 

@@ -40,8 +40,8 @@ def test_the_shipped_constants_are_those_of_the_rows() -> None:
 
 
 def test_every_aim_is_met_or_the_page_says_so() -> None:
-    """The errors must be at most those on the page, with some tolerance, so that a change of the model does not increase
-    them unnoticed.
+    """The errors of the predictions are at most those on the page, with some tolerance, so that a change of the model does
+    not increase them unnoticed.
     """
     whole, apart = left_out(DEPLOYMENT, True), left_out(DEPLOYMENT, False)
     assert whole["tokens"].median < 0.15 and whole["tpot"].median < 0.15 and whole["ttft"].median < 0.4
@@ -54,7 +54,9 @@ def test_every_aim_is_met_or_the_page_says_so() -> None:
 
 
 def test_three_of_a_hundred_rows_at_most_are_beyond_a_factor_of_two() -> None:
-    """The test compares throughput and TPOT. Each row is predicted without the rows of its deployment."""
+    """At most three of a hundred predictions of throughput or TPOT are wrong by more than a factor of two. Each row is
+    predicted without the rows of its deployment.
+    """
     ratios = [found for (_, what), found in HELD.items() if what == DEPLOYMENT]
     beyond = [each for each in ratios if any(not 0.5 <= each.get(name, 1.0) <= 2 for name in ("tokens", "tpot"))]
     assert len(beyond) <= 0.03 * len(ratios)

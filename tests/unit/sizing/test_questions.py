@@ -72,7 +72,9 @@ def test_a_row_may_name_its_model_by_a_file(tmp_path: Path) -> None:
 
 
 def test_a_model_is_planned_in_the_precision_of_its_files(tmp_path: Path) -> None:
-    """NVIDIA states the precision in a separate file. If it is stated in an unknown form, nothing is guessed."""
+    """A model is planned in the precision that its files state. NVIDIA states the precision in a separate file. If it is
+    stated in an unknown form, nothing is guessed.
+    """
     config = next(
         json.loads(line)["config"]
         for line in (ROOT / "tests/data/models/published.jsonl").read_text().splitlines()

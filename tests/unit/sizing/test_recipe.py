@@ -94,8 +94,8 @@ def shipped(*files: str) -> str:
 
 
 def test_the_runtime_for_agents_has_the_sizes_of_a_plan() -> None:
-    """The layout in config/ is among the best four for 30k/2k and the best for 50k/4k. Its batch is the number of requests
-    that the cache of a rank holds.
+    """The runtime for agents in config/ has the sizes of a plan: its layout is among the best four for 30k/2k and the best
+    for 50k/4k. Its batch is the number of requests that the cache of a rank holds.
     """
     found = sizes(shipped("runtimes/srt/kimi-k2-pd-agentic-rt.yaml", "samples/isvc/moonshotai/kimi-k2-pd-agentic.yaml"))
     medium, long = layouts(*AGENTS, "30k/2k"), layouts(*AGENTS, "50k/4k")

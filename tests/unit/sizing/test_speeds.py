@@ -35,8 +35,8 @@ def speeds(
 
 
 def test_the_prediction_is_that_of_the_planner_less_its_error() -> None:
-    """For nine of ten rows of SGLang on B200 in FP8, the throughput is at most 22.6 % lower and the time between tokens at
-    most 12.3 % higher than predicted.
+    """The predicted speed is that of the planner, reduced by its error. For nine of ten rows of SGLang on B200 in FP8, the
+    throughput is at most 22.6 % lower and the time between tokens at most 12.3 % higher than predicted.
     """
     found = speeds()
     place = ServingStack(shapes.shape("DeepSeek-R1"), gpus.gpu("b200"), "sglang", "0.5.8.post1")

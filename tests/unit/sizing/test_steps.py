@@ -16,7 +16,9 @@ KINDS = [Worker(8, 1, 1), Worker(8, 1, 8), Worker(1, 8, 1), Worker(1, 8, 8), Wor
 
 
 def test_a_token_reads_what_a_card_says() -> None:
-    """A single request on 8 GPUs reads 8 of 384 experts and all other weights, at 4.8 TB/s."""
+    """A decode step of a single request on 8 GPUs takes as long as reading 8 of 384 experts and all other weights at 4.8
+    TB/s.
+    """
     found = steps.decode_terms(K2, Worker(8, 1, 1), 1, 0)
     experts = 1014.7e9 * 8 / 384 / 8
     assert math.isclose(found["weights"], (experts + K2.shape.rest_bytes / 8) / 4.8e12, rel_tol=1e-3)
@@ -39,8 +41,8 @@ def test_the_quick_decoder_says_what_the_terms_say(worker: Worker) -> None:
 
 @pytest.mark.parametrize("worker", KINDS, ids=str)
 def test_twice_the_rates_and_no_latency_are_half_the_time(worker: Worker) -> None:
-    """All terms except fixed times are quotients: bytes divided by bytes per second, or operations divided by operations per
-    second.
+    """With twice the rates and no latency, a step takes half the time. All terms except fixed times are quotients: bytes
+    divided by bytes per second, or operations divided by operations per second.
     """
     from dataclasses import replace
 

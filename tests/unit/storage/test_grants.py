@@ -152,8 +152,8 @@ def test_the_nodes_identity_is_shown_to_no_tenant(uri: str, given: Mapping[str, 
 
 @pytest.mark.parametrize("uri", ["gs://b/p", "s3://b/p", "az://c/p"])
 def test_a_secret_without_keys_of_a_store_is_no_reason_for_an_identity(uri: str) -> None:
-    """If the Secret of a hub, which is granted for a host, counted as one of a store, this host would receive the
-    identity of the node.
+    """A Secret without the keys of an object store does not make the agent use the identity of the node. If the Secret of a
+    hub, which is granted for a host, counted as one of a store, this host would receive the identity.
     """
     where = "https://store.example"
     trust = Trust(
@@ -240,7 +240,7 @@ def test_public_addresses_of_the_cluster_are_private_if_an_administrator_says_so
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::ffff:127.0.0.1]", "localhost"])
 def test_a_refused_network_is_not_connected_to(host: str, listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loopback stands for a public address of the cluster."""
+    """No connection is opened to an address in a refused network. Loopback stands for a public address of the cluster."""
     monkeypatch.setattr(private_addresses, "is_public", lambda text, refused=(): not refused)
     refused, port = (ipaddress.ip_network("127.0.0.0/8"),), listener.getsockname()[1]
 

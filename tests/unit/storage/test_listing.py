@@ -16,7 +16,9 @@ def file(name: str, size: int) -> RemoteFile:
 
 
 def test_a_model_is_not_larger_than_a_record_can_say() -> None:
-    """A problem similar to T13: the API server would reject the whole record of a node because of one such number."""
+    """A file listing with a size that a node's record cannot contain is refused. This is similar to T13: the API server
+    would reject the whole record because of one such number.
+    """
     assert make_listing([file("a", MAX_SIZE - 1), file("b", 1)]).size == MAX_SIZE
     for sizes in ((MAX_SIZE, 1), (10**400, 1), (MAX_SIZE, MAX_SIZE)):
         with pytest.raises(Refused, match="more bytes than any disk has"):

@@ -23,7 +23,7 @@ class Endless:
 
 
 def test_a_listing_ends_when_there_are_too_many() -> None:
-    """S23: the listing is not read to its end before it is refused."""
+    """A listing with too many objects is refused before it is read to its end (S23)."""
     store = Endless()
     with pytest.raises(Refused, match=f"more than {MAX_FILES} files"):
         asyncio.run(ObjectStore(lambda proxy: store, "m").listing(""))

@@ -65,7 +65,7 @@ def test_what_lies_too_deep_is_empty_and_the_rest_as_it_was(
 
 @given(st.binary() | st.text(alphabet='[]{}",:\\a1').map(str.encode))
 def test_what_is_no_json_stays_what_it_is(text: bytes) -> None:
-    """Invalid JSON stays unchanged, so that the decoder reports the error."""
+    """A text that is no JSON stays unchanged, so that the decoder reports the error."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(json_limits, "LEVELS", 0)
         after = shallow(text)
@@ -189,7 +189,9 @@ def msgspec_for(interpreter: str, version: str) -> Path | None:
 
 
 def test_continuous_integration_has_every_python_of_the_metadata() -> None:
-    """The proof below fails in continuous integration if an interpreter is missing. Elsewhere it is skipped."""
+    """Continuous integration has an interpreter of every Python version that the package supports. The proof below fails
+    there if an interpreter is missing; elsewhere it is skipped.
+    """
     job = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]["test"]
     assert job["env"]["OME_PYTHONS"].split() == list(VERSIONS)
     (versions,) = [step["with"]["python-version"] for step in job["steps"] if "setup-python" in step.get("uses", "")]
@@ -289,7 +291,9 @@ def test_what_cannot_be_decoded_is_a_value_error(text: str | bytes) -> None:
 
 
 def test_an_index_of_the_largest_published_models_is_read() -> None:
-    """Kimi K2 Thinking has 60 layers of 384 experts with 3 matrices in 3 tensors each, in 62 files."""
+    """An index of weights as large as that of the largest published models is read. Kimi K2 Thinking has 60 layers of 384
+    experts with 3 matrices in 3 tensors each, in 62 files.
+    """
     from ome_operator.modelinfo.extract import INDEX, MEMORY
 
     names = (

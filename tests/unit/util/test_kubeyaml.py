@@ -121,8 +121,8 @@ def test_a_document_has_bounds(text: str, said: str) -> None:
 
 
 def test_merge_keys_make_no_map_without_end() -> None:
-    """Each line doubles the contents of the previous line. PyYAML before 6.0.4 would continue for hours; later versions copy
-    each pair once.
+    """Merge keys cannot enlarge a map without limit. Each line doubles the contents of the previous line. PyYAML before
+    6.0.4 would continue for hours; later versions copy each pair once.
     """
     lines = [
         "a0: &a0 {k: 1}",

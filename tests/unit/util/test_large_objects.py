@@ -54,8 +54,8 @@ def test_no_value_needs_more_memory_than_estimated(shape: str) -> None:
     )
 )
 def test_a_text_is_examined_if_one_of_its_objects_is_large(value: Any) -> None:
-    """`memory_of` of a text must not be less than `memory` of its value, except for values that are neither lists nor
-    maps.
+    """If a text contains a large object, its estimated memory is large, too: `memory_of` of a text must not be less than
+    `memory` of its value, except for values that are neither lists nor maps.
     """
     for ascii_only in (True, False):
         text = json.dumps({"object": value}, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")

@@ -76,7 +76,9 @@ def test_only_so_many_are_kept_and_the_oldest_goes_first() -> None:
 
 
 def test_a_cache_has_room_for_all_services() -> None:
-    """A cache that is slightly too small for objects that are used in turn would never find any of them."""
+    """Each cache has space for all services. A cache that is slightly too small for objects that are used in turn would
+    never find any of them.
+    """
     function, calls = counted(2)
     memoize.resize(2 * memoize.SERVICES)
     names = ["a", "b", "c", "d"]

@@ -54,7 +54,9 @@ def test_it_is_shown_as_symbols(text: str, shown: str) -> None:
 
 
 def test_status_on_a_terminal() -> None:
-    """A review reported this for the name of a model. The test covers every field of an object in the tree."""
+    """The output of `ome status` on a terminal contains no control characters of other users. A review reported this for the
+    name of a model; the test covers every field of an object in the tree.
+    """
     spec = {"model": {"name": EVIL}, "runtime": {"name": EVIL}}
     conditions = [{"type": "Ready", "status": "False", "reason": EVIL, "message": EVIL}]
     body = {"metadata": {"name": "svc", "namespace": "team-a"}, "spec": spec, "status": {"conditions": conditions}}
@@ -84,8 +86,8 @@ def test_a_log_line_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_log_line_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    """JSON is the default of the chart. Users may still read it on a terminal, because `kubectl logs` prints it
-    unchanged.
+    """A line of the operator's log in JSON contains no control characters of other users. JSON is the default of the chart,
+    and users may still read it on a terminal, because `kubectl logs` prints it unchanged.
     """
     evil = EVIL + "\x9b31m \u202egood"
     before = logging.root.handlers[:]
@@ -136,7 +138,7 @@ def test_a_refusal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_lines_of_containers(terminal: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    """If the output is not a terminal, the lines are printed unchanged."""
+    """Lines of containers are escaped on a terminal. If the output is not a terminal, they are printed unchanged."""
     shown = _Shown(1, False)
     shown._terminal = terminal
     shown("a", LogLine("", "\x1b[32mINFO\x1b[0m \x1b[2Jx\ty"))

@@ -147,7 +147,9 @@ async def test_while_nobody_answers_nothing_is_given_up() -> None:
 
 
 async def test_what_kopf_asks_of_an_absent_namespace_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the waiting time, the request fails in a way after which kopf tries again without a log message."""
+    """A request of kopf about a namespace that does not exist waits. After the waiting time, it fails in a way after which
+    kopf tries again without a log message.
+    """
     monkeypatch.setattr(coverage, "HOLD_KOPF_REQUEST", 0.3)
     cluster, path = Cluster("a"), "/api/v1/namespaces/b/pods"
     async with covered(cluster, "a", "b") as (made, _), answers(cluster.answer) as here:
@@ -166,7 +168,9 @@ async def test_what_kopf_asks_of_an_absent_namespace_waits(monkeypatch: pytest.M
 
 
 async def test_a_refusal_is_kopfs_to_know_only_where_the_namespace_is_there() -> None:
-    """If the namespace has vanished, the refusal is not passed on, because it would end kopf two minutes later."""
+    """A refusal is passed on to kopf only if the namespace exists. If the namespace has vanished, the refusal would end kopf
+    two minutes later.
+    """
     cluster = Cluster("a")
 
     async def refuse(_: web.Request) -> web.StreamResponse:

@@ -60,7 +60,9 @@ class Content:
 @pytest.mark.parametrize("levels", LEVELS)
 @pytest.mark.parametrize("kind", DEEP)
 async def test_the_operator_refuses_it_and_goes_on(kind: str, levels: int) -> None:
-    """The object arrives through kopf, which decodes lists and lines with Python's own decoder."""
+    """The operator refuses a deeply nested object and continues. The object arrives through kopf, which decodes lists and
+    lines with Python's own decoder.
+    """
     deep = filled(json.dumps(body(kind, "deep", DEEP[kind])).encode(), levels)
     plain = json.dumps(body(kind, "plain", {})).encode()
     lines = b"".join(b'{"type": "ADDED", "object": ' + text + b"}\n" for text in (deep, plain))
@@ -78,7 +80,9 @@ async def test_the_operator_refuses_it_and_goes_on(kind: str, levels: int) -> No
 
 
 async def test_kopf_decodes_no_large_object_of_a_tenant() -> None:
-    """The objects of a list stay in kopf for some seconds, so a hundred objects of 1 MB would take 1 GiB (finding U13)."""
+    """Large objects of tenants are not decoded by kopf. The objects of a list stay in kopf for some seconds, so a hundred
+    objects of 1 MB would take 1 GiB (finding U13).
+    """
     large = {"engine": {"runner": {"args": ["word"] * 100_000}}}
     text = json.dumps(body("InferenceService", "large", large)).encode()
     page = DepthLimitedContent(cast(aiohttp.StreamReader, Content(b'{"items": [' + text + b"]}")))
@@ -93,8 +97,8 @@ async def test_kopf_decodes_no_large_object_of_a_tenant() -> None:
 
 @pytest.mark.parametrize("levels", LEVELS)
 async def test_an_agent_goes_on_with_the_others(levels: int) -> None:
-    """The object arrives through the agent's own watch. The directories that such a model refers to are unknown, so no
-    directory is offered for removal.
+    """An agent that receives a deeply nested model through its own watch continues with the other models. The directories
+    that such a model refers to are unknown, so no directory is offered for removal.
     """
     deep = filled(json.dumps(body("BaseModel", "deep", DEEP["BaseModel"])).encode(), levels)
     items = b'{"metadata": {"resourceVersion": "9"}, "items": [' + deep + b"]}"

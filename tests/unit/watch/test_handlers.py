@@ -31,7 +31,7 @@ OURS = [each for each in ALL if each.kind not in SHORT]
 
 
 def test_nothing_below_the_public_face_of_kopf_is_used() -> None:
-    """Private names of kopf may change with every version."""
+    """The operator uses no private name of kopf, because these may change with every version."""
     house = Path(ome_operator.__file__).parent
     private = re.compile(r"kopf\._|from kopf import _|getattr\(kopf")
     assert [str(path) for path in house.rglob("*.py") if private.search(path.read_text())] == []
@@ -44,7 +44,9 @@ def test_each_kind_is_watched_by_kopf_or_by_us() -> None:
 
 
 async def test_kopf_watches_what_people_write_and_sends_nothing_but_reads() -> None:
-    """The same holds for an object with a finalizer of kopf, which another operator has added."""
+    """The kinds that users write are watched by kopf, which sends nothing but reads. The same holds for an object with a
+    finalizer of kopf, which another operator has added.
+    """
     mine = service("mine", finalizers=[MARKER])
     server = Server(mine, service("dying", finalizers=[MARKER], deletionTimestamp="2026-01-01T00:00:00Z"))
     async with hosted(server) as (process, operating):
@@ -66,7 +68,9 @@ async def test_kopf_watches_what_people_write_and_sends_nothing_but_reads() -> N
 
 
 def test_a_watch_that_is_opened_again_and_tells_nothing_gives_no_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy may answer each watch at once, but hold back its events. The alert OmeWatchSilent has to detect this."""
+    """A watch that is opened again and again without any event does not count as working. A proxy may answer each watch at
+    once, but hold back its events. The alert OmeWatchSilent has to detect this.
+    """
     clock, kind = [0.0], "InferenceService"
     monkeypatch.setattr(kopf_events, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     made = KopfEvents(ALL, Process("", ALL), lambda _: asyncio.sleep(0, set()), interval=1.0)
@@ -84,8 +88,8 @@ def test_a_watch_that_is_opened_again_and_tells_nothing_gives_no_sign_of_life(mo
 
 
 async def test_a_refused_token_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The session renews its token itself. If the refusal reached kopf, kopf would close the session, which the watches of
-    other kinds use, too.
+    """A refused token does not end a watch. The session renews its token itself. If the refusal reached kopf, kopf would
+    close the session, which the watches of other kinds use, too.
     """
     monkeypatch.setattr(handlers, "REFUSED", 0.05)
     server = Server(service("a"))
@@ -105,8 +109,9 @@ async def test_a_refused_token_ends_no_watch(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("levels", [900, 1_000, 1_500, 2_000, 9_000, MOST])
 async def test_an_object_as_deep_as_the_api_server_takes_ends_nothing(levels: int) -> None:
-    """The object is decoded by kopf itself, in lists and in watches. An object that kopf could not decode once ended the
-    process, and again after each restart.
+    """An object with the deepest nesting that the API server accepts does not end the process. kopf itself decodes the
+    object, in lists and in watches. An object that kopf could not decode once ended the process, and again after each
+    restart.
     """
     server = Server({**service("listed"), "spec": {"engine": {"runner": {"z": HERE}}}})
     server.levels = levels
@@ -131,7 +136,9 @@ FAULTS = {
 async def test_what_kopf_cannot_go_on_after_ends_it(
     code: int, later: list[int], told: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Only kopf's loop ends, with an exception that the operator reports as a message, without a traceback."""
+    """An error after which kopf cannot continue ends only kopf's loop, with an exception that the operator reports as a
+    message, without a traceback.
+    """
     server = Server(service("a"), service("b"))
     server.refuse = [(SERVICES, code)] if code else []
     server.page, server.later = 1, [*later]
@@ -148,7 +155,9 @@ async def test_what_kopf_cannot_go_on_after_ends_it(
 
 
 async def test_a_list_in_pages_is_a_single_list() -> None:
-    """If each page counted as a new list, it would cause an audit."""
+    """A list that is read in several pages counts as a single list. If each page counted as a new list, it would cause an
+    audit.
+    """
     server = Server(*map(service, "abc"))
     server.page = 1
     async with hosted(server) as (process, _):
@@ -159,7 +168,9 @@ async def test_a_list_in_pages_is_a_single_list() -> None:
 
 
 async def test_after_a_page_that_is_cut_in_its_middle_the_list_begins_again() -> None:
-    """No event reports objects that were deleted between the two lists, so the second list is reported."""
+    """If the connection ends in the middle of a page, the list is read again, and the second list is reported. No event
+    reports objects that were deleted between the two lists.
+    """
     server = Server(service("a"), service("b"))
     server.page, server.later = 1, [CUT, CUT]
     async with hosted(server) as (process, operating):
@@ -171,7 +182,9 @@ async def test_after_a_page_that_is_cut_in_its_middle_the_list_begins_again() ->
 
 @pytest.mark.parametrize("breaks", [False, True], ids=["the answer ends", "the connection breaks"])
 async def test_a_watch_that_is_cut_in_the_middle_of_a_line_goes_on_where_it_was(breaks: bool) -> None:
-    """An incomplete line is not an event, and must not end kopf."""
+    """If a watch ends in the middle of a line, it continues after the last complete event. An incomplete line is not an
+    event, and must not end kopf.
+    """
     server = Server(service("a"))
     server.breaks = breaks
     async with hosted(server) as (process, operating):
@@ -189,7 +202,9 @@ async def test_a_watch_that_is_cut_in_the_middle_of_a_line_goes_on_where_it_was(
 
 
 async def test_a_list_that_begins_again_is_told() -> None:
-    """Only a repeated list is reported, because objects may have been deleted before it without an event."""
+    """Only a repeated list is reported to the sink, and not the first one, because objects may have been deleted before it
+    without an event.
+    """
     server = Server(service("a"))
     async with hosted(server) as (process, _):
         await until(lambda: server.watched[SERVICES])
@@ -231,7 +246,9 @@ async def test_what_is_there_and_never_comes_ends_the_process() -> None:
 
 
 async def test_a_kind_that_kopf_does_not_list_is_noticed() -> None:
-    """A handler for another version of the kind would receive no events, and nothing would report that."""
+    """A handler for a version of a kind that is not listed is noticed. It would receive no events, and nothing else would
+    report that.
+    """
     events = KopfEvents(
         OURS, Process("", ()), lambda _: asyncio.sleep(0, set()), interval=1.0, patience=0.1, list_every=0.05
     )
@@ -254,7 +271,9 @@ users: [{name: u, user: {token: t}}]
 
 
 async def test_kopf_is_loaded_beside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the event loop, the import blocked a busy machine for a second at each start."""
+    """The package kopf is imported in another thread than that of the event loop. In the event loop, the import blocked a
+    busy machine for a second at each start.
+    """
     loaded: dict[str, int] = {}
 
     def load(name: str) -> None:

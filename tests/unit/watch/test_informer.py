@@ -115,8 +115,8 @@ def listed(run: Told) -> bool:
 
 
 async def test_a_whole_list_of_several_pages_misses_nothing() -> None:
-    """All pages show the state at one moment, from which the watch continues. tests/controlplane/process tests this with a
-    real API server.
+    """A list of several pages misses no object and no event. All pages show the state at one moment, from which the watch
+    continues. tests/controlplane/process tests this with a real API server.
     """
     run = Told(page("a", more="next"), page("b"))
     assert await run.until(lambda run: listed(run) and len(run.queries) == 3) == ["seen a", "seen b"]
@@ -184,7 +184,9 @@ async def test_a_watch_that_tells_an_error_or_nonsense_is_followed_by_a_list(tol
 
 @pytest.mark.parametrize("levels", [2_000, 9_000, 10_000])
 async def test_an_object_as_deep_as_the_api_server_takes_is_an_event_like_any_other(levels: int) -> None:
-    """Python's own decoder refuses such an object, which once ended the process, and again after each restart."""
+    """An object with the deepest nesting that the API server accepts is reported like any other. Python's own decoder
+    refuses such an object, which once ended the process, and again after each restart.
+    """
     deep = nested(thing("deep", "11"), levels)
     first = json.dumps({"metadata": {"resourceVersion": "9"}, "items": [thing("a"), "DEEP"]}).encode()
 
@@ -199,7 +201,9 @@ async def test_an_object_as_deep_as_the_api_server_takes_is_an_event_like_any_ot
 
 
 async def test_what_nobody_can_read_again_and_again_costs_its_own_event_alone(caplog: pytest.LogCaptureFixture) -> None:
-    """If each unreadable event caused a list, the retries would be used up, which ended the process before."""
+    """An event that can never be decoded is dropped alone, also if it arrives again and again. If each such event caused a
+    list, the retries would be used up, which ended the process before.
+    """
     broken = [b"{\n", b"[1]\n", b'{"type": "ADDED", "object": 5}\n', b'\xff{"type": "ADDED"}\n'] * 25
     run = Told(page("a"), page("b"), watches=(stream(broken[0]), stream(*broken, event("ADDED", thing("c", "12")))))
     assert await run.until(lambda run: len(run.queries) == 5) == ["seen a", "seen b", "relisted", "seen c"]
@@ -239,7 +243,9 @@ async def test_lists_that_break_for_ever_end_in_a_sentence(monkeypatch: pytest.M
 
 
 def test_exactly_the_common_kinds_are_watched_by_label() -> None:
-    """Otherwise the operator would watch every pod of the cluster."""
+    """Only the kinds that other programs also use are watched by label. Otherwise the operator would watch every pod of the
+    cluster.
+    """
     selectors = {each.kind: each.selector for each in watched()}
     assert selectors == {kind: SELECTORS[kind] if kind in LABELLED else "" for kind in KINDS}
     assert {kind: selector for kind, selector in SELECTORS.items() if selector != SELECTOR} == {
@@ -248,8 +254,8 @@ def test_exactly_the_common_kinds_are_watched_by_label() -> None:
 
 
 async def test_the_loop_answers_while_a_long_page_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Previously, a page of 500 nodes blocked the event loop for a third of a second, in which no probe was answered and the
-    Lease was not renewed.
+    """The event loop responds while a long page is reported. Previously, a page of 500 nodes blocked it for a third of a
+    second, in which no probe was answered and the Lease was not renewed.
     """
     told, turns, now = 0, list[int](), 0.0
 

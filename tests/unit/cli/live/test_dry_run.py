@@ -57,7 +57,9 @@ async def test_what_the_api_server_cannot_do_now_says_nothing_about_the_object()
 
 
 async def test_an_object_of_a_namespace_that_comes_with_it_is_tried_elsewhere() -> None:
-    """A file such as a sample may begin with the namespace of its objects. That namespace does not exist yet."""
+    """If the files also create the namespace of an object, the dry run of the object is sent to another namespace, because
+    its own does not exist yet. A sample, for example, begins with its namespace.
+    """
 
     def answer(call: Call) -> Any:
         there = call.body["metadata"]["namespace"] == "default"

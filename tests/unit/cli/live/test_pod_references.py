@@ -19,7 +19,9 @@ SAID = "does not exist in namespace team, so the pods that name it do not start:
 
 
 def on_claim(api: FakeApi, answer: Any) -> FakeApi:
-    """Return a cluster whose model lives on the claim `weights`. `answer` is the answer to a request for its metadata."""
+    """Return a cluster with a model on the claim `weights`. `answer` is the API server's answer to a request for the claim's
+    metadata.
+    """
     model = yamls.model("tiny", "pvc://weights/tiny")
     listed = api.answers["list_objects"]
     api.answers["list_objects"] = lambda call: [model] if call.kind == "ClusterBaseModel" else listed(call)
@@ -55,7 +57,9 @@ async def test_a_claim_in_the_same_files_counts_as_there() -> None:
 
 
 async def test_an_edit_of_a_serving_service_is_told_the_same() -> None:
-    """The pods of the old revision end first, so the service would be down without the claim."""
+    """A missing claim, Secret or ConfigMap is also reported for an edit of a service that serves. The pods of the old
+    revision end first, so the service would not serve any more.
+    """
     api = clusters.live(clusters.NODES)
     api.answers["get_metadata"] = ABSENT
     source = {"secretKeyRef": {"name": "token", "key": "hub"}}
@@ -64,7 +68,9 @@ async def test_an_edit_of_a_serving_service_is_told_the_same() -> None:
 
 
 def test_every_place_of_a_pod_that_names_such_an_object_is_read() -> None:
-    """The places are those of Kubernetes' own types: a volume, a projected source, an environment source."""
+    """References are found in every part of a pod that can contain one: in volumes, projected sources, and sources of
+    environment variables.
+    """
     pod = {
         "volumes": [
             {"name": "a", "persistentVolumeClaim": {"claimName": "claim"}},

@@ -27,7 +27,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def looked(api: Looked, *trials: Trial, within: int = 60, said: list[str] | None = None) -> list[str]:
-    """Return the output for the user."""
+    """Return the output of `ome preflight` for the user, given the answers of this API server."""
     look = Look(api, trials or (made(),), within, (said if said is not None else []).append)
     return report_lines(report(*await look.run()))
 
@@ -82,7 +82,9 @@ async def test_whatever_a_pod_says_is_a_sentence(fares: Manifest, words: str) ->
 
 
 async def test_a_rank_without_a_node_is_waited_for_and_then_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other ranks wait for it, so the command also waits for them."""
+    """A rank that gets no node is waited for until the time limit, and then reported. The other ranks wait for it, so the
+    command also has to wait for them.
+    """
 
     def play(pod: Manifest, looks: int) -> Manifest:
         if rank(pod) == 1:
@@ -139,7 +141,7 @@ async def test_a_pod_that_somebody_removes() -> None:
 
 @pytest.fixture
 def heard() -> Iterator[None]:
-    """Restore the default action of SIGHUP: under nohup, the command would be right to ignore the signal."""
+    """Let SIGHUP have its default action. Under nohup it is ignored, and the command would be right to leave it so."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
@@ -164,7 +166,9 @@ async def test_a_signal_removes_all(number: int) -> None:
 
 
 async def test_a_signal_while_pods_are_being_made() -> None:
-    """The command waits for requests under way, because the server may have created a pod whose response is lost."""
+    """If a signal arrives while pods are being created, the command waits for requests under way, because the server may
+    have created a pod whose response is lost. Then it removes all pods.
+    """
     gate = asyncio.Event()
 
     async def slow(call: Call) -> None:

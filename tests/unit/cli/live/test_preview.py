@@ -103,8 +103,8 @@ async def test_who_may_not_list_nodes_is_told_nothing_of_them(nodes: Any) -> Non
 
 
 async def test_nodes_that_others_hold_are_told_before_the_edit_is_made() -> None:
-    """Nodes are read live with the user's own rights. A user without the right to read the pods on nodes gets no lines about
-    nodes.
+    """`ome diff` reports before an edit that other services hold the nodes that the edit needs. Nodes are read with the
+    user's own rights. A user without the right to read the pods on nodes gets no lines about nodes.
     """
     others = [{**node, "metadata": {**node["metadata"], "labels": {**HOLDS, "gpu": "H300"}}} for node in NODES[2:]]
     nodes, asked = [*NODES[:2], *others], {"nodeSelector": {"gpu": "H300"}}
@@ -131,7 +131,9 @@ async def edit(api: FakeApi, **spec: Any) -> str:
 
 
 async def test_an_edit_that_interrupts_names_the_strategy_that_does_not() -> None:
-    """The service has two of the four nodes, and the other two are free, so a second copy fits."""
+    """For an edit that interrupts the service, `ome diff` names the strategy that would not. The service has two of the four
+    nodes, and the other two are free, so a second copy fits.
+    """
     told = await edit(live(NODES))
     assert "restarts, so nothing serves meanwhile" in told
     assert told.endswith(f". 2 {FREE}")

@@ -160,8 +160,8 @@ async def test_a_picture_of_a_phone() -> None:
 
 
 async def test_hostile_words_do_nothing() -> None:
-    """Hostile texts run no script and load no address. The content security policy blocks nothing either, so the console is
-    empty.
+    """Texts of other users run no script and load no address. The content security policy has to block nothing, so the
+    browser's console is empty.
     """
     async with looking(console.fleet(kimi=False)) as browser:
         for path in ("/", "/service/zz-evil/hostile", "/nodes"):
@@ -217,7 +217,9 @@ async def test_commands_are_copied() -> None:
 
 
 async def test_what_changes_comes_by_itself_and_moves_nothing_that_is_looked_at() -> None:
-    """The focus, the text in the filter and open sections stay. The row of a deleted object disappears."""
+    """The page updates by itself and keeps what the user is looking at: the focus, the text in the filter, and open
+    sections. The row of a deleted object disappears.
+    """
     async with looking(console.fleet(hostile=False)) as browser:
         await browser.page.fill("#filter", "a")
         await browser.page.focus("#filter")

@@ -102,8 +102,8 @@ async def test_a_port_that_is_taken_is_a_sentence(tmp_path: Path) -> None:
 
 
 def test_no_address_is_in_the_arguments_of_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other users of the machine can list the arguments of processes. With the token from there, they could open the page
-    before the browser does.
+    """The address with the token is not in the arguments of the browser's process, which other users of the machine can
+    list. They could open the page before the browser does.
     """
     opened = list[str]()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))

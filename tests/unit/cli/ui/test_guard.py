@@ -22,7 +22,9 @@ async def test_the_token_is_traded_for_a_cookie_that_scripts_do_not_see() -> Non
 
 
 async def test_what_a_browser_is_started_with_lets_in_a_single_browser(caplog: pytest.LogCaptureFixture) -> None:
-    """If another user of the machine uses the address first, the user is warned, and the other user loses access."""
+    """The address with which the browser is started admits a single browser. If another user of the machine uses it first,
+    the user is warned, and the other user loses access.
+    """
     async with visiting(console.fleet(kimi=False, hostile=False), enter=False) as visitor:
         path = visitor.ticket.removeprefix(visitor.base)
         assert [(await visitor.get(path))[0] for _ in range(2)] == [200, 200], "the same browser may go back"
@@ -76,8 +78,8 @@ async def test_without_the_cookie_there_is_nothing(path: str) -> None:
     ids=str,
 )
 async def test_other_names_and_other_sites_are_refused(headers: dict[str, str]) -> None:
-    """The request has the cookie and the token, but it was sent to another name that resolves to this machine, or from a
-    page of another website.
+    """A request is refused if it was sent to another name that resolves to this machine, or from a page of another website,
+    even with the cookie and the token.
     """
     async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
         for path in ("/", f"/?token={visitor.token}", "/live/", "/static/ui.js"):

@@ -36,7 +36,7 @@ def test_a_section_that_only_grew_older_is_the_same() -> None:
 
 
 def test_values_are_escaped_by_every_template() -> None:
-    """Autoescape is on for all templates. A variable that a template does not get is an error, and not an empty text."""
+    """Every template escapes its values. A variable that a template does not get is an error, and not an empty text."""
     assert render.ENVIRONMENT.autoescape is True
     for name in render.ENVIRONMENT.list_templates():
         source = render.ENVIRONMENT.loader.get_source(render.ENVIRONMENT, name)[0]  # type: ignore[union-attr]

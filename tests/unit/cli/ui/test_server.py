@@ -67,8 +67,8 @@ async def test_nodes_show_groups_weights_and_who_waits() -> None:
 
 @pytest.mark.parametrize("path", ["/", "/nodes", "/service/zz-evil/hostile"])
 async def test_what_users_write_is_text(path: str) -> None:
-    """Annotations, labels, messages, reasons, events, log lines, names of models and times are shown as text, and never
-    interpreted.
+    """Texts that users write are shown as text and never interpreted: annotations, labels, messages, reasons, events, log
+    lines, names of models, and times.
     """
     async with visiting(console.fleet(kimi=False)) as visitor, visitor.stream(path) as stream:
         whole = await visitor.page(path)
@@ -167,7 +167,7 @@ async def test_a_body_that_nobody_expected_ends_nothing() -> None:
 
 
 async def test_a_kubeconfig_without_rights_gets_sentences() -> None:
-    """A user who may not read nodes or events still sees the services, and a message about what cannot be read."""
+    """A user who may not read nodes or events still sees the services, and a message that says what cannot be read."""
     cluster = console.fleet(hostile=False)
     for kind in ("Node", "NodeModels", "Event", "ClusterServingRuntime", "ControllerRevision"):
         cluster.refused[kind] = Forbidden(f'{kind} is forbidden: User "eve" cannot list resource', 403)
@@ -290,7 +290,9 @@ async def test_where_metrics_cannot_be_read_a_sentence_says_so(answer: Exception
 
 
 async def test_a_hundred_services_with_a_thousand_pods_fit_and_come_quickly() -> None:
-    """The page is smaller than 1 MB, and the server needs only a fraction of a second to send it first."""
+    """The page with a hundred services and a thousand pods is smaller than 1 MB, and the server needs only a fraction of a
+    second to send it first.
+    """
     cluster = console.many(100, 1000)
     async with visiting(cluster) as visitor:
         loop = asyncio.get_running_loop()

@@ -1,5 +1,5 @@
-"""Tests of conflicts: a response 409 says that the object has changed, and never that it is gone. An object that is
-forgotten by mistake is lost for good.
+"""Tests of conflicts: a response 409 says that the object has changed, and never that it is gone. If the operator forgot an
+existing object by mistake, it would never learn of the object again.
 
 API servers answer 409 if the name now belongs to another UID. Quotas, webhooks and proxies do so about objects that still
 exist. A 5xx says that the API server or a webhook cannot process the request now.
@@ -39,7 +39,9 @@ async def test_what_could_not_be_deleted_is_gone_only_where_it_is_not_there(has_
 
 
 class Retried:
-    """Passes with the same plan, each at the time that the previous one requested. The API server refuses all writes."""
+    """Reconciliations with the same plan, each at the time for which the previous one asked. The API server refuses all
+    writes.
+    """
 
     def __init__(self, error: KubeError, plan: Plan = DELETE) -> None:
         self.api, self.memory, self.now = FakeApi({"delete": error, "apply": error, "get": STAYS}), ServiceMemory(), 0.0

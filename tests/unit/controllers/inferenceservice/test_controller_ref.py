@@ -1,4 +1,4 @@
-"""Tests of which owner an object has whose name is that of a desired object."""
+"""Tests of the owner of an existing object that has the name of an object that the operator wants to create."""
 
 from typing import Any
 

@@ -52,8 +52,8 @@ def test_what_is_more_than_numbers_waits_for_its_own_interval_alone() -> None:
 
 
 def test_counts_that_come_and_go_take_a_single_turn() -> None:
-    """A service whose counts change back and forth takes one slot. A write for another reason does not take a second slot
-    either, because slots would be assigned faster than they are used.
+    """A service whose counts change back and forth takes only one slot for its next status write. A write for another reason
+    does not take a second slot either, because slots would be assigned faster than they are used.
     """
     pace, flapping = CountPace(INTERVAL, RATE), ServiceMemory()
     pace.wait(ServiceMemory(), 100.0, numbers=True)
@@ -63,7 +63,9 @@ def test_counts_that_come_and_go_take_a_single_turn() -> None:
 
 
 def test_who_could_not_write_for_long_has_no_turn_left() -> None:
-    """After an outage, all services have slots in the past, and would all write at once."""
+    """After an outage of the API server, a service gets a new slot for its status write. All services have slots in the past
+    then, and would otherwise all write at once.
+    """
     pace, memories = CountPace(INTERVAL, RATE), [ServiceMemory() for _ in range(100)]
     for memory in memories:
         pace.wait(memory, 100.0, numbers=True)

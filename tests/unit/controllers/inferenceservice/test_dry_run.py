@@ -206,7 +206,9 @@ async def test_a_success_is_asked_for_again_after_a_long_wait() -> None:
 
 
 async def test_a_revision_that_is_wanted_again_is_checked_again() -> None:
-    """A rollback a day later must not rely on what was accepted the day before."""
+    """If a revision becomes the target again, its dry run is repeated. A rollback a day later must not rely on what was
+    accepted the day before.
+    """
     bench = Bench({})
     await bench.ask()
     await dry_run.ask(bench.api, bench.pods, bench.execution, Check("r3.abc", (SET,), (QUESTION,)))
@@ -254,7 +256,9 @@ async def test_a_check_without_pods_tests_no_policy() -> None:
 
 @pytest.mark.parametrize("refused", ["apply StatefulSet", "create Pod"])
 async def test_a_full_quota_is_computed(refused: str) -> None:
-    """A dry run does not know which pods the rollout removes, so the quota is computed instead."""
+    """Whether a quota permits the new pods is computed. A dry run would be refused, because it does not know which pods the
+    rollout removes.
+    """
     bench = Bench({"new": FULL} if refused == "create Pod" else {})
     if refused == "apply StatefulSet":
         bench.api.answers[refused] = FULL

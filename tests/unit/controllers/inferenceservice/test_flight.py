@@ -75,7 +75,9 @@ async def test_all_services_are_written_when_somebody_asks(tmp_path: Path) -> No
 
 
 async def test_a_recording_is_written_by_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The operator kills that process after a time limit, for example while it processes the text of a tenant."""
+    """A separate process writes recordings, and the operator kills it after a time limit, for example while it processes the
+    text of a tenant.
+    """
     made = reconciler(lambda *_: Plan(status={"conditions": []}), tmp_path)
     await made.reconcile(SERVICE)
     started = list["subprocess.Popen[bytes]"]()
@@ -93,7 +95,9 @@ async def test_a_recording_is_written_by_another_process(tmp_path: Path, monkeyp
 
 
 async def test_a_task_that_is_cancelled_at_once_ends(tmp_path: Path) -> None:
-    """An operator that stops just after an internal error must not wait for the file."""
+    """A task that is cancelled right after its start still ends: an operator that stops just after an internal error must
+    not wait for the file.
+    """
     made = reconciler(lambda *_: Plan(status={"conditions": []}), tmp_path)
     await made.reconcile(SERVICE)
     for turns in range(20):
@@ -106,7 +110,9 @@ async def test_a_task_that_is_cancelled_at_once_ends(tmp_path: Path) -> None:
 
 
 async def test_many_errors_at_once_start_one_process_after_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bug may affect a thousand services, and a thousand processes would take the memory of the container."""
+    """If many reconciliations fail at the same time, recordings are written by one process after another. A bug may affect a
+    thousand services, and a thousand processes would take the memory of the container.
+    """
     running, most, moments = list[int](), list[int](), iter(range(2000))
 
     async def file(*_: Any) -> int:

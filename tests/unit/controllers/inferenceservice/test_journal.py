@@ -31,7 +31,7 @@ def test_a_turn_is_another_status_or_reason_of_what_people_look_at() -> None:
 
 
 async def test_a_pass_tells_what_it_did(caplog: pytest.LogCaptureFixture) -> None:
-    """Every change is logged once. The next pass, which finds all of it done, logs nothing."""
+    """A reconciliation logs each change once. The next one, which finds all changes done, logs nothing."""
     caplog.set_level(logging.INFO)
     said = {"conditions": [condition("Ready", "True", "Serving", "http://x serves")]}
     plan = Plan(apply=applies("StatefulSet", "Deployment"), status=said)
@@ -61,7 +61,9 @@ async def test_only_what_is_new_was_made_and_what_is_gone_deleted() -> None:
     ],
 )
 def test_a_namespace_that_is_deleted_is_no_warning(message: str, level: int, caplog: pytest.LogCaptureFixture) -> None:
-    """The deletion of the namespace also deletes the service, with a refusal for each object."""
+    """While a namespace is deleted, refused writes cause no warning in the log. The service is deleted with the namespace,
+    and until then each of its objects is refused.
+    """
     caplog.set_level(logging.DEBUG)
     makers.execution().refuse(("Service", "svc"), Refusal("Forbidden", message), "hash")
     assert [record.levelno for record in caplog.records] == [level]

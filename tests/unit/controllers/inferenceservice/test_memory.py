@@ -73,15 +73,17 @@ def test_what_is_gone_is_forgotten() -> None:
 
 
 def test_workers_do_not_count_as_pods_of_their_leaders_workload() -> None:
-    """The StatefulSet of the workers has the name of the leader's StatefulSet with a suffix."""
+    """Pods of workers are not counted as pods of the leader's StatefulSet, although the name of the workers' StatefulSet is
+    that of the leader's with a suffix.
+    """
     memory = ServiceMemory()
     memory.count(workload(replicas=1), pods(3, "w-0"), 0.0)
     assert memory.missing == {KEY: 0.0}
 
 
 def test_what_was_found_of_nodes_is_true_for_seconds() -> None:
-    """A check that found no free capacity is repeated less and less often, but at least once a minute. A check of another
-    revision starts with the short interval.
+    """The result of a check of free nodes is valid for seconds. A check that found no capacity is repeated less and less
+    often, but at least once a minute; a check of another revision starts with the short interval.
     """
     memory, now = ServiceMemory(), 0.0
     lasted = []

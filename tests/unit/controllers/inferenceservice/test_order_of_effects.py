@@ -55,7 +55,9 @@ def bound(*, uid: str = "", **role: Any) -> Plan:
 
 @pytest.mark.parametrize(("refused", "order"), [((), ["Role", "RoleBinding"]), (("Role",), ["Role"])])
 async def test_a_binding_comes_when_its_role_is_stored(refused: tuple[str, ...], order: list[str]) -> None:
-    """An API server refuses the RoleBinding while the Role does not exist."""
+    """A RoleBinding is created only after its Role is stored, because an API server refuses the RoleBinding while the Role
+    does not exist.
+    """
     plan = bound()
     answers = {f"apply {kind}": Forbidden("no", 403) for kind in refused}
     api = FakeApi({**answers, "get Role": plan.apply[1].manifest})
@@ -78,8 +80,8 @@ MORE = [*RULES, {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["role
     ],
 )
 async def test_a_role_that_is_not_ours_by_uid_and_content_is_never_bound(live: Any, uid: str) -> None:
-    """A RoleBinding refers to a Role by name, so it grants the rights of whatever Role has the name when a request is
-    authorized.
+    """A RoleBinding is created only if the stored Role has the operator's UID and contents. A RoleBinding refers to a Role
+    by name, so it grants the rights of whatever Role has the name when a request is authorized.
     """
     api, execution = FakeApi({"get Role": live}), makers.execution()
     await makers.executor(api, makers.cluster()).effects(bound(uid=uid), execution)

@@ -64,8 +64,9 @@ def applies(*kinds: str) -> tuple[Apply, ...]:
 
 
 async def test_what_is_due_at_once_waits_where_its_status_cannot_be_written() -> None:
-    """A rollback stays due until a status with the rejected revision is stored. If that write fails, the next pass waits for
-    the time that the API server states.
+    """An action that is due at once waits if its status cannot be written. For example, a rollback stays due until a status
+    with the rejected revision is stored. If that write fails, the next reconciliation waits for the time that the API server
+    states.
     """
     now, api = 0.0, refusing("InferenceService")
     made, queue = passes(api, Plan(status={"rejected": ["r"]}, requeue_after=0.0), lambda: now)
@@ -78,8 +79,8 @@ async def test_what_is_due_at_once_waits_where_its_status_cannot_be_written() ->
 
 
 async def test_nothing_is_carried_out_before_it_is_known_what_is_free() -> None:
-    """Objects that are removed before the free capacity is known would be created again and removed again after each
-    answer.
+    """No plan is carried out before the free capacity that it depends on is known. Objects that are removed before would be
+    created again and removed again after each answer.
     """
     plans, api = [Plan(look=(RoomCheck("r.room", ()),), apply=applies("Service")), Plan()], FakeApi()
     cluster = makers.cluster({"kind": "InferenceService", **makers.BODY})
@@ -93,8 +94,8 @@ async def test_nothing_is_carried_out_before_it_is_known_what_is_free() -> None:
     "later", [Invalid("no such policy", 422), TooMany("wait", 429, 5.0), ServerError("webhook is down", 500)]
 )
 async def test_a_refusal_that_is_asked_about_again_stays_in_the_status(later: KubeError) -> None:
-    """A pass that repeats the dry run would report "not known yet". The status must keep the refusal, however often the dry
-    run is repeated, because an API server that cannot answer has not withdrawn it.
+    """While a refused dry run is repeated, the status keeps the refusal, because an API server that cannot answer has not
+    withdrawn it. Otherwise the status would say "not known yet" in between.
     """
     now, api = 0.0, FakeApi()
     answers = iter([Invalid("no such policy", 422)])
@@ -141,8 +142,8 @@ async def test_a_pod_of_a_namespace_that_is_not_watched_is_a_strangers() -> None
 
 @pytest.mark.parametrize("rests", [True, False])
 async def test_a_node_that_comes_wakes_a_service_whose_pass_rested_on_nodes(rests: bool) -> None:
-    """A new node causes another pass over a service whose last plan depended on nodes. This ends when the service is
-    deleted.
+    """A new node causes another reconciliation of a service whose last plan depended on nodes, until the
+    service is deleted.
     """
     dirty: list[Ref] = []
     cluster = makers.cluster({"kind": "InferenceService", **makers.BODY}, dirty=dirty)
@@ -163,7 +164,9 @@ async def test_a_node_that_comes_wakes_a_service_whose_pass_rested_on_nodes(rest
 @pytest.mark.parametrize("kind", ["Service", "Role", "RoleBinding"])
 @pytest.mark.parametrize("full", [False, True])
 async def test_nothing_is_ready_before_it_can_be_reached(kind: str, full: bool) -> None:
-    """For example, a router without the right to list its workers serves no request, so the service is not Ready."""
+    """A service is not Ready while an object through which requests reach it could not be created. For example, a router
+    without the right to list its workers serves no request.
+    """
     api = refusing(*[kind] * full)
     made, _ = passes(api, Plan(apply=applies(kind), status=status("True")), lambda: 0.0)
     await made.reconcile(SERVICE)
@@ -172,7 +175,9 @@ async def test_nothing_is_ready_before_it_can_be_reached(kind: str, full: bool) 
 
 @pytest.mark.parametrize("refuses", [TooMany("later", 429, 30.0), Forbidden("no")])
 async def test_what_cannot_be_reached_yet_is_not_looked_at_again_and_again(refuses: KubeError) -> None:
-    """A refused RoleBinding must also delay a pass that the plan requests at once with `requeue_after`."""
+    """If an object through which requests reach a service is refused, here a RoleBinding, the next reconciliation is delayed
+    even if the plan requests it at once with `requeue_after`.
+    """
     plan = Plan(apply=applies("RoleBinding"), status=status("True"), requeue_after=0.0)
     api, seen = refusing("RoleBinding", error=refuses), list[Ref]()
     made, queue = passes(api, plan, time.monotonic)

@@ -37,8 +37,8 @@ async def carried_out(plan: Plan, stored: dict[str, Any], *seen: dict[str, Any])
 
 @pytest.mark.parametrize(("replicas", "again"), [(1, False), (3, True)])
 async def test_replicas_that_came_with_the_answer_are_looked_at(replicas: int, again: bool) -> None:
-    """The event of this number of replicas is older than the response, so it is ignored. Only the response shows the
-    number.
+    """The response to a write contains a number of replicas that an autoscaler has set meanwhile, and this number is used.
+    Its event is older than the response, so it is ignored.
     """
     plan = Plan(apply_status=(ApplyStatus(scale(5, 1, 1)),))
     outcome, _ = await carried_out(plan, scale(7, replicas, 1), scale(5, 1))
@@ -47,7 +47,7 @@ async def test_replicas_that_came_with_the_answer_are_looked_at(replicas: int, a
 
 @pytest.mark.parametrize("lost", [{}, {"labels": {}}, {"ownerReferences": []}], ids=["nothing", "labels", "owner"])
 async def test_a_scale_that_was_there_already_counts_at_once(lost: dict[str, Any]) -> None:
-    """The RoleScale may have lost its labels, so that no watch reports it."""
+    """A RoleScale that already exists is used at once, although no watch reports it because it has lost its labels."""
     stored, plan = scale(7, 3), Plan(create=(Create(scale(0, 1)),))
     outcome, known = await carried_out(plan, {**stored, "metadata": {**stored["metadata"], **lost}})
     found = known["RoleScale", "svc-engine"]
@@ -55,7 +55,9 @@ async def test_a_scale_that_was_there_already_counts_at_once(lost: dict[str, Any
 
 
 async def test_a_wake_writes_the_number_of_groups_as_the_writer_of_the_creation() -> None:
-    """ManagedFields then show that the operator has two managers, and this one writes numbers only."""
+    """A wake writes the number of groups with the same field manager as the creation of the RoleScale. The operator has a
+    second field manager for everything else, and managedFields show which one wrote the number.
+    """
     api, execution, managers = FakeApi(), makers.execution(), []
 
     async def patch_merge(*args: Any) -> dict[str, Any]:

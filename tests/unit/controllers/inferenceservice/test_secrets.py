@@ -24,7 +24,7 @@ def server(answer: Exception | None = None) -> FakeApi:
 
 
 async def passes(api: FakeApi, memory: ServiceMemory, *times: float, workloads: tuple[Apply, ...] = ()) -> Result:
-    """Run passes at these times that want the Secret, and return the outcome of the last."""
+    """Run reconciliations at these times whose plan contains the Secret. Return the outcome of the last one."""
     assert SECRET is not None
     for now in times:
         execution = makers.execution(memory, lambda now=now: now)  # type: ignore[misc]
@@ -78,7 +78,9 @@ async def test_a_refusal_is_told() -> None:
     [Transient("no answer"), Conflict("the quota has changed", 409), Forbidden("the server has just started", 403)],
 )
 async def test_workloads_wait_for_a_secret_that_could_not_be_made(answer: KubeError) -> None:
-    """A kubelet that cannot mount the Secret tries again only after minutes."""
+    """Workloads that mount a Secret are created only after the Secret, because a kubelet that cannot mount it tries again
+    only after minutes.
+    """
     workload = {"kind": "StatefulSet", "metadata": {"name": "svc-engine"}}
     outcome = await passes(server(answer), ServiceMemory(), 0.0, workloads=(Apply(workload, ""),))
     assert outcome.error is answer or outcome.requeue_after in (1.0, STEP), "the creation is tried again soon"

@@ -67,7 +67,9 @@ async def test_workers_come_when_their_leader_is_stored() -> None:
 @pytest.mark.parametrize("error", [Invalid("no", 422), Forbidden("no", 403), ServerError("no", 500)])
 @pytest.mark.parametrize("group", GROUPS)
 async def test_without_its_leader_a_group_gets_no_workers(group: int, error: KubeError) -> None:
-    """The workers would hold accelerators and wait for a leader that is never created."""
+    """If the StatefulSet of a group's leader cannot be created, that of its workers is not created either. The workers would
+    hold accelerators and wait for a leader that does not exist.
+    """
     names, execution = await applied(answers({f"e-{group}": error}), Plan(apply=pairs()))
     assert sorted(names) == sorted({*(f"e-{one}" for one in GROUPS), *(f"e-{one}-w" for one in GROUPS if one != group)})
     assert ("StatefulSet", f"e-{group}") in execution.memory.refused
@@ -78,7 +80,9 @@ async def test_without_its_leader_a_group_gets_no_workers(group: int, error: Kub
 async def test_a_quota_that_is_exceeded_is_asked_a_few_times_and_not_for_every_group(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A service may have 1,000 groups. The quota permits four StatefulSets."""
+    """If a quota is exceeded, the operator tries to create only a few of the refused StatefulSets, and not those of every
+    group. A service may have 1,000 groups; here the quota permits four StatefulSets.
+    """
     there: list[str] = []
 
     def apply(call: Call) -> Any:
@@ -136,7 +140,9 @@ LEADERS: dict[str, tuple[dict[str, Any], bool]] = {
 
 @pytest.mark.parametrize("case", LEADERS)
 async def test_workers_that_were_deleted_come_again_beside_a_leader_that_is_ours_and_stays(case: str) -> None:
-    """Only the StatefulSet of the workers is missing, so the plan does not contain the leader's."""
+    """If only the StatefulSet of a group's workers was deleted, it is created again beside the existing leader. The plan
+    does not contain the leader's StatefulSet.
+    """
     seen, comes = LEADERS[case]
     names, _ = await applied(answers(), Plan(apply=pairs([0])[:1]), seen)
     assert names == ["e-0-w"] * comes
@@ -149,8 +155,9 @@ async def test_a_leader_that_is_changed_does_not_hold_its_workers_up() -> None:
 
 
 async def test_equal_guards_are_asked_once_while_effects_go_together() -> None:
-    """A slice with a hundred groups lists the pods of the old slice once before its leaders are created, and once before its
-    workers are.
+    """A guard, which is a live read before a write, is read once for all writes that share it and happen together. Before
+    the leaders of a slice with a hundred groups are created, the pods of the old slice are listed once, and once more before
+    the workers are.
     """
     api = answers(list_objects=[])
     names, _ = await applied(api, Plan(apply=pairs(guard=ALONE)))
@@ -166,7 +173,9 @@ async def test_a_guard_that_stands_keeps_everything_back() -> None:
 
 
 async def test_a_guard_is_asked_anew_before_what_comes_later() -> None:
-    """Pods may appear after the leaders were created, so the guard is read again before the workers are."""
+    """A guard is read again before later writes: pods may appear after the leaders were created, so it is read again before
+    the workers are.
+    """
     lists = iter([[], [POD]])
     api = answers(list_objects=lambda _: next(lists))
     names, _ = await applied(api, Plan(apply=pairs(guard=ALONE)))
@@ -191,7 +200,7 @@ async def test_other_guards_are_asked_for_themselves() -> None:
 
 @pytest.mark.parametrize("error", [ServerError("not now", 500), NotFound("gone", 404)])
 async def test_a_guard_that_is_not_answered_lets_nothing_through(error: KubeError) -> None:
-    """If the guard cannot be read, none of the effects that share it is carried out. Other effects are."""
+    """If a guard cannot be read, none of the writes that depend on it is carried out. Other writes are."""
     api = answers(list_objects=error)
     others = (Apply(stateful_set("free"), ""),)
     names, execution = await applied(api, Plan(apply=(*pairs(guard=ALONE), *others)))

@@ -24,7 +24,9 @@ def settled() -> World:
 
 
 def asked(world: World, **changed: Any) -> bool:
-    """Return whether the service of a world still serves, with these objects or pods in place of its own."""
+    """Return whether the operator considers the service of a world as serving, with these objects or pods in place of its
+    own.
+    """
     seen = world.observed()
     found: dict[str, Any] = {"children_of": lambda *_: seen.children, "pods_of": lambda *_: seen.pods, **changed}
     resource: Any = SimpleNamespace(ref=Ref("InferenceService", "team", "svc"), uid=world.service.uid)

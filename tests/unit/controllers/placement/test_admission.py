@@ -41,7 +41,7 @@ class Rig:
         return found
 
     async def look(self, ref: Ref) -> str:
-        """Reconcile the service, and return what it waits for."""
+        """Reconcile the service, and return the service or wave for which it waits; "" if it may begin."""
         self.woken.clear()
         await self.passes.reconcile(ref)
         return self.said[ref.name]

@@ -1,4 +1,4 @@
-"""Tests that a gang gets more time for an attempt while an autoscaler creates nodes for its pods."""
+"""Tests that a gang has more time to be placed while an autoscaler creates nodes for its pods."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -54,7 +54,9 @@ def looked(known: Any, seconds: float, *told: dict[str, Any]) -> tuple[bool, int
 @pytest.mark.parametrize("reason", ["TriggeredScaleUp", "Nominated"])
 @pytest.mark.parametrize("after", [20, -400])
 def test_what_an_autoscaler_said_of_a_pod_counts(reason: str, after: float) -> None:
-    """The message also counts before the time of the attempt starts, which happens when the first of its nodes exists."""
+    """A message of an autoscaler about a pod also counts if it is older than the attempt to place the gang. The time of an
+    attempt starts only when the first of its nodes exists.
+    """
     assert looked(Known(), 58, event(reason, after)) == (True, 1)
 
 

@@ -84,7 +84,9 @@ def test_nothing_is_made_anew_while_nothing_changes() -> None:
 
 
 def test_a_heartbeat_of_a_node_is_no_change() -> None:
-    """A heartbeat gives a node a new version in the same map. A thousand nodes send several heartbeats a second."""
+    """A heartbeat of a node, which gives it a new version with the same contents, does not cause a new computation. A
+    thousand nodes send several heartbeats a second.
+    """
     known = Known()
     made = room(known)
     made.nodes()

@@ -71,7 +71,9 @@ def test_who_has_waited_longest_goes_first_and_its_room_is_promised() -> None:
 
 
 def test_a_turn_is_told_again_until_the_status_has_moved_on() -> None:
-    """Another pass may run before the status is written. It must not remove what the first pass created."""
+    """A service that has been admitted stays admitted until its status shows that its pods exist. Another reconciliation may
+    run before the status is written, and must not remove what the first one created.
+    """
     made, _ = gangs(4)
     made.report_claim(A, claim(A, 3), NOW)
     assert made.admission_of(A, waiting("T0"), NOW).sure is True
@@ -138,7 +140,9 @@ async def test_after_a_try_that_failed_strangers_are_read_where_there_seemed_to_
 
 @pytest.mark.parametrize("since", [NOW.timestamp(), 0.0], ids=["in an attempt", "after it"])
 def test_who_holds_the_nodes_is_known_as_soon_as_pods_find_none(since: float) -> None:
-    """No request is needed, because the pods of services are watched. The pods of the service itself are left out."""
+    """When pods of a service find no node, the arbiter knows at once which other services hold the nodes. No request is
+    needed, because the pods of all services are watched. The pods of the service itself are left out.
+    """
     known: Any = Full(3)
     made = Gangs(known, ForeignPods(FakeApi({}), lambda: 0.0, lambda _: False), lambda _: None)
     made.report_claim(A, claim(A, 2, trying=True)._replace(since=since), NOW)
@@ -213,7 +217,7 @@ def test_who_holds_no_node_makes_way_for_who_asks_for_the_same_nodes_alone() -> 
 
 
 def test_a_pass_costs_nothing_of_what_others_want_while_nobody_waits(monkeypatch: Any) -> None:
-    """While no service waits, a pass does not process the claims of all other services."""
+    """While no service waits for nodes, a reconciliation does not process the claims of all other services."""
     made, _ = gangs(4)
     monkeypatch.setattr(module, "turns", None)
     for at in range(100):
@@ -224,8 +228,8 @@ def test_a_pass_costs_nothing_of_what_others_want_while_nobody_waits(monkeypatch
 
 
 async def test_who_holds_nodes_for_nobody_is_told_what_it_gives_back() -> None:
-    """A service that holds nodes without serving is enqueued, and learns which groups to release. The decision holds while
-    their pods terminate, and for these groups only.
+    """A service that holds nodes without serving is reconciled, and learns which of its groups have to release their nodes.
+    The decision stays valid while the pods of these groups terminate, and concerns no other groups.
     """
     made, woken = gangs(4)
     goes, need = frozenset({("engine", 1), ("engine", 2)}), claim(A, 1).needs[0]
@@ -250,7 +254,9 @@ async def test_who_holds_nodes_for_nobody_is_told_what_it_gives_back() -> None:
 
 
 async def test_who_has_waited_wakes_who_holds_nodes_for_nobody() -> None:
-    """The last pass over the service that holds nodes was before another one waited. The next is half a minute later."""
+    """A service that has waited for nodes causes a reconciliation of a service that holds nodes without serving. That
+    service was last reconciled before the other one waited, and would be again only half a minute later.
+    """
     woken: list[str] = []
     lost = Idle(frozenset({("engine", 1)}), (("n0", ROOM),), (), (), since=1.0)
     known: Any = Known(1)

@@ -40,7 +40,9 @@ async def test_strangers_are_read_on_every_node_that_seemed_free() -> None:
 
 @pytest.mark.parametrize(("free", "reads"), [(0, {250}), (2, {100, 200, 250}), (250, {100})])
 async def test_as_many_nodes_are_read_as_the_answer_needs(free: int, reads: set[int]) -> None:
-    """Foreign pods on the first hundred nodes, in any order, say nothing about the other nodes."""
+    """Only as many nodes are read for foreign pods as the result needs. Foreign pods on the first hundred nodes, in any
+    order, say nothing about the other nodes.
+    """
     names = {f"spec.nodeName=n{at}" for at in range(free)}
     made, api = gangs(250, lambda call: [] if call.selector in names else [{"spec": BOX}])
     assert (await made.check_capacity(A, claim(A, 2).needs, NOW) == "") == bool(free)
@@ -74,7 +76,9 @@ async def test_nobody_is_asked_where_it_is_known_already() -> None:
 
 
 async def test_pods_that_no_node_can_hold_keep_nobody_from_the_nodes() -> None:
-    """Such pods stay pending, perhaps for ever, so that an autoscaler sees them, and make way for pods that fit."""
+    """Pods that fit on no node do not keep other services from the nodes. Such pods stay pending, perhaps for ever, so that
+    an autoscaler sees them.
+    """
     made, _ = gangs(4, [])
     too_large = Need(("engine",), "engine", Demand(requests=(("nvidia.com/gpu", 16),)), 1)
     made.report_claim(B, claim(B, 1, trying=True)._replace(needs=(too_large,), since=0.0), NOW)
@@ -93,7 +97,9 @@ async def test_where_pods_may_not_be_read_what_is_known_decides() -> None:
 
 
 async def test_two_services_are_not_told_of_the_same_room() -> None:
-    """The first service has no claim before its new pods exist, which may take as long as an old leader needs to stop."""
+    """The same free capacity is not promised to two services. The first one has no claim before its new pods exist, which
+    may take as long as an old leader needs to stop.
+    """
     made, _ = gangs(4, [])
     assert await made.check_capacity(A, claim(A, 3).needs, NOW) == ""
     made.report_claim(A, None, NOW, moves=True)
@@ -107,7 +113,9 @@ async def test_two_services_are_not_told_of_the_same_room() -> None:
 
 @pytest.mark.parametrize(("wanted", "fits", "reads"), [(2, True, 4), (3, False, 4), (5, False, 0)])
 async def test_a_second_copy_needs_what_nobody_holds_and_is_promised_nothing(wanted: int, fits: bool, reads: int) -> None:
-    """Of four nodes, two are held by foreign pods. A copy that the nodes could not hold even without these reads nothing."""
+    """A second copy of a service needs nodes that nobody holds and that are promised to no other service. Of four nodes, two
+    are held by foreign pods. If the nodes could not hold the copy even without these, nothing is read.
+    """
     made, api = gangs(4, lambda call: [{"spec": BOX}] if call.selector in ("spec.nodeName=n0", "spec.nodeName=n3") else [])
     assert (await made.check_second_copy(claim(A, wanted).needs) == "") == fits
     assert len(api.calls) == reads

@@ -14,7 +14,9 @@ APISERVER, KUBECTL = (f"v{KUBERNETES}/bin/linux/amd64/{name}" for name in ("kube
 
 
 def test_every_line_is_well_formed_and_of_a_file_that_may_be_fetched() -> None:
-    """A line that cannot be parsed would have no effect, and nor would a line of an old version."""
+    """Every line in checksums.txt is valid and belongs to a file that may be downloaded. A line that cannot be parsed would
+    have no effect, and neither would a line of an old version.
+    """
     found = [digests.LINE.fullmatch(line) for line in LINES]
     assert found and [line for line, match in zip(LINES, found, strict=True) if match is None] == []
     paths = [match[2] for match in found if match]
@@ -26,7 +28,9 @@ def test_every_line_is_well_formed_and_of_a_file_that_may_be_fetched() -> None:
 
 
 def test_every_release_file_has_a_name_of_its_own() -> None:
-    """The name contains the program, its version and its machine, so each line belongs to a single file."""
+    """Every release file has a unique name, which contains the program, its version and its machine. So each line belongs to
+    a single file.
+    """
     every = [path for path, _, _ in checksums.files()]
     assert len(set(every)) == len(every)
     assert {f"v{version}/bin/linux/arm64/kube-apiserver" for version in (KUBERNETES, *OTHERS)} <= set(every)
@@ -35,7 +39,9 @@ def test_every_release_file_has_a_name_of_its_own() -> None:
 
 
 def test_what_is_missing_is_added(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
-    """Lines are added in order, each once. For a file without a digest, the reason is printed instead of a line."""
+    """`make checksums` adds the lines that are missing, in order and each once. For a file without a digest, it prints the
+    reason instead.
+    """
     for path, content in ((KUBECTL, PROGRAM), (APISERVER, OTHER)):
         host.files[f"/{path}.sha256"] = sha(content).encode()
     assert checksums.main() == 0
@@ -47,7 +53,9 @@ def test_what_is_missing_is_added(host: Host, capsys: pytest.CaptureFixture[str]
 
 
 def test_a_line_that_is_there_stays(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
-    """If the host now states another digest, this is printed and make fails."""
+    """`make checksums` never changes an existing line. If the host now states another digest, this is printed and make
+    fails.
+    """
     host.release(f"/{KUBECTL}", PROGRAM)
     host.files |= {f"/{KUBECTL}.sha256": sha(OTHER).encode(), f"/{APISERVER}.sha256": sha(OTHER).encode()}
     assert checksums.main() == 1
@@ -65,7 +73,9 @@ def test_a_line_of_an_old_version_is_named(host: Host, capsys: pytest.CaptureFix
 
 
 def test_a_host_that_gives_a_list_and_one_that_gives_a_page(host: Host) -> None:
-    """A list of digests is what etcd publishes. A captive portal returns a page instead."""
+    """The digest is read from a list such as etcd's. A page, which a captive portal returns instead, is not accepted as a
+    list.
+    """
     etcd, machine = TOOLS["etcd"], Target("linux", "amd64")
     lines = f"{sha(OTHER)}  etcd-v3.6.6-linux-arm64.tar.gz\n{sha(PROGRAM)}  etcd-v3.6.6-linux-amd64.tar.gz\n"
     host.files["/v3.6.6/SHA256SUMS"] = lines.encode()

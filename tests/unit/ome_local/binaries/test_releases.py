@@ -55,7 +55,9 @@ def never_build(tools: list[Tool], *_: object, more_to_come: bool) -> None:
 
 
 def test_a_plain_binary(host: Host, place: Path) -> None:
-    """Kubernetes publishes such files. Only the program is downloaded."""
+    """A release file that is the program itself, as those of Kubernetes, is downloaded and made executable. No other file is
+    requested.
+    """
     host.release(KUBECTL_PATH, PROGRAM)
     releases.fetch(KUBECTL, MACHINE, place / "kubectl")
     assert (place / "kubectl").read_bytes() == PROGRAM
@@ -64,7 +66,9 @@ def test_a_plain_binary(host: Host, place: Path) -> None:
 
 
 def test_an_archive(host: Host, place: Path) -> None:
-    """Only one member of an archive is used, as for etcd."""
+    """If a release file is a .tar.gz archive, as that of etcd, only the program in it is kept, and the archive
+    is deleted.
+    """
     host.release("/v3.6.6/etcd-v3.6.6-linux-amd64.tar.gz", archive("etcd-v3.6.6-linux-amd64/etcd", PROGRAM))
     releases.fetch(TOOLS["etcd"], MACHINE, place / "etcd")
     assert (place / "etcd").read_bytes() == PROGRAM
@@ -72,7 +76,9 @@ def test_an_archive(host: Host, place: Path) -> None:
 
 
 def test_a_host_does_not_say_what_its_program_has_to_be(host: Host, place: Path) -> None:
-    """A host may provide another program together with its matching checksum. Nothing of the download is kept."""
+    """The digest in checksums.txt decides, and not a checksum from the host. The host provides another program together with
+    a matching checksum: the download is refused, and no file of it is kept.
+    """
     host.release(KUBECTL_PATH, PROGRAM)
     evil = PROGRAM + b"evil"
     host.files |= {KUBECTL_PATH: evil, f"{KUBECTL_PATH}.sha256": sha(evil).encode()}
@@ -84,7 +90,9 @@ def test_a_host_does_not_say_what_its_program_has_to_be(host: Host, place: Path)
 
 
 def test_what_has_no_line_is_not_fetched(host: Host, place: Path) -> None:
-    """Without a recorded digest no request is sent, even if the host offers the file and its checksum."""
+    """A program without a digest in checksums.txt is not downloaded. No request is sent, even if the host offers the file
+    and its checksum.
+    """
     host.files |= {KUBECTL_PATH: PROGRAM, f"{KUBECTL_PATH}.sha256": sha(PROGRAM).encode()}
     with pytest.raises(releases.Unavailable, match=r"checksums\.txt has no SHA-256 for linux amd64"):
         releases.fetch(KUBECTL, MACHINE, place / "kubectl")
@@ -92,8 +100,8 @@ def test_what_has_no_line_is_not_fetched(host: Host, place: Path) -> None:
 
 
 def test_what_is_built_is_said_with_each_reason(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message gives the reason for each program that is built: no recorded digest, a file that is missing on a host, or
-    a host that cannot be reached.
+    """If programs are built instead of downloaded, a message gives the reason for each: no recorded digest, a file that is
+    missing on a host, or a host that cannot be reached.
     """
     said: list[str] = []
     monkeypatch.setattr(ensure, "say", said.append)
@@ -113,7 +121,9 @@ def test_what_is_built_is_said_with_each_reason(host: Host, monkeypatch: pytest.
 
 @pytest.mark.parametrize("content", [b"<html>log in</html>", b""])
 def test_a_page_instead_of_a_program(host: Host, place: Path, content: bytes) -> None:
-    """Captive portals and incomplete mirrors answer like this."""
+    """A host returns an HTML page instead of a program, as captive portals and incomplete mirrors do. The page
+    is not used.
+    """
     host.release(KUBECTL_PATH, PROGRAM)
     host.files[KUBECTL_PATH] = content
     with pytest.raises(releases.Unavailable, match="not used"):
@@ -122,7 +132,9 @@ def test_a_page_instead_of_a_program(host: Host, place: Path, content: bytes) ->
 
 
 def test_a_silent_host_costs_seconds_and_is_asked_once(host: Host, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
-    """The host accepts connections and never answers, and four programs come from it."""
+    """A host that accepts connections and never answers delays the programs by some seconds, and is asked only once,
+    although four programs come from it.
+    """
     monkeypatch.setattr(releases, "ANSWER_WITHIN_S", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("OME_K8S_RELEASES", f"http://127.0.0.1:{silent.getsockname()[1]}")
@@ -135,7 +147,9 @@ def test_a_silent_host_costs_seconds_and_is_asked_once(host: Host, monkeypatch: 
 
 
 def test_a_slow_program_is_waited_for(host: Host, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
-    """The time limit is for the first byte of the response. A download of 100 MB may take longer."""
+    """A slow download is not interrupted: the time limit is for the first byte of the response. A download of 100 MB may
+    take longer.
+    """
     monkeypatch.setattr(releases, "ANSWER_WITHIN_S", 0.5)
     host.release(KUBECTL_PATH, PROGRAM)
     host.pauses[KUBECTL_PATH] = 1.0
@@ -144,7 +158,7 @@ def test_a_slow_program_is_waited_for(host: Host, monkeypatch: pytest.MonkeyPatc
 
 
 def test_nobody_listens(host: Host, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
-    """The reason in the message is that the connection was refused."""
+    """If no server listens at the host's address, the message says that the connection was refused."""
     host.release(KUBECTL_PATH, PROGRAM)
     monkeypatch.setenv("OME_K8S_RELEASES", "http://127.0.0.1:1")
     with pytest.raises(releases.Unavailable, match="refused"):
@@ -152,7 +166,9 @@ def test_nobody_listens(host: Host, monkeypatch: pytest.MonkeyPatch, place: Path
 
 
 def test_the_cache_keeps_what_was_fetched(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second call contacts no host. Programs that cannot be downloaded are built, with one build for each module."""
+    """Programs in the cache are used without contacting a host. Programs that cannot be downloaded are built, with one build
+    for each module.
+    """
     monkeypatch.setattr(gobuild, "build", never_build)
     monkeypatch.setattr(ensure, "this_machine", lambda **_: MACHINE)
     host.release(KUBECTL_PATH, PROGRAM)
@@ -168,7 +184,7 @@ def test_the_cache_keeps_what_was_fetched(host: Host, monkeypatch: pytest.Monkey
 
 
 def test_two_at_once_get_it_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second call waits for the first, and finds the finished file."""
+    """If two calls need the same program at the same time, the second waits for the first, and finds the finished file."""
     monkeypatch.setattr(ensure, "this_machine", lambda **_: MACHINE)
     host.release(KUBECTL_PATH, PROGRAM)
     threads = [threading.Thread(target=ensure.ensure, args=(["kubectl"],)) for _ in range(4)]
@@ -180,8 +196,8 @@ def test_two_at_once_get_it_once(host: Host, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_every_program_is_pinned() -> None:
-    """Each program has a module with go.mod and go.sum. It has either a release path without unfilled placeholders, or its
-    source is in this repository.
+    """Every program has a pinned version: its module has go.mod and go.sum. It has either a release path without unfilled
+    placeholders, or its source is in this repository.
     """
     for tool in TOOLS.values():
         for file in ("go.mod", "go.sum"):
@@ -197,8 +213,8 @@ def test_every_program_is_pinned() -> None:
 
 
 def test_programs_of_a_cluster_are_one_module() -> None:
-    """Kubernetes, helm, kwok and CoreDNS have most packages in common, which separate modules would compile again in other
-    versions.
+    """The programs of a cluster are built from one module, because Kubernetes, helm, kwok and CoreDNS have most packages in
+    common. Separate modules would compile these again in other versions.
     """
     assert len({TOOLS[name].module for name in (*CONTROL_PLANE, *NODE)}) == 1
     others = {tools(version)[name].module for version in OTHERS for name in OF_VERSION}
@@ -228,7 +244,7 @@ def test_a_version_is_named_by_its_minor() -> None:
 
 
 def test_releases_are_fetched_side_by_side(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Downloads run in parallel, so the delays of a network do not add up. In this test no download continues before a
+    """Downloads run in parallel, so that the delays of a network do not add up. In this test no download continues before a
     second one has started.
     """
     monkeypatch.setattr(ensure, "this_machine", lambda **_: MACHINE)
@@ -247,8 +263,8 @@ def test_releases_are_fetched_side_by_side(host: Host, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("more", [True, False])
 def test_what_was_compiled_is_kept_for_what_comes(more: bool, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compiled packages take several GB. Without them, building the programs of a real node takes as long as building
-    those of its control plane, so they are removed only afterwards.
+    """Compiled packages, which take several GB, are kept until all programs are built. Without them, building the programs
+    of a real node takes as long as building those of its control plane.
     """
     go = ensure.cache_dir().parent / "bin" / "go"
     go.parent.mkdir(parents=True)
@@ -299,7 +315,7 @@ class TestPatches:
         assert len(used.removeprefix(own).split()) == 4, "replace MODULE => FOLDER"
 
     def test_a_patch_out_of_date_is_a_sentence(self, go: Path) -> None:
-        """A newer version of kwok may not contain the text that the patch replaces. The message says to correct the
+        """If a newer version of kwok does not contain the text that a patch replaces, the message says to correct the
         patches.
         """
         self.source(go, "other\n")
@@ -308,8 +324,8 @@ class TestPatches:
 
 
 def test_a_registry_is_known_by_its_greeting(host: Host) -> None:
-    """Any other server at the address, such as a proxy that refuses, is no registry, and neither is a port without a
-    server.
+    """A server counts as a registry only if it answers as one. Any other server at the address, such as a proxy that
+    refuses, does not, and neither does a port without a server.
     """
     host.files["/v2/"] = b"{}"
     assert not releases.is_registry(f"{host.address}/v2/")

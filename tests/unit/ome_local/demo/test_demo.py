@@ -31,7 +31,7 @@ def made(name: str, by: str) -> layout.Layout:
     [("/elsewhere", "was created by the demo of /elsewhere: "), ("", "was not created by this demo: ")],
 )
 def test_a_cluster_that_somebody_else_made_is_left_alone(home: Path, by: str, said: str) -> None:
-    """The cluster is neither used nor stopped."""
+    """The demo neither uses nor stops a cluster that it has not created."""
     at = made("ome-demo", by)
     for act in (lambda: demo.run(1.0), demo.remove):
         with pytest.raises(
@@ -46,7 +46,9 @@ def test_a_cluster_that_somebody_else_made_is_left_alone(home: Path, by: str, sa
 def test_the_command_runs_with_every_optional_program(
     home: Path, monkeypatch: pytest.MonkeyPatch, named: tuple[str, ...]
 ) -> None:
-    """The command passes its options to the demo, which plans a cluster with them. Nothing is started."""
+    """The command `ome local demo` passes its options to the demo, which plans a cluster with all optional programs. Nothing
+    is started.
+    """
     wanted: list[spec.Spec] = []
 
     def planned(name: str, asked: spec.Spec, within_s: float) -> None:

@@ -30,7 +30,7 @@ def service(conditions: Mapping[str, str] = MappingProxyType({}), **ready: str) 
 
 
 def test_without_a_status() -> None:
-    """All parts are shown as missing."""
+    """Without a status, the view shows all parts of the service as missing."""
     seen = view({"metadata": {"name": "kimi"}, "spec": service()["spec"]})
     assert not seen.ready
     assert [str(line) for line in seen.lines] == [
@@ -44,7 +44,7 @@ def test_without_a_status() -> None:
 
 
 def test_filling() -> None:
-    """The view shows counts, and the message of each component that is not ready."""
+    """While the service starts, the view shows counts, and the message of each component that is not ready."""
     conditions = dict.fromkeys(TYPES, "False") | {"ModelReady": "True"}
     seen = view(service(conditions, engine="2/4", decoder="0/12"))
     lines = [str(line) for line in seen.lines]
@@ -55,14 +55,14 @@ def test_filling() -> None:
 
 
 def test_a_sentence_does_not_repeat_its_line() -> None:
-    """The operator's messages begin with component and count."""
+    """A line of the view does not repeat the component and the count with which the operator's messages begin."""
     body = service({"EngineReady": "False"}, engine="2/4")
     body["status"]["conditions"][0]["message"] = "prefill 2/4: 2 pods starting"
     assert str(view(body).lines[2]) == "… prefill  2/4  2 pods starting"
 
 
 def test_ready() -> None:
-    """All lines have a tick, and nothing is missing."""
+    """If the service is ready, all lines have a tick, and nothing is shown as missing."""
     seen = view(service(GOOD, engine="4/4", decoder="12/12", router="1/1"))
     assert seen.ready
     assert seen.missing() == []
@@ -70,7 +70,9 @@ def test_ready() -> None:
 
 
 def test_ready_of_an_older_spec_is_not_ready() -> None:
-    """The conditions were observed for generation 1, which is not the present one."""
+    """Conditions of an older generation of the spec do not count as ready: they were observed for generation 1, which is not
+    the present one.
+    """
     old = service(GOOD)
     for condition in old["status"]["conditions"]:
         condition["observedGeneration"] = 1
@@ -78,7 +80,7 @@ def test_ready_of_an_older_spec_is_not_ready() -> None:
 
 
 def test_without_a_decoder_it_is_an_engine() -> None:
-    """Only the components that the service has are shown."""
+    """For a service without a decoder, only the components that it has are shown."""
     small = service(GOOD)
     small["spec"] = {"model": {"name": "k2"}, "engine": {}}
     assert [line.what for line in view(small).lines] == ["model", "runtime", "engine", "URL"]

@@ -41,7 +41,7 @@ class TestPins:
 
     @pytest.mark.parametrize("name", build.REFERENCES)
     def test_every_dockerfile_begins_alike(self, name: str) -> None:
-        """The images share the layers of this first stage."""
+        """All Dockerfiles begin with the same stage, so that the images share its layers."""
         begin, own = (self.instructions(each) for each in ("operator", name))
         assert own[:3] == begin[:3]
         assert own[0].startswith(f"ARG BASE={BASE}@sha256:") and own[1] == "FROM ${BASE} AS base"
@@ -90,14 +90,16 @@ class TestPins:
         assert {name.lower().replace("_", "-"): version for name, version in wanted.items()} == locked
 
     def test_the_operator_runs_with_what_it_was_tested_with(self) -> None:
-        """The packages of the image are those of requirements.lock and all that pyproject.toml requires."""
+        """The operator's image has the packages of requirements.lock, with which the tests run, and they include everything
+        that pyproject.toml requires.
+        """
         tested, packed = pins(ROOT / "requirements.lock"), pins(ROOT / "images" / "operator" / "requirements.txt")
         assert packed.items() <= tested.items()
         asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
         assert {re.split(r"[<>=\[]", wanted)[0] for wanted in asked} <= packed.keys()
 
     def test_docker_leaves_out_what_we_leave_out(self) -> None:
-        """Files that were compiled on this machine must not become part of an image."""
+        """.dockerignore excludes the files that were compiled on this machine, so that they are not part of an image."""
         assert {f"**/{pattern}" for pattern in build.NOT_COPIED} <= set((ROOT / ".dockerignore").read_text().split())
 
 
@@ -179,7 +181,9 @@ def test_docker_builds_the_same_file(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_archives_go_when_no_checkout_uses_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Several checkouts share the cache, and each image has its own archives."""
+    """Archives of images are deleted when no checkout uses them any more. Several checkouts share the cache, and each image
+    has its own archives.
+    """
     monkeypatch.setenv("OME_CACHE", str(tmp_path))
     monkeypatch.setattr(buildah, "require", lambda: None)
     monkeypatch.setattr(buildah, "commit", lambda *words, log: None)
@@ -204,8 +208,8 @@ def test_archives_go_when_no_checkout_uses_them(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_an_image_of_files_waits_for_no_dockerfile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The first image of the real node is built while the build of SGLang's image, which takes minutes, holds the lock for
-    Dockerfiles.
+    """An image that consists of files only is built without waiting for builds of Dockerfiles. The first image of the real
+    node is of this kind; the build of SGLang's image takes minutes and holds the lock.
     """
     monkeypatch.setenv("OME_CACHE", str(tmp_path))
     monkeypatch.setattr(buildah, "require", lambda: None)
@@ -245,7 +249,7 @@ class TestSettings:
 
 
 def test_buildahs_last_words_are_the_error() -> None:
-    """The error is buildah's last message, and not the line after it."""
+    """The error of a failed build is buildah's last message, and not the line after it."""
     assert buildah._last_line("STEP 1\nError: no such image\nexit status 125") == "Error: no such image"
     assert buildah._last_line("") == "(no output)"
 
@@ -295,8 +299,8 @@ class TestDebian:
         assert [f"--build-arg BASE=localhost/debian-pulled:{self.ONE} " in line for line in builds] == [True, True, False]
 
     def test_without_a_hub_its_like_is_made(self, asked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        """If Docker Hub does not answer, a similar image is built once. It never gets the name of the published image, which
-        is pulled as soon as the hub answers.
+        """If Docker Hub does not answer, a similar base image is built once. It never gets the name of the published image,
+        which is pulled as soon as the hub answers.
         """
         self.built(tmp_path, self.ONE)
         self.built(tmp_path, self.ONE)
@@ -307,7 +311,9 @@ class TestDebian:
         assert f"--build-arg BASE=localhost/debian-pulled:{self.ONE} " in asked[-1]
 
     def test_a_release_begins_at_the_published_image_or_not_at_all(self, asked: list[str], tmp_path: Path) -> None:
-        """A locally built image with the same contents is not used either."""
+        """A release is only built from the published base image. A locally built one with the same contents is not used
+        either.
+        """
         self.built(tmp_path, self.ONE)
         with pytest.raises(
             UserError, match=f"does not respond, and docker.io/library/debian@sha256:{self.ONE} is not stored on"
@@ -324,8 +330,8 @@ class TestDebian:
 
 
 def test_what_ended_builds_left_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The working containers of interrupted builds are removed. Those of images of files stay, because such a build may be
-    running.
+    """The working containers of interrupted builds are removed. Those of images that consist of files stay, because such a
+    build may be running.
     """
     asked: list[tuple[str, ...]] = []
     listed = [

@@ -26,7 +26,9 @@ def patches(at: Layout) -> dict[str, Any]:
 
 
 def test_silent_nodes_are_waited_for(at: Layout) -> None:
-    """Simulated nodes send a heartbeat every ten minutes. With kind's limit of 50 s they would be NotReady for ever."""
+    """The controller manager waits for longer than ten minutes for a silent node, because simulated nodes send a heartbeat
+    every ten minutes. With kind's limit of 50 s they would be NotReady for ever.
+    """
     found = patches(at)
     assert found["kubeadm.k8s.io/v1beta3"] == {"node-monitor-grace-period": "1h"}
     listed = {one["name"]: one["value"] for one in found["kubeadm.k8s.io/v1beta4"]}
@@ -35,8 +37,8 @@ def test_silent_nodes_are_waited_for(at: Layout) -> None:
 
 
 def test_the_control_plane_is_the_real_node(at: Layout) -> None:
-    """The node has the label of real nodes, and mounts the cluster's own models from a folder of the user who ran the
-    command, and not of root.
+    """Without workers, the control plane is the real node. It has the label of real nodes, and mounts the cluster's own
+    models from a folder of the user who ran the command, and not of root.
     """
     (node,) = json.loads(config.cluster(at, 0))["nodes"]
     assert (node["role"], node["labels"]) == ("control-plane", {"ome.io/real": "true"})
@@ -46,8 +48,8 @@ def test_the_control_plane_is_the_real_node(at: Layout) -> None:
 
 
 def test_workers_are_the_real_nodes(at: Layout) -> None:
-    """If there are workers, the control plane runs no pods. Kind adds a number to the names of workers, from the second one
-    on.
+    """If there are workers, they are the real nodes, and the control plane runs no pods. Kind adds a number to the names of
+    workers, from the second one on.
     """
     first, *workers = json.loads(config.cluster(at, 3))["nodes"]
     assert first == {"role": "control-plane"}
@@ -57,8 +59,8 @@ def test_workers_are_the_real_nodes(at: Layout) -> None:
 
 
 def test_two_homes_have_two_clusters(tmp_path: Path) -> None:
-    """Kind's clusters belong to the machine, so clusters of one name in two home directories need different names in kind. A
-    host name has at most 63 characters.
+    """Clusters of one name in two home directories have different names in kind, because kind's clusters belong to the
+    machine. A host name has at most 63 characters.
     """
     one, two = (config.name(Layout(tmp_path / home / "ome-demo")) for home in ("a", "b"))
     assert one != two
@@ -67,7 +69,9 @@ def test_two_homes_have_two_clusters(tmp_path: Path) -> None:
 
 
 def test_addresses_are_no_real_nodes() -> None:
-    """A machine can have routes to a kind cluster and to clusters with a real node at the same time."""
+    """A kind cluster uses other addresses than clusters with a real node, so that a machine can have routes to both at the
+    same time.
+    """
     mine = [ipaddress.ip_network(one) for one in (config.PODS, config.SERVICES)]
     others = [ipaddress.ip_network(one) for n in NUMBERS for one in (Network(n).pods, Network(n).services)]
     assert not any(one.overlaps(other) for one in mine for other in others)

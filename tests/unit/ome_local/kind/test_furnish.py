@@ -1,4 +1,4 @@
-"""Tests of the taints and add-ons of kind's nodes, with a minimal API server."""
+"""Tests of setting up a kind cluster: the taints of its nodes, and its add-ons. A minimal API server answers."""
 
 from typing import Any
 
@@ -30,7 +30,9 @@ class Server(KubeApi):
 
 
 def test_other_taints_stay() -> None:
-    """Previously, `up` replaced all taints, including that of a cordoned node."""
+    """`up` adds its taint to those that a node already has. Previously, it replaced all taints, including that of a cordoned
+    node.
+    """
     cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
     server = Server([cordon])
     furnish.spare(server, ["real"])
@@ -41,8 +43,8 @@ def test_other_taints_stay() -> None:
 
 
 def test_add_ons_stay_off_simulated_nodes() -> None:
-    """Previously, CoreDNS was moved to a simulated node whenever it was rescheduled, and no real pod could resolve a name
-    any more.
+    """The pods of add-ons are kept off simulated nodes. Previously, CoreDNS was moved to a simulated node whenever it was
+    rescheduled, and no real pod could resolve a name any more.
     """
     server = Server([])
     furnish.keep_addons(server)
@@ -57,7 +59,7 @@ def test_add_ons_stay_off_simulated_nodes() -> None:
 
 
 def test_an_add_on_that_is_not_there_is_left_out() -> None:
-    """Other versions of kind may not have the add-on."""
+    """An add-on that another version of kind does not have is skipped."""
     server = Server([], lacks="local-path-provisioner")
     furnish.keep_addons(server)
     assert len(server.patched) == 3

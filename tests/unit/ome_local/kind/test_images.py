@@ -28,8 +28,8 @@ def loads(fakes: Fakes) -> list[str]:
 
 
 def test_once(at: Layout, fakes: Fakes, file: Path) -> None:
-    """Previously, the second demo spent 80 of its 105 s on images that the nodes already had. Another file counts as another
-    image.
+    """An image is loaded into each node only once. Previously, the second demo spent 80 of its 105 s on images that the
+    nodes already had. Another file counts as another image.
     """
     images.load(at, ["a", "b"], file)
     assert loads(fakes) == ["a,b"]
@@ -41,7 +41,9 @@ def test_once(at: Layout, fakes: Fakes, file: Path) -> None:
 
 
 def test_a_node_that_has_lost_it_gets_it_again(at: Layout, fakes: Fakes, file: Path) -> None:
-    """The kubelet may have removed the image, or another image may have its name."""
+    """A node that does not have the image any more gets it again. The kubelet may have removed the image, or another image
+    may have its name.
+    """
     images.load(at, ["a", "b"], file)
     (fakes.here / "images-b").write_text("docker.io/local/web:1 type sha256:cc 1\n")
     loads(fakes)

@@ -19,7 +19,7 @@ def ready(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_created_once(at: Layout, fakes: Fakes) -> None:
-    """Only the user may read the kubeconfig and the folder that the nodes mount."""
+    """`up` creates the kind cluster once. Only the user may read the kubeconfig and the folder that the nodes mount."""
     life.start(at, 0)
     life.start(at, 0)
     (line,) = fakes.asked()
@@ -31,14 +31,16 @@ def test_created_once(at: Layout, fakes: Fakes) -> None:
 
 
 def test_a_node_image_of_ones_own(at: Layout, fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The variable is for mirrors and for machines without access to the internet."""
+    """An environment variable names another node image, for mirrors and for machines without access to the internet."""
     monkeypatch.setenv("OME_KIND_IMAGE", "mirror.example/node:v1")
     life.start(at, 0)
     assert fakes.asked()[-1].endswith("--image mirror.example/node:v1")
 
 
 def test_an_interrupted_creation_is_begun_anew(at: Layout, fakes: Fakes) -> None:
-    """Kind's containers exist, but the cluster has no kubeconfig yet, so it is incomplete and is created again."""
+    """If `up` was interrupted while kind created the cluster, the next `up` creates it again. Kind's containers exist, but
+    the cluster has no kubeconfig yet, so it is incomplete.
+    """
     (fakes.here / "clusters").write_text(f"{config.name(at)}\n")
     (at.root / "kubeconfig.new").write_text("half")
     life.start(at, 0)
@@ -49,7 +51,7 @@ def test_an_interrupted_creation_is_begun_anew(at: Layout, fakes: Fakes) -> None
 
 
 def test_a_failed_creation_leaves_no_kubeconfig(at: Layout, fakes: Fakes) -> None:
-    """The message names the step and the image."""
+    """If kind fails to create the cluster, no kubeconfig is left, and the message names the step and the image."""
     (fakes.here / "fails").write_text(" ✗ Ensuring node image (x)\nERROR: failed to pull image\n" + "stack\n" * 9)
     with pytest.raises(UserError, match=r"(?s)`kind create cluster` failed: .*✗ Ensuring.*ERROR: failed to pull image"):
         life.start(at, 0)
@@ -57,7 +59,9 @@ def test_a_failed_creation_leaves_no_kubeconfig(at: Layout, fakes: Fakes) -> Non
 
 
 def test_stopped_containers_are_started(at: Layout, fakes: Fakes) -> None:
-    """The containers are stopped after a restart of the machine. The control plane is started first."""
+    """`up` starts the containers of a cluster that are stopped, as after a restart of the machine. The control plane is
+    started first.
+    """
     life.start(at, 1)
     fakes.asked()
     nodes = [f"{config.name(at)}-{role}" for role in ("worker", "control-plane")]
@@ -67,7 +71,9 @@ def test_stopped_containers_are_started(at: Layout, fakes: Fakes) -> None:
 
 
 def test_a_cluster_that_somebody_deleted_is_made_anew(at: Layout, fakes: Fakes) -> None:
-    """The processes that were connected to the old cluster are ended."""
+    """If somebody has deleted the kind cluster, `up` creates it again, and ends the processes that were connected to the old
+    one.
+    """
     life.start(at, 0)
     (fakes.here / "clusters").write_text("")
     old = processes.spawn(at, "kwok", ["sleep", "1000"])
@@ -77,7 +83,9 @@ def test_a_cluster_that_somebody_deleted_is_made_anew(at: Layout, fakes: Fakes) 
 
 
 def test_down_of_a_half_made_cluster(at: Layout, fakes: Fakes) -> None:
-    """cluster.json states that kind created the cluster, which has no kubeconfig yet."""
+    """`down` removes a kind cluster whose creation was interrupted: cluster.json states that kind created it, but it has no
+    kubeconfig yet.
+    """
     creation.create(at, Spec(kind=True))
     (fakes.here / "clusters").write_text(f"{config.name(at)}\n")
     assert lifecycle.down(at)
@@ -86,7 +94,9 @@ def test_down_of_a_half_made_cluster(at: Layout, fakes: Fakes) -> None:
 
 
 def test_what_docker_is_still_making_is_removed_once_more(at: Layout, fakes: Fakes) -> None:
-    """Kind prints "Deleted nodes" although Docker is still creating a container that an interrupted `up` had requested."""
+    """If Docker is still creating a container when `down` runs, the container is removed afterwards. Kind prints "Deleted
+    nodes" although Docker is still creating a container that an interrupted `up` had requested.
+    """
     creation.create(at, Spec(kind=True))
     (fakes.here / "late").write_text("half\n")
     assert lifecycle.down(at)
@@ -100,7 +110,9 @@ def test_down_of_a_cluster_of_ours_asks_nobody(at: Layout, fakes: Fakes) -> None
 
 
 def test_down_when_cluster_json_cannot_be_read(at: Layout, fakes: Fakes) -> None:
-    """Only a cluster without kind has the key of a certificate authority in its folder."""
+    """If cluster.json cannot be read, `down` recognizes a kind cluster by its folder: only a cluster without kind has the
+    key of a certificate authority there.
+    """
     at.spec.write_text("{")
     assert life.is_ours(at)
     (at.pki / "ca.key").touch()

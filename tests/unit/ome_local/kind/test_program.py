@@ -18,7 +18,9 @@ sigs.k8s.io/kind/pkg/exec.(*LocalCmd).Run
 
 
 def test_step_and_image_are_told() -> None:
-    """The last line of kind's output alone is only a line of a stack trace."""
+    """The message about a failure of kind names the step and the image. The last line of kind's output alone is only a line
+    of a stack trace.
+    """
     first, second, *last = complaint(NO_IMAGE).splitlines()
     assert first.strip().startswith("✗ Ensuring node image (kindest/node:v1.34.0)")
     assert second.startswith('ERROR: failed to create cluster: failed to pull image "kindest/node:v1.34.0"')

@@ -24,8 +24,8 @@ def node(tmp_path: Path) -> RealNode:
 def test_a_layer_that_went_with_the_former_image_is_unpacked_anew(
     node: RealNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: list[str], said: str
 ) -> None:
-    """The archive took over the name of the only image that had the layer, so containerd removed the layer while the
-    import still needed it.
+    """A layer that was removed together with a former image is unpacked again. The archive took over the name of the only
+    image that had the layer, so containerd removed the layer while the import still needed it.
     """
     asked: list[str] = []
     left = list(failures)

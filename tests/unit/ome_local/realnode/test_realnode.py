@@ -29,7 +29,9 @@ class TestAddresses:
     """Tests that no two nodes of a machine share an address."""
 
     def test_ranges_do_not_overlap(self) -> None:
-        """Any two numbers have separate ranges. A node's own addresses are in its range, and no pod gets them."""
+        """The address ranges of any two nodes do not overlap. A node's own addresses are in its range, and no
+        pod gets them.
+        """
         ranges = [ipaddress.ip_network(text) for n in NUMBERS for text in (Network(n).pods, Network(n).services)]
         assert not any(one.overlaps(two) for i, one in enumerate(ranges) for two in ranges[:i])
         network = Network(63)
@@ -38,19 +40,23 @@ class TestAddresses:
         assert ipaddress.ip_address(network.service_ip) in ipaddress.ip_network(network.services)
 
     def test_what_the_machine_uses_is_passed_over(self) -> None:
-        """Ranges are in use if a route of the machine overlaps them, or if a stopped cluster has their number."""
+        """A range of addresses is not chosen if a route of the machine overlaps it, or if a stopped cluster has
+        its number.
+        """
         assert namespaces.free([], ()) == Network(0)
         assert namespaces.free(["192.0.2.0/24", "10.244.0.0/24", "10.97.3.0/24", "10.244.3.7"], {2}) == Network(4)
         with pytest.raises(UserError, match="routes of this machine use all of them"):
             namespaces.free(["10.0.0.0/8"], ())
 
     def test_a_home_that_the_node_hides(self) -> None:
-        """The node has its own /run, so a home directory in /run would be hidden."""
+        """A home directory in /run is refused, because the node has its own /run, which would hide it."""
         with pytest.raises(UserError, match="mounts its own folder over /run: set OME_LOCAL_HOME"):
             namespaces.choose(layout.Layout(Path("/run/x")), ())
 
     def test_kept_with_the_cluster(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The address is used for the next cluster, in certificates, and in kubeconfigs."""
+        """The chosen address range is stored with the cluster. The next cluster gets another range, and the kubeconfigs of
+        the components contain an address of the cluster's own.
+        """
         monkeypatch.setenv("OME_LOCAL_HOME", str(tmp_path))
         monkeypatch.setattr(namespaces, "_routes", lambda: ["10.244.1.0/24"])
         kept = [creation.create(layout.layout(name), Spec(real_node=True)) for name in ("a", "b")]
@@ -80,7 +86,7 @@ def test_files_are_valid(node: RealNode) -> None:
 
 
 def test_the_api_server_can_be_reached_from_pods(node: RealNode) -> None:
-    """The API server listens for pods and is listed in the Service `kubernetes`. A second API server is not listed."""
+    """The first API server listens for pods and is listed in the Service `kubernetes`. A second API server is not listed."""
     ports = {name: 20000 + number for number, name in enumerate(components.PORTS)}
     kept = spec.Kept(Spec(real_node=True), ports, node.network)
     first, second = (
@@ -92,7 +98,7 @@ def test_the_api_server_can_be_reached_from_pods(node: RealNode) -> None:
 
 
 def test_what_is_placed_tolerates_the_taint() -> None:
-    """The pod gets the toleration, and nothing else."""
+    """A pod that is placed on the real node gets the toleration of the node's taint, and nothing else."""
     [toleration] = PLACED["tolerations"]
     assert toleration == {**TAINT, "operator": "Equal"}
     assert PLACED["nodeSelector"] == {TAINT["key"]: TAINT["value"]}
@@ -112,17 +118,17 @@ class TestWhyNot:
     """Tests of the reason why a machine cannot have a real node: one message, before anything is started."""
 
     def test_not_root(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The user is checked before anything else."""
+        """A user who is not root gets a message about that, before anything else is checked."""
         monkeypatch.setattr(os, "geteuid", lambda: 1000)
         assert str(requirements.why_not()).startswith("A real node creates networks and mounts, which only root may do")
 
     def test_not_linux(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The message contains an alternative."""
+        """On another system than Linux, the message contains an alternative."""
         monkeypatch.setattr(requirements.sys, "platform", "darwin")
         assert requirements.why_not() == "A real node runs on Linux, not on darwin: use simulated nodes, or --kind."
 
     def test_no_packages(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The message names the packages to install."""
+        """If packages are missing, the message names those to install."""
         monkeypatch.setattr(os, "geteuid", lambda: 0)
         monkeypatch.setattr(shutil, "which", lambda program, path=None: None)
         monkeypatch.setattr(requirements, "_PLUGIN_FOLDERS", ())
@@ -130,7 +136,7 @@ class TestWhyNot:
         assert str(requirements.why_not()).startswith(said)
 
     def test_a_kernel_that_refuses(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The message states what was tried and the kernel's answer."""
+        """If the kernel refuses what a node needs, the message states what was tried and the kernel's answer."""
         monkeypatch.setattr(os, "geteuid", lambda: 0)
         monkeypatch.setattr(requirements, "_PROBES", (("sh", "echo no >&2; exit 1", "do this in {folder}"),))
         monkeypatch.setattr(requirements, "missing_packages", list)
@@ -140,8 +146,8 @@ class TestWhyNot:
 
 
 def test_packages_are_installed_one_after_the_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The real node and buildah install their packages at the same time, but apt-get fails while another apt-get is
-    running.
+    """Only one apt-get runs at a time. The real node and buildah install their packages at the same time, and apt-get fails
+    while another apt-get is running.
     """
     apt = tmp_path / "apt-get"
     apt.write_text(
