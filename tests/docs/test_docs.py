@@ -124,8 +124,8 @@ def test_symbols_in_backticks_are_defined_there(page: str) -> None:
 
 @pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
 def test_every_room_is_named(page: str) -> None:
-    """The page names every package of the operator and every folder of the repository, by its path below ome_operator or the
-    root.
+    """docs/architecture.md names every package of the operator and every folder of the repository, by its path below
+    ome_operator or the root.
     """
     operator = ROOT / "ome_operator"
     packages = {str(file.parent.relative_to(operator)) for file in operator.rglob("__init__.py")} - {"."}
@@ -165,7 +165,7 @@ def test_every_decision_that_is_named_has_a_heading() -> None:
 
 
 def test_every_decision_is_named_by_what_it_rules() -> None:
-    """Code that implements a decision has to name it, so that whoever edits the code knows the decision."""
+    """Every decision is named in the code that implements it, so that whoever edits the code knows the decision."""
     code = [file for folder in ("ome_operator", "ome_local") for file in (ROOT / folder).rglob("*.py")]
     assert headings() - {number for file in code for number in cited(file)} == set()
 
@@ -191,7 +191,7 @@ _HERE = (
 
 
 def test_no_file_names_a_page_that_is_not_here() -> None:
-    """A page is named by its file name, or by the end of its path."""
+    """No file names a page that does not exist. A page is named by its file name, or by the end of its path."""
     files = [file for file in (*ROOT.glob("*"), *(ROOT / ".github").rglob("*")) if file.is_file()]
     files += [file for folder in _HERE for file in (ROOT / folder).rglob("*") if file.is_file()]
     pages = [f"/{file.relative_to(ROOT)}" for file in files if file.suffix == ".md"]
@@ -214,8 +214,8 @@ def test_every_decision_names_a_test_that_exists() -> None:
 
 
 def test_the_version_of_ome_that_was_compared_is_named_in_one_place() -> None:
-    """All other pages link to this place. Newer versions of OME exist and were not compared, and measurements name the
-    version that was measured.
+    """The version of OME with which this project was compared is named in one place, and all other pages link to it. Newer
+    versions of OME exist and were not compared. Measurements name the version that was measured.
     """
     pages = (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
     named = {page.name for page in pages if re.search(r"\bOME v\d", page.read_text())}

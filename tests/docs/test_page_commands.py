@@ -44,7 +44,9 @@ OFFLINE = [(str(page), run) for page, block in ALL if (run := [line for line in 
 
 
 def test_every_command_is_listed_and_every_listed_command_stands_on_a_page() -> None:
-    """A new command on a page has to be run by a test, or its entry has to state why it cannot be run."""
+    """Every command on a page is in the list of commands, and every listed command is on a page. A new command has to be run
+    by a test, or its entry has to state why it cannot be run.
+    """
     typed = {line for _, block in ALL for line in block}
     listed = [*LISTED["offline"], *LISTED["refused"], *LISTED["elsewhere"]]
     assert sorted(typed - {*listed}) == [], "tests/data/page_commands.yaml does not list them"
@@ -59,7 +61,9 @@ RELEASES = {"ome-crd": "ome-crd", "ome-resources": "ome"}
 
 
 def test_helm_commands_name_the_releases_of_the_readme() -> None:
-    """`helm upgrade` of a name that was never installed fails, and a second release of the same objects is refused."""
+    """The helm commands on all pages name the releases of the README. `helm upgrade` of a name that was never installed
+    fails, and a second release of the same objects is refused.
+    """
     found = []
     for page in PAGES:
         for line in (each for where, block in ALL if where == page.relative_to(ROOT) for each in block):
@@ -79,7 +83,9 @@ def test_helm_commands_name_the_releases_of_the_readme() -> None:
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the files that pages assume, and with `ome` and a stand-in for kubectl in bin/."""
+    """Return a folder in which commands run. It has the files that pages assume, and `ome` and a stand-in for kubectl in
+    bin/.
+    """
     at = tmp_path_factory.mktemp("desk")
     for name in ("config", "tests"):
         (at / name).symlink_to(ROOT / name)
@@ -113,7 +119,9 @@ def program(path: Path, text: str) -> None:
 
 @pytest.mark.parametrize(("page", "block"), OFFLINE, ids=lambda value: value if isinstance(value, str) else "")
 def test_what_needs_no_cluster_runs(page: str, block: list[str], desk: Path) -> None:
-    """Each block runs line by line in a single shell, as if a user typed it."""
+    """The commands that need no cluster run without an error. Each block runs line by line in a single shell, as if a user
+    typed it.
+    """
     script = "set -o pipefail\n" + "".join(f"{line}\necho $? >&3\n" for line in block)
     environment = {**os.environ, "PATH": f"{desk / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
     with (desk / "codes").open("w+") as codes:
@@ -130,7 +138,7 @@ def test_what_needs_no_cluster_runs(page: str, block: list[str], desk: Path) -> 
 
 @pytest.mark.parametrize("line", LISTED["refused"])
 def test_what_needs_a_cluster_asks_it(line: str, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command fails only because there is no cluster, so its name and options are right."""
+    """A command that needs a cluster fails only because there is none, so its name and options are right."""
     monkeypatch.chdir(desk)
     monkeypatch.setenv("KUBECONFIG", "nowhere")
     words = shlex.split(line.removeprefix("kubectl "))
@@ -160,8 +168,8 @@ def options(command: Any) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name if page.parent.name != "charts" else page.parent.name)
 def test_commands_in_sentences_exist(page: Path) -> None:
-    """Commands are checked with their options, such as `ome undo NAME --to …`. Commands that a page describes as missing
-    are skipped.
+    """Commands in sentences exist, and so do their options, such as `ome undo NAME --to …`. Commands that a page describes
+    as missing are skipped.
     """
     there = page.read_text().partition("\n## What is missing")[0]
     text = re.sub(r"^ *```.*?^ *```", "", there, flags=re.MULTILINE | re.DOTALL)
@@ -175,7 +183,7 @@ def test_commands_in_sentences_exist(page: Path) -> None:
 
 
 def test_files_that_commands_name_are_there() -> None:
-    """Files of this repository must exist. Files of users have other names."""
+    """The files of this repository that commands name exist. Files of users have other names."""
     for page, block in ALL:
         for word in (word for line in block for word in line.split()):
             if re.match(r"(config|charts|images|examples|tests)/", word):

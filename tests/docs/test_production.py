@@ -142,7 +142,9 @@ def changed_by(change: dict[str, Any]) -> list[Manifest]:
 
 
 def test_an_upgrade_of_the_operator_replaces_routers_and_no_engine() -> None:
-    """Routers are replaced because the operator's image is also that of their registry sidecar."""
+    """An upgrade of the operator replaces routers, because the operator's image is also that of their registry sidecar. It
+    replaces no engine.
+    """
     (deployment,) = changed_by({"registry_image": "registry:2"})
     assert deployment["kind"] == "Deployment"
     assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}

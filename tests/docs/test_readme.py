@@ -81,7 +81,7 @@ def test_links_into_pages_find_their_heading(page: str) -> None:
 
 
 def test_words_that_are_explained() -> None:
-    """These words occur in messages, so new users need explanations of them."""
+    """Words that occur in messages are explained on a page, because new users need the explanations."""
     explained = {word.rstrip("s") for word in re.findall(r"\*([a-z]+)\*", section(README, "The three files"))}
     assert {"component", "role", "group", "rank", "revision", "slice"} <= explained
 

@@ -87,7 +87,7 @@ ACROSS = {
 
 
 def test_no_try_is_missing() -> None:
-    """Every attempt of the reviews is a test: 68 with the operator's token, 16 across namespaces, 8 with forged fields, and
+    """Every attempt of the reviews has a test: 68 with the operator's token, 16 across namespaces, 8 with forged fields, and
     13 names of files, 8 archives and 3 models.
     """
     refused, accepted = [each.what for each in REFUSED], [each.what for each in ACCEPTED]

@@ -15,8 +15,8 @@ ROWS = rows()
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_row_is_what_the_page_says(row: Row) -> None:
-    """The proofs of a row alone determine the verdict. The test fails if the page claims more than they show, and also if it
-    claims less.
+    """The verdict of a row on the page is the one that its proofs determine. The test fails if the page claims more than
+    they show, and also if it claims less.
     """
     found, why = judge(row)
     assert found == row.expected, f"{row.name} {found}, and the page says {row.expected}: {why or row.because}"

@@ -1,5 +1,5 @@
-"""Tests of the typos checks in `make lint`: on the pages, they find misspelled words and project words that have a standard
-term, but not in code.
+"""Tests of the checks of words by typos in `make lint`: on pages, they find misspelled words, and project words for which a
+standard term exists. Code is not checked for the latter.
 """
 
 import subprocess

@@ -29,7 +29,9 @@ def random(*shape: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("quantize", [True, False])
 def test_a_norm_adds_the_residual_first(quantize: bool) -> None:
-    """The kernel normalizes the sum, which also stays in the residual. The latent part of a key is not quantized."""
+    """The norm kernel adds the residual first: it normalizes the sum, which also stays in the residual. The latent part of a
+    key is not quantized.
+    """
     x, residual, weight = random(3, 1536), random(3, 1536), random(1536)
     total = x.float() + residual.float()
     scale = column_major(3, 12, device=DEVICE) if quantize else None
@@ -42,7 +44,7 @@ def test_a_norm_adds_the_residual_first(quantize: bool) -> None:
 
 
 def test_only_rows_with_tokens_are_activated() -> None:
-    """The padding rows of an expert's part are neither read nor written."""
+    """Only rows with tokens are activated: the padding rows of an expert's part are neither read nor written."""
     x, used = random(2, 4, 512), torch.tensor([4, 2], dtype=torch.int32, device=DEVICE)
     out, scale = torch.zeros(2, 4, 256, device=DEVICE, dtype=FP8), column_major(2, 4, 2, device=DEVICE)
     triton_kernels.silu_mul(x, out, scale, used)
@@ -73,7 +75,7 @@ def test_the_last_numbers_of_a_head_are_rotated() -> None:
 
 
 def test_the_bias_chooses_experts_and_does_not_weigh_them() -> None:
-    """Kimi K2's router works like this: the bias influences the choice of experts, and not their weights."""
+    """The bias changes the choice of experts, and not their weights, as in Kimi K2's router."""
     scores, bias = torch.randn(5, 384, device=DEVICE), torch.randn(384, device=DEVICE) / 10
     weights = torch.empty(5, 8, device=DEVICE)
     chosen = torch.empty(5, 8, device=DEVICE, dtype=torch.int32)
@@ -119,7 +121,7 @@ def test_latent_attention_reads_the_pages_of_a_request(splits: int) -> None:
 
 
 def test_all_numbers_are_read() -> None:
-    """Also if a part is shorter than the share of a program."""
+    """All numbers of an array are read, also if a part is shorter than the share of a program."""
     x, out = torch.randn(100_000, device=DEVICE), torch.empty(4, device=DEVICE)
     triton_kernels.read(x, out)
     assert abs(float(out.sum() - x.sum())) < 0.01

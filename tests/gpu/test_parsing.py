@@ -23,8 +23,8 @@ def engine(name: str, image: str = "docker.io/lmsysorg/sglang:v0.5.23") -> dict[
 
 
 def test_no_parser_reads_a_config_that_is_written_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Services share models, and several parsers run at the same time, so a config.json must not be written while one reads
-    it.
+    """A config.json that a parser may be reading is not written again. Services share models, and several parsers run at the
+    same time.
     """
     config = tmp_path / Path(MODEL).name / "config.json"
     written: list[int] = []
@@ -45,7 +45,7 @@ def test_no_parser_reads_a_config_that_is_written_again(monkeypatch: pytest.Monk
 
 
 def test_a_parser_that_never_answers_takes_no_other_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A parser that times out does not affect the results of the others."""
+    """A parser that never answers and times out does not affect the results of the others."""
 
     def run(command: list[str], env: dict[str, str], **_: Any) -> subprocess.CompletedProcess[str]:
         if env["SLOW"]:

@@ -57,7 +57,9 @@ def with_torch(step: Step, folder: Path, monkeypatch: pytest.MonkeyPatch, how: s
 
 
 def test_the_check_gets_what_its_container_gets(tmp_path: Path) -> None:
-    """Arguments, variables and configuration are those of the init container that is rendered for service `plain`."""
+    """The step runs the check with what its container gets: arguments, variables and configuration are those of the init
+    container that is rendered for service `plain`.
+    """
     file, name = tmp_path / "one.yaml", "metadata: {name: plain, namespace: one-gpu}"
     text = (HERE / "one-gpu.yaml").read_text()
     assert text.count(name) == 1
@@ -78,7 +80,9 @@ def test_the_check_gets_what_its_container_gets(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(bool(Machine.read().gpus), reason="needs a machine without a GPU")
 def test_all_cases_without_a_gpu_and_without_torch(tmp_path: Path) -> None:
-    """The step runs as a program: it prints one JSON object for each case on stdout, and nothing else."""
+    """Without a GPU and without torch, the step runs all cases as a program. It prints one JSON object for each case on
+    stdout, and nothing else.
+    """
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")
     command = [sys.executable, "-m", "tests.gpu.preflight_step"]
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
@@ -96,7 +100,9 @@ def test_all_cases_without_a_gpu_and_without_torch(tmp_path: Path) -> None:
 
 
 def test_it_imports_of_the_project_only_the_check() -> None:
-    """The machine with the GPU does not have pydantic."""
+    """The step imports no module of the project except the check, because the machine with the GPU does not
+    have pydantic.
+    """
     script = "import sys, tests.gpu.preflight_step\nprint(*sorted(n for n in sys.modules if 'ome_' in n or n == 'pydantic'))"
     imported = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert "ome_operator.preflight.code" in imported and "pydantic" not in imported
@@ -146,7 +152,7 @@ def test_a_case_ends_in_time(step: Step, tmp_path: Path, monkeypatch: pytest.Mon
 def test_two_ranks_that_nccl_refuses(
     step: Step, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: int, ok: bool
 ) -> None:
-    """NCCL may refuse ranks that share a GPU, and only these."""
+    """A result in which NCCL refuses ranks is only accepted if the ranks share a GPU."""
     with_torch(step, tmp_path, monkeypatch, "raise RuntimeError('Duplicate GPU detected')")
     step.machine = replace(step.machine, gpus=gpus)
     found = step.ranks(2)

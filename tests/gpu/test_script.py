@@ -32,7 +32,7 @@ def test_the_dry_run_names_every_step(monkeypatch: pytest.MonkeyPatch, capsys: p
 
 
 def test_the_modules_of_all_steps_exist() -> None:
-    """A step that names a missing module would fail only on the machine with the GPU."""
+    """The modules of all steps exist. A step that names a missing module would fail only on the machine with the GPU."""
     for each in script.STEPS:
         assert each.argv[0] == "-m"
         path = ROOT / each.argv[1].replace(".", "/")
@@ -63,7 +63,7 @@ def test_results_are_the_lines_with_json(tmp_path: Path) -> None:
 
 
 def test_a_step_that_hangs_costs_its_own_limit(tmp_path: Path) -> None:
-    """The output of the step is kept, and the next step runs."""
+    """A step that hangs is killed at its own limit. Its output is kept, and the next step runs."""
     hanging = 'import time; print(\'{"step": "slow", "part": "read"}\', flush=True); time.sleep(60)'
     results = script.run([step("slow", hanging, limit=2.0), step("next", "pass")], 60, tmp_path)
     assert {"step": "slow", "part": "read"} in results
@@ -73,7 +73,7 @@ def test_a_step_that_hangs_costs_its_own_limit(tmp_path: Path) -> None:
 
 
 def test_a_step_is_skipped_with_a_reason(tmp_path: Path) -> None:
-    """The reason is a missing module, or that no time is left."""
+    """A step that cannot run is skipped with the reason: a missing module, or that no time is left."""
     results = script.run([step("lacks", "pass", needs=("no_such_module",)), step("late", "pass")], 0.0, tmp_path)
     skipped = {line["step"]: line["skipped"] for line in results if "skipped" in line}
     assert skipped == {"lacks": "no_such_module is not installed", "late": "no time was left"}
@@ -86,20 +86,22 @@ def test_an_unknown_step_is_refused() -> None:
 
 
 def test_the_cases_are_those_of_the_planner() -> None:
-    """If this fails, run `python -m tests.gpu.cases`. Measured batches then need a new run on a GPU."""
+    """cases.json is what the planner writes. If this test fails, run `python -m tests.gpu.cases`; measured batches then need
+    a new run on a GPU.
+    """
     assert models.FILE.read_text() == cases.text()
     assert models.models(models.FILE.read_text()) == cases.models()
 
 
 @pytest.mark.parametrize("page", tables.tables())
 def test_the_tables_of_the_pages_are_current(page: str) -> None:
-    """If this fails, run `python -m tests.gpu.tables`."""
+    """The tables on the pages are up to date. If this test fails, run `python -m tests.gpu.tables`."""
     text = (tables.DOCS / page).read_text()
     assert tables.updated(text, tables.tables()[page]) == text
 
 
 def test_a_page_without_a_marker_is_refused() -> None:
-    """A table that no page shows would otherwise be lost."""
+    """A page without the marker of a table is refused. The table would otherwise be lost."""
     with pytest.raises(ValueError, match="has no markers <!-- rates --> and <!-- end of rates -->"):
         tables.updated("# A page\n", {"rates": ["| a |"]})
 

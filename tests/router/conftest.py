@@ -153,7 +153,9 @@ class Api:
         }
 
     def begin(self, name: str, component: str, ip: str) -> None:
-        """Add a leader whose container runs, and which is not ready, because its engine has not been healthy yet."""
+        """Add a leader that is starting: its container runs, but the pod is not ready, because its engine has not been
+        healthy yet.
+        """
         self.run(name, component, ip)
         probe = {"httpGet": {"path": "/health", "port": PORT}}
         self.pods[name]["spec"] = {"containers": [{"name": "main", "readinessProbe": probe}]}

@@ -114,7 +114,9 @@ def test_each_runtime_with_prefill_and_decode_has_the_same_flags() -> None:
 
 @pytest.mark.parametrize("ours", [True, False])
 async def test_a_second_of_failures_is_over_soon_with_our_flags(tmp_path: Path, ours: bool) -> None:
-    """With the router's defaults, requests would keep failing (the rule `circuits-open`)."""
+    """After a second of failures, requests succeed again soon with the flags of the runtimes. With the router's defaults,
+    requests would keep failing (the rule `circuits-open`).
+    """
     async with failing_router(tmp_path, *(flags(RUNTIMES[0]) if ours else [])) as (url, engines):
         failed, succeeded = await failures(url, engines, FAILURE_S)
     late = [at for at in failed if at > AGAIN_WITHIN_S]
@@ -123,7 +125,9 @@ async def test_a_second_of_failures_is_over_soon_with_our_flags(tmp_path: Path, 
 
 @pytest.mark.parametrize("bad", [1, 3])
 async def test_an_engine_that_always_fails_is_left_out(tmp_path: Path, bad: int) -> None:
-    """The other engine of the same role answers, and the engines of the other role stay in use."""
+    """An engine that always fails gets no requests. The other engine of the same role answers, and the engines of the other
+    role stay in use.
+    """
     async with failing_router(tmp_path, *flags(RUNTIMES[0])) as (url, engines):
         failed, succeeded = await failures(url, [engines[bad]], None)
     assert len(failed) <= succeeded / 100, (len(failed), succeeded)

@@ -59,8 +59,8 @@ async def connections(stage: Stage) -> Mapping[str, float]:
 
 @pytest.mark.parametrize("module", ROUTERS)
 async def test_retries_of_the_router_and_health_checks_are_no_arrivals(tmp_path: Path, module: str) -> None:
-    """The prefill engine answers each request twice with 503, and the router tries again. Meanwhile somebody probes the
-    router, and the router probes its workers.
+    """Retries of the router and health checks do not count as arrivals. The prefill engine answers each request twice with
+    503, and the router tries again. Meanwhile somebody probes the router, and the router probes its workers.
     """
     async with serving(tmp_path, module) as stage:
         engine = stage.engines[P]
@@ -82,8 +82,9 @@ async def test_retries_of_the_router_and_health_checks_are_no_arrivals(tmp_path:
 
 @pytest.mark.parametrize("module", ROUTERS)
 async def test_no_series_of_a_router_tells_the_connections_of_its_clients(tmp_path: Path, module: str) -> None:
-    """`smg_http_connections_active` is the number of requests that are being answered: connections without a request do not
-    count. A new version that counts them fails this test, and routers could then be scaled by it.
+    """No series of a router counts the connections of its clients. `smg_http_connections_active` is the number of requests
+    that are being answered: connections without a request do not count. A new version that counts them fails this test, and
+    routers could then be scaled by it.
     """
     async with serving(tmp_path, module) as stage:
         idle = [await asyncio.open_connection("127.0.0.1", int(stage.url.rpartition(":")[2])) for _ in range(IDLE)]

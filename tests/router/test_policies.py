@@ -65,8 +65,9 @@ def apart(found: Mapping[int, set[str]]) -> int:
 
 
 async def test_the_old_router_scatters_conversations_with_its_default_and_its_prefix_policy(tmp_path: Path) -> None:
-    """The behavior is the reason for the rule `cache-aware-random`. By chance, one of 27 conversations of 4 turns stays on
-    one of 3 engines.
+    """The old router sends the turns of a conversation to different prefill engines, with its default policy and with its
+    prefix policy. This is the reason for the rule `cache-aware-random`. By chance, one of 27 conversations of 4 turns stays
+    on one of 3 engines.
     """
     assert apart(await prefills(tmp_path, OLD)) > CONVERSATIONS / 2
     assert apart(await prefills(tmp_path, OLD, "--prefill-policy=cache_aware")) > CONVERSATIONS / 2

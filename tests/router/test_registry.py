@@ -82,8 +82,8 @@ async def test_a_drained_leader_ends_what_it_began_and_then_says_so(stage: Stage
 
 
 async def test_the_summary_counts_what_clients_sent(stage: Stage) -> None:
-    """The summary has the arrivals of the router and the answers of the engines. Each request passes through prefill and
-    decode.
+    """The numbers in the registry's summary are those of the requests that clients sent: the router's arrivals and the
+    engines' answers. Each request passes through prefill and decode.
     """
 
     async def known() -> bool:
@@ -121,7 +121,9 @@ async def test_it_outlives_the_router(stage: Stage) -> None:
 
 
 async def test_a_leader_that_starts_is_listed_when_its_engine_is_healthy(stage: Stage) -> None:
-    """Kubernetes reports the leader as ready only after its probes, which run once a second."""
+    """A leader that is starting is listed as soon as its engine is healthy. Kubernetes reports the leader as ready only
+    after its probes, which run once a second.
+    """
     new = address(12)
     stage.engines[new].is_healthy = False
     stage.api.begin("p-1", "engine", new)

@@ -61,8 +61,8 @@ class Operator:
 
 
 async def test_a_worker_that_somebody_adds_fires_it(tmp_path: Path) -> None:
-    """The router has no key of the operator. With a key, foreign clients cannot add workers
-    (tests/router/test_strangers.py).
+    """A worker that another user adds to the router makes the alert fire. The router has no key of the operator. With a key,
+    other users cannot add workers (tests/router/test_strangers.py).
     """
     async with place(tmp_path, note="false") as here:
         operator = Operator(here.selector, here.page)

@@ -182,7 +182,9 @@ async def place(folder: Path, note: str = "") -> AsyncIterator[Place]:
 
 @pytest.mark.parametrize("delete_others", [False, True], ids=["POST", "POST and DELETE of the others"])
 async def test_who_may_send_prompts_may_not_redirect_those_of_others(tmp_path: Path, delete_others: bool) -> None:
-    """In the security review, an attacker redirected 206 of 362 prompts, and 255 of 332 with DELETE requests."""
+    """A client that may send prompts cannot redirect the prompts of others. In the security review, an attacker redirected
+    206 of 362 prompts, and 255 of 332 with DELETE requests.
+    """
     async with place(tmp_path) as here:
         done = await here.attack(delete_others)
         assert set(done.answers) == {401} and len(done.answers) > SECONDS
@@ -220,8 +222,8 @@ async def test_the_registrys_page_needs_the_same_key_and_its_probes_need_none(tm
 
 
 async def test_without_a_key_strangers_are_taken_out_and_counted(tmp_path: Path) -> None:
-    """A router without a key of the operator can still be attacked for a short time, as the review reported. The foreign
-    worker is then removed and counted.
+    """If a router has no key of the operator, a worker that an attacker adds receives prompts for a short time, as the
+    review reported. It is then removed and counted.
     """
     async with place(tmp_path, note="false") as here:
         assert here.registry.child is not None

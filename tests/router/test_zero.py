@@ -14,13 +14,13 @@ PROMPT = {"text": "hello", "sampling_params": {}}
 
 
 async def heard(stage: Stage) -> int:
-    """Return the number of requests that the registry has counted."""
+    """Return the number of requests that the registry has counted while there was no engine."""
     return int(((await stage.summary()).get("unserved") or {}).get("requests", 0))
 
 
 async def test_a_client_with_an_open_connection_is_heard_although_it_stays_at_the_router(stage: Stage) -> None:
-    """The Service then leads to the registry, but a client with an open connection keeps sending to the router. These
-    requests count, too.
+    """Requests that a client with an open connection keeps sending to the router are counted, although the Service then
+    leads to the registry.
     """
     connector = aiohttp.TCPConnector(limit=1)
     async with aiohttp.ClientSession(connector=connector) as client:

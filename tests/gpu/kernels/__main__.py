@@ -91,7 +91,9 @@ def _decode_parts(model: Model, batch: int) -> Iterator[Part]:
 
 
 def _without_copies(model: Model, batch: int) -> Part:
-    """Return the experts of a GPU that has no redundant copies. The difference is what reading the copies costs."""
+    """Return the experts of a rank as in `decode`, without redundant copies. The difference in time is the cost of reading
+    the copies.
+    """
     return dataclasses.replace(
         layer.experts_masked(dataclasses.replace(model, copies=0), batch), name="experts_without_copies"
     )

@@ -42,7 +42,9 @@ def random(*shape: int) -> torch.Tensor:
 
 
 def copies_for(read: float) -> int:
-    """Return how many copies of weights of `read` bytes are needed so that the cache does not hold them."""
+    """Return how many copies of weights are needed so that the GPU's cache does not hold them. `read` is the number of bytes
+    that one call reads.
+    """
     return max(2, min(16, -int(-CACHED // max(1.0, read))))
 
 
