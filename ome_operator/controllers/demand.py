@@ -184,9 +184,7 @@ class DemandScaler:
         self._followed = {uid: each for uid, each in self._followed.items() if uid in known}
 
     def _restored(self, service: Resource, now: float) -> _DemandMemory:
-        """Return the initial state of a service, from its status. The next write of each service gets a different time, so
-        that not all services are written at once.
-        """
+        """Return the initial state of a service, from its status. The next writes of services have different times."""
         scaling = service.status.get("scaling")
         stored = scaling if isinstance(scaling, dict) else None
         at = now - zlib.crc32(service.uid.encode()) % REPEAT
@@ -260,9 +258,7 @@ class DemandScaler:
         return state
 
     def _store(self, ref: Ref, task: DemandTask, followed: _DemandMemory, made: SizeDecision, now: float) -> None:
-        """Let the next reconciliation write the decision, if the decision differs from the stored one, or the stored one is
-        old.
-        """
+        """Let the next reconciliation write the decision if it differs from the stored one, or if the stored one is old."""
         before, after = followed.stored or {}, _status(task, followed, made)
         moved = any(before.get(name) != after.get(name) for name in ("mode", "wanted", "applied"))
         said = before.get("why") != after.get("why")
@@ -277,9 +273,7 @@ class DemandScaler:
             self._changed(ref)
 
     def fits(self, ref: Ref, task: DemandTask, more: Mapping[str, int], taken: list[Needs], now: datetime) -> Needs | None:
-        """Return the needs of these additional groups if the groups fit on the nodes besides `taken`, the needs of other
-        services; None if they do not fit.
-        """
+        """Return the needs of these additional groups if they fit besides `taken`, the needs of other services, or None."""
         roles = self._cluster.roles(ref.namespace, ref.name, task.revision)
         groups = dict.fromkeys(roles, 0) | {COMPONENT_OF[role]: more[role] for role in GROUPS if COMPONENT_OF[role] in roles}
         asked = needs(roles, groups, ref.namespace, True)
@@ -312,9 +306,7 @@ class _Asks:
         self._taken = taken
 
     def granted(self, more: Mapping[str, int]) -> Mapping[str, int]:
-        """Return how many of these groups fit on the nodes now. Groups of both roles are added alternately, one at a
-        time.
-        """
+        """Return how many of these groups fit on the nodes now. Groups of both roles are added alternately."""
         if self._fits(more) is not None:
             return more
         both = min(more[PREFILL], more[DECODE])

@@ -65,7 +65,8 @@ class Demanded(World):
 
     def observed(self) -> Observed:
         """Return the facts of a reconciliation, with the last decision of the autoscaler."""
-        return replace(super().observed(), scaling=self.scaling)
+        goes = 0 <= self.now.timestamp() - self.gone <= STALE
+        return replace(super().observed(), scaling=self.scaling, goes=goes)
 
     def edited(self, **spec: Any) -> None:
         """Edit the spec of the service, and run reconciliations until the edit is complete."""

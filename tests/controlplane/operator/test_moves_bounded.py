@@ -131,7 +131,7 @@ def recycling(rig: Rig, where: str) -> bool:
 
 def itself(rig: Rig, name: str) -> None:
     """Only the node that the group has to leave has free GPUs. The replacement is not placed there, and the group stays."""
-    where = served(rig, name, 1, SHORT, half=True)
+    where = served(rig, name, 1, {"timeout": "60s"}, half=True)  # a busy machine needs seconds for each command
     before = drains.uids(rig, where)
     assert "engine/0 leaves its nodes when a replacement serves elsewhere" in drains.ome(
         rig, "move", NAME, "engine/0", "-n", where
@@ -140,7 +140,7 @@ def itself(rig: Rig, name: str) -> None:
     assert "waits for free nodes with 4 GPUs" in said, said
     again = drains.ome(rig, "move", NAME, "engine/0", "-n", where)
     assert "engine/0 moves already (Replacing)" in again
-    rig.says(where, NAME, "Moved", "MoveTimedOut", seconds=60)
+    rig.says(where, NAME, "Moved", "MoveTimedOut", seconds=90)
     rig.wait("only the group is left", lambda: drains.uids(rig, where) == before)
 
 
