@@ -66,7 +66,7 @@ class Child(NamedTuple):
     replicas: int
     """spec.replicas of a workload or RoleScale; 0 for other kinds."""
     message: str
-    """Why a Deployment cannot create pods or an autoscaler cannot read metrics, from its conditions; "" without a failure."""
+    """Why a Deployment cannot create pods or an autoscaler cannot read metrics; "" without a failure."""
     content: Manifest | None
     """The part of the object that the operator reads, which depends on the kind. ControllerRevision: `{"revision": int,
     "data": {...}}`. RoleScale: its status. Job of a BenchmarkJob: `{"status": {...}, "generation": int}`. HTTPRoute:
