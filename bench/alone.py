@@ -88,7 +88,7 @@ def stored(manifest: Manifest, number: int) -> Manifest:
 
 
 def pods_of(workload: Manifest) -> list[Manifest]:
-    """Return the ready pods of a stored StatefulSet, or of a Deployment through its ReplicaSet."""
+    """Make the pods, all ready, that a stored StatefulSet would have, or a Deployment through its ReplicaSet."""
     if workload["kind"] not in ("StatefulSet", "Deployment"):
         return []
     spec, owner = workload["spec"], {**workload["metadata"], "kind": "StatefulSet"}

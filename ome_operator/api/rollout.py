@@ -99,7 +99,7 @@ class Canary(Spec):
 
 
 class MaintainRatio(Spec):
-    """Maximum deviation from the ratio of prefill and decode groups, in percent."""
+    """Has no effect yet: the ratio of prefill and decode groups."""
 
     tolerance: Annotated[int, Field(ge=0, le=100)] | None = None
     """Has no effect: prefill and decode are replaced in the same steps."""

@@ -26,7 +26,7 @@ EXAMPLE = "kimi-k2"
 def _pin_requires_auto_sync_off(what: str) -> Rule:
     return Rule(
         "!has(self.revision) || (has(self.autoSync) && !self.autoSync)",
-        f"revision pins the {what}, so it must not follow edits: set autoSync to false or remove revision",
+        f"revision pins the {what}, so the {what} must not follow edits: set autoSync to false or remove revision",
         lambda r: r.revision is None or r.auto_sync is False,
     )
 

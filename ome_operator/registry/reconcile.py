@@ -1,8 +1,8 @@
 """Calculate which workers a router should have, from the existing pods and the router's list. Pure functions.
 
 A worker is the leader of a group that can serve requests. The router's list must be read *before* the pods. Then a listed
-worker without a pod certainly has no pod, and can be removed at once; the removal is necessary because the router misses
-deletions and keeps dead workers. An outdated list of pods removes no worker (decisions 25).
+worker that is missing in the list of pods certainly has no pod any more, and is removed at once, because the router misses
+deletions and keeps dead workers. No worker is removed if the list of pods is outdated (decisions 25).
 """
 
 from collections.abc import Container, Iterable, Mapping

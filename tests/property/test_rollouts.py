@@ -127,7 +127,7 @@ class Capacity:
 
     @property
     def least(self) -> float:
-        """Return the share that the strategy guarantees."""
+        """Return the share of the desired groups that serve at any time, as the strategy guarantees."""
         missing = {"": 1, "recreate": 9, "faster": 2}.get(self.shape.strategy, 0)
         return min(max(0, count - missing) / count for count in (self.shape.engines, self.shape.decoders))
 

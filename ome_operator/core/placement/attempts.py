@@ -90,8 +90,8 @@ def advance(
     contested    Whether other gangs wait for nodes that this gang wants. In this case even the first placement attempt
                  needs admission, and pods without a node are removed.
     timeout      Seconds within which all pods of a gang have to be bound to nodes.
-    gives_way    Whether groups that had served, and that `seen` no longer counts as served, are removed now to release
-                 their nodes.
+    gives_way    Whether the groups that hold nodes without serving are removed now to release these nodes. `seen` does not
+                 count these groups as served, even if they served before.
     """
     missing = _missing(seen)
     if not any(missing.values()):

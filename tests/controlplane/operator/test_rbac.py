@@ -137,7 +137,7 @@ def measure(rig: Rig, namespace: str) -> None:
 
 
 def label_a_node(rig: Rig) -> None:
-    """Cause an agent's record to become a label of its node."""
+    """Write a record in which the agent of a node reports a model, and wait until the node has the label for it."""
     records, node = "/apis/ome.io/v1beta1/nodemodels", rig.all("Node", "")[0]["metadata"]["name"]
     rig.api.request("POST", records, {"apiVersion": yamls.API, "kind": "NodeModels", "metadata": {"name": node}})
     model = {"kind": "ClusterBaseModel", "name": "told", "uri": "hf://a/b", "state": "Failed", "message": "no"}

@@ -68,7 +68,8 @@ def test_a_pod_of_which_an_event_is_on_its_way_is_no_stranger(
     uid: str, component: str, manager: str, namespaces: tuple[str, ...], counts: bool
 ) -> None:
     """A pod of the operator whose watch event has not arrived yet is not counted as another user's. Previously, such a pod
-    was remembered as a foreign pod for five minutes, in addition to itself or after its deletion.
+    was remembered as a foreign pod for five minutes: it was counted twice once its event arrived, and was still counted
+    after it was deleted.
     """
     cluster = ClusterCache(Deps())
     for name, role in (("known", "engine"), ("router", keys.ROUTER)):

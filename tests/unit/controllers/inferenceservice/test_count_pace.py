@@ -63,8 +63,8 @@ def test_counts_that_come_and_go_take_a_single_turn() -> None:
 
 
 def test_who_could_not_write_for_long_has_no_turn_left() -> None:
-    """After an outage of the API server, a service gets a new slot for its status write. All services have slots in the past
-    then, and would otherwise all write at once.
+    """After an outage of the API server, a service gets a new slot for its status write. By then, the slots of all services
+    have passed, so without new slots all would write at once.
     """
     pace, memories = CountPace(INTERVAL, RATE), [ServiceMemory() for _ in range(100)]
     for memory in memories:

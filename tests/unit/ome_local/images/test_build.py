@@ -49,7 +49,7 @@ class TestPins:
 
     @pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: str(file.relative_to(ROOT)))
     def test_every_dockerfile_begins_at_a_digest(self, file: Path) -> None:
-        """A tag may refer to another Debian image tomorrow. A base image is a FROM that names no stage of the file."""
+        """Each base image (a FROM that names no stage) is named by its digest: a tag may be another image tomorrow."""
         begins = foreign(file.read_text())
         assert begins and [name for name in begins if not DIGEST.fullmatch(name)] == []
 
