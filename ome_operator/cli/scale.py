@@ -102,6 +102,11 @@ async def _found(client: "Client", service: str, namespace: str) -> tuple["Manif
     return body, {each["metadata"]["name"]: each for each in found}
 
 
+def _is_set_back(body: "Manifest") -> bool:
+    """Return whether `--undo` keeps the service at a former size."""
+    return keys.SCALED_BACK in (body["metadata"].get("annotations") or {})
+
+
 async def _resume(client: "Client", service: str, namespace: str) -> list[str]:
     """End `--undo`, and delete the RoleScales that somebody has written. The operator creates them again with the groups
     that exist.
@@ -110,7 +115,7 @@ async def _resume(client: "Client", service: str, namespace: str) -> list[str]:
 
     body, scales = await _found(client, service, namespace)
     found = view(body, scales)
-    where, is_back = f"{found.namespace}/{found.service}", keys.SCALED_BACK in (body["metadata"].get("annotations") or {})
+    where, is_back = f"{found.namespace}/{found.service}", _is_set_back(body)
     if found.mode != "Apply" and not is_back:
         raise UserError(f"the demand decides no number of {where}, so there is nothing to resume.")
     for name in found.by_hand:
@@ -135,7 +140,7 @@ async def _undo(client: "Client", service: str, namespace: str) -> list[str]:
         raise UserError(f"the demand decides no number of {where}, so there is nothing to undo.")
     if found.by_hand:
         raise UserError(f"RoleScale {found.by_hand[0]} was written, and its number counts: {resume} first.")
-    if keys.SCALED_BACK in (body["metadata"].get("annotations") or {}):
+    if _is_set_back(body):
         raise UserError(f"{where} was set back already: {resume} lets the demand decide again.")
     if (former := before(found.decisions, found.wanted)) is None:
         raise UserError(f"the last decisions about {where} have no other size: `kubectl scale rolescale` sets any number.")

@@ -46,6 +46,7 @@ from ome_operator.core.observed.telemetry import RouterReport
 from ome_operator.core.placement.capacity_check import needs
 from ome_operator.core.placement.fit import Needs, beside
 from ome_operator.core.rollout.applied import COMPONENT_OF, stored_groups
+from ome_operator.core.rollout.scheduled_zero import is_stored
 from ome_operator.machinery.background import PACER, repeat
 from ome_operator.util.wall_clock import WallClock
 
@@ -134,7 +135,7 @@ class DemandScaler:
         followed = self._followed.get(service.uid) if service is not None else None
         if followed is not None and followed.stored is not None and "applied" in followed.stored:
             numbers = stored_groups({"scaling": followed.stored})
-            rests = followed.stored.get("hold") == HoldReason.SCHEDULED_ZERO and task.back is not None
+            rests = is_stored(followed.stored) and task.back is not None
             numbers = {name: 0 if rests and name != keys.ROUTER else number for name, number in numbers.items()}
             followed.stored = {**followed.stored, "applied": _within(numbers, task)}
 

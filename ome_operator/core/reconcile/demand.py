@@ -181,7 +181,7 @@ def scaling(decided: Decided) -> Manifest | None:
     if not any(policy.demand for policy in intent.policies.values()):
         return {"applied": numbers} if numbers else None
     out = dict(decided.snapshot.observed.scaling or {})
-    rests = out.get("hold") == HoldReason.SCHEDULED_ZERO and scheduled_zero.sizes_before(decided.snapshot) is not None
+    rests = scheduled_zero.is_stored(out) and scheduled_zero.sizes_before(decided.snapshot) is not None
     for name, number in (out.pop("applied", None) or {}).items():
         if name in intent.policies and applies(service, intent.policies[name]):
             hand = overridden(decided.snapshot, name, intent.policies[name])
@@ -192,7 +192,7 @@ def scaling(decided: Decided) -> Manifest | None:
 def again(decided: Decided) -> float | None:
     """Return the seconds until the next pass, if this pass stores what the next one carries out; otherwise None."""
     numbers, status = (scaling(decided) or {}).get("applied") or {}, decided.snapshot.service.status
-    begins = goes(decided) and not scheduled_zero.is_stored(status)
+    begins = goes(decided) and not scheduled_zero.is_stored(status.get("scaling"))
     return 0.0 if begins or numbers != stored_groups(status) else None
 
 

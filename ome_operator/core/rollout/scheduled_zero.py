@@ -46,14 +46,14 @@ def writes(snapshot: Snapshot, policies: Mapping[str, ReplicaPolicy], *, goes: b
     for role, number in stored_groups(status).items():
         if number and role in zero.ROLES and role in policies and applies(snapshot.service, policies[role]):
             numbers[role] = number
-    if numbers and goes and is_stored(status):
+    if numbers and goes and is_stored(status.get("scaling")):
         return tuple(_written(snapshot, dict.fromkeys(numbers, 0)))
     return tuple(_written(snapshot, {role: number for role, number in numbers.items() if _rests(snapshot, role)}))
 
 
-def is_stored(status: Mapping[str, Any]) -> bool:
-    """Return whether a status has the decision that the service is to have no groups."""
-    return (status.get("scaling") or {}).get("hold") == HoldReason.SCHEDULED_ZERO
+def is_stored(scaling: Mapping[str, Any] | None) -> bool:
+    """Return whether `status.scaling` contains the decision that the service is to have no groups."""
+    return (scaling or {}).get("hold") == HoldReason.SCHEDULED_ZERO
 
 
 def _written(snapshot: Snapshot, numbers: Mapping[str, int]) -> Iterator[Patch]:
