@@ -33,7 +33,7 @@ class Answer:
     cut: int | None = None
     """Number of bytes after which the connection is closed."""
     wrong: bool = False
-    """Whether one byte of the file is sent with another value."""
+    """Whether the hub corrupts the file: it changes the value of one byte that it sends."""
     whole: bool = False
     """Whether the hub ignores the requested range and sends the complete file."""
 

@@ -37,7 +37,9 @@ class CountPace:
 
 
 def only_numbers(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether two statuses differ only in the field `traffic`, and in numbers in the messages of conditions."""
+    """Return whether the statuses `before` and `after` are equal, apart from the field `traffic` and from the numbers in the
+    messages of conditions.
+    """
     return _without_numbers(before) == _without_numbers(after)
 
 

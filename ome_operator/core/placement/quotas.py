@@ -21,7 +21,7 @@ class Usage(NamedTuple):
     """The amounts by which one object increases the used amounts of ResourceQuotas."""
 
     amounts: tuple[tuple[str, int], ...]
-    """Pairs of the name of a resource, as in a quota, and the amount in `quantity.units`."""
+    """For each resource that a quota can limit: its name in the quota, and the amount in the units of `quantity.units`."""
     pod: bool = False
     """Whether the object is a pod. Quotas with scopes count only pods."""
     best_effort: bool = False

@@ -1,5 +1,5 @@
-"""Tests that the record of a node is always short enough to be written, however many models exist and whatever they contain
-(S6 of the review).
+"""Tests of the size of a node's record (NodeModels). The API server accepts it with any number of models and with any texts
+from the models' files (finding S6 of the security review).
 """
 
 import json

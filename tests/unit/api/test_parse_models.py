@@ -31,7 +31,7 @@ def test_storage_uris_that_are_known(uri: str) -> None:
 
 @pytest.mark.parametrize("uri", ["ftp://x", "hf:/x", "hf://", "/models", "HF://a/b"])
 def test_storage_uris_that_are_not(uri: str) -> None:
-    """The message lists the schemes."""
+    """A storageUri without a known scheme is refused, and the message lists the schemes that exist."""
     one = Model.parse({"metadata": {"name": "a"}, "spec": {"storage": {"storageUri": uri}}})
     assert isinstance(one, Invalid)
     assert one.why.startswith("spec.storage.storageUri is refused: start it with one of hf://, s3://")

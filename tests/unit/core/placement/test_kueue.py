@@ -80,8 +80,8 @@ def test_a_prefill_group_without_its_decode_group_is_released_and_created_again(
 
 
 def test_leaders_that_kueue_admitted_without_their_workers_are_released() -> None:
-    """If Kueue has admitted leaders but not their workers, the leaders are deleted. Kueue admits pods one by one, and not as
-    a group, if an earlier version of the operator has stored their revision.
+    """An earlier version of the operator stored the revision, so Kueue admits its pods one by one and not as a group. If it
+    has admitted the leaders but not their workers, the operator deletes the leaders.
     """
     made = begun()
     admit(made, lambda pod: pod.rank == 0)
