@@ -14,7 +14,9 @@ from ome_local import tinymodel
 from ome_local.cluster import Cluster
 from ome_local.demo import operator
 from ome_local.images import build
+from ome_local.images.build import REFERENCES
 from tests.node.conftest import Steps
+from tests.support import hasty_operator
 from tests.support.rig import ROOT, Rig
 
 MODEL, RUNTIME = "config/models/ome/Kimi-K2-Tiny.yaml", "config/runtimes/srt/kimi-k2-tiny-pd-cpu-rt.yaml"
@@ -106,3 +108,19 @@ def tokens(url: str, text: str, count: int = 16) -> list[int]:
     answer = post(f"{url}/generate", {"text": text, "sampling_params": {"temperature": 0, "max_new_tokens": count}})
     found: list[int] = answer["output_ids"]
     return found
+
+
+@pytest.fixture
+def hasty(serving: Rig) -> Iterator[Rig]:
+    """Replace the operator inside of the cluster by one on this machine that removes groups sooner, and yield the
+    cluster.
+    """
+    serving.cluster.kubectl("scale", "-n", "ome", "deployment/ome-operator", "--replicas=0")
+    serving.wait("no operator inside", lambda: not serving.all("Pod", "ome"), 60)
+    config = serving.cluster.keep_token("ome", "ome-operator")
+    words = (f"--sidecar-image={REFERENCES['operator']}", f"--tools-image={REFERENCES['agent']}", "--router-watch=5")
+    serving.start("operator", *words, program=hasty_operator.__name__, kubeconfig=config)
+    serving.leads()
+    yield serving
+    serving.stop()
+    serving.cluster.kubectl("scale", "-n", "ome", "deployment/ome-operator", "--replicas=1")

@@ -11,7 +11,6 @@ from typing import Any
 import aiohttp
 import pytest
 
-from ome_local.images.build import REFERENCES
 from tests.conftest import Tables
 from tests.node.conftest import Steps
 from tests.node.serving.conftest import MINUTES, remove
@@ -56,7 +55,7 @@ def service(serving: Rig, steps: Steps) -> Iterator[Decoders]:
 
 def scaling(service: Decoders) -> dict[str, Any]:
     """Return `status.scaling`."""
-    status = (service.rig.get("InferenceService", NAME, NAME) or {}).get("status") or {}
+    status = (service.rig.get("InferenceService", service.name, service.name) or {}).get("status") or {}
     return dict(status.get("scaling") or {})
 
 
@@ -71,38 +70,24 @@ def listed(service: Decoders) -> int:
 
 
 @asynccontextmanager
-async def busy(url: str) -> AsyncIterator[Report]:
-    """Keep `CLIENTS` requests running inside the `with` block."""
+async def busy(url: str, clients: int = CLIENTS, **more: Any) -> AsyncIterator[Report]:
+    """Keep a number of requests running inside the `with` block: each client sends its next request when the previous one
+    was answered. `more` are fields of each request.
+    """
     report, over = Report(), asyncio.Event()
 
     async def client(session: aiohttp.ClientSession, number: int) -> None:
         while not over.is_set():
-            report.answers.append(await generate(session, url, f"client {number}", WITHIN_S))
+            report.answers.append(await generate(session, url, f"client {number}", WITHIN_S, **more))
 
     connector = aiohttp.TCPConnector(limit=0, force_close=True)
     async with aiohttp.ClientSession(connector=connector) as session, asyncio.TaskGroup() as running:
-        for number in range(CLIENTS):
+        for number in range(clients):
             running.create_task(client(session, number))
         try:
             yield report
         finally:
             over.set()
-
-
-@pytest.fixture
-def hasty(serving: Rig) -> Iterator[Rig]:
-    """Replace the operator inside of the cluster by one on this machine that removes groups sooner, and yield the
-    cluster.
-    """
-    serving.cluster.kubectl("scale", "-n", "ome", "deployment/ome-operator", "--replicas=0")
-    serving.wait("no operator inside", lambda: not serving.all("Pod", "ome"), 60)
-    config = serving.cluster.keep_token("ome", "ome-operator")
-    words = (f"--sidecar-image={REFERENCES['operator']}", f"--tools-image={REFERENCES['agent']}", "--router-watch=5")
-    serving.start("operator", *words, program=HASTY, kubeconfig=config)
-    serving.leads()
-    yield serving
-    serving.stop()
-    serving.cluster.kubectl("scale", "-n", "ome", "deployment/ome-operator", "--replicas=1")
 
 
 @pytest.mark.timeout(800, func_only=True)
