@@ -9,7 +9,7 @@ import os
 
 from ome_operator.__main__ import main
 from ome_operator.controllers import demand as scaler
-from ome_operator.core.demand import arrivals, brakes, learn
+from ome_operator.core.demand import arrivals, brakes, follow, learn, rest
 from ome_operator.core.observed import demand as observed
 
 FASTER = 1.0 if os.environ.get("OME_SOAK") else 3.0
@@ -19,11 +19,14 @@ PERIOD = scaler.PERIOD / FASTER
 DECISION = 1.2 * PERIOD
 """Seconds in which there is at least one decision."""
 SPAN = 40.0
-"""Seconds for which the request rates must be known without a gap before a group is removed."""
+"""Seconds for which the request rates must be known without a gap before a group is removed, and for which no request may
+arrive before the schedule brings a service to zero.
+"""
 
 if __name__ == "__main__":
     arrivals.WINDOW = brakes.WINDOW = learn.WINDOW = observed.WINDOW = scaler.WINDOW = arrivals.WINDOW / FASTER
     arrivals.RECENT /= FASTER
     scaler.PERIOD, scaler.FIRST = PERIOD, scaler.FIRST / FASTER
-    brakes.KEPT, brakes.LOWER_FOR, scaler.PAUSE = SPAN, 2 * PERIOD, 5.0
+    brakes.KEPT = follow.KEPT = rest.KEPT = SPAN
+    brakes.LOWER_FOR, scaler.PAUSE = 2 * PERIOD, 5.0
     main()
