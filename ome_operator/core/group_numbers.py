@@ -2,9 +2,9 @@
 new groups get.
 
 Each group can be created and removed by itself, so the least valuable group is removed first. A group that is already marked
-for draining is removed first, so that flapping readiness costs one group and not two. Then follow groups that are not ready,
-beginning with groups that are not on nodes. Among equal groups, the group with the highest number is removed first. A new
-group gets the lowest number for which no object exists: gaps are filled before higher numbers are used, and no new group
+for draining is removed first, so that flapping readiness costs one group and not two. The next are groups that are not
+ready, beginning with groups that are not on nodes. Among equal groups, the group with the highest number is removed first. A
+new group gets the lowest number for which no object exists: gaps are filled before higher numbers are used, and no new group
 waits for pods that cannot end.
 """
 

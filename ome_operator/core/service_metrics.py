@@ -145,7 +145,7 @@ def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, 
 
 
 def _scales(rolled: Mapping[str, Any], components: Mapping[str, Any]) -> bool:
-    """Return whether only groups of a revision that was complete before are missing, so that nothing is rolled out.
+    """Return whether groups are missing only of a revision that was complete before, so that no rollout is in progress.
     `rolled` is the condition RolledOut.
     """
     parts = [each or {} for each in components.values()]

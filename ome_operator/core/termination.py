@@ -13,8 +13,8 @@ _TAIL_LIMIT = 600
 
 def telling(log: str) -> str:
     """Return the most informative line of a log: the last line that names an error, as at the end of a Python traceback,
-    or else the last line that says how a process ended, or else the last line about something else than the end of the
-    other processes.
+    or else the last line that says how a process ended, or else the last line that is not about the end of the other
+    processes.
     """
     lines = [line.strip() for line in _lines(log).splitlines() if line.strip()]
     errors = [line for line in lines if _ERROR.match(line)]

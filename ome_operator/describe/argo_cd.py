@@ -54,7 +54,9 @@ _HEAD = """\
 
 
 def examples(kind: Kind) -> dict[str, tuple[dict[str, str], dict[str, Any]]]:
-    """Return example objects of a kind, each with the health that Argo CD should report: name -> (health, object)."""
+    """Return example objects of a kind by name, each as (health, object). The health is what Argo CD should report for the
+    object.
+    """
     return {name: (health, body(kind, status)) for name, health, status in _examples(kind)}
 
 

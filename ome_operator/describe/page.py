@@ -35,7 +35,7 @@ _NAMES = {
     "columns": " -L LABEL",
     "holders": " -l LABEL=Ready",
 }
-"""Placeholders of a printed remedy -> the words that replace them on the page."""
+"""Maps each placeholder of a printed remedy to the words that replace it on the page."""
 
 
 def page_text() -> str:

@@ -19,7 +19,7 @@ DAYS = ("DAY", "GPU-HOURS", "GPU-HOURS AS WANTED", "WITHIN TARGET", "WITHIN TARG
 
 
 class ScalingView(NamedTuple):
-    """The scaling of a service."""
+    """The state of a service's scaling, as `ome scale SERVICE` prints it."""
 
     service: str
     namespace: str
@@ -28,18 +28,18 @@ class ScalingView(NamedTuple):
     demanded: bool
     """Whether a component of the service's spec has the autoscaler class Demand."""
     groups: Mapping[str, int]
-    """Role -> number of groups, or of routers, that the service is set to have."""
+    """Maps each role to the number of groups, or of routers, that the service is set to have."""
     ready: Mapping[str, int]
-    """Role -> number of groups, or of routers, that are ready."""
+    """Maps each role to the number of groups, or of routers, that are ready."""
     wanted: Mapping[str, int]
-    """Role -> number of groups, or of routers, that the autoscaler wants; empty before the first decision."""
+    """Maps each role to the number of groups, or of routers, that the autoscaler wants; empty before the first decision."""
     hold: str
     """The reason why the wanted size differs from the size that the demand needs; "" if it does not differ."""
     meaning: str
     """The explanation of the reason in `hold`."""
     why: str
     speeds: Mapping[str, str]
-    """Role -> how the speed of its groups is known."""
+    """Maps each role to a text about how the speed of its groups is known."""
     by_hand: tuple[str, ...]
     """Names of the RoleScales whose number somebody has set by hand, so that it is used instead of the autoscaler's
     number."""

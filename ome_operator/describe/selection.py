@@ -39,8 +39,8 @@ def explain(service: InferenceService, deps: Deps, *, draft: bool = False) -> It
 
 
 def _tie(best: Candidate, other: Candidate) -> str:
-    """Return what decides between the selected runtime and another one of the same weight and priority; "" if their
-    weights differ.
+    """Return the end of a message about a runtime with the same weight and priority as the chosen runtime: why the chosen
+    one is preferred. Return "" if the weights or priorities differ.
     """
     assert best.score is not None and other.score is not None
     if best.score.minus_weight != other.score.minus_weight:

@@ -8,7 +8,7 @@ from ome_operator.core.reasons import FROZEN, ROLLED_OUT, State, record_of
 from ome_operator.describe.tree import MISSING, Tree
 
 _OTHERS: Mapping[str, State] = {MISSING: State.STARTING, "Outdated": State.STARTING}
-"""Reason of a rank in a tree that is never the reason of a condition -> state of a service with this reason."""
+"""Maps each reason of a rank that is never the reason of a condition to the state of a service with this reason."""
 
 
 def for_reason(reason: str) -> State:

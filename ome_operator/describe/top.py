@@ -45,7 +45,7 @@ class TopRow:
     running: Value
     waiting: Value
     time_to_first_token: Mapping[str, Mapping[str, float]]
-    """Percentile (`p50`, `p95`) -> bounds in seconds (`above`, `upTo`), as in status.traffic."""
+    """Maps each percentile (`p50`, `p95`) to its bounds in seconds (`above`, `upTo`), as in status.traffic."""
     time_between_tokens: Mapping[str, Mapping[str, float]]
     cache_use: Value
     """Used share of the KV cache of the fullest leader, from 0 to 1."""

@@ -70,7 +70,7 @@ COLUMNS: Mapping[str, TopColumn] = {
     "gpus": TopColumn("GPUS", lambda row: row.gpus, _gpu_text),
     "age": TopColumn("AGE", lambda row: row.age, _age),
 }
-"""Name for `--sort` -> column, in the order in which they are shown."""
+"""Maps each name for `--sort` to its column, in the order in which the columns are shown."""
 NAME = "name"
 
 
@@ -99,7 +99,8 @@ HEADS: Mapping[str, Mapping[str, str]] = {
     "groups": {"NAMESPACE": "namespace", "SERVICE": "name", "GROUP": "group"},
     "nodes": {"NODE": "name"},
 }
-"""What each row stands for (`services`, `groups` or `nodes`) -> title and field of each column that identifies the row."""
+"""Maps the kind of the rows (`services`, `groups` or `nodes`) to the columns that identify a row: title of the column, and
+field of the row."""
 
 
 def brief(row: TopRow) -> str:

@@ -9,7 +9,7 @@ from ome_operator.core.catalog.node_models import duration
 from ome_operator.quantity import moment
 
 NEVER, DENIED = "no agent has reported yet", "they may not be read"
-"""Reasons why the weights on a node are unknown, if there is no time since when."""
+"""Reasons why the weights on a node are unknown if it is not known since when."""
 Body = Mapping[str, Any]
 
 

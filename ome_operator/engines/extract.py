@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 _TAKES = {0: "switch", None: "value", "?": "optional", "*": "any"}
-"""`nargs` of argparse -> the kind of values that the flag takes. All other values of `nargs` require at least one word
+"""Maps `nargs` of argparse to the kind of values that the flag takes. All other values of `nargs` require at least one word
 and have the kind `values`."""
 _DEPRECATED = re.compile(r"\W*deprecated\b\W*(?:use )?(.*?)(?: instead.*|\).*)?$", re.IGNORECASE)
 """Pattern of the help text of a deprecated flag. The group is the replacement."""
@@ -115,8 +115,8 @@ def _type(action: argparse.Action) -> str:
 
 
 def _choices(choices: Iterable[Any] | None) -> list[str]:
-    """Return the choices as users write them. They are sorted, because some parsers store them in a set, whose order is
-    random.
+    """Return the permitted values of a flag as users write them. They are sorted, because some parsers store them in a set,
+    whose order is random.
     """
     return sorted(str(getattr(choice, "value", choice)) for choice in choices or ())
 

@@ -28,7 +28,7 @@ _VALUE_FORMS: Mapping[str, tuple[str, str]] = {
     "float": ("a number", r"[+-]?((\d[\d_]*\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)"),
     "human_readable_int": ("a whole number such as 8192, 8k or 8Ki", rf"{_INT}|\d+(\.\d+)?[kMGT]|\d+[KMGT]i"),
 }
-"""Type of a value -> a description of valid values, and their pattern."""
+"""Maps the type of a value to a description of valid values, and to their pattern."""
 _JSON = frozenset({"loads", "json_list_type"})
 """Names of the functions with which programs parse a value as JSON."""
 _SUFFIXES = (".json", ".yaml")
@@ -59,10 +59,10 @@ class CommandLine(NamedTuple):
     """The flags and environment variables that a version of an engine or router accepts."""
 
     flags: Mapping[str, Flag]
-    """Each spelling of a flag → the flag."""
+    """Maps each spelling of a flag to the flag."""
     variables: Mapping[str, Any]
-    """Environment variables that the program reads → their defaults. Empty if the variables of this program were not
-    extracted."""
+    """Maps the environment variables that the program reads to their defaults. Empty if the variables of this program were
+    not extracted."""
     abbreviations: bool
     """Whether the program accepts an unambiguous prefix of a flag instead of the flag."""
 

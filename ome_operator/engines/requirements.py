@@ -15,7 +15,8 @@ _OR_ABSENT = "absent or "
 PREFILL, DECODE, LORA, ARCHITECTURE = "prefill attention", "decode attention", "LoRA", "architecture"
 """Names of conditions that depend on several flags, or on the model."""
 ATTENTION: Mapping[str, str] = {PREFILL: "--prefill-attention-backend", DECODE: "--decode-attention-backend"}
-"""Name of an attention back end → the flag that sets it alone; --attention-backend sets both."""
+"""Maps each name of an attention back end to the flag that sets this back end alone; --attention-backend sets both back
+ends."""
 VERSION = "0.5.23"
 """The version of SGLang whose checks the file lists."""
 
@@ -35,7 +36,8 @@ class Requirement(NamedTuple):
     """A check of SGLang: if all conditions of `when` hold, those of `needs` have to hold, or SGLang exits."""
 
     when: Mapping[str, Condition]
-    """Flag or size → its condition. If there are no conditions, the check applies to each flag of `needs` that is given."""
+    """Maps a flag or size to its condition. If there are no conditions, the check applies to each flag of `needs` that is
+    given."""
     needs: Mapping[str, Condition]
     source: str
     """File and function of the check, below sglang/srt/arg_groups."""

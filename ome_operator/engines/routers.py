@@ -23,14 +23,15 @@ BOOTSTRAP_PORT = 8998
 """Default bootstrap port of SGLang's prefill leaders."""
 HEALTH_INTERVAL = "--health-check-interval-secs"
 OLDEST_SUPPORTED = {"sglang": (0, 5), "sglang-router": (0, 2), "sgl-router": (0, 2)}
-"""Name of an image -> first version of the image whose router may have the path `/workers` and today's flags."""
+"""Maps the name of an image to the first version of the image whose router may have the path `/workers` and today's
+flags."""
 CONTROL_KEYS = "--control-plane-api-keys"
 """Flag that sets keys for `/workers` and other requests that change a router. Prompts need no such key (docs/security.md:
 what was measured)."""
 WITH_CONTROL_KEYS = {"sglang-router": (0, 3, 1), "sgl-router": (0, 3, 1), "sgl-model-gateway": (0, 3, 1), "smg": (1, 13)}
-"""Name of an image -> first version of the image that is known to accept `CONTROL_KEYS`. Older versions must not get this
-flag, because a router exits at an unknown flag. SGLang's images are not included, because their names do not contain
-the version of their router."""
+"""Maps the name of an image to the first version of the image that is known to accept `CONTROL_KEYS`. Older versions must
+not get this flag, because a router exits at an unknown flag. SGLang's images are not included, because their names do not
+contain the version of their router."""
 _GUARDED = ("--api-key", CONTROL_KEYS, "--jwt-issuer")
 """Flags with which the user restricts who may change the router."""
 _WITH_ENGINES = frozenset({"server", "serve"})
@@ -99,7 +100,7 @@ def _own_address(words: Sequence[str], flag: str) -> str:
 
 
 def _metrics(words: Sequence[str]) -> str:
-    """Return the URL of the metrics; "" if it is the default."""
+    """Return the URL of the router's metrics inside the router's own pod; "" if it is the default."""
     port, address = value(words, "--prometheus-port"), _own_address(words, "--prometheus-host")
     if port in (None, "", str(keys.ROUTER_METRICS_PORT)) and address == "127.0.0.1":
         return ""

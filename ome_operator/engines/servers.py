@@ -56,7 +56,7 @@ class Server(NamedTuple):
     pinned: PinnedAdapters | None
     """The arguments for LoRA adapters if they must be pinned; None if the engine never requires pinned adapters."""
     parallel: Mapping[str, tuple[str, ...]]
-    """TP, PP, DP and EP -> the arguments that set the size."""
+    """Maps TP, PP, DP and EP to the arguments that set the size."""
     env: tuple[Variable, ...]
     """Variables for every rank."""
 

@@ -25,14 +25,14 @@ class EngineSeries(NamedTuple):
     """Labels with which a sample can be a total: if the value of the label is empty, the sample is the sum over all other
     values."""
     counters: Mapping[str, str]
-    """Name of a series -> the name of the registry's counter to which its values are added."""
+    """Maps the name of a series to the name of the registry's counter to which its values are added."""
     gauges: Mapping[str, str]
-    """Name of a series -> the name of the registry's gauge to which its values are added."""
+    """Maps the name of a series to the name of the registry's gauge to which its values are added."""
     histograms: Mapping[str, str]
-    """Name of a series of histogram buckets -> the name of the registry's histogram."""
+    """Maps the name of a series of histogram buckets to the name of the registry's histogram."""
     start: Mapping[tuple[str, str], str]
-    """(name of a series, value of its label `phase`) -> the part of the engine's start. The value is "" if all phases
-    belong to the part."""
+    """Maps (name of a series, value of its label `phase`) to the part of the engine's start. The value of the label is "" if
+    all phases belong to the part."""
 
 
 @cache

@@ -23,7 +23,7 @@ def engines(subject: Subject) -> Iterator[tuple[Role, Launch, Sizes]]:
     """Yield every SGLang server with its parallel sizes."""
     for role, start in subject.launched(_PROGRAM):
         for name in SIZE_FLAGS:
-            start.text(name)  # `sizes` reads them once, but each rule has to note the unknown ones
+            start.text(name)  # `sizes` is cached, so each rule has to read the flags again in order to note unknown values
         yield role, start, sizes(start)
 
 

@@ -20,7 +20,7 @@ STRICT = frozenset({"sglang", *ROUTERS})
 """Programs whose parser rejects a word that belongs to no flag. Other programs accept such a word, for example as the
 model."""
 _MOST = {SWITCH: 0, VALUE: 1, OPTIONAL: 1}
-"""Kind of a flag → maximum number of words that follow the flag."""
+"""Maps each kind of a flag to the maximum number of words that follow the flag."""
 _REFERENCE = re.compile(r"\$\(([A-Za-z_][\w.-]*)\)")
 """Pattern of a reference to an environment variable that the kubelet expands."""
 _INSIDE = re.compile(r"\s--[a-z][\w-]+.{0,80}", re.S)
@@ -88,8 +88,8 @@ class Launch:
 
     @cached_property
     def _last(self) -> Mapping[str, Argument]:
-        """Name of each flag that is given → the last argument that sets the flag. The map is cached because rules look up
-        flags hundreds of times.
+        """Maps the name of each flag that is given to the last argument that sets the flag. The map is cached because rules
+        look up flags hundreds of times.
         """
         return {given.flag.name if given.flag else given.word: given for given in self.arguments}
 
@@ -200,7 +200,7 @@ def read(container: Mapping[str, Any], annotations: Mapping[str, str], versions:
     if (open_end := _open_end(start, one.read_as)) is not None:
         return Reading(partly=made, why=f"{open_end} in a script may stand for further arguments of {one.engine}")
     if any(map(joined_flags, one.arguments)):
-        return Reading(partly=(one,))  # the rule `flag-joined` says why
+        return Reading(partly=(one,))  # the rule `flag-joined` reports the reason
     return Reading(one)
 
 

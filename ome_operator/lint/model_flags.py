@@ -15,7 +15,7 @@ _OTHERS = {
     "awq": frozenset({"fp8", "gptq", "gptq_marlin", "bitsandbytes", "gguf", "w8a8_int8", "w8a8_fp8"}),
     "gptq": frozenset({"fp8", "awq", "awq_marlin", "bitsandbytes", "gguf", "w8a8_int8", "w8a8_fp8"}),
 }
-"""Quantization method of the weights → values of --quantization that are certainly incompatible with it."""
+"""Maps a quantization method of the weights to the values of --quantization that are certainly incompatible with it."""
 _CODE = frozenset({"kimi_k2"})
 """Values of `model_type` of models whose tokenizer is Python code that is shipped with the weights."""
 _OWN_DRAFT = frozenset({"DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "DeepseekV4ForCausalLM", "Glm4MoeForCausalLM"})

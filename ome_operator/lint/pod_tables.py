@@ -46,8 +46,8 @@ ALLOWED: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("VolumeMount", "mountPropagation"): ("None", "HostToContainer", "Bidirectional"),
     ("VolumeMount", "recursiveReadOnly"): ("Disabled", "IfPossible", "Enabled"),
 }  # fmt: skip
-"""(type, field) -> the values that the API server accepts in a pod of a StatefulSet or Deployment. Some need a newer version
-of Kubernetes than the oldest supported one, such as the operators Lt and Gt of tolerations (1.35)."""
+"""Maps (type, field) to the values that the API server accepts in a pod of a StatefulSet or Deployment. Some values need a
+newer version of Kubernetes than the oldest supported one, such as the operators Lt and Gt of tolerations (1.35)."""
 
 
 class Grammar(NamedTuple):
@@ -59,7 +59,7 @@ class Grammar(NamedTuple):
     """The instruction what to write instead of another text."""
 
     def accepts(self, text: str) -> bool:
-        """Return whether the whole text has this form."""
+        """Return whether the whole text has the form of this grammar."""
         return re.fullmatch(self.pattern, text, re.DOTALL) is not None
 
 
@@ -172,7 +172,7 @@ PATTERNS: Mapping[tuple[str, str], Grammar] = {
     ("VolumeMount", "subPath"): SUB_PATH,
     ("VolumeMount", "subPathExpr"): SUB_PATH,
 }
-"""(type, field) -> the form of the values that the API server accepts. In a list, each entry must have this form."""
+"""Maps (type, field) to the form of the values that the API server accepts. In a list, each entry must have this form."""
 LATE: Mapping[tuple[str, str], Grammar] = {
     ("Capabilities", "add"): Grammar(rf"(?i)(CAP_)?({_CAPABILITIES})|ALL", "write a capability of Linux, such as IPC_LOCK"),
     ("ConfigMapProjection", "name"): OBJECT,
@@ -188,9 +188,9 @@ LATE: Mapping[tuple[str, str], Grammar] = {
     ("SecretVolumeSource", "secretName"): OBJECT,
     ("TopologySpreadConstraint", "topologyKey"): LABEL_KEY,
 }
-"""(type, field) -> the form of values that the API server does not check. With another value the pod is created, and then
-never starts, because the scheduler, the kubelet or the container runtime cannot use the value, for example because no
-object, label, medium or image can have such a name."""
+"""Maps (type, field) to the form of values that the API server does not check. With a value of another form, the pod is
+created, and then never starts, because the scheduler, the kubelet or the container runtime cannot use the value, for example
+because no object, label, medium or image can have such a name."""
 LABELS = frozenset({("PodSpec", "nodeSelector"), ("LabelSelector", "matchLabels")})
 """The fields that contain a map of label keys and values."""
 _ID, MODE, _PORT, _COUNT = (0, 2**31 - 1), (0, 0o777), (1, 65535), (0, 2**31 - 1)
@@ -224,7 +224,7 @@ BOUNDS: Mapping[tuple[str, str], tuple[int, int]] = {
     ("TopologySpreadConstraint", "minDomains"): (1, 2**31 - 1),
     ("WeightedPodAffinityTerm", "weight"): (1, 100),
 }
-"""(type, field) -> the least and the greatest number that the API server accepts."""
+"""Maps (type, field) to the least and the greatest number that the API server accepts."""
 REQUIRED: Mapping[str, tuple[str, ...]] = {
     "AppArmorProfile": ("type",),
     "CSIVolumeSource": ("driver",),
@@ -274,7 +274,7 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
     "VolumeMount": ("name", "mountPath"),
     "WeightedPodAffinityTerm": ("weight",),
 }
-"""Type -> the fields that must be given and must not be empty."""
+"""Maps a type to its fields that must be given and must not be empty."""
 POINTERS = frozenset(
     {
         ("PersistentVolumeClaimSpec", "volumeMode"),
@@ -297,7 +297,7 @@ FORBIDDEN: Mapping[tuple[str, str], str] = {
     ("PodSpec", "activeDeadlineSeconds"): "remove it: the pods of a service have no deadline",
     ("PodSpec", "ephemeralContainers"): "remove it: `kubectl debug` adds such containers to running pods",
 }
-"""(type, field) -> what to do about a field that a pod of a StatefulSet or Deployment must not have."""
+"""Maps (type, field), for a field that a pod of a StatefulSet or Deployment must not have, to what to do about it."""
 ONE_OF: Mapping[str, tuple[str, ...]] = {
     "EnvFromSource": ("configMapRef", "secretRef"),
     "EnvVarSource": ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"),
@@ -305,7 +305,7 @@ ONE_OF: Mapping[str, tuple[str, ...]] = {
     "PodResourceClaim": ("resourceClaimName", "resourceClaimTemplateName"),
     "Probe": ("exec", "grpc", "httpGet", "tcpSocket"),
 }
-"""Type -> the fields of which exactly one must be given."""
+"""Maps a type to the fields of which exactly one must be given."""
 UNIQUE: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("Container", "volumeMounts"): ("mountPath",),
     ("PodSpec", "containers"): ("name",),
@@ -313,4 +313,4 @@ UNIQUE: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("PodSpec", "topologySpreadConstraints"): ("topologyKey", "whenUnsatisfiable"),
     ("PodSpec", "volumes"): ("name",),
 }
-"""(type, list) -> the fields in which two entries must not be equal."""
+"""Maps (type, list) to the fields in which two entries of the list must not be equal."""

@@ -50,7 +50,8 @@ _FORMS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "boolean": (lambda value: isinstance(value, bool), "write true or false without quotes"),
     "quantity": (quantity.valid, "write an amount such as 8, 500m or 80Gi"),
 }
-"""Form of a value -> the check whether a value has this form, and what to write if it does not."""
+"""Maps each form of a value to a function that returns whether a value has this form, and to what to write if it does
+not."""
 
 
 def refusals(spec: Manifest) -> Iterator[RefusedValue]:
@@ -342,4 +343,4 @@ _ACROSS: Mapping[str, Callable[[Manifest], Said]] = {
     "LabelSelectorRequirement": _expression,
     "ResourceRequirements": _resources,
 }
-"""Type of an object -> the check of those of its fields that depend on each other."""
+"""Maps a type of an object to the check of those fields of the type that depend on each other."""

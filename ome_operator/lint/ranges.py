@@ -62,7 +62,7 @@ RANGES: Mapping[str, Mapping[str, Range]] = {
     },
     **{name: {"--port": _PORT, "--prometheus-port": _PORT} for name in ROUTERS},
 }  # fmt: skip
-"""Program → flag → the values with which it can work."""
+"""Maps each program to a map from its flags to the values with which the program can work."""
 
 
 @rule(

@@ -20,7 +20,7 @@ _SIZES: Mapping[str, tuple[Callable[[Sizes], int | None], str]] = {
     "attention DP": (lambda found: found.attention_dp, "--attn-dp-size"),
     "attention CP": (lambda found: found.attention_cp, "--attn-cp-size"),
 }
-"""Name of a size → how it is computed, and the flag that sets it."""
+"""Maps the name of a size to the function that computes it, and to the flag that sets it."""
 _ALL_TO_ALL = "all-to-all"
 _BACKEND = "--moe-a2a-backend"
 _ALGORITHM = "--speculative-algorithm"
@@ -37,7 +37,7 @@ class _Server(NamedTuple):
     """The architecture of the model; None if it is not known."""
 
     def flag(self, name: str) -> str:
-        """Return the flag that sets the flag or size with this name in a condition; "" if no flag sets it."""
+        """Return the flag with which a user sets the flag or size that a condition names; "" if there is no such flag."""
         if name in _SIZES:
             return _SIZES[name][1]
         if name in data.ATTENTION:
@@ -143,7 +143,8 @@ def _told(server: _Server, row: Requirement, name: str, wanted: Condition) -> tu
     actual, flag = server.value(name), server.flag(name)
     if not row.when:
         return _alone(name, actual, wanted)
-    # A need about a flag of `when` repeats it: `--a=x requires --a=y` says nothing that the value alone does not say.
+    # If a flag is in `when` and in `needs`, only the value that it needs is stated: `--a=x requires --a=y` would be longer
+    # and would not say more.
     subjects = [server.written(each) for each in row.when if each not in (name, _ALL_TO_ALL)] or [server.written(name)]
     subject = " with ".join(dict.fromkeys(subjects))
     named = (server.flag(each) for each in row.when if each != name)

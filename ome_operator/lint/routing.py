@@ -11,7 +11,7 @@ from ome_operator.lint.launch import ROUTERS, Launch, number
 from ome_operator.lint.subject import Role, Subject, below
 
 _ASKS = {"--prefill-selector": ("prefill",), "--decode-selector": ("decode",), "--selector": ("engine", "prefill", "decode")}
-"""Selector flag → titles of the roles whose leaders the selector has to match."""
+"""Maps each selector flag to the titles of the roles whose leaders the selector has to match."""
 _OURS = frozenset({keys.COMPONENT, keys.SERVICE, keys.WORKER_INDEX})
 
 

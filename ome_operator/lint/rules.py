@@ -53,7 +53,7 @@ _FORMS = {
     "must be a map": "write a map of keys and values",
     "must be a whole number": "write a whole number without quotes",
 }
-"""Part of a statement about the form of a value → what to write."""
+"""Maps a part of a message about the form of a value to what to write."""
 
 
 def _place(subject: Subject, said: str) -> Location:
@@ -102,9 +102,9 @@ FAMILIES: dict[str, tuple[Rule, ...]] = {
     "Pods": pods.RULES,
     "Pods as Kubernetes sees them": (*kubernetes.RULES, *vendors.RULES),
 }
-"""Title of a family of rules → the rules of the family."""
+"""Maps the title of each family of rules to the rules of the family."""
 RULES: dict[str, Rule] = {rule.id: rule for family in FAMILIES.values() for rule in family}
-"""ID of each rule → the rule."""
+"""Maps the ID of each rule to the rule."""
 MOST, LONGEST = 50, 1000
 """Maximum number of findings of a rule in a service, and maximum number of characters of a sentence. More output would
 not help the user."""

@@ -15,7 +15,7 @@ _DECLARES = frozenset({"export", "declare", "local", "readonly", "typeset"})
 _SETS = frozenset({"read", "unset", "for", "select", "mapfile", "getopts"})
 """Shell commands whose arguments are names of variables that the command changes."""
 _ENDS = {"if": "fi", "case": "esac", "while": "done", "until": "done", "for": "done", "select": "done", "{": "}"}
-"""Word that begins a compound command → the word that ends it."""
+"""Maps each word that begins a compound command to the word that ends the command."""
 _BRANCHES = frozenset({"fi", "esac", "function"})
 _BEFORE = frozenset({"then", "else", "elif", "do", "!", "time"})
 """Words after which a command follows."""

@@ -114,9 +114,9 @@ class Subject:
     """The reasons why the operator itself would not start the service."""
     versions: Versions
     memory: Mapping[str, int]
-    """Name of each accelerator class on which the service may run → memory of one GPU in bytes."""
+    """Maps the name of each accelerator class on which the service may run to the memory of one GPU in bytes."""
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Name of each accelerator class → labels of the nodes of this class."""
+    """Maps the name of each accelerator class to the labels of the nodes of this class."""
     advice: str = ""
     """The operator's message in the condition Advice of the service."""
     demand: str = ""

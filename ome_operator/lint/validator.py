@@ -116,7 +116,7 @@ def refusals(looked_at: Subject) -> tuple[Objection, ...]:
 
 _ORDER = [*Severity]
 _GRADES = {Severity.ERROR: Reason.LINT_ERRORS, Severity.WARNING: Reason.LINT_WARNINGS}
-"""Severity of a finding → reason of the condition Advice."""
+"""Maps the severity of a finding to the reason of the condition Advice."""
 
 
 def _bug(what: str) -> str:

@@ -34,7 +34,7 @@ VENDORS: Mapping[str, Vendor] = {
     "Gaudi": Vendor("habana.ai/", r"gaudi[0-9]*|hpu|habana", frozenset()),
     "Ascend": Vendor("huawei.com/", r"npu|cann[0-9]*|ascend", frozenset({"ascend"})),
 }
-"""Name of a vendor, or of its line of devices -> how it is recognized."""
+"""Maps the name of a vendor, or of a line of its devices, to how software for these devices is recognized."""
 _NO_GPU = r"cpu|xeon"
 """Words in the names of images that run on CPUs."""
 _UPSTREAM = frozenset({"lmsysorg/sglang", "vllm/vllm-openai"})

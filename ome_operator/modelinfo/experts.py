@@ -53,7 +53,7 @@ _FAMILIES: Mapping[str, _Family] = MappingProxyType(
         "qwen2_moe": _Family(1),
     }
 )
-"""Value of `model_type` → what is known of the family. Checked against the classes of transformers 5.19 and 5.24
+"""Maps `model_type` to what is known of the family. Checked against the classes of transformers 5.19 and 5.24
 (tests/data/families.yaml)."""
 
 
@@ -200,9 +200,9 @@ def _step(text: Config, name: str) -> int | None:
 def plain_layers(text: Config, mixture: Experts | None) -> int:
     """Return the number of layers that have a network without experts. `mixture` are the experts of the model."""
     layers, kind = layer_count(text) or 0, string(text, "model_type")
-    if kind == "gemma4_text":  # such a network is beside the experts
+    if kind == "gemma4_text":  # every layer has a dense network beside the experts
         return layers
-    if kind == "nemotron_h":  # most layers have neither
+    if kind == "nemotron_h":  # most layers have neither a dense network nor experts
         words, pattern = text.get("layers_block_type"), text.get("hybrid_override_pattern")
         if isinstance(words, list):
             return words[:layers].count("mlp")

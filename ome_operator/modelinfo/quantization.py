@@ -14,13 +14,14 @@ _MODELOPT = {
 _BITS: Mapping[str, int] = MappingProxyType(
     {NONE: 0, "fp8": 8, "fbgemm_fp8": 8, "int8": 8, "int4": 4, "mxfp4": 4, "nvfp4": 4, "awq": 4}
 )
-"""Name of a quantization → bits of a weight, 0 for weights that are not quantized. GPTQ and bitsandbytes have several."""
+"""Maps the name of a quantization to the bits of a weight; 0 for weights that are not quantized. GPTQ and bitsandbytes are
+not included, because they have several numbers of bits."""
 _UNCHANGED = ("modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules")
 """Fields that list the modules whose weights are not quantized."""
 _MOST_UNCHANGED = 100_000
 """Maximum number of listed modules that are read."""
 _FP4_GROUPS: Mapping[str, int] = MappingProxyType({"mxfp4": 32, "nvfp4": 16})
-"""Format with 4-bit numbers → number of weights that share a scale."""
+"""Maps a format with 4-bit numbers to the number of weights that share a scale."""
 _ALIKE = {"mxfp4": ("mxfp4", 4), "nvfp4": ("nvfp4", 4), "fbgemm_fp8": ("fbgemm_fp8", 8), "fp8": ("fp8", 8)}
 
 

@@ -26,7 +26,7 @@ class Tensors:
     """The totals of all tensors in the headers."""
 
     bytes: dict[str, int]
-    """Data type in the file -> bytes of all tensors with this type."""
+    """Maps each data type in the file to the bytes of all tensors with this type."""
     parameters: int
     """Number of weights after unpacking, without the scales."""
 

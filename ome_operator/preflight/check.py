@@ -130,7 +130,7 @@ def _collective() -> None:
         return
     rates: dict[int, float] = {}
     answer = torch.ones(1, device=data.device)
-    # To both neighbours, because the receiver of a slow sender would otherwise look slow itself.
+    # Each rank sends to both neighbours. With a single neighbour, the receiver of a slow sender would look slow, too.
     for shift in sorted({1, size - 1}) if size > 1 else ():
         for sender in range(size):
             receiver = (sender + shift) % size
@@ -182,7 +182,7 @@ class Run:
         pod = Pod(self.config, self.words)
         pool = ThreadPoolExecutor(8)
         running = {"devices": pool.submit(_listed, pod.devices)}
-        wait(running.values(), 5)  # the other checks use the links that it finds
+        wait(running.values(), 5)  # the other checks use the links that the check `devices` finds
         for check in pod.checks():
             running[check.__name__] = pool.submit(_listed, check)
         running["prefill"] = pool.submit(_listed, lambda: ports.prefill(self.config, ports.other_ports(self.words)))
@@ -218,7 +218,7 @@ class Run:
         return [*meeting.follow(until, local), *local()]
 
     def _alone(self, torch: Torch | None) -> list[Json]:
-        """Check the GPU of a rank that has no other ranks."""
+        """Check the GPU of a rank that is the only rank of its group."""
         if torch is None or not torch.loaded({})["ready"]:
             return []
         result = torch.run({"host": "127.0.0.1", "seconds": max(5.0, self.deadline - time.monotonic() - 3)})

@@ -41,7 +41,7 @@ exit $code
 
 @cache
 def packed() -> str:
-    """Return all modules, packed as BOOT reads them."""
+    """Return all modules as one text, packed in the form that BOOT unpacks."""
     package = __package__ or ""
     texts = [(package.partition(".")[0], ""), (package, "")]
     folder = resources.files(package)

@@ -10,7 +10,8 @@ from ome_operator.preflight.node import Json, finding
 NEVER_SLOW = 1e9
 """Bytes per second above which a copy is never reported as slow, because copies use TCP and a single thread."""
 SLOW_FACTOR = 4
-"""A rank is reported if it is this many times slower than the median. Healthy ranks that share two cores differ by less."""
+"""A rank is reported if it is this many times slower than the median of the group. Healthy ranks that share two cores differ
+by less."""
 SKEW = 2.0
 """Seconds by which a clock may differ from the group's median."""
 UNKNOWN = "its name does not resolve"

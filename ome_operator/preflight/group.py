@@ -29,8 +29,8 @@ CHUNK = bytes(1 << 20)
 STEPS_SECONDS = 25.0
 """Seconds that are reserved for the steps when rank 0 stops waiting for others."""
 ENGINE_SECONDS = 3.0
-"""Seconds for which rank 0 must be seen to run an engine instead of the check, before this is believed. Another process may
-listen on the port for a moment."""
+"""Seconds for which an engine instead of the check must be seen on rank 0 until it is assumed that the engine runs there.
+For a moment, another process may listen on the port."""
 MAX_FINDINGS = 60
 """Number of findings that are sent to every rank."""
 
@@ -47,7 +47,7 @@ class Line:
         self.socket.sendall(json.dumps(data).encode() + b"\n")
 
     def read(self, deadline: float) -> Json:
-        """Return the next object. Raises OSError and ValueError."""
+        """Return the next object. Raises OSError if the connection fails, and ValueError for an invalid line."""
         while b"\n" not in self.rest:
             self.socket.settimeout(max(0.05, deadline - time.monotonic()))
             more = self.socket.recv(LINE)

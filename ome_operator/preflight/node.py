@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 GIB, MIB = 1 << 30, 1 << 20
 DRIVERS = {"11": 450, "12": 525, "13": 580}
-"""Major version of CUDA -> the oldest driver that supports it."""
+"""Maps each major version of CUDA to the oldest driver that supports it."""
 PATHS = re.compile(r"--.*(path|paths|file|template|location|certfile|keyfile|ca-certs|model|tokenizer|config)$")
 OUTPUT = re.compile(r"log|dump|save|output|storage|cache|record|export|download")
 """Pattern of flags whose value is a path that the engine creates if it does not exist."""
@@ -89,7 +89,7 @@ class Pod:
         self.config, self.words = config, words
         self.root = Path(config.get("root") or "/")
         self.links: dict[str, float] = {}
-        """Device -> rate of its slowest port in Gb/s."""
+        """Maps each device to the rate of its slowest port in Gb/s."""
 
     def checks(self) -> list[Callable[[], Iterator[Json]]]:
         """Return all checks except `devices`, which must run first because `limits` uses the links that it finds."""

@@ -28,9 +28,9 @@ class Replayed(NamedTuple):
     then: dict[str, Any]
     """The recorded decision, as JSON."""
     saw: dict[str, dict[str, Any]]
-    """Inputs of this pass that differ from those of the previous pass, as table -> name -> JSON."""
+    """Inputs of this pass that differ from those of the previous pass: the JSON of each input, by table and name."""
     before: dict[str, dict[str, Any]]
-    """All inputs of the previous pass, as table -> name -> JSON."""
+    """All inputs of the previous pass: the JSON of each input, by table and name."""
 
 
 class Recording(NamedTuple):
@@ -42,7 +42,7 @@ class Recording(NamedTuple):
     redacted: int
     """Number of values that were replaced because they may be secret."""
     services: dict[str, list[Replayed]]
-    """`namespace/name` -> its passes, the oldest first."""
+    """The passes of each service, the oldest first, by `namespace/name` of the service."""
 
 
 def to_json(services: Mapping[str, Iterable[Pass]], version: str, why: str, now: datetime) -> dict[str, Any]:

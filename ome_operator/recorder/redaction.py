@@ -51,9 +51,9 @@ class Redaction:
         self._names = frozenset(names)
         self._marks: dict[str, str] = {}
         self._words: dict[str, list[str]] = {}
-        """First LONG characters -> the words that begin with them, the longest first."""
+        """Maps the first LONG characters of words to the words that begin with them, the longest first."""
         self._texts: dict[str, str] = {}
-        """Text -> the text without the values that are recognized in it."""
+        """Maps each text to the text without the values that are recognized in it."""
 
     def __len__(self) -> int:
         return len(self._marks)

@@ -151,7 +151,7 @@ def _named_values(text: str) -> Iterator[tuple[int, int]]:
         start, end, behind = _value(text, found)
         value = text[start:end]
         if DONE.fullmatch(value) or harmless(name, value) or ((user or not assigned) and not value_of_flag(name, value)):
-            continue  # what is not secret is short, or begins with another name
+            continue  # a value that is not secret is short, or begins with the name of another value, which is found next
         if value:
             yield start, end
         done = behind

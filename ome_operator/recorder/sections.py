@@ -35,7 +35,7 @@ from ome_operator.recorder.passes import Pass, recorded_ahead, recorded_result, 
 from ome_operator.settings import Policy
 
 Tables = dict[str, dict[str, Any]]
-"""Tables of a pass: table -> name -> JSON."""
+"""Tables of a pass. Each table maps names to JSON."""
 _OBJECTS: Mapping[str, Any] = {
     "models": Model,
     "runtimes": Runtime,

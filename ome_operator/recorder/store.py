@@ -68,7 +68,7 @@ class Recorder:
         """Bytes of memory that only the recorder's passes hold."""
         self._services: OrderedDict[Ref, _Service] = OrderedDict()
         self._tables = Counter[int]()
-        """`id` of a copy of the table of nodes -> number of passes that use the copy."""
+        """Maps the `id` of each copy of the table of nodes to the number of passes that use the copy."""
 
     def __len__(self) -> int:
         return sum(len(service.passes) for service in self._services.values())

@@ -37,7 +37,9 @@ def tasks(name: str) -> tuple[Task, ...]:
 
 
 def perform(task: Task) -> SimulationResult:
-    """Perform a run. All controllers but the fixed size begin with the size for the first rate."""
+    """Simulate a trace with a controller. All controllers except the fixed size begin with the size that the first rate
+    needs.
+    """
     name, controller, point = task
     trace = named(name)
     first = needed(trace, 0.0, trace.rate(0.0))
@@ -53,7 +55,8 @@ def perform(task: Task) -> SimulationResult:
         busy, ahead, keep, clear = point
         oracle = Oracle(trace, busy, ahead, keep, clear)
         return simulate(trace, oracle if controller == ORACLE else OneByOne(trace, oracle), first)
-    # The processes of an engine poll without pause, so their CPU usage hardly depends on the load: no change.
+    # The controller scales by CPU usage. The processes of an engine poll without pause, so their CPU usage hardly depends on
+    # the load, and the size does not change.
     return simulate(trace, Fixed(first), first)
 
 
@@ -75,18 +78,18 @@ def outcome(name: str, run: Callable[[Sequence[Task]], Sequence[SimulationResult
 
 
 class StepBacklog(NamedTuple):
-    """The backlog after a step of the rate upwards."""
+    """The backlog of requests after the rate has increased in a step."""
 
     seconds: float
     """Time from the step until no more than two requests waited for each prefill group."""
     least: float
     """Shortest possible value of `seconds`. A router does not move queued requests to other groups, so the groups that
     existed at the step have to serve their own queues. These queues grow until new groups serve, which are requested at the
-    first reading after the step. A further reading passes until it is seen that the queues are empty."""
+    first reading after the step. The controller observes one reading later that the queues are empty."""
 
 
 def backlogs(trace: Trace, result: SimulationResult) -> list[StepBacklog]:
-    """Return the backlogs after all steps of the rate upwards by more than a fifth of the peak."""
+    """Return the backlog after each step in which the rate increases by more than a fifth of the peak."""
     moments = result.moments
     ups = [(one.prefill, two) for one, two in pairwise(moments) if two.rate > one.rate + 0.2 * trace.peak]
     found = []

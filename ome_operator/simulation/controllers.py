@@ -32,15 +32,17 @@ def targets(trace: Trace) -> Targets:
 
 
 def mean_work(trace: Trace, at: float) -> tuple[float, float]:
-    """Return the mean seconds of a request in a prefill group, and its mean output tokens."""
+    """Return the mean seconds for which a request occupies a prefill group at the time `at`, and its mean number of output
+    tokens.
+    """
     kinds = trace.kinds(at)
     service = sum(kind.share * engines.prefill_seconds(kind.prompt) for kind in kinds)
     return service, sum(kind.share * kind.answer for kind in kinds)
 
 
 def needed(trace: Trace, at: float, rate: float, busy: float = 1.0) -> Size:
-    """Return the number of groups that serve the rate, divided by `busy`, within the targets, according to the true service
-    times.
+    """Return the numbers of prefill and decode groups that serve `rate / busy` requests per second within the targets,
+    according to the true service times. `busy` is the planned utilization.
     """
     service, answer = mean_work(trace, at)
     longest = max(engines.prefill_seconds(kind.prompt) for kind in trace.kinds(at))
@@ -58,7 +60,7 @@ def peak(trace: Trace) -> Size:
 
 
 class Ours:
-    """The operator's own controller, in the mode Apply. `learned` is what the service has measured before the trace."""
+    """The operator's own controller, in the mode Apply. `learned` contains measurements from before the trace."""
 
     def __init__(self, trace: Trace, learned: Learned = engines.MEASURED) -> None:
         self._targets, self.state = targets(trace), ScalingState(learned=learned)
@@ -73,7 +75,7 @@ class Ours:
 
 
 class Fixed:
-    """A size that never changes."""
+    """A controller whose size never changes."""
 
     def __init__(self, size: Size) -> None:
         self._size = size
@@ -121,8 +123,8 @@ class Queue:
 
 
 class Oracle:
-    """A controller that knows the true rates and service times until now, but not the future. Comparisons use the best of a
-    grid of such controllers.
+    """A controller that knows the true rates and service times until now, but not the future. Comparisons use the controller
+    with the best result in a grid of parameters.
     """
 
     def __init__(self, trace: Trace, busy: float, ahead: float, keep: float, clear: float) -> None:
@@ -137,7 +139,8 @@ class Oracle:
         """Return the wanted size."""
         rate = self._trace.rate(now)
         before = self._trace.rate(max(0.0, now - 10.0))
-        slope = (rate - before) / 10.0 if abs(rate - before) < 0.1 * self._trace.peak else 0.0  # a step has no slope
+        # in a step, the rate has no slope
+        slope = (rate - before) / 10.0 if abs(rate - before) < 0.1 * self._trace.peak else 0.0
         waiting = samples[-1].waiting or 0 if samples else 0
         extra = waiting / self._clear if self._clear and waiting > 2 * fleet.prefill.ready else 0.0
         size = needed(self._trace, now, max(0.0, rate + max(0.0, slope * self._ahead)) + extra, self._busy)

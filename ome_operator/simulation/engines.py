@@ -35,7 +35,8 @@ the times for 100 and 7,373 tokens."""
 MEASURED = Learned(
     _WORK, PREFILL[2][1] / _WORK.seconds(1.0, PREFILL[2][0]), measured=1, curve=(DECODE[1], DECODE[3]), starts=(START,)
 )
-"""Measurements of a service whose prefill was saturated once, with prompts of 7,373 tokens, and whose decode had 2 loads."""
+"""Measurements of a service whose prefill was saturated once, with prompts of 7,373 tokens, and whose decode was measured
+under two loads."""
 
 
 def interpolated(points: tuple[tuple[float, float], ...], x: float) -> float:

@@ -20,11 +20,11 @@ TAIL = 1800.0
 
 Size = tuple[int, int]
 Controller = Callable[[float, Sequence[DemandSample], Fleet], Size]
-"""(time, samples, fleet) -> the wanted numbers of prefill and decode groups."""
+"""A function that maps (time, samples, fleet) to the wanted numbers of prefill and decode groups."""
 
 
 class Moment(NamedTuple):
-    """What a plot shows of one time."""
+    """The values at one time that a plot shows."""
 
     at: float
     rate: float
@@ -38,7 +38,7 @@ class SimulationResult(NamedTuple):
 
     requests: int
     good: float
-    """Share of all requests that met both targets."""
+    """Share of all requests that met both targets (time to the first token, time between tokens)."""
     gpu_hours: float
     changes: tuple[tuple[float, int, int], ...]
     """(time, prefill groups, decode groups) of each change of the wanted size."""
@@ -89,7 +89,7 @@ class _Prefill(_Group):
         return len(ends)
 
     def look(self, now: float) -> None:
-        """Record the state of the group at a tick. If at least as many requests waited at the last tick as have been
+        """Record the state of the group at a tick. If at least as many requests waited at the last tick as the group has
         completed since, the group has been busy all the time.
         """
         waiting = self.waiting
@@ -184,7 +184,7 @@ class Simulation:
     def _arrive(self, now: float, prompt: float, answer: float) -> None:
         self._arrived += 1
         best, least = None, 1 << 30
-        for group in self._prefill:  # as a router does: the group with the fewest requests
+        for group in self._prefill:  # requests go to the group with the fewest requests, as with a router
             if not group.draining and group.ready <= now and (number := group.settle(now)) < least:
                 best, least = group, number
         if best is None:

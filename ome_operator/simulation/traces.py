@@ -31,7 +31,7 @@ class Trace(NamedTuple):
     title: str
     seconds: float
     rate: Callable[[float], float]
-    """Time in seconds -> requests per second."""
+    """Maps a time in seconds to a number of requests per second."""
     peak: float
     kinds: Callable[[float], tuple[RequestKind, ...]] = lambda _at: USUAL
     ttft: float = 3.0
@@ -45,7 +45,7 @@ class Trace(NamedTuple):
 
 
 class TraceRequest(NamedTuple):
-    """A request that arrives."""
+    """A request of a trace: its time of arrival and its lengths."""
 
     at: float
     prompt: float
@@ -53,7 +53,7 @@ class TraceRequest(NamedTuple):
 
 
 def requests(trace: Trace, seed: int = 1) -> Iterator[TraceRequest]:
-    """Yield the requests of a trace, which arrive at random (Poisson): an equal seed gives equal requests."""
+    """Yield the requests of a trace, which arrive at random (Poisson). The same seed gives the same requests."""
     rng = random.Random(seed)
     at, peak = 0.0, trace.peak
     while True:
@@ -114,7 +114,7 @@ def sizes(each: float = 1800.0, rate: float = 10.0, shares: tuple[float, ...] = 
 
 
 def vanishing(seconds: float = 7200.0, rate: float = 10.0) -> Trace:
-    """Return the trace (e): a constant load, whose numbers are missing four times."""
+    """Return the trace (e): a constant load. During four periods, numbers that the service reports are missing."""
     each = seconds / 10
     missing = tuple(
         (each * (2 * turn + 1), each * (2 * turn + 2), field)
@@ -133,7 +133,7 @@ TRACES: dict[str, Callable[[], Trace]] = {
     "fast-sinusoid": lambda: sinusoid(600.0, 3600.0)._replace(name="fast-sinusoid"),
     "fast-steps": lambda: steps(600.0)._replace(name="fast-steps"),
 }
-"""Name of a trace -> the trace."""
+"""Maps the name of each trace to a function that makes the trace."""
 
 
 def named(name: str) -> Trace:

@@ -60,12 +60,16 @@ def _errors(title: str, ratios: list[Mapping[str, float]], wanted: tuple[str, st
 
 
 def by_gpu(row: Row) -> tuple[object, ...]:
-    """Return what two runs must have in common so that their GPUs can be compared."""
+    """Return a key of a run. If the keys of two runs are equal, they differ in nothing but the GPU that affects their
+    throughput, so their GPUs can be compared.
+    """
     return (row.place.engine, *_common(row))
 
 
 def by_engine(row: Row) -> tuple[object, ...]:
-    """Return what two runs must have in common so that their engines can be compared."""
+    """Return a key of a run. If the keys of two runs are equal, they differ in nothing but the engine that affects their
+    throughput, so their engines can be compared.
+    """
     return (row.place.gpu.name, *_common(row))
 
 
@@ -91,7 +95,9 @@ def _order(
 
 
 def _medians(group: list[Row], ratios: Mapping[str, Mapping[str, float]], differs: Key) -> list[tuple[float, float]]:
-    """Return the measured and the predicted throughput of each kind of run, as the medians over its runs."""
+    """Return the median of the measured and of the predicted throughput for each kind of run. `differs` returns the kind of
+    a run.
+    """
     kinds: dict[tuple[object, ...], list[tuple[float, float]]] = {}
     for row in group:
         assert row.written is not None
@@ -100,8 +106,8 @@ def _medians(group: list[Row], ratios: Mapping[str, Mapping[str, float]], differ
 
 
 def _bars(rows: Mapping[str, Row], ratios: Mapping[str, Mapping[str, float]]) -> Iterator[Aim]:
-    """Yield how many rows have an error within the error bar that a plan of their deployment prints. Nine of ten rows should
-    have.
+    """Yield how many rows have an error within the error bar that a plan of their deployment prints. The aim is nine of ten
+    rows.
     """
     for name in ("tokens", "tpot", "ttft"):
         inside = every = 0
@@ -137,7 +143,7 @@ def _percent(part: int, whole: int) -> str:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table of the planner's accuracy and its aims."""
     for aim in aims():
         print(f"{aim.what:75} {aim.rows:6} {aim.found:>16}   aim {aim.aim}")
 

@@ -15,8 +15,8 @@ _NORMAL = re.compile(r"N\((\d+),\d+\)/\((\d+),\d+\)")
 _EVEN = re.compile(r"U\((\d+),(\d+)\)/\((\d+),(\d+)\)")
 _PREFIX = re.compile(r"P\((\d+),(\d+)\)/(\d+)")
 _PLAIN = re.compile(r"^[-=+@\s]++|[^\w .,:()/+-]")
-"""Characters that a cell does not need. The author of a BenchmarkJob chooses some cells, and a program for spreadsheets
-takes a cell for a formula if it begins with one of the first characters."""
+"""Matches characters that a cell does not need. The author of a BenchmarkJob chooses the content of some cells, and a
+spreadsheet program evaluates a cell as a formula if it begins with a character such as `=`."""
 MEDIANS = "TTFT and TPOT are medians of a BenchmarkJob run; the request lengths are means"
 """Value of the column `kind`, which describes the figures of a row."""
 
@@ -83,7 +83,7 @@ def _rows(name: str, results: list[Any], layout: Mapping[str, str]) -> Iterator[
 
 
 def _figure(value: Any) -> str:
-    """Return a reported figure as text; "" if it is not a positive number."""
+    """Return a figure of a report as text; "" if the figure is not a positive number."""
     try:
         return str(value).strip().lstrip("+") if float(value) > 0 else ""
     except (TypeError, ValueError):

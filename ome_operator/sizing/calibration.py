@@ -44,7 +44,7 @@ _PRECISIONS = {
     **dict.fromkeys(("w4a16", "w4a8", "awq", "gptq"), "int4"),
     **dict.fromkeys(("fp16", "bfloat16", "float16"), "bf16"),
 }
-"""Other name of a precision -> the supported precision whose weights have the same size. A GPU that lacks a precision
+"""Maps other names of precisions to the supported precision whose weights have the same size. A GPU that lacks a precision
 computes in the next wider precision that it supports."""
 _NO_DRAFTS = frozenset({"", "?", "no", "off", "none", "false", "0", "-"})
 """Values of the column `mtp` that do not state that multi-token prediction was on."""

@@ -30,9 +30,9 @@ class GpuChoice(NamedTuple):
 
 
 def compared(choices: Sequence[GpuChoice], by: str = "price") -> list[dict[str, Any]]:
-    """Return a document for each GPU. `by` is their order: `price` (the cheapest output tokens first; GPUs without a price
-    follow, the highest throughput for each GPU first), `throughput` for each GPU, `ttft` or `tpot`. GPUs without an answer,
-    such as those that do not meet the bounds of the request, come last.
+    """Return a document for each GPU. `by` is the figure by which the GPUs are sorted: `price` of output tokens,
+    `throughput` for each GPU, `ttft` or `tpot`; the best GPU is first. For `price`, GPUs without a price follow, sorted by
+    throughput. GPUs without an answer, such as those that do not meet the bounds of the request, come last.
     """
     documents = [_document(each) for each in choices]
     return sorted(documents, key=lambda each: _rank(each, by))

@@ -38,7 +38,7 @@ class Gpu:
     bandwidth: float
     """Memory bandwidth, in bytes per second."""
     flops: Mapping[str, float]
-    """Precision -> number of dense operations per second."""
+    """Maps each precision to the number of dense operations per second."""
     link: float
     """Bandwidth of the link (such as NVLink) to GPUs of the same link domain, in bytes per second and direction."""
     domain: int

@@ -17,8 +17,8 @@ MEASURED: Mapping[str, float] = {
     "prefill.matrices": 1.71,
     "prefill.attention": 1.70,
 }
-"""Term of kernels -> measured time on Hopper GPUs / time at the rates of the data sheet (docs/gpu.md;
-`tests/gpu/measured.py` computes them)."""
+"""Maps each term of kernels to the measured time on Hopper GPUs, divided by the time at the rates of the data sheet
+(docs/gpu.md; `tests/gpu/measured.py` computes them)."""
 _MEASURED_ON = "hopper"
 _SURE, _UNSURE = 0.15, 0.3
 """Standard deviations of the priors of kernels, on the measured family of GPUs and on other families."""
@@ -80,7 +80,7 @@ def prior(name: str) -> Prior:
     if term in MEASURED:
         return Prior(math.log(MEASURED[term]), _SURE if name.endswith(f".{_MEASURED_ON}") else _UNSURE)
     if rest[0] in _PARTS:
-        own = len(rest) == 1 + (rest[0] in ("hop", "wire", "far"))  # not that of an engine
+        own = len(rest) == 1 + (rest[0] in ("hop", "wire", "far"))  # whether the constant is common to all engines
         return Prior(math.log(2.0) if own and head == "prefill" else 0.0, 0.7 if own else 0.4)
     spread = 0.15 if head == "decode" else 0.225
     return Prior(0.0, 2 * spread if f".{PAIR}" in name else spread)

@@ -87,13 +87,15 @@ NO_DRAFTS = Drafts()
 
 
 def expected_drafts(tokens: int) -> Drafts:
-    """Return drafts whose acceptance is ACCEPTED: a draft token is accepted if all draft tokens before it are."""
+    """Return speculative decoding with `tokens` draft tokens. Each of them is accepted with the probability ACCEPTED if all
+    draft tokens before it are accepted.
+    """
     return Drafts(tokens, sum(ACCEPTED**number for number in range(1, tokens + 1)))
 
 
 def poisson_percentile(mean: float, part: float) -> float:
-    """Return the number that a Poisson variable does not exceed with the probability `part`. Above a mean of 100 it is that
-    of the normal distribution with the same mean and variance.
+    """Return the number that a Poisson variable does not exceed with the probability `part`. Above a mean of 100, the number
+    is that of the normal distribution with the same mean and variance.
     """
     if mean > _NORMAL:
         return NormalDist(mean, math.sqrt(mean)).inv_cdf(part)
@@ -263,7 +265,9 @@ class _Loop(ABC):
         return SteadyState(reached, first, each, low, self.most, self.own, whole, self._owns, self._tpots(low))
 
     def _tpots(self, batch: float) -> tuple[float, ...]:
-        """Return `SteadyState.tpots` for random arrivals."""
+        """Return the percentiles of the time per output token for random arrivals (`SteadyState.tpots`); () unless a
+        subclass knows their distribution.
+        """
         return ()
 
 
@@ -280,7 +284,9 @@ class Pair(_Loop):
         cache_capacity: float = math.inf,
         drafts: Drafts = NO_DRAFTS,
     ) -> None:
-        """`cache_capacity` is the number of requests that the KV cache of decode holds, over all workers."""
+        """Initialize the deployment. `cache_capacity` is the number of requests that the KV cache of decode holds, over all
+        workers.
+        """
         super().__init__(place, prefill, decode, loads, c, cache_capacity, drafts)
         self._slots = slots(place, decode, c)
 
@@ -289,7 +295,7 @@ class Pair(_Loop):
         return batch / (self._later * tpot), tpot
 
     def _tpots(self, batch: float) -> tuple[float, ...]:
-        """Return the percentiles of TPOT.
+        """Return the percentiles of the time per output token for random arrivals, as in `SteadyState.tpots`.
 
         Method: requests that arrive at random and do not wait for a slot make the number of requests in decode a Poisson
         variable (M/G/infinity). A step takes as long as its batch requires; a request has steps of many batches, so the mean
@@ -312,7 +318,9 @@ class Together(_Loop):
         cache_capacity: float = math.inf,
         drafts: Drafts = NO_DRAFTS,
     ) -> None:
-        """`cache_capacity` is the number of requests that the KV cache holds, over all engines."""
+        """Initialize the deployment. `cache_capacity` is the number of requests that the KV cache holds, over all
+        engines.
+        """
         super().__init__(place, both, both, loads, c, cache_capacity, drafts)
 
     def _pace(self, batch: float) -> tuple[float, float]:

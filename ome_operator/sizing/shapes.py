@@ -44,7 +44,8 @@ _SIZES = (
 )  # fmt: skip
 """Fields of a config.json that are a whole number above 0 in every family that states them as a single value."""
 _STORED = {"mxfp4": "mxfp4", "nvfp4": "fp4"}
-"""Name of a quantization of 4 bits -> the precision. All others are INT4: AWQ, GPTQ and their relatives."""
+"""Maps the name of a quantization of 4 bits to the precision. All other quantizations of 4 bits, such as AWQ and GPTQ, have
+the precision INT4."""
 
 _NOTHING = RequestCache(0)
 

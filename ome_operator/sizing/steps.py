@@ -70,7 +70,9 @@ class ServingStack:
         )
 
     def wait_keys(self, what: str, mode: str) -> tuple[str, ...]:
-        """Return the names of the constants of a part of TTFT: `fixed`, `burst`, `queue` or `ranks`."""
+        """Return the names of the constants whose product is the factor of a part of TTFT. `what` is the part: `fixed`,
+        `burst`, `queue` or `ranks`.
+        """
         return f"{mode}.{what}", f"{mode}.{what}.{self.engine}", f"{mode}.{what}.{self.engine}.{self.version or 'any'}"
 
 

@@ -32,7 +32,7 @@ class Answer:
 
     @property
     def ratios(self) -> dict[str, float]:
-        """Name of a figure -> predicted value / measured value."""
+        """Maps each figure to the predicted value divided by the measured value."""
         return {name: self.predicted[name] / seen for name, seen in self.measured.items() if name in self.predicted}
 
 
@@ -42,7 +42,7 @@ class Report:
 
     answered: tuple[Answer, ...]
     refused: Mapping[str, str]
-    """Id of a row that could not be predicted -> the reason."""
+    """Maps the id of each row that could not be predicted to the reason."""
     classes: Mapping[str, Mapping[str, Bar]] = field(default_factory=dict)
     """Error bars by class, and in each class by figure."""
 

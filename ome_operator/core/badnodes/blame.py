@@ -1,5 +1,5 @@
-"""Decide which nodes are to blame for the remembered faults (the faults are attributed to the node, and not to the services
-that failed there), and which services avoid these nodes.
+"""Decide which nodes are to blame for the remembered faults, and which services avoid these nodes. A node that is to blame
+causes the faults itself; otherwise the services that failed there cause them.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ LASTS = 300.0
 GPUs for a moment.)
 """
 PART = 10
-"""At most one in this many nodes is avoided: 10 stands for a tenth of the nodes."""
+"""At most this fraction of the nodes is avoided: 10 stands for a tenth of the nodes."""
 
 
 class Avoided(NamedTuple):
@@ -48,8 +48,9 @@ class _Blame(NamedTuple):
 def blamed(memory: Memory) -> list[tuple[Role, str]]:
     """Return the nodes to blame for the failures of each role, as sorted pairs of role and node.
 
-    A confirmed failure (`RememberedFault.confirmed`) suffices. Otherwise a node is to blame only if the role has failed on
-    it at least FAILURES times, and TIMES as often as on any other node, because a wrong configuration fails on every node.
+    One confirmed failure (`RememberedFault.confirmed`) is enough to blame a node. Without a confirmed failure, a node is to
+    blame only if the role has failed on it at least FAILURES times, and TIMES as often as on any other node, because a wrong
+    configuration fails on every node.
     """
     counts: dict[Role, Counter[str]] = {}
     sure = set[tuple[Role, str]]()
@@ -67,8 +68,8 @@ def blamed(memory: Memory) -> list[tuple[Role, str]]:
 
 
 def avoid(memory: Memory, nodes: Mapping[str, Node], now: float) -> Avoided:
-    """Return the nodes that are avoided, and by whom. At most one in PART nodes is avoided; with fewer nodes, one. Nodes
-    that report a fault themselves come first, because tenants can make their own containers fail.
+    """Return the nodes that are avoided, and by whom. At most `_limit` nodes are avoided. Nodes that report a fault
+    themselves take precedence, because tenants can make their own containers fail.
     """
     known = {name: each for name, each in memory.items() if name in nodes}
     limit = _limit(nodes, known)
@@ -83,7 +84,7 @@ def avoid(memory: Memory, nodes: Mapping[str, Node], now: float) -> Avoided:
     for name, blames in by_node.items():
         if len(blames) > 1:
             since = sorted(blame.since for blame in blames.values())[1]
-            # Everybody reads this sentence, so it names no namespace.
+            # Users of all namespaces can read this text, so it names no namespace.
             common.append(_Blame(since, name, f"services of {len(blames)} namespaces failed there"))
     everybody |= _first([blame for blame in common if blame.node not in everybody], limit - len(everybody), ignored)
     namespaces: dict[str, dict[str, str]] = {}
@@ -96,7 +97,9 @@ def avoid(memory: Memory, nodes: Mapping[str, Node], now: float) -> Avoided:
 
 
 def _limit(nodes: Mapping[str, Node], memory: Memory) -> int:
-    """Return how many nodes may be avoided: one in PART nodes with GPUs or, if no node has GPUs, of all nodes."""
+    """Return the largest number of nodes that are avoided: a fraction 1/PART of the nodes with GPUs (of all nodes, if none
+    has GPUs), and at least one node.
+    """
     with_gpus = sum(bool(node.gpus) or any(kind == "GPUMissing" for kind, _ in node.faults) for node in nodes.values())
     return max(1, (with_gpus or len(nodes)) // PART)
 

@@ -1,4 +1,4 @@
-"""Remember faults by node: add new faults, mark failures as confirmed that groups on other nodes do not have, and forget
+"""Remember faults by node: add new faults, confirm failures if a group of the same role works on other nodes, and forget
 faults that are too old, that were forgiven, or whose node was replaced by another node of the same name.
 """
 
@@ -27,7 +27,8 @@ blame.
 def remember(
     memory: Memory, signs: Iterable[Sign], ready: Iterable[ReadyGroup], nodes: Mapping[str, Node], now: float
 ) -> dict[str, NodeMemory]:
-    """Return the memory after new failures (`signs`), with the groups that are `ready` now.
+    """Return the memory, to which the new failures (`signs`) and the faults that nodes report now are added. Failures are
+    marked as confirmed if one of the `ready` groups proves that the node is to blame.
 
     nodes       All nodes of the cluster: nodes that do not exist any more are forgotten.
     now         Seconds since the epoch.

@@ -9,9 +9,8 @@ from ome_operator.core.observed.objects import Pod
 from ome_operator.core.termination import telling
 
 ROUND = 60.0
-"""Seconds after a failure of a group during which further exits of its containers are taken for consequences of this
-failure: if one rank ends, the other ranks end, too.
-"""
+"""Seconds after a failure of a group during which further exits of its containers are considered consequences of this
+failure: if one rank ends, the other ranks end, too."""
 HANGS = frozenset({"NotReady", "Silent", "NotReadyInTime"})
 """Reasons of recycles for which it is unknown which rank of the group caused the failure."""
 _OF_THE_KUBELET = frozenset({"UnexpectedAdmissionError"})

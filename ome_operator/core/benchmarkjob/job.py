@@ -35,7 +35,7 @@ _NO_TOOLS = (
 )
 _USER = 65532
 _OF_QUESTIONS = ("num_shots", "max_new_tokens", "temperature")
-"""Keys of `additionalRequestParams` that gsm8k supports."""
+"""Keys of `additionalRequestParams` that SGLang's benchmark gsm8k supports."""
 
 
 class Images(NamedTuple):
@@ -52,8 +52,8 @@ class Images(NamedTuple):
 def desired_job(
     images: Images, benchmark: BenchmarkJob, service: InferenceService | Invalid | None, deps: Deps
 ) -> tuple[Manifest | None, Why]:
-    """Return the Job, or the reason why it cannot be rendered yet. `service` is the current state of the service to
-    measure.
+    """Return the Job of a BenchmarkJob, or the reason why the Job cannot be rendered yet. `service` is the current state of
+    the service to measure.
     """
     try:
         return job(benchmark, target(benchmark, service, deps), images), NOTHING
@@ -62,7 +62,7 @@ def desired_job(
 
 
 def job(benchmark: BenchmarkJob, server: ServerUnderTest, images: Images) -> Manifest:
-    """Return the Job. Raises ProblemError for an unsupported spec."""
+    """Return the Job of a BenchmarkJob that measures `server`. Raises ProblemError for an unsupported spec."""
     spec = benchmark.spec
     _check_shapes(benchmark)
     data = dataset(spec.dataset, benchmark.namespace)
@@ -94,7 +94,9 @@ def job(benchmark: BenchmarkJob, server: ServerUnderTest, images: Images) -> Man
 
 
 def _check_shapes(benchmark: BenchmarkJob) -> None:
-    """Raise ProblemError if an open field of the spec does not have the structure of that part of a pod."""
+    """Raise ProblemError if a field whose structure the CRD leaves open does not have the structure of this part of a
+    pod.
+    """
     parts: list[tuple[Any, str, str]] = []
     if benchmark.spec.pod_override is not None:
         parts.append((benchmark.spec.pod_override.dump(), "spec.podOverride", ""))
@@ -109,7 +111,7 @@ def _check_shapes(benchmark: BenchmarkJob) -> None:
 def _plan(
     benchmark: BenchmarkJob, server: ServerUnderTest, job_runs: tuple[Run, ...], data: PodPath | None, out: PodPath
 ) -> Manifest:
-    """Return the work plan of the containers."""
+    """Return the work plan, which the containers read from the environment variable `PLAN`."""
     metadata = benchmark.spec.service_metadata
     return {
         "name": f"{benchmark.namespace}/{benchmark.name}",
@@ -143,8 +145,8 @@ def _serving(benchmark: BenchmarkJob, server: ServerUnderTest) -> list[str]:
 
 
 def _gsm8k(benchmark: BenchmarkJob, server: ServerUnderTest) -> Manifest:
-    """Return the arguments of gsm8k. Raises ProblemError if the server does not support SGLang's own format, which gsm8k
-    requires.
+    """Return the arguments of the benchmark gsm8k. Raises ProblemError if the server does not support SGLang's own format,
+    which gsm8k requires.
     """
     url = urlsplit(server.url)
     if server.backend != NATIVE or url.scheme != "http":
@@ -195,7 +197,9 @@ _RESTRICTED: dict[str, Any] = {
 
 
 def _sglang(image: str, env: list[Manifest], mounts: list[Manifest], more: Manifest) -> Manifest:
-    """Return the container that sends requests. `more` is the value of spec.podOverride."""
+    """Return the container with SGLang's image, which sends the requests of the benchmark. `more` is the value of
+    spec.podOverride.
+    """
     return {
         "name": RUN,
         "image": more.get("image") or image,
@@ -225,7 +229,9 @@ def _ours(step: str, image: str, env: list[Manifest], mounts: list[Manifest]) ->
 
 
 def _token(benchmark: BenchmarkJob) -> list[Manifest]:
-    """Return the variable with the hub's token. Only the kubelet reads the Secret."""
+    """Return a list with the variable for the token of the Hugging Face hub; [] without a token. The variable refers to a
+    Secret, which only the kubelet reads.
+    """
     secret = benchmark.spec.hugging_face_secret_reference
     if secret is None:
         return []
@@ -233,7 +239,9 @@ def _token(benchmark: BenchmarkJob) -> list[Manifest]:
 
 
 def _secret(storage: Storage | None, name: str) -> list[Manifest]:
-    """Return the mount of the Secret with the credentials of an object store."""
+    """Return a list with the mount of the Secret that contains the credentials of an object store; [] without such a
+    Secret.
+    """
     if storage is None or not storage.key:
         return []
     return [{"name": f"{name}-secret", "mountPath": f"{SECRETS}/{name}", "readOnly": True}]

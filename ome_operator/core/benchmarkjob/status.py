@@ -38,7 +38,7 @@ def started(status: Mapping[str, Any]) -> bool:
 
 
 def is_final(status: Mapping[str, Any]) -> bool:
-    """Return whether the status is final."""
+    """Return whether a status is final: the benchmark is complete or has failed."""
     return status.get("state") in (COMPLETED, FAILED)
 
 
@@ -59,8 +59,8 @@ def pod_progress(pods: Iterable[Mapping[str, Any]]) -> PodProgress:
 
 
 def _report(text: str) -> BenchmarkReport | None:
-    """Return the parsed summary. Return None if the container ended before it wrote a summary, so that the message
-    contains log lines instead, or if a number in it is too large for the API server.
+    """Return the summary of the results in a termination message. Return None if the container ended before it wrote a
+    summary, so that the message contains log lines instead, or if a number in it is too large for the API server.
     """
     try:
         found = BenchmarkReport.model_validate_json(text, by_alias=True, by_name=False)
@@ -74,8 +74,8 @@ def _report(text: str) -> BenchmarkReport | None:
 def benchmark_status(
     job: BenchmarkJob, made: Child | None, pods: Iterable[Mapping[str, Any]], why: Why, now: datetime
 ) -> dict[str, Any]:
-    """Return the complete status. `made` is the Job, `pods` are its pods as JSON, and `why` is the reason if the Job is
-    missing.
+    """Return the complete status of a BenchmarkJob. `made` is the Job, `pods` are its pods as JSON, and `why` is the reason
+    if the Job is missing.
     """
     before = job.status
     if is_final(before):
@@ -155,8 +155,8 @@ def _status(
 
 
 def _whole(job: BenchmarkJob, shared: Mapping[str, Any], conditions: list[dict[str, Any]], now: datetime) -> dict[str, Any]:
-    """Return the complete status: `shared` and the conditions, with advice about an edit after the start and about fields
-    without effect.
+    """Return the complete status of a BenchmarkJob: the fields in `shared`, and `conditions` with a summary and with advice
+    about an edit after the start and about fields without effect.
     """
     started = shared.get("startedGeneration")
     advice = cond.advice(ignored(job))

@@ -20,8 +20,8 @@ CONCURRENCY = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 """Numbers of concurrent requests that are used if the spec names none, as in genai-bench."""
 DATASET, GSM8K = "dataset", "gsm8k"
 MADE_UP = "random-ids"
-"""Name of a data set of SGLang's benchmark: prompts of random tokens with the requested lengths. The operator's own
-program replaces it."""
+"""Name of the data set in SGLang's benchmark that consists of prompts of random tokens with the requested lengths. In the
+containers of a job, the operator's own program generates these prompts."""
 
 _FORMS = {
     "D": re.compile(r"D\((\d+),(\d+)\)"),
@@ -100,8 +100,8 @@ def _run(scenario: str, concurrency: int, requests: int, dataset: str) -> Run:
 
 
 def _dataset(dataset: str) -> tuple[tuple[str, ...], Lengths | None]:
-    """Return the arguments for a data set, and no lengths. Without a file (`dataset` is ""), SGLang's benchmark downloads
-    the conversations of ShareGPT from the hub.
+    """Return the arguments for a data set, and None, because the lengths of its prompts are not configured. Without a file
+    (`dataset` is ""), SGLang's benchmark downloads the conversations of ShareGPT from the hub.
     """
     name = "custom" if dataset.endswith(".jsonl") else "sharegpt"
     return ("--dataset-name", name, *(("--dataset-path", dataset) if dataset else ())), None
@@ -158,7 +158,8 @@ def params(spec: BenchmarkSpec) -> dict[str, Any]:
 def body(spec: BenchmarkSpec, native: bool) -> tuple[str, ...]:
     """Return `additionalRequestParams` as arguments of the serving benchmark.
 
-    In SGLang's own format, sampling parameters are in an object that the benchmark fills, so they have their own flags.
+    In SGLang's own format, the benchmark itself writes the object with the sampling parameters, so these parameters are
+    passed as flags.
     """
     given = params(spec)
     args: list[str] = []

@@ -23,7 +23,7 @@ from ome_operator.core.weights.node_selection import UnreadableSelection, select
 LONE_WAIT = timedelta(minutes=5)
 """Time after which the report of a single node is used although no other node has confirmed it, if no other node reports
 anything else. Agents look up the revision of a new model within a minute, so other nodes have reported by then. If the
-record of the only agent is at least this old, no other agent is assumed to be about to start."""
+record of the only agent is at least this old, the operator assumes that no other agent is about to start."""
 NAMED = 5
 """Maximum number of nodes that a message names."""
 _COMMIT = re.compile(r"hf://[^@]+@([0-9a-f]{40})|oci://.+@(sha256:[0-9a-f]{64})|(local)://.*")

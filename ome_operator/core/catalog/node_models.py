@@ -72,8 +72,8 @@ def status(verdict: Verdict, directory: str, holdings: Mapping[str, Holding]) ->
     """Return the part of a model's status that comes from agents' records: pinned revision, facts, progress per node,
     summary.
 
-    `directory` is the digest that agents use as the name of the directory. The pinned revision and the facts are kept when
-    all records are gone, until the URI changes.
+    `directory` is the digest that agents use as the name of the model's directory. The pinned revision and the facts are
+    kept when all records are gone, until the URI changes.
     """
     pin, ready = verdict.pin, [holding for holding in holdings.values() if holding.state == keys.MODEL_READY]
     done = sum(pin == Pin(holding.uri, holding.revision) for holding in ready)

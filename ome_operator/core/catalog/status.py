@@ -136,7 +136,9 @@ def _hold(nodes: int) -> str:
 
 
 def _crowded(model: AnyModel) -> str:
-    """Return a clause for a message: another possible reason why nodes lack the labels of a namespaced model."""
+    """Return a clause for a message: nodes may also lack the label of a namespaced model because the number of these labels
+    on a node is limited. Return "" for a cluster-wide model.
+    """
     most = node_models.LABEL_LIMIT
     return (
         (f"; a node gets at most {most} labels of BaseModels, and BaseModels that services use come first")

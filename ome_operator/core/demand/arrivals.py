@@ -117,7 +117,7 @@ def _recent(samples: Sequence[DemandSample], length: float) -> float | None:
 
 
 def _at(samples: Sequence[DemandSample], at: float) -> float | None:
-    """Return the rate of arrivals in the sample nearest to this time; None if it is unknown."""
+    """Return the rate of arrivals in the sample nearest to the time `at`; None if it is unknown."""
     near = nearest(samples, at)
     return near.arrivals if near is not None else None
 

@@ -1,5 +1,5 @@
-"""Check for reasons not to remove a group although fewer groups would be enough, and for the limit of changes within an
-hour.
+"""Check for reasons not to remove a group although fewer groups would be enough. Also check whether the largest number of
+changes within an hour is reached.
 """
 
 from collections.abc import Sequence
@@ -12,9 +12,8 @@ LOWER_FOR = 90.0
 """Seconds for which fewer groups must have been enough before a group is removed."""
 HOUR = 3600.0
 FAILING, RISE = 0.01, 1.5
-"""The error rate counts as rising if errors exceed the share `FAILING` of the requests, and `RISE` times their share of the
-windows before.
-"""
+"""The error rate counts as rising if the share of requests that fail exceeds `FAILING`, and also `RISE` times the share in
+the earlier windows."""
 
 
 def brake(samples: Sequence[DemandSample], fleet: Fleet, targets: Targets, state: ScalingState, now: float) -> str:
@@ -38,7 +37,9 @@ def at_cap(state: ScalingState, targets: Targets, now: float) -> bool:
 
 
 def hole(samples: Sequence[DemandSample], now: float) -> bool:
-    """Return whether the numbers of the last `KEPT` seconds have a gap of more than `STALE` seconds."""
+    """Return whether the samples of the last `KEPT` seconds have a gap: more than `STALE` seconds without known arrivals and
+    waiting requests.
+    """
     known = [one.at for one in samples if one.at >= now - KEPT and one.arrivals is not None and one.waiting is not None]
     return any(after - before > STALE for before, after in pairwise((now - KEPT, *known, now)))
 

@@ -12,8 +12,7 @@ from ome_operator.core.demand.facts import GROUPS, PREFILL, SPEED, Configuration
 
 
 def bound(state: ScalingState, fleet: Fleet, now: float) -> ScalingState:
-    """Return the state in which the measurements of each role are those of the configuration that its groups have at the
-    time `now`.
+    """Return the state with the measurements of each role that belong to the configuration of its groups at the time `now`.
 
     While groups of several configurations serve, and while a role has no groups, the measurements stay as they are. If it is
     not known which configuration was measured, as in a state that an earlier version of the operator has stored, the oldest
@@ -49,7 +48,7 @@ def _exchanged(state: ScalingState, place: int, present: Configuration) -> Scali
 
 
 def with_speed(known: Learned, other: Learned, role: str) -> Learned:
-    """Return `known` with the speed of a role from `other`."""
+    """Return the measurements `known`, in which the speed of a role is replaced by that in `other`."""
     return known._replace(**speed_of(other, role))
 
 

@@ -49,7 +49,8 @@ def completed(measured: Curve, planned: Curve) -> Curve:
     (low, first), (high, last) = measured[0], measured[-1]
     below, above = first / seconds_at(shape, low), last / seconds_at(shape, high)
     limits = tuple((x, y) for x, y in planned if y >= FULL and x > high)
-    most = shape[-1][0] if limits else math.inf  # where the limit begins, however near it is to the last measured point
+    # the number of requests at which the KV cache is full: it stays a point of the curve, however near it is to `high`
+    most = shape[-1][0] if limits else math.inf
     return (
         *((x, y * below) for x, y in shape if STEP * x <= low),
         *measured,

@@ -11,7 +11,7 @@ DAYS = 8
 
 
 class DaySums(NamedTuple):
-    """The sums of a day."""
+    """The GPU-hours and the requests of a service on one day."""
 
     day: str
     """The date, such as 2026-11-28."""
@@ -39,7 +39,9 @@ _FIELDS = {
 def counted(
     days: Sequence[DaySums], sample: DemandSample, fleet: Fleet, made: SizeDecision, seconds: float
 ) -> tuple[DaySums, ...]:
-    """Return the days after another `seconds` seconds with the load `sample` and the groups `fleet`."""
+    """Return the sums of the days `days`, to which the last `seconds` seconds are added: the load `sample`, the existing
+    groups `fleet`, and the wanted size `made`.
+    """
     today = datetime.fromtimestamp(sample.at, UTC).strftime("%Y-%m-%d")
     last = days[-1] if days and days[-1].day == today else DaySums(today)
     before = [day for day in days if day.day != today]
@@ -58,14 +60,14 @@ def counted(
 
 
 def to_status(days: Sequence[DaySums]) -> list[dict[str, Any]]:
-    """Return the days as a part of a status."""
+    """Return the sums of the days in the form of the status."""
     return [
         {"day": day.day, **{name: _rounded(getattr(day, field)) for name, field in _FIELDS.items()}} for day in days[-DAYS:]
     ]
 
 
 def from_status(stored: Any) -> tuple[DaySums, ...]:
-    """Return the days in a part of a status. Invalid entries are skipped, because users can edit the status."""
+    """Return the sums of the days from a stored status. Invalid entries are skipped, because users can edit the status."""
     found = []
     for one in stored if isinstance(stored, list) else ():
         if isinstance(one, Mapping) and isinstance(one.get("day"), str) and len(one["day"]) == 10:

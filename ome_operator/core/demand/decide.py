@@ -93,8 +93,9 @@ def _taught(
 ) -> tuple[ScalingState, PlannedSpeeds]:
     """Return the state with the measurements of the newest sample, and the speeds that are used where nothing was measured.
 
-    A role is not measured until all of its groups have had the same configuration for a window. If requests are late with a
-    load that groups of the former configuration served in time, these groups say nothing about the present ones.
+    A role is not measured until all of its groups have had the same configuration for a window. If requests are late under a
+    load that groups of the former configuration would have served in time, the measurements of these groups are not used any
+    more.
     """
     mean = mean_request(samples, state.learned)
     if mean is not None:
@@ -119,8 +120,8 @@ def _taught(
 def _judged(
     samples: Sequence[DemandSample], fleet: Fleet, targets: Targets, state: ScalingState, now: float
 ) -> tuple[bool, bool]:
-    """Return whether the groups that exist have served in time, and whether they have been late for `LATE_FOR` seconds. Both
-    are False if the groups have changed in this time.
+    """Return two values: whether the existing groups have served in time, and whether too many requests have been late for
+    `LATE_FOR` seconds. Both values are False if the groups have changed in this time.
     """
     changing = any(role.starting or role.draining for role in (fleet.prefill, fleet.decode))
     late, same_for = samples[-1].late, now - max(state.changed, *state.configured)
@@ -242,8 +243,9 @@ def held(state: ScalingState, now: float, size: Size, hold: str, why: str) -> tu
 
 
 def _recorded(last: Sequence[SizeDecision], made: SizeDecision) -> tuple[SizeDecision, ...]:
-    """Return the last decisions with another one, at most `DECISIONS`. The oldest is left out, but not the last one with
-    another size, to which `ome scale --undo` goes back, nor the one that changed it. A size of 0 is no size to go back to.
+    """Return the decisions `last` and after them `made`, at most `DECISIONS`. If there are more, the oldest one is removed,
+    with two exceptions: the last decision with a size other than the present size, to which `ome scale --undo` goes back,
+    and the decision after it. A decision in which a number is 0 is not considered for these exceptions.
     """
     every = (*last[-DECISIONS:], made)
     if len(every) <= DECISIONS:

@@ -112,23 +112,23 @@ class DemandEstimate(NamedTuple):
         return self.measured if predicted else self.curve
 
     def more(self, targets: Targets) -> NeededGroups:
-        """Return the numbers of groups that serve the demand and work off the backlog in time. The backlog adds at most as
-        many groups as serve now: a router does not move requests that wait, so only the groups that serve now work off the
-        backlog, and further new groups cannot help them.
+        """Return the numbers of groups that are needed to serve the demand and to work off the backlog in time. The backlog
+        adds at most as many groups as serve now: a router does not move requests that wait, so only the groups that serve
+        now work off the backlog, and further new groups cannot help them.
         """
         return self._need(targets, self.most, self.service, self.extra, (self.curve_for(targets),))
 
     def fewer(self, targets: Targets) -> NeededGroups:
-        """Return the groups that would be enough for the demand with a margin: an estimate that is too low by `CERTAIN`
-        standard errors, and growth by `MARGIN`.
+        """Return the numbers of groups that would be enough for the demand with a margin: they would also be enough if the
+        estimate were too low by `CERTAIN` standard errors, and the demand grew by `MARGIN`.
         """
         rate = (self.most + CERTAIN * self.forecast.error) * (1 + MARGIN)
         return self._need(targets, rate, self.longest, 0.0, (self.measured or self.curve, self.curve))
 
     def _need(self, targets: Targets, rate: float, service: float, extra: float, curves_: Sequence[Curve]) -> NeededGroups:
-        """Return the groups that serve `rate` requests per second, and a backlog at `extra` requests per second. A request
-        takes `service` seconds in a prefill group. If the curves need different numbers of decode groups, the largest
-        number is returned.
+        """Return the numbers of groups that are needed to serve `rate` requests per second, and to work off a backlog at
+        `extra` requests per second. A request occupies a prefill group for `service` seconds. If the curves need different
+        numbers of decode groups, the largest number is returned.
         """
         patience = self.patience * (bound_below(targets.ttft) - service)
         prefill = queues.prefill_groups(rate, service, patience, targets.share)

@@ -67,8 +67,8 @@ class DemandSample(NamedTuple):
 
 
 def nearest(samples: Sequence[DemandSample], at: float) -> DemandSample | None:
-    """Return the sample nearest to the time `at`; None if there is none within half of `STALE`. The distance between samples
-    is not fixed: it is a pause, and the time that a round of decisions takes.
+    """Return the sample nearest to the time `at`; None if there is none within half of `STALE`. Samples are not at equal
+    distances, because a round of decisions takes some time in addition to the pause after it.
     """
     found = min(samples, key=lambda one: abs(one.at - at), default=None)
     return found if found is not None and abs(found.at - at) <= STALE / 2 else None
@@ -148,7 +148,7 @@ class GroupBounds(NamedTuple):
     """Number of groups to keep beyond those that the demand needs."""
 
     def within(self, number: int) -> int:
-        """Return the number nearest to `number` that is within these bounds."""
+        """Return the number that is nearest to `number` and not below the minimum or above the maximum."""
         return min(max(number, self.low), self.high)
 
 
@@ -178,7 +178,7 @@ class PrefillWork(NamedTuple):
     token: float
 
     def seconds(self, requests: float, tokens: float) -> float:
-        """Return the seconds for which these requests, with this total number of prompt tokens, occupy a group."""
+        """Return the seconds for which `requests` requests with `tokens` prompt tokens in total occupy a prefill group."""
         return requests * self.fixed + tokens * self.token
 
 
@@ -221,8 +221,8 @@ class PlannedSpeeds(NamedTuple):
     (`speeds.expected`)."""
 
     def basis(self, role: str) -> Basis:
-        """Return how the speed of a role is known for which nothing was measured: from the former groups or from the
-        plan.
+        """Return how the speed of a role is known whose groups were not measured: it was measured on the former groups, or
+        `ome plan` predicts it.
         """
         return Basis.FORMER if role in self.former else Basis.PLANNED
 
@@ -267,7 +267,7 @@ class SizeDecision(NamedTuple):
     hold: str = ""
     """Why the size differs from the size that the demand needs: a key of `holds.HOLDS`; "" if they are equal."""
     why: str = ""
-    """A sentence with the numbers from which the decision follows."""
+    """A sentence with the numbers on which the decision is based."""
     basis: Mapping[str, Basis] = {}
     """States for each role how the speed of its groups is known; empty if there was no estimate."""
 
@@ -277,7 +277,7 @@ class SizeDecision(NamedTuple):
         return self.prefill, self.decode, self.routers
 
     def of(self, role: str) -> int:
-        """Return the number of groups of the role `prefill` or `decode`."""
+        """Return the number of groups of the role `prefill` or `decode` in this size."""
         return self.prefill if role == PREFILL else self.decode
 
 
@@ -290,10 +290,10 @@ class ScalingState(NamedTuple):
     `SPEED`, and `configurations`."""
     configured: tuple[float, float] = (0.0, 0.0)
     """Times since which all prefill groups and all decode groups have had the configuration in `learned`, as far as this
-    process has observed it; 0 if it has observed no other."""
+    process has observed it; 0 if it has observed no other configuration."""
     doubted: bool = False
-    """Whether the former prefill groups would have served a load in time with which requests were late for minutes, so that
-    their speed is not used any more. It is not stored."""
+    """Whether requests were late for minutes under a load that the former prefill groups would have served in time. If so,
+    the measured speed of the former groups is not used any more. This field is not stored."""
     wanted: tuple[int, int, int] | None = None
     """Prefill groups, decode groups and routers of the last decision; None before the first decision."""
     changed: float = 0.0

@@ -40,7 +40,7 @@ def follow(
 
     `granted` is called only if the size grows and groups have to be created for it. Groups that do not fit on the nodes are
     left out of the size, so they are not created, and the decision states this as its reason. `heard` is False if the
-    operator reads no routers, so that the load is unknown. `planned` is the prediction of `ome plan`.
+    operator does not read the reports of routers, so that the load is unknown. `planned` is the prediction of `ome plan`.
     """
     state = bounded(state, task) if not _goes(state, task, samples, now) else state
     before = state.wanted or task.asked
@@ -72,10 +72,13 @@ def follow(
 
 
 def _goes(state: ScalingState, task: DemandTask, samples: Sequence[DemandSample], now: float) -> bool:
-    """Return whether the last decision was zero groups because of the schedule, and the groups are about to be removed."""
+    """Return whether the last decision was to have no groups because of the schedule, and the removal of the groups has not
+    begun.
+    """
     if state.wanted is None or any(state.wanted[:2]) or task.problem or task.fleet.frozen:
         return False
-    waits = task.mode != APPLY or now - state.changed < KEPT  # later the service was woken, and may go again
+    # After this time, a service that has groups was woken. It may then be brought to zero by a new decision.
+    waits = task.mode != APPLY or now - state.changed < KEPT
     return waits and task.rests_at(now) and idle(samples, now)
 
 
@@ -83,8 +86,8 @@ def bounded(state: ScalingState, task: DemandTask) -> ScalingState:
     """Return the state with the last size limited to the present bounds, because a change of the bounds applies at once.
 
     Before the first decision, the last size is the number of groups that the service is to have, whether or not they serve.
-    The same applies to a role with 0 groups: a demand never decides to start the first group; waking the service does, or
-    its schedule.
+    The same applies to a role with 0 groups: demand alone never starts the first group. Only a request that wakes the
+    service, or its schedule, starts the first group.
     """
     bounds = [task.targets.bounds[role] for role in (PREFILL, DECODE, ROUTER)]
     last = state.wanted or task.asked

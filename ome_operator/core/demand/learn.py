@@ -51,11 +51,12 @@ def learned(
     been idle between two readings, so this estimate may be too slow but not too fast, and only a faster one replaces it. How
     the time depends on the length of the prompt is taken from `planned`; without it the time is proportional to the prompt.
 
-    `on_time` is not None if the fleet has not changed for longer than the window, and requests were in time or, with `late`,
-    have not been in time for minutes. Its arguments are a number of groups and a rate in requests per second. It returns the
-    longest time in seconds that a request may occupy a group so that these groups serve this rate in time. If requests were
-    in time, this is an upper bound of the time of a request, even if no request waits. If they were late, the time is
-    longer, and an earlier bound that is shorter, for example that of a faster revision, is dropped.
+    `on_time` is None unless the fleet has not changed for longer than the window, and requests were in time (`late` is
+    False) or have been late for minutes (`late` is True). The arguments of `on_time` are a number of groups and a rate in
+    requests per second. It returns the longest time in seconds that a request may occupy a group so that these groups serve
+    this rate in time. If requests were in time, this is an upper bound of the time of a request, even if no request waits.
+    If they were late, the time is longer, and an earlier bound that is shorter, for example that of a faster revision, is
+    dropped.
     """
     after = _prefill(before, sample, planned)
     if on_time is not None:
@@ -81,7 +82,9 @@ def _prefill(before: Learned, sample: DemandSample, planned: PlannedSpeeds) -> L
 
 
 def _proportional(seen: CompletedWork) -> PrefillWork:
-    """Return the time of a prefill group for a request, proportional to the tokens of its prompt."""
+    """Return the time that a request occupies a prefill group, derived from the completed requests `seen`. The time is
+    proportional to the tokens of the prompt.
+    """
     if seen.tokens > 0:
         return PrefillWork(0.0, seen.groups / seen.tokens)
     return PrefillWork(seen.groups / seen.requests, 0.0)
@@ -107,8 +110,8 @@ def _shown(
 def contradicts(
     work: PrefillWork | None, sample: DemandSample, fleet: Fleet, on_time: Callable[[int, float], float | None]
 ) -> bool:
-    """Return whether the groups would serve the load in time if a request took the time `work`. If requests are late
-    nevertheless, they take longer than `work`.
+    """Return whether the groups would serve the load in time if a request occupied a group for the time `work`. If so, and
+    requests are late nevertheless, a request occupies a group for longer than `work`.
     """
     bound = _bound(sample, fleet, on_time)
     return work is not None and bound is not None and work.seconds(1.0, bound[0]) <= bound[1]
@@ -116,7 +119,7 @@ def contradicts(
 
 def _bound(sample: DemandSample, fleet: Fleet, on_time: Callable[[int, float], float | None]) -> tuple[float, float] | None:
     """Return the mean number of prompt tokens of a request, and the longest time in seconds that such a request may occupy a
-    prefill group so that it is in time; None if one of the two is unknown.
+    prefill group so that it is in time; None if the length or the time is unknown.
     """
     groups = fleet.role(PREFILL).exist
     if not groups or not sample.requests or not sample.prompt_tokens:
@@ -143,12 +146,13 @@ def _decode(before: Curve, sample: DemandSample, fleet: Fleet) -> Curve:
 
 
 def steady(samples: Sequence[DemandSample]) -> DemandSample:
-    """Return the newest sample, without its output tokens if they may differ from the tokens that were generated in its
+    """Return the newest sample. Its output tokens are left out if they may differ from the tokens that were generated in its
     window.
 
-    An engine may count the tokens of a request when the request ends, as SGLang does. Then the requests that decode has
-    begun and not ended are missing, and those that it began before the window count too much. On average such a request
-    has half of its tokens. If the number of running requests about a window ago is unknown, so is the difference.
+    An engine may count all tokens of a request when the request ends, as SGLang does. The sample then lacks the tokens of
+    requests that have not ended, and contains tokens that were generated before the window. On average, half of the tokens
+    of such a request are counted in the wrong window. If the number of running requests about a window ago is unknown, the
+    difference is unknown, too.
     """
     newest, before = samples[-1], nearest(samples[:-1], samples[-1].at - WINDOW)
     if before is None or before.running_now is None or newest.running_now is None or not newest.ended:
@@ -171,7 +175,7 @@ def observed(curve: Curve, batch: float, seconds: float) -> Curve:
 
 
 def with_start(before: Learned, seconds: float) -> Learned:
-    """Return the measurements with another start, which took `seconds` seconds."""
+    """Return the measurements, to which the duration of another start of a group is added: `seconds`."""
     return before._replace(starts=(*before.starts, seconds)[-STARTS:])
 
 

@@ -54,7 +54,8 @@ def affordable(wanted: tuple[int, int], fleet: Fleet, targets: Targets) -> tuple
 
 
 def grown(present: tuple[int, int], wanted: tuple[int, int], fleet: Fleet, targets: Targets) -> tuple[int, int]:
-    """Return the present numbers of groups plus those that are added now.
+    """Return the numbers of groups after this step: the present numbers, increased towards `wanted` as far as the budget of
+    GPUs permits.
 
     Groups that are no longer needed are removed one at a time. Until they are gone, the budget may permit fewer new groups
     than wanted. The role that lacks the larger fraction of its groups comes first.
@@ -82,7 +83,7 @@ def _beyond_budget(size: Mapping[str, int], fleet: Fleet, targets: Targets) -> b
 
 def routers(samples: Sequence[DemandSample], targets: Targets, present: int) -> int:
     """Return the number of routers for the largest number of requests in flight in the samples, within the bounds; `present`
-    if it is unknown or routers are not scaled.
+    if this number is unknown, or if routers are not scaled.
     """
     bounds = targets.bounds.get(ROUTER, GroupBounds(present, present))
     flights = [one.in_flight for one in samples if one.in_flight is not None]

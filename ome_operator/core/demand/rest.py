@@ -23,8 +23,8 @@ from ome_operator.core.demand.task import APPLY, DemandTask
 def rest(
     samples: Sequence[DemandSample], task: DemandTask, state: ScalingState, now: float
 ) -> tuple[SizeDecision, ScalingState] | None:
-    """Return the decision about a service that its schedule brings to zero, keeps there, or brings back; None if the demand
-    decides.
+    """Return the decision about a service that its schedule brings to zero, keeps there, or brings back; None if the
+    decision depends on the demand.
 
     Prefill and decode are removed and created together, because one of them alone serves nothing. They are removed only if
     no request has arrived for `KEPT` seconds, none is in flight, and there is no other reason to keep groups (`brakes`).
@@ -37,12 +37,14 @@ def rest(
         if may_rest:
             return held(state, now, zero, HoldReason.SCHEDULED_ZERO, "the schedule lets the service have no groups now")
         size = (*_size_back(task, now), routers)
-        act = held if size == state.wanted else changed  # the groups may be missing for long: Recommend, writes that fail
+        # The last decision may already have this size, while the groups do not exist yet: in the mode Recommend, or if
+        # writes fail.
+        act = held if size == state.wanted else changed
         return act(state, now, size, "", "the scheduled time without groups has ended")
     if not may_rest or not idle(samples, now):
         return None
     why = f"no request has arrived for {KEPT / 60:.0f} minutes, and the schedule lets the service have no groups now"
-    if not prefill and not decode:  # decided already, and about to happen
+    if not prefill and not decode:  # the removal was decided already, and is about to begin
         return held(state, now, zero, HoldReason.SCHEDULED_ZERO, why)
     if brake(samples, task.fleet, task.targets, state, now):
         return None
@@ -50,8 +52,8 @@ def rest(
 
 
 def idle(samples: Sequence[DemandSample], now: float) -> bool:
-    """Return whether no request arrived in the last `KEPT` seconds, and none waits, runs or is in flight. What is not known
-    counts as a request, also what arrived before the operator started.
+    """Return whether no request arrived in the last `KEPT` seconds, and none waits, runs or is in flight. An unknown number
+    is treated as if there were requests. This includes arrivals from before the operator started.
     """
     newest = samples[-1] if samples else None
     if newest is None or not 0 <= now - newest.at <= STALE or hole(samples, now):
@@ -61,16 +63,16 @@ def idle(samples: Sequence[DemandSample], now: float) -> bool:
 
 
 def goes(task: DemandTask, made: SizeDecision) -> bool:
-    """Return whether the decision removes the groups of the service, which still exist."""
+    """Return whether the groups of the service still exist, and the decision `made` has them removed now."""
     return made.hold == HoldReason.SCHEDULED_ZERO and task.mode == APPLY and task.back is None
 
 
 def applied(task: DemandTask, made: SizeDecision, state: ScalingState, before: Mapping[str, int]) -> dict[str, int]:
-    """Return the number of groups that reconciliations use, by component. `before` are the present numbers, and `state` is
-    the state after the decision `made`.
+    """Return the number of groups that reconciliations use, by component. `before` contains the numbers that they use at
+    present, and `state` is the state after the decision `made`.
 
     A service that is to go to zero keeps its numbers until the numbers of its RoleScales are 0. From then on, a number above
-    0 in a RoleScale wakes the service, and applies.
+    0 in a RoleScale wakes the service, and this number is used.
     """
     numbers = {component: made.of(role) if role in GROUPS else made.routers for role, component in task.roles.items()}
     if made.hold != HoldReason.SCHEDULED_ZERO or task.back is not None:
@@ -81,7 +83,9 @@ def applied(task: DemandTask, made: SizeDecision, state: ScalingState, before: M
 
 
 def _size_back(task: DemandTask, now: float) -> tuple[int, int]:
-    """Return the numbers of groups with which the service comes back: its last numbers, within the present limits."""
+    """Return the numbers of groups with which a service comes back from zero groups: its last numbers, within the present
+    limits.
+    """
     targets = task.targets_at(now)
     last = dict(zip(GROUPS, task.back or (1, 1), strict=True))
     size = {role: targets.bounds[role].within(max(1, last[role])) for role in GROUPS}

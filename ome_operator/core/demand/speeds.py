@@ -54,7 +54,8 @@ def expected(state: ScalingState, planned: PlannedSpeeds, tokens: float) -> Plan
     former configuration. `tokens` are the mean prompt tokens of a request.
 
     A rollout usually changes little about the speed, so what was measured before it is nearer to the truth than a
-    prediction. If the GPUs are others, the prediction is preferred, because it knows them.
+    prediction. If the groups run on other GPUs than before, the prediction is preferred, because it takes the GPUs into
+    account.
     """
     former, work, curve = state.former, planned.work, planned.curve
     before = None if state.doubted else _former_work(former, planned, tokens)
@@ -71,8 +72,8 @@ def expected(state: ScalingState, planned: PlannedSpeeds, tokens: float) -> Plan
 
 
 def _former_work(former: Learned, planned: PlannedSpeeds, tokens: float) -> PrefillWork | None:
-    """Return the time that prefill needed in the former configuration, at prompts of about this length; None if this is not
-    known better than from the prediction.
+    """Return the time that prefill needed in the former configuration, at prompts of about this length; None if the
+    prediction is preferred.
     """
     shape, found = former.work or planned.work, prefill(former, planned, tokens)
     if shape is None or found is None or found[1] == Basis.PLANNED:

@@ -49,7 +49,9 @@ def _learned(known: Learned) -> Manifest:
 
 
 def from_status(stored: Mapping[str, Any]) -> ScalingState:
-    """Return the state in a part of a status. An invalid field counts as missing, because users can edit the status."""
+    """Return the state that a stored status contains. An invalid field counts as missing, because users can edit the
+    status.
+    """
     wanted = _map(stored.get("wanted"))
     size = [_count(wanted.get(name)) for name in ("prefill", "decode", "routers")]
     return ScalingState(
@@ -98,7 +100,9 @@ def _work(stored: Mapping[str, Any]) -> tuple[PrefillWork | None, float, int]:
 
 
 def _pair(stored: Mapping[str, Any], one: str, two: str, divisor: float = 1) -> tuple[float, float] | None:
-    """Return two numbers, the second divided by `divisor`; None if one is missing or 0."""
+    """Return the numbers in two fields of a stored status, the second divided by `divisor`; None if one of them is missing
+    or 0.
+    """
     first, second = _number(stored.get(one)), _number(stored.get(two))
     return (first, second / divisor) if first and second else None
 

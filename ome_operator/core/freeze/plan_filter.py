@@ -49,7 +49,9 @@ def _nothing(_: Any, __: Snapshot) -> tuple[Any, ...]:
 
 
 def _at_no_time(_: float | None, __: Snapshot) -> None:
-    """Schedule no further pass, because no timeout of a rollout or a recycle runs."""
+    """Return None: while a service is held, no timeout of a rollout or a recycle runs, so none of them needs a further
+    pass.
+    """
 
 
 def _mended(applies: Iterable[Apply], snapshot: Snapshot) -> tuple[Apply, ...]:
@@ -57,9 +59,9 @@ def _mended(applies: Iterable[Apply], snapshot: Snapshot) -> tuple[Apply, ...]:
 
 
 def _as_it_was(apply: Apply, snapshot: Snapshot) -> bool:
-    """Return whether an apply only restores an object that the operator had applied: others have changed the object, or it
-    is missing although pods need it. Return True also for a Service that sends requests to the registries of routers, if the
-    apply lets it send them to the routers again.
+    """Return whether an apply only restores an object as the operator applied it before: somebody else has changed the
+    object, or the object is missing although pods need it. Return True also for a Service that leads to the registries of
+    routers, if the apply makes it lead to the routers again.
     """
     metadata = apply.manifest["metadata"]
     found = snapshot.observed.children.get((apply.kind, metadata["name"]))
@@ -67,7 +69,8 @@ def _as_it_was(apply: Apply, snapshot: Snapshot) -> bool:
         component = (metadata.get("labels") or {}).get(keys.COMPONENT, "")
         return any(component in ("", pod.component) for pod in snapshot.pods)
     if keys.ANSWERED_BY in found.labels and keys.ANSWERED_BY not in metadata["labels"]:
-        return apply.uid == found.uid  # engines are ready, and requests must not be answered with 503 until the thaw
+        # engines are ready, and requests must not get the response 503 for as long as the freeze lasts
+        return apply.uid == found.uid
     return apply.uid == found.uid and found.hash == metadata["annotations"][keys.HASH]
 
 

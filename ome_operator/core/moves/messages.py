@@ -68,6 +68,6 @@ def _state(move: Move, told: Told, policy: MovePolicy, first: First, now: dateti
 
 
 def _clock(move: Move, seconds: float, now: datetime) -> str:
-    """Return the time at which the phase ends, in whole seconds."""
+    """Return the time at which the present phase of a move ends, in RFC 3339."""
     ends = now + timedelta(seconds=seconds - age(move.since, now))
     return quantity.rfc3339(ends)

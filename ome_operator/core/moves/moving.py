@@ -72,7 +72,7 @@ def enabled(snapshot: Snapshot) -> bool:
 
 
 def advice(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return advice for a service whose field `moves` has no effect; () if it has one."""
+    """Return advice for a service that sets the field `moves` although it has no effect; otherwise ()."""
     if snapshot.service.spec.moves is None or snapshot.deps.policy.sees_cluster:
         return ()
     return ("spec.moves has no effect, because this operator reads no nodes (clusterWideKinds is false)",)
@@ -86,7 +86,7 @@ def decide(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, frozen: boo
         return NO_MOVES
     before = read(snapshot.service.status)
     if len(step.keep) != 1 or snapshot.slices.keys() - set(step.keep):
-        return Moving(asks=True)  # a rollout replaces all groups
+        return Moving(asks=True)  # a rollout replaces all groups anyway
     (revision,) = step.keep
     found = snapshot.slices.get(revision, Slice(revision, (), ()))
     roles = [*_groups(snapshot, intent, found, step), *_routers(snapshot, intent, found)]
@@ -100,7 +100,7 @@ def decide(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, frozen: boo
 
 
 def widened(step: RolloutStep, moving: Moving) -> RolloutStep:
-    """Return the step with one more group for each role in which a replacement is wanted."""
+    """Return the step of the rollout with one more group for each role in which a moving group needs a replacement."""
     if moving.revision not in step.groups or not any(moving.extra.get(role) for role in step.groups[moving.revision]):
         return step
     share = {role: count + moving.extra.get(role, 0) for role, count in step.groups[moving.revision].items()}
@@ -134,7 +134,7 @@ def _moving(
     if router is not None and router.alone:
         delete = tuple(Delete("Pod", pod.name, pod.uid) for pod in pods if pod.name == router.member)
     elif router is not None and not any(pod.name == router.member and pod.yields for pod in pods):
-        extra[keys.ROUTER] = 1  # the ReplicaSet has to see the mark before it is reduced
+        extra[keys.ROUTER] = 1  # the Deployment keeps one more replica until the ReplicaSet has seen the mark
     goes = {one.component: int(one.member) for one in moves if one.phase is Phase.LEAVING and one is not router}
     waits = [again(one, named[one.component], policy, snapshot.now) for one in moves]
     return Moving(

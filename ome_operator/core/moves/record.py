@@ -48,7 +48,7 @@ class Move(NamedTuple):
     """Time at which the cause disappeared while the replacement is starting, in RFC 3339; "" while there is a cause."""
 
     def to(self, phase: Phase, now: datetime, **changes: Any) -> "Move":
-        """Return the move in another phase, which begins now."""
+        """Return the move in the phase `phase`, which begins now."""
         return self._replace(phase=phase, since=quantity.rfc3339(now), gone="", **changes)
 
     def believed(self, now: datetime) -> "Move":

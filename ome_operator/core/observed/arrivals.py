@@ -38,8 +38,9 @@ def _has_tokens(work: WorkRates) -> bool:
 
 
 def apart(before: float | None, after: float | None) -> float | None:
-    """Return the time of the last request that no engine could serve, for the next reconciliation: `after`, the newly read
-    time, or `before`, the time that was used last, if the two are less than `APART` seconds apart or `after` is None.
+    """Return the time of the last request that no engine could serve, as the next reconciliation uses it: `after`, the time
+    that was just read. If `after` is None or less than `APART` seconds from `before`, the time that was used last, return
+    `before`.
 
     The times are calculated from ages, so they vary by a second or two, and many requests must not cause many
     reconciliations.

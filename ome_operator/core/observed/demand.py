@@ -71,8 +71,8 @@ def sample(
 
 
 def _leaders(routers: Iterable[RouterReport], now: float) -> dict[str, LeaderReport]:
-    """Return the newest report about each leader, by the mark of the leader. Several routers may report about a leader,
-    because every router reads all leaders of its revision.
+    """Return the newest report about each leader, by the mark of the leader (a digest of its UID). Several routers may
+    report about a leader, because every router reads all leaders of its revision.
     """
 
     def age(one: LeaderReport) -> float:

@@ -1,4 +1,4 @@
-"""Read from the conditions of a child why it cannot do its work."""
+"""Read from the conditions of an object that belongs to a service why the object cannot do its work."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -36,18 +36,18 @@ _STARTING = frozenset({"ContainerCreating", "PodInitializing", ""})
 
 
 def version(body: Body) -> int:
-    """Return the resourceVersion as a number; 0 if it is not a number."""
+    """Return the resourceVersion of an object as a number; 0 if it is not a number."""
     return _number((body.get("metadata") or {}).get("resourceVersion"), 0)
 
 
 def uid(body: Body) -> str:
-    """Return the UID, or ""."""
+    """Return the UID of an object; "" if it has none."""
     return (body.get("metadata") or {}).get("uid") or ""
 
 
 def child(kind: str, body: Body, owned: str | None = None) -> Child:
-    """Return an object that has the operator's label. `owned` is the result of `managed_fields.owned`, if the caller has
-    computed it already.
+    """Return the compact representation of an object that has the operator's label. `owned` is the result of
+    `managed_fields.owned`, if the caller has computed it already.
     """
     metadata = body.get("metadata") or {}
     spec, labels = body.get("spec") or {}, metadata.get("labels") or {}
@@ -97,7 +97,7 @@ def _template(body: Body) -> str:
 
 
 def controller(metadata: Body) -> Body | None:
-    """Return the owner reference of the controller, or None."""
+    """Return the owner reference to the controller of an object; None if the object has no controller."""
     for reference in metadata.get("ownerReferences") or ():
         if reference.get("controller"):
             owner: Body = reference
@@ -106,7 +106,7 @@ def controller(metadata: Body) -> Body | None:
 
 
 def pod(body: Body) -> Pod:
-    """Return a pod that has the operator's label."""
+    """Return the compact representation of a pod that has the operator's label."""
     metadata, status = body.get("metadata") or {}, body.get("status") or {}
     labels, notes = metadata.get("labels") or {}, metadata.get("annotations") or {}
     component = labels.get(keys.COMPONENT) or ""
@@ -296,7 +296,7 @@ def _again(container: Body) -> str:
 
 
 def _ran(container: Body) -> bool:
-    """Return whether a container has ever run. Then the pod has its volumes and its network."""
+    """Return whether a container has ever run. If it has, the pod has its volumes and its network."""
     state, before = container.get("state") or {}, container.get("lastState") or {}
     return bool(state.get("running") or state.get("terminated") or before.get("terminated"))
 

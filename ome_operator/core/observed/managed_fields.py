@@ -40,7 +40,9 @@ def digest(manifest: Manifest) -> str:
 
 
 class _Float(float):
-    """A float that msgspec refuses, so that `dumps` writes it. The two write exponents differently."""
+    """A float that msgspec refuses to encode, so that `json.dumps` writes it. msgspec and `json.dumps` write exponents
+    differently.
+    """
 
 
 def text(value: Any) -> bytes:
@@ -54,7 +56,7 @@ def text(value: Any) -> bytes:
         if found.isascii() and b"\x7f" not in found:
             return found
     except (TypeError, ValueError, OverflowError, RecursionError):
-        pass  # a lone surrogate, a large integer, a key of another type
+        pass  # msgspec refuses a lone surrogate, a large integer, and a key that is not a string
     return dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 

@@ -15,7 +15,7 @@ from ome_operator.core.observed.objects import Holding, Node, NodeRecord, Ref, T
 
 
 def node(body: Body) -> Node:
-    """Return a node. Its attribute `ready` is True if the node is Ready and schedulable."""
+    """Return the compact representation of a node. Its attribute `ready` is True if the node is Ready and schedulable."""
     metadata, spec, status = body.get("metadata") or {}, body.get("spec") or {}, body.get("status") or {}
     conditions = {condition.get("type"): condition.get("status") for condition in status.get("conditions") or ()}
     taints = tuple(sorted(_taints(spec)))
@@ -48,7 +48,7 @@ def _applied_labels(body: Body) -> frozenset[str]:
 
 
 def node_record(body: Body) -> NodeRecord:
-    """Return an agent's record of its node."""
+    """Return the compact representation of an agent's record of its node."""
     spec, status = body.get("spec") or {}, body.get("status") or {}
     return NodeRecord(
         node=(body.get("metadata") or {}).get("name") or "",

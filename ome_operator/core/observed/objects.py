@@ -37,7 +37,7 @@ class Ref(NamedTuple):
 
 
 class Epoch(NamedTuple):
-    """A version of an object's spec: its generation."""
+    """A version of the spec of an object: the UID and the generation of the object."""
 
     uid: str
     """UID of the object; "" if it does not exist or is invalid."""
@@ -327,7 +327,7 @@ class Observed:
     scaling: Manifest | None = None
     """The value of `status.scaling` that the autoscaler of the class Demand has decided; None if it has decided nothing."""
     goes: bool = False
-    """Whether it has decided just now that the groups of the service go, because its schedule needs none."""
+    """Whether the autoscaler has just decided to remove all groups, because the schedule needs none."""
     budgets: tuple[Budget, ...] = ()
     """The PodDisruptionBudgets of other clients in the service's namespace, as they were read last."""
     another: str = ""

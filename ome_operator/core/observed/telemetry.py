@@ -89,7 +89,7 @@ class LeaderStart(NamedTuple):
 
 
 class LeaderReport(NamedTuple):
-    """The report about one leader."""
+    """What a router's registry reports about one leader."""
 
     role: str
     """Role that the registry reports: prefill, decode or regular; "" if the summary contains another value."""
@@ -305,7 +305,7 @@ def _optional_count(part: Mapping[str, Any], name: str) -> int | None:
 
 
 def _checked(value: Any, name: str) -> float | None:
-    """Return a number, or None if there is none. Raises Unusable for any other value."""
+    """Return `value` if it is a number or None. Raises Unusable, with the name of the field, for any other value."""
     if value is None:
         return None
     if not _is_number(value):

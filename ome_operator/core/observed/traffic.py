@@ -20,14 +20,14 @@ class BucketBounds(NamedTuple):
 
     above: float
     up_to: float
-    """Infinite for the last bucket."""
+    """The upper bound; infinite for the last bucket."""
 
 
 class LeaderNumbers(NamedTuple):
     """The newest numbers that routers report about one leader."""
 
     role: str
-    """prefill, decode, or engine without disaggregation."""
+    """Role of the leader: prefill or decode; engine without disaggregation."""
     load: LeaderLoad | None = None
     work: WorkRates | None = None
 
@@ -59,7 +59,7 @@ class Numbers(NamedTuple):
 
 
 class ServiceNumbers(NamedTuple):
-    """The numbers of one service."""
+    """The numbers of one service: of its routers, and of each of its leaders."""
 
     routers: int
     """Number of routers that are ready."""
@@ -111,7 +111,7 @@ def _leader(reports: Iterable[RouterReport], mark: str, now: float) -> LeaderNum
 
 
 def combined(leaders: Iterable[LeaderNumbers]) -> Numbers:
-    """Return the numbers of these leaders together."""
+    """Return the numbers of several leaders together, as `Numbers` describes them."""
     leaders = [*leaders]
     loads = [each.load for each in leaders if each.load is not None]
     works = [each.work for each in leaders if each.work is not None]
@@ -132,7 +132,7 @@ def combined(leaders: Iterable[LeaderNumbers]) -> Numbers:
 
 
 def by_role(found: ServiceNumbers) -> dict[str, Numbers]:
-    """Return the numbers of each role, sorted by its name."""
+    """Return the numbers of each role, sorted by the name of the role."""
     roles = sorted({leader.role for leader in found.leaders.values()})
     return {role: combined(leader for leader in found.leaders.values() if leader.role == role) for role in roles}
 
@@ -148,10 +148,12 @@ def whole(found: ServiceNumbers) -> Numbers:
 
 
 def percentile(histograms: Iterable[Buckets], share: float) -> BucketBounds | None:
-    """Return the bounds of the value below which this share of the observations is; None without an observation.
+    """Return the bounds of the bucket that contains the percentile `share` (0.95 for the 95th) of all observations in the
+    histograms; None without an observation.
 
-    A summary contains only the buckets with observations. The bounds are those of the value at this position in the sorted
-    lower and in the sorted upper bounds of all observations, so they are correct for histograms with different buckets.
+    A summary contains only the buckets with observations. The lower bounds of all observations are sorted, and the upper
+    bounds as well. The result is the pair of values at the position of the percentile, which is correct also for histograms
+    with different buckets.
     """
     lower, upper = list[tuple[float, float]](), list[tuple[float, float]]()
     for buckets in histograms:

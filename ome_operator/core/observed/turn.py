@@ -13,7 +13,7 @@ class Turn(NamedTuple):
     waits: str = ""
     """Text that follows "waits for": what the gang waits for, now or after its attempt; "" if it does not wait."""
     held: str = ""
-    """Which services hold nodes that pods of the gang could take, while some of them find no node; "" if unknown."""
+    """Which services hold nodes that pods of the gang could take, while some of these pods find no node; "" if unknown."""
     coming: bool = False
     """Whether an autoscaler reported that it creates nodes for the gang's pods."""
     pressed: bool = False

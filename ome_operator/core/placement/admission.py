@@ -83,7 +83,9 @@ def has_room(needs: Needs, promised: Sequence[Claim], free: Nodes) -> bool:
 
 
 def _behind(claim: Claim, passed: Sequence[Claim], nodes: Nodes) -> bool:
-    """Return whether gangs with a better standing wait for nodes that this gang could use, and the cluster can hold them."""
+    """Return whether a gang has to wait behind gangs with a better standing: these gangs wait for nodes that the gang could
+    use, and the nodes of the cluster can hold them.
+    """
     better = [other for other in passed if other.standing < claim.standing and not lacks(other.needs, nodes)]
     return bool(better) and contested(claim.needs, better, nodes)
 

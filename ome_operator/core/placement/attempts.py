@@ -164,8 +164,8 @@ def _begun(record: Record, seen: Seen, sure: bool, now: datetime) -> Record:
 
 
 def _missing(seen: Seen) -> dict[str, int]:
-    """Return the number of groups by role that are not placed. Until every role has a group on nodes, only groups that
-    have served are placed.
+    """Return the number of groups by role that are not placed. Until every role has a group on nodes, only groups that have
+    served count as placed.
     """
     placed = seen.served if not _founded(seen) else {role: _there(seen, role) for role in seen.wanted}
     return {role: max(0, count - placed.get(role, 0)) for role, count in seen.wanted.items()}
@@ -182,7 +182,7 @@ def _founded(seen: Seen) -> bool:
 
 def _held_back(missing: Numbers) -> dict[str, int]:
     """Return the number of groups by role to remove: every group that is not placed. Until every role has a group on
-    nodes, only groups that have served are placed.
+    nodes, only groups that have served count as placed.
     """
     return {role: count for role, count in missing.items() if count}
 

@@ -33,7 +33,7 @@ class ClaimBook:
 
     @property
     def claims(self) -> Mapping[Ref, Claim]:
-        """The present claims."""
+        """The present claim of each service that has one."""
         return self._claims
 
     def put(self, ref: Ref, claim: Claim | None, now: float, *, gone: bool = False) -> bool:

@@ -55,7 +55,7 @@ def fitting(
     """Choose the nodes that new groups exclude, and compare the desired groups of the target revision with the nodes of the
     cluster.
 
-    The avoided nodes are excluded, unless the groups, and those that would leave these nodes, would then fit on no nodes: a
+    The avoided nodes are excluded, unless the groups fit on the nodes of the cluster only if these nodes are included: a
     node that may be bad is better than none.
 
     `data` maps each revision to its stored data. `groups` is the number of desired groups by component. `weights` is true if
@@ -83,7 +83,7 @@ def _fitting(
     weights: bool,
     excluded: Exclusion,
 ) -> Fitting:
-    """Return the result of `fitting` for new groups that exclude these nodes."""
+    """Return the result of `fitting` for new groups that exclude the nodes `excluded`."""
     deps, roles = snapshot.deps, stored(data.get(target) or {})
     wanted = {name: groups.get(name, 1) for name in roles}
     mine = snapshot.slices.get(target, Slice(target, (), ()))

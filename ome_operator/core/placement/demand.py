@@ -36,8 +36,8 @@ class Expression(NamedTuple):
     values: tuple[str, ...]
 
     def met(self, labels: Mapping[str, str]) -> bool:
-        """Return whether these labels meet the requirement. An operator that Kubernetes does not define (yet) is assumed
-        to be met.
+        """Return whether these labels meet the requirement. A requirement whose operator Kubernetes does not define (yet) is
+        assumed to be met.
         """
         value = labels.get(self.key)
         if self.operator == "In":
@@ -86,8 +86,8 @@ class Toleration(NamedTuple):
     effect: str
 
     def tolerates(self, taint: Taint) -> bool:
-        """Return whether the toleration matches this taint. An operator that Kubernetes does not define (yet) is assumed
-        to match.
+        """Return whether the toleration matches this taint. A toleration whose operator Kubernetes does not define (yet) is
+        assumed to match.
         """
         if self.effect not in ("", taint.effect):
             return False
@@ -119,7 +119,9 @@ class Demand(NamedTuple):
         return any(each.tolerates(taint) for each in self.tolerations)
 
     def without(self, nodes: Exclusion) -> "Demand":
-        """Return the demand of the same pod, not placed on these nodes (`core/render/exclusion.py:excluding`)."""
+        """Return the requirements of the same pod if it must not be placed on `nodes`
+        (`core/render/exclusion.py:excluding`).
+        """
         if not nodes:
             return self
         other = Expression(_NODE_NAME, "NotIn", nodes)

@@ -93,8 +93,8 @@ def _answers(_: Nodes) -> dict[tuple[Needs, bool], tuple[Lack, ...]]:
 
 
 def compared(needs: Needs, known: Nodes | Ground, lasting: bool = False) -> tuple[Lack, ...]:
-    """Return the same as `lacks`, without the cache. Each role is checked by itself, then the roles with the same demand
-    together, then all roles together.
+    """Return the pods that do not fit, and why, as `lacks` does, but without its cache. Each role is checked by itself, then
+    the roles with the same demand together, then all roles together.
     """
     ground = known if isinstance(known, Ground) else Ground(known, lasting)
     if not ground.nodes:

@@ -233,7 +233,8 @@ def _placing(snapshot: Snapshot, intent: Intent, seen: Seen, served: Groups, dec
     if queued and record.trying:
         return Placing(stored, record.waiting, served, again=decision.again)
     if queued:
-        pause = kueue.pause(record, key, snapshot.now) or timing.RECHECK  # the service may be frozen
+        # no pause is left if the service was frozen when the pause ended
+        pause = kueue.pause(record, key, snapshot.now) or timing.RECHECK
         return Placing(stored, record.waiting, served, again=pause, waits=kueue.WAITS, refused=record.refused)
     groups = trying(record, seen) if record.trying else gang(record, seen)
     claim = Claim(

@@ -57,8 +57,8 @@ def held_by_services(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) 
     """Return which services hold nodes that these pods could take, such as "of the nodes that its pods could take, 4 are
     held by gang/two, which is serving"; "" if no service is known to hold one.
 
-    Unlike `awaited`, the text does not state how much is free: it is for pods that exist, beside the message of the
-    scheduler, which also knows the pods of others.
+    Unlike `awaited`, the text does not state how much is free. It is shown for pods that exist, next to the message of the
+    scheduler, which also takes pods into account that do not belong to services.
     """
     ground, lost, shared = Ground(nodes), Counter[str](), False
     for need in merged(needs):
@@ -71,16 +71,18 @@ def held_by_services(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) 
 
 
 class _Taken(NamedTuple):
-    """How many pods with the same demand the nodes can hold now, and which services hold the capacity for further ones."""
+    """How many pods with the same demand the nodes can hold now, and which services hold the capacity for more of these
+    pods.
+    """
 
     places: int
     """Number of places that are free."""
     lost: Counter[str]
     """Maps the name of a service that holds nodes to the number of places for these pods that it takes."""
     lacks: Counter[str]
-    """Resource → number of nodes that have too little of it."""
+    """Maps each resource to the number of nodes that have too little of it."""
     shared: bool
-    """Whether a node has several places."""
+    """Whether any node has several places."""
 
 
 def _taken(need: Need, ground: Ground, free: Nodes, holders: Holders) -> _Taken:

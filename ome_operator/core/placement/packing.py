@@ -119,7 +119,8 @@ def _searched(kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[i
     want = tuple(kind.pods for kind in kinds)
     best: set[Load] = {tuple(0 for _ in kinds)}
     for loads, number in _alike(kinds, nodes, budget).items():
-        for _ in range(min(number, sum(want))):  # every node that contributes holds a pod
+        # more nodes than pods are not needed, because each node that is needed holds at least one pod
+        for _ in range(min(number, sum(want))):
             budget.spend(len(best) * len(loads))
             best = _maximal({_sum(found, load, want) for found in best for load in loads}, budget)
             if want in best:

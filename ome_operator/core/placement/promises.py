@@ -1,4 +1,4 @@
-"""The capacity that is promised to gangs that are being placed, and to gangs that are admitted next."""
+"""The capacity that is promised to gangs that are being placed, and to gangs that an admission decision admits now."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -31,7 +31,7 @@ def promises(active: Sequence[Claim], free: Nodes) -> tuple[Needs, list[Claim]]:
             if known[needs] and fits(more := merged(beside(promised, needs)), ground):
                 promised = more
                 continue
-            known[needs] = False  # what does not fit next to these does not fit next to more
+            known[needs] = False  # needs that do not fit next to these promises do not fit next to more promises either
             if not claim.serves:
                 blocked.append(claim)
     if not blocked:
@@ -41,7 +41,7 @@ def promises(active: Sequence[Claim], free: Nodes) -> tuple[Needs, list[Claim]]:
 
 
 class _View(NamedTuple):
-    """The capacity for the gangs to which the same promises apply."""
+    """The capacity that remains for gangs to which the same promises apply."""
 
     promised: Needs
     ground: Ground
@@ -78,7 +78,7 @@ class Capacity:
         return view.known[asked, mine]
 
     def grant(self, claim: Claim) -> None:
-        """Promise the capacity to a gang that is admitted now."""
+        """Promise capacity to a gang that is admitted now."""
         asked = plain(claim.needs)
         same = self._next is self._granted
         self._granted = merged(beside(self._granted, asked))
@@ -108,7 +108,9 @@ class Capacity:
         return [promise.key for promise in self._active if _holds(promise, claim)]
 
     def attempts(self, claim: Claim) -> list[Claim]:
-        """Return the gangs that are being placed, or were admitted next, and whose promises take precedence over a gang."""
+        """Return the gangs that are being placed and whose promises take precedence over a gang that waits, and the gangs
+        that were admitted in this decision.
+        """
         return [*(promise for promise in self._active if not promise.serves and _holds(promise, claim)), *self._begun]
 
     def _free(self, asked: Needs, mine: bool) -> bool:
@@ -116,7 +118,7 @@ class Capacity:
         return bool(ground.nodes) and fits(asked, ground) and fits(beside(self._next, asked), ground)
 
     def _less(self) -> None:
-        """Forget which gangs fitted, because less capacity is left. Gangs that did not fit still do not fit."""
+        """Forget which gangs fitted, because less capacity is free now. Gangs that did not fit still do not fit."""
         for known in (self._reserved, *(view.known for view in self._views.values())):
             for asked in [asked for asked, fit in known.items() if fit]:
                 del known[asked]

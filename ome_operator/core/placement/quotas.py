@@ -93,7 +93,7 @@ def _total(spec: Mapping[str, Any], side: Iterable[tuple[Usage, int]]) -> Counte
 
 
 def _name(resource: str) -> str:
-    """Return the name under which `Usage` has a resource of a quota."""
+    """Return the name by which `Usage` lists a resource that a quota names."""
     return f"requests.{resource}" if resource in _BARE or resource.startswith("hugepages-") else resource
 
 
@@ -120,7 +120,7 @@ def _in_scope(scope: Mapping[str, Any], usage: Usage) -> bool:
 
 
 def _only(part: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the containers of a spec with the amounts of `limits` or `requests` as their requests."""
+    """Return the containers of a spec, each with `limits` or `requests` (`part`) as its requests."""
     out: dict[str, Any] = {}
     for field in ("containers", "initContainers"):
         out[field] = [

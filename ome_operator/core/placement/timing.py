@@ -31,7 +31,7 @@ interval between two passes over a waiting gang (`RECHECK`), so that each gang h
 """
 MEMORY = timedelta(minutes=5)
 """Half-life of the time for which capacity was promised and not used. After a single failed attempt, the standing of a gang
-is good again after three times as long."""
+is good again after three half-lives."""
 
 RESERVE_AFTER = timedelta(minutes=30)
 """How long a gang has to wait, while smaller gangs overtake it, before nodes may be kept free for it."""

@@ -43,5 +43,5 @@ def grouped(words: Iterable[str]) -> list[list[str]]:
 
 
 def override(words: Iterable[str], extra: list[str]) -> list[str]:
-    """Return the words, but with the flags of `extra` in place of the same flags. The flags of `extra` are at the end."""
+    """Return the words, in which flags of `extra` replace the same flags. The flags of `extra` are at the end."""
     return [*without(words, flags(extra)), *extra]

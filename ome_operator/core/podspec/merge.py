@@ -51,7 +51,7 @@ of these fields, the others are removed from the lower layer."""
 def merge(lower: Any, upper: Any, field: str = "") -> Any:
     """Merge `upper` over `lower` and return new data; the arguments are not changed.
 
-    `field` is the name of the field that holds both; it determines how lists are merged.
+    `field` is the name of the field that both values belong to. It determines how lists are merged.
     """
     if isinstance(lower, Mapping) and isinstance(upper, Mapping):
         return {**lower, **upper} if field in FREE else _merge_maps(lower, upper, field)

@@ -62,8 +62,8 @@ def misspelled(service: InferenceService, runtime: Runtime | None) -> tuple[str,
 
 @memoize_by_identity(1024)
 def _misspelled(spec: ServiceSpec, runtime: Runtime | None) -> tuple[str, ...]:
-    """Compute the sentences. The arguments exclude the status, so that the cached result stays valid when only the status
-    changes.
+    """Return the result of `misspelled`, computed from specs alone. The arguments exclude the status, so that the cached
+    result stays valid when only the status changes.
     """
     fields = (field for field in _written(spec, runtime) if field.candidates)
     unknown = islice((field for field in fields if field.chain[-1] not in field.candidates), MOST)

@@ -38,7 +38,8 @@ def container(main: Manifest, mode: str, place: Mapping[str, Any]) -> Manifest:
     return {
         "name": keys.PREFLIGHT_CONTAINER,
         **{field: main[field] for field in KEPT if field in main},
-        # Passed like the engine's, so that the kubelet expands variables in both alike.
+        # Command and arguments are passed in the fields of the engine, so that the kubelet expands variables in the same
+        # way.
         "command": ["/bin/sh", "-c", code.LAUNCH, "preflight", *(main.get("command") or ())],
         "args": list(main.get("args") or ()),
         "env": [*(main.get("env") or ()), *({"name": name, "value": value} for name, value in env.items())],

@@ -80,7 +80,8 @@ def trial(
         if component not in groups:
             continue
         port = pod_template.port(_main(role.leader), 0)
-        # No prefill leaders: their pods end when their own group is done, and would then look unreachable.
+        # The check contacts no prefill leaders: their pods end when their own group is done, and would then seem
+        # unreachable.
         place = check_container.placed(stems[component], f"{name}.{namespace}", role.size, port, prefill="")
         place["seconds"] = patience(role.size, timeout)
         for group in range(groups[component]):
@@ -117,7 +118,7 @@ def _pod(template: Manifest, place: RankKey, run: str, rename: Rename, known: Ma
     main["env"] = [_literal(each, labels) for each in main.get("env") or ()]
     filled = sorted(_filled(template["spec"], main))
     box = check_container.container(main, WARN, {**known, **({"fetched": filled} if filled else {})})
-    box["name"] = main["name"]  # variables and annotations refer to it
+    box["name"] = main["name"]  # variables and annotations refer to the container by this name
     if main.get("ports"):
         box["ports"] = main["ports"]  # the scheduler keeps pods with the same host ports apart
     spec |= {
@@ -157,7 +158,9 @@ def _main(workload: Manifest) -> Manifest:
 
 
 def _marked(key: str) -> str:
-    """Return the name of a label of the service's pods for a pod of the check, so that no selector matches it."""
+    """Return the name that a label of the service's pods gets on a pod of the check. No selector of the service matches
+    it.
+    """
     return keys.PREFLIGHT_LABEL + names.fit(key.replace("/", "_"), names.LABEL)
 
 
@@ -191,7 +194,9 @@ def _literal(variable: Manifest, labels: Mapping[str, str]) -> Manifest:
 
 
 def _there(volume: Manifest, service: str) -> Manifest:
-    """Make the volume of the SSH keys optional, because the Secret does not exist before the service starts."""
+    """Return a volume for a pod of the check. A volume of SSH keys becomes optional, because its Secret does not exist
+    before the service starts.
+    """
     secret = volume.get("secret") or {}
     return (
         {**volume, "secret": {**secret, "optional": True}}
@@ -201,7 +206,7 @@ def _there(volume: Manifest, service: str) -> Manifest:
 
 
 def _filled(spec: Manifest, main: Manifest) -> set[str]:
-    """Return the mount paths of the engine that an init container may write to."""
+    """Return the directories mounted in the engine that init containers may write to."""
     boxes = [box for box in spec.get("initContainers") or () if box["name"] != keys.PREFLIGHT_CONTAINER]
     written = {mount["name"] for box in boxes for mount in box.get("volumeMounts") or () if not mount.get("readOnly")}
     return {mount["mountPath"] for mount in main.get("volumeMounts") or () if mount["name"] in written}

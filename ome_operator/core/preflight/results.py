@@ -72,8 +72,8 @@ def read(status: Body) -> Checked | None:
 
 
 def alone(status: Body, name: str) -> Checked | None:
-    """Return the result of a check that is the only container of its pod and has this name; None until the check has
-    ended.
+    """Return the result of a check whose pod has no other container. `name` is the name of the container. Return None until
+    the check has ended.
     """
     ended = (_box(status, "containerStatuses", name).get("state") or {}).get("terminated")
     if not ended:
@@ -118,7 +118,7 @@ def _own(said: str, fix: str) -> PreflightFinding:
 
 
 def _listed(items: list[Any], more: int = 0) -> Iterator[PreflightFinding]:
-    """Yield the findings of a parsed message. `more`: number of findings that did not fit into it."""
+    """Yield the findings of a parsed message. `more` is the number of findings for which the message had no space."""
     known = [item for item in items if isinstance(item, dict)]
     for item in known[:MANY]:
         rank = item.get("rank")

@@ -44,8 +44,8 @@ def checked(pods: Collection[Pod]) -> dict[str, GroupChecked]:
 
 
 def told(said: Mapping[int, Checked | None]) -> list[PreflightFinding]:
-    """Return each finding of a group once, even if several ranks report it. The argument maps ranks to their results. In
-    the returned findings `rank` is never `OWN`.
+    """Return the findings about a group, each once, even if several ranks report it. `said` maps ranks to their results. In
+    the returned findings, `rank` is never `OWN`.
     """
     out: dict[tuple[int, str, str], PreflightFinding] = {}
     for number, checked in sorted(said.items()):

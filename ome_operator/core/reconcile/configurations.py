@@ -56,7 +56,7 @@ def _template(component: str, data: Mapping[str, Any]) -> str:
         return ""
     try:
         composed = compose(component, inputs["runtime"], inputs[component])
-    except ProblemError:  # an earlier version has stored what this one refuses
+    except ProblemError:  # an earlier version of the operator stored a configuration that this version rejects
         return ""
     pods = [_decisive(pod) for pod in (composed.leader, composed.worker) if pod is not None]
     rdma = [composed.annotations.get(key) for key in (keys.RDMA_INJECT, keys.RDMA_PROFILE, keys.RDMA_CONTAINER)]

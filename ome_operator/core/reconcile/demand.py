@@ -34,9 +34,9 @@ NOT_FOLLOWED = {
     HoldReason.CAPPED: (Reason.DEMAND_UNMET, True),
     HoldReason.FIRST_STEP: (Reason.DEMAND_FIRST_STEP, True),
 }
-"""Maps each reason of a hold with which the service may have too few groups to the reason of the condition FollowsDemand,
-and to whether the message of the condition states the size. With every other reason of a hold, the service has enough
-groups."""
+"""Maps a `HoldReason` to the reason of the condition FollowsDemand, and to whether the message of the condition states the
+size. The map contains every `HoldReason` with which a service may have too few groups. With all others, the service has
+enough groups."""
 DISTURBED = frozenset({"Silent", "NotReady", "NodeLost", "SystemicFault", "Restarting", "Recycling", "Failed"})
 """Phases of a group during which no group of the service is removed."""
 
@@ -190,7 +190,9 @@ def scaling(decided: Decided) -> Manifest | None:
 
 
 def again(decided: Decided) -> float | None:
-    """Return the seconds until the next pass, if this pass stores what the next one carries out; otherwise None."""
+    """Return 0 if the status that this pass stores changes the decisions of the next pass, which has to run at once;
+    otherwise None.
+    """
     numbers, status = (scaling(decided) or {}).get("applied") or {}, decided.snapshot.service.status
     begins = goes(decided) and not scheduled_zero.is_stored(status.get("scaling"))
     return 0.0 if begins or numbers != stored_groups(status) else None

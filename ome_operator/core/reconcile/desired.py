@@ -185,7 +185,7 @@ def _front(snapshot: Snapshot, ports: Mapping[str, int]) -> str:
 
 
 def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep, placing: Placing, moving: Moving) -> Held:
-    """Return the groups to keep for every role of every kept revision."""
+    """Return the groups to keep for now, for every role of every kept revision."""
     out = {}
     for revision, share in step.groups.items():
         found = snapshot.slices.get(revision, Slice(revision, (), ()))
@@ -284,8 +284,8 @@ def _router(snapshot: Snapshot, intent: Intent, revision: str, held: Held, repli
 
 
 def _roles(intent: Intent, held: Held, source: str, counts: ReplicaCounts, routed: bool) -> list[RoleProgressSpec]:
-    """Return the roles whose progress is measured: the roles of the revision `source`, and the router. The workloads of each
-    role are those of all kept revisions.
+    """Return the roles whose progress is measured: the roles of the revision `source`, and the router. The pods of a role
+    are counted over all kept revisions.
     """
     roles = intent.roles(source)
     both = keys.DECODER in roles

@@ -134,8 +134,8 @@ def _hashed(manifest: Manifest, wanted: str) -> Manifest:
 
 
 def _fewer(snapshot: Snapshot, intent: Intent, want: Desired, placing: Placing) -> Iterable[Delete]:
-    """Return the deletions of groups that are not kept. Groups that release nodes are deleted at once, other groups step
-    by step.
+    """Return the deletions of groups that exist and are not kept. Groups that release nodes are deleted at once; all others
+    are deleted step by step.
     """
     back: list[Delete] = []
     for (revision, component), held in want.held.items():

@@ -37,7 +37,9 @@ from ome_operator.core.waves import shared_edits
 
 
 def report(decided: Decided, work: Plan) -> Report:
-    """Return everything that `status.service.status` needs. `work` contains all writes and deletions of the pass."""
+    """Return all inputs of `status.service.status`, which builds the status of a service. `work` contains all writes and
+    deletions of the pass.
+    """
     snapshot, intent, want, clock = decided.snapshot, decided.intent, decided.want, decided.clock
     service, resolved = snapshot.service, intent.resolved
     rolled_out = _rollout(decided)
@@ -254,7 +256,7 @@ def _way_out(service: InferenceService, intent: Intent, clock: Clock) -> str:
 
 
 def _failure(service: InferenceService, intent: Intent, want: Desired) -> str:
-    """Return why the rollout of the new revision failed."""
+    """Return why the rollout of the target revision failed."""
     lacks = "; ".join(one.message for one in want.progress if not one.complete) or "not all of its pods are ready"
     limit = f"{progress_deadline.allowed(service)} (spec.rollout.readyTimeout)"
     return f"revision {intent.target} has made no progress for {limit}: {lacks}"

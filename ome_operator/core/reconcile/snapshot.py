@@ -53,7 +53,7 @@ class Snapshot:
 
     @cached_property
     def unusable(self) -> tuple[Slice, ...]:
-        """The slices of the `restored` revisions."""
+        """The existing objects of the revisions in `restored`."""
         return tuple(found for name, found in self._all_slices.items() if name in self.restored)
 
     @cached_property

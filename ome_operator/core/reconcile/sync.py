@@ -116,7 +116,7 @@ def _decide(snapshot: Snapshot, as_written: InferenceService, *, frozen: bool) -
 
 
 def _zero(snapshot: Snapshot, intent: Intent, want: Desired) -> Mapping[str, Any]:
-    """Return the field `zero` of the status."""
+    """Return the field `zero` of the status, which describes a service of which a role has or had no groups."""
     serves = serving.serves(snapshot.slices, snapshot.revisions, routed=want.front == keys.ROUTER)
     return zero.state(zero.facts(snapshot, intent.groups, serves=serves))
 
@@ -184,13 +184,13 @@ def _told(decided: Decided, work: Plan, said: dict[str, Any]) -> Plan:
 
 
 def _refused(status: Mapping[str, Any]) -> bool:
-    """Return whether the status reports that the rollout cannot begin until a person edits the service."""
+    """Return whether a stored status reports that the rollout cannot begin until a person edits the service."""
     why = {each["type"]: each["reason"] for each in status["conditions"]}.get(ROLLED_OUT)
     return why in (Reason.DRY_RUN_REFUSED, Reason.CONFIGURATION_REFUSED)
 
 
 def _ways(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
-    """Yield a text that describes the complete rollout: the plan itself contains only its next step."""
+    """Yield a text that describes the complete rollout, because the plan contains only the next step of the rollout."""
     others = [name for name in snapshot.slices if name != intent.target]
     if others and intent.target:
         yield f"replace revision {', '.join(others)} with {intent.target}"

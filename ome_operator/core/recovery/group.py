@@ -64,12 +64,12 @@ class Group(NamedTuple):
         return self.complete and self.pods[0].ready
 
     def marks(self) -> dict[str, str]:
-        """Return the mark of the present start of each existing pod, by rank."""
+        """Return the mark (`record.mark`) of the present start of each existing pod, by rank."""
         return {str(rank): mark(pod) for rank, pod in sorted(self.pods.items())}
 
 
 class Standing(NamedTuple):
-    """The comparison of a group with its record."""
+    """The comparison of the pods of a group with the recorded start of the group."""
 
     recorded: tuple[Pod, ...]
     """Pods whose present start is the recorded start. Only these pods may ever be deleted."""
@@ -84,7 +84,7 @@ class Standing(NamedTuple):
 
 
 def view(group: Group, record: GroupRecord, spare: int = 0) -> Standing:
-    """Compare a group with its record. `spare` is the number of ranks above 0 that may be lost."""
+    """Compare the pods of a group with its recorded start. `spare` is the number of ranks above 0 that may be lost."""
     recorded = {rank: pod for rank, pod in group.pods.items() if record.members.get(str(rank)) == mark(pod)}
     alive = {rank for rank, pod in recorded.items() if pod.running and not (pod.deleting or pod.over)}
     leader = group.leader

@@ -74,7 +74,7 @@ class GroupRecord:
     """The last start, in the format of `status.groups[].start`; None if it was not seen."""
 
     def to(self, phase: str, now: datetime) -> "GroupRecord":
-        """Return the record with this phase. `since` changes only if the phase changes."""
+        """Return the record with the phase `phase`. `since` changes only if the phase changes."""
         return self if phase == self.phase and self.since else replace(self, phase=phase, since=quantity.rfc3339(now))
 
     def believed(self, now: datetime) -> "GroupRecord":

@@ -36,7 +36,7 @@ checks of such a pod."""
 
 
 class RoleGroups(NamedTuple):
-    """The groups of a component of a revision that are kept."""
+    """The groups that are kept of a component of a revision."""
 
     component: str
     revision: str

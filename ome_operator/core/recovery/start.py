@@ -71,9 +71,9 @@ def with_start(
 
 
 def with_expectation(record: GroupRecord, others: Iterable[GroupRecord]) -> GroupRecord:
-    """Return the record. If its group was never ready, the newest start of another group of its component is added, so that
-    users know how long a start takes. It is copied, because the groups of an earlier revision may be gone before the group
-    is ready. `others` are the stored records of the service.
+    """Return the record of a group. If the group was never ready, a copy of the newest start of another group of the
+    component is added, so that users know how long a start takes. It is copied because the other group may be gone before
+    this group is ready. `others` are the stored records of the service.
     """
     if record.incarnation or record.start:
         return record
@@ -115,7 +115,7 @@ def _of_pod(name: str, pod: Pod) -> float | None:
 
 
 def _slowest(name: str, found: Iterable[tuple[float | None, int]], size: int) -> dict[str, Any] | None:
-    """Return the part of the slowest rank; None if it is unknown of every rank."""
+    """Return the part of a start with the duration of its slowest rank; None if the duration is unknown for every rank."""
     known = [(seconds, -rank) for seconds, rank in found if seconds is not None]
     if not known:
         return None
@@ -148,9 +148,8 @@ def _of_engine(leader: Pod, seen: LeaderStart) -> dict[str, float | None]:
 
 
 def total(start: Mapping[str, Any]) -> float:
-    """Return the seconds from the beginning of a start until the leader was ready and a router could send requests to it, or
-    until the leader was ready if the latter is unknown. A router that listed the leader earlier shortens this time only to
-    the time at which the leader was ready.
+    """Return the duration of a start in seconds. The start ends when the leader is ready and a router can send requests to
+    it or, if the time of the latter is unknown, when the leader is ready.
     """
     listed = next((part["seconds"] for part in start.get("parts") or () if part.get("name") == "listed"), 0.0)
     return float(start.get("seconds") or 0.0) + float(listed)

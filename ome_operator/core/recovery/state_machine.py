@@ -204,7 +204,7 @@ def _whole(group: Group, record: GroupRecord, ground: Circumstances) -> Transiti
     if ground.lost(leader.node):
         return Transition(record.to(NODE_LOST, now))
     if ground.systemic:
-        return Transition(record.to(SYSTEMIC, now))  # and its timeout starts again when that is over
+        return Transition(record.to(SYSTEMIC, now))  # the timeout of the group starts again when the systemic fault is over
     if leader.ready:
         return _silent(group, record.to(SILENT, now), ground)
     record = record.to(NOT_READY, now)
@@ -233,7 +233,9 @@ def _silent(group: Group, record: GroupRecord, ground: Circumstances) -> Transit
 
 
 def _silent_for(record: GroupRecord, ground: Circumstances) -> float:
-    """Return the seconds for which the leader has answered no probes since the group became ready; 0 if it answers them."""
+    """Return the seconds for which the leader has answered no probes since the group became ready; 0 if it answers
+    probes.
+    """
     if ground.silence is None or ground.silence.since is None:
         return 0.0
     return min(ground.now.timestamp() - ground.silence.since, passed(record.ready_since, ground.now))
@@ -253,8 +255,8 @@ def _spared(ground: Circumstances) -> str:
 
 
 def _ready(record: GroupRecord, now: datetime) -> Transition:
-    """Return the next state of a group that serves. After STABLE seconds its recycles are no longer counted as recycles
-    in a row.
+    """Return the next state of a group that serves. When the group has served for STABLE seconds, its recycles are no longer
+    counted as recycles in a row.
     """
     if record.phase != READY:
         record = replace(record.to(READY, now), ready_since=quantity.rfc3339(now))

@@ -35,7 +35,7 @@ def together(
     silences: Mapping[str, Silence] = MappingProxyType({}),
 ) -> tuple[dict[str, Transition], list[Why]]:
     """Return the next state of every group of a component, and messages. A fault of at least half of the groups is only
-    reported. At most one group at a time is recycled because of a hang. `silences` is as in `Observed`.
+    reported. At most one group at a time is recycled because of a hang. `silences` is `Observed.silences`.
     """
     new = {one.name: GroupRecord(one.name, one.component, one.revision, one.number) for one in groups}
     records = {name: before.get(name, record).believed(now) for name, record in new.items()}

@@ -26,7 +26,7 @@ def labels(service: str, component: str = "", revision: str = "") -> dict[str, s
 
 
 def leaders(service: str, component: str) -> dict[str, str]:
-    """Return the selector of a component's pods that serve HTTP, in all revisions. These are the leaders of engines, or the
+    """Return the selector of the pods of a component that serve HTTP, in all revisions: the leaders of engines, or the
     routers.
     """
     first = {} if component == keys.ROUTER else {keys.WORKER_INDEX: "0"}

@@ -65,8 +65,8 @@ def advice(annotations: Mapping[str, str], containers: list[str]) -> list[str]:
 
 
 def inject(pod: Manifest, annotations: Mapping[str, str]) -> Manifest:
-    """Return the pod spec with RDMA for the container that an annotation names (default: the runner); the user's values
-    take precedence.
+    """Return the pod spec in which one container is configured for RDMA. An annotation names the container; without it, the
+    runner is configured. The user's values take precedence.
     """
     if annotations.get(keys.RDMA_INJECT) != "true":
         return pod

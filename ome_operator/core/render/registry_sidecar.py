@@ -15,7 +15,7 @@ TYPES = {keys.ENGINE: "prefill", keys.DECODER: "decode"}
 
 
 class Groups(NamedTuple):
-    """One role of a revision, in the form that the registry needs."""
+    """The groups of one role of a revision, in the form that the registry needs."""
 
     component: str
     port: int

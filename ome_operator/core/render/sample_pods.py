@@ -3,7 +3,7 @@
 An admission policy, Pod Security or a LimitRange applies to pods and accepts the workload that creates them. Only the
 creation of a pod in a dry run shows whether the pod would be refused.
 
-The owner of such a pod does not block a deletion (`blockOwnerDeletion`). Otherwise the admission plugin
+The owner reference of such a pod does not set `blockOwnerDeletion`. Otherwise the admission plugin
 OwnerReferencesPermissionEnforcement would require a right on the owner, which only the controllers need.
 """
 
@@ -25,7 +25,7 @@ _ASSIGNED = ("nodeName", "priority", "preemptionPolicy", "ephemeralContainers", 
 
 
 def of_stateful_set(manifest: Manifest, ordinal: int) -> Manifest:
-    """Return the pod with this ordinal of a StatefulSet."""
+    """Return the pod with this ordinal that a StatefulSet would create."""
     spec, name = manifest["spec"], f"{manifest['metadata']['name']}-{ordinal}"
     inner = spec["template"]
     metadata = {
@@ -37,7 +37,7 @@ def of_stateful_set(manifest: Manifest, ordinal: int) -> Manifest:
 
 
 def of_deployment(manifest: Manifest) -> Manifest:
-    """Return a pod of a Deployment, which a ReplicaSet creates."""
+    """Return a pod that the ReplicaSet of a Deployment would create."""
     inner, name = manifest["spec"]["template"], f"{manifest['metadata']['name']}-{_HASH}"
     labels = {**(inner["metadata"].get("labels") or {}), TEMPLATE_HASH: _HASH}
     metadata = {**inner["metadata"], "generateName": f"{name}-", "labels": labels}

@@ -53,15 +53,15 @@ def role_scale(owner: meta.Owner, component: str, replicas: int) -> Manifest:
 
 
 def role_scale_status(owner: meta.Owner, component: str, groups: int, ready: int) -> Manifest:
-    """Return the counts in the status of a scale object. Autoscalers use its selector to find the leaders of all
-    revisions.
+    """Return the numbers of groups in the status of a scale object, and the label selector with which autoscalers find the
+    leaders of all revisions.
     """
     selector = meta.requirement(meta.leaders(owner.name, component))
     return {"replicas": groups, "readyReplicas": ready, "selector": selector}
 
 
 def with_status(owner: meta.Owner, component: str, status: Manifest) -> Manifest:
-    """Return the manifest with which a status of a scale object is applied."""
+    """Return the manifest of a scale object with a status, in order to apply the status."""
     return {
         "apiVersion": keys.API_VERSION,
         "kind": "RoleScale",

@@ -212,7 +212,7 @@ def _leader_set(context: pod_template.Context, composed: Composed, template: Man
 def _worker_set(context: pod_template.Context, composed: Composed, template: Manifest) -> Manifest:
     # Ordinals start at 1 so that the pod index is the rank. Groups are only deleted as a whole, never by their highest rank.
     workers = _stateful_set(context, composed.component, template, {}, {"ordinals": {"start": 1}})
-    # The leader has the same labels plus one: the expression excludes it.
+    # The leader has the labels of the workers and one more. The expression uses this label to exclude the leader.
     workers["spec"]["selector"]["matchExpressions"] = [{"key": keys.WORKER_INDEX, "operator": "DoesNotExist"}]
     return workers
 

@@ -19,9 +19,9 @@ SHOWN = "`ome top` and status.traffic"
 def advice(
     engines: Mapping[str, Manifest], router: Manifest | None, annotations: Mapping[str, str], *, hears: bool, scrapes: bool
 ) -> Iterator[str]:
-    """Yield a sentence for each cause. `engines` maps components to the containers of their engines, `router` is the
-    Deployment of the router, and `annotations` are those of the service. `hears` states whether routers have registries,
-    and `scrapes` whether Prometheus scrapes engines.
+    """Yield a sentence for each setting because of which the load of a service cannot be read. `engines` maps components to
+    the containers of their engines, `router` is the Deployment of the router, and `annotations` are those of the service.
+    `hears` states whether routers have registries, and `scrapes` whether Prometheus scrapes engines.
 
     There is no advice about routers of other programs, because users have chosen them on purpose.
     """

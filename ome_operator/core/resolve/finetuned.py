@@ -20,7 +20,7 @@ BASE = "base"
 def fine_tuned(
     service: InferenceService, model: Model | None, identity: Manifest, deps: Deps
 ) -> tuple[Manifest, tuple[Problem, ...]]:
-    """Return the inputs of a revision that come from the fine-tuned weights of its service, and the problems of these
+    """Return the inputs of a revision that describe the fine-tuned weights of its service, and the problems of these
     weights.
 
     `identity` is the identity of the model's weights, as the revision stores it.

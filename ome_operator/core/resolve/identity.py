@@ -25,7 +25,7 @@ def identity(inputs: Mapping[str, Any]) -> Manifest:
 
 
 def equivalent(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
-    """Return whether two sets of inputs are equivalent to the running code."""
+    """Return whether the running code regards two sets of inputs as equivalent."""
     if left == right:
         return True
     first, second = _parsed(left), _parsed(right)

@@ -69,8 +69,8 @@ def ignored(item: Object[Any], more: frozenset[str] = NOTHING) -> tuple[str, ...
 
 @memoize_by_identity(2048)
 def _ignored(kind: str, spec: Spec, annotations: Mapping[str, str], more: frozenset[str]) -> tuple[str, ...]:
-    """Compute the sentences. The arguments exclude the status, so that the cached result stays valid when only the status
-    changes.
+    """Return the result of `ignored`, computed from plain values. The arguments exclude the status, so that the cached
+    result stays valid when only the status changes.
     """
     written, tree = spec.dump(), FIELDS.get(kind, {})
     sentences = list(_annotations(annotations, READ.get(kind, NOTHING) | more, ""))

@@ -54,8 +54,8 @@ def _trigger(config: KedaConfig) -> dict[str, Any]:
 
 
 def _complete(trigger: dict[str, Any]) -> dict[str, Any]:
-    """Return a trigger whose metadata has only texts, because the API server refuses others, and in which an empty result
-    of Prometheus is an error. By default KEDA reads such a result, and an infinite one, as no load.
+    """Return a trigger of KEDA whose metadata contains only texts, because the API server refuses other values. An empty
+    result of Prometheus becomes an error: by default KEDA reads such a result, and an infinite one, as no load.
     """
     metadata = trigger.get("metadata")
     if not isinstance(metadata, dict):

@@ -51,7 +51,7 @@ class Pinned:
 
 
 def pinned(service: InferenceService, part: Part, ref: Ref, now: Manifest, kept: Mapping[str, Mapping[str, Any]]) -> Pinned:
-    """Return the runtime or model `ref` as the service uses it.
+    """Return the runtime or model `ref` in the version that the service uses.
 
     `now` is the stored form of the current object. `kept` maps revisions to stored inputs, oldest first.
     """
@@ -70,7 +70,9 @@ def pinned(service: InferenceService, part: Part, ref: Ref, now: Manifest, kept:
 
 
 def _stored(part: Part, inputs: Mapping[str, Any]) -> Manifest:
-    """Return the stored form of a part. For the model it is the base model, even if merged weights replace it."""
+    """Return the stored form of the runtime or model in stored inputs. For the model it is the base model, even if merged
+    weights replace it.
+    """
     stored: Manifest = (inputs.get(BASE) or inputs["model"]) if part == "model" else inputs["runtime"]
     return stored
 

@@ -11,8 +11,9 @@ from ome_operator.core.weights.system_paths import system_directory
 
 
 def of_system(inputs: Mapping[str, Any], kept: Iterable[Mapping[str, Any]], agents: bool) -> tuple[Problem, ...]:
-    """Return the problems of the weights with these inputs of a revision. A path that a stored revision of the service
-    already mounts is no problem, so that a service which an earlier version accepted keeps serving and can be edited.
+    """Return the problems of the weights in the inputs of a revision: their path on the nodes is a directory of the system.
+    A path that a stored revision of the service already mounts is no problem, so that a service which an earlier version
+    accepted keeps serving and can be edited.
 
     `agents` is true if agents download the weights.
     """
@@ -33,5 +34,7 @@ def refusal(kind: str, name: str, path: str) -> str:
 
 
 def _on_node(identity: Mapping[str, str], agents: bool) -> bool:
-    """Return whether pods mount the path of the node itself, and neither a claim nor a directory of a namespace."""
+    """Return whether pods mount the weights from the path on the node itself, and not from a volume claim or from a
+    directory of a namespace.
+    """
     return claim(identity["uri"]) is None and not (identity["namespace"] and directory(identity, agents))

@@ -24,8 +24,8 @@ def demand_policy(service: InferenceService) -> DemandPolicy | None:
 
 
 def role_scale(snapshot: Snapshot, component: str) -> Child | None:
-    """Return the RoleScale of a component; None if it does not exist or has another owner. A RoleScale without an owner is
-    returned, because the service is about to adopt it.
+    """Return the RoleScale of a component; None if it does not exist, or if an object other than the service owns it. A
+    RoleScale without an owner is returned, because the service is about to adopt it.
     """
     service = snapshot.service
     found = snapshot.observed.children.get(("RoleScale", names.component(service.name, component)))

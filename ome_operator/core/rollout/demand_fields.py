@@ -60,8 +60,8 @@ def _budget(policy: DemandPolicy, policies: Mapping[str, ReplicaPolicy], gpus: M
 
 
 def _gpus(gpus: Mapping[str, int], groups: Mapping[str, int]) -> int:
-    """Return the number of GPUs that these groups need; each role is counted with at least one group. `gpus` is the number
-    of GPUs of one group of each component, `groups` the number of groups.
+    """Return the number of GPUs of a service with the numbers of groups in `groups`; each role is counted with at least one
+    group. `gpus` is the number of GPUs of one group of each component.
     """
     return sum(max(1, number) * gpus.get(name, 0) for name, number in groups.items())
 

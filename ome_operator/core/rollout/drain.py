@@ -42,7 +42,9 @@ class Drain(NamedTuple):
 
 
 class Retained(NamedTuple):
-    """The groups of a role of a revision that are kept for now, because groups are drained before they are removed."""
+    """The groups of a role of a revision that are kept for now: the desired groups, and groups that are drained before they
+    are removed.
+    """
 
     numbers: tuple[int, ...]
     """Numbers of the groups that are kept for now: the desired groups, and the groups that are being drained."""
@@ -91,8 +93,8 @@ def serving_again(observed: Observed, pods: Iterable[Pod]) -> tuple[Patch, ...]:
 
 
 def _left(pod: Pod, routers: Collection[str], drain: Drain, now: datetime) -> float:
-    """Return the seconds until the leader may be stopped, or until its requests are checked again; 0 or less if it may be
-    stopped now.
+    """Return the seconds until a marked leader may be stopped, or until its requests are checked again; 0 or less if it may
+    be stopped now.
     """
     since = _marked(pod, now)
     if since is None:

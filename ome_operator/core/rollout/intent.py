@@ -104,7 +104,9 @@ class Intent:
 
 
 def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
-    """Determine the desired revision, store it if it is not stored yet, and determine what its rollout waits for."""
+    """Return the desired revision and what its rollout waits for. A revision that is not stored yet is stored in this
+    pass.
+    """
     service = snapshot.service
     owner = meta.Owner(service.name, service.namespace, service.uid)
     refused = partial(validation.refusal, snapshot, owner, resolved)

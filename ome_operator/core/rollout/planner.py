@@ -121,7 +121,7 @@ def capacity(counts: Counts, wanted: Share) -> int:
 
 
 def within(wanted: Share, seen: Mapping[str, Counts], bounds: Bounds) -> bool:
-    """Return whether the capacities of the revisions, computed separately, add up to at least what the bounds require."""
+    """Return whether the capacities of the revisions add up to at least the capacity that the bounds require."""
     serves = sum(capacity(counts, wanted) for counts in seen.values())
     return serves > 0 and serves >= _least(wanted, bounds)
 
@@ -200,13 +200,13 @@ def _without_groups(
 
 
 def _freed(said: dict[str, Share], target: str, seen: Mapping[str, Counts], wanted: Share) -> dict[str, Share]:
-    """Return the shares. If three revisions block each other permanently, the groups of the revision with the least capacity
-    are removed from them.
+    """Return the shares `said`. If three revisions block each other permanently, the revision with the least capacity gets
+    no groups in the result.
 
-    Each revision has a group of every role. Together the revisions may therefore hold all groups that a role with few groups
-    allows, while the bounds require the capacity of all revisions. A revision is removed only if every group is ready and
-    nothing changes. If nothing changes, a revision that serves nothing is removed next to a revision that serves, even if
-    groups are not ready.
+    Each revision has a group of every role. If a role has few groups, the revisions may together have as many groups of this
+    role as may exist, while the bounds require the capacity of all revisions. In this case a revision is removed only if
+    every group is ready and nothing changes. A revision that has no capacity is also removed if groups are not ready, as
+    long as nothing changes and another revision has capacity.
     """
     changes = target not in seen and any(said[target].values())
     changes |= any(not one.have == one.left == said[name][role] for name in seen for role, one in seen[name].items())
@@ -244,8 +244,8 @@ def _left(others: Mapping[str, Counts], wanted: Share) -> Share:
 
 
 def _with_dying(left: Share, mine: Counts, others: Mapping[str, Counts]) -> Share:
-    """Return the number of groups by role that hold capacity: groups of other revisions, and terminating groups of the
-    target itself.
+    """Return the number of groups by role that hold capacity besides the groups of the target: groups of other revisions,
+    and terminating groups of the target itself.
     """
     dying = {role: one.left - one.have for role, one in mine.items()} if others else {}
     return {role: count + dying.get(role, 0) for role, count in left.items()}

@@ -69,7 +69,7 @@ def clock(snapshot: Snapshot, aim: TargetRevision) -> Clock:
 
 
 def allowed(service: InferenceService) -> str:
-    """Return the time limit of a revision as the user wrote it, or the default."""
+    """Return the time limit for the progress of a revision, as the user wrote it, or the default."""
     return (service.spec.rollout.ready_timeout if service.spec.rollout else None) or DEFAULT
 
 

@@ -44,13 +44,15 @@ def quota_change(snapshot: Snapshot, intent: Intent, router: Iterable[Manifest])
         comes[_DEPLOYMENTS] += 1
     for found in old:
         goes.update(_existing(intent.roles(found.revision), templates, found))
-    if target in snapshot.slices:  # what exists already is in the used amounts
+    if target in snapshot.slices:  # the used amounts of the quotas already include the objects that exist
         comes.subtract(Counter(_existing(intent.roles(target), templates, snapshot.slices[target])))
     return QuotaChange(tuple((+comes).items()), tuple(goes.items()))
 
 
 def _existing(roles: Mapping[str, Stored], routers: Iterable[Manifest], found: Slice) -> Iterator[Usage]:
-    """Yield the usage of each existing object of a revision. The pods of its router are counted like those of `routers`."""
+    """Yield what each existing object of a revision uses of ResourceQuotas. The pods of its router are counted like the pods
+    of `routers`.
+    """
     for child in found.workloads:
         if child.kind in ("StatefulSet", "Deployment"):
             yield _SETS if child.kind == "StatefulSet" else _DEPLOYMENTS

@@ -47,7 +47,7 @@ def retire(service: str, slice_: Slice) -> Retirement:
     if workers:
         guard = Guard(meta.requirement({**meta.labels(service, revision=slice_.revision), keys.WORKER_INDEX: "0"}))
         return Retirement(_deletes(workers, guard), _gone("workers ending", slice_.revision, rest))
-    if rest:  # only now: a StatefulSet that still exists would recreate them
+    if rest:  # not earlier: a StatefulSet that still exists would recreate deleted pods
         return Retirement(hurry(rest), _gone("workers ending", slice_.revision, rest))
     return Retirement(_deletes(budgets), "")
 
@@ -114,6 +114,6 @@ def leftovers(
 
 
 def _leader_gone(service: str, component: str, revision: str, workers: Child) -> Guard:
-    """Return the guard that lets these workers be deleted only if no pod of their leader exists."""
+    """Return the guard with which these workers are deleted only if no pod of their leader exists."""
     mark = {keys.WORKER_INDEX: "0", keys.GROUP_INDEX: str(group_number(workers))}
     return Guard(meta.requirement({**meta.labels(service, component, revision), **mark}))

@@ -98,7 +98,7 @@ def _render(
     except ProblemError as error:
         return None, (error.problem,)
     data: Manifest = {"inputs": inputs, "render": RENDER, "workloads": roles}
-    if any(directories):  # not part of the inputs: a change of the directory of weights must roll nothing out
+    if any(directories):  # not part of the inputs, because a change of the directory of weights must not cause a rollout
         data["directories"] = list(directories)
     if dropped:
         data["dropped"] = list(dropped)

@@ -39,8 +39,8 @@ def answers(snapshot: Snapshot, intent: Intent, revision: str, *, serves: bool) 
     states whether any engine behind a router gets requests.
 
     The registries begin to answer when a role has no desired group and no request can be served any more, so leaders are
-    drained first. They end when a router has an engine for each role again. A label on the Service of the InferenceService
-    stores that they have begun.
+    drained first. They stop answering when a router has an engine for each role again. A label on the Service of the
+    InferenceService stores that they have begun.
     """
     if intent.router is None or serves:
         return False

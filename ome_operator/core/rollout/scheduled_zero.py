@@ -40,7 +40,8 @@ def writes(snapshot: Snapshot, policies: Mapping[str, ReplicaPolicy], *, goes: b
     """Return the changes of the RoleScales: 0 for a service that is to go to zero, and the decided number for a service that
     came back. A RoleScale that changes meanwhile, or that somebody has written, stays.
 
-    `goes` states whether the service is to go to zero according to a fresh decision. The stored one may be hours old.
+    `goes` states whether the service is to go to zero according to a fresh decision. The stored decision does not suffice,
+    because it may be hours old.
     """
     status, numbers = snapshot.service.status, dict[str, int]()
     for role, number in stored_groups(status).items():

@@ -161,8 +161,8 @@ def _waiting(others: list[Slice], gate: Gate, numbers: ReplicaCounts) -> Rollout
 
 
 def _alone(target: str, begun: bool, gate: Gate, numbers: ReplicaCounts) -> RolloutStep:
-    """Return the step if no other revision exists. A first revision starts at once, unless the user paused the rollout or
-    the inputs are incomplete.
+    """Return the step for the target if no other revision exists. A first revision starts at once, unless the user paused
+    the rollout or the inputs are incomplete.
     """
     if not begun and gate.reason:
         return RolloutStep({}, reason=gate.reason, message=gate.message)

@@ -106,7 +106,7 @@ def allowed(snapshot: Snapshot, wanted: TrafficSplit | None, deletes: Iterable[D
 def _chosen(
     snapshot: Snapshot, step: RolloutStep, capacities: Mapping[str, int], settles: Collection[str]
 ) -> dict[str, int]:
-    """Return the weights by revision, for the revisions that are to get requests."""
+    """Return the weight of each revision that is to get requests."""
     stand = [name for name in snapshot.slices if _deployed(snapshot, name)]
     stay = [name for name in stand if name in step.keep]
     settled = [name for name in stay if name not in settles]

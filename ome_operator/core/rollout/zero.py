@@ -30,7 +30,7 @@ ROLES = (keys.ENGINE, keys.DECODER)
 
 
 class ZeroFacts(NamedTuple):
-    """The facts from which the state is computed in a pass."""
+    """The facts from which the field `zero` of the status is computed in a pass."""
 
     before: Mapping[str, Any]
     """The stored state; {} if the service never had a role without groups."""
@@ -47,7 +47,7 @@ class ZeroFacts(NamedTuple):
 
 
 def stored(service: InferenceService) -> Mapping[str, Any]:
-    """Return the stored state; {} if there is none."""
+    """Return the field `zero` of the stored status; {} if there is none."""
     found = service.status.get(FIELD)
     return found if isinstance(found, Mapping) else {}
 
@@ -59,7 +59,9 @@ def asks_to_wake(service: InferenceService) -> bool:
 
 
 def facts(snapshot: Snapshot, groups: Mapping[str, int], *, serves: bool) -> ZeroFacts:
-    """Return the facts from which the state is computed in this pass. Only roles that have a RoleScale can be woken."""
+    """Return the facts from which the field `zero` of the status is computed in this pass. Only roles that have a RoleScale
+    can be woken.
+    """
     service, components = snapshot.service, snapshot.service.status.get("components") or {}
     former = {role: int((components.get(role) or {}).get("replicas") or 0) for role in ROLES}
     scaled = all(role_scale(snapshot, role) is not None for role in ROLES if groups.get(role) == 0)
@@ -118,7 +120,7 @@ def is_zero(groups: Mapping[str, int]) -> bool:
 
 
 def state(facts: ZeroFacts) -> dict[str, Any]:
-    """Return the new state; {} if the service never had a role without groups."""
+    """Return the new field `zero` of the status; {} if the service never had a role without groups."""
     if is_zero(facts.groups):
         return _woken(facts) if is_woken(facts) else _zero(facts)
     if not facts.before:
@@ -176,7 +178,7 @@ def kept_until(before: Mapping[str, Any], *, wakes: bool, now: datetime) -> date
 
 
 def wanted(before: Mapping[str, Any], component: str) -> int:
-    """Return the number of groups with which a component comes back: its last number, and at least 1."""
+    """Return the number of groups with which a component comes back from zero: its last number, and at least 1."""
     return max(1, int((before.get("groups") or {}).get(component) or 0))
 
 
@@ -198,7 +200,7 @@ def _seconds(wake: Mapping[str, Any], facts: ZeroFacts) -> dict[str, float]:
 
 
 def again(found: Mapping[str, Any], now: datetime) -> float | None:
-    """Return the seconds until the state may change without an event; None if only an event changes it."""
+    """Return the seconds until the field `zero` may change without an event; None if only an event changes it."""
     wake = found.get("wake") or {}
     began = _moment(wake.get("time"), now)
     if began is None or found.get("since") is not None:
@@ -217,7 +219,8 @@ def wake(snapshot: Snapshot, found: Mapping[str, Any], groups: Mapping[str, int]
 
     The RoleScale must be unchanged since it was read, so a number that somebody else writes meanwhile is never overwritten.
     """
-    if not found or "since" in found or not is_zero(groups):  # without `since`, the groups are about to come back
+    # if `since` is absent, the groups are already about to come back
+    if not found or "since" in found or not is_zero(groups):
         return ()
     scales = {role: scale for role in ROLES if groups.get(role) == 0 and (scale := role_scale(snapshot, role)) is not None}
     written = {

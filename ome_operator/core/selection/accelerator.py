@@ -114,7 +114,7 @@ def _asked(selector: AcceleratorSelector | None, runtime: Runtime | None, *, new
 
 
 def _misfits(name: str, want: Want, deps: Deps) -> bool:
-    """Return whether a selected class exists but no longer meets the requirements."""
+    """Return whether the accelerator class with this name exists but does not meet the requirements any more."""
     return name in deps.accelerators and bool(unfit(deps.accelerators[name], want))
 
 
@@ -180,7 +180,7 @@ def _part(chosen: AcceleratorClass, runtime: Runtime | None) -> dict[str, Any]:
 
 
 def _overrides(name: str, kept: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that a stored runtime adds for the class of this name."""
+    """Return the settings that a stored runtime adds for the accelerator class of this name."""
     return {key: kept[key] for key in ("args", "env", "parallelism", "pipeline") if key in kept and kept["class"] == name}
 
 

@@ -74,7 +74,9 @@ def _lacks(
 def ranked(
     classes: Iterable[AcceleratorClass], policy: str, want: Want, nodes: Mapping[str, Node]
 ) -> list[AcceleratorClass]:
-    """Return the classes, best first. Classes with ready nodes come before all others."""
+    """Return the accelerator classes, the best first. Classes with ready nodes come before all others, and `policy`
+    determines the rest of the order.
+    """
     preferred = set((want.constraints and want.constraints.preferred_precisions) or ())
 
     def key(accelerator: AcceleratorClass) -> tuple[object, ...]:
@@ -86,7 +88,7 @@ def ranked(
 
 
 def _order(accelerator: AcceleratorClass, policy: str, want: Want) -> tuple[float, ...]:
-    """Return the sort key of a policy; smaller is better."""
+    """Return the sort key of an accelerator class for a policy; a smaller key is better."""
     capabilities = accelerator.spec.capabilities
     if policy == "Cheapest":
         price = accelerator.spec.cost
@@ -106,12 +108,12 @@ def _order(accelerator: AcceleratorClass, policy: str, want: Want) -> tuple[floa
 
 
 def has_nodes(accelerator: AcceleratorClass, nodes: Mapping[str, Node]) -> bool:
-    """Return whether a ready node has the labels of the class."""
+    """Return whether a ready node has all labels of an accelerator class."""
     return any(node.ready and carries(node, accelerator) for node in nodes.values())
 
 
 def carries(node: Node, accelerator: AcceleratorClass) -> bool:
-    """Return whether a node has all labels that a class names; a class that names no labels has no nodes."""
+    """Return whether a node has all labels that an accelerator class names; a class that names no labels has no nodes."""
     wanted = accelerator.spec.discovery.node_selector or {}
     return bool(wanted) and all(node.labels.get(key) == value for key, value in wanted.items())
 

@@ -111,7 +111,7 @@ def _quantized(wanted: str, model: ModelProfile) -> Violation | None:
     wanted = "" if wanted.lower() == PLAIN else wanted
     if wanted.lower() in model.quantizations:
         return None
-    if wanted and not model.quantization:  # what `ome explain runtime` says about the model
+    if wanted and not model.quantization:  # `ome explain runtime` shows this clause
         seen = "has none" if model.learned else "states none and therefore counts as unquantized"
         return Violation(f"it is for quantization {wanted}, but the model {seen}", False, f"quantization: {wanted}")
     return _equal("quantization", wanted, model.quantization, f"quantization: {wanted}")

@@ -76,8 +76,8 @@ class Selection:
 
     @property
     def _asking(self) -> tuple[Candidate, ...]:
-        """The candidates that are excluded only because the model does not state something. One candidate of each set of
-        fields is enough.
+        """The candidates that are excluded only because the model does not state a property. If several candidates ask for
+        the same fields, only one of them is returned.
         """
         return tuple({each.write: each for each in reversed(self.excluded) if each.write}.values())[::-1]
 
@@ -110,7 +110,7 @@ def runtime_title(ref: Ref) -> str:
 
 
 def select(service: InferenceService, model: ModelProfile, deps: Deps) -> Selection:
-    """Evaluate every runtime that the service may use."""
+    """Return the matching and the excluded candidates among all runtimes that the service may use."""
     candidates = [
         _candidate(ref, candidate, service, model, deps) for ref, candidate in deps.runtimes.items() if _may(ref, service)
     ]

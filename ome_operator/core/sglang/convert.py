@@ -26,7 +26,7 @@ def _class(short: SglangModel | Serving) -> dict[str, str]:
 
 
 def desired_object(short: SglangModel | Serving, deps: Deps) -> tuple[Manifest | None, Why]:
-    """Return the object to create, or the reason why the object cannot be determined yet."""
+    """Return the object of ome.io that is created for an object of sglang.ai, or the reason why it cannot be made yet."""
     return _model(short) if isinstance(short, SglangModel) else _service(short, deps)
 
 
@@ -75,7 +75,9 @@ def draft(short: Serving, deps: Deps) -> InferenceService | Invalid:
 
 
 def _begun(short: Serving, named: Runtime | None) -> tuple[dict[str, str], Manifest]:
-    """Return the annotations and the spec of a service without components; `named` is the runtime that it names."""
+    """Return the annotations and the spec of the InferenceService for a Serving, without components. `named` is the runtime
+    that the Serving names.
+    """
     spec: Manifest = {"model": {"name": short.spec.base_model}}
     if named is not None:
         return {}, {**spec, "runtime": {"name": named.name}}

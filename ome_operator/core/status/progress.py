@@ -90,5 +90,5 @@ def _explain(role: RoleProgressSpec, pods: list[Pod], missing: int, failures: Ma
 
 
 def _reason(pod: Pod) -> str:
-    """Return the CamelCase reason why a pod is not ready."""
+    """Return the reason why a pod is not ready, as a CamelCase word."""
     return Reason.TERMINATING if pod.deleting else pod.reason or Reason.NOT_READY

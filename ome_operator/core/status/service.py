@@ -30,7 +30,7 @@ from ome_operator.core.status.progress import RoleProgress
 
 @dataclass(frozen=True)
 class Report:
-    """The inputs of a service's status."""
+    """All values from which the status of a service is built."""
 
     generation: int
     before: Mapping[str, Any]
@@ -89,7 +89,8 @@ class Report:
     transfers: cond.Condition | None = None
     """Condition that reports pairs of leaders whose transfers fail; None if there are none."""
     zero: Mapping[str, Any] = field(default_factory=dict)
-    """State of a service whose roles have, or had, no groups, in the form of the status; empty if they always had."""
+    """The field `zero` of the status: the state of a service of which a role has or had no groups; empty if every role
+    always had groups."""
     scaling_ignored: int | None = None
     """The value of `new_scaling.FIELD`; None if it is left out."""
     traffic: Mapping[str, Any] | None = None
@@ -174,7 +175,7 @@ def _component(progress: RoleProgress, report: Report) -> dict[str, Any]:
 
 
 def _whole(component: str, report: Report) -> str:
-    """Return the last revision of a component that was complete and the only serving revision. The stored value is kept
+    """Return the last revision of a component that was the only serving revision and was complete. The stored value is kept
     until the next revision is complete.
     """
     if report.rollout and report.rollout.status:
@@ -337,7 +338,7 @@ def events(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any
 
 
 def _loud(condition: Mapping[str, Any]) -> bool:
-    """Return whether a condition that became False needs a Warning event."""
+    """Return whether a condition that became False has a reason for which a Warning Event is sent."""
     if condition["type"] == ROLLED_OUT:
         return record_of(condition["reason"]).loud
     return condition["type"] not in (SCALED, READY) and not record_of(condition["reason"]).passing

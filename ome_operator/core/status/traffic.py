@@ -22,7 +22,7 @@ CHANGE = 0.2
 
 
 def traffic_status(found: ServiceNumbers, now: datetime) -> dict[str, Any] | None:
-    """Return the field; None if nothing is known about the service. Unknown numbers are left out."""
+    """Return `status.traffic`; None if nothing is known about the service. Unknown numbers are left out."""
     service = whole(found)
     roles = {name: fields for name, numbers in by_role(found).items() if (fields := _role(numbers))}
     fields = {
@@ -75,10 +75,11 @@ def rounded(value: float) -> float:
 
 
 def renewed(before: dict[str, Any] | None, found: dict[str, Any] | None, now: datetime) -> dict[str, Any] | None:
-    """Return the field that has to be in the status: `before`, the field that is there, or `found`, the current one.
+    """Return the next value of `status.traffic`: `before`, the stored value, or `found`, the current numbers.
 
-    It changes at most once in `PAUSE`, and before `REPEAT` only if a number has appeared, has disappeared, or has changed by
-    more than the share `CHANGE`. If the time of `before` cannot be read or is in the future, it is replaced at once.
+    The value changes at most once in `PAUSE` seconds, and before `REPEAT` seconds only if a number has appeared, has
+    disappeared, or has changed by more than the share `CHANGE`. If the time of `before` cannot be read or is in the future,
+    it is replaced at once.
     """
     written = quantity.moment(str((before or {}).get("time") or ""), now)
     age = (now - written).total_seconds() if written is not None else -1.0

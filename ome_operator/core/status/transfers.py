@@ -15,9 +15,10 @@ SHOWN = 4
 
 
 def transfers_condition(reports: Iterable[tuple[FailingPair, ...]], pods: Iterable[Pod]) -> Condition | None:
-    """Return the condition TransfersWork, or None if no router's registry reports a pair of these pods that fails.
+    """Return the condition TransfersWork; None if no router's registry reports that transfers between two of these pods
+    fail.
 
-    Of a pair that several registries report, the report with the most failed probes is shown.
+    If several registries report the same pair, the report with the most failed probes is shown.
     """
     leaders = {names.mark(pod.uid): pod for pod in pods if pod.rank == 0}
     found: dict[tuple[str, str], FailingPair] = {}

@@ -1,5 +1,5 @@
-"""The status of services in the mode VirtualDeployment. The model of such a service is served elsewhere under the
-service's name, and the service has no pods.
+"""The status of services in the mode VirtualDeployment. Such a service has no pods: somebody else serves its model under the
+name of the service.
 """
 
 from datetime import datetime

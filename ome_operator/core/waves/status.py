@@ -16,7 +16,9 @@ BEGINS, WHOLE, STOPS = "WaveBegins", "WaveWhole", "WaveStopped"
 
 
 class Tally(NamedTuple):
-    """The number of services in each state, counting the services that the edit changes or has changed."""
+    """The number of services in each state of the rollout of an edit. Only services that the edit changes, or has changed,
+    are counted.
+    """
 
     done: int
     rolling: int
@@ -28,12 +30,12 @@ class Tally(NamedTuple):
 
     @property
     def total(self) -> int:
-        """The number of services in all states together."""
+        """The number of services in all states."""
         return self.done + self.rolling + self.waiting + len(self.failed)
 
 
 def status(generation: int, turn: CurrentWave, tally: Tally) -> dict[str, Any]:
-    """Return `status.rollout` of a shared object."""
+    """Return `status.rollout` of a shared object, which describes the waves of its last edit."""
     named, holding = _named(sorted(tally.failed)[:LISTED]), _named(tally.holding)
     return {
         "generation": generation,
@@ -65,7 +67,7 @@ def _state(turn: CurrentWave, tally: Tally) -> str:
 
 
 def steps(rollout: Mapping[str, Any] | None) -> tuple[Any, ...]:
-    """Return the fields of the status that are more than counts. A change of these fields is written at once."""
+    """Return the fields of the status other than counts. A change of these fields is written at once."""
     found = rollout or {}
     return tuple(found.get(name) for name in ("generation", "state", "wave", "waves", "failedServices"))
 

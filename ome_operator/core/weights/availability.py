@@ -78,7 +78,9 @@ class Availability(NamedTuple):
 
     @property
     def _short(self) -> tuple[LocalWeights, ...]:
-        """The weights that are on too few nodes; () if each is on enough nodes, even if not on the same nodes."""
+        """Those weights that are on too few nodes; () if each of the weights is on enough nodes, even if these are not the
+        same nodes.
+        """
         return () if self.enough else tuple(part for part in self.parts if part.have < self.need)
 
 

@@ -203,10 +203,11 @@ def with_directories(
 
 
 def mount(identity: Mapping[str, str], namespace: str, volume_name: str = VOLUME, directory: str = "") -> Mount:
-    """Return the volume, mount and affinity for the stored identity of a model, for a service in `namespace`.
+    """Return the volume, mount and affinity with which the pods of a service in `namespace` mount weights. `identity` is the
+    stored identity of the weights.
 
-    `directory` is the directory of the model revision, if an agent created one. Raises ProblemError for a volume claim in
-    another namespace.
+    `directory` is the directory of the revision of the model, if an agent created one. Raises ProblemError for a volume
+    claim in another namespace.
     """
     path, uri = identity["path"], identity["uri"]
     entry: dict[str, Any] = {"name": volume_name, "mountPath": path, "readOnly": True}

@@ -1,4 +1,4 @@
-"""Select the models whose weights must be on a node."""
+"""Decide whether the storage of a model selects a node, so that the weights must be on the node."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
