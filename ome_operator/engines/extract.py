@@ -137,8 +137,8 @@ def _deprecated(action: argparse.Action, help_text: str) -> str | None:
 
 
 def text(program: dict[str, Any]) -> str:
-    """Return the content of the file: JSON with one line for each flag and each variable, so that a diff compares
-    versions line by line.
+    """Return the content of the data file of a program: JSON with one line for each flag and each variable, so that a diff
+    compares versions line by line.
     """
     lines = []
     for key, value in program.items():

@@ -45,7 +45,7 @@ class Requirement(NamedTuple):
 
 @cache
 def requirements() -> tuple[Requirement, ...]:
-    """Return all checks, in the order of the file."""
+    """Return all checks of SGLang that the data file lists, in the order of the file."""
     text = package_data.text(__package__, "requirements.yaml")
     return tuple(
         Requirement(dict(_conditions(row.get("when", {}))), dict(_conditions(row["needs"])), row["source"])

@@ -58,7 +58,7 @@ class Server(NamedTuple):
     parallel: Mapping[str, tuple[str, ...]]
     """Maps TP, PP, DP and EP to the arguments that set the size."""
     env: tuple[Variable, ...]
-    """Variables for every rank."""
+    """Environment variables that every rank gets."""
 
 
 @memoize_by_identity(2048)

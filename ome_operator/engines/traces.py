@@ -15,8 +15,8 @@ _TITLES = {ENGINE: "SGLang", ROUTER: ROUTER, routers.SMG: "smg"}
 
 
 def obstacle(container: Mapping[str, Any], annotations: Mapping[str, str]) -> str:
-    """Return a clause that states why the arguments cannot be added to a container; "" if they can be added or are
-    already set.
+    """Return a clause that states why the arguments for traces cannot be added to a container; "" if they can be added or
+    are already set.
 
     The arguments are added only to versions that are known to accept them, because a program exits at an unknown argument
     (decisions 36).

@@ -300,7 +300,9 @@ def template_left(subject: Subject) -> Iterator[Hit]:
     ),
 )
 def variable_unread(subject: Subject) -> Iterator[Hit]:
-    """Yield the variables that the version does not read, except the variables that the operator adds for every version."""
+    """Yield the environment variables that the version of their program does not read, except the variables that the
+    operator adds for every version.
+    """
     for role, start in subject.launched("sglang"):
         variables = start.line.variables if start.line is not None else {}
         ours = {each.name for one in known_servers() if one.name == start.engine for each in one.env}

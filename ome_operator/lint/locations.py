@@ -11,7 +11,7 @@ Runner = Mapping[str, Any]
 
 
 def argument(role: Role, given: Argument) -> Location:
-    """Return the location of an argument."""
+    """Return the location at which an argument of a role is written."""
 
     def says(part: str) -> Callable[[Runner], bool]:
         return lambda runner: any(given.word in str(word) for word in runner.get(part) or ())
@@ -69,8 +69,9 @@ def service(subject: Subject) -> Location:
 
 
 def _runner(role: Role, *says: Callable[[Runner], bool] | str) -> Location:
-    """Return the location of a field in the topmost layer whose runner satisfies a test. `says` contains the tests in
-    order of preference, and the name of the field. If no test is satisfied, return the location of the component.
+    """Return the location of a field of a role's runner. `says` contains tests of a runner in order of preference, and the
+    name of the field. The location is in the topmost layer whose runner satisfies the first test that any runner satisfies.
+    If no runner satisfies a test, return the location of the component.
     """
     name = next(item for item in says if isinstance(item, str))
     for asks in (item for item in says if not isinstance(item, str)):

@@ -55,7 +55,7 @@ not."""
 
 
 def refusals(spec: Manifest) -> Iterator[RefusedValue]:
-    """Yield the values of a pod spec that the API server or the node refuses, as the operator sends them."""
+    """Yield the values that the API server or the node refuses in a pod spec, in the form in which the operator sends it."""
     yield from _object(spec, pod_fields.POD, (), "")
     if spec.get("priority") and not spec.get("priorityClassName"):
         said = f"the pod has the priority {spec['priority']}"

@@ -192,7 +192,9 @@ def _unset(server: _Server, name: str, wanted: Condition) -> bool:
 
 
 def _architecture(subject: Subject, start: Launch) -> str | None:
-    """Return the architecture that the engine reads; None if it is not known, or if an argument changes it."""
+    """Return the architecture of the model, as the engine reads it; None if it is not known, or if an argument changes
+    it.
+    """
     changed = start.given("--json-model-override-args") is not None
     return None if subject.model is None or changed else subject.model.facts.architecture
 
@@ -214,7 +216,7 @@ def json_invalid(subject: Subject) -> Iterator[Hit]:
 
 
 class _Replaced(NamedTuple):
-    """A combination in which SGLang replaces a value."""
+    """A combination of arguments for which SGLang replaces a value without a message."""
 
     flag: str
     holds: Callable[[Launch, Sizes], bool]

@@ -122,7 +122,7 @@ def router_hurried(subject: Subject) -> Iterator[Hit]:
 
 
 def _start(engine: Role) -> int:
-    """Return the seconds that the startup probe of rank 0 allows; 0 if there is no startup probe."""
+    """Return the seconds that the startup probe of rank 0 allows for a start; 0 if there is no startup probe."""
     probe = below(engine.container, "startupProbe")
     parts = [probe.get("periodSeconds", 10), probe.get("failureThreshold", 3)]
     whole = [int(part) for part in parts if re.fullmatch(r"\d{1,9}", str(part))]

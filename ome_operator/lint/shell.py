@@ -18,7 +18,7 @@ _ENDS = {"if": "fi", "case": "esac", "while": "done", "until": "done", "for": "d
 """Maps each word that begins a compound command to the word that ends the command."""
 _BRANCHES = frozenset({"fi", "esac", "function"})
 _BEFORE = frozenset({"then", "else", "elif", "do", "!", "time"})
-"""Words after which a command follows."""
+"""Words of the shell after which a command begins."""
 _DOLLAR, _BACKQUOTE = "\0", "\1"
 """Characters that stand for a `$` and a backquote that the shell does not expand."""
 LONGEST = 100_000

@@ -58,9 +58,8 @@ _TIES: Mapping[str, _Decide] = MappingProxyType(
         **dict.fromkeys(("glm4v_moe", "qwen2_5_vl", "llava", "llava_onevision"), lambda outer, inner: outer or inner),
     }
 )
-"""Maps the `model_type` of a multimodal config to a function that decides whether the embedding is also the output matrix.
-Its arguments are `tie_word_embeddings` of the config and of the nested text config, and it decides as the classes of
-transformers 5.24 do."""
+"""`model_type` of a config in two parts → whether the matrices are tied, from `tie_word_embeddings` of the whole and of its
+text part, as the classes of transformers 5.24 decide it."""
 
 
 @dataclass(frozen=True)
@@ -133,11 +132,10 @@ def sliding_layers(text: Config, kind: str) -> tuple[int, int | None]:
 
 
 def tied(config: Config) -> bool | None:
-    """Return whether the embedding is also the output matrix of a model, as `tie_word_embeddings` states. If a config does
-    not contain the field, the result is True for Gemma 4 and False for all other families.
+    """Return whether the embedding is also the output matrix of a model. In a config without the field it is not, which is
+    the default of every one of `FAMILIES` except Gemma 4.
 
-    Return None if a multimodal config and its nested text config differ, and it is not known which of them the code of the
-    family uses.
+    Return None if the two parts of a multimodal config differ and the family is not one of those whose code decides.
     """
     text = text_part(config)
     default = string(text, "model_type") in _TIED
@@ -232,8 +230,8 @@ def _dense_width(text: Config) -> int | None:
 
 
 def _all_attention(text: Config, kind: str, hidden: int, seen: Attention, layers: int) -> tuple[int, int, int] | None:
-    """Return three numbers of parameters of the attention in all layers: those outside the output matrices, those of the
-    output matrices, and those that are never quantized, such as norms. Return None if a size is missing.
+    """Return the numbers of parameters of the attention of all layers: without the output matrices, and of these matrices;
+    and of the parameters in these layers that are never quantized, such as norms. None if a size is missing.
     """
     if kind in layer_groups.FAMILIES:
         found = layer_groups.groups(text, layers)
@@ -307,9 +305,7 @@ def _router(text: Config, kind: str, hidden: int, mixture: Experts) -> int:
 
 
 def _uncorrected(text: Config, mixture: Experts) -> int:
-    """Return the number of biases that are missing in layers of DeepSeek V4 with hash routing. In these layers, the token
-    alone determines the experts, so their router needs no bias for each expert.
-    """
+    """Return the number of biases that the layers of DeepSeek V4 lack whose experts follow from the token (hash routing)."""
     kinds = text.get("mlp_layer_types")
     if isinstance(kinds, list):
         return kinds[: mixture.layers].count("hash_moe") * mixture.routed

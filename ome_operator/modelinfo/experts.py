@@ -39,7 +39,7 @@ class _Family(NamedTuple):
     shared: int | None = None
     """Number of shared experts; None if the config states it."""
     everywhere: bool = False
-    """Whether every layer has experts."""
+    """Whether every layer of the family has experts."""
 
 
 _FAMILIES: Mapping[str, _Family] = MappingProxyType(
@@ -169,8 +169,8 @@ def _listed(text: Config, layers: int) -> int | None:
 
 
 def _computed(text: Config, layers: int) -> int | None:
-    """Return the number of layers with experts from the numbers by which the family places them; None for a family that
-    is not known and whose config contains none of these numbers.
+    """Return the number of layers with experts, computed from fields such as the first of these layers and their distance.
+    Return None for a family that is not known and whose config contains none of these fields.
     """
     if (first := whole_number(text, "first_k_dense_replace")) is not None:  # DeepSeek numbers the layers from 0
         step = _step(text, "moe_layer_freq")
@@ -190,8 +190,8 @@ def _computed(text: Config, layers: int) -> int | None:
 
 
 def _step(text: Config, name: str) -> int | None:
-    """Return the distance of two layers with experts: 1 if the config does not contain the field, None for a value that is
-    not a positive whole number.
+    """Return the distance between two consecutive layers with experts: 1 if the config does not contain the field, None for
+    a value that is not a positive whole number.
     """
     value: Any = text.get(name, 1)
     return value if is_whole(value) and value else None
@@ -200,9 +200,9 @@ def _step(text: Config, name: str) -> int | None:
 def plain_layers(text: Config, mixture: Experts | None) -> int:
     """Return the number of layers that have a network without experts. `mixture` are the experts of the model."""
     layers, kind = layer_count(text) or 0, string(text, "model_type")
-    if kind == "gemma4_text":  # every layer has a dense network beside the experts
+    if kind == "gemma4_text":  # such a network is beside the experts
         return layers
-    if kind == "nemotron_h":  # most layers have neither a dense network nor experts
+    if kind == "nemotron_h":  # most layers have neither
         words, pattern = text.get("layers_block_type"), text.get("hybrid_override_pattern")
         if isinstance(words, list):
             return words[:layers].count("mlp")

@@ -174,7 +174,7 @@ def _gemma4(size: _Sizes, layers: int) -> Sequence[Layers]:
         raise KeyError("hidden_size_per_layer_input")
     hidden, heads, kv_heads = size("hidden_size"), size("num_attention_heads"), size("num_key_value_heads")
     kinds, alike = _kinds(size, layers), bool(size.text.get("attention_k_eq_v"))
-    kinds[-1] = "full_attention"  # the class replaces the kind of the last layer
+    kinds[-1] = "full_attention"  # the class replaces another kind
     norms = hidden * (7 if size.text.get("enable_moe_block") else 4)
     key, wide = size("head_dim"), size("global_head_dim")
     windowed = _grouped(size, heads, kv_heads, key, key, kinds.count("sliding_attention"))
@@ -249,7 +249,7 @@ def _nemotron(size: _Sizes, layers: int) -> Sequence[Layers]:
 _RATES: Mapping[str, int] = MappingProxyType(
     {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
 )
-"""Maps DeepSeek V4's word for a layer to the number of tokens that the layer compresses to one; 0 without compression."""
+"""DeepSeek V4's word for a layer → number of tokens that it compresses to one; 0 for a layer without compression."""
 _LATENT_BYTES = 8
 """Bytes of the scales that SGLang keeps with each latent vector of DeepSeek V4."""
 

@@ -23,7 +23,7 @@ _PACKED = re.compile(r"(weight_packed|qweight|_blocks)$")
 
 @dataclass(frozen=True)
 class Tensors:
-    """The totals of all tensors in the headers."""
+    """The bytes and the number of parameters of all tensors in the headers."""
 
     bytes: dict[str, int]
     """Maps each data type in the file to the bytes of all tensors with this type."""

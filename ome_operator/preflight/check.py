@@ -68,7 +68,7 @@ class Torch:
         return {"ready": bool(self._message(1, LOADING).get("ready"))}
 
     def _message(self, number: int, seconds: float) -> Json:
-        """Return the message with this number, or {} if it is not received in time."""
+        """Return the message of the torch process with this number, or {} if it is not received in time."""
         with self.condition:
             self.condition.wait_for(lambda: len(self.messages) >= number, seconds)
             return dict(self.messages[number - 1]) if len(self.messages) >= number else {}
@@ -90,7 +90,7 @@ class Torch:
         }
 
     def end(self) -> None:
-        """Kill the process."""
+        """Kill the torch process."""
         self.process.kill()
 
 
@@ -254,7 +254,7 @@ def _code() -> int:
 
 
 def message(head: Json, findings: list[Json]) -> str:
-    """Return the JSON with as many findings as fit into LIMIT."""
+    """Return the message as JSON, with as many findings as fit into LIMIT bytes."""
     for number in range(len(findings), -1, -1):
         text = json.dumps({**head, "findings": findings[:number], "more": len(findings) - number}, ensure_ascii=False)
         if len(text.encode("utf-8", "replace")) <= LIMIT:

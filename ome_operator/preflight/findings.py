@@ -82,7 +82,7 @@ def unreachable(answers: dict[int, Json], host: Callable[[int], str]) -> Iterato
 
 
 def failed_copies(stuck: dict[tuple[int, int], str], answers: dict[int, Json]) -> Iterator[Json]:
-    """Report failed copies to ranks that are otherwise reachable."""
+    """Report failed test copies of data to ranks that are otherwise reachable."""
     known = {int(target) for answer in answers.values() for target, _, _ in answer.get("failed") or ()}
     for (rank, target), reason in sorted(stuck.items()):
         if target not in known:

@@ -45,7 +45,9 @@ def parse_order(data: Json) -> Json:
 
 
 def whole(value: Any) -> int:
-    """Return a small whole number, also from a decimal string, because the names of a JSON object are strings."""
+    """Return a value as a small whole number. It may be a decimal string, because the names in a JSON object are strings.
+    Raises ValueError for any other value.
+    """
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 7:
         return int(value)
     if type(value) is not int or abs(value) > MAX_PORT:
@@ -54,14 +56,14 @@ def whole(value: Any) -> int:
 
 
 def number(value: Any) -> float:
-    """Return a finite number."""
+    """Return a value as a finite number. Raises ValueError for any other value."""
     if type(value) not in (int, float) or not abs(value) < 1e18:
         raise ValueError("not a number")
     return float(value)
 
 
 def text(value: Any) -> str:
-    """Return a short string."""
+    """Return a value as a short string. Raises ValueError for any other value."""
     if not isinstance(value, str) or len(value) > 1000:
         raise ValueError("not a short string")
     return value

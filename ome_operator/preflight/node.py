@@ -96,7 +96,7 @@ class Pod:
         return [self.paths, self.interfaces, self.gpus, self.limits, self.memory, self.weights, self.packages]
 
     def text(self, path: str) -> str:
-        """Return a file below /sys or /proc, or "" if it cannot be read."""
+        """Return the text of a file below /sys or /proc, or "" if it cannot be read."""
         try:
             return (self.root / path).read_text(errors="replace").strip()
         except OSError:

@@ -84,7 +84,7 @@ def _count(connection: socket.socket) -> None:
 
 
 def listen(bind: str, port: int) -> socket.socket:
-    """Return a server for IPv4 and IPv6 where both are available. Raises OSError."""
+    """Return a socket that listens on a port, for IPv4 and IPv6 where both are available. Raises OSError."""
     if not bind and socket.has_dualstack_ipv6():
         with contextlib.suppress(OSError):  # IPv6 may be disabled
             return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=256)

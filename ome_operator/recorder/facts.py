@@ -16,7 +16,7 @@ _LARGEST = 2**63
 
 
 class Unreadable(OmeError):
-    """Error: a recording is invalid; the text names the invalid part."""
+    """Raised for an invalid recording. The text names the invalid part."""
 
 
 def fact_json(value: Any) -> Any:

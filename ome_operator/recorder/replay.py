@@ -38,7 +38,7 @@ class ReplayedPass(NamedTuple):
 
 
 def replay(passes: Iterable[Replayed], redacted: bool) -> Iterator[ReplayedPass]:
-    """Replay each pass.
+    """Replay recorded passes one after the other, and yield the result of each.
 
     If `redacted` is true, the recording contains placeholders, so that digests differ from those of the recorded objects. An
     object that was up to date in the recording is then treated as up to date.

@@ -25,7 +25,7 @@ USUAL = (RequestKind(1.0, 8000, 1000),)
 
 
 class Trace(NamedTuple):
-    """The load of a service."""
+    """The load of a simulated service over time."""
 
     name: str
     title: str
@@ -37,7 +37,7 @@ class Trace(NamedTuple):
     ttft: float = 3.0
     tbt: float = 0.05
     slopes: bool = False
-    """Whether the rate changes gradually."""
+    """Whether the rate changes gradually instead of in steps."""
     constant: bool = False
     """Whether rate and lengths never change."""
     missing: tuple[tuple[float, float, str], ...] = ()

@@ -60,16 +60,12 @@ def _errors(title: str, ratios: list[Mapping[str, float]], wanted: tuple[str, st
 
 
 def by_gpu(row: Row) -> tuple[object, ...]:
-    """Return a key of a run. If the keys of two runs are equal, they differ in nothing but the GPU that affects their
-    throughput, so their GPUs can be compared.
-    """
+    """Return a key of a run. If two runs have equal keys, only their GPUs can explain that their throughputs differ."""
     return (row.place.engine, *_common(row))
 
 
 def by_engine(row: Row) -> tuple[object, ...]:
-    """Return a key of a run. If the keys of two runs are equal, they differ in nothing but the engine that affects their
-    throughput, so their engines can be compared.
-    """
+    """Return a key of a run. If two runs have equal keys, only their engines can explain that their throughputs differ."""
     return (row.place.gpu.name, *_common(row))
 
 

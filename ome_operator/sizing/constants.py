@@ -26,7 +26,7 @@ class Constants:
         return cls({f"decode.weights.{family}": 0.0 for family in families})
 
     def knows(self, family: str) -> bool:
-        """Return whether rows of this family of GPUs were fitted."""
+        """Return whether the constants were fitted to rows of this family of GPUs."""
         return f"decode.weights.{family}" in self.logs
 
 

@@ -134,9 +134,9 @@ class Trust:
 def trust(place: ServingStack, prefill: Role | None, decode: Role | None, load: Load) -> Trust:
     """Return the error bars of a prediction for these roles and this load.
 
-    The error bars come from rows with the same engine, family of GPUs, and mode (prefill and decode on the same GPUs or
-    not). If none of these rows has the GPU of the prediction, the errors are those of fits that left out all rows of a row's
-    GPU. If none has the model of the prediction, they are those of fits that left out all rows of a row's model.
+    They are those of rows with the same engine, family of GPUs, and mode (prefill and decode on the same GPUs or not). If
+    none of these rows has the GPU or the model of the prediction, the rows count with the errors of fits without the rows of
+    their GPU or of their model.
     """
     if place.shape.estimated:
         why = f"the family of {place.shape.name} is unknown: its sizes are estimated from its files"
@@ -171,8 +171,8 @@ def _gpu_and_precision(place: ServingStack) -> tuple[str, str]:
 
 
 def _left_out(place: ServingStack, here: Sequence[Row]) -> tuple[str, str]:
-    """Return the kind of groups that a fit has to leave out so that its errors are like those of the prediction, and the
-    reason. The reason is "" if the rows contain the GPU and the model of the prediction.
+    """Return the kind of groups that the fits left out whose errors the prediction may have, and why; "" if the rows
+    contain the GPU and the model.
     """
     if place.gpu.name not in {row.place.gpu.name for row in here}:
         return GPU, f"the calibration has no row of {place.engine} on {place.gpu.name.upper()}"

@@ -134,8 +134,8 @@ class SteadyState:
     distribution is not known."""
 
     def ttft_percentile(self, part: float) -> float | None:
-        """Return the TTFT in seconds that this part of the requests does not exceed; None if most of TTFT is a wait for
-        a slot in decode, whose distribution is not known.
+        """Return the TTFT in seconds that the fraction `part` of the requests does not exceed; None if most of TTFT is a
+        wait for a slot in decode, whose distribution is not known.
 
         Method: the waiting time in the queue of prefill is exponential beyond an empty queue, as in a queue with a single
         server and random arrivals (M/M/1): it exceeds t with the probability busy * exp(-t * busy / mean wait).

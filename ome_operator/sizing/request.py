@@ -31,7 +31,7 @@ class PlanRequest:
     tpot: float = math.inf
     """Upper bound of the mean time per output token, in seconds."""
     drafts: Drafts = NO_DRAFTS
-    """Speculative decoding."""
+    """The speculative decoding of the engines."""
 
     @property
     def per_node(self) -> int:

@@ -33,7 +33,7 @@ class RememberedFault(NamedTuple):
     first: float
     last: float
     times: int = 1
-    """Number of failures."""
+    """Number of times that the fault has occurred."""
     role: Role | None = None
     """Role whose groups failed; None for a fault that the node itself reports."""
     message: str = ""

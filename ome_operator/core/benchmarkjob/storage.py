@@ -63,7 +63,7 @@ def output(storage: Storage, folder: str, namespace: str) -> PodPath:
 
 
 def _file(field: str, uri: str) -> str:
-    """Return the file name for a downloaded file. Raises ProblemError if the URI is invalid."""
+    """Return the name of the file that is downloaded from a URI. Raises ProblemError if the URI is invalid."""
     try:
         return PurePosixPath(urlsplit(uri).path).name or "data"
     except ValueError as error:

@@ -36,9 +36,9 @@ class ArrivalForecast(NamedTuple):
     ahead: float
     """The expected rate at the end of the horizon."""
     error: float
-    """Standard error of `now`."""
+    """Standard error of `now`, in requests per second."""
     kind: str
-    """`steady`, `trend` or `step`."""
+    """Kind of the load that was found: `steady`, `trend` or `step`."""
 
 
 def forecast(samples: Sequence[DemandSample], horizon: float) -> ArrivalForecast | None:

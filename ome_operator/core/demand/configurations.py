@@ -34,8 +34,9 @@ def bound(state: ScalingState, fleet: Fleet, now: float) -> ScalingState:
 
 
 def _exchanged(state: ScalingState, place: int, present: Configuration) -> ScalingState:
-    """Return the state after the configuration of the groups of a role has changed to `present`. The measurements of the
-    previous configuration become `former`. If `former` was measured with `present`, its measurements are used again.
+    """Return the state after the groups of a role have changed to the configuration `present`. The measurements of the
+    previous configuration are kept as `former`. If the measurements in `former` were made with `present`, they are used
+    again.
     """
     learned, former, role = state.learned, state.former, GROUPS[place]
     back = former if former.configurations[place].agrees(present) else Learned()

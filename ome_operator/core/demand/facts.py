@@ -87,8 +87,8 @@ class Configuration(NamedTuple):
         return f"{self.template} {self.hardware}".rstrip()
 
     def agrees(self, other: "Configuration") -> bool:
-        """Return whether groups of both configurations are equally fast. A part that is unknown in one of them is assumed to
-        be equal.
+        """Return whether groups of both configurations are equally fast. A part that is unknown in one configuration is
+        assumed to be equal to that of the other.
         """
         return (not self.template or not other.template or self.template == other.template) and self.same_gpus(other)
 
@@ -210,10 +210,10 @@ class PlannedSpeeds(NamedTuple):
     """The speed of a group of each role as `ome plan` predicts it, slowed by its error (`sizing/speeds.py`)."""
 
     work: PrefillWork | None = None
-    """None if there is no prediction."""
+    """The time of prefill groups; None if there is no prediction."""
     curve: Curve = ()
-    """Empty if there is no prediction. A last point with `FULL` seconds is not predicted: it marks a number of requests that
-    is one more than the KV cache of a group holds."""
+    """The time between tokens of decode groups; empty if there is no prediction. A last point with `FULL` seconds is not
+    predicted: it marks a number of requests that is one more than the KV cache of a group holds."""
     missing: str = ""
     """Why there is no prediction, in a sentence without a full stop; "" if there is one."""
     former: frozenset[str] = frozenset()

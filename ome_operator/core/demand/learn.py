@@ -20,11 +20,11 @@ from ome_operator.core.demand.facts import (
 )
 
 NEW = 0.2
-"""Weight of a new measurement."""
+"""Weight of a new measurement in the mean with the earlier ones, as a fraction."""
 MOST = 1000
 """Largest value of the counter of measurements."""
 STARTS = 5
-"""Number of starts that are kept."""
+"""Number of the last starts whose durations are kept."""
 FIRST_START = 300.0
 """Assumed seconds of a start until the first start was measured. The value is long, so that the first decision looks far
 ahead.

@@ -47,8 +47,8 @@ def patience_factor(variation: float) -> float:
 
 
 def prefill_groups(rate: float, service: float, patience: float, share: float) -> int | None:
-    """Return the smallest number of prefill groups in which at most a share of `1 - share` of the requests waits too
-    long; None if no number is enough.
+    """Return the smallest number of prefill groups with which at least the fraction `share` of the requests waits for at
+    most `patience` seconds; None if no number is enough.
 
     `rate` is the arrivals per second, and `service` the mean seconds of a request in a group. `patience` is the permitted
     wait in seconds, multiplied by `patience_factor`, because the formula holds for exponential service times.

@@ -72,8 +72,8 @@ def expected(state: ScalingState, planned: PlannedSpeeds, tokens: float) -> Plan
 
 
 def _former_work(former: Learned, planned: PlannedSpeeds, tokens: float) -> PrefillWork | None:
-    """Return the time that prefill needed in the former configuration, at prompts of about this length; None if the
-    prediction is preferred.
+    """Return the time that prefill needed in the former configuration, at prompts of about this length; None if nothing
+    better than the prediction is known.
     """
     shape, found = former.work or planned.work, prefill(former, planned, tokens)
     if shape is None or found is None or found[1] == Basis.PLANNED:

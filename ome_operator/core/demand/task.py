@@ -16,9 +16,10 @@ class PeakTime(NamedTuple):
     days: frozenset[int]
     """Days of the week on which it begins; 0 is Monday."""
     start: int
-    """Beginning, in minutes after midnight."""
+    """Time of day at which it begins, in minutes after midnight."""
     end: int
-    """End, in minutes after midnight. If it is not after `start`, the peak ends on the next day."""
+    """Time of day at which it ends, in minutes after midnight. If this is not after `start`, the peak ends on the next
+    day."""
     minimum: Mapping[str, int]
     """Maps each role that has a minimum number of groups during this time to the minimum. If it is 0 for both roles, the
     service may have no groups.

@@ -94,7 +94,7 @@ def advance(move: Move | None, role: MovingRole, policy: MovePolicy, first: Firs
 
 
 def _over(move: Move, role: MovingRole) -> bool:
-    """Return whether the move has ended: the group is gone, or something other than this move is removing it."""
+    """Return whether the move of a group has ended: the group is gone, or something other than this move is removing it."""
     return move.member not in (role.left if move.phase is Phase.LEAVING else role.existing)
 
 

@@ -142,7 +142,7 @@ class DrainReport(NamedTuple):
     requests: int | None = None
     """Number of requests in the engine; None if it is unknown."""
     empty_readings: int | None = None
-    """As in `LeaderLoad`."""
+    """Number of consecutive readings without any request, as `LeaderLoad.empty_readings` defines it."""
 
 
 def parse(body: Any, slice_mark: str, now: float) -> RouterReport:

@@ -19,7 +19,7 @@ class FailingPair(NamedTuple):
     probes: int
     """Number of the latest probes of the pair that are counted."""
     failed: int
-    """Number of these probes that failed."""
+    """Number of the probes in `probes` that failed."""
     prefill_works_with: str = ""
     """A decode leader to which the prefill leader transfers without failure; "" if none is known."""
     decode_works_with: str = ""

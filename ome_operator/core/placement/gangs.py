@@ -255,8 +255,8 @@ def _placing(snapshot: Snapshot, intent: Intent, seen: Seen, served: Groups, dec
 
 
 def _again(claim: Claim, snapshot: Snapshot) -> float:
-    """Return the seconds until the service is reconciled again. That is at the latest when the service has waited long
-    enough for other services to release nodes.
+    """Return the seconds until the service is reconciled again. They end at the latest when the service has waited for so
+    long that other services may release nodes for it.
     """
     left = claim.since + snapshot.deps.policy.gang_timeout - snapshot.now.timestamp()
     return min(left, timing.RECHECK) if left > 0 else timing.RECHECK

@@ -76,7 +76,7 @@ class _Taken(NamedTuple):
     """
 
     places: int
-    """Number of places that are free."""
+    """Number of free places for pods with this demand."""
     lost: Counter[str]
     """Maps the name of a service that holds nodes to the number of places for these pods that it takes."""
     lacks: Counter[str]

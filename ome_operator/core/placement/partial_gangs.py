@@ -131,7 +131,7 @@ def unplaced(needs: Needs, found: Slice, placed: Groups) -> Needs:
 
 
 def expected(needs: Needs, pods: Iterable[Pod]) -> Needs:
-    """Reduce `needs` to the number of existing pods of the same role that are on no node or are being deleted. A service
+    """Return the part of `needs` for which pods of the same role exist that are on no node or are being deleted. A service
     that serves thus claims no more capacity than its pods had, even if its next revision has more pods.
     """
     left = Counter(pod.component for pod in pods if pod.deleting or not pod.node)

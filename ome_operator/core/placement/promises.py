@@ -46,13 +46,13 @@ class _View(NamedTuple):
     promised: Needs
     ground: Ground
     kept: Ground
-    """The same nodes without those that are kept free for another gang."""
+    """The nodes of `ground` without those that are kept free for another gang."""
     known: dict[tuple[Needs, bool], bool]
 
 
 class Capacity:
-    """The free capacity of nodes, the capacity that is promised to gangs in placement, and the capacity that is granted to
-    gangs that wait.
+    """The free capacity of nodes, the capacity that is promised to gangs in placement, and the capacity that the present
+    decision grants to gangs that wait.
     """
 
     def __init__(self, left: Nodes, active: Sequence[Claim], keeper: Claim | None) -> None:
@@ -141,8 +141,8 @@ def _holds(promise: Claim, claim: Claim) -> bool:
 
 
 def _jumped(promise: Claim, claim: Claim) -> bool:
-    """Return whether the gang `promise` began its first attempt, which needs no admission, while the gang `claim`, whose
-    priority is at least as high, already waited.
+    """Return whether the gang `promise` began its first attempt, which needs no admission, at a time when the gang `claim`
+    already waited, although the priority of `claim` is at least as high.
     """
     waited = not (promise.first or promise.serves) and 0 < claim.first < promise.since
     return waited and promise.priority <= claim.priority

@@ -129,8 +129,8 @@ def waits(claim: Claim, now: float, patience: float) -> bool:
     """Return whether other services may release nodes for this claim.
 
     The gang has to have waited for `patience` seconds without pods, or its pods have no node and the time of its placement
-    attempt is over. The difference of the times is used without its sign, because a clock that was set back leaves a time in
-    the future.
+    attempt is over. The wait is the absolute difference of `now` and its beginning, because a clock that was set back leaves
+    a time in the future.
     """
     return not claim.serves and (not claim.since if claim.trying else abs(now - claim.since) >= patience)
 

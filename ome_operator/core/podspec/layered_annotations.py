@@ -18,8 +18,9 @@ Read = Callable[[Any], str]
 
 
 def effective_value(inputs: Mapping[str, Any], component: str, note: str, stored: str, read: Read) -> str:
-    """Return the value that applies to a component: the component's own annotation in the service, else the service's,
-    else the runtime's; "" if none is set. `stored` is the key under which the inputs store the service's value.
+    """Return the value that applies to a component, which is the first of these that is set: the annotation of the component
+    in the service, the annotation of the service, and the annotation of the runtime. Return "" if none is set. `stored` is
+    the key under which the inputs store the service's value.
     """
     runtime = inputs.get("runtime") or {}
     layers = (

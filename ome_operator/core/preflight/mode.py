@@ -29,8 +29,8 @@ def asked(service: InferenceService) -> str:
 
 
 def mode(inputs: Mapping[str, Any], component: str, default: str) -> str:
-    """Return the mode of a component: the first that is set of the component's annotation in the service, the service's
-    annotation, the runtime's annotation, and `default`.
+    """Return the mode of a component, which is the first of these that is set: the annotation of the component in the
+    service, the annotation of the service, the annotation of the runtime, and `default`.
     """
     return layers.effective_value(inputs, component, keys.PREFLIGHT, STORED, read) or default
 

@@ -33,7 +33,7 @@ COMPLETE = "Complete"
 CONDITION = {keys.ENGINE: ENGINE_READY, keys.DECODER: DECODER_READY, keys.ROUTER: ROUTER_READY}
 """Maps each component to the condition that reports the state of its pods."""
 COMPONENTS = tuple(CONDITION.values())
-"""The conditions of components."""
+"""The conditions that report the state of components."""
 ORDER = (
     STALLED, RECONCILING,
     FROZEN, MODEL_READY, RUNTIME_READY, ENGINE_READY, DECODER_READY, ROUTER_READY, PREFLIGHT, RECOVERED, MOVED, SCALED,

@@ -199,7 +199,7 @@ class EditState(StrEnum):
 
 
 class Stand(NamedTuple):
-    """The state of a service with respect to one shared object."""
+    """The state of a service in the rollout of the last edit of one shared object."""
 
     epoch: Epoch
     state: EditState = EditState.IDLE

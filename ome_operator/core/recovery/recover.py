@@ -44,7 +44,7 @@ class RoleGroups(NamedTuple):
     """Name of the role in messages: prefill, decode, or engine."""
     size: int
     numbers: tuple[int, ...]
-    """The numbers of these groups."""
+    """The numbers of the groups that are kept."""
     stem: str
     """Common prefix of the names of the StatefulSets of these groups."""
     scale: tuple[str, int] | None
@@ -222,8 +222,8 @@ class _Force(NamedTuple):
 def _forced(
     pods: Iterable[Pod], policies: Mapping[str, RecoveryPolicy], lost: Callable[[str], bool], now: datetime
 ) -> _Force:
-    """Return forced deletions of pods on lost nodes. The kubelet of a lost node confirms no deletion, and no other pod
-    can get the name of a pod before it is gone (decisions 6 and 8).
+    """Return forced deletions of pods on lost nodes. The kubelet of a lost node confirms no deletion, and a replacement,
+    which has the same name, cannot be created before the pod is gone (decisions 6 and 8).
     """
     delete: list[Delete] = []
     stuck: list[Why] = []

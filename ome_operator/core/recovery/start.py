@@ -29,7 +29,7 @@ PARTS = (
     "probe",
     "listed",
 )
-"""The parts in their order.
+"""The parts of a start, in their order.
 
 * scheduled: until the pod has a node.
 * volumes: until the pod has its volumes and its network.
@@ -40,8 +40,7 @@ PARTS = (
 * engine: the rest of the start as the engine measures it.
 * warmup: from the first answer of the HTTP server until the engine calls itself healthy.
 * probe: until Kubernetes reports the leader as ready.
-* listed: until a router may send requests to the leader; 0 if that was earlier.
-"""
+* listed: until a router may send requests to the leader; 0 if that was earlier."""
 RECENT = 300.0
 """Seconds after the leader became ready within which parts are added to the record of a start."""
 TOLERANCE = 2.0

@@ -314,8 +314,8 @@ def prefer(affinity: Manifest, expression: Manifest) -> Manifest:
 
 
 def port(container: Mapping[str, Any], default: int = 8080) -> int:
-    """Return the port on which a container serves HTTP: the first that exists of the port whose name starts with http,
-    the first port, the `--port` argument, the default port of the engine, and `default`.
+    """Return the port on which a container serves HTTP, which is the first of these that exists: the port whose name starts
+    with http, the first port, the `--port` argument, the default port of the engine, and `default`.
     """
     ports = container.get("ports") or ()
     for entry in sorted(ports, key=lambda entry: not str(entry.get("name", "")).startswith("http")):

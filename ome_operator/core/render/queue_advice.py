@@ -45,7 +45,9 @@ def advice(
 
 
 def _miscounted(roles: Mapping[str, Stored], groups: Mapping[str, int]) -> Iterator[str]:
-    """Yield a sentence for each pod group that a user named and that has another number of pods than the user wrote."""
+    """Yield a sentence for each pod group of Kueue that a user named, if the number of its pods differs from the number that
+    the user wrote for it.
+    """
     pods, counts = dict[str, int](), dict[str, str]()
     for name, role in roles.items():
         for workload, number in ((role.leader, 1), (role.worker, role.size - 1)):

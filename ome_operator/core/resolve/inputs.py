@@ -45,7 +45,7 @@ class _Kinds(NamedTuple):
     """The two kinds of models, or of runtimes: namespaced and cluster-wide."""
 
     here: str
-    """Kind of the namespaced objects."""
+    """Kind of the objects in a namespace."""
     everywhere: str
     """Kind of the cluster-wide objects."""
 

@@ -216,8 +216,8 @@ def _groups(snapshot: Snapshot, component: str, counts: ReplicaPolicy) -> int:
 
 
 def _present(snapshot: Snapshot, component: str) -> int:
-    """Return the number of groups of a component in the revision that has the most, or the number of replicas of the largest
-    Deployment of a router. The numbers are not added up over revisions, because during a rollout a group may exist in two
+    """Return the largest number of groups of a component that any revision has or, for the router, the number of replicas of
+    the largest Deployment. The numbers are not added up over revisions, because during a rollout a group may exist in two
     revisions.
     """
     slices = (*snapshot.slices.values(), *snapshot.unusable)

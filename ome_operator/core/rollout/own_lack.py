@@ -45,8 +45,8 @@ def since(snapshot: Snapshot, intent: Intent, clock: Clock, placing: Mapping[str
 
 
 def when_rejected(rejection: Mapping[str, Any], now: datetime) -> datetime | None:
-    """Return the result that `since` had for a revision when the revision was rejected; None if its pods did not wait for a
-    volume, a quota or a node. `rejection` is in the format of the status.
+    """Return since when the pods of a rejected revision had waited for a volume, a quota or a node at the time of the
+    rejection; None if they did not wait. `rejection` is in the format of the status.
     """
     began = rejection.get("lacksSince")
     return quantity.moment(began, now) if began else None

@@ -68,7 +68,8 @@ class ReplicaCounts(NamedTuple):
     built: Mapping[str, Counts]
     """The numbers of existing groups of each revision. A group is ready when all of its pods are ready."""
     seen: Mapping[str, Counts]
-    """The same as `built`, except that a revision without any ready router has no ready group if the service has routers."""
+    """The numbers in `built`, except that a revision without any ready router has no ready group if the service has
+    routers."""
     bounds: Bounds
     paused: bool = False
 

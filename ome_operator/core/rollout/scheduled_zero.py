@@ -38,7 +38,7 @@ def _rests(snapshot: Snapshot, role: str) -> bool:
 
 def writes(snapshot: Snapshot, policies: Mapping[str, ReplicaPolicy], *, goes: bool) -> tuple[Patch, ...]:
     """Return the changes of the RoleScales: 0 for a service that is to go to zero, and the decided number for a service that
-    came back. A RoleScale that changes meanwhile, or that somebody has written, stays.
+    came back. A RoleScale that changes meanwhile, or whose number somebody has set, is not changed.
 
     `goes` states whether the service is to go to zero according to a fresh decision. The stored decision does not suffice,
     because it may be hours old.

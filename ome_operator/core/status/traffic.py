@@ -11,9 +11,9 @@ from ome_operator.core.observed.traffic import BucketBounds, Numbers, ServiceNum
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95}
 DIGITS = 3
-"""Significant digits of a number."""
+"""Number of significant digits to which a number is rounded."""
 PAUSE = 60.0
-"""Minimum seconds between two changes."""
+"""Minimum seconds between two changes of `status.traffic`."""
 REPEAT = 600.0
 """Seconds after which the numbers are written although they have hardly changed, so that their time shows that they are
 current."""
