@@ -126,7 +126,9 @@ def test_a_directory_that_was_pushed_is_the_models(node: Node, pushed: str) -> N
 
 @pytest.mark.parametrize("beside", [False, True])
 def test_a_directory_that_all_files_share_is_the_models(node: Node, beside: bool) -> None:
-    """Reported: KitOps and olot pack every file below weights/ or models/, so that config.json was not found."""
+    """An artifact whose files are all below one directory, as KitOps and olot pack them (weights/ or models/), has the model
+    in that directory. Reported: config.json was not found there.
+    """
     halves = [dict(list(FILES.items())[at::2]) for at in (0, 1)]
     for number, half in enumerate(halves):
         packed(node.made, {f"./weights/sub/{name}": data for name, data in half.items()})
@@ -188,7 +190,8 @@ def test_an_archive_that_cannot_be_used_is_said(node: Node, names: list[str], ki
 
 @pytest.mark.parametrize("last", ["file", "archive"])
 def test_a_file_beside_an_archive_with_the_same_file_is_said_in_either_order(tmp_path: Path, last: str) -> None:
-    """Reported: if the archive was unpacked while the separate file was downloaded, the model's status contained a
+    """If two layers of an artifact contain the same file, one as a file and one in an archive, publishing fails with a
+    message, whichever of them is finished first. Reported: in one of the orders, the status of the model contained a
     traceback.
     """
     store = Store(tmp_path / "models" / "m", "0123abcd")

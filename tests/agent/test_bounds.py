@@ -79,7 +79,7 @@ def fetching(
 
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Return a function that sets the number of free bytes on the disk in addition to the margin."""
+    """Return a function that sets how many bytes of the disk are free beyond the margin that the agent leaves free."""
     return lambda count: monkeypatch.setattr(Store, "free", lambda self: MARGIN + count)
 
 
@@ -115,7 +115,9 @@ async def test_two_fetches_do_not_count_on_the_same_room(tmp_path: Path, free: C
 
 
 async def test_an_archive_needs_room_beside_what_comes_out_of_it(tmp_path: Path, free: Callable[[int], None]) -> None:
-    """S9: the error is reported before the first byte is downloaded."""
+    """S9: an archive needs room for itself and for the files that it contains. If the disk has less, the download fails
+    before its first byte is requested.
+    """
     given = Given(tar(member(size=4 * MB)), unpack=True)
     free(6 * MB)
     with pytest.raises(Failed, match=r"needs 8\.0 MiB more, but only 6\.0 MiB are available below"):
@@ -126,7 +128,9 @@ async def test_an_archive_needs_room_beside_what_comes_out_of_it(tmp_path: Path,
 
 
 async def test_an_archive_with_more_than_there_is_room_for(tmp_path: Path, free: Callable[[int], None]) -> None:
-    """S9: 8 kB unpack to 8 MiB."""
+    """S9: an archive of less than 20 kB unpacks to 8 MiB, and the disk has 1 MiB. Unpacking stops with an error, and no
+    unpacked file remains.
+    """
     given = Given(tar(member(size=8 * MB), zipped=True), unpack=True)
     assert len(given.data) < 20_000
     free(MB)
@@ -146,7 +150,9 @@ class Unpacking:
         monkeypatch.setattr(download, "POLL_SECONDS", 0.01)
 
     def __call__(self, archive: Path, into: Path, room: int, over: TurnCheck) -> list[Proven]:
-        """Run in the thread of `unpack`."""
+        """Run in place of `unpack`, in its thread. Raise TurnOver once `over` returns True, and else Refused after half a
+        second.
+        """
         self.begun, until = True, time.monotonic() + 0.5
         try:
             while time.monotonic() < until:
@@ -162,7 +168,9 @@ class Unpacking:
 async def test_unpacking_gives_way_after_its_time(
     rate: float, said: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unpacking that was stopped starts from the beginning, so its time limit grows with the size of the archive."""
+    """While `unpack` runs, the time slice of the model ends. Unpacking is stopped after the time that the size of the
+    archive permits and not before, because unpacking that was stopped starts from the beginning.
+    """
     given, unpacking = Given(gzip.compress(b"x"), unpack=True), Unpacking(monkeypatch, rate)
     with pytest.raises(said):
         await fetching(tmp_path, given, over=lambda: unpacking.begun).run()

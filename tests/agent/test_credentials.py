@@ -307,7 +307,9 @@ def test_t4_what_a_grant_names_is_asked_for_with_the_secret(real: Recorder, kind
     "revision", ["..", "../..", "../../../team-b/secret/manifests/1", "a/../b", "", "sha256:x", "%2e%2e"]
 )
 def test_t4_a_revision_that_another_node_reports_leads_nowhere_else(real: Recorder, revision: str) -> None:
-    """The revision comes from the status of a model. The first node that reports it may be under an attacker's control."""
+    """The revision in a model's status is reported by the first node, which may be under an attacker's control. Whatever it
+    contains, the request stays below the paths that the grant names.
+    """
     for kind, host in (("oci", f"{place(real)}/"), ("hf", "")):
         real.challenge = bearer(f"{real.url}/token") if kind == "oci" else ""
         real.requests.clear()

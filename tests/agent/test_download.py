@@ -128,7 +128,9 @@ def test_a_scheme_that_is_not_served_is_said_at_once(uri: str) -> None:
 
 
 def test_a_file_name_that_no_disk_takes_is_a_sentence(node: Node) -> None:
-    """The review used a file name with 5,000 letters; the other files are not affected."""
+    """A hub lists a file whose name has 5,000 letters, more than a disk accepts. The download fails with a message that says
+    so. Unusual names that a disk accepts, such as `~/x`, are downloaded.
+    """
     node.hub.files = {"~/x": b"home", "..\\x": b"up", **node.hub.files}
     node.fetch()
     assert node.wrong() == [] and (node.store.root / "~" / "x").is_file()

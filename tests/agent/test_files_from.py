@@ -92,7 +92,9 @@ def test_what_is_no_repository_is_said_with_the_field(here: Here, other: str) ->
 
 
 def test_the_hub_beside_an_object_store_is_not_asked_at_its_endpoint() -> None:
-    """The endpoint in the parameters is that of the bucket. The hub is at its own endpoint."""
+    """The parameter `endpoint` is the address of the bucket with the weights. The other files come from a hub, which is
+    requested at its own endpoint and not at this one.
+    """
     found = open_source(f"s3://bucket/prefix+{ORIGINAL}", Access({"endpoint": "http://bucket:1"}, {}, "http://hub:2"))
     assert "http://hub:2" in vars(vars(found)["_other"]).values()
     with pytest.raises(Refused, match=r"filesFrom gs://b/x is not a repository of a model hub"):

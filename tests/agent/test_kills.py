@@ -49,7 +49,7 @@ class Origin(NamedTuple):
     """The files that must be visible in the end."""
 
     def listed(self) -> dict[str, RemoteFile]:
-        """Return the files that can be requested, by the name under which the server counts requests."""
+        """Return the files that the source offers, by the name under which the server counts requests."""
 
         async def run() -> Listing:
             found = open_source(self.uri, Access({"endpoint": self.server.url}, {}))
@@ -63,7 +63,9 @@ class Origin(NamedTuple):
 
 
 def on_disk(store: Store, files: dict[str, RemoteFile]) -> dict[str, list[tuple[int, int]]]:
-    """Return the ranges of each file that are on the disk, verified or not: the first byte, and the byte after the last."""
+    """Return, for each file, the ranges of its bytes that are on the disk, verified or not. A range is its first byte and
+    the byte after its last.
+    """
     found, proven = {}, store.journaled()
     for name, file in files.items():
         places = [folder / file.name for folder in (store.root, store.files)]
@@ -90,7 +92,9 @@ def test_kills_at_random_moments(tmp_path: Path) -> None:
 
 
 def test_kills_while_archives_are_unpacked(tmp_path: Path) -> None:
-    """The artifact has files and archives, and is in a real registry."""
+    """The model is an artifact in a real registry, with separate files and archives. The agent is killed at random moments,
+    also while it unpacks.
+    """
     chance = random.Random(SEED)
     kills = rounds = sent = size = 0
     with running(programs()["registry"]) as registry:

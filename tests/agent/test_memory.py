@@ -60,7 +60,9 @@ def bomb(size: int, start: bytes = b'{"architectures":["X"],"a":[') -> bytes:
 
 
 def test_three_files_do_not_take_an_agents_memory(tmp_path: Path) -> None:
-    """Reported: three files of 64 MiB took 5 GB, and again after each restart."""
+    """Three files of 64 MiB whose values would need 25 times as much memory are not parsed: the agent reports that they are
+    too large. Reported: they took 5 GB, and again after each restart.
+    """
     data = bomb(64 * MIB)
     files = {CONFIG: data, MODELOPT: data, INDEX: data}
     with served(Hub(files)) as hub:
@@ -103,7 +105,9 @@ def test_the_largest_files_that_are_parsed_fit_into_an_agents_memory(shape: Call
 
 
 def test_a_description_of_a_hub_does_not_take_an_agents_memory() -> None:
-    """A similar case: a hub's description of a model with 32 MiB needed 0.8 GiB."""
+    """A hub's description of a model has the largest permitted size, and its values would need much more memory. It is
+    refused before it is parsed. (A description of 32 MiB needed 0.8 GiB.)
+    """
     data = bomb(real_hub.LIMIT, b'{"sha":"c0ffee","siblings":[')
     with pytest.raises(Refused, match="than agents read: its description may need"):
         real_hub.Hub("org/model", "").read_description(data)

@@ -89,7 +89,9 @@ async def test_a_namespace_that_was_made_again_gets_nothing_of_the_former(
 
 
 async def test_what_cannot_be_told_about_a_namespace_takes_no_model_away(tmp_path: Path, hubs: tuple[Town, Town]) -> None:
-    """The agent restarts while the API server returns models, but no namespaces."""
+    """The agent restarts while the API server returns models, but no namespaces. The model stays on the disk, and is
+    reported again when the namespace can be read, or when the agent is denied to read it.
+    """
     real, _ = hubs
     node = Node(tmp_path / "raid", real.url)
     async with running(node):

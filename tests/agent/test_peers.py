@@ -193,7 +193,9 @@ def test_what_a_stranger_is_answered(shown: str | dict[str, Any], asked: str, st
 
 @pytest.mark.parametrize(("given", "by_peer"), [(UPLOADS - 1, True), (UPLOADS, False)])
 def test_a_peer_gives_so_many_files_at_once(given: int, by_peer: bool, hub: Hub, tmp_path: Path) -> None:
-    """A peer rejects requests beyond its limit, both HEAD and GET. The client then downloads the file from the hub."""
+    """An agent that already sends as many files as it may at once answers further HEAD and GET requests with 503. The client
+    then downloads the file from the hub.
+    """
     giver = PeerServer([str(tmp_path / "a")], TOKEN)
 
     async def ask() -> tuple[set[int], int, int]:
@@ -220,7 +222,9 @@ def test_a_peer_gives_so_many_files_at_once(given: int, by_peer: bool, hub: Hub,
 
 
 def test_a_file_of_which_only_the_size_is_known_is_asked_of_the_source(hub: Hub, tmp_path: Path) -> None:
-    """Without a known hash, a file is not requested from peers, because any client with the token could send wrong bytes."""
+    """Without a known hash, a file is not requested from peers, because any client with the token of the peers could send
+    wrong bytes.
+    """
     asked: list[str] = []
 
     async def peer(request: web.Request) -> web.Response:
@@ -301,14 +305,18 @@ def test_whoever_answers_in_place_of_an_agent_gets_nothing_that_opens_another(hu
 
 
 def test_a_peer_leads_to_no_other_host(hub: Hub, tmp_path: Path) -> None:
-    """Otherwise a peer could make the agent send requests to addresses inside the cluster."""
+    """An agent does not follow the redirect of a peer, because a peer could otherwise make it send requests to addresses
+    inside the cluster.
+    """
     with served(Impostor()) as victim, served(Impostor(redirect=f"{victim.url}/inside")) as impostor:
         asyncio.run(fetch(hub, tmp_path, [impostor.url]))
         assert impostor.shown and not victim.shown
 
 
 def test_a_slow_peer_delays_one_attempt_and_not_every_one(hub: Hub, tmp_path: Path) -> None:
-    """The peer claims to have every file and no other client, so it was preferred at each attempt."""
+    """A peer claims to have every file and sends very slowly. It delays the first attempt of a download only: the next
+    attempt avoids it. (Reported: it was preferred at each attempt.)
+    """
     avoided: dict[str, float] = {}
 
     async def attempt(peer: str) -> None:

@@ -127,7 +127,9 @@ def test_a_store_that_leads_nowhere_is_read(kind: str, pair: tuple[Bucket, Bucke
 
 
 def test_behind_a_proxy_too(pair: tuple[Bucket, Bucket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment names a further proxy. Another loopback proxy stands in for it."""
+    """The environment names an HTTP proxy, for which another loopback proxy stands in. Requests go through it, and a
+    redirect to a host that the model does not name fails before it reaches that proxy.
+    """
     named, other = pair
     proxy = LoopbackProxy(named.url)
     reached: list[None] = []
@@ -158,7 +160,9 @@ def test_behind_a_proxy_too(pair: tuple[Bucket, Bucket], tmp_path: Path, monkeyp
 
 
 def test_what_is_no_request_ends(pair: tuple[Bucket, Bucket]) -> None:
-    """The proxy closes a connection that sends no valid request, and continues to serve others."""
+    """The proxy closes a connection that sends no valid request, and answers 403 to requests for hosts that it does not
+    serve. It continues to serve other connections.
+    """
     named, other = pair
 
     async def say(where: str, said: bytes) -> bytes:

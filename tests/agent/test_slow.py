@@ -51,8 +51,8 @@ def blanks() -> Iterator[Blanks]:
 
 
 def test_a_listing_ends_and_leaves_no_thread(tmp_path: Path, blanks: Blanks) -> None:
-    """Reported: the listings of ten models never ended and occupied all six threads of the agent, even after the models were
-    deleted.
+    """A hub sends the listings of ten models without end. Each attempt ends after its time, and its thread is free again.
+    Reported: such listings occupied all six threads of the agent, even after the models were deleted.
     """
     before = threading.active_count()
     limits = Limits(first=0.001, last=0.01, tries=2, listing=0.3)
@@ -79,7 +79,9 @@ def test_a_listing_ends_and_leaves_no_thread(tmp_path: Path, blanks: Blanks) -> 
 
 
 def test_a_listing_ends_with_its_model(tmp_path: Path, blanks: Blanks) -> None:
-    """Reported: no thread was left for other models after a model was deleted whose listing never ended."""
+    """A model is deleted while its listing still arrives. The listing ends, so that its thread is free for other models.
+    Reported: no thread was left for them.
+    """
     before = threading.active_count()
 
     async def pair(number: int) -> None:
@@ -120,7 +122,9 @@ def test_a_description_that_never_ends_is_refused(node: Node, monkeypatch: pytes
 
 
 def test_what_is_tried_again_and_again_writes_short_lines(node: Node, caplog: pytest.LogCaptureFixture) -> None:
-    """The review reported 45 MB of logs in half an hour, because each attempt logged the complete URI (S23)."""
+    """S23: each line of the log stays short although the URI of the model has 2,000 letters and every attempt is logged. The
+    review reported 45 MB of logs in half an hour.
+    """
     caplog.set_level("DEBUG", logger="ome_operator")
     name = "n" * 200
     node.hub.files = {name: b"12345" * 100}
@@ -163,8 +167,8 @@ def test_a_hash_that_is_none_is_said(node: Node, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_turn_that_is_over_keeps_what_came(node: Node) -> None:
-    """The next time slice continues at the byte at which this one stopped, so the download of a model completes in several
-    slices.
+    """A download stops when the time slice of its model ends. The next time slice continues at the byte at which the
+    previous one stopped, so the model is complete after several slices, and no byte is requested twice.
     """
     turns, node.hub.rate = 0, 4e6
     while turns < 50:

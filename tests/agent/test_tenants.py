@@ -57,8 +57,9 @@ async def test_s1b_another_pin_of_a_tenant_does_not_replace_files_that_pods_moun
 
 @pytest.mark.parametrize("kind", ["ClusterBaseModel", "BaseModel"])
 async def test_two_models_of_one_source_that_were_pinned_apart_keep_their_own_files(tmp_path: Path, kind: str) -> None:
-    """The models may have the same owner. Otherwise, each would treat the other's revision as damage, and overwrite files
-    that pods mount.
+    """Two models of one source name different revisions. Each keeps its own files, even if both belong to the same namespace
+    or to the cluster. If they shared a directory, each would treat the other's revision as damage, and overwrite files that
+    pods mount.
     """
     later = {**GOOD, "model-00001-of-00002.safetensors": b"later" * 60_000}
     where = {"namespace": "team-a"} if kind == "BaseModel" else {}
@@ -142,8 +143,9 @@ async def test_s10a_a_path_inside_of_what_agents_keep_is_refused(tmp_path: Path,
 async def test_s10a_what_a_journal_says_counts_after_a_restart_when_the_bytes_do(
     tmp_path: Path, hubs: tuple[Town, Town]
 ) -> None:
-    """It does not matter how a journal got onto the disk, so the test writes an attacker's lines and files to the exact
-    path.
+    """S10: an attacker's journal marks wrong bytes as verified, and lies where the agent looks for an unfinished download.
+    The agent checks the bytes after its restart, and downloads the right ones. The test writes the journal directly, because
+    it does not matter how it got onto the disk.
     """
     real, _ = hubs
     node = Node(tmp_path / "raid", real.url)

@@ -109,8 +109,8 @@ def test_another_commit_than_the_pinned_one_is_not_ready(here: Here) -> None:
 
 
 def test_a_revision_is_looked_up_before_a_download_has_its_turn(here: Here) -> None:
-    """A revision is reported early, because the revision that the first node reports counts for all only if no second node
-    reports another one in time.
+    """The revision of a model is looked up and reported before its download has its turn, because the revision that the
+    first node reports counts for all only if no second node reports another one in time.
     """
     work = Work(here.model(), here.settings)
     asyncio.run(work.look())
@@ -240,7 +240,9 @@ def marks(here: Here) -> list[str]:
 
 
 def test_a_model_is_reported_before_its_facts_are_read(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reported: the facts were read first. An agent that ended while it read them never reported the model."""
+    """A model is reported as Ready before the facts in its files are read. Reported: an agent that ended while it read them
+    never reported the model.
+    """
     seen: list[tuple[str, list[str]]] = []
     work = Work(here.model(), here.settings)
     real = model_facts.read_facts
@@ -252,7 +254,9 @@ def test_a_model_is_reported_before_its_facts_are_read(here: Here, monkeypatch: 
 
 
 def test_a_model_that_ended_the_agent_is_not_read_first(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reported: after a restart, the agent read the same files first, and ended again."""
+    """A mark on the disk shows that the agent ended while it read a model's files. After the restart, the agent waits before
+    it reads them again. Reported: it read them first, and ended again.
+    """
     read: list[Path] = []
     monkeypatch.setattr(model_facts, "read_facts", lambda root: (read.append(root), {"architecture": "X"})[1])
     here.work(here.model())
@@ -309,7 +313,9 @@ def test_a_kill_while_facts_are_read_leaves_the_mark(here: Here) -> None:
 def test_facts_that_cannot_be_read_leave_a_model_ready(
     here: Here, monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
 ) -> None:
-    """Reported: an OverflowError made a complete model Failed for ever."""
+    """The facts of a complete model cannot be read because of an unexpected error. The model stays Ready. Reported: an
+    OverflowError made such a model Failed for ever.
+    """
 
     def fail(root: Path) -> None:
         raise error
