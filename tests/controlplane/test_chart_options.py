@@ -25,9 +25,9 @@ PARTS: dict[str, dict[str, Any]] = {
     "well-known-models": {"wellKnownModels_enabled": False},
     "tools-image": {"benchmark_toolsImage": "r.example.com/agent:1"},
 }
-"""Values of the chart that set an option and also have another effect."""
+"""Option -> values of the chart that set it and also have another effect."""
 SETS: dict[str, Any] = {"router-watch": 5.0, "model-agent": True}
-"""Values of options that the chart sets itself, and users do not."""
+"""Options that the chart sets itself, with their values. Users cannot change them."""
 NEEDS: dict[str, dict[str, Any]] = {
     "cluster-wide-kinds": {"watchNamespaces": ["team-a"]},
     "expose-domain": {"exposure_kind": "Ingress"},
@@ -37,7 +37,7 @@ NEEDS: dict[str, dict[str, Any]] = {
     "expose-other-domain": {"exposure_kind": "Ingress"},
     "expose-annotation": {"exposure_kind": "Ingress"},
 }
-"""Other values of the chart without which a value has no effect."""
+"""Option -> other values of the chart without which the option has no effect."""
 IN_CLUSTER = {"router-watch", "log-format"}
 """Options that the chart sets only for a pod: only there are routers reachable, and a process logs to a terminal."""
 PLAIN = "ome operator --kubeconfig ome-operator.kubeconfig --namespace-of-lease ome"

@@ -13,8 +13,8 @@ ALL = {"agent": {"enabled": True, "image": {"repository": "r/agent"}}, "admissio
 
 
 def test_helm_test_may_touch_nothing_but_its_service() -> None:
-    """The rights of `helm test` are created and deleted with its pod, which satisfies the Pod Security Standard
-    `restricted`.
+    """The pod of `helm test` may read only the operator's own Service. Its rights are created and deleted with the pod, and
+    an operator outside of the cluster has no such pod.
     """
     made = rendered()
     role = only(made, "Role", "ome-test")
@@ -147,7 +147,9 @@ def rules(made: list[dict[str, Any]], prefix: str) -> list[dict[str, Any]]:
 
 
 def test_no_right_lets_the_operator_grow_and_of_secrets_it_makes_some() -> None:
-    """The operator's rights equal those in docs/security.md."""
+    """The operator cannot extend its own rights: it may not bind, escalate or impersonate. It may create Secrets but not
+    read them, or do neither with `rbac.createSecrets: false`. The rights are those in docs/security.md.
+    """
     made = rendered()
     rights = {(what, verb) for rule in rules(made, "ome-operator") for what in rule["resources"] for verb in rule["verbs"]}
     assert not {verb for _, verb in rights} & {"escalate", "bind", "impersonate", "deletecollection", "*"}
@@ -202,7 +204,9 @@ def test_pods_are_created_only_under_the_policy_that_permits_nothing_but_dry_run
 
 
 def test_people_who_may_make_workloads_may_make_services_and_administrators_the_rest() -> None:
-    """The users' rights equal those in docs/security.md."""
+    """With the role `edit`, people may write services and the models and runtimes of their namespace, but nothing that is
+    cluster-wide. `rbac.aggregateToUserRoles: false` leaves that role unchanged.
+    """
     made = rendered()
     written = {what for rule in rules(made, "ome-edit") for what in rule["resources"]}
     assert {"inferenceservices", "basemodels", "servingruntimes", "benchmarkjobs"} <= written
@@ -214,7 +218,9 @@ def test_people_who_may_make_workloads_may_make_services_and_administrators_the_
 
 
 def test_pods_of_the_chart_may_do_little() -> None:
-    """The rights of the operator's pod and of agents equal those in docs/security.md."""
+    """The pods of the operator and of agents have no capabilities, a read-only root file system, and only the volumes that
+    they need. The agent's role permits no access to Secrets or pods.
+    """
     made = rendered(agent={**AGENT, "roots": ["/raid"]}, networkPolicy={"enabled": True})
     operator, agent = pod(made), pod(made, "DaemonSet")
     for spec in (operator, agent):
@@ -242,7 +248,7 @@ def test_policies_of_networks_are_held_where_they_are_made() -> None:
 
 @pytest.mark.parametrize("values", [{}, {"agent_enabled": True, "admissionPolicy_tenants": ["team-a"]}])
 def test_the_operator_may_read_the_policies_that_it_cannot_try(values: dict[str, Any]) -> None:
-    """The operator may read the policies of the chart by name, and no others."""
+    """The operator may read exactly the admission policies that the chart installs, by name."""
     made = rendered(**values)
     rules = only(made, "ClusterRole", "ome-operator")["rules"]
     (rule,) = [rule for rule in rules if "admissionregistration.k8s.io" in rule["apiGroups"]]

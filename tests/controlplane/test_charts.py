@@ -127,7 +127,9 @@ def test_the_operator_is_told_where_agents_write() -> None:
 
 
 def test_values_that_an_earlier_chart_did_not_have_are_off() -> None:
-    """`helm upgrade --reuse-values` takes the values of the installed release, without the defaults of the new chart."""
+    """`helm upgrade --reuse-values` takes the values of the installed release, without the defaults of the new chart.
+    Options that the earlier chart did not have are then rendered as 0, which turns them off.
+    """
     given = {"enabled": True, "prefetchGB": None, "prefetchMBps": None, "image": {"repository": "r/agent"}}
     made = rendered(agent=given, watchNamespaces=["a"])
     args = pod(made, "DaemonSet")["containers"][0]["args"]

@@ -63,7 +63,9 @@ def answer(cluster: Cluster, kind: Kind, manifest: dict[str, Any]) -> str:
 
 
 def test_established_and_structural(served: Cluster) -> None:
-    """The API server accepts the schemas, the validation rules and the estimated cost of the rules."""
+    """The API server accepts the CRDs: their schemas are structural, and it permits the estimated cost of their validation
+    rules.
+    """
     for kind in KINDS:
         seen = json.loads(served.kubectl("get", "crd", kind.crd, "-o", "json"))["status"]["conditions"]
         assert {"Established", "NamesAccepted"} <= {one["type"] for one in seen if one["status"] == "True"}
@@ -239,8 +241,8 @@ def test_an_unfinished_service_is_taken(served: Cluster, spec: dict[str, Any]) -
 
 
 def test_a_bad_name_from_before_the_rule_still_gets_a_status(served: Cluster) -> None:
-    """Services that were created under OME's CRD may have names that this CRD rejects; their status must still be
-    writable.
+    """A service that was created under OME's CRD may have a name that our CRD rejects for new objects. Its status and its
+    spec can still be written.
     """
     ours = next(crds.crd(kind) for kind in KINDS if kind.kind == "InferenceService")
     ours["metadata"]["name"], ours["spec"]["group"] = "inferenceservices.before.test", "before.test"
@@ -294,7 +296,7 @@ def test_two_writers_apply_to_one_status(served: Cluster) -> None:
 
 
 def test_what_a_person_sees(served: Cluster) -> None:
-    """The columns of `kubectl get isvc` show what users need to know."""
+    """`kubectl get isvc` shows a service in one line, with the documented columns in their order."""
     served.apply(body("InferenceService", {"model": {"name": "m"}}, "seen"))
     status = {
         "url": "http://u",
@@ -317,8 +319,8 @@ def test_what_a_person_sees(served: Cluster) -> None:
 
 
 def test_the_two_lines_of_the_first_seed(served: Cluster) -> None:
-    """Objects of the group sglang.ai/v1 apply as they are written in the seed. A short name such as `isvc` still means the
-    kind of ome.io.
+    """The two objects of the group sglang.ai/v1 in the first seed are accepted as they are written there. The short name
+    `clusterbasemodels` still means the kind of ome.io.
     """
     model = {"source": {"huggingface": {"repo": "kimi-ai/Kimi-K2-Chat"}}}
     serving = {"baseModel": "kimi-k2-chat", "runtime": "sglang"}

@@ -76,8 +76,9 @@ def test_keda_scales_a_role_from_1_to_2_and_back(rig: Rig, namespace: str, prome
 
 
 def test_a_metric_that_vanishes_scales_nothing(rig: Rig, namespace: str) -> None:
-    """Three services at the same time: one whose metric has no series any more, one whose metric is infinite, and one whose
-    Prometheus is broken.
+    """KEDA gets no valid number for three services: the metric of one has no series any more, that of another is infinite,
+    and the Prometheus of the third is broken. All keep their groups, and Advice says that they are not scaled, until there
+    are numbers again.
     """
     with LoadServer() as empty, LoadServer() as infinite, LoadServer() as broken:
         servers = {"empty": empty, "infinite": infinite, "broken": broken}

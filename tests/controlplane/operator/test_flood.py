@@ -16,7 +16,7 @@ from tests.support.rig import USER, Manifest, Rig
 EVENTS, BUDGETS = (50_000, 50_000) if SOAK else (3000, 2000)
 LARGE_SERVICES = 60 if SOAK else 8
 WORDS = 140_000
-"""Arguments of each large service: 1 MB of text."""
+"""Number of the arguments of each large service, which have 1 MB together."""
 WORKERS_MIB = 150.0
 """Largest permitted growth of memory with large services: each of ten workers receives such a service as the answer to its
 write of a status.

@@ -73,8 +73,8 @@ spec:
 
 
 def test_the_short_path_of_the_announcement_works_on_a_default_install(rig: Rig, namespace: str) -> None:
-    """No agent has read the model's files. The chart contains the facts of well-known models, so the operator selects a
-    runtime of the catalog.
+    """The two objects of the announcement become a ready service with the chart's default values. No agent has read the
+    model's files: the chart contains the facts of well-known models, from which the operator selects a runtime.
     """
     label = "models.ome.io/clusterbasemodel.kimi-k2-chat"
     rig.cluster.kubectl("apply", "-f", str(ROOT / "config/runtimes/srt/kimi-k2-pd-rt.yaml"))

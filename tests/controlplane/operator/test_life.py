@@ -72,7 +72,7 @@ class TestLife:
         rig.quiet(5)
         sent = rig.requests(mark)
         assert [(one.verb, one.resource, one.name) for one in sent if one.writes] == []
-        assert {one.verb for one in sent if one.resource} == {"list", "watch"}  # beside discovery
+        assert {one.verb for one in sent if one.resource} == {"list", "watch"}  # apart from requests of API discovery
 
     def test_writes_above_the_objects_stay_in_the_budget(self, rig: Rig, namespace: str) -> None:
         mark = rig.cluster.audit_mark()

@@ -188,7 +188,7 @@ def outcome(outcomes: dict[str, Outcome | BaseException], request: pytest.Fixtur
 
 
 def each(*names: str) -> pytest.MarkDecorator:
-    """Return the mark that parametrizes a test with these rows."""
+    """Return the mark that parametrizes a test with the named rows, and with the outcome of each."""
     rows = [(name, ROWS[name]) for name in names]
     return pytest.mark.parametrize(("outcome", "row"), rows, indirect=["outcome"], ids=names)
 

@@ -27,7 +27,7 @@ LONGEST = 420.0
 """Largest duration of a race in seconds. Two attempts that seemed to fit and failed cost three minutes of waiting."""
 FIRST = 20.0
 """Seconds for which a service has to serve with its first groups to count as admitted, because other services may
-legitimately hold the capacity for its further groups (race 65).
+legitimately hold the capacity for its further groups (as happened in race 65).
 """
 ROLES = ("engine", "decoder")
 

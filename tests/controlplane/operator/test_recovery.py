@@ -123,7 +123,7 @@ def test_each_failure_is_one_recycle_of_one_group(rig: Rig, namespace: str) -> N
 
 
 def gone(fault: Fault, before: dict[int, Manifest]) -> set[str]:
-    """Return the UIDs that must be gone: all, except that of a pod that restarted by itself and is newer."""
+    """Return the UIDs that must be gone: all, except that of a pod whose container the kubelet restarted in place."""
     return {uid for rank, uid in uids(before).items() if fault.cause != "Completed" or rank != fault.rank}
 
 
@@ -249,7 +249,7 @@ def test_a_lost_node_costs_the_groups_on_it_one_recycle(
 def test_ranks_of_a_template_that_a_stranger_changed_are_made_again(
     rig: Rig, namespace: str, account: Account, down: bool
 ) -> None:
-    """A rank is lost at the same moment, so its replacement is created from the changed template."""
+    """A template is edited while a rank is lost. Its group, and no other, is created again from the right template."""
     rig.create(yamls.service(namespace, NAME, "r-pairs", engine={"minReplicas": 2, "lifecycle": QUICK}))
     settled(rig, namespace)
     before = pods(rig, namespace)
@@ -281,7 +281,7 @@ def test_ranks_of_a_template_that_a_stranger_changed_are_made_again(
 def test_a_stateful_set_that_somebody_deletes_costs_its_own_group_alone(
     rig: Rig, namespace: str, account: Account, leads: bool, becomes: dict[int, int]
 ) -> None:
-    """Without its leader's StatefulSet, a group ends. Another one is created with a number that no object has."""
+    """Only the group of a deleted StatefulSet is replaced. Without its leader's, it gets a number that no object has."""
     rig.create(yamls.service(namespace, NAME, "r-pairs", "engine", engine={"minReplicas": 3, "lifecycle": QUICK}))
     settled(rig, namespace)
     numbers = {0, 1, 2}
@@ -307,7 +307,7 @@ def test_a_stateful_set_that_somebody_deletes_costs_its_own_group_alone(
 
 
 def test_a_leader_that_somebody_scales_to_two_has_a_single_pod_again(rig: Rig, namespace: str) -> None:
-    """The second pod is not a rank of any group, so no group is recycled because of it."""
+    """A leader's StatefulSet that is scaled to two gets one pod again. No group is recycled for a pod that is no rank."""
     rig.create(yamls.service(namespace, NAME, "r-pairs", "engine", engine={"minReplicas": 2, "lifecycle": QUICK}))
     settled(rig, namespace)
     rig.quiet()

@@ -30,8 +30,9 @@ def uids(rig: Rig, namespace: str) -> set[str]:
 
 
 def test_an_edit_that_would_end_every_engine_leaves_what_serves_alone(rig: Rig, namespace: str) -> None:
-    """The message states the rule, the fix and how to override the rule. Meanwhile the service can still be scaled. The
-    annotation that overrides the rule rolls the edit out.
+    """An edit adds a flag that the engine no longer knows. Nothing is rolled out, and the message states the rule, the fix
+    and how to override the rule. Meanwhile the service can still be scaled. The annotation that overrides the rule rolls the
+    edit out.
     """
     name = f"refused-{namespace}"
     rig.create(runtime(name, GOOD))

@@ -19,7 +19,9 @@ from tests.support.pod_history import Film, recording
 from tests.support.rig import Manifest, Rig
 
 FULL = bool(os.environ.get("OME_SOAK"))
-"""With OME_SOAK, all cases run, also with a pause and with a third revision. Otherwise only those run that drain once."""
+"""With OME_SOAK, all cases run, also with a pause and with a third revision. Otherwise only those run in which groups are
+drained at most once.
+"""
 SLOW = {"annotations": {stages.START_DELAY: "2s"}}
 PATIENCE_S = 90.0
 
@@ -117,7 +119,7 @@ def recorded(rig: Rig, namespace: str, name: str) -> int:
 
 
 def images(film: Film, service: str, component: str) -> list[set[str]]:
-    """Return the images of a component after every event."""
+    """Return the images of a component's pods after each event that was recorded in `film`."""
     return [{one.image for one in frame.values() if one.component == component} for frame in film.frames(service)]
 
 
@@ -162,8 +164,8 @@ def test_every_strategy_keeps_its_bounds_while_operators_come_and_go(rig: Rig, n
 
 
 def whole(film: Film, service: str, wanted: Mapping[str, int], size: int) -> list[float]:
-    """Return the share of available capacity after every event, from the event on after which all initial pods were
-    known.
+    """Return, for each event of `film`, the share of the capacity `wanted` that was available after it. The list begins when
+    all initial pods were known.
     """
     every = film.capacity(service, dict(wanted), size)
     return every[next(number for number, one in enumerate(every) if one >= 1.0) :]

@@ -68,7 +68,9 @@ async def reason_is(client: Client, name: str, reason: str, seconds: float = 15)
 
 
 async def quiet(counted: Counted, seconds: float) -> list[tuple[str, str, int]]:
-    """Return the writes in a period that begins a second from now, when the watch event of the last status has arrived."""
+    """Return the writes of a period of `seconds`. It begins after a second, when the watch event of the last status has
+    arrived.
+    """
     await asyncio.sleep(1.0)
     before = len(counted.requests)
     await asyncio.sleep(seconds)

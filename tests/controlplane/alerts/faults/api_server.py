@@ -41,8 +41,8 @@ def models(bed: Bed, count: int) -> list[str]:
 
 
 def late(seconds: float) -> Callable[[Sent], Verdict]:
-    """Return a judge that delays each write and each read by this time. Watches and requests for the Lease are not
-    delayed.
+    """Return a function for the proxy that delays each read and each write of the operator by `seconds`. Watches and
+    requests for the Lease are not delayed.
     """
     return lambda sent: None if sent.lease or sent.watch else Late(seconds)
 

@@ -28,7 +28,7 @@ def edit(bed: Bed, namespace: str, **engine: Any) -> None:
 
 
 def speaks(status: Manifest) -> None:
-    """Let the readiness probe of a pod succeed again after `silent`."""
+    """Let the readiness probe of a pod succeed again by changing its status, which `silent` had changed."""
     for each in status["conditions"]:
         if each["type"] in ("Ready", "ContainersReady"):
             each["status"] = "True"
