@@ -191,7 +191,9 @@ _HERE = (
 
 
 def test_no_file_names_a_page_that_is_not_here() -> None:
-    """No file names a page that does not exist. A page is named by its file name, or by the end of its path."""
+    """No file of the repository names a page that does not exist. References name a page by its file name, or by the end of
+    its path.
+    """
     files = [file for file in (*ROOT.glob("*"), *(ROOT / ".github").rglob("*")) if file.is_file()]
     files += [file for folder in _HERE for file in (ROOT / folder).rglob("*") if file.is_file()]
     pages = [f"/{file.relative_to(ROOT)}" for file in files if file.suffix == ".md"]

@@ -81,7 +81,7 @@ def test_links_into_pages_find_their_heading(page: str) -> None:
 
 
 def test_words_that_are_explained() -> None:
-    """Words that occur in messages are explained on a page, because new users need the explanations."""
+    """README.md explains the words of messages that new users need: component, role, group, rank, revision and slice."""
     explained = {word.rstrip("s") for word in re.findall(r"\*([a-z]+)\*", section(README, "The three files"))}
     assert {"component", "role", "group", "rank", "revision", "slice"} <= explained
 
