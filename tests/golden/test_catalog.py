@@ -21,5 +21,5 @@ def test_every_model_and_runtime_has_a_sample() -> None:
     alike = {
         "kimi-k2-pd-seed-rt",
         "kimi-k2-tiny-pd-cpu-rt",
-    }  # kimi-k2-pd.yaml also runs on the first; the other class is for CPUs.
+    }  # kimi-k2-pd.yaml also runs on the class that is listed first; the other class is for CPUs.
     assert runtimes - {one.runtime.name for one in named if one.runtime} == alike

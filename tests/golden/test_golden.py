@@ -74,7 +74,9 @@ def test_every_selector_is_ours_alone_and_matches_its_pods(case: str) -> None:
 
 
 def test_a_stateful_set_selects_the_pods_of_its_template_and_of_no_other(case: str) -> None:
-    """If two StatefulSets selected the same pod, both would count it, and each would delete it because of the other."""
+    """Each StatefulSet's selector matches the pods of its own template and of no other. If two StatefulSets selected the
+    same pod, both would count it, and each would delete it because of the other.
+    """
     sets = [one for one in rendered(case) if one["kind"] == "StatefulSet"]
     for one in sets:
         selector = one["spec"]["selector"]
@@ -124,7 +126,9 @@ def test_nothing_is_spelled_otherwise_than_the_server_stores_it(case: str) -> No
 
 
 def test_references_between_variables_see_only_what_stands_before(case: str) -> None:
-    """The kubelet does not expand `$(LATER)` if the variable LATER is defined after the variable that uses it."""
+    """Every `$(NAME)` in a container's variables names a variable that is defined before it. The kubelet does not expand
+    references to later variables.
+    """
     for one in rendered(case):
         for path, value in walk(one):
             if path[-1] != "env":
