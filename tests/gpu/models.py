@@ -11,8 +11,9 @@ FILE = Path(__file__).with_name("cases.json")
 
 @dataclass(frozen=True)
 class Model:
-    """A model that is spread over `ranks` GPUs by data-parallel attention and expert parallelism, and the batches to
-    measure. Counts of numbers, unless stated otherwise.
+    """The sizes of a model of which one GPU's part is measured, and the batches to measure. The model is spread over `ranks`
+    GPUs, with data-parallel attention and expert parallelism. Sizes are numbers of elements or of objects; the fields for
+    tokens and requests say so.
     """
 
     name: str

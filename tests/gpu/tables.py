@@ -83,7 +83,7 @@ def fastest(lines: Iterable[Facts]) -> dict[str, Facts]:
 
 
 def times(model: Model, part: str) -> int:
-    """Return how often a step does a part."""
+    """Return how many times one step runs this part of a layer."""
     if part == "head":
         return 1
     if part in ONCE:

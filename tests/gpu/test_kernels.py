@@ -55,7 +55,7 @@ def test_only_rows_with_tokens_are_activated() -> None:
 
 
 def test_groups_of_a_token_are_quantized() -> None:
-    """Each group of 128 numbers has its own scale."""
+    """Groups of 128 numbers of a token are quantized, each with a scale of its own."""
     x, out, scale = random(5, 384), torch.empty(5, 384, device=DEVICE, dtype=FP8), column_major(5, 3, device=DEVICE)
     triton_kernels.quantize(x, out, scale)
     assert relative_error(dequantized(out, scale), x) < ROUNDED
@@ -63,7 +63,7 @@ def test_groups_of_a_token_are_quantized() -> None:
 
 
 def test_the_last_numbers_of_a_head_are_rotated() -> None:
-    """The other numbers of a head are unchanged."""
+    """Only the last numbers of each head are rotated, by the angles of the table. All other numbers stay the same."""
     x, table = random(3, 4, 192), torch.randn(10, 64, device=DEVICE)
     positions, before = torch.tensor([1, 5, 7], device=DEVICE), x.clone()
     triton_kernels.rope(x, positions, table, 128)
@@ -88,7 +88,9 @@ def test_the_bias_chooses_experts_and_does_not_weigh_them() -> None:
 
 @pytest.mark.parametrize("by_expert", [True, False])
 def test_each_expert_multiplies_its_own_rows(by_expert: bool) -> None:
-    """The rows are either parts of the same size for each expert, or one part after the other."""
+    """Each expert multiplies its own rows by its own matrix. The rows of an expert begin at a fixed multiple, or follow
+    those of the previous expert directly.
+    """
     values, scales = random_weights((3, 256, 256), DEVICE)
     counts = [5, 0, 70]
     starts = [0, 80, 160] if by_expert else [0, 5, 5]
@@ -106,7 +108,9 @@ def test_each_expert_multiplies_its_own_rows(by_expert: bool) -> None:
 
 @pytest.mark.parametrize("splits", [1, 2, 5])
 def test_latent_attention_reads_the_pages_of_a_request(splits: int) -> None:
-    """The result is the same for any number of programs per request, even for more programs than pages."""
+    """Latent attention reads the cache pages of each request, and returns the same result for any number of programs per
+    request, even for more programs than pages.
+    """
     heads, latent, rope, page = 16, 128, 16, 64
     cache, query = random(8 * page, latent + rope), random(2, heads, latent + rope)
     pages = torch.tensor([[3, 0, 5], [7, 1, 2]], dtype=torch.int32, device=DEVICE)

@@ -34,7 +34,9 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_variable_of_a_command_is_known(one: Path) -> None:
-    """Each engine gets its own address, and no reference is left that a kubelet would have to expand."""
+    """The commands of prefill, decode and router contain no reference that a kubelet would have to expand, and each engine
+    gets an address of its own.
+    """
     of = {rendered.part(manifest): manifest for manifest in rendered.read(one)}
     prefill, decode = rendered.process(of["pair-engine"], 0), rendered.process(of["pair-decoder"], 1)
     front = rendered.router(of["pair-router"], prefill, decode)

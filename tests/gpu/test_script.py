@@ -48,7 +48,9 @@ def test_the_steps_of_models_name_models_of_the_cases() -> None:
 
 
 def test_results_are_the_lines_with_json(tmp_path: Path) -> None:
-    """Other output goes to the log, and a step that fails does not end the run."""
+    """The lines of a step's output that are JSON objects are results, and all other lines go to the log. A step that fails
+    does not end the run.
+    """
     result = {"step": "one", "part": "read", "seconds": 1.5}
     printing = f"import json; print('compiling'); print(json.dumps({result})); print('{{broken')"
     results = script.run([step("one", printing), step("two", "raise SystemExit(3)")], 60, tmp_path)
@@ -80,7 +82,7 @@ def test_a_step_is_skipped_with_a_reason(tmp_path: Path) -> None:
 
 
 def test_an_unknown_step_is_refused() -> None:
-    """The message lists the steps."""
+    """An unknown name of a step is refused, with a message that lists the steps."""
     with pytest.raises(SystemExit, match=r"Unknown step rooflines\. The steps are: compile, roofline, "):
         script.planned(["rooflines"])
 
