@@ -68,7 +68,9 @@ def flags_of(args: list[str]) -> list[int]:
 
 @pytest.mark.parametrize("base", sorted(path.name for path in BASES.iterdir()))
 def test_a_value_that_only_a_shell_knows_is_no_error(base: str) -> None:
-    """Each argument of each engine in turn gets a value that the shell has to compute."""
+    """In a launch script, a value that only a shell can compute, `$(compute)`, causes no error of a rule. Each argument of
+    each engine in turn gets this value.
+    """
     bodies: list[Body] = list(yaml.safe_load_all((BASES / base).read_text()))
     before = set(errors(bodies))
     said: dict[str, list[str]] = {}

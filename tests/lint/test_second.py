@@ -44,8 +44,8 @@ def test_nine_of_ten_are_found() -> None:
 
 
 def test_what_no_file_says_is_called_no_error() -> None:
-    """If no rule can find the fault, no rule reports an error for the file. A rule that reports something else has found
-    another fault.
+    """For a file whose head says that no rule can find its fault, `ome lint` reports no error. An error that names something
+    else would be about another fault.
     """
     for path in set(SECOND) - set(DECIDABLE):
         assert Severity.ERROR not in {each.rule.severity for each in in_file(path)}, path
