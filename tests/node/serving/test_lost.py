@@ -26,12 +26,14 @@ from tests.support.traffic import stream_of
 
 pytestmark = [MINUTES, pytest.mark.timeout(600, func_only=True)]
 GRACE_S = 40
-"""Seconds for which the controller-manager waits for a silent node by default. That of a local cluster waits for an hour."""
+"""Seconds for which the controller-manager waits for a silent node by default. The controller-manager of a local cluster
+waits for an hour.
+"""
 LOST_WITHIN_S = 3.0 * GRACE_S
 TEXT = "Experts are chosen by"
 
 Start = tuple[str, int]
-"""UID of a pod, and the number of restarts of its main container. It identifies a start of the container."""
+"""UID of a pod, and the number of restarts of its main container: together they identify one start of that container."""
 
 
 def start(pod: dict[str, Any]) -> Start:

@@ -19,7 +19,7 @@ def test_it_runs_restricted_on_the_real_node(serving: Rig) -> None:
 
 
 def test_models_and_runtimes_have_a_status(serving: Rig) -> None:
-    """The operator inside of the cluster writes these statuses."""
+    """Models and runtimes get their statuses from the operator that runs inside of the cluster."""
 
     def told() -> bool:
         model = serving.get("ClusterBaseModel", "", "kimi-k2-tiny") or {}

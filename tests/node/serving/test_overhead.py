@@ -34,7 +34,9 @@ def figures(report: Report) -> str:
 @MINUTES
 @pytest.mark.parametrize(("concurrency", "count"), [(1, 100), (16, 320)])
 async def test_router_overhead(serving: Rig, tiny: str, steps: Steps, concurrency: int, count: int) -> None:
-    """A direct request consists of the same two requests with the same fields, sent to both leaders by the client."""
+    """Measure how much longer a request takes through the router than directly. A direct request consists of the same two
+    requests with the same fields, which the client sends to both leaders.
+    """
     pods = {pod["metadata"]["labels"]["component"]: pod for pod in serving.all("Pod", "kimi-k2-tiny")}
     prefill, decode = (pods[role]["status"]["podIP"] for role in ("engine", "decoder"))
     meet = {"bootstrap_host": prefill, "bootstrap_port": 8998}
@@ -51,7 +53,9 @@ async def test_router_overhead(serving: Rig, tiny: str, steps: Steps, concurrenc
 
 # --- the cost of the registry's readings ----------------------------------------------------------------------------------
 WARMUP, REQUESTS = 60, 900
-"""A third of them meet no reading, a third a reading of the load, and a third a reading of the metrics."""
+"""Numbers of requests. A third of the measured requests overlap with no reading of the registry, a third with a reading of
+the load, and a third with a reading of the metrics.
+"""
 GAP_S = 0.1
 
 

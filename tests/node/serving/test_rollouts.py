@@ -33,7 +33,7 @@ class Lists:
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
         self.revisions: dict[str, set[str]] = {}
-        """Address -> revisions of the engine pods that had it."""
+        """Address of an engine -> revisions of the engine pods that have had this address."""
         self.seen: set[tuple[str, str]] = set()
         """(revision of a router, address that it listed)."""
         self.looks = 0
@@ -125,7 +125,9 @@ async def test_blue_green_loses_no_request(serving: Rig, tiny: str, steps: Steps
 
 @pytest.mark.timeout(900, func_only=True)
 async def test_a_rolling_update_loses_no_request(serving: Rig, tiny: str, steps: Steps) -> None:
-    """There is no spare group: of two prefill and two decode groups, one of each is replaced at a time."""
+    """Two prefill and two decode groups are replaced by a rolling update without any spare group, one of each role at a
+    time. No request fails.
+    """
     await asyncio.to_thread(scale, serving, 2)
     try:
         await asyncio.to_thread(serving.wait, "four leaders", lambda: len(ready_leaders(serving)) == 4, READY_WITHIN_S)

@@ -31,7 +31,9 @@ def test_the_curl_of_the_seeds(serving: Rig, tiny: str) -> None:
 
 
 def test_lengths_count_in_sampling_params_alone(tiny: str) -> None:
-    """The curl command of docs/seeds.md states the length beside the text, where SGLang ignores it, as README.md says."""
+    """The curl command of docs/seeds.md states the length beside the text, where SGLang ignores it. Only a length in
+    `sampling_params` has an effect, as README.md says.
+    """
     asked = {"text": "The future of AI is", "sampling_params": {"temperature": 0, "ignore_eos": True}}
     beside = post(f"{tiny}/generate", {**asked, "max_new_tokens": 3})
     inside = post(f"{tiny}/generate", {**asked, "sampling_params": {**asked["sampling_params"], "max_new_tokens": 3}})
