@@ -161,7 +161,9 @@ def test_it_carries_what_commands_read(wheel: Path) -> None:
 
 
 def test_no_command_is_forgotten(installed: Installed) -> None:
-    """The commands for local clusters, which are in another package, must be in the table, too."""
+    """The table of commands, tests/data/commands.yaml, contains every command of the wheel, also the commands for local
+    clusters, which are in another package.
+    """
     done = run(installed.bin / "python", "-c", LEAVES, cwd=installed.there, env=installed.environment)
     leaves = {*json.loads(done.stdout)}
     assert {"operator", "demo", "local up", "plan layouts"} <= leaves
@@ -181,7 +183,9 @@ def test_both_programs_start(installed: Installed) -> None:
 
 
 def test_commands_work_with_what_came_in_the_wheel(installed: Installed) -> None:
-    """The commands run in the order of the table, because the first command writes files that other commands read."""
+    """Every command that needs no cluster works in the installed wheel. The commands run in the order of the table, because
+    the first command writes files that other commands read.
+    """
     rows = [(command, row) for command, lines in PARTS["alone"].items() for row in lines]
     found = installed.told([(command, row["line"]) for row in lines] for command, lines in PARTS["alone"].items())
     for (command, row), done in zip(rows, found, strict=True):
