@@ -71,7 +71,7 @@ class Engine:
         self.slots = chance.choice((1, 4, 64))
         self.step = chance.choice((0.05, 0.05, 0.2, 1.0, 5.0))
         self.delay = chance.choice((0.05, 0.3, 1.0))
-        """Maximum seconds between two processes of the engine: the machine may be busy."""
+        """Maximum seconds for which a message waits between two processes of the engine, because the machine may be busy."""
         self.sleep = chance.choice((TICK, 1.0))
         """Seconds for which the idle scheduler sleeps, if no request comes."""
         self.interval = chance.choice((1, 15))
@@ -170,7 +170,9 @@ class Registry:
         self.prompts = chance.choice((1, 1, 30))
         self.patience = chance.choice((10.0, 120.0))
         self.stops_sending = chance.random() < 0.8
-        """Whether another engine of the role works."""
+        """Whether the router sends no requests to a leader that is reported as silent, because another engine of the role
+        works.
+        """
 
     def tick(self, now: float) -> None:
         """Let the router, its registry and the engine run until this time."""
@@ -208,7 +210,7 @@ class Registry:
 
 @dataclass
 class Story:
-    """What must hold for one engine and its registry."""
+    """The checks of one engine and its registry during a story, and what they remember."""
 
     seed: int
     waits_since: float = NEVER

@@ -21,8 +21,8 @@ from tests.support.simulator import TICK, World
 
 
 class Heard(World):
-    """A simulated world in which the registries of routers report the requests of leaders. A marked leader still has
-    requests for `seconds` seconds after it was marked. Each report is missing with the probability `deaf`.
+    """A simulated world in which the registries of routers report the requests of leaders. A leader that is marked for
+    removal still has requests for `seconds` seconds. Each report is missing with the probability `deaf`.
     """
 
     def __init__(self, service: InferenceService, deps: Deps, seed: int, seconds: float, deaf: float) -> None:
@@ -54,7 +54,7 @@ class Heard(World):
 
     def check(self, plan: Plan) -> None:
         """Record, for each marked leader that the plan stops, the seconds since it was marked. Leaders of slices without a
-        router are left out.
+        router are not recorded.
         """
         sets = {delete.uid for delete in plan.delete if delete.kind == "StatefulSet"}
         going = [pod for pod in self.pods.values() if pod.workload_uid in sets and pod.draining and not pod.deleting]
@@ -68,7 +68,7 @@ class Heard(World):
 
 ROLLOUTS = shapes(engines=st.integers(2, 3), decoders=0, scaled=False, router=True, strategy="")
 GRACE = 30.0
-"""Grace period of the pods of these shapes."""
+"""Termination grace period of all pods in these tests, in seconds."""
 
 
 def replaced(shape: Shape, seed: int, seconds: float, deaf: float) -> list[float]:

@@ -81,7 +81,9 @@ def stories(draw: st.DrawFn) -> Town:
 
 
 def possible(gang: Gang, town: Town) -> bool:
-    """Return whether all pods of a service can be on nodes if no other service exists."""
+    """Return whether all pods of a service could be on nodes if no other service existed: no volume is missing, and the
+    nodes and the quota of its namespace are enough.
+    """
     return not gang.stuck and gang.size <= min(len(town.nodes), town.quotas.get(gang.team, 10**6))
 
 

@@ -90,7 +90,9 @@ def needs(draw: Any) -> tuple[Need, ...]:
 def placements(
     pods: list[int], wanted: tuple[Need, ...], found: dict[str, Node], used: dict[str, list[int]]
 ) -> Iterator[bool]:
-    """Yield for every assignment of the pods (indices of their needs) to nodes whether it is valid."""
+    """Yield one value for every assignment of the pods to nodes: True if the assignment is valid. `pods` lists the index of
+    each pod's kind in `wanted`; `used` has the kinds of the pods that are already on each node.
+    """
     if not pods:
         yield True
         return

@@ -109,7 +109,7 @@ class Cluster:
         self.read: dict[str, float] = {}
         """Node → time until which the operator remembers the capacity that foreign pods hold there."""
         self.placed: dict[str, float] = {}
-        """Service → time at which it was first placed completely."""
+        """Service → time at which all pods of the service were on nodes for the first time."""
 
     @property
     def now(self) -> datetime:

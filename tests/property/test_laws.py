@@ -110,7 +110,7 @@ GROUP = {"kind": "StatefulSet", "metadata": {"name": "svc-engine-1"}}
 SEEN = {"conditions": [{"type": "Frozen", "reason": "Frozen"}]}
 MARKS = Patch("Pod", "p", "uid", {"metadata": {"annotations": {keys.DRAINING: "now"}}})
 ROLE = (keys.ENGINE,)
-"""The roles of a slice whose gangs release their nodes."""
+"""The roles whose gangs release their nodes in the cases below."""
 BREACHES: list[tuple[Callable[..., None], tuple[Any, ...], dict[str, Any]]] = [
     (laws.a_pass_changes_no_input_and_decides_the_same_again, (1, 2, Plan(), Plan()), {}),
     (laws.a_pass_changes_no_input_and_decides_the_same_again, (1, 1, Plan(), Plan(requeue_after=1.0)), {}),

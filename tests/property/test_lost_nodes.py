@@ -90,7 +90,7 @@ def test_only_the_groups_of_lost_nodes_move_and_what_is_left_is_used(
         assert not founded or all(now.get(group) == uids for group, uids in stay.items()), "an unaffected group moved"
 
     room = len(race.nodes) // size
-    if room < 2:  # No group of each role fits, so nothing is released: that would help no service.
+    if room < 2:  # No node is left for a group of the second role, so nothing is released: that would help no service.
         for _ in range(20):
             race.step()  # the pods of recycled groups terminate
         held = used(race, "a")

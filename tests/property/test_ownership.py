@@ -120,7 +120,9 @@ def made_anew(world: World) -> None:
 
 @given(shapes(engines=st.integers(1, 2), scaled=False), seeds)
 def test_orphans_of_ours_are_adopted_and_no_pod_restarts(shape: Shape, seed: int) -> None:
-    """Orphans exist after `kubectl delete --cascade=orphan` followed by an apply, and after a backup was restored."""
+    """A service is deleted with `kubectl delete --cascade=orphan` and applied again, or restored from a backup: its objects
+    name an owner that is gone. The new service adopts them, and no pod restarts.
+    """
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
     pods = world.alive()

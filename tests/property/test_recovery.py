@@ -40,7 +40,9 @@ SUCCEEDED = [
     ((0, 1, "exit", True), 2, 0, True),
     ((0, 0, "delete", False), 8, 0, False),
 ]
-"""Found in the same way: then the pod of that leader is lost, and the next leader joins the rank."""
+"""Found among 100,000 stories, too: as in AGAIN, but the pod of the leader is lost as well, and the next leader accepts the
+rank.
+"""
 AHEAD = [
     ((0, 0, "exit", False), 0, 0),
     ((0, 0, "exit", False), 3, 0),

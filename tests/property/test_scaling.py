@@ -32,8 +32,8 @@ def worker_sets(world: World) -> int:
     lags,
 )
 def test_scaling_touches_only_the_highest_groups(shape: Shape, changes: list[tuple[int, int]], seed: int, lag: int) -> None:
-    """Scaling creates or removes only the groups with the highest numbers, also if it is reversed before it has ended. The
-    simulated world checks at each deletion that leaders are deleted before workers.
+    """Scaling creates or removes only the groups with the highest numbers, also if the number changes back before the
+    scaling has ended. The simulated world checks at each deletion that leaders are deleted before workers.
     """
     world = World(shape.service(), shape.deps(), seed)
     world.settle()

@@ -22,7 +22,7 @@ set back by some seconds at the same time.
 """
 OUT_WITHIN, BACK_WITHIN = 17.0, 12.0
 """Seconds until a stopped engine is reported as silent, in addition to the duration of its last step, and seconds until an
-engine that works again is no longer reported. It is removed from the router at once.
+engine that works again is no longer reported. A stopped engine is removed from the router as soon as it is reported.
 """
 HEALTH_TIMEOUT = 20.0
 """Seconds after which SGLang reports itself as unhealthy if a health request is not answered."""
@@ -73,7 +73,7 @@ class Engine:
         return began + self.slow_http + 1.0 + int(at - began)
 
     def tells_pause(self, now: float) -> bool:
-        """Return whether the engine is healthy and not ready."""
+        """Return whether the pages of the engine show that it is paused: it is healthy and not ready."""
         return self.pauses <= now < min(self.continues, self.pauses + HEALTH_TIMEOUT)
 
     def works(self, now: float) -> bool:
