@@ -37,7 +37,9 @@ def tags(front: Front) -> dict[str, list[str]]:
 
 
 def test_all_of_it_is_there_and_helm_takes_the_chart(front: Front, layout: Layout, tmp_path: Path) -> None:
-    """Helm pulls the chart by `oci://`, and trusts only the certificate in SSL_CERT_FILE."""
+    """A push uploads the images and the charts, and helm pulls the chart by `oci://` with the certificate in SSL_CERT_FILE
+    alone. The same push a second time changes nothing.
+    """
     items = release(layout, tmp_path)
     push(items, layout.folder, f"{front.host}/us", "0.1.0")
     assert tags(front) == {name: ["0.1.0"] for name in REPOSITORIES}
@@ -53,7 +55,9 @@ def test_all_of_it_is_there_and_helm_takes_the_chart(front: Front, layout: Layou
 
 @pytest.mark.parametrize("refused", ["charts/ome-crd", "ome-operator"])
 def test_a_registry_that_refuses_a_content_has_no_name(front: Front, layout: Layout, tmp_path: Path, refused: str) -> None:
-    """A user may lack the rights for any of the repositories. The message names the repository."""
+    """The registry refuses the content of one repository, for which the user has no rights. No repository gets a name, and
+    the message names the refusing one.
+    """
     front.refuse = lambda method, path: 403 if method in ("POST", "PUT") and f"/us/{refused}/" in path else 0
     with pytest.raises(
         UserError, match=rf"us/{refused} was refused, and nothing has a name yet: .*denied: not yours\.$"
@@ -64,7 +68,9 @@ def test_a_registry_that_refuses_a_content_has_no_name(front: Front, layout: Lay
 
 
 def test_a_registry_that_refuses_a_name_keeps_none(front: Front, layout: Layout, tmp_path: Path) -> None:
-    """The names that were pushed before are removed again. The same command completes the release later."""
+    """The registry refuses a name after others were pushed. Those are removed again, so that no part of the release has a
+    name, and the same command completes the release later.
+    """
     front.refuse = lambda method, path: 403 if method == "PUT" and path.endswith("us/charts/ome-crd/manifests/0.1.0") else 0
     items = release(layout, tmp_path)
     with pytest.raises(UserError, match=r"charts/ome-crd:0\.1\.0 could not be named: .* No name is left of this release"):
@@ -76,7 +82,9 @@ def test_a_registry_that_refuses_a_name_keeps_none(front: Front, layout: Layout,
 
 
 def test_a_name_that_cannot_be_taken_back_is_said(front: Front, layout: Layout, tmp_path: Path) -> None:
-    """Some registries do not support deletions."""
+    """The registry refuses a name, and also the deletion of the names that were pushed before. The message says which name
+    remains.
+    """
     closed = ("DELETE",)
     front.refuse = lambda method, path: (
         405 if method in closed else 403 if method == "PUT" and path.endswith("us/charts/ome-crd/manifests/0.1.0") else 0
@@ -87,7 +95,7 @@ def test_a_name_that_cannot_be_taken_back_is_said(front: Front, layout: Layout, 
 
 
 def test_a_release_never_changes(front: Front, layout: Layout, tmp_path: Path) -> None:
-    """If a name exists with other content, the push is refused before anything is sent."""
+    """A release exists already with other content. The push is refused before anything is sent."""
     push(release(layout, tmp_path), layout.folder, f"{front.host}/us", "0.1.0")
     (tmp_path / "b").mkdir()
     with pytest.raises(UserError, match=r"ome-operator:0\.1\.0 exists with other content .* take a newer VERSION"):
