@@ -53,7 +53,7 @@ class Engine:
         self.probes = 0
         """Number of requests for `/health_generate`."""
         self.refuses = self.refused = 0
-        """Numbers of further requests that are answered with 503, and of requests that were."""
+        """Number of requests that will be answered with 503, and number of requests that were."""
         self.is_healthy = True
         """Whether the engine calls itself healthy."""
         self._runner: web.AppRunner | None = None

@@ -23,7 +23,7 @@ REQUESTS, RETRIES, IDLE, HELD = 10, 2, 20, 3
 
 @asynccontextmanager
 async def serving(folder: Path, module: str) -> AsyncIterator[Stage]:
-    """Yield a router with one prefill and one decode leader, whose registry has read it."""
+    """Yield a router with one prefill and one decode leader after its registry has read the router's counters."""
     stage = Stage(folder, module)
     for one in stage.engines.values():
         await one.start()

@@ -80,7 +80,9 @@ class Place:
             return str((await answer.json())["text"]) if answer.status == 200 else f"status {answer.status}"
 
     async def attack(self, delete_others: bool = False, **headers: str) -> Attack:
-        """Send a POST request that adds the foreign server every 0.3 s, while different prompts are sent."""
+        """Send a request every 0.3 s that adds the foreign server as a worker, while different prompts are sent. With
+        `delete_others`, also try to remove all other workers. Return the results.
+        """
         done, until_then = Attack(), asyncio.get_running_loop().time() + SECONDS
 
         async def order() -> None:
