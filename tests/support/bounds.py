@@ -62,7 +62,7 @@ _WRONG: dict[str, tuple[Any, ...]] = {
 
 
 class Case(NamedTuple):
-    """A value at one place of an object."""
+    """A value at one place of an otherwise valid object, which meets or violates a bound there."""
 
     path: tuple[str | int, ...]
     bound: str
@@ -86,7 +86,7 @@ def _below(schema: Json, path: tuple[str | int, ...]) -> Iterator[Case]:
 
 
 def _own(schema: Json) -> Iterator[tuple[str, Any]]:
-    """Yield values that meet and violate each bound of one node of a schema."""
+    """Yield (name of the bound, value) for values that meet or violate each bound of one node of a schema."""
     fine = sample(schema)
     yield "fine", fine
     if schema.get("x-kubernetes-int-or-string"):

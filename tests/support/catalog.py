@@ -7,7 +7,7 @@ from tests.support.simulator import START
 
 SAMPLES = parts.ROOT / "config/samples/isvc"
 OWN = "kimi-k2-chosen.yaml"
-"""A sample that names no runtime: the runtime that is chosen for it is already in the list."""
+"""A sample that names no runtime. It is not listed, because the runtime that is chosen for it is already in the list."""
 HEAD = """# Catalog
 
 Each row is a sample service that can be applied unchanged, together with the model and the runtime that it names. The tests

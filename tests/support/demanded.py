@@ -55,7 +55,7 @@ class Demanded(World):
         self.samples: list[DemandSample] = []
         self.scaling: dict[str, Any] | None = None
         self.gone = float("-inf")
-        """Time of the last decision that the groups go."""
+        """Time of the last decision that a schedule scales the groups to zero now; minus infinity if there is none."""
         self.free = 100
         """Number of further groups that the free nodes can hold."""
         self.task: DemandTask | None = None

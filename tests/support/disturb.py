@@ -41,7 +41,9 @@ are not patched, because the operator leaves them as they are.
 
 
 class _Killer:
-    """A judge of the proxy that causes a fault at the n-th write, or at the n-th request of any kind, for a random n."""
+    """Decides for the proxy about each request, and kills the operator at the n-th write, or at the n-th request of any
+    kind, for a random n.
+    """
 
     def __init__(self, field: Field, chance: random.Random, number: int, kills: int) -> None:
         self._field, self._chance, self._usual, self._left = field, chance, field.usual[number], kills
@@ -56,7 +58,7 @@ class _Killer:
         self._after = self._chance.randint(1, max(1, usual // 2))
 
     def judge(self, sent: Sent) -> Verdict:
-        """Cause the fault at the n-th request: before the request arrives, or after it was carried out but not answered."""
+        """Kill the operator at the n-th request, either before the request arrives or before it is answered."""
         if not self._left or not (self._any or sent.writes):
             return None
         self._after -= 1
@@ -68,7 +70,7 @@ class _Killer:
         return Unheard(self.strike)
 
     def strike(self) -> None:
-        """Cause the fault."""
+        """Kill the operator, record that a fault happened, and choose the request of the next fault."""
         self._field.signal()
         self._field.struck()
         self._left -= 1

@@ -128,11 +128,11 @@ class Drain:
 
     @property
     def running(self) -> bool:
-        """Return whether it is still running."""
+        """Return whether the drain is still running."""
         return self._process.poll() is None
 
     def ended(self, seconds: float) -> float:
-        """Wait until it has ended without an error, and return the seconds that it took."""
+        """Wait until the drain has ended without an error, and return the seconds that it took."""
         try:
             output, _ = self._process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -142,7 +142,7 @@ class Drain:
         return time.monotonic() - self._began
 
     def stop(self) -> None:
-        """Stop it, even if it is still running."""
+        """Stop the drain if it is still running."""
         self._process.kill()
         self._process.communicate()
 

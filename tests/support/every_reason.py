@@ -29,8 +29,9 @@ WHEN_TRUE = {ADVICE, ANOTHER, FROZEN, *DRIFTED.values()}
 
 
 def bodies() -> Iterator[tuple[ReasonRecord, str, dict[str, Any]]]:
-    """Yield (reason, condition, object) for every reason and each of its conditions, as the operator writes them. A service
-    whose pods wait is not Ready, or it is, because another revision serves.
+    """Yield (reason, condition, object) for every reason and each of its conditions, as the operator writes them. For a
+    service whose pods wait there are two objects: one that is not Ready, and one that is Ready because another revision
+    serves.
     """
     for record in REASONS.values():
         for type_ in record.of:

@@ -43,7 +43,7 @@ def _asked(cluster: Cluster, address: str, question: str) -> int:
             connection.settimeout(_WITHIN_S)
             try:
                 connection.connect(address)
-            except (FileNotFoundError, ConnectionRefusedError):  # it is still loading
+            except (FileNotFoundError, ConnectionRefusedError):  # the process is still importing modules
                 lives = cluster.process(NAME) is not None and time.monotonic() < until
                 assert lives, f"no operator is loaded: {processes.last_words(cluster.at, NAME)}"
                 time.sleep(0.05)

@@ -50,8 +50,8 @@ class Film:
             yield now
 
     def capacity(self, service: str, wanted: dict[str, int], size: int = 1) -> list[float]:
-        """Return after every event the share of the desired groups that served. A group counts only if a router of its
-        revision is ready.
+        """Return, for every event, the share of the desired groups that served after it. A group counts only if a router of
+        its revision is ready.
         """
         return [_capacity(frame, wanted, size) for frame in self.frames(service)]
 

@@ -49,8 +49,8 @@ QUICK = 29.0
 ENGINE = ("python3", "-m", "sglang.launch_server")
 _MAIN = "sys.modules[name].main()"
 BOOT = code.BOOT.replace(_MAIN, f"sys.modules['ome_operator.preflight.group'].COPY_SECONDS=0.25;{_MAIN}")
-"""Code in which ranks copy for only a third of the time that they take in a pod, because this machine does the work of all
-ranks: 1.4 s of a core for each.
+"""The start code of the check, changed so that ranks measure copies of memory for a third of the usual time, because this
+machine does the work of all ranks: 1.4 s of a core for each.
 """
 assert code.BOOT != BOOT and hasattr(group_module, "COPY_SECONDS"), "copies are not shortened"
 

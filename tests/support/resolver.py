@@ -38,9 +38,11 @@ ARCHITECTURE = "DeepseekV3ForCausalLM"
 """The architecture of MODEL."""
 PUBLISHED = Path(__file__).parents[1] / "data/models/published.jsonl"
 DRAFT = "/draft"
-"""What lines name as the path of a draft model or adapter; the resolver reads the model's own config.json there."""
+"""The path of a draft model or adapter in command lines. The resolver reads the config.json of MODEL there."""
 BASE = ("--tp-size=8", "--trust-remote-code", "--device=cuda")
-"""A server of 8 GPUs. The resolver asks for no GPU; what it would read from one has the values of no GPU."""
+"""Arguments of a server with 8 GPUs. The resolver needs no GPU: properties that it would read from a GPU have the values for
+a machine without one.
+"""
 FLAGS = {
     "TP": "--tp-size",
     "PP": "--pp-size",

@@ -43,7 +43,7 @@ class Place(NamedTuple):
 
 
 class Life:
-    """A run of the scenario in its own existing namespace."""
+    """A run of the scenario in a namespace of its own, which exists already."""
 
     def __init__(self, rig: Rig, namespace: str) -> None:
         self.rig, self.namespace = rig, namespace

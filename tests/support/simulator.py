@@ -94,7 +94,7 @@ class World:
             self.checks[look.key] = (self.beside if look.second_copy else self.room)(look.needs)
         led, self._before = routing.led(self.children), tuple(self.children.values())
         stored = [self._apply(one) for one in plan.first]
-        if all(stored) and not plan.look:  # nothing is done or reported before that is answered
+        if all(stored) and not plan.look:  # the answers to `look` decide about all other writes
             for one in plan.apply:
                 self._apply(one)
             for create in plan.create:
