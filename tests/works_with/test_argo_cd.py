@@ -22,7 +22,9 @@ def health(objects: list[dict[str, Any]], script: str = LUA) -> list[tuple[str, 
 
 
 def test_every_reason_has_a_health() -> None:
-    """An object that is broken, refused or waiting is never green, and one that serves is never red."""
+    """For every reason, Argo CD's health of an object agrees with the condition: an object that is broken, refused or
+    waiting is never Healthy, and one that serves is never Degraded.
+    """
     tried = [*bodies()]
     found = health([each for _, _, each in tried])
     assert len(found) == len(tried) > 150
@@ -43,7 +45,9 @@ def allowed(record: ReasonRecord, type_: str, found: dict[str, Any]) -> set[str]
 
 
 def test_the_examples_in_the_form_of_argo_cds_repository() -> None:
-    """Argo CD's own test of its folder resource_customizations compares these files in the same way."""
+    """The health checks in the form of Argo CD's own repository give the results in their health_test.yaml, as Argo CD's own
+    test of its folder resource_customizations would check.
+    """
     folder = argo_cd.ROOT / argo_cd.FOLDER
     tests = sorted(folder.rglob("health_test.yaml"))
     assert [path.parent.relative_to(folder).parts for path in tests] == sorted(
