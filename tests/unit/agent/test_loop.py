@@ -290,7 +290,9 @@ async def test_a_record_that_vanished_is_back_in_half_a_minute() -> None:
 
 
 async def test_only_an_agent_that_was_told_to_read_ahead_asks_every_ten_seconds() -> None:
-    """Reported: with `agent.prefetchGB`, every agent of a cluster wrote its record six times a minute."""
+    """An agent whose operator lists directories to read ahead writes its record every ten seconds, and any other agent twice
+    a minute. Reported: with `agent.prefetchGB`, every agent of a cluster wrote six times a minute.
+    """
     api, clock = server(), SimpleNamespace(now=1000.0)
     agent = Agent(AgentSettings(node="n", roots=(), prefetch_bytes=10), api, clock=lambda: clock.now)
 

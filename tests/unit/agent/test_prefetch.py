@@ -124,7 +124,9 @@ def test_what_was_read_takes_room_although_it_is_inactive(disk: Path, monkeypatc
 
 
 def test_what_was_read_of_another_directory_stays(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its pages are inactive until an engine reads them, so they look like room."""
+    """Weights of another directory that were read ahead stay in the page cache. Their pages are inactive until an engine
+    reads them, so they would otherwise count as free memory.
+    """
     root, reserve = written(disk / "m", {"a.safetensors": 2 * BLOCK}), int(PLENTY.total * RESERVED_SHARE)
     monkeypatch.setattr(page_cache, "memory", lambda: PLENTY._replace(free=reserve + BLOCK, inactive_file=3 * BLOCK))
     outcome = read(root, held=3 * BLOCK)
@@ -146,7 +148,9 @@ def test_cached_parts_of_a_file_take_no_room_and_are_not_read_again(disk: Path, 
 
 
 def test_a_rate_bounds_what_the_kernel_reads_ahead(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is announced is read at once, whatever the rate."""
+    """The bytes that are announced to the kernel at a time are bounded by the rate, because the kernel reads announced bytes
+    at once.
+    """
     root = written(disk / "m", {"a.safetensors": 2 * BLOCK})
     monkeypatch.setattr(page_cache, "memory", lambda: PLENTY)
     announced: list[int] = []
