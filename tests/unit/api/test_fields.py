@@ -45,14 +45,16 @@ def test_the_list_is_whole() -> None:
 @EACH
 @VARIANT
 def test_accepted_by_the_schema(kind: Kind, leave_out: str) -> None:
-    """Strict validation finds no unknown field, no wrong type and no value out of bounds, in spec and status."""
+    """In an object with every known field, strict validation finds no unknown field, no wrong type and no value out of
+    bounds, in spec and status.
+    """
     assert refused(kind, known.sample(kind, leave_out)) == []
 
 
 @EACH
 @VARIANT
 def test_accepted_and_kept_by_parse(kind: Kind, leave_out: str) -> None:
-    """The parsed object must be written back exactly as it was."""
+    """An object with every known field is parsed, and is written back exactly as it was."""
     body = known.sample(kind, leave_out)
     parsed = PARSED[kind.kind].parse(body)
     assert not isinstance(parsed, api.Invalid), parsed
@@ -62,7 +64,7 @@ def test_accepted_and_kept_by_parse(kind: Kind, leave_out: str) -> None:
 
 @EACH
 def test_a_misspelled_field_is_unknown(kind: Kind) -> None:
-    """The check must reject unknown fields, or the tests above would prove nothing."""
+    """Strict validation reports a misspelled field. If it did not, the tests above would prove nothing."""
     body = known.sample(kind, "maxUnavailable")
     body["spec"]["mispelled"] = 1
     assert refused(kind, body) == ["spec.mispelled: unknown"]

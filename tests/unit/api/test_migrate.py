@@ -13,7 +13,7 @@ def migrated(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_whole_predictor() -> None:
-    """Model, runtime, scaling, pod and workers each move to their present fields."""
+    """Model, runtime, scaling, pod and workers of a `predictor` are moved to their present fields."""
     assert migrated(
         {
             "predictor": {

@@ -191,7 +191,9 @@ WRONG = [
 
 @pytest.mark.parametrize(("spec", "why"), WRONG, ids=[why.split(":")[0][:40] for _, why in WRONG])
 def test_a_wrong_spec_is_a_sentence(spec: dict[str, Any], why: str) -> None:
-    """The message contains the field in its YAML spelling, its value, and what to write instead."""
+    """A wrong spec is refused with a message that contains the field in its YAML spelling, its value, and what to write
+    instead.
+    """
     one = service(spec)
     assert isinstance(one, Invalid)
     assert why in one.why
@@ -223,7 +225,7 @@ def test_a_map_that_stands_in_itself_is_refused() -> None:
 
 
 def test_many_errors_are_counted() -> None:
-    """The message contains the first errors, and the number of further errors."""
+    """A spec with many errors is refused with a message that contains the first errors and the number of further errors."""
     one = service({"engine": {"minReplicas": "a", "maxReplicas": "b", "timeoutSeconds": "c", "scaleTarget": "d"}})
     assert isinstance(one, Invalid)
     assert one.why.endswith("; and 1 more")
@@ -242,7 +244,7 @@ def test_many_errors_are_counted() -> None:
     ],
 )
 def test_a_body_that_is_no_object_is_said_so(body: Any, why: str) -> None:
-    """A YAML file may contain any value instead of an object, such as a list or a number."""
+    """A YAML document that is no object, such as a list or a number, is refused with a message and not with an exception."""
     one = InferenceService.parse(body)
     assert isinstance(one, Invalid)
     assert one.why.startswith(why)
@@ -256,7 +258,7 @@ def test_a_body_that_is_no_object_is_said_so(body: Any, why: str) -> None:
     ],
 )  # fmt: skip
 def test_names_are_refused_with_a_proposal(name: str, proposal: str) -> None:
-    """The proposal is a name that is accepted."""
+    """An invalid name is refused with a message that proposes another name, which is accepted."""
     one = service({}, name)
     assert isinstance(one, Invalid)
     assert one.why.startswith("metadata.name is refused: names of services become host names")

@@ -25,7 +25,7 @@ from ome_operator.core.selection import model_profile
     ],
 )
 def test_storage_uris_that_are_known(uri: str) -> None:
-    """Every scheme of the contract is accepted."""
+    """Every storageUri scheme of OME is accepted."""
     assert not isinstance(Model.parse({"metadata": {"name": "a"}, "spec": {"storage": {"storageUri": uri}}}), Invalid)
 
 

@@ -96,6 +96,6 @@ def test_parse_and_dump(data: st.DataObject) -> None:
     st.sampled_from(["metadata", "name", "spec", "engine", "storage", "storageUri", "labels", "status", "groups"]), one,
 ), max_leaves=12))  # fmt: skip
 def test_parse_never_raises(kind: str, body: Any) -> None:
-    """The body may be anything that a file can contain."""
+    """`parse` returns an object or Invalid, and never raises, for any body that a file can contain."""
     parsed = PARSED[kind].parse(body)
     assert isinstance(parsed, api.Invalid | api.Object)
