@@ -103,7 +103,9 @@ def test_the_table_and_the_file_hold_everything() -> None:
 
 
 def test_the_table_as_markdown_holds_everything() -> None:
-    """The output is meant for docs/performance.md. Columns that a section does not use are left out."""
+    """The Markdown table contains all rows of the results, for docs/performance.md. Columns that a section does not use are
+    left out.
+    """
     results = Results(ramps=[FLOOR, OURS], alone=Alone(100.0, 50.0, 25_000, 17, 17))
     text = markdown(
         sections(results), {"began": "2026-11-24T10:00:00", "commit": "0123456789", "cpus": 2, "python": "3.11.9"}
@@ -121,7 +123,7 @@ def test_the_table_as_markdown_holds_everything() -> None:
 
 
 def test_figures_of_an_earlier_run_are_printed_again(tmp_path: Path) -> None:
-    """The test runs the command that docs/performance.md names."""
+    """The command that docs/performance.md names prints the stored results of an earlier run again."""
     quiet = Quiet(services=50, seconds=30.0, count=Count(requests=5, written={"patch services": 1}, writes=1), cpu_s=0.3)
     results = Results(about={"began": "2026-11-24", "load_before": [0.5, 0.4, 0.3]}, ramps=[FLOOR, OURS], idle=quiet)
     file = tmp_path / "run.json"
