@@ -17,7 +17,7 @@ from tests.support import parts
 from tests.support.operator_options import OPTIONS, SAMPLES, caught, field, start, words
 
 NEEDS: dict[str, dict[str, Any]] = {"cluster-wide-kinds": {"watch-namespace": ["team-a"]}}
-"""Options that an option needs."""
+"""Option -> further options that have to be set together with it."""
 
 
 @pytest.fixture

@@ -91,7 +91,9 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_container_that_restarts_is_followed_and_no_line_comes_twice() -> None:
-    """The API server selects lines by whole seconds, so it returns the last lines again, before the new ones."""
+    """After a restart of a container, the lines of the new container follow, and no line is shown twice. The API server
+    selects lines by whole seconds, so it returns the last lines again before the new ones.
+    """
     broken = errors.Transient("the connection broke")
     played = Played(a=[[at(1, "one"), at(2, "two")], [at(2, "two"), broken], [at(2, "two"), at(3, "three")]])
     seen = await followed(played, lambda _: ["a"], lambda seen: len(seen.shown) >= 3)

@@ -116,7 +116,9 @@ def test_kubernetes_has_no_other_field_for_these_kinds(type_: str, known: set[st
 
 @pytest.mark.parametrize(("sample", "generated"), [("kimi-k2-pd", "svc-router-key"), ("kimi-k2-trtllm", "svc-ssh")])
 async def test_a_secret_that_the_operator_generates_is_not_missing(sample: str, generated: str) -> None:
-    """The operator creates the key of a router and the SSH key of an engine over MPI."""
+    """The key of a router and the SSH key of an engine over MPI are not reported as missing, because the operator creates
+    these Secrets.
+    """
     service, deps = parts.shipped(f"moonshotai/{sample}.yaml")
     after = outcome(service, deps)
     assert after.generated == {generated.replace("svc", service.name)}

@@ -117,7 +117,9 @@ async def test_a_check_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_simulated_node_is_named_at_once_and_the_others_are_waited_for() -> None:
-    """On a node that kwok simulates, the pod of a check stays Running for ever."""
+    """The pod of a check on a node that kwok simulates stays Running for ever. The command names the node at once instead of
+    waiting for that pod, and waits for the other ranks.
+    """
 
     def play(pod: Manifest, looks: int) -> Manifest:
         return status("sim-0", RUNS) if rank(pod) else healthy(pod, looks)
@@ -141,7 +143,9 @@ async def test_a_pod_that_somebody_removes() -> None:
 
 @pytest.fixture
 def heard() -> Iterator[None]:
-    """Let SIGHUP have its default action. Under nohup it is ignored, and the command would be right to leave it so."""
+    """Restore the default action of SIGHUP. Under nohup, which the tests may run under, the signal is ignored, and the
+    command rightly keeps that.
+    """
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
