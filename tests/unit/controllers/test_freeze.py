@@ -45,10 +45,11 @@ KNOWN = {
     "controllers/weights_gc.py": {"apply"},  # permission to remove weights
     "kube/leader_election.py": {"create", "update"},  # the Lease
 }
-"""Module -> how it writes. Code that writes elsewhere, or otherwise, calls `ClusterCache.active_hold` first, has a test
-here, and a row in docs/observe-freeze.md."""
+"""Module -> the methods of the client with which it writes. Any other write has to call `ClusterCache.active_hold` first,
+and needs a test here and a row in docs/observe-freeze.md.
+"""
 MAY = ("adopt", "cli")
-"""Rooms of what people call, with rights of their own."""
+"""Packages of commands, which users run with their own rights."""
 
 
 def test_every_place_that_writes_is_known() -> None:

@@ -34,7 +34,7 @@ READ: dict[str, Any] = {"get ValidatingAdmissionPolicy": policy, "get Validating
 NO_PODS: dict[str, Any] = {
     "create Pod": Forbidden('pods is forbidden: User "x" cannot create resource "pods" in API group ""', 403)
 }
-"""The policy for pods is not installed, and test_pod_dry_runs.py is about it."""
+"""Answer of an API server that does not have the policy for pods. test_pod_dry_runs.py tests that policy."""
 WORDS = "is forbidden: ValidatingAdmissionPolicy '{}' with binding '{}' denied request: the operator may not"
 
 

@@ -280,7 +280,7 @@ async def test_a_namespace_holds_a_quarter_of_the_connections(registry: Registry
 
 
 async def test_routers_that_hang_delay_no_other_namespace(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One namespace has 100 routers that never answer, and another has one router."""
+    """A hundred routers of one namespace that never answer do not delay the reading of a router in another namespace."""
     registry.answers(summary())
     port = registry.telemetry._port
     hung = await asyncio.start_server(lambda *_: asyncio.sleep(60), "127.0.0.78", port)

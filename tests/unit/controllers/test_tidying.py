@@ -11,7 +11,7 @@ from ome_operator.core.observed.objects import Deps
 from ome_operator.util import memoize
 
 FEW, LONG = 0.01, 3600.0
-"""Seconds."""
+"""A short and a very long interval in seconds."""
 
 
 @pytest.fixture

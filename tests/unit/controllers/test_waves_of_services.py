@@ -22,7 +22,7 @@ from tests.support.simulator import START, World
 RUNTIME = Ref("ClusterServingRuntime", "", "rt")
 TERMS = Terms(("1", "50%"), 120.0)
 SIZE = 6
-"""Services: the waves end with the first, the third and the last."""
+"""Number of services. The waves consist of the first service, the next two, and the last three."""
 
 
 def numbered(shape: Shape, generation: int) -> Deps:

@@ -292,7 +292,7 @@ async def test_pods_that_are_there_to_be_seen_are_heard_too() -> None:
 
 
 async def test_nobody_gives_back_before_strangers_were_read_for_it_and_what_was_read_is_known_at_each_question() -> None:
-    """Otherwise a group would be removed for a service that does not fit because of an unknown foreign pod."""
+    """No group is released for a waiting service before foreign pods are read, because it might not fit beside them."""
     clock = [1000.0]
     box = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
     api, known = FakeApi({"list_objects Pod": [{"spec": {"containers": [box]}}]}), Known(2)
@@ -326,7 +326,7 @@ async def test_strangers_are_read_for_who_has_lost_a_rank_once_in_five_minutes()
 
 
 def test_an_attempt_of_twenty_minutes_ends_when_another_would_fit_on_its_nodes() -> None:
-    """Annotations and Events of tenants can lengthen an attempt. This must not make other services wait longer."""
+    """An attempt that a tenant's annotations or Events have lengthened ends when another service would fit on its nodes."""
     made, _ = gangs(4)
     late, status = NOW + timedelta(seconds=90), {"placement": {"trying": True, "since": "T0"}}
     made.report_claim(A, claim(A, 9, trying=True), NOW)
