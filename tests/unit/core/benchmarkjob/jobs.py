@@ -27,5 +27,5 @@ def body(status: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
 
 
 def job(status: dict[str, Any] | None = None, **spec: Any) -> BenchmarkJob:
-    """Return such a BenchmarkJob, parsed."""
+    """Return a BenchmarkJob with these fields in addition, parsed."""
     return parts.good(BenchmarkJob.parse(body(status, **spec)))

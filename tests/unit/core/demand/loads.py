@@ -43,7 +43,9 @@ def sample(at: float = NOW, rate: float = 4.0, **other: Any) -> DemandSample:
 
 
 def samples(rate: float = 4.0, **other: Any) -> tuple[DemandSample, ...]:
-    """Return the samples of the ten minutes until `NOW`. `other` are fields of the newest sample."""
+    """Return the samples of the ten minutes until `NOW`, with `rate` requests per second. `other` are fields of the newest
+    sample.
+    """
     times = [NOW - KEPT + 10.0 * number for number in range(61)]
     return (*(sample(at, rate) for at in times[:-1]), sample(NOW, rate, **other))
 

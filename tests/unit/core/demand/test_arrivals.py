@@ -29,7 +29,9 @@ def test_a_constant_load_is_steady() -> None:
 
 @pytest.mark.parametrize("pause", [10.0, 10.9, 13.4, 17.0, 20.0])
 def test_the_distance_between_samples_may_be_any(pause: float) -> None:
-    """A round of decisions takes some time, and the pause follows it."""
+    """The forecast is right for any distance between samples. The distance is the time of a round of decisions plus the
+    pause after it, so it varies.
+    """
     samples = [DemandSample(pause * number, 10.0, waiting=0) for number in range(round(600 / pause))]
     found = forecast(samples, 100.0)
     assert found is not None and (found.now, found.kind) == (pytest.approx(10.0), "steady")

@@ -10,7 +10,7 @@ from tests.unit.core.demand.loads import NOW, fleet, sample
 
 
 def made(prefill: int, decode: int) -> SizeDecision:
-    """Return a decision."""
+    """Return the decision that a service shall have these numbers of groups, and one router."""
     return SizeDecision(NOW, prefill, decode, 1)
 
 

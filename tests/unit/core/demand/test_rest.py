@@ -102,7 +102,9 @@ def test_the_groups_come_back_together_at_the_end_whether_or_not_somebody_needs_
 
 @pytest.mark.parametrize("mode", [APPLY, RECOMMEND])
 def test_the_way_back_is_decided_once_even_if_the_groups_do_not_come(mode: str) -> None:
-    """With Recommend nobody brings them back, and with Apply the status or the RoleScales may not be writable."""
+    """The way back from zero is decided only once, even if the groups do not appear: with Recommend, nobody creates them,
+    and with Apply, the status or the RoleScales may not be writable.
+    """
     after = state(0, 0)
     for number in range(60):
         now = NOW + 10 * number

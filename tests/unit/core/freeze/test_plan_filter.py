@@ -66,11 +66,12 @@ STEPS: dict[str, tuple[Any, str]] = {
 }
 """For each field of a Plan that contains steps: an example, and the text by which the step is reported."""
 WHILE_FROZEN = {"check", "apply_status"}
-"""Steps that pass a freeze as they are."""
+"""Fields whose steps are carried out during a freeze, too."""
 NO_STEPS = {
     "look", "status", "urgent", "events", "rolls", "stands", "nodes", "claim", "demand", "watch_failures", "requeue_after",
 }  # fmt: skip
-"""The other fields of a Plan: what is read and reported, and the time of the next pass."""
+"""The other fields of a Plan. They change nothing in the cluster: what is read and reported, and the time of the next pass.
+"""
 PARTS = {"Guard", "NodeLost", "RoomCheck", "Event", "Plan"}
 """Classes of core/reconcile/plan.py that are no steps."""
 

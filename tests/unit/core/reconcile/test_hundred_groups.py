@@ -20,9 +20,9 @@ NAME = "kimi-k2-instruct-0905-prefill-and-decode-in-europe"
 GROUPS = 100
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 STATUS = 64 * 1024
-"""Bytes of a status that every watch of services brings again with each change."""
+"""Largest size of the status in bytes. Every watch of services sends the whole status again with each change."""
 FAILED = 4 * STATUS
-"""The same where every group remembers the last words of a failure; etcd takes 1.5 MB."""
+"""Largest size of the status in bytes if the last words of a failure are recorded for every group. etcd accepts 1.5 MB."""
 
 
 def service(groups: int) -> InferenceService:

@@ -166,17 +166,17 @@ def test_the_groups_stay_until_both_role_scales_ask_for_none() -> None:
 
 
 class Ended(Exception):
-    """The operator has ended before it wrote the RoleScales."""
+    """Raised where the operator ends before it has written the RoleScales."""
 
 
 class Mortal(Sleeper):
-    """A service whose operator ends before it writes a RoleScale, if `ends`. The test notes the plans."""
+    """A service whose operator ends before it writes a RoleScale if `ends` is true. All plans are kept in `plans`."""
 
     ends = True
     plans: tuple[Plan, ...] = ()
 
     def carry_out(self, plan: Plan) -> None:
-        """Carry out a plan, or end."""
+        """Keep the plan, then carry it out, or raise Ended."""
         self.plans = (*self.plans, plan)
         if self.ends and plan.scale:
             raise Ended
@@ -184,7 +184,9 @@ class Mortal(Sleeper):
 
 
 def test_the_pass_that_stores_the_decision_asks_for_the_one_that_writes_it() -> None:
-    """No event follows the write of a status."""
+    """The pass that stores the decision to scale to zero requests another pass at once, which writes the RoleScales. No
+    event follows the write of a status, so nothing else would start that pass.
+    """
     world = Mortal()
     world.ends = False
     world.until(30)
@@ -197,7 +199,9 @@ def test_the_pass_that_stores_the_decision_asks_for_the_one_that_writes_it() -> 
 
 @pytest.mark.parametrize("hours", [0.1, 3.0])
 def test_a_decision_of_a_process_that_has_ended_is_not_carried_out(hours: float) -> None:
-    """Neither within the scheduled time nor after it."""
+    """The operator ends after it has stored the decision to scale to zero, and before it writes the RoleScales. After its
+    restart, the groups stay, both within the scheduled time and after it.
+    """
     world = Mortal()
     with pytest.raises(Ended):
         world.until(30)

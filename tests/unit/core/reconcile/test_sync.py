@@ -102,7 +102,7 @@ def test_what_vanishes_under_a_service_that_runs_changes_only_a_condition(gone: 
 
 
 def test_repairs_go_on_while_the_runtime_is_gone() -> None:
-    """The objects of a slice are created from its stored revision, and not from the runtime (decisions 3)."""
+    """A deleted object of a slice is created again from the stored revision, without the runtime (decisions 3)."""
     shape = Shape(size=2)
     world = settled(shape)
     world.edit(deps=shape.deps(runtime=False))
@@ -114,7 +114,7 @@ def test_repairs_go_on_while_the_runtime_is_gone() -> None:
 
 
 def test_a_group_whose_leaders_set_is_deleted_is_replaced_from_what_is_stored() -> None:
-    """While pods of the group are still terminating, the new group has another number; otherwise it keeps the number."""
+    """A group without its leader's StatefulSet gets another number if pods of it still terminate, else the same number."""
     shape = Shape(size=2)
     world = settled(shape)
     world.edit(deps=shape.deps(runtime=False))
@@ -261,7 +261,7 @@ def test_advice_is_gathered_from_everywhere() -> None:
 
 
 def test_an_engine_that_tells_prometheus_nothing_is_told_where_it_is_asked() -> None:
-    """Advice names the flag only if the chart lets Prometheus scrape engines. The running pods are not changed."""
+    """Advice names the missing flag only if the chart lets Prometheus scrape engines. The running pods are not changed."""
     launch = parts.container(command=["python3", "-m", "sglang.launch_server"])
     deps, asked = Shape().deps(), changed(Shape().deps(), scrapes_engines=True)
     assert "--enable-metrics" not in advice(deps, engine={"runner": launch})
@@ -283,7 +283,7 @@ def test_zero_replicas_of_a_router_and_of_engines() -> None:
     ("Role", "NameTaken", True), ("Role", "Forbidden", False), ("ServiceAccount", "NameTaken", False),
 ])  # fmt: skip
 def test_a_binding_goes_when_somebody_elses_role_has_the_name(kind: str, reason: str, gone: bool) -> None:
-    """The RoleBinding would now grant the rights of a foreign Role with the name of the operator's Role."""
+    """The RoleBinding is deleted if the Role that it names belongs to somebody else, whose rights it would then grant."""
     world = settled(Shape(router=True))
     del world.children["Role", "svc-router"]
     refusals = {(kind, "svc-router"): Refusal(reason, "no")}
@@ -317,7 +317,7 @@ REFUSED = 'pods "svc-router" is forbidden: the image is not on the list'
 
 
 def test_pods_of_every_kind_of_workload_that_are_refused_are_said_with_the_cause() -> None:
-    """FailedCreate Events name the StatefulSet of engines, but for a router they name the ReplicaSet of its Deployment."""
+    """The condition of a role has the cause for refused pods of a StatefulSet (from Events) and of a Deployment."""
     world = settled(Shape(size=2, decoders=1))
     kinds = {key[0] for key, one in world.children.items() if "template" in one.manifest.get("spec", {})}
     assert kinds == {"StatefulSet", "Deployment"}

@@ -30,7 +30,9 @@ def test_a_group_is_ready_when_all_its_pods_are() -> None:
 
 
 def test_the_bits_are_in_the_order_of_worth() -> None:
-    """The counts list the groups in the order in which the planner keeps them: it removes the last one first."""
+    """For each group that exists, the counts say whether it is ready, in the order in which the planner keeps groups: it
+    removes the last one first.
+    """
     assert counted(*whole(0, ready=False), *whole(1), sets=TWO) == GroupCounts(2, (True, False), 2)
     assert counted(*whole(0), *whole(1, draining="x"), sets=TWO) == GroupCounts(2, (True, True), 2)
 

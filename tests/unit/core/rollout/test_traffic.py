@@ -326,7 +326,7 @@ def test_a_service_that_is_to_be_left_alone_loses_route_and_services() -> None:
 
 @pytest.mark.parametrize(("changed", "waits"), [(-1, True), (-NOTICE, False), (30, True), (9999, False)])
 def test_a_clock_that_is_ahead_delays_a_little_and_never_for_long(changed: float, waits: bool) -> None:
-    """The time of the route's last change comes from the API server, whose clock may differ from the operator's."""
+    """The wait after a change of the route ends even if the API server's clock, which dates it, is far ahead of ours."""
     now = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
     since = (now + timedelta(seconds=changed)).isoformat()
     assert (route.seconds_since(since, now) < NOTICE) is waits
@@ -338,7 +338,7 @@ def test_weights_fit_into_what_the_gateway_api_takes() -> None:
 
 
 def test_the_api_server_says_since_when_a_route_is_as_it_is() -> None:
-    """The time comes from the operator's own entry in managedFields, because a Gateway continuously writes the status."""
+    """A route is as old as the operator's own entry in managedFields, because a Gateway writes the status all the time."""
     theirs = {"manager": "gateway", "operation": "Update", "subresource": "status", "time": "2026-01-01T00:09:00Z"}
     ours = {"manager": "ome-operator", "operation": "Apply", "time": "2026-01-01T00:01:00Z"}
     backends = [{"name": "a", "weight": 0}, {"name": "b"}]

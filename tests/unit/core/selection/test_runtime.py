@@ -326,7 +326,7 @@ STORED = {"storageUri": "local:///models/acme", "path": "/models/acme"}
 
 
 def test_a_model_that_states_nothing_gets_every_field_to_write_once() -> None:
-    """Reported: the user needed three rounds, because each message named only one more field."""
+    """One message names all missing fields of a model. Reported: each message named one more, so a user needed three."""
     bare = good(Model.parse({"kind": "ClusterBaseModel", "metadata": {"name": "tiny"}, "spec": {"storage": STORED}}))
     asks = {"modelArchitecture": "OlmoeForCausalLM", "quantization": None, "modelFramework": None}
     tp8 = candidate("acme-tp8", modelFormat={"name": "safetensors"}, **asks)
@@ -344,7 +344,7 @@ def test_a_model_that_states_nothing_gets_every_field_to_write_once() -> None:
 @pytest.mark.parametrize("ours", [None, "none", "None"])
 @pytest.mark.parametrize("theirs", [None, "none", "NONE"])
 def test_no_quantization_is_the_same_as_the_word_none(ours: str | None, theirs: str | None) -> None:
-    """Reported: a runtime and a model that both have no quantization did not fit."""
+    """No quantization is equal to `none`, in runtimes and in models. Reported: two that have none did not fit."""
     spec = {name: value for name, value in MODEL.items() if name != "quantization"}
     model = parts.model(**spec, **({"quantization": ours} if ours else {}))
     assert chosen(parts.deps(model, candidate("one", quantization=theirs)))[CHOSEN]["name"] == "one"

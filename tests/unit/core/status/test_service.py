@@ -170,7 +170,7 @@ def test_a_rollout_that_waits_is_the_reason_when_nothing_else_is() -> None:
 
 
 def test_what_may_not_begin_is_why_nothing_is_there() -> None:
-    """If a rollout may not begin, the message says why, and not that pods are being created."""
+    """If a rollout may not begin, the message about missing pods says why, and not that pods are being created."""
     new: dict[str, Any] = {"progress": (far("engine", 0, reason="Creating"),), "pods": ()}
     unknown = Problem(ROLLED_OUT, "RevisionNotFound", "spec.rollout.revision deadbeef is not kept")
     assert ready(problems=(unknown,), **new) == ("False", "RevisionNotFound", unknown.message)
