@@ -90,7 +90,7 @@ def test_sliding_layers_are_not_in_the_growing_cache() -> None:
 def test_chunked_layers_of_llama_4_keep_a_window(
     more: dict[str, Any], sliding: int | None, window: int | None, numbers: int
 ) -> None:
-    """Reported: 196,608 bytes of cache for a token, four times what SGLang keeps."""
+    """The chunked layers of Llama 4 keep a window of the KV cache. Reported: four times the cache that SGLang keeps."""
     seen = of(configs.LLAMA4_SCOUT | {"text_config": configs.LLAMA4_SCOUT["text_config"] | more})
     assert seen.attention is not None
     assert (seen.attention.sliding_layers, seen.attention.sliding_window) == (sliding, window)
@@ -98,7 +98,7 @@ def test_chunked_layers_of_llama_4_keep_a_window(
 
 
 def test_a_setting_of_text_generation_is_no_number_of_experts() -> None:
-    """Reported: Kimi K3's `top_k` of 50 was taken for its experts per token."""
+    """`top_k` is not a number of experts. Reported: Kimi K3's `top_k` of 50 was taken for its experts per token."""
     config = {"model_type": "kimi_k3", "num_hidden_layers": 93, "first_k_dense_replace": 1, "n_shared_experts": 2}
     seen = of({**config, "num_experts": 896, "num_experts_per_token": 16, "top_k": 50})
     assert seen.experts is not None and seen.experts.per_token == 16
@@ -108,7 +108,7 @@ def test_a_setting_of_text_generation_is_no_number_of_experts() -> None:
 
 
 def test_a_known_family_without_a_number_of_experts_is_not_counted() -> None:
-    """Reported: experts without a number per token were counted as dense layers, 6.4B of 38.6B."""
+    """Without a number of experts per token, no parameters are stated. Reported: experts were counted as dense layers."""
     seen = of(configs.DEEPSEEK_V3 | {"num_experts_per_tok": None})
     assert seen.experts is None and seen.parameters is None
 
@@ -274,7 +274,7 @@ def numbers_in(value: Any) -> list[int]:
 @pytest.mark.parametrize("config", [configs.DEEPSEEK_V3, configs.QWEN3_235B, configs.GPT_OSS_120B, configs.LLAMA4_SCOUT])
 @given(sizes=st.dictionaries(st.sampled_from(_NUMBERS), _SIZES))
 def test_no_size_makes_it_fail(config: dict[str, Any], sizes: dict[str, int]) -> None:
-    """Reported: shapes whose product is above 1e308 ended in an OverflowError, and the model was Failed for ever."""
+    """Sizes of any magnitude give facts that the API server accepts. Reported: an OverflowError, and Failed for ever."""
     text = config.get("text_config", config) | sizes
     found = of(text)
     assert all(abs(number) <= LARGEST for number in numbers_in(found.dump())), "the API server rejects a larger number"
@@ -290,7 +290,7 @@ def test_the_reported_shapes_are_said_to_be_unknown() -> None:
 
 
 def test_layers_are_not_counted_one_by_one_for_ever() -> None:
-    """A similar problem: a model with 2^62 layers of experts kept a processor busy for ever."""
+    """A model that states 2^62 layers is examined at once. Without a limit, counting its layers would never end."""
     found = of(configs.KIMI_K2 | {"num_hidden_layers": 2**62})
     assert found.experts is None and found.layers == 2**62
     found = of(configs.QWEN3_235B | {"num_hidden_layers": 9_999, "mlp_only_layers": list(range(10**5, 3 * 10**5))})
@@ -303,7 +303,7 @@ def test_a_config_in_a_config_of_any_depth() -> None:
 
 
 def test_texts_of_an_author_are_short_and_printable() -> None:
-    """Reported: facts kept control characters and 1 MB of `architectures[0]`."""
+    """Texts from a model's files are shortened, without control characters. Reported: facts kept 1 MB of an architecture."""
     bad = "\x1b[2J\u202e\ud800" + "x" * 2**20
     config = {"architectures": [bad], "model_type": bad, "torch_dtype": bad, "transformers_version": bad}
     wild = {"config.json": json.dumps(configs.KIMI_K2 | config | {"quantization_config": {"quant_method": "fp8"}})}
@@ -343,7 +343,7 @@ def test_no_header_makes_a_record_too_large_or_takes_long(header: dict[str, Any]
 
 
 def test_a_long_name_of_a_tensor_takes_no_time() -> None:
-    """A similar problem: the time to match a tensor's name was quadratic in its length, and a name may have megabytes."""
+    """A tensor's name with megabytes is matched quickly. The time to match it was quadratic in its length once."""
     header = {"quant_state" * 200_000 + " ": {"dtype": "BF16", "shape": [1], "data_offsets": [0, 2]}}
     began = time.monotonic()
     assert facts({"config.json": "{}"}, {"m.safetensors": json.dumps(header)}).tensor_bytes == {"BF16": 2}

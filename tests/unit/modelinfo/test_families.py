@@ -96,8 +96,8 @@ def test_switches_of_a_family_are_counted(row: dict[str, Any]) -> None:
 
 
 def test_every_counted_family_was_compared_with_its_class() -> None:
-    """The comparison uses variants, or published models and default values for families whose kinds of attention leave few
-    switches.
+    """Every counted family is compared with its class: with variants, or with published models and default values where the
+    kinds of attention leave few switches.
     """
     varied = {text_part(row["config"])["model_type"] for row in rows("variants")} | {"kimi_k2", "minimax_m3"}
     others = {text_part(row["config"]).get("model_type") for row in (*PUBLISHED, *rows("defaults"))}
@@ -166,7 +166,9 @@ ONCE = {"lm_head": 163840 * 7168, "norm": 7168, "output_attn_res_norm": 7168, "o
 
 
 def test_kimi_k3_is_the_sum_of_the_tensors_in_the_class_of_sglang() -> None:
-    """The shapes are those of SGLang 0.5.23 (models/kimi_k3.py); no class of transformers has them all."""
+    """The numbers of Kimi K3 equal the sums over the tensors of its class in SGLang 0.5.23 (models/kimi_k3.py). No class of
+    transformers has all of these tensors.
+    """
     seen, dense = of(KIMI_K3), 3 * 7168 * 33792
     without_experts = 69 * sum(DELTA.values()) + 24 * sum(LATENT.values()) + 93 * sum(EVERY_LAYER.values()) + dense
     without_experts += 92 * sum(WITH_EXPERTS.values()) + sum(ONCE.values())
