@@ -92,7 +92,7 @@ class TestCertificates:
             assert (tmp_path / file).stat().st_mode & 0o077 == 0
 
     def test_a_strict_client_believes_the_server(self, tmp_path: Path) -> None:
-        """The test makes a TLS handshake in memory, with the strict checks that newer Python versions make by default."""
+        """A client with the strict checks of newer Python versions accepts the server under each of its names only."""
         authority = pki.Authority(tmp_path)
         authority.server("server", ["10.244.0.1"])
         client = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
@@ -106,7 +106,7 @@ class TestCertificates:
 
 
 def handshake(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> None:
-    """Run both ends of a TLS connection without a network."""
+    """Run both ends of a TLS handshake in memory. Raise the error with which one of them fails."""
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [client.wrap_bio(down, up, server_hostname=name), server.wrap_bio(up, down, server_side=True)]
     for _ in range(6):
@@ -125,7 +125,7 @@ class TestCommandLines:
         return Kept(Spec(**options), {name: 20000 + i for i, name in enumerate(components.PORTS)})  # type: ignore[arg-type]
 
     def test_everything_stays_on_loopback(self, tmp_path: Path) -> None:
-        """No component listens on another address."""
+        """No component listens on another address than loopback."""
         at, kept = layout.Layout(tmp_path), self.kept()
         lines = [
             components.etcd(at, kept),
@@ -162,7 +162,7 @@ class TestCommandLines:
         assert all(file.stat().st_mode & 0o077 == 0 for file in (at.etcd_pki, *at.etcd_pki.iterdir()))
 
     def test_a_cluster_whose_etcd_answers_everybody_is_not_gone_on_with(self, home: Path) -> None:
-        """The cluster was created by an earlier version, whose etcd requires no certificate."""
+        """A cluster of an earlier version, whose etcd requires no certificate, is not started: the user has to remove it."""
         at = layout.layout("a")
         creation.create(at, Spec())
         for file in at.etcd_pki.iterdir():
@@ -171,7 +171,7 @@ class TestCommandLines:
             lifecycle.up(at, Spec())
 
     def test_speed_and_audit_are_options(self, tmp_path: Path) -> None:
-        """Both are off by default. The node grace period is always long."""
+        """High request rates and the audit log are off by default. The grace period of nodes is always long."""
         at = layout.Layout(tmp_path)
         plain, fast = (components.controller_manager(at, self.kept(fast=fast)) for fast in (False, True))
         assert not [word for word in plain if "kube-api-qps" in word]
@@ -184,7 +184,7 @@ class TestCommandLines:
             assert any(word.startswith("--audit-log-path") for word in line) is on
 
     def test_each_component_has_its_own_identity(self) -> None:
-        """The audit log distinguishes components by user. Only the administrator is exempt from priority and fairness."""
+        """Each component has a user of its own, as the audit log needs it. Only the administrator is in system:masters."""
         users = [user for user, _ in components.IDENTITIES.values()]
         assert len(set(users)) == len(users)
         assert [file for file, (_, groups) in components.IDENTITIES.items() if "system:masters" in groups] == ["admin"]
@@ -201,7 +201,7 @@ class TestKept:
         assert layout.known() == ["a"]
 
     def test_absent_and_broken(self, home: Path) -> None:
-        """Without the file the result is None. A broken file leads to a message with a way out."""
+        """Without cluster.json, the result is None. A broken file leads to a message that says how to remove the cluster."""
         at = layout.layout("a")
         assert spec.load(at) is None
         at.make()
@@ -248,7 +248,7 @@ class TestNodes:
         assert node["status"]["addresses"] == [{"type": "Hostname", "address": "h200-00"}]
 
     def test_gpus_are_an_option(self) -> None:
-        """The number of GPUs and the label agree. A machine without GPUs has no label."""
+        """The number of GPUs and the label of a node agree. A machine without GPUs has no GPUs, and a number is refused."""
         node = nodes.simulated("h100", 1, 4)[0]
         assert node["status"]["capacity"]["nvidia.com/gpu"] == node["metadata"]["labels"]["nvidia.com/gpu.count"] == "4"
         assert "nvidia.com/gpu" not in nodes.simulated("cpu", 1)[0]["status"]["capacity"]
@@ -256,7 +256,7 @@ class TestNodes:
             nodes.simulated("cpu", 1, 4)
 
     def test_unknown(self) -> None:
-        """The message lists the known machines."""
+        """An unknown machine is refused, with the names of the known ones."""
         with pytest.raises(UserError, match="use one of a100, b200, cpu, h100, h200"):
             nodes.simulated("h300", 1)
 
@@ -304,7 +304,7 @@ class TestAudit:
         assert [r.verb for r in audit_log.read(log, mark)] == ["delete"], "began after the mark"
 
     def test_a_server_that_was_killed_while_it_wrote(self, tmp_path: Path) -> None:
-        """The incomplete event of the killed server is followed by the first event of the next server, which is read."""
+        """An event that a killed server has left incomplete is skipped, together with what stands behind it on the line."""
         log = tmp_path / "audit.log"
         events = [event(verb, "ResponseComplete") for verb in ("get", "list", "create")]
         first, torn, after = (json.dumps(one, separators=(",", ":")) for one in events)
@@ -312,7 +312,7 @@ class TestAudit:
         assert [one.verb for one in audit_log.read(log)] == ["get", "create"]
 
     def test_no_log_yet(self, tmp_path: Path) -> None:
-        """The number of requests is 0."""
+        """Before there is an audit log, it has no requests."""
         assert list(audit_log.read(tmp_path / "absent")) == []
         assert audit_log.mark(tmp_path / "absent") == 0
 
@@ -338,11 +338,11 @@ class TestTokens:
         ("written", "due"), [(None, True), (1000.0, False), (-801.0, True), (-800.0, True), (-799.0, False)]
     )
     def test_at_half_its_life(self, written: float | None, due: bool) -> None:
-        """A missing token is due at once."""
+        """A token is renewed when half of its lifetime is over. A missing token is renewed at once."""
         assert tokens.is_due(written, 3600, 1000.0) is due
 
     def test_files_are_replaced_in_one_step(self, tmp_path: Path) -> None:
-        """Only the owner can read the file, and no temporary file remains."""
+        """A file that is written again has the new content, can be read by its owner only, and leaves no temporary file."""
         kubeconfig.write_atomically(tmp_path / "token", "one")
         kubeconfig.write_atomically(tmp_path / "token", "two")
         assert (tmp_path / "token").read_text() == "two"

@@ -84,7 +84,9 @@ def test_kinds_api_server_cannot_reach_it(wanted: Spec) -> None:
 
 
 def test_programs_have_other_names_than_their_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Go would name the programs `operator` and `adapter`. The CRDs are those of the version that runs."""
+    """The programs of KEDA are named `keda-operator` and `keda-adapter`, and not `operator` and `adapter` as Go would name
+    them. The CRDs beside them are those of the version that runs.
+    """
     monkeypatch.setenv("OME_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(ensure, "this_machine", lambda **_: MACHINE)
     with zipfile.ZipFile(tmp_path / "source.zip", "w") as file:

@@ -187,7 +187,9 @@ def test_nobody_else_reads_it(programs: dict[str, Path], made: tuple[Layout, Kep
 
 
 def test_pods_are_those_of_the_charts_monitors() -> None:
-    """The test compares the selector and the port of each PodMonitor in the text of the chart's template."""
+    """Prometheus of a local cluster scrapes the pods and ports that the chart's PodMonitors select. The test compares with
+    the text of the chart's template.
+    """
     text = (ROOT / "charts/ome-resources/templates/metrics.yaml").read_text()
     assert 'matchLabels: {ome.io/managed-by: ome-operator, leaderworkerset.sigs.k8s.io/worker-index: "0"}' in text
     assert "{key: component, operator: In, values: [engine, decoder]}" in text

@@ -29,7 +29,7 @@ def test_the_same_bytes_every_time() -> None:
 
 
 def test_safetensors() -> None:
-    """Tensors follow each other without a gap, with two bytes for each number."""
+    """In the safetensors file, the tensors follow each other without a gap, with two bytes for each number."""
     found, body = header(tinymodel.files()["model.safetensors"])
     assert found.pop("__metadata__") == {"format": "pt"}
     end = 0
@@ -41,7 +41,7 @@ def test_safetensors() -> None:
 
 
 def test_weights_are_spread() -> None:
-    """The standard deviation is 0.3, and norms are one."""
+    """The random weights have a standard deviation of 0.3, and the weights of norms are one."""
     found, body = header(tinymodel.files()["model.safetensors"])
     begin, end = found["lm_head.weight"]["data_offsets"]
     numbers = [struct.unpack("<f", b"\0\0" + body[at : at + 2])[0] for at in range(begin, end, 2)]
@@ -83,7 +83,7 @@ def test_chat_template() -> None:
 
 
 def test_put_and_remove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both functions can be repeated. Empty parent folders are removed, too."""
+    """`put` and `remove` can be repeated. `remove` also removes parent folders that are empty then."""
     place = tmp_path / "ome" / "models" / "tiny"
     monkeypatch.setattr(tinymodel, "PLACE", place)
     place.mkdir(parents=True)  # empty, as a kubelet leaves it

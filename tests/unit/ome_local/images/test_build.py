@@ -68,7 +68,7 @@ class TestPins:
 
     @pytest.mark.parametrize("name", build.REFERENCES)
     def test_packages_come_with_hashes(self, name: str) -> None:
-        """A changed byte in a download is detected by its hash."""
+        """The packages of an image have hashes, with which pip refuses a changed download."""
         text = (ROOT / "images" / name / "Dockerfile").read_text()
         assert f"COPY images/{name}/requirements.txt" in text
         assert "--require-hashes" in text
@@ -77,15 +77,15 @@ class TestPins:
             assert "==" not in line or after.strip().startswith("--hash=sha256:")
 
     def test_references_say_the_pinned_versions(self) -> None:
-        """Flags of runtimes are checked against the engine that the tag names, so the tag must be that of the pinned
-        version.
+        """The tag of an image is the pinned version of its engine or router, because flags of runtimes are checked against
+        the version in the tag.
         """
         engine, router = (pins(ROOT / "images" / name / "requirements.txt") for name in ("engine-cpu", "router"))
         assert build.REFERENCES["engine-cpu"].endswith(f":{engine['sglang']}")
         assert build.REFERENCES["router"].endswith(f":{router['sglang-router']}")
 
     def test_the_engine_has_all_it_was_asked_for(self) -> None:
-        """No version is resolved during the build, so both files of the image must name the same packages."""
+        """Both files of the engine's image name the same packages, so that no version is resolved during the build."""
         wanted, locked = (pins(ROOT / "images" / "engine-cpu" / f"requirements.{end}") for end in ("in", "txt"))
         assert {name.lower().replace("_", "-"): version for name, version in wanted.items()} == locked
 
@@ -117,7 +117,7 @@ class TestKeys:
         return tmp_path
 
     def test_same_input_same_key(self, root: Path) -> None:
-        """The key does not change after compilation, or with the files' times."""
+        """The key stays the same if files are compiled or get another time."""
         before = build.key("x", root)
         (root / "src" / "__pycache__").mkdir()
         (root / "src" / "__pycache__" / "a.cpython-311.pyc").write_bytes(b"x")
@@ -140,20 +140,20 @@ class TestKeys:
         assert len({before, runs, build.content(root / "src", root)}) == 3
 
     def test_a_missing_file_is_a_sentence(self, root: Path) -> None:
-        """The message names the file."""
+        """If a Dockerfile copies a file that does not exist, the error names the file."""
         build.dockerfile("x", root).write_text(f"FROM {BASE}\nCOPY nowhere /x\n")
         with pytest.raises(UserError, match=r"There is no nowhere in"):
             build.key("x", root)
 
 
 def test_unknown_image() -> None:
-    """The message lists the known names."""
+    """An unknown name of an image is refused, with the known names."""
     with pytest.raises(UserError, match="There is no image 'x': use one of operator, engine-cpu, router"):
         build.build(["x"])
 
 
 def test_nobody_but_root_builds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The message states what is missing."""
+    """Without root and without Docker, a build is refused, and the message states what is missing."""
     monkeypatch.setenv("OME_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
@@ -165,7 +165,7 @@ def test_nobody_but_root_builds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 
 def test_docker_builds_the_same_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The machine has Docker, and the user is not root. This fake docker only records its arguments."""
+    """On a machine with Docker, a user who is not root builds the same Dockerfile. A fake docker records its arguments."""
     docker = tmp_path / "docker"
     docker.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n[ "$1" = build ] || echo archive > "$3"\n')
     docker.chmod(0o755)
