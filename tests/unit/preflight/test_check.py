@@ -29,6 +29,6 @@ def test_a_short_error_stays_as_it_is(error: str) -> None:
 
 
 def test_an_error_is_one_line_of_bounded_length() -> None:
-    """The limit holds for every message of a library."""
+    """An error of several lines becomes one line of at most 200 characters."""
     text = shortened("first\n" + "middle " * 1000 + "\nlast")
     assert text.startswith("first middle") and text.endswith("middle last") and "\n" not in text and len(text) <= 200
