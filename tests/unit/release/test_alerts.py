@@ -99,7 +99,9 @@ def test_an_alert_that_does_not_fire_is_seen(tmp_path: Path) -> None:
 
 
 def test_rules_whose_times_are_divided_are_rules(tmp_path: Path) -> None:
-    """For tests with a real Prometheus, `for`, windows and limits in seconds are divided, and nothing else."""
+    """The rules that tests with a real Prometheus use are valid: `for`, windows and limits in seconds are divided, and
+    nothing else is changed.
+    """
     program, made = promtool(), divided(alerts.rules(), 10, {"OmeGangWaits": 360})
     (tmp_path / "alerts.yaml").write_text(yaml.safe_dump(made))
     subprocess.run([program, "check", "rules", tmp_path / "alerts.yaml"], capture_output=True, check=True)

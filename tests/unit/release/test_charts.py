@@ -13,7 +13,9 @@ DIGEST = f"sha256:{'1' * 64}"
 
 
 def test_every_image_of_the_release_is_named_by_its_digest() -> None:
-    """The digests are written into the values of the committed chart, and the comments there stay."""
+    """The values of a released chart name the images of the operator and the agent by their digests. All comments of the
+    committed values stay.
+    """
     text = (ROOT / "charts/ome-resources/values.yaml").read_text()
     made = charts.named(text, "1.2.3", {"operator": ("r/op", DIGEST), "agent": ("r/agent", DIGEST)})
     values = yaml.safe_load(made)
@@ -25,7 +27,7 @@ def test_every_image_of_the_release_is_named_by_its_digest() -> None:
 
 
 def test_a_chart_is_stored_as_helm_stores_it(tmp_path: Path) -> None:
-    """The media types of config and content are those by which `helm install oci://…` recognizes a chart."""
+    """A chart is stored in the layout with the media types by which `helm install oci://…` recognizes a chart."""
     (tmp_path / "c.tgz").write_bytes(b"packed")
     layout = Layout.new(tmp_path / "oci")
     manifest = layout.document(charts.store(layout, ROOT, "ome-crd", "1.2.3", tmp_path / "c.tgz"))

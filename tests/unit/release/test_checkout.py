@@ -19,7 +19,7 @@ GOOD = Checkout(
 
 
 def test_a_good_checkout() -> None:
-    """The checkout is good before its tag exists, and at its tag."""
+    """A release is not refused for a clean checkout, before its tag exists and when the checkout is at its tag."""
     assert why_not("0.2.0", GOOD) is None
     assert why_not("0.2.0", replace(GOOD, tags={**GOOD.tags, "v0.2.0": HEAD})) is None
 

@@ -45,7 +45,7 @@ class TestCommand:
     """Tests of the subcommands that make targets call."""
 
     def test_digests_and_outputs(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        """The formats are those that cosign and GitHub workflows read."""
+        """`digests` and `outputs` print a release in the formats that cosign and GitHub workflows read."""
         (tmp_path / "dist").mkdir()
         (tmp_path / "dist" / dist.RECORD).write_text(json.dumps(asdict(MADE)))
         assert command.run("digests", root=tmp_path) == command.run("outputs", root=tmp_path) == 0

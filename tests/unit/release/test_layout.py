@@ -12,7 +12,7 @@ from tests.support import oci
 
 
 def test_images_of_two_platforms_become_one(tmp_path: Path) -> None:
-    """The digest does not depend on the order in which the images were built."""
+    """Images of two platforms become one image, whose digest does not depend on the order in which they were built."""
     arm = oci.image(tmp_path / "arm", {"a": b"1"}, "arm64")
     amd = oci.image(tmp_path / "amd", {"a": b"1"}, "amd64")
     both, turned = Layout.new(tmp_path / "both"), Layout.new(tmp_path / "turned")

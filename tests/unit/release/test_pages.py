@@ -18,7 +18,7 @@ def test_what_is_committed_is_what_would_be_written() -> None:
 
 
 def test_every_value_has_a_description() -> None:
-    """The description is in values.yaml, from which the page and the schema get it."""
+    """Every value of the chart has a description in values.yaml, from which the page and the schema get it."""
     listed = values((RESOURCES / "values.yaml").read_text())
     assert len(listed) > 50
     assert [value.key for value in listed if not value.text] == []
@@ -55,7 +55,7 @@ def test_a_described_parent_hides_no_field() -> None:
 
 
 def test_the_chart_of_the_kinds_has_no_values() -> None:
-    """A chart without values needs no schema."""
+    """The chart with the CRDs has no values, and so it needs neither values.yaml nor a schema."""
     templates = "".join(file.read_text() for file in (ROOT / "charts/ome-crd/templates").iterdir())
     assert ".Values" not in templates and not (ROOT / "charts/ome-crd/values.yaml").exists()
 

@@ -40,7 +40,9 @@ def valid(text: str) -> None:
 
 
 def test_packages_of_debian_and_of_python() -> None:
-    """Only installed packages are listed. If a file is in several layers, the last one counts."""
+    """The bill of materials of an image lists the installed packages of Debian and Python, each once, even if several layers
+    contain the file that names it.
+    """
     yaml = b"Metadata-Version: 2.1\nName: PyYAML\nVersion: 6.0\n\nwords"
     dpkg = "var/lib/dpkg/status"
     files = [(dpkg, b""), (dpkg, STATUS), ("usr/lib/PyYAML-6.0.dist-info/METADATA", yaml)]
@@ -80,7 +82,9 @@ def wheel(folder: Path, *needs: str) -> Path:
 
 
 def test_a_wheel_names_what_it_needs_as_it_was_locked(tmp_path: Path) -> None:
-    """Requirements have their locked versions. Packages of an extra are optional."""
+    """The bill of materials of a wheel lists its requirements with their locked versions, and marks packages of an extra as
+    optional.
+    """
     needs = ("aiohttp>=3.10", "uvloop>=0.21; sys_platform != 'win32'", "huggingface_hub>=2.4; extra == 'agent'")
     made = wheel(tmp_path, *needs)
     text = wheel_bom(made, OPERATOR, AGENT)
@@ -110,7 +114,9 @@ def test_an_extra_without_a_lock_names_its_version(tmp_path: Path) -> None:
 
 
 def test_the_lock_files_of_the_images_can_be_read() -> None:
-    """The bill of materials of a release is made from these files."""
+    """The lock files of the images, from which bills of materials get versions, can be read. The agent's image has all
+    packages of the operator's, and more.
+    """
     found = [pinned((ROOT / "images" / name / "requirements.txt").read_text()) for name in ("operator", "agent")]
     assert found[0]["kopf"] and "huggingface-hub" not in found[0]
     assert found[0].items() < found[1].items()

@@ -33,7 +33,7 @@ def test_rows_in_the_order_of_the_file() -> None:
 
 
 def test_a_value_takes_the_place_of_another() -> None:
-    """All comments stay."""
+    """A new value replaces the old one in the text of values.yaml, and all comments stay."""
     wanted = {("image", "repository"): "host:1/a", ("image", "tag"): "2"}
     made = replaced(TEXT, wanted)
     assert yaml.safe_load(made)["image"] == {"repository": "host:1/a", "tag": "2"}
