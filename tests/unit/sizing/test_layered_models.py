@@ -54,7 +54,9 @@ def test_windows_and_states_leave_space_for_fewer_requests() -> None:
 
 @pytest.mark.parametrize("model", [name for name, config in MODELS.items() if config.get("model_type") in SPARSE])
 def test_sparse_attention_reads_the_chosen_tokens_and_the_keys_of_all(model: str) -> None:
-    """Beyond the number of chosen tokens, only the indexers' keys grow with the context."""
+    """With sparse attention, each token reads a fixed number of chosen tokens. For a longer context than that, only the
+    reading of the indexers' keys grows with the context.
+    """
     shape, b200 = named(model), gpu("b200")
     sparse, config = shape.sparse, MODELS[model]
     assert sparse is not None and sparse.tokens == config["index_topk"]
