@@ -70,7 +70,7 @@ def test_a_grant_is_read() -> None:
 
 
 def test_an_endpoint_gets_no_token_of_the_cluster() -> None:
-    """S2: the model of a tenant names a Secret of the cluster, and an `endpoint` that the tenant runs."""
+    """S2: no token of the cluster is sent to an `endpoint` that a tenant runs and that the grant does not name."""
     access = Access({"endpoint": "https://evil.example"}, {"token": "SECRET"}, guard=guard())
     with pytest.raises(Refused, match=r"not allowed for host evil\.example"):
         open_source("hf://any/thing", access)
@@ -101,8 +101,8 @@ class Evil:
     "challenge", ["Basic", 'Bearer realm="URL/token",service="x"', 'Bearer realm="https://evil.example/token"']
 )
 def test_a_registrys_password_goes_to_no_endpoint_and_no_realm_that_others_name(challenge: str) -> None:
-    """A password is looked up by the host of the registry. It was sent to the tenant's endpoint (S2), or to the realm that
-    the endpoint names (S15), as `Basic Y2k6UkVHUEFTUw==`.
+    """The password of a registry is sent only to the host of its grant. It was sent to the tenant's endpoint (S2), or to the
+    realm that the endpoint names (S15), as `Basic Y2k6UkVHUEFTUw==`.
     """
     host = "registry.corp.example:5000"
     trust = Trust(
@@ -137,7 +137,7 @@ def test_a_registrys_password_goes_to_no_endpoint_and_no_realm_that_others_name(
 )
 @pytest.mark.parametrize("endpoint", ["", "https://evil.example", "http://169.254.169.254"])
 def test_the_nodes_identity_is_shown_to_no_tenant(uri: str, given: Mapping[str, str], endpoint: str) -> None:
-    """S2: without a Secret, the identity of the node was sent to the object store at the tenant's address."""
+    """S2: the identity of the node is never used for an object store whose address a tenant names."""
     parameters = {**given, **({"endpoint": endpoint} if endpoint else {})}
     of_tenant = Access(parameters, {}, guard=guard(key="", uri=uri))
     if endpoint:
@@ -165,7 +165,7 @@ def test_a_secret_without_keys_of_a_store_is_no_reason_for_an_identity(uri: str)
 
 
 def signature(uri: str, access: Access) -> str:
-    """Return the arguments of the object store's client."""
+    """Return the arguments of the object store's client as JSON, such as `skip_signature`."""
     return json.dumps(dict(open_bucket(uri, access)._make("").config))
 
 
@@ -257,7 +257,7 @@ def test_a_refused_network_is_not_connected_to(host: str, listener: socket.socke
 
 @pytest.fixture
 def listener() -> socket.socket:
-    """Listen on loopback, and count the connections."""
+    """Return a socket that listens on loopback. `accept` fails if nobody connects within 0.3 s."""
     made = socket.create_server(("127.0.0.1", 0))
     made.settimeout(0.3)
     return made
@@ -265,7 +265,7 @@ def listener() -> socket.socket:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433", "0x7f000001", "127.1"])
 def test_no_spelling_of_loopback_is_asked(host: str, listener: socket.socket) -> None:
-    """S15: the connection itself is refused, so that nothing shows whether a port is open."""
+    """S15: a connection to loopback is refused before it is opened, so that nothing shows whether a port is open."""
 
     async def ask() -> None:
         async with aiohttp.ClientSession(connector=private_addresses.connector(Reach())) as session:
@@ -295,7 +295,7 @@ def test_a_host_of_the_chart_is_asked(listener: socket.socket) -> None:
 
 @pytest.mark.parametrize("variable", ["http_proxy", "https_proxy", "all_proxy"])
 def test_only_the_port_of_a_proxy_is_asked(variable: str, listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Previously, a tenant's endpoint could be any port of the proxy's host."""
+    """Of the host of a configured proxy, only the proxy's port is reached. Previously, any of its ports could be reached."""
     port = listener.getsockname()[1]
 
     async def ask() -> None:
@@ -313,7 +313,7 @@ def test_only_the_port_of_a_proxy_is_asked(variable: str, listener: socket.socke
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "localhost:PORT", "127.0.0.1:PORT", "[::1]"])
 def test_an_address_inside_of_a_network_is_no_registry_of_a_namespaces_model(host: str, listener: socket.socket) -> None:
-    """S15 of the review: no host is contacted, and the message is that of a registry without the artifact."""
+    """S15: no address inside of a network is contacted, and the message is that about a missing artifact."""
     host = host.replace("PORT", str(listener.getsockname()[1]))
     uri = f"oci://{host}/x:1"
 
@@ -332,7 +332,7 @@ def test_an_address_inside_of_a_network_is_no_registry_of_a_namespaces_model(hos
 
 
 async def test_behind_a_proxy_the_proxy_connects_and_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The proxy is the administrator's own, so its address may be private."""
+    """With a proxy, the host of a request is not checked here. The proxy itself may have a private address."""
     asked: list[str] = []
 
     async def answer(request: web.Request) -> web.Response:
