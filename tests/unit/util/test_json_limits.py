@@ -211,8 +211,8 @@ def test_a_python_that_has_to_be_here_is_no_skip(version: str, monkeypatch: pyte
 @pytest.mark.parametrize("kib", ["512", "8192", "unlimited"])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_any_depth_is_read_by_every_python(version: str, kib: str) -> None:
-    """Each version runs in a separate process, which a stack that is too small would end. The limits differ between
-    versions.
+    """JSON of any depth is read by every supported Python version, with any size of the stack. Each version runs in a
+    process of its own, which a stack that is too small would end.
     """
     interpreter = python(version)
     if interpreter is None:

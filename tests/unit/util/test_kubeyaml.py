@@ -14,7 +14,7 @@ from tests.support.parts import ROOT
 
 @pytest.fixture(autouse=True, params=["libyaml", "python"])
 def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Select the parser of PyYAML. Every test runs with both."""
+    """Select the parser of PyYAML that `kubeyaml` uses. Every test of this module runs with both parsers."""
     if request.param == "python":
         monkeypatch.setattr(kubeyaml, "_QUICK", None)
     elif not yaml.__with_libyaml__:
