@@ -47,7 +47,9 @@ class Changing(AbstractResolver):
 def test_no_answer_of_a_name_server_leads_into_the_network(
     monkeypatch: pytest.MonkeyPatch, answers: list[tuple[str, ...]], redirects: int
 ) -> None:
-    """Servers listen on both addresses. The name is resolved again and again, for new connections and for redirects."""
+    """A name resolves to a public and to a private address in turn, and servers listen on both. However often it is
+    resolved, for new connections and for redirects, no request reaches the private address.
+    """
     seen: list[str] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -155,7 +155,9 @@ def bearer(realm: str, scope: str = SCOPE) -> str:
 def test_t3_no_token_is_fetched_for_an_endpoint_that_may_not_have_the_secret(
     real: Recorder, evil: Recorder, uris: tuple[str, ...]
 ) -> None:
-    """Reported: a tenant's endpoint named the real token server as its own, and received the token of the Secret."""
+    """A tenant's endpoint names the real token server as its own. No token is fetched for it with the Secret. Reported: the
+    endpoint received such a token.
+    """
     evil.challenge = bearer(f"{real.url}/token")
     uri = f"oci://{place(real)}/team-a/anything"
     said = ask(uri, access(uri, real, endpoint=evil.url, uris=tuple(each.replace("HOST", place(real)) for each in uris)))

@@ -280,8 +280,8 @@ class Impostor:
 
 
 def test_whoever_answers_in_place_of_an_agent_gets_nothing_that_opens_another(hub: Hub, tmp_path: Path) -> None:
-    """Reported: the token was sent to every address in the DNS answer, even if the agent there had ended and another pod had
-    the address.
+    """A pod with the address of an agent that has ended receives requests for files. It learns neither the token nor a
+    signature that another agent accepts. Reported: the token was sent to every address in the DNS answer.
     """
 
     async def attack(impostor: Impostor) -> list[int]:

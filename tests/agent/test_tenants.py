@@ -91,8 +91,8 @@ async def test_two_models_of_one_source_that_were_pinned_apart_keep_their_own_fi
 
 
 async def test_s3_a_repository_whose_name_has_the_same_short_digest_is_another_model(tmp_path: Path) -> None:
-    """The test uses the two URIs of the security review, whose short digests collide. One core found the first collision
-    after 107 million attempts.
+    """Two repositories with the same short digest are different models, and each is downloaded. The names are those of the
+    security review: one core found the first collision after 107 million attempts.
     """
     found, wanted = "evil/m1rlo8g", "Qwen/Qwen3-30B-A3B-Instruct-2507"
     assert names.digest(f"hf://{found}") == names.digest(f"hf://{wanted}") == "75a7b9a9"

@@ -166,7 +166,9 @@ def test_a_token_comes_from_the_mounted_secret(closed: Here, caplog: pytest.LogC
 
 @pytest.mark.parametrize("hosts", [("huggingface.co",), ("127.0.0.1:1",)])
 def test_a_token_goes_to_no_other_host(closed: Here, hosts: tuple[str, ...]) -> None:
-    """S2 of the review: the model names the endpoint, but the token is the cluster's."""
+    """S2 of the review: a model names its own endpoint and a token of the cluster. The endpoint gets no request if the
+    administrator has not permitted its host for the token.
+    """
     granted(closed, *hosts)
     closed.settings = replace(closed.settings, endpoint="")
     report = closed.work(closed.model(key="hf-token", parameters={"endpoint": closed.hub.url})).report()
