@@ -108,7 +108,9 @@ def test_each_dashboard_has_a_switch() -> None:
 
 
 def test_extra_objects_are_rendered() -> None:
-    """Extra objects are given as objects or as text, and may contain helm templates."""
+    """The chart renders the extra objects in its values. They may be given as objects or as text, and may contain helm
+    templates.
+    """
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-text'}"
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-body"}}
     made = rendered(extraObjects=[body, text])

@@ -95,8 +95,8 @@ def test_helm_renders_what_kubectl_applies(served: Cluster) -> None:
 @pytest.mark.parametrize("leave_out", known.VARIANTS)
 @pytest.mark.parametrize("kind", list(known.kinds()), ids=lambda kind: kind.kind)
 def test_every_field_of_users_yaml_is_taken_and_kept(served: Cluster, kind: Kind, leave_out: str) -> None:
-    """With strict validation, kubectl's default, the API server finds no unknown field. It prunes no field and adds no
-    default.
+    """The API server accepts every field that users of OME have in their YAML with strict validation, kubectl's default. It
+    prunes none of them, and adds no default.
     """
     manifest = known.sample(kind, leave_out)
     if kind.namespaced:
@@ -211,7 +211,9 @@ def test_models_that_could_not_be_used_are_refused_with_the_same_sentence(
     ids=lambda value: value if isinstance(value, str) else value["kind"],
 )
 def test_other_mistakes_are_named(served: Cluster, manifest: dict[str, Any], sentence: str) -> None:
-    """The message names misspelled fields outside of inline pod specs, and missing fields."""
+    """An object with a misspelled field outside of inline pod specs, or without a required field, is refused with a message
+    that names the field.
+    """
     assert sentence in refusal(served, manifest)
 
 

@@ -73,8 +73,8 @@ def test_prefill_without_decode_is_released_until_both_can_be_admitted(rig: Rig,
 
 
 def test_a_recycled_group_returns_within_the_quota(rig: Rig, namespace: str) -> None:
-    """The quota is exactly as large as the service, so a recycled group can return only after the quota of its old pods is
-    released. Simulated pods end as under a kubelet, which removes no finalizers.
+    """A group is recycled in a queue whose quota is exactly as large as the service. It returns after the quota of its old
+    pods is released. Simulated pods end as under a kubelet, which removes no finalizers.
     """
     queues.create(rig, namespace, 32)
     rig.create(service(namespace))
