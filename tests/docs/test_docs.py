@@ -115,7 +115,9 @@ def test_paths_in_backticks_exist(page: str) -> None:
 
 @pytest.mark.parametrize("page", STRICT)
 def test_symbols_in_backticks_are_defined_there(page: str) -> None:
-    """A symbol is written as `path.py:function`, `path.py:Class.method`, `path.py:CONSTANT`, or `path.py::test`."""
+    """Every symbol in backticks is defined in the file that it names. It is written as `path.py:function`,
+    `path.py:Class.method`, `path.py:CONSTANT`, or `path.py::test`.
+    """
     for path, symbol in paths(page):
         if symbol:
             (file,) = placed(path)
