@@ -183,7 +183,9 @@ def again(rig: Rig, url: str, said: list[int], running: set[str]) -> None:
 
 
 def test_refusals_of_the_command(front: Front, clone: Path) -> None:
-    """The command fails with one message and exit code 1, before it sends any request to the registry."""
+    """`make release` with a changed working tree, or with a version that exists, fails with one message and exit code 1,
+    before it sends any request to the registry.
+    """
     front.asked.clear()
     (clone / "new.txt").write_text("x")
     dirty = release(clone, front, "push", "--version", VERSIONS[-1])

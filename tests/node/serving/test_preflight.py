@@ -323,7 +323,7 @@ def test_on_demand_nothing_is_left_of_a_run_that_is_stopped(place: Place, number
 
 
 def test_on_demand_beside_a_service_that_serves(place: Place) -> None:
-    """The service gets no additional pod, and no controller adopts the pods of the check."""
+    """A check on demand of a service that serves adds no pod to it, and no controller adopts the check's pods."""
     place.start("serves", "Off")
     place.rig.ready(SPACE, "serves", 120)
     before = sorted(each["metadata"]["uid"] for each in place.rig.all("Pod", SPACE))

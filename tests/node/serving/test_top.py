@@ -53,7 +53,7 @@ def load(url: str) -> Iterator[list[Answered]]:
 
 
 def top(rig: Rig) -> dict[str, Any]:
-    """Return the row of the service."""
+    """Return the row of the service in the output of `ome top`."""
     command = [sys.executable, "-m", "ome_operator", "top", "services", "kimi-k2-tiny", "-n", "kimi-k2-tiny", "-o", "json"]
     command += ["--kubeconfig", str(rig.cluster.kubeconfig)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
