@@ -223,7 +223,9 @@ def test_a_cluster_that_refuses_is_said(kimi: Installed) -> None:
 
 
 def test_a_cluster_that_is_not_named_is_said(kimi: Installed) -> None:
-    """No kubeconfig names a cluster. The commands run in a single process, because they load the same modules."""
+    """No kubeconfig names a cluster. Each command prints an error message, and exits with the documented code. All of them
+    run in a single process, because they load the same modules.
+    """
     found = kimi.told([ON_CLUSTERS], KUBECONFIG=str(kimi.there / "none"))
     for (command, line), done in zip(ON_CLUSTERS, found, strict=True):
         assert (done.returncode, done.stdout) == (documented(command), ""), (command, line, done.stderr)
