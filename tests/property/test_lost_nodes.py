@@ -107,7 +107,9 @@ def test_only_the_groups_of_lost_nodes_move_and_what_is_left_is_used(
 @settings(max_examples=STORIES // 2)
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(0, 10_000))
 def test_of_two_services_that_have_lost_ranks_one_serves_again(size: int, lost: int, seed: int) -> None:
-    """Both services have one group of each role, and both lose nodes. The remaining nodes are enough for one of them."""
+    """Two services with one group of each role both lose nodes, and the remaining nodes are enough for one of them. One of
+    the two serves again and stays serving, and both serve when the nodes are back.
+    """
     shape = Shape(size=size, engines=1, decoders=1, router=False)
     race = serving({"a": shape, "b": shape}, 4 * size, seed)
     nodes = race.nodes

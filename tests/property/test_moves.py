@@ -117,7 +117,7 @@ def test_whatever_happens_one_group_of_a_role_moves_and_everything_ends_whole(sh
 @given(movable(st.integers(1, 3)), seeds)
 def test_a_group_leaves_an_avoided_node_and_never_moves_to_one(shape: Movable, seed: int) -> None:
     """Some nodes are avoided because groups failed there: two free nodes, and one on which a group serves. That node and
-    others are drained one after another.
+    others are drained one after another. Every group leaves its drained node, and no group moves to an avoided node.
     """
     shape = replace(shape, moves=())
     fleet, chance = serving(shape, spare=2 * shape.size + 3, seed=seed), random.Random(seed)

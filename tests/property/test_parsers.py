@@ -232,8 +232,8 @@ def test_yaml(text: str) -> None:
 
 @given(st.data())
 def test_objects_that_are_kept(data: st.DataObject) -> None:
-    """An API server has accepted these objects, so their metadata is valid, and only open parts of the spec may have any
-    value.
+    """Objects that an API server has stored are read without an exception. Their metadata is valid, so only open parts of
+    the spec may have any value.
     """
     kind = data.draw(st.sampled_from(sorted(PARSE)))
     body = {

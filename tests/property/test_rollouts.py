@@ -60,7 +60,7 @@ def test_prefill_and_decode_step_together() -> None:
 
 
 def test_a_broken_group_goes_before_one_that_serves() -> None:
-    """One of three groups of the old slice is broken, and one may be missing. It is the one that is removed, whatever its
+    """One of three groups of the old slice is broken, and one may be missing. The broken group is removed, whatever its
     number.
     """
     assert step({"engine": 3}, "new", {"old": {"engine": some(True, True, False)}}, ONE)["old"] == {"engine": 2}

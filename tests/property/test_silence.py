@@ -125,7 +125,7 @@ class Registry:
             self.probe = Probe(now, min(at, now + PROBE), at <= now + PROBE)
 
     def read(self, now: float) -> None:
-        """Read the load."""
+        """Read the load of the engine, unless this reading is lost."""
         if self.chance.random() >= self.lost:
             self.silence = heard(self.silence, self.engine.taken(now), now)
 

@@ -68,7 +68,7 @@ events = st.one_of(
 
 
 def happen(one: History, kind: str, value: Any) -> None:
-    """Apply an event."""
+    """Let an event happen to the service: an edit, a pin, revisions that fail, a retry, or the loss of the status."""
     if kind == "edit":
         one.edit(value)
     elif kind == "pin":
