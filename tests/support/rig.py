@@ -187,7 +187,7 @@ class Rig:
 
     # --- objects ----------------------------------------------------------------------------------------------------
     def get(self, kind: str, namespace: str, name: str) -> Manifest | None:
-        """Return the object, or None."""
+        """Return an object; None if it does not exist."""
         try:
             found: Manifest = self.api.get(path(kind, namespace, name))
             return found
