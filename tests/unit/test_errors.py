@@ -16,7 +16,7 @@ LINE = re.compile(r"(?P<lead>(?:│   |    )*)[├└]── (?P<name>\w+) +(?P<
 
 
 class Drawn(NamedTuple):
-    """A line of the drawing."""
+    """A line of a drawing of exception classes."""
 
     parent: str
     words: str

@@ -82,7 +82,9 @@ def test_a_long_name_keeps_its_beginning_and_never_ends_in_a_dash() -> None:
     ],
 )  # fmt: skip
 def test_model_labels_are_those_of_ome(kind: str, namespace: str, name: str, label: str) -> None:
-    """The labels are those of OME v0.1.5 (pkg/constants: GetClusterBaseModelLabel, GetBaseModelLabel)."""
+    """The labels of nodes that hold a model are those of OME v0.1.5 (pkg/constants: GetClusterBaseModelLabel,
+    GetBaseModelLabel).
+    """
     assert names.model_label(kind, namespace, name) == f"models.ome.io/{label}"
 
 

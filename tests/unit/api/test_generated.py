@@ -31,7 +31,9 @@ def test_what_is_committed_is_what_would_be_generated() -> None:
 
 
 def test_differences_names_what_is_changed_missing_or_left_over(tmp_path: Path) -> None:
-    """The check finds changed, missing and superfluous files. Writing the folder again repairs all of them."""
+    """The check of the committed CRDs finds changed, missing and superfluous files. Writing the folder again repairs all of
+    them.
+    """
     crds.write(tmp_path)
     assert crds.differences(tmp_path) == []
     (tmp_path / "crds/rolescales.ome.io.yaml").write_text("changed")
@@ -108,7 +110,7 @@ def test_what_a_service_is_held_at_has_columns() -> None:
 
 @ALL
 def test_structural(kind: Kind) -> None:
-    """Every node has one type, or is marked as open, and every list declares the type of its items."""
+    """Every node of a schema has one type, or is marked as open, and every list declares the type of its items."""
     for at, node in nodes(schema_of(kind)):
         assert node.keys() & {"type", "x-kubernetes-int-or-string", OPEN}, at
         assert not node.keys() & {"$ref", "anyOf", "allOf", "oneOf", "title", "const"}, at
@@ -128,7 +130,9 @@ def test_lists_in_a_status_can_be_applied(kind: Kind) -> None:
 
 @ALL
 def test_conditions_are_merged_by_type(kind: Kind) -> None:
-    """Conditions of every kind have the same shape, and the status is a subresource."""
+    """Every kind except records of nodes has conditions that are merged by their type, and the status of every kind is a
+    subresource.
+    """
     conditions = schema_of(kind)["properties"]["status"]["properties"].get("conditions")
     assert conditions is not None or kind.kind in RECORDS, "records of nodes have no conditions"
     assert conditions is None or conditions["x-kubernetes-list-map-keys"] == ["type"]
@@ -137,7 +141,9 @@ def test_conditions_are_merged_by_type(kind: Kind) -> None:
 
 @ALL
 def test_columns_point_at_fields_that_exist(kind: Kind) -> None:
-    """A column with a misspelled path would stay empty without any error."""
+    """Every column of a CRD points at a field of its schema. A column with a misspelled path would stay empty without any
+    error.
+    """
     root = schema_of(kind)
     for column in kind.columns:
         if column.path.startswith((".metadata", ".status.conditions")):
@@ -161,7 +167,7 @@ def test_the_chart_keeps_the_kinds_and_holds_the_same() -> None:
 
 
 def test_braces_of_a_schema_survive_helm() -> None:
-    """Braces in a schema are replaced by a template that prints them."""
+    """Braces in a schema are replaced by a template that prints them, because helm would interpret them otherwise."""
     assert crds.escaped("a {{ b") == 'a {{ "{{" }} b'
 
 

@@ -56,8 +56,8 @@ def written(text: str) -> list[dict[str, Any]]:
 def test_a_directory_becomes_three_files_without_a_finding(
     config: dict[str, Any], weights: int, tp: str, tmp_path: Path
 ) -> None:
-    """A directory with a model's files becomes three objects without a finding of `ome lint`. The parameters of the last
-    model's family are not counted, so its size is that of its files. It has four attention heads.
+    """A directory with a model's files becomes three objects without a finding of `ome lint`. The last case is a model of a
+    family whose parameters are not counted, so its size is that of its files. It has four attention heads.
     """
     place = folder(tmp_path / "My-Model", config, weights)
     said = run("--from", str(place), "--hardware", "h200", "-o", "yaml")

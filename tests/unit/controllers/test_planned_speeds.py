@@ -28,7 +28,7 @@ ARGS = {
 
 
 def selector(product: str) -> dict[str, Any]:
-    """Return the discovery of an accelerator class."""
+    """Return the fields of an accelerator class whose nodes have the label `product` with this value."""
     return {"discovery": {"nodeSelector": {"product": product}}, "resources": [{"name": "nvidia.com/gpu"}]}
 
 

@@ -61,7 +61,9 @@ def test_shipped_runtimes_have_the_figures_in_their_head() -> None:
 
 
 def test_what_follows_from_the_published_figures() -> None:
-    """The sums in the remark are right: those over 16, 4 and 12 nodes, and the price."""
+    """The numbers that a remark derives from published figures are right: the sums over 16, 4 and 12 nodes, and the price of
+    a million tokens.
+    """
     first = published()[0]
     for number in (56_000 * 16, 24_000 * 16, 56_000 * 4, 24_000 * 12):
         assert f"{number:,}" in first.remark

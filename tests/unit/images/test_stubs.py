@@ -39,7 +39,7 @@ def test_plan(stubs: ModuleType) -> None:
 
 
 def test_source_and_versions(stubs: ModuleType) -> None:
-    """The source contains each function once. Functions without a version tag are in no version."""
+    """The source of a stub contains each function once. Functions without a version tag are in no version."""
     tags = {"V2": ["b", "a"], "": ["c", "a"]}
     assert stubs.source(tags).count("return 100") == 3
     assert stubs.version_script(tags) == "V2 { global: b; a; };\n"

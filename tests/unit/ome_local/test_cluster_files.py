@@ -34,7 +34,7 @@ class TestNames:
 
     @pytest.mark.parametrize("name", ["", "-a", "a-", "A", "../a", "a/b", "a b", "x" * 41, "."])
     def test_bad(self, home: Path, name: str) -> None:
-        """No name may lead to a path outside of the home directory."""
+        """Names that could lead to a path outside of the home directory are refused, and so are other invalid names."""
         with pytest.raises(UserError, match="A cluster's name"):
             layout.layout(name)
 
@@ -194,7 +194,7 @@ class TestKept:
     """Tests of cluster.json."""
 
     def test_round_trip(self, home: Path) -> None:
-        """Reading the file returns the written values."""
+        """Reading cluster.json returns the values that were written."""
         at = layout.layout("a")
         kept = creation.create(at, Spec(nodes=3, accelerator="b200", audit=True))
         assert spec.load(at) == kept

@@ -78,7 +78,7 @@ def test_what_is_refused(kept: Spec | None, wanted: Spec, sentence: str) -> None
     ],
 )
 def test_what_is_not(kept: Spec | None, wanted: Spec) -> None:
-    """These combinations are accepted. For example, `up` of an existing cluster needs none of the options of its
-    creation.
+    """Options that fit together and fit the existing cluster are accepted. For example, `up` of an existing cluster needs
+    none of the options of its creation.
     """
     assert refusal("mine", kept, wanted) == ""

@@ -111,7 +111,9 @@ def test_a_frozen_one_is_ended(at: Layout) -> None:
 
 
 def test_all_are_ended_also_forgotten_ones_and_their_children(at: Layout, tmp_path: Path) -> None:
-    """A mark in the environment finds processes that no file contains. Processes of another cluster stay."""
+    """All processes of a cluster are ended, also those that no file contains: a mark in their environment identifies them.
+    Processes of another cluster stay.
+    """
     other = Layout(tmp_path / "c2")
     other.make()
     foreign = processes.spawn(other, "nap", ["sleep", "1000"])

@@ -38,8 +38,8 @@ def clock() -> Clock:
 
 
 def test_each_part_has_a_row(clock: Clock) -> None:
-    """A row shows the state, the seconds, and the current step or what the part waits for. The last line is about the whole
-    run.
+    """Each part of a run has a row with its state, the seconds, and its current step or what it waits for. The last line is
+    about the whole run.
     """
     board = Board(NEEDS, clock)
     with board.part("packages"):

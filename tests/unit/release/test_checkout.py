@@ -46,7 +46,7 @@ def test_refusals(version: str, there: Checkout, why: str) -> None:
 
 
 def test_a_checkout_is_read(tmp_path: Path) -> None:
-    """The result contains the commit, modified files, tags of both kinds with their commits, and all places with the
+    """Reading a checkout returns the commit, modified files, tags of both kinds with their commits, and all places with the
     version.
     """
 

@@ -140,7 +140,7 @@ async def test_after_a_try_that_failed_strangers_are_read_where_there_seemed_to_
 
 @pytest.mark.parametrize("since", [NOW.timestamp(), 0.0], ids=["in an attempt", "after it"])
 def test_who_holds_the_nodes_is_known_as_soon_as_pods_find_none(since: float) -> None:
-    """When pods of a service find no node, the arbiter knows at once which other services hold the nodes. No request is
+    """When pods of a service find no node, the operator knows at once which other services hold the nodes. No request is
     needed, because the pods of all services are watched. The pods of the service itself are left out.
     """
     known: Any = Full(3)

@@ -42,7 +42,7 @@ def pod(report: dict[str, Any] | str | None = None, run: dict[str, Any] | None =
 
 
 def said(job: Any, child: Child | None = None, *pods: dict[str, Any], why: Why = NOTHING) -> dict[str, Any]:
-    """Return the status."""
+    """Return the status of a BenchmarkJob, given its Job and the pods of that Job."""
     return benchmark_status(job, child, pods, why, NOW)
 
 

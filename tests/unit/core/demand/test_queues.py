@@ -17,7 +17,9 @@ def test_one_server_is_the_queue_with_a_single_server(patience: float) -> None:
 
 
 def test_erlang_c_agrees_with_a_published_value() -> None:
-    """According to tables of the Erlang C formula, 40.9 % of requests wait with 10 servers and a load of 8 erlang."""
+    """The computed share of requests that have to wait equals that in tables of the Erlang C formula: 40.9 % with 10 servers
+    and a load of 8 erlang.
+    """
     assert late_share(10, 8.0, 1.0, 0.0) == pytest.approx(0.409, abs=0.001)
 
 

@@ -23,7 +23,7 @@ def test_nothing_found_says_nothing() -> None:
 
 
 def test_each_finding_once_with_rank_and_node() -> None:
-    """A finding that several ranks report appears once, with its rank and its node. It concerns one rank."""
+    """A finding about one rank that several ranks report appears once in the message, with the rank and its node."""
     found = checked([rank(0, ABOUT_1), rank(1, SHM), rank(2, ABOUT_1)])
     ((name, group),) = found.items()
     assert group.lines == ("rank 1 on node n1: shm: /dev/shm has 16 MiB (mount more)",) and not group.held

@@ -204,7 +204,7 @@ def test_nothing_fits_is_a_bounded_sentence_with_the_closest_first() -> None:
 
 
 def chosen(deps: Deps, stored: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
-    """Return the inputs of the revision."""
+    """Return the inputs of the revision of a service that names no runtime."""
     found = resolve(unnamed(**spec), deps, stored and {"r1": stored})
     assert found.inputs is not None, found.problems
     return found.inputs

@@ -19,7 +19,7 @@ def one(status: bool | None, reason: str = "R", message: str = "m") -> list[Cond
 def stamp(
     wanted: Iterable[Condition], before: Iterable[Mapping[str, Any]], generation: int, now: datetime
 ) -> list[dict[str, Any]]:
-    """Return the conditions without their summary."""
+    """Return the conditions as they are stored, without Stalled and Reconciling, which summarize the others."""
     return plain({"conditions": cond.stamp(wanted, before, generation, now)})
 
 

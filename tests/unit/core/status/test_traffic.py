@@ -71,7 +71,7 @@ def test_every_number_is_rounded_and_whole_numbers_are_whole(value: float) -> No
 
 
 def seen(requests: float, **more: Any) -> dict[str, Any]:
-    """Return the field as it was at `START`."""
+    """Return `status.traffic` as it was at `START`."""
     return {"time": "2026-01-01T00:00:00Z", "requestsPerSecond": requests, **more}
 
 

@@ -98,5 +98,5 @@ def test_a_host_that_gives_a_list_and_one_that_gives_a_page(host: Host) -> None:
     ],
 )
 def test_digest_of(text: str, found: str | None) -> None:
-    """The test covers every form of digest files that the projects use."""
+    """The digest of a file is found in every form of digest files that the projects use."""
     assert releases.digest_of(text, "helm.tar.gz") == found

@@ -103,7 +103,7 @@ def test_plain_lines_say_each_change_once(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_service_in_a_line() -> None:
-    """On a terminal, the line contains counts where there is something to count, and marks for the rest."""
+    """On a terminal, the line about a service contains counts where there is something to count, and marks for the rest."""
     assert view(service({"ModelReady": "True"}, engine="2/4", decoder="0/12")).counts() == (
         "model ✓  runtime …  prefill 2/4  decode 0/12  router …"
     )
