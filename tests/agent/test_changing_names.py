@@ -21,7 +21,7 @@ PUBLIC, PRIVATE = "127.0.0.2", "127.0.0.1"
 
 
 class Changing(AbstractResolver):
-    """An attacker's name server, which returns these addresses one after another for the name."""
+    """The resolver of an attacker. It resolves every name to the addresses in `answers`, one entry after the other."""
 
     answers: Iterator[tuple[str, ...]]
 

@@ -273,6 +273,6 @@ def test_the_operator_writes_scaled_objects_only_where_keda_is_enabled() -> None
 
 
 def only_observing() -> list[dict[str, Any]]:
-    """Yield the rules of an operator that only observes, with KEDA."""
+    """Return the rules of the ClusterRole of an operator that only observes, in a cluster with KEDA."""
     made = rendered(keda={"enabled": True}, operator={"observe": True})
     return [rule for one in made if one["kind"] == "ClusterRole" for rule in one["rules"]]

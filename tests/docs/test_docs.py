@@ -14,7 +14,7 @@ CALLS = frozenset({"Problem", "ProblemError", "Gate", "Condition", "Refusal"})
 
 
 def literals(source: str) -> set[str]:
-    """Yield the reasons in a module that are written as literal strings."""
+    """Return the reasons in a module that are written as literal strings."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call):

@@ -66,7 +66,7 @@ def _model(fields: Mapping[str, Any]) -> Model:
 
 
 def small(model: Model) -> Model:
-    """Return the same kind of model with sizes that a CPU computes in seconds, to try the code."""
+    """Return a model of the same kind with sizes that a CPU computes in seconds, to try the code."""
     return Model(
         name=model.name, ranks=2, layers=2, expert_layers=1, hidden=256, vocabulary=256, dense_width=256, experts=4,
         copies=2, per_token=2, expert_width=128, shared=model.shared, heads=16, kv_heads=min(16, model.kv_heads),

@@ -85,7 +85,7 @@ def _leads(manifest: Manifest) -> bool:
 
 
 def _model(path: str, folder: Path) -> Path | None:
-    """Return a folder with the config.json of the model at this path."""
+    """Create a folder with the config.json of the model at this path, and return it; None if the model is not known."""
     config = next((value for word, value in _CONFIGS.items() if word in path), None)
     if config is None:
         return None

@@ -33,7 +33,7 @@ def objects(output: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Step]:
-    """Return the step on a machine on which nvidia-smi lists one GPU."""
+    """Yield the step on a machine on which nvidia-smi lists one GPU."""
     program = tmp_path / "bin/nvidia-smi"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0)'\n")

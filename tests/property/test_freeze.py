@@ -64,7 +64,7 @@ def _scale(story: Story, value: int) -> None:
 
 
 def _wait(story: Story, value: int) -> None:
-    """Let more time pass than any deadline allows."""
+    """Let more time pass than any deadline of the operator allows."""
     story.world.now += timedelta(hours=value)
 
 

@@ -79,7 +79,7 @@ class Service:
         return Seen(self.wanted, Counter(role for role, _ in whole), Counter(role for role, _ in self.served), half)
 
     def claim(self, now: datetime) -> Claim | None:
-        """Return the nodes that the service claims."""
+        """Return the claim of the service on nodes; None if none of its groups needs nodes."""
         seen = self.seen()
         tries = self.record is None or self.record.trying
         groups = trying(self.record, seen) if tries else gang(self.record, seen)

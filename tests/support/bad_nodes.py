@@ -85,7 +85,7 @@ class Town:
 
     def _place(self, group: LiveGroup) -> None:
         """Create the pods of a group again. The group gets its former nodes, except those that it has to avoid, and other
-        free nodes for the rest. Without enough nodes it has none.
+        free nodes for the rest. Without enough nodes, the group gets no node at all.
         """
         avoided, taken = self.avoided.of(group.namespace), {name for each in self.groups for name in each.nodes}
         kept = [name for name in group.nodes if name not in avoided and name in self.nodes]

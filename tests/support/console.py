@@ -123,7 +123,9 @@ WORDS = [
 
 
 def fleet(*, kimi: bool = True, hostile: bool = True) -> Cluster:
-    """Return a new cluster with all these services. The caller may change it."""
+    """Return a new cluster with the services that the head of this module names. Without `kimi` or `hostile`, it lacks Kimi
+    K2, or the service with hostile texts. The caller may change it.
+    """
     return deepcopy(_fleet(kimi, hostile))
 
 

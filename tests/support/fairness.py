@@ -82,7 +82,9 @@ class Gang:
         return Seen({"engine": 1}, {"engine": whole}, {"engine": served}, half=self.bound > 0 and not whole)
 
     def claim(self, failed: bool, now: datetime) -> Claim | None:
-        """Return the claim of the service on nodes."""
+        """Return the claim of the service on nodes; None before its first reconciliation, and when all of its pods are on
+        nodes.
+        """
         if self.record is None or self.bound == self.size:
             return None
         record, refused = self.record, self.refused_since

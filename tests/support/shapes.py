@@ -60,7 +60,7 @@ class Shape:
         return parts.service(**spec, **({"rollout": rollout} if rollout else {}))
 
     def deps(self, model: bool = True, runtime: bool = True) -> Deps:
-        """Return its dependencies."""
+        """Return the objects to which the service refers. Without `model` or `runtime`, that object does not exist."""
         found = [parts.model()] if model else []
         if runtime:
             found.append(parts.simple(self.size, decoder=True, image=self.image))

@@ -206,8 +206,8 @@ def test_nothing_is_added_while_it_is_frozen_or_paused_or_without_nodes(follow: 
 
 
 def test_a_service_that_an_upgrade_finds_is_not_scaled(rig: Rig, namespace: str) -> None:
-    """A service that had the annotation and the policy before an upgrade of the operator is not scaled by it. In earlier
-    versions, both had no effect.
+    """A service has the annotation of an autoscaler class with the value `demand`, and the policy of the class Demand, as
+    before an upgrade of the operator. It is not scaled: earlier versions ignored both.
     """
     rig.create(yamls.runtime(namespace, decoder=True))
     body = yamls.service(namespace, SERVICE, namespace, "engine", "decoder", "router")

@@ -45,7 +45,7 @@ def tried(
 
 @pytest.fixture
 def api(rig: Rig, namespace: str) -> Rig:
-    """Yield the cluster with three Services: a foreign one, one of the operator, and one of the operator that has lost its
+    """Return the cluster with three Services: a foreign one, one of the operator, and one of the operator that has lost its
     labels.
     """
     made = rig.create(yamls.service(namespace, "s", "nowhere"))

@@ -152,8 +152,8 @@ def _top_experts(scores, bias, weights, chosen, experts: tl.constexpr, padded: t
 
 
 def top_experts(scores: torch.Tensor, bias: torch.Tensor, weights: torch.Tensor, chosen: torch.Tensor) -> None:
-    """Write the experts of each token and their weights, both [tokens, count], for `scores`, [tokens, experts]. The router
-    of Kimi K2: sigmoid, a bias for the choice alone, weights that sum to 1.
+    """Write the experts of each token and their weights, both [tokens, count], for `scores`, [tokens, experts]. They are
+    computed as in the router of Kimi K2: a sigmoid, a bias for the choice alone, and weights that sum to 1.
     """
     tokens, experts = scores.shape
     _top_experts[(tokens,)](

@@ -130,9 +130,9 @@ async def met(session: aiohttp.ClientSession, leaders: list[LeaderState], what: 
 @MINUTES
 @pytest.mark.timeout(700, func_only=True)
 async def test_what_the_readings_of_a_registry_cost(unread: list[LeaderState], tables: Tables) -> None:
-    """Most requests do not overlap with a reading of the registry; a request does with the probability that the two overlap.
-    The expected cost is the mean delay of the requests that overlap with a reading, times this probability. All moments of
-    an overlap are equally probable.
+    """Measure the expected delay of a request by the registry's readings: the mean delay of requests that overlap with a
+    reading, times the probability of an overlap, which is low. So that there are enough overlaps, the test causes them, with
+    all moments of an overlap equally probable.
     """
     kinds, draw = ("", LOAD, METRICS), random.Random(7)
     found: dict[str, list[Meeting]] = {kind: [] for kind in kinds}

@@ -90,7 +90,8 @@ def json_keys(*packages: str) -> Iterator[str]:
 def below(type_: Any, at: str, camel: Any = str, inside: tuple[Any, ...] = ()) -> Iterator[str]:
     """Yield the paths of all fields of a record type (a NamedTuple or a dataclass), `[]` for items and `{}` for values.
 
-    `camel` changes the names of fields, as the command line does. Models of pydantic end a path: the CRDs have theirs.
+    `camel` changes the names of fields, as the command line does. A path ends at a pydantic model, whose fields are listed
+    with those of the CRDs.
     """
     if isinstance(type_, type) and (hasattr(type_, "_fields") or is_dataclass(type_)):
         if type_ in inside:

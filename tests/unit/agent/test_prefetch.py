@@ -42,7 +42,7 @@ def cached(path: Path) -> int:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """Return a folder on a file system whose files can be dropped from the page cache (those of tmpfs cannot). Skip the test
+    """Yield a folder on a file system whose files can be dropped from the page cache (those of tmpfs cannot). Skip the test
     if there is none.
     """
     probe = written(tmp_path / "probe", {"file": MIB}) / "file"

@@ -12,7 +12,7 @@ from ome_operator.core.reasons import Reason, State
 
 @dataclass(frozen=True)
 class RankState:
-    """A view like those of the commands."""
+    """A record with a reason and a state, like those that commands print."""
 
     reason: str
     state: State

@@ -51,7 +51,7 @@ class Follower:
         self.handler.seen("Pod", {"metadata": metadata, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
 
     def has_room(self, ref: Ref, needs: Needs, now: datetime) -> bool:
-        """Return that nodes for further groups are free, or not, as the test has set it."""
+        """Return whether nodes for further groups are free, as the test has set it."""
         return self.room
 
     def reports(self, pods: Iterable[Pod]) -> Mapping[str, RouterReport]:

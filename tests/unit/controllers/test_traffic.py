@@ -52,7 +52,7 @@ class Heard:
             await self.samples.sample_due()
 
     def field(self) -> dict[str, Any] | None:
-        """Return the value of the service's `status.traffic`."""
+        """Return the value of the service's `status.traffic`; None if it has none."""
         service = self.handler.cache.find(REF)
         assert service is not None
         return self.samples.of(service)

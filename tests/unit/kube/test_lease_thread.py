@@ -1,5 +1,5 @@
-"""Tests of the thread that renews the Lease: a busy event loop does not lose the Lease, and one that does not respond any
-more does.
+"""Tests of the thread that renews the Lease: the Lease stays while the event loop is busy, and is lost if the event loop
+does not respond any more.
 """
 
 import asyncio

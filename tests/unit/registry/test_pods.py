@@ -266,7 +266,9 @@ def test_what_can_keep_a_pod_from_being_ready(case: str) -> None:
 
 
 def health_port(spec: dict[str, Any]) -> int | None:
-    """Return the port of the health page for which a pod with this spec waits."""
+    """Return the port of the health page, if only the probes of that page keep a pod with this spec from being ready; else
+    None.
+    """
     body = leader()
     body["spec"] = spec
     body["status"]["containerStatuses"] += [{"name": "done", "state": {"running": {}}, "ready": True}]

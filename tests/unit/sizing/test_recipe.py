@@ -40,7 +40,7 @@ def sizes(text: str) -> dict[str, tuple[int, int, str]]:
 
 
 def planned(layout: dict[str, Any]) -> dict[str, tuple[int, int, str]]:
-    """Return the same values for a layout on nodes of 8 GPUs."""
+    """Return for a layout on nodes of 8 GPUs what `sizes` returns for manifests."""
     return {
         component: (side["workers"], side["gpus"] // side["workers"] // 8, str(side["dp"]))
         for component, side in (("engine", layout["prefill"]), ("decoder", layout["decode"]))

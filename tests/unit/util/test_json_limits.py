@@ -43,7 +43,7 @@ VALUES = st.recursive(
 
 
 def pruned(value: Any, levels: int) -> Any:
-    """Return the same result as the tested function, computed recursively."""
+    """Return what `json_limits.pruned` has to return for this value and number of levels, computed recursively."""
     if not isinstance(value, dict | list):
         return value
     if not levels:
@@ -160,8 +160,8 @@ print("read")
 
 @cache
 def python(version: str) -> str | None:
-    """Return the path of an interpreter of this version on the machine, which may be on the path or belong to uv or
-    pyenv.
+    """Return the path of an interpreter of this Python version, which may be on the path or belong to uv or pyenv; None if
+    this machine has none.
     """
     found = [
         shutil.which(f"python{version}"),

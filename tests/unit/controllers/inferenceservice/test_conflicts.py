@@ -1,8 +1,8 @@
 """Tests of conflicts: a response 409 says that the object has changed, and never that it is gone. If the operator forgot an
 existing object by mistake, it would never learn of the object again.
 
-API servers answer 409 if the name now belongs to another UID. Quotas, webhooks and proxies do so about objects that still
-exist. A 5xx says that the API server or a webhook cannot process the request now.
+API servers answer 409 if the name now belongs to another UID. Quotas, webhooks and proxies also answer 409 about objects
+that still exist. A 5xx says that the API server or a webhook cannot process the request now.
 """
 
 from typing import Any

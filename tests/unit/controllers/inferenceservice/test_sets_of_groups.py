@@ -30,7 +30,7 @@ def stateful_set(name: str, **metadata: Any) -> dict[str, Any]:
 
 
 def stored(name: str, **metadata: Any) -> dict[str, Any]:
-    """Return the same StatefulSet as the API server stores it."""
+    """Return a StatefulSet with this name as the API server stores it."""
     return stateful_set(name, uid=f"uid-{name}", resourceVersion="3", **metadata)
 
 

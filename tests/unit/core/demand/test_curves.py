@@ -56,8 +56,9 @@ def test_a_plan_continues_what_was_measured_in_its_shape() -> None:
 
 
 def test_a_full_cache_is_a_limit_and_not_the_shape_of_a_curve() -> None:
-    """The number of requests that fit into the KV cache limits a group, but does not change the shape of the curve. The plan
-    ends at 100 requests. A group that was measured with more has more memory than the plan knows.
+    """The number of requests that fit into the KV cache limits a group, but does not change the shape of the curve. The
+    predicted curve ends at 100 requests, with which the cache is full. A group that was measured with more requests has more
+    memory than predicted.
     """
     planned = ((1.0, 0.01), (10.0, 0.02), (50.0, 0.03), (100.0, 0.04), (101.0, FULL))
     beyond = completed(((100.5, 0.05), (150.0, 0.06)), planned)

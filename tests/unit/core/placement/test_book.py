@@ -58,8 +58,8 @@ def test_who_found_too_few_nodes_wastes_nothing() -> None:
 
 
 def test_the_pods_that_lack_a_node_are_compared_with_the_free_nodes() -> None:
-    """The number of pods without a node is compared with the number of free nodes. Two of four pods are on nodes, and two
-    more nodes are free.
+    """An attempt ends with two of four pods on nodes, although two more nodes are free, which would be enough for the other
+    two. The promise counts as wasted.
     """
     cluster = Cluster(2)
     half = tries(4)._replace(missing=needs(2))

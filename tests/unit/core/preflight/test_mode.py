@@ -48,7 +48,7 @@ def runtime(note: str | None = None) -> Manifest:
 
 
 def box(revision: Manifest, part: str = "leader") -> Manifest | None:
-    """Return the init container of the check."""
+    """Return the init container of the check in a stored template of the engine; None if it has none."""
     spec = revision["data"]["workloads"]["engine"][part]["spec"]["template"]["spec"]
     return next((each for each in spec.get("initContainers") or () if each["name"] == keys.PREFLIGHT_CONTAINER), None)
 

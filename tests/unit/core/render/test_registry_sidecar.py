@@ -26,7 +26,7 @@ STANDARD = "component=engine leaderworkerset.sigs.k8s.io/worker-index=0 ome.io/i
 def beside(
     *args: str, wanted: Sidecar = PD, notes: dict[str, str] | None = None, image: str = "gateway:v0.3.2", **box: Any
 ) -> dict[str, Any] | None:
-    """Return the sidecar of a router with these arguments."""
+    """Return the registry sidecar of a router with these arguments; None if the router gets none."""
     main = {"name": "router", "image": image, "command": BASE, "args": list(args), **box}
     pod = registry_sidecar.with_registry({"containers": [main]}, OWNER, "r1", notes or {}, wanted)
     boxes = pod.get("initContainers") or [None]

@@ -98,7 +98,7 @@ def down(kept: Collection[int], children: tuple[Child, ...], *pods: Pod) -> list
 
 
 def but(group: int) -> set[int]:
-    """Return the numbers of the two of three groups that are not this one."""
+    """Return the numbers of the other two of three groups."""
     return {0, 1, 2} - {group}
 
 

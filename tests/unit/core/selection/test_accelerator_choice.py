@@ -24,7 +24,9 @@ CLASSES = (gpu("a80", "80", "2"), gpu("h141", "141", "4", 900), gpu("b192", "192
 
 
 def deps(*classes: AcceleratorClass, on: str = "a80 h141 b192", model: dict[str, Any] | None = None, **runtime: Any) -> Deps:
-    """Return these classes, of which those in `on` have a node."""
+    """Return the objects to which a service refers: these accelerator classes, of which those in `on` have a node, a model,
+    and a runtime.
+    """
     box = parts.container(resources={"limits": {"nvidia.com/gpu": 1}})
     found = parts.deps(parts.runtime(engineConfig={"runner": box}, **runtime), *classes)
     nodes = {name: Node(name, 1, {"gpu": name}, True, 8) for name in on.split()}

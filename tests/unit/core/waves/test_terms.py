@@ -32,8 +32,8 @@ def ago(*minutes: float) -> list[datetime]:
     ],
 )
 def test_where_waves_end(waves: tuple[str, ...], total: int, ends: list[int]) -> None:
-    """Sizes are rounded up. Each wave has at least one service more than the previous one, and the last wave has all
-    services.
+    """A wave that is a share of the services is rounded up. Each wave has at least one service more than the previous one,
+    and the last wave has all services.
     """
     assert sizes(waves, total) == ends
 
