@@ -281,7 +281,7 @@ def test_ranks_of_a_template_that_a_stranger_changed_are_made_again(
 def test_a_stateful_set_that_somebody_deletes_costs_its_own_group_alone(
     rig: Rig, namespace: str, account: Account, leads: bool, becomes: dict[int, int]
 ) -> None:
-    """Only the group of a deleted StatefulSet is replaced. Without its leader's, it gets a number that no object has."""
+    """Only the group of a deleted StatefulSet is created again, with an unused number if it was that of the leader."""
     rig.create(yamls.service(namespace, NAME, "r-pairs", "engine", engine={"minReplicas": 3, "lifecycle": QUICK}))
     settled(rig, namespace)
     numbers = {0, 1, 2}

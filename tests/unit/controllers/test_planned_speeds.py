@@ -154,7 +154,7 @@ class CountedNodes(dict[str, Node]):
     searches = 0
 
     def values(self) -> Any:
-        """Return the nodes."""
+        """Return the nodes, and count the search."""
         self.searches += 1
         return super().values()
 

@@ -315,7 +315,7 @@ async def test_without_an_interval_it_is_deaf_and_says_so(caplog: pytest.LogCapt
 
 
 async def test_the_summaries_of_a_namespace_are_bounded_together(registry: Registry) -> None:
-    """Twenty routers of one namespace send summaries of 200 KiB, and one router of another namespace a short one."""
+    """The summaries of one namespace are read up to a common bound, which does not affect a router of another namespace."""
     registry.pods = [pod(ip="127.0.0.1", uid=f"n{each}", namespace="noisy") for each in range(20)]
     registry.answers(summary(slice=slice_mark("noisy", SELECTOR), unused="x" * (200 * 1024)))
     await registry.walk()

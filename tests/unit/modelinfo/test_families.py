@@ -57,7 +57,7 @@ def correction(config: dict[str, Any], seen: Facts) -> int:
 
 
 def wrong(row: dict[str, Any]) -> list[str]:
-    """Return the differences between the facts of a config and the class."""
+    """Return the differences between the facts of a config and the numbers of its class in transformers."""
     seen, found = of(row["config"]), []
     if seen.experts is not None and seen.experts.layers != row["expertLayers"]:
         found.append(f"{seen.experts.layers} layers with experts, not {row['expertLayers']}")

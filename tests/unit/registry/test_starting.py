@@ -69,8 +69,8 @@ def test_a_container_that_starts_again_begins_with_nothing() -> None:
 
 
 def test_an_engine_is_asked_until_its_answers_prove_nothing_new() -> None:
-    """An engine is asked until its leader is ready, unless further answers would prove nothing new. One that has called
-    itself unhealthy proves its health by its answers.
+    """An engine is asked until its leader is ready, unless further answers would prove nothing new. The answers of one that
+    has called itself unhealthy before prove its health.
     """
     assert is_due(seen()) and is_due(seen(None, 503)) and is_due(seen(503, 200)) and is_due(seen(503, 200, 404))
     assert not is_due(seen(None, 200)) and not is_due(seen(404)) and not is_due(StartSigns())

@@ -85,7 +85,7 @@ def test_what_kimi_needs_has_the_processors_first() -> None:
 
 
 def test_kimi_is_ready_while_the_rest_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In this run, images and the programs of the real node are only finished after Kimi K2 serves."""
+    """Kimi K2 serves before images and the programs of the real node are finished, which wait for it in this run."""
     said: list[str] = []
     kimi_serves = threading.Event()
 
