@@ -107,9 +107,7 @@ def answers(cluster: Cluster, name: str, script: str) -> str:
 
 
 def test_a_cluster_keeps_what_it_was_made_with(real: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cluster keeps the kinds of nodes of its creation: a real node cannot be added later, and kind nodes are already
-    real.
-    """
+    """A cluster keeps the kinds of nodes of its creation: `up` with a real node is refused for a cluster without one."""
     monkeypatch.setenv("OME_LOCAL_HOME", str(tmp_path))
     at = layout.layout("plain")
     at.make()

@@ -181,7 +181,7 @@ def configs() -> Mapping[str, Mapping[str, Any]]:
 
 @cache
 def other_configs() -> Mapping[str, Mapping[str, Any]]:
-    """Return last part of the name of each of OTHER_MODELS → its config.json."""
+    """Return the config.json of each of OTHER_MODELS, by the last part of the model's name."""
     published = map(json.loads, PUBLISHED.read_text(encoding="utf-8").splitlines())
     return {row["model"].rpartition("/")[2]: row["config"] for row in published if row["model"] in OTHER_MODELS.values()}
 

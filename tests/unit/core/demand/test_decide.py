@@ -49,8 +49,8 @@ def test_a_backlog_is_served_before_two_starts_have_passed() -> None:
 
 @pytest.mark.parametrize("waiting", [2000, 20_000])
 def test_a_backlog_asks_for_no_more_groups_than_have_it(waiting: int) -> None:
-    """A backlog adds at most as many groups as have a queue. Requests stay in the queue of their group: with groups for all
-    that arrives, each of the others has its own queue to work off, and a further group would have nothing to do.
+    """A backlog adds at most as many groups as have a queue. Requests stay in the queue of their group, so further groups
+    would get none of the requests that wait.
     """
     without, _ = decide(samples(4.0), fleet(), TARGETS, state(), NOW)
     made, _ = decide(samples(4.0, waiting=waiting), fleet(), TARGETS, state(), NOW)

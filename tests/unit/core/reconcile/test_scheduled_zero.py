@@ -176,7 +176,7 @@ class Mortal(Sleeper):
     plans: tuple[Plan, ...] = ()
 
     def carry_out(self, plan: Plan) -> None:
-        """Keep the plan, then carry it out, or raise Ended."""
+        """Keep the plan in `plans`. Then carry it out, or raise Ended if it writes a RoleScale and `ends` is true."""
         self.plans = (*self.plans, plan)
         if self.ends and plan.scale:
             raise Ended
