@@ -34,21 +34,21 @@ HOLDS: dict[str, str] = {
     HoldReason.FROZEN: "The service is frozen or paused. Nothing changes.",
     HoldReason.SCHEDULED_ZERO: "The schedule lets the service have no groups now, and no request has arrived for ten "
     "minutes. The groups come back at the end of this time.",
-    HoldReason.UNDONE: "Somebody went back to the size before a decision, with `ome scale SERVICE --undo`. Nothing changes "
-    "until `ome scale SERVICE --resume`.",
+    HoldReason.UNDONE: "Somebody has undone the last decision with `ome scale SERVICE --undo`. The former size does not "
+    "change until `ome scale SERVICE --resume`.",
     HoldReason.UNHEARD: "The operator does not read the load from the routers, because its option `router-watch` is 0: set "
     "it to 5 (only possible inside the cluster). Nothing changes.",
     HoldReason.UNKNOWN: "The newest numbers of the load are missing or older than 20 s. Nothing changes.",
     HoldReason.UNMEASURED: "The lengths of requests or the speed of the groups are not known yet: `ome plan` has no "
     "prediction with which a group meets the targets, and requests have not waited in any group for a whole minute. The "
-    "numbers of groups stay.",
+    "numbers of groups do not change.",
     HoldReason.UNREACHABLE: "A request that does not wait is already slower than the target, so no number of groups meets "
-    "it. The numbers of groups stay.",
+    "it. The numbers of groups do not change.",
     HoldReason.MAXIMUM: "The demand needs more groups than the maximum of a role.",
     HoldReason.BUDGET: "The demand needs more GPUs than the budget.",
     HoldReason.NO_ROOM: "The cluster has no nodes for the groups that the demand needs.",
     HoldReason.CAPPED: "The demand needs more groups or routers, but the number of changes within this hour has reached its "
-    "limit (`changesPerHour`). Only the minimum of a role is still kept.",
+    "limit (`changesPerHour`). Groups are added only to a role that has fewer than its minimum.",
     HoldReason.FIRST_STEP: "The demand may need more groups, but the speed of a group is known from a single measurement. "
     "The number of groups that serve is at most doubled; the new groups show whether more are needed.",
     HoldReason.STARTING: "Fewer groups would be enough, but a group is still starting.",

@@ -51,7 +51,8 @@ class DemandReasons:
     )  # fmt: skip
     DEMAND_UNDONE = ReasonRecord(
         "DemandUndone", of=_OF, kstatus=_CURRENT, state=State.WAITING,
-        meaning="somebody went back to the size before a decision, and the size stays, whatever the demand needs",
+        meaning="somebody has undone the last decision with `ome scale NAME --undo`; the service keeps the former size, "
+                "whatever its demand needs",
         remedy="`ome scale NAME --resume`",
     )  # fmt: skip
     SCALED_BY_HAND = ReasonRecord(

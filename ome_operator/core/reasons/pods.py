@@ -49,7 +49,7 @@ class PodReasons:
     FAILED_MOUNT = ReasonRecord(
         "FailedMount", of=COMPONENTS, kstatus=IN_PROGRESS, gravity=3, pods="cannot mount a volume", printed=True,
         meaning="a volume cannot be mounted: the directory does not exist on the node, or the claim, Secret or ConfigMap "
-        "does not exist. The message contains that of the kubelet",
+        "does not exist. The message contains the message of the kubelet",
         remedy="correct what the message names, on the pod's node or in the spec; the kubelet tries again by itself",
         see="Put a model's files where `spec.storage.path` points, or take the label off that node (see \"Nodes\" below)",
     )  # fmt: skip
@@ -80,7 +80,8 @@ class PodReasons:
     UNSCHEDULABLE = ReasonRecord(
         "Unschedulable", of=COMPONENTS, kstatus=IN_PROGRESS, state=State.WAITING, gravity=4, pods="unschedulable",
         printed=True,
-        meaning="no node fits; the scheduler's message and the services that hold suitable nodes follow",
+        meaning="no node fits the pod; the condition has the scheduler's message, and names the services that hold suitable "
+                "nodes",
         remedy=f"{FREE_GPUS}{LABEL_NODES}check taints and requests; the labels of nodes: kubectl get nodes{{columns}}",
         router_remedy="free what the message names, or check taints and requests: kubectl describe nodes",
     )  # fmt: skip
@@ -104,7 +105,7 @@ class PodReasons:
     PODS_REFUSED = ReasonRecord(
         "PodsRefused", of=(*COMPONENTS, COMPLETE), kstatus=IN_PROGRESS, printed=True,
         meaning="pods cannot be created, because of Pod Security, a quota, a webhook or a missing ServiceAccount. The "
-                "message contains that of the API server",
+                "message contains the message of the API server",
         remedy="correct what the API server names: quota, Pod Security, ServiceAccount or webhook",
     )  # fmt: skip
     PREFLIGHT_FAILED = ReasonRecord(
