@@ -35,14 +35,19 @@ def aims() -> Iterator[Aim]:
     rows = {row.id: row for row in shipped()}
     ratios = {each.id: each.ratios for each in held() if each.left_out == DEPLOYMENT and each.ratios}
     one, apart = ({name for name in ratios if rows[name].together is together} for together in (True, False))
-    yield from _errors("engines that do both", [ratios[name] for name in one], ("15 % / 45 %", "15 % / 40 %", "40 %"))
+    yield from _errors(
+        "engines that do both prefill and decode", [ratios[name] for name in one], ("15 % / 45 %", "15 % / 40 %", "40 %")
+    )
     yield from _errors("disaggregation", [ratios[name] for name in apart], ("7.2 % / 26 %", "6.3 % / 19 %", "35 %"))
     for what, title in ((GPU, "a GPU left out"), (MODEL, "a model left out")):
         found = [each.ratios for each in held() if each.left_out == what and each.id in one]
-        yield from _errors(f"engines that do both, {title}", found, ("-", "-", "-"))
+        yield from _errors(f"engines that do both prefill and decode, {title}", found, ("-", "-", "-"))
     beyond = [name for name in one if any(not 0.5 <= ratios[name].get(figure, 1) <= 2 for figure in FIGURES[1:])]
     yield Aim(
-        "engines that do both: throughput or TPOT beyond a factor of two", len(one), _percent(len(beyond), len(one)), "3 %"
+        "engines that do both prefill and decode: throughput or TPOT beyond a factor of two",
+        len(one),
+        _percent(len(beyond), len(one)),
+        "3 %",
     )
     yield _order("pairs of GPUs in the right order", rows, ratios, by_gpu, lambda row: (row.place.gpu.name,), "85 %")
     yield _order("pairs of engines in the right order", rows, ratios, by_engine, lambda row: (row.place.engine,), "70 %")

@@ -20,7 +20,7 @@ _KERNELS = {
     "prefill.matrices": "time of the matrix operations, divided by their time at the peak rate of their precision",
     "prefill.attention": "time of the attention operations, divided by their time at the BF16 peak rate",
 }
-_MODES = {"pair": "disaggregation", "together": "engines that do both"}
+_MODES = {"pair": "disaggregation", "together": "engines that do both prefill and decode"}
 _WAITS = {
     "fixed": "TTFT without the prefill step, in units of 100 ms",
     "ranks": "exponent of the number of attention ranks: 0 if they share the work of a prompt, 1 if they do not",
@@ -91,7 +91,7 @@ def _cell(found: Bar | None) -> str:
 def _left_out() -> Iterator[tuple[str, ...]]:
     titles = {DEPLOYMENT: "a deployment", GPU: "a GPU", ENGINE: "an engine", MODEL: "a model family"}
     for what, title in titles.items():
-        for together, mode in ((True, "engines that do both"), (False, "disaggregation")):
+        for together, mode in ((True, "engines that do both prefill and decode"), (False, "disaggregation")):
             found = left_out(what, together)
             yield f"{title}; {mode}", str(found["tokens"].rows), *(_cell(found[name]) for name in _FIGURES)
 

@@ -45,7 +45,7 @@ class CatalogReasons:
     NOT_SERVED = ReasonRecord(
         "NotServed", of=(READY,), kstatus=IN_PROGRESS,
         meaning="no agent can download from a URI of this scheme",
-        remedy="put the files on the nodes, and write `local:///path` or label them",
+        remedy="put the files on the nodes; then write `local:///path`, or label the nodes",
     )  # fmt: skip
     TOO_MANY_MODELS = ReasonRecord(
         "TooManyModels", of=(READY,), kstatus=IN_PROGRESS,

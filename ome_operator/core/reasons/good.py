@@ -15,7 +15,7 @@ class GoodReasons:
     READY = _good(
         "Ready",
         (*on.COMPONENTS, on.MODEL_READY, on.READY),
-        "every pod of every wanted group is ready, or enough nodes hold the model",
+        "every pod of every wanted group is ready; under `ModelReady`: enough nodes hold the model",
     )
     FOUND = _good("Found", (on.RUNTIME_READY, on.READY), "the runtime, or nodes with the accelerator, exist")
     CLAIM = _good(
@@ -26,7 +26,7 @@ class GoodReasons:
     COMPLETE = _good(
         "Complete",
         (on.ROLLED_OUT, on.SCALED),
-        "the wanted revision is complete, and no other is left; under `Scaled`: every wanted group is ready, or, while two "
+        "the wanted revision is complete, and no other exists; under `Scaled`: every wanted group is ready, or, while two "
         "revisions exist, as many groups as the rollout requires",
     )
     COMPLETED = _good("Completed", (on.COMPLETE,), "the benchmark has ended, and no request failed")
