@@ -119,7 +119,8 @@ class Policy:
     ] = "Off"
     """In YAML, write `"Off"` in quotes, because YAML reads Off without quotes as false. The annotation `ome.io/preflight`
     of a service or its runtime takes precedence. A change applies to revisions that are created later and restarts no
-    pods (docs/preflight.md). The default is Off because the checks have not been tested on a GPU yet."""
+    pods (docs/preflight.md). The default is Off because the checks have not been tested on RDMA devices or
+    between several GPUs yet."""
     observe: Annotated[
         bool,
         Option(
@@ -171,7 +172,7 @@ class Policy:
         tuple[str, ...],
         Option(
             flag="--agent-root",
-            help="Directories in which agents store models, as their option --root; if unset: /mnt/models.",
+            help="Directories in which agents store models, equal to --root of `ome agent`; if unset: /mnt/models.",
             part_of="agent.roots",
         ),
     ] = ("/mnt/models",)
@@ -179,7 +180,7 @@ class Policy:
         frozenset[str],
         Option(
             flag="--pin-from",
-            help="Nodes whose agents decide which revision and which facts of a model apply to all nodes; empty: any two.",
+            help="Nodes whose agents decide which revision and facts of a model apply to all nodes; empty: any two that agree.",
             value="agent.pinFrom",
         ),
     ] = frozenset()

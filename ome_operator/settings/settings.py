@@ -158,7 +158,7 @@ class Settings:
         tuple[str, ...],
         Option(
             flag="--waves",
-            help="Services that have a shared edit at the end of each wave of its rollout: a number or a percentage.",
+            help="Number or percentage of services that have a shared edit at the end of each wave of its rollout.",
             value="rollout.waves",
             form=Form.STEPS,
         ),
