@@ -226,4 +226,4 @@ def test_the_version_of_ome_that_was_compared_is_named_in_one_place() -> None:
     assert named == {"migrate.md", "performance.md"}
     first = (ROOT / "docs/migrate.md").read_text().split("\n\n")[1]
     assert "was compared with that version" in first and "they were not compared" in first
-    assert "the version that was compared](docs/migrate.md)" in (ROOT / "README.md").read_text()
+    assert "the version of OME to which this refers](docs/migrate.md)" in (ROOT / "README.md").read_text()
