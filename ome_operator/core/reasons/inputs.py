@@ -134,7 +134,7 @@ class InputReasons:
     )  # fmt: skip
     NO_RUNTIME_FITS = ReasonRecord(
         "NoRuntimeFits", of=(RUNTIME_READY, READY), kstatus=IN_PROGRESS,
-        meaning="no runtime is named, and none fits the model; the message names the rules that exclude each, the "
+        meaning="no runtime is named, and none fits the model; the message names the rules that exclude each runtime, the "
         "closest first",
         remedy="`ome explain runtime -f FILE` lists all runtimes with the rules that exclude them",
         see="See [choosing](choosing.md)",
