@@ -32,8 +32,8 @@ OWN_KINDS = ("InferenceService", "RoleScale", "ClusterBaseModel", "ClusterServin
 SERVED_WITHIN_S = 60.0
 STARTED_WITHIN_S = 90.0
 QUIET_S = 6.0
-"""Seconds without a write after which the operator counts as settled. They are more than the operator's interval between
-status writes in which only counts change."""
+"""Seconds without a write after which the operator is regarded as settled. They are more than the interval at which the
+operator writes statuses in which only counts have changed."""
 SETTLED_WITHIN_S = 60.0
 
 

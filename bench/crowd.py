@@ -99,7 +99,7 @@ class Crowd:
         return self._body(f"model-{number}", {"generation": generation}, spec=self._spec(number))
 
     def stranger(self, number: int) -> Manifest:
-        """Return a BaseModel in a namespace with fifty of them."""
+        """Return a BaseModel that no service uses. A namespace has fifty of these models."""
         metadata = {"namespace": f"team-{number // 50}", "creationTimestamp": f"2026-01-01T{number:08}Z"}
         return self._body(f"stranger-{number}", metadata, spec=self._spec(number))
 

@@ -76,7 +76,7 @@ class Linted:
 
 @dataclass(frozen=True)
 class Heard:
-    """The cost of requesting the summaries of routers for the operator."""
+    """What it costs the operator to request the summaries of routers."""
 
     routers: int
     fresh: int
@@ -84,7 +84,7 @@ class Heard:
     share: float
     """Share of a core that the operator used."""
     mib: float
-    """Growth of the resident memory by the reports and the connections, in MiB."""
+    """Growth of the resident memory that the reports and the connections cause, in MiB."""
     oldest_s: float
     """Age in seconds of the oldest fresh summary at any time."""
     dirty: int
@@ -194,7 +194,7 @@ class Paged:
 
 @dataclass(frozen=True)
 class Beside:
-    """How long a quiet tenant waits for a service, alone and next to other tenants."""
+    """The times that a quiet tenant waits for a service, alone and next to other tenants."""
 
     models: int
     """Number of BaseModels of another tenant."""

@@ -12,11 +12,11 @@ from ome_operator.util.visible import visible
 
 
 def main() -> None:
-    """Run the command. An error that a user can correct is printed in a sentence on stderr, with an exit code, without a
-    traceback.
+    """Run the command. An error that a user can correct is printed on stderr as one sentence without a traceback, and ends
+    the process with an exit code.
     """
     stack.widen()
-    garbage_collection.collect_rarely()  # before imports, which took 200 collections: a twelfth of the start of a command
+    garbage_collection.collect_rarely()  # before the imports: collections took 1/12 of a start
     try:
         app(prog_name="kubectl ome" if Path(sys.argv[0]).name == "kubectl-ome" else None)
     except UserError as error:

@@ -198,7 +198,7 @@ class Hosted:
         """
         process, life = self._process, self._life
         try:
-            await asyncio.sleep(0)  # kopf installs its signal handlers, which stop 5 s later
+            await asyncio.sleep(0)  # lets kopf install its signal handlers first; they would delay a stop by 5 s
             process.catch_signals()
             life.enter("waiting for CRDs", ready=False)
             await start.kinds_served(self._client)

@@ -50,7 +50,7 @@ EXCLUDED_NODES = f"{GROUP}/excluded-nodes"
 """Annotation on a StatefulSet of a group: the names of the nodes on which its pods are not placed, separated by commas. It
 is set when the group is created, and never changes (docs/bad-nodes.md)."""
 FORGIVEN = f"{GROUP}/forgiven"
-"""Annotation on a NodeFaults: the time when a person forgave the node its faults, in RFC 3339. Earlier faults do not count
+"""Annotation on a NodeFaults: the time when a person forgave the node its faults, in RFC 3339. Earlier faults are ignored
 (docs/bad-nodes.md)."""
 SCALE_DOWN_MARK = f"{GROUP}/node-scale-down"
 """Annotation on pods whose nodes autoscalers must not remove. It lists the annotations that the operator wrote to prevent

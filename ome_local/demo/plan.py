@@ -26,7 +26,6 @@ IMAGES = ("engine-cpu", "router", "operator")
 """Images of the tiny service. The largest image comes first, so that the node unpacks it while the others are built."""
 START_DELAY_S = 2.5
 """Seconds from the binding of a simulated pod until it is Ready."""
-"""Seconds until a simulated pod is Ready."""
 _IMAGES_NICE, _LATER_NICE = 10, 15
 """Niceness of the images' parts and of the later parts. After Kimi K2, the images take the longest time, so the programs
 of the real node yield to them."""

@@ -43,7 +43,7 @@ automatically are not included."""
 
 
 def hold(cluster: Cluster, service: Service, *nodes: str) -> None:
-    """Add the label to the nodes that states that they have the model's files."""
+    """Label these nodes as nodes that have the model's files."""
     label = f"models.ome.io/clusterbasemodel.{service.name}=Ready"
     cluster.kubectl("label", "node", *nodes, "--overwrite", label)
     print(

@@ -81,8 +81,8 @@ async def _objects(client: Client, kind: Kind) -> list[Manifest]:
 
 
 async def _stopped(client: Client, steps: Steps, services: Iterable[Manifest], force: bool) -> bool:
-    """Return whether OME's controller seems to be stopped. If it were running, two operators would write every service.
-    With `force`, a running controller is only reported.
+    """Return whether OME's controller seems to be stopped, so that two operators never write the same service. With `force`,
+    a running controller is only reported, and the result is true.
     """
     labelled = await client.list_objects("Deployment", label_selector=CONTROLLER)
     deployments = [deployment for deployment in labelled if await _may_write_services(client, steps, deployment)]
@@ -109,9 +109,9 @@ async def _stopped(client: Client, steps: Steps, services: Iterable[Manifest], f
 
 
 async def _may_write_services(client: Client, steps: Steps, deployment: Manifest) -> bool:
-    """Return whether the pods of a Deployment may write the status of the services in all namespaces, as OME's controller
-    must. Any user may create a Deployment with the label, which would stop the adoption, or explain the writes of a
-    controller that still runs. Return True if this cannot be determined.
+    """Return whether the pods of a Deployment may write the status of the services in all namespaces. OME's controller has
+    this right. Any user may create a Deployment with the label of that controller: with pods it would block the adoption,
+    and without pods it would hide a controller that still runs. Return True if the rights cannot be determined.
     """
     name, namespace = deployment["metadata"]["name"], deployment["metadata"]["namespace"]
     account = deployment["spec"]["template"]["spec"].get("serviceAccountName") or "default"
@@ -188,9 +188,7 @@ def _former_releases(steps: Steps, mine: Iterable[Manifest], release: Release) -
 
 
 async def _others(client: Client, steps: Steps, others: Iterable[Manifest], wishes: Permissions) -> None:
-    """Mark the CRDs of the kinds that only OME has as kept, so that helm does not remove them when the chart takes over the
-    release.
-    """
+    """Annotate the CRDs of the kinds that only OME has, so that helm keeps them when this chart takes over the release."""
     for live in others:
         metadata = live["metadata"]
         name, uid = metadata["name"], metadata["uid"]

@@ -37,7 +37,7 @@ async def hand_over(client: Client, steps: Steps, wanted: Sequence[str], *, repl
         for handover in handovers:
             try:
                 await handover.run(replace=replace, patience=patience, poll=POLL_SECONDS * max(1.0, len(waiting) / AT_ONCE))
-            except KubeError as error:  # of a single service, which somebody may have deleted meanwhile
+            except KubeError as error:  # concerns this service only, such as one that was deleted meanwhile
                 steps.leave(f"{handover.where}: {error}")
 
     async with asyncio.TaskGroup() as group:

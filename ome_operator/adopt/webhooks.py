@@ -17,7 +17,7 @@ async def remove(client: Client, steps: Steps, yes: bool) -> None:
     """Remove OME's webhook configurations whose server is not running.
 
     Each configuration is removed completely, because OME's webhook for pods is in the configuration for services, and would
-    reject this operator's pods. A configuration that is not called as OME's may be a policy of the cluster whose server is
+    reject this operator's pods. A configuration with another name than OME's may be a policy of the cluster whose server is
     down at the moment, so its removal requires `yes`.
     """
     found = False

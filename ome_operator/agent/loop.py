@@ -118,7 +118,7 @@ class Agent:
         self._quota.gone(uid)
 
     def relisted(self, kind: str) -> None:
-        """Receive the restart of a list of models. Models that were known before the restart may be deleted."""
+        """Receive the restart of a list of models. Models that were known before it may have been deleted meanwhile."""
         self._audit.relisted(kind)
 
     def _known(self, kind: str) -> set[str]:
@@ -265,7 +265,7 @@ class Agent:
             task.cancel()
 
     async def _pass(self, uid: str, work: Work) -> None:
-        async with self._looks.turn(work.model.namespace):  # not behind downloads, which may take hours
+        async with self._looks.turn(work.model.namespace):  # does not wait for downloads, which may take hours
             await work.look()
         async with self._turns.turn(work.model.namespace) as over:
             await work.run(over)
@@ -282,7 +282,7 @@ class Agent:
         unused = self._unused_directories.unused(named_directories, offer=not self._unread and not self._broken)
         status = record.status(self._entries(), unused, self._prefetcher.status())
         tick = self._clock()
-        # The response contains the operator's permission for a removal, and what is no longer to be read ahead.
+        # The response states which directories may be removed, and which are still to be read into the page cache.
         awaited = self._unused_directories.offers or self._prefetcher.is_listed
         age, every = tick - self._written_at, PROGRESS_EVERY if awaited else AGAIN_EVERY
         if status == self._written and age < every:

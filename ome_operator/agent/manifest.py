@@ -13,8 +13,9 @@ from ome_operator.util.json_limits import MIB, most_bytes, parsed
 from ome_operator.util.untrusted_json import PARSE_ERRORS, numbers, text, texts
 
 MEMORY = 768 * MIB
-"""Maximum bytes of memory while a manifest or a line of a journal is parsed, by the estimate of `json_limits.memory_of`.
-The largest manifest that an agent writes stays below it, so that an agent never downloads such a model again and again."""
+"""Maximum bytes of memory that parsing a manifest or a line of a journal may need, as `json_limits.memory_of` estimates it.
+The largest manifest that an agent writes stays below this limit: an agent that could not read its own manifest would
+download the model again and again."""
 
 
 class Proven(NamedTuple):

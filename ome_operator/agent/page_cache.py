@@ -54,16 +54,17 @@ def opened(path: Path) -> Iterator[int]:
 
 
 def block(rate: float) -> int:
-    """Return the bytes after which a reader checks whether it should go on. The kernel reads two such blocks ahead at once,
-    so they are at most what `rate` (bytes per second; 0: no limit) permits in a second, but not less than two chunks.
+    """Return the size of a block in bytes; after each block, a reader checks whether it should go on. The kernel reads two
+    blocks ahead at once, so two blocks have at most the bytes that `rate` (bytes per second; 0: no limit) permits in a
+    second, but a block has at least one chunk.
     """
     return BLOCK if rate <= 0 else min(BLOCK, max(CHUNK, int(rate / 2) // CHUNK * CHUNK))
 
 
 def tells_residency(descriptor: int) -> bool:
-    """Return whether the kernel tells this process which pages of a file are cached. Since Linux 5.2, the kernel tells it
-    only to the owner of the file and to processes that may write the file. For all other processes, mincore reports every
-    page as cached.
+    """Return whether mincore reports to this process which pages of a file are cached. Since Linux 5.2, it does so only for
+    the owner of the file and for processes that may write the file. For all other processes, mincore reports every page as
+    cached.
     """
     return os.fstat(descriptor).st_uid == os.geteuid() or os.access(f"/proc/self/fd/{descriptor}", os.W_OK)
 
@@ -85,15 +86,15 @@ def resident(descriptor: int, length: int, start: int = 0) -> int:
 
 
 def announce(descriptor: int, start: int, length: int) -> None:
-    """Let the kernel begin to read bytes that will be read, at once and whatever the rate. So the disk has work while a
-    block is copied.
+    """Ask the kernel to read `length` bytes from offset `start` into the page cache in the background, without regard to the
+    rate. The disk then has work while the reader copies a block.
     """
     os.posix_fadvise(descriptor, start, length, os.POSIX_FADV_WILLNEED)
 
 
 def read_block(descriptor: int, start: int, length: int, buffer: bytearray, took: Callable[[int], bool]) -> int:
-    """Read up to `length` bytes from offset `start`, and return how many were read. `took` is called with the bytes of
-    each chunk; the reading ends when it returns false. Raises OSError.
+    """Read up to `length` bytes from offset `start`, and return how many were read. `took` is called with the number of
+    bytes of each chunk; the reading ends when it returns false. Raises OSError.
     """
     at = start
     while at < start + length:

@@ -44,7 +44,7 @@ class Prefetcher:
         """
         self._limit, self._rate = limit, rate
         self.is_listed = False
-        """Whether the operator listed any directory when it was heard last."""
+        """Whether the operator's last answer listed any directory."""
         self._outcomes: dict[str, CachedWeights] = {}
         self._current, self._stop = "", threading.Event()
         self._queue: list[str] = []
@@ -119,8 +119,8 @@ class Prefetcher:
 
 def prefetch(root: Path, limit: int, throttle: Throttle, stop: threading.Event, held: int = 0) -> CachedWeights:
     """Read the files below `root` that engines read, at most `limit` bytes, until `stop` is set. `held` is the number of
-    bytes of other directories that were read ahead, and must stay in the page cache. Raises nothing that is expected of a
-    disk.
+    bytes of other directories that were read ahead, and must stay in the page cache. Errors of the disk are not raised, but
+    stated in the message of the result.
     """
     sizes: dict[str, int] = {}
     try:
@@ -165,7 +165,7 @@ class _Reading:
         return CachedWeights(min(reached, total), total, message)
 
     def _cached(self, names: Sequence[str]) -> dict[str, list[int]]:
-        """Return file name -> bytes of each block in the page cache; {} if the kernel does not tell."""
+        """Return file name -> bytes of each block that are in the page cache; {} if the kernel does not report them."""
         found = {}
         for name in names:
             with page_cache.opened(self._root / name) as descriptor:
@@ -192,7 +192,7 @@ class _Reading:
         return ""
 
     def _read(self, piece: Piece, following: Piece | None) -> None:
-        """Read a piece, and let the kernel begin with the next one if that follows in the file."""
+        """Read a piece, and let the kernel begin to read the piece `following` if that is the next one of the same file."""
         end = piece.start + piece.length
         ahead = following.length if following and (following.name, following.start) == (piece.name, end) else 0
         with page_cache.opened(self._root / piece.name) as descriptor:
@@ -205,8 +205,8 @@ class _Reading:
         return not self._stop.wait(self._throttle.wait(count))
 
     def _kept(self, piece: Piece) -> bool:
-        """Return whether a piece that was read is still in the page cache. It is not if the reading drops its own pages, or
-        on a file system that caches nothing.
+        """Return whether a piece that was read is still in the page cache. It is missing if the kernel dropped its pages for
+        those of later pieces, or on a file system that caches nothing. Return true if the kernel does not report this.
         """
         with page_cache.opened(self._root / piece.name) as descriptor:
             told = page_cache.tells_residency(descriptor)

@@ -19,7 +19,7 @@ MARGIN = 256 * MIB
 """Bytes of the container's memory limit that are left for the agent itself. If the agent needs more, the kernel drops
 prefetched pages."""
 NODE, CONTAINER, SETTING = "the free memory of this node", "the memory limit of the agent's container", "agent.prefetchGB"
-"""Texts for messages that name what limits the number of bytes that are read."""
+"""Texts for messages: the amount of memory that limits how many bytes are read into the page cache."""
 
 
 class Piece(NamedTuple):
@@ -59,7 +59,7 @@ def weights_in_order(sizes: Mapping[str, int]) -> list[str]:
     files, relative to its directory, to bytes.
 
     Configuration and tokenizer come first, then the weights sorted by name, as in SGLang 0.5.23 and vLLM. Files in
-    subdirectories count only for models without weights in the main directory (such as those of diffusers), because
+    subdirectories are included only for models without weights in the main directory (such as those of diffusers), because
     other models store a second copy of their weights there.
     """
     top = [name for name in sizes if "/" not in name]
@@ -83,11 +83,12 @@ def _of_one_format(names: Iterable[str]) -> list[str]:
 
 
 def room(memory: MemoryState, held: int = 0) -> tuple[int, str]:
-    """Return the number of bytes that may be read into the page cache now, and what bounds them (NODE or CONTAINER).
+    """Return the number of bytes that may be read into the page cache now, and which memory limits this number (NODE or
+    CONTAINER).
 
     Only free memory and inactive pages of files are used, so that no page is dropped that a running engine uses. `held` is
     the number of bytes that were read ahead for engines that have not read them yet: these pages are inactive, but must
-    stay. If engines have read them meanwhile, they are not among the inactive pages, and less than possible is returned.
+    stay. If engines have read these pages meanwhile, they are no longer inactive, and the result is smaller than necessary.
     """
     reserve = max(RESERVE, int(memory.total * RESERVED_SHARE))
     node = min(memory.available - held, memory.free + max(0, memory.inactive_file - held)) - reserve

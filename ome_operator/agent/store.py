@@ -2,7 +2,7 @@
 
     <home>/<digest>/: the files of one model revision, which never change after the directory was published
     <home>/<digest>.json: the manifest of the revision; the revision is Ready when the directory and the manifest exist
-    <home>/<digest>.reading: exists while the agent reads the facts of the revision, and afterwards if that ended the agent
+    <home>/<digest>.reading: exists while the agent reads the facts of the revision; it remains if that ended the agent
     <home>/<digest>.partial/: a running download, with the directories `files` (verified) and `parts`, and `journal`
     <path>: a symlink to the newest revision, for cluster-scoped models only
 
@@ -93,7 +93,9 @@ class Store:
         return self.parts / hashlib.sha256(f"{file.name}\0{file.size}\0{file.hash}".encode()).hexdigest()[:32]
 
     def piece(self, file: RemoteFile, start: int) -> Path:
-        """Return the path of the piece that begins at offset `start`; it is downloaded ahead of the bytes before it."""
+        """Return the path of the piece that begins at offset `start`. A piece is downloaded while bytes before it are still
+        missing.
+        """
         part = self.part(file)
         return part.with_name(f"{part.name}.{start}")
 
@@ -263,7 +265,7 @@ class Store:
         replace_file(self._manifest, _text(manifest))
 
     def mark_damaged(self) -> None:
-        """Delete the manifest, so that the revision counts as incomplete. The files stay, because pods may have opened
+        """Delete the manifest, so that the revision is incomplete from then on. The files stay, because pods may have opened
         them.
         """
         self._manifest.unlink(missing_ok=True)

@@ -29,7 +29,7 @@ from ome_operator.util.wall_clock import WallClock, now
 logger = logging.getLogger(__name__)
 
 READINGS = 3
-"""Number of times that the agent may end while it reads the facts of a revision, before it no longer reads them."""
+"""Number of readings of a revision's facts during which the agent ended. After this number, the facts are no longer read."""
 PRESENT = "local"
 """Revision that is reported for files that an administrator put on the node."""
 
@@ -121,7 +121,7 @@ class Work:
         """
         before, pin, self.model = self.model, self._pin(), model
         edited = model is not before and (model.spec, self._pin()) != (before.spec, pin)
-        if edited and self._may_read_at:  # a person may have replaced what ended the agent
+        if edited and self._may_read_at:  # a person may have replaced the files that ended the agent
             self._may_read_at = self.due = 0.0
             self.store.forget_readings()
         repinned = self._report.state == record.READY and self._pin() not in ("", self._report.revision)
@@ -159,7 +159,7 @@ class Work:
         the download begins.
 
         The download may wait for hours, and until then other nodes could not determine whether a revision that only one node
-        reports is right (`core/catalog/agreement.py`). Errors are left to the download, which reports them.
+        reports is correct (`core/catalog/agreement.py`). Errors are left to the download, which reports them.
         """
         if self._pin() or self.report().revision or self._misplaced or self._uri.startswith(LOCAL):
             return
@@ -273,9 +273,9 @@ class Work:
     def _read_facts(self, message: str) -> None:
         """Add the facts to the report of a Ready model, whose message is `message`.
 
-        If the last reading ended the process, which an author can intend, the facts are read only after those of the other
-        models. If readings have ended the process READINGS times, the facts are no longer read. The model stays Ready
-        whatever happens here, because its files are complete.
+        If the last reading ended the process, which the author of the files can cause on purpose, the facts are read only
+        after those of the other models. If readings have ended the process READINGS times, the facts are no longer read. The
+        model stays Ready whatever happens here, because its files are complete.
         """
         try:
             why = self._postponed()

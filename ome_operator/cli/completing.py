@@ -14,7 +14,7 @@ PATIENCE = 5.0
 
 
 def services(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the names of InferenceServices that start with `incomplete`. Return none if the cluster cannot be read
+    """Return the names of InferenceServices that start with `incomplete`. Return an empty list if the cluster cannot be read
     within PATIENCE.
     """
     import asyncio

@@ -1,7 +1,7 @@
 """Finds what a cluster would refuse of the objects in files, before they are applied.
 
 `ome lint`, `ome render`, `ome diff` and `ome preflight` read their files with the same functions, so each of them refuses
-the same objects and names what it does not look at.
+the same objects, and names the objects that it does not check.
 """
 
 import re
@@ -125,7 +125,9 @@ def _versions() -> list[tuple[str, str]]:
 
 
 def skipped(parts: Iterable[WrittenObject]) -> tuple[str, ...]:
-    """Return the objects that none of the commands looks at, each with its file. Namespaces are read."""
+    """Return the objects that none of these commands checks, each with its file. Namespaces and Nodes are not among them,
+    because commands read them.
+    """
     others = (part for part in parts if not part.known and not part.resembles and part.body.get("kind") not in _READ)
     return tuple(f"{part.named()} in {part.where}" for part in others)
 

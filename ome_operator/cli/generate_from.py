@@ -24,7 +24,7 @@ _ROOT = "/raid/models"
 
 
 def own_model(source: str) -> OwnModel:
-    """Return what is known of the model at `source`. Raises UserError with a sentence if nothing is."""
+    """Return the known facts of the model at `source`. Raises UserError if nothing is known of it."""
     place = Path(source)
     if place.is_dir():
         return _of_files(place)
@@ -94,8 +94,8 @@ def _on_the_cluster(uri: str) -> tuple[Facts, str] | None:
     """Return the facts in the status of a model with this URI, and the path of its files; None if there is no such model,
     or no cluster.
 
-    A BaseModel is a tenant's: with parameters its facts may be those of another hub or repository, and its path is a text
-    that the tenant chose. Only the facts of a BaseModel without parameters are used, if there is no ClusterBaseModel.
+    A BaseModel belongs to a tenant. If it has parameters, its facts may be those of another hub or repository, and its path
+    is a text that the tenant chose. Without a ClusterBaseModel, only the facts of a BaseModel without parameters are used.
     """
     from ome_operator.cache.resources import MODELS
     from ome_operator.cli.connect import on_cluster

@@ -71,7 +71,7 @@ class Files(NamedTuple):
     refused: tuple[gate.FileRefusal, ...]
     """What a cluster would refuse of the objects."""
     skipped: tuple[str, ...]
-    """The objects that no command looks at, each with its file."""
+    """The objects that no command checks, each with its file."""
     looked: int
     """Number of objects of the operator's kinds, including those that are refused."""
 
@@ -93,7 +93,7 @@ def read_files(paths: Iterable[Path], namespace: str) -> Files:
 
 
 def tell_skipped(found: Files) -> None:
-    """Print to stderr which objects of the files the command does not look at. Raises Unanswered if it looks at none."""
+    """Print to stderr which objects of the files the command does not check. Raises Unanswered if it checks none."""
     named = ", ".join(found.skipped[:SHOWN])
     if len(found.skipped) > SHOWN:
         named += f", and {len(found.skipped) - SHOWN} more"
@@ -110,8 +110,8 @@ def catalog_name(named: list[Path] | None) -> str:
 
 
 def tell_borrowed(used: Iterable[str], found: Files, catalog: str) -> None:
-    """Print to stderr which models and runtimes come from the catalog. `used` are those of the services, each with its kind
-    and name.
+    """Print to stderr which models and runtimes come from the catalog. `used` are the models and runtimes of the services,
+    each as its kind and name.
     """
     own = {f"{body['kind']} {body['metadata']['name']}" for body in found.objects}
     if names := sorted(set(filter(None, used)) - own):

@@ -78,7 +78,7 @@ def _data(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, str):
-        return str(value)  # of an enumeration and a reason only the word, because YAML refuses other types
+        return str(value)  # enumerations and reasons become plain strings, because YAML refuses other types
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {to_camel(name): _data(below) for name, below in value._asdict().items()}
     if isinstance(value, Mapping):

@@ -26,7 +26,7 @@ INTERVAL = 5.0
 
 
 class What(StrEnum):
-    """What a row stands for."""
+    """The kind of object that a row describes."""
 
     SERVICES = "services"
     GROUPS = "groups"
@@ -50,7 +50,7 @@ class Sort(StrEnum):
 
 
 class TopView(NamedTuple):
-    """The rows, sorted, and what the user has to know about them."""
+    """The sorted rows of the table, and remarks about them for the user."""
 
     rows: list["TopRow"]
     remark: str

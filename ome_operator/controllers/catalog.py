@@ -76,9 +76,9 @@ class CatalogReconciler(StatusReconciler):
             for event in waves_status.events(before, rollout) if held is None or not held.observed else ():
                 await kube_events.post_event(self._client, resource, event, self._wall())
         pin = status.get("weights")
-        if self._pinned.get(ref) != pin:  # also if it was written before and the response got lost
+        if self._pinned.get(ref) != pin:  # also after a write whose response was lost
             self._pinned[ref] = pin
-            for node in self._cluster.holdings(ref):  # pins decide about labels
+            for node in self._cluster.holdings(ref):  # node labels depend on the pin
                 self._queue.add(Ref(RECORD, "", node))
         return resync
 

@@ -47,7 +47,7 @@ class ConflictingOperators:
         """Namespace of a conflicting operator's Lease -> the Lease's holder."""
 
     def watch_metrics(self, metrics: Metrics) -> None:
-        """Register a gauge that is computed when it is scraped."""
+        """Register the gauge of the namespaces with a conflicting operator, which is computed when it is scraped."""
         metrics.ask("ome_rivals", lambda: {(namespace,): 1.0 for namespace in self.found})
 
     async def run(self) -> None:
@@ -80,7 +80,7 @@ class ConflictingOperators:
         namespace, name = lease["metadata"]["namespace"], lease["metadata"]["name"]
         spec = lease.get("spec") or {}
         if (namespace, name) == (self._namespace, self._name) or spec.get("holderIdentity") == self._me:
-            return False  # this operator left the claim when it had no cluster-wide rights
+            return False  # this operator's own Lease, or a claim that it wrote earlier
         if not self._alive(spec):
             return False
         mine = self._scope.namespaces

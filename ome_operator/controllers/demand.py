@@ -59,8 +59,8 @@ PAUSE = 60.0
 REPEAT = 3600.0
 """Seconds after which the daily sums and the measurements are stored even if nothing was decided."""
 UNUSED = 60.0
-"""Maximum seconds for which nodes stay reserved for a namespace that does not create the groups, for example because of its
-quota. After that, nothing is reserved for the namespace until its counted seconds have decayed below this number."""
+"""Maximum seconds for which nodes stay reserved for a namespace that does not create the groups, such as for lack of quota.
+After that, nothing is reserved for the namespace until its seconds in `_unused` have decayed below this limit."""
 HALF_LIFE = 300.0
 """Half-life, in seconds, of the time for which a namespace did not use its reserved nodes (`_unused`)."""
 STATED = (HoldReason.INVALID, HoldReason.FROZEN, HoldReason.UNDONE)
@@ -88,7 +88,7 @@ class _DemandMemory:
     broken: str = ""
     """The unexpected error of the last decision."""
     gone: float = float("-inf")
-    """Time of the last decision that the groups of the service go, because the schedule needs none."""
+    """Time of the last decision if it was that the service is to have no groups, because its schedule needs none."""
     reserved: Mapping[str, int] = field(default_factory=dict)
     """Role -> number of groups at the last decision, if it reserved free nodes for more groups; {} if it reserved none."""
 
@@ -116,7 +116,7 @@ class DemandScaler:
         """UID of a service -> the state that is kept between its decisions."""
         self._begin = wall().timestamp() + FIRST
         self._unused: dict[str, tuple[float, float]] = {}
-        """Namespace -> (seconds for which it held reserved nodes without using them, time of this count)."""
+        """Namespace -> (seconds for which it had reserved nodes and did not use them, time of the last change)."""
         self._counted = set[str]()
         """Namespaces whose unused time was counted in this round already, because of another of their services."""
         self._planner = SpeedPlanner(cluster)
@@ -185,7 +185,7 @@ class DemandScaler:
         self._followed = {uid: each for uid, each in self._followed.items() if uid in known}
 
     def _restored(self, service: Resource, now: float) -> _DemandMemory:
-        """Return the initial state of a service, from its status. The next writes of services have different times."""
+        """Return the initial state of a service, from its status. Its next write depends on its UID, to spread writes."""
         scaling = service.status.get("scaling")
         stored = scaling if isinstance(scaling, dict) else None
         at = now - zlib.crc32(service.uid.encode()) % REPEAT
@@ -218,8 +218,8 @@ class DemandScaler:
     def _reserve(
         self, namespace: str, task: DemandTask, followed: _DemandMemory, made: SizeDecision, asks: "_Asks", now: float
     ) -> None:
-        """Reserve free nodes for the groups that a decision adds, so that services which are decided later do not count on
-        them. Nothing is reserved for a namespace that repeatedly did not create such groups.
+        """Reserve free nodes for the groups that a decision adds, so that later decisions about other services treat these
+        nodes as used. Nothing is reserved for a namespace that repeatedly did not create such groups.
         """
         have = {role: task.fleet.role(role).exist for role in GROUPS}
         before, at = self._unused.get(namespace, (0.0, now))
@@ -274,7 +274,7 @@ class DemandScaler:
             self._changed(ref)
 
     def fits(self, ref: Ref, task: DemandTask, more: Mapping[str, int], taken: list[Needs], now: datetime) -> Needs | None:
-        """Return the needs of these additional groups if they fit besides `taken`, the needs of other services, or None."""
+        """Return the needs of the additional groups `more` if they fit beside `taken`, the needs of other services."""
         roles = self._cluster.roles(ref.namespace, ref.name, task.revision)
         groups = dict.fromkeys(roles, 0) | {COMPONENT_OF[role]: more[role] for role in GROUPS if COMPONENT_OF[role] in roles}
         asked = needs(roles, groups, ref.namespace, True)
@@ -300,7 +300,7 @@ def _within(applied: Mapping[str, int], task: DemandTask) -> dict[str, int]:
 
 
 class _Asks:
-    """Answers the questions of a decision about free nodes. `taken` are the needs of services that were decided before."""
+    """Answers a decision's questions about free nodes. `taken` are the needs of services that were decided before."""
 
     def __init__(self, scaler: DemandScaler, ref: Ref, task: DemandTask, taken: list[Needs], now: datetime) -> None:
         self._fits: Callable[[Mapping[str, int]], Needs | None] = lambda more: scaler.fits(ref, task, more, taken, now)
@@ -329,7 +329,7 @@ class _Asks:
         return bisect_left(range(1, most + 1), True, key=lambda count: self._fits(groups(count)) is None)
 
     def take(self, more: Mapping[str, int]) -> None:
-        """Reserve the capacity of these groups, so that services which are decided later do not count on it."""
+        """Reserve the capacity of the groups `more`, so that later decisions about other services treat it as used."""
         if (asked := self._fits(more)) is not None:
             self._taken.append(asked)
 

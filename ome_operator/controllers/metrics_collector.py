@@ -153,7 +153,7 @@ class MetricsCollector:
     # --- when metrics are scraped -------------------------------------------------------------------------------------
 
     def _services(self) -> Mapping[tuple[str, ...], float]:
-        """Return the number of services by state. Services that have not been reconciled yet count as Unknown, so that
+        """Return the number of services by state. Services that have not been reconciled yet are counted as Unknown, so that
         the total is right from the first scrape on.
         """
         found = dict(self._sums.totals("ome_services"))

@@ -36,11 +36,12 @@ class PolicyState(NamedTuple):
     """Whether the admission policy for pods applies to the operator."""
 
     state: str
-    """binds, absent or unknown; "" if the operator has no right to create pods, so that no policy is needed."""
+    """`binds` if the policy applies to the operator, `absent` if it does not, or `unknown`; "" if the operator has no right
+    to create pods, so that no policy is needed."""
     why_not: str = ""
     """Why the operator sends no dry runs of pods; "" if it may send them."""
     error: KubeError | None = None
-    """The error that leaves the state unknown; None if the state is known."""
+    """The error because of which the state is unknown; None if the state is known."""
 
 
 class PodDryRuns:

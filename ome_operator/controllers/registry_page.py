@@ -16,8 +16,8 @@ some malformed pages."""
 
 
 def foreign_workers(text: str, now: float) -> Strangers | None:
-    """Parse the two numbers of a page; None if they are missing, or if there are no foreign workers. A time in the future
-    counts as now.
+    """Parse the two numbers of a page; None if they are missing, or if there are no foreign workers. A time in the future is
+    replaced by `now`.
     """
     values = {name: float(number) for name, number in _NUMBER.findall(text)}
     count, at = values.get(f"{keys.STRANGERS}_total", math.nan), values.get(keys.STRANGER_AT, math.nan)

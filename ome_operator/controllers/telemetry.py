@@ -90,7 +90,7 @@ class _Known(NamedTuple):
     old: bool = False
     """Whether the registry's version serves no summary."""
     unserved_at: float | None = None
-    """Time of a request that no engine could serve. A later one replaces it only after `arrivals.APART` seconds."""
+    """Time of a request that no engine could serve; replaced by that of a request at least `arrivals.APART` s later."""
 
 
 def new_session() -> aiohttp.ClientSession:
@@ -125,7 +125,7 @@ class Telemetry:
         self._sizes: dict[str, int] = {}
         """UID of a router -> bytes of the last response that was parsed."""
         self._of_namespace: Counter[str] = Counter()
-        """Sums of these sizes, by namespace."""
+        """Namespace -> sum of the sizes in `_sizes` of its routers."""
         self.total = 0
         """Number of foreign workers found since the start, over all services."""
 
@@ -170,7 +170,7 @@ class Telemetry:
         await self._round(session, self._pods)
 
     def _present(self) -> list[Pod]:
-        """Return the routers, and forget what is known about others."""
+        """Return the pods of the existing routers, and forget what is known about routers that no longer exist."""
         routers = [pod for pod in self._routers() if pod.ip and not pod.over]
         present = {pod.uid for pod in routers}
         if self._known.keys() - present:
@@ -241,7 +241,7 @@ class Telemetry:
         return answer.status, data
 
     def _failed(self, pod: Pod, before: _Known, why: str) -> _Known:
-        """Return what is known about a router after a failed request: its last numbers. Log a new problem once."""
+        """Return the state of a router after a failed request, which keeps the last numbers. Log a new problem once."""
         if why != before.trouble and before.failures:  # a single failure is a router that starts or ends
             logger.info("the summary of the router %s/%s is not used: %s", pod.namespace, pod.name, why)
         trouble = why if before.failures else before.trouble
@@ -341,8 +341,9 @@ class Telemetry:
 
 
 def _same(before: Strangers | None, after: Strangers | None) -> Strangers | None:
-    """Return the foreign workers that a registry reports. The time of the last one is calculated from its age, so it varies
-    by less than a second or two between responses, and the earlier value is kept.
+    """Return the foreign workers of a router after a response. If their number has not changed, `before` is returned,
+    because the time of the last foreign worker is calculated from its age and varies by a second or two between responses.
+    If the response contains no foreign workers, the last known ones are returned.
     """
     if before is not None and after is not None and before.found == after.found:
         return before

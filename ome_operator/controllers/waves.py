@@ -77,8 +77,8 @@ class _Object:
 
     @property
     def _equals_count(self) -> bool:
-        """Whether services that the edit does not change count as proof that the edit works. They count only while other
-        services have to reach the same state.
+        """Whether services that the edit does not change are counted as proof that the edit works. They are counted only
+        while other services still have to reach the same state.
         """
         counts = self._counts
         return (

@@ -98,7 +98,7 @@ def reasons(plan: Proposal) -> str:
 
 
 def _all(launch: Launch) -> tuple[Word, ...]:
-    """Return every flag and variable of a launch. Those that only the other nodes have are last."""
+    """Return every flag and variable of a launch. Those that only nodes without the leader have are last."""
     return (*launch.env, *launch.flags, *(_all(launch.worker) if launch.worker else ()))
 
 

@@ -40,8 +40,8 @@ class Change(NamedTuple):
 
 
 def changes(before: Outcome | None, after: Outcome | None) -> tuple[Change, ...]:
-    """Return the objects that are added, changed and removed. Two objects of different revisions with the same function
-    are returned as one changed object.
+    """Return the objects that are added, changed and removed. Two objects of different revisions that correspond to each
+    other (same kind, component and group) are returned as one changed object.
     """
     old, new = _parts(before), _parts(after)
     found = [*_one_by_one(old, new, before.revision if before else "", after.revision if after else "")]
@@ -73,7 +73,8 @@ def _name(manifest: Manifest) -> str:
 
 
 def _parts(item: Outcome | None) -> dict[Key, Manifest]:
-    """Return the objects by function. The function of an object is the same in every revision.
+    """Return the objects by a key that is the same in every revision: kind, component, whether it has the leaders, and
+    group.
 
     Stored revisions are left out, because they repeat the content of the StatefulSets.
     """

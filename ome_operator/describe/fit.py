@@ -52,7 +52,7 @@ class FitAnswer:
     why: str
     """Why the pods of the service do not fit on the nodes; "" if they fit."""
     places: tuple[Placed, ...] = ()
-    """Where its pods would run. The scheduler may choose other nodes."""
+    """Where the pods of the service would run. The scheduler may choose other nodes."""
     goes: tuple[NodeToFree, ...] = ()
     """The nodes whose pods would have to leave, if the service fits on the nodes of the cluster only without some pods that
     run there now."""

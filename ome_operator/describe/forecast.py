@@ -92,8 +92,8 @@ def _sentence(
 
 
 def _how(before: Outcome, after: Outcome) -> str:
-    """Return a text, to follow the roles that restart, that describes the steps of the rollout, the GPUs that it needs, and
-    whether the service keeps serving (docs/rollouts.md).
+    """Return the end of a sentence that begins with the roles that restart. It describes the steps of the rollout, the GPUs
+    that the rollout needs, and whether the service keeps serving (docs/rollouts.md).
     """
     bounds, roles = after.bounds, [role for role in after.roles if role.groups]
     if bounds.alone or not _same_roles(before, after):

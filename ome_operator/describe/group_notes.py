@@ -23,7 +23,7 @@ from ome_operator.quantity import moment
 from ome_operator.util.wording import count
 
 LEAST = 0.5
-"""Minimum seconds of a part of a start that is mentioned."""
+"""Minimum duration, in seconds, of a part of a start that the notes mention."""
 
 
 class GroupNotes(NamedTuple):

@@ -248,8 +248,8 @@ def _slices(
 
 
 def _refused(role: RoleView, status: Mapping[str, Any]) -> RoleView:
-    """Return the role with the reason why the API server refuses its missing pods set on these pods, if the role's condition
-    contains this reason.
+    """Return the role. If its condition states why the API server refuses the role's missing pods, this reason is set on
+    these pods.
     """
     told = status.get("conditions") or ()
     found: Mapping[str, Any] = next((item for item in told if item.get("type") == CONDITION[role.component]), {})

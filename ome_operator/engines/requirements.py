@@ -1,4 +1,4 @@
-"""What SGLang requires of combinations of flags, beyond what its parser checks (data/requirements.yaml)."""
+"""The requirements of SGLang on combinations of flags, beyond those that its parser checks (data/requirements.yaml)."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache

@@ -34,7 +34,7 @@ class Conflict(KubeError):
 
 
 class AlreadyExists(KubeError):
-    """The name is taken."""
+    """An object of this name exists already."""
 
 
 class NotFound(KubeError):

@@ -15,7 +15,7 @@ CONNECTIONS = 512
 that answers while no engine runs keeps its connection for milliseconds."""
 
 YOUNG = 1.0
-"""Seconds for which an accepted connection counts as open before aiohttp lists it."""
+"""Seconds for which an accepted connection is treated as open before aiohttp lists it."""
 
 
 class BoundedRunner(web.AppRunner):
@@ -28,8 +28,8 @@ class BoundedRunner(web.AppRunner):
         super().__init__(app, access_log=None, handle_signals=False, **options)
         self._most = most
         self._open: dict[web.RequestHandler, float] = {}
-        """Open connection -> monotonic time until which the connection counts as open although aiohttp does not list it; the
-        oldest connection first."""
+        """Open connection -> monotonic time until which the connection is treated as open although aiohttp does not list it;
+        the oldest connection first."""
         self._busy = set[web.RequestHandler]()
         """Connections whose request is being handled. A connection is not included while its response is sent."""
         app.middlewares.append(self._count)

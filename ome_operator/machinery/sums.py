@@ -76,7 +76,7 @@ class Slots(Generic[Owner]):
         return False
 
     def displaced(self) -> Owner | None:
-        """Return an owner that has lost its slot to another since the last call, or None if there is none."""
+        """Return an owner that has lost its slot to another owner since the last call, or None if there is none."""
         return self._displaced.pop() if self._displaced else None
 
     def leave(self, owner: Owner) -> Owner | None:

@@ -58,8 +58,8 @@ _TIES: Mapping[str, _Decide] = MappingProxyType(
         **dict.fromkeys(("glm4v_moe", "qwen2_5_vl", "llava", "llava_onevision"), lambda outer, inner: outer or inner),
     }
 )
-"""`model_type` of a config in two parts → whether the matrices are tied, from `tie_word_embeddings` of the whole and of its
-text part, as the classes of transformers 5.24 decide it."""
+"""`model_type` of a multimodal config → a function that decides, as the class in transformers 5.24 does, whether the
+embedding is also the output matrix. Its arguments are `tie_word_embeddings` of the config and of its text part."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,9 @@ class Count:
 
     @property
     def parts(self) -> Mapping[str, int]:
-        """The parameters of the matrices that a quantization may include besides routed experts, by the field's name."""
+        """Name of a field of this class -> its number of parameters, for all matrices that can be quantized except routed
+        experts.
+        """
         return {"attention": self.attention, "outputs": self.outputs, "dense": self.dense, "shared": self.shared}
 
 
@@ -132,10 +134,11 @@ def sliding_layers(text: Config, kind: str) -> tuple[int, int | None]:
 
 
 def tied(config: Config) -> bool | None:
-    """Return whether the embedding is also the output matrix of a model. In a config without the field it is not, which is
-    the default of every one of `FAMILIES` except Gemma 4.
+    """Return whether the embedding is also the output matrix of a model (`tie_word_embeddings`). A config without this field
+    has the default of its family: true for Gemma 4, and false for all other `FAMILIES`.
 
-    Return None if the two parts of a multimodal config differ and the family is not one of those whose code decides.
+    Return None if the config of a multimodal model and its text part have different values, and the family is not in
+    `_TIES`.
     """
     text = text_part(config)
     default = string(text, "model_type") in _TIED
@@ -198,7 +201,7 @@ def _matrices(kind: str) -> int:
 
 
 def _expert_space(text: Config) -> int | None:
-    """Return the width of the vectors that routed experts read and write, if it is not that of the model."""
+    """Return the width of the vectors that routed experts read and write; None if it is the hidden size of the model."""
     return whole_number(text, "moe_latent_size", "routed_expert_hidden_size")
 
 
@@ -305,7 +308,9 @@ def _router(text: Config, kind: str, hidden: int, mixture: Experts) -> int:
 
 
 def _uncorrected(text: Config, mixture: Experts) -> int:
-    """Return the number of biases that the layers of DeepSeek V4 lack whose experts follow from the token (hash routing)."""
+    """Return the number of routing biases that DeepSeek V4 lacks, because some of its layers choose experts by a hash of the
+    token.
+    """
     kinds = text.get("mlp_layer_types")
     if isinstance(kinds, list):
         return kinds[: mixture.layers].count("hash_moe") * mixture.routed

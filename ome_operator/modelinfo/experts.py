@@ -200,9 +200,9 @@ def _step(text: Config, name: str) -> int | None:
 def plain_layers(text: Config, mixture: Experts | None) -> int:
     """Return the number of layers that have a network without experts. `mixture` are the experts of the model."""
     layers, kind = layer_count(text) or 0, string(text, "model_type")
-    if kind == "gemma4_text":  # such a network is beside the experts
+    if kind == "gemma4_text":  # every layer has a network without experts beside its experts
         return layers
-    if kind == "nemotron_h":  # most layers have neither
+    if kind == "nemotron_h":  # most layers have neither experts nor such a network
         words, pattern = text.get("layers_block_type"), text.get("hybrid_override_pattern")
         if isinstance(words, list):
             return words[:layers].count("mlp")

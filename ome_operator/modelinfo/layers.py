@@ -94,7 +94,7 @@ def _grouped(size: _Sizes, heads: int, kv_heads: int, key: int, value: int, laye
 
 
 def _changed(layers: Layers, inputs: int = 0, others: int = 0, window: int = 0) -> Layers:
-    """Return layers with more parameters, and with a cache that keeps only a window of tokens if `window` is above 0."""
+    """Return a copy of `layers` with additional parameters, and with a cache of only `window` tokens if this is above 0."""
     return Layers(
         layers.layers,
         inputs=layers.inputs + inputs,
@@ -174,7 +174,7 @@ def _gemma4(size: _Sizes, layers: int) -> Sequence[Layers]:
         raise KeyError("hidden_size_per_layer_input")
     hidden, heads, kv_heads = size("hidden_size"), size("num_attention_heads"), size("num_key_value_heads")
     kinds, alike = _kinds(size, layers), bool(size.text.get("attention_k_eq_v"))
-    kinds[-1] = "full_attention"  # the class replaces another kind
+    kinds[-1] = "full_attention"  # the class in transformers replaces any other kind of the last layer
     norms = hidden * (7 if size.text.get("enable_moe_block") else 4)
     key, wide = size("head_dim"), size("global_head_dim")
     windowed = _grouped(size, heads, kv_heads, key, key, kinds.count("sliding_attention"))

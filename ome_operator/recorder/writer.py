@@ -20,8 +20,8 @@ LARGEST = 12 * 2**20
 """When a file has reached this size in bytes, no further service is written to it. The chart's volume (64 MiB) has space
 for the four files of this size that the operator keeps."""
 MEMORY = 512 * 2**20
-"""Bytes of address space that the process may use, because its memory counts for the operator's container. A service whose
-passes are 16 MB of JSON needed 200 MiB."""
+"""Bytes of address space that the process may use, because its memory is part of that of the operator's container. A service
+whose passes are 16 MB of JSON needed 200 MiB."""
 SECONDS = 600
 """Processor time that the process may use."""
 

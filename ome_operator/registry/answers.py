@@ -2,9 +2,9 @@
 stopped. Pure functions.
 
 Such an engine renews the times in `/v1/loads`, and while requests run, its scheduler itself answers `/health_generate`.
-Therefore the engine gets a request for one token. That this request is not answered in time proves nothing: it may wait
-behind others. It proves something if the scheduler has meanwhile reported several times that no request waits, because a
-request for one token ends in the step that computes its prompt. All times are seconds of a monotonic clock
+Therefore the engine gets a request for one token. A late answer alone proves nothing, because the request may wait behind
+others. The engine has stopped answering if its scheduler has meanwhile reported several times that no request waits, because
+a request for one token ends in the step that computes its prompt. All times are seconds of a monotonic clock
 (docs/telemetry.md).
 """
 
@@ -56,7 +56,7 @@ class AnswerSigns(NamedTuple):
     """Time of the last reading of the router."""
     waits_since: float | None = None
     """Time since which the router has had requests in the engine, and the engine has answered none; None if the router has
-    none there."""
+    no requests in the engine."""
     failures: int = 0
     """Number of failed probes since the last answer."""
     proven_since: float | None = None
@@ -105,7 +105,7 @@ def judged(
     `/ready` and `/ping` after it.
 
     An engine that has been paused for some time reports that it is neither ready nor healthy, and so does an engine that
-    returns no token. So the first failed probe counts only if the engine still reports that it is ready.
+    returns no token. So the first failed probe is a failure only if the engine still reports that it is ready.
     """
     if status != 0:
         return ProbeResult.ANSWERED if status == 200 else ProbeResult.UNCLEAR

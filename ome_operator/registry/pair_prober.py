@@ -29,8 +29,8 @@ from ome_operator.registry.records import LeaderState
 from ome_operator.registry.telemetry import NEW, LeaderMemory
 
 TIMEOUT = 12.0
-"""Seconds after which a probe counts as late. Engines that let a request wait at most 10 s for the partner engine have
-reported by then that the transfer failed."""
+"""Seconds after which an unanswered probe is late (`PairResult.LATE`). Engines that let a request wait at most 10 s for the
+partner engine have reported by then that the transfer failed."""
 AT_ONCE = 4
 """Maximum number of probes in progress. At most one begins in each call of `begin`, which is called once a second."""
 PAIRS = 32

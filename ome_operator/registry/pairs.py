@@ -10,8 +10,8 @@ from itertools import product
 from typing import NamedTuple
 
 FAILURES = 3
-"""Minimum number of consecutive failed probes after which a pair counts as failing. The pair counts as working again after
-its first probe that works."""
+"""Minimum number of consecutive failed probes after which a pair is regarded as failing. The pair is regarded as working
+again after its first probe that works."""
 RETRY, REPEAT, RETRY_FAILING = 2.0, 10.0, 30.0
 """Minimum seconds between two probes of the same pair: `RETRY` after a failed probe, `RETRY_FAILING` after `CERTAIN` failed
 probes in a row, and `REPEAT` otherwise. Failing pairs are probed less often because a decode engine of SGLang that cannot
@@ -22,8 +22,8 @@ CERTAIN = 12
 FORGET = 120.0
 """Seconds without a probe after which the results of a pair are discarded."""
 NEAR = 15.0
-"""A failed probe counts as evidence against a pair only if probes of other pairs work within this many seconds before it and
-after it."""
+"""Maximum seconds between a failed probe of a pair and the probes of other pairs that work before and after it. Without such
+probes, the failed probe is no evidence against the pair."""
 CHANCE = 1e-7
 """Probability below which a number of consecutive failed probes is not explained by chance."""
 USUAL = 50
@@ -125,9 +125,9 @@ def _noise(pairs: Pairs, leaders: Iterable[str], but: Pair) -> float:
 
 
 def _is_no_load(pairs: Pairs, pair: Pair, partners: Iterable[str]) -> bool:
-    """Return whether the failures of the pair cannot be explained by the load of its leaders. A failure counts only if each
-    busy leader had successful probes with other partners shortly before and after it (`_surrounded`); if `partners` contains
-    only one leader, this is required of that leader, too.
+    """Return whether the failures of the pair cannot be explained by the load of its leaders. A failure is evidence only if
+    each busy leader had successful probes with other partners shortly before and after it (`_surrounded`); if `partners`
+    contains only one leader, this is required of that leader, too.
     """
     explained = pairs[pair].explained
     needed = explained if tuple(partners) == pair else explained.union(partners)
@@ -155,9 +155,9 @@ def _surrounded(pairs: Pairs, uid: str, but: Pair) -> int:
 def to_blame(pairs: Pairs, prefill: Collection[str], decode: Collection[str], now: float) -> frozenset[str]:
     """Return the UIDs of the leaders that should get no requests.
 
-    A leader is to blame for the pairs that fail if each of its partners in them works with another leader. Of two such
-    leaders it is the one that the larger share of its partners fails with, then the one whose role has more leaders. A
-    leader of each role that works always stays.
+    A leader is to blame if every partner with which it fails works with other leaders. If this is true of several leaders,
+    the leader that fails with the largest share of its partners is blamed first, and of equal shares the one whose role has
+    more leaders; then the rest is judged without it. A leader is blamed only while another leader of its role works.
     """
     found: set[str] = set()
     roles = {uid: frozenset(role) for role in (prefill, decode) for uid in role}

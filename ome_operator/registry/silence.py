@@ -63,7 +63,7 @@ class LifeSigns(NamedTuple):
 
     @property
     def is_silent(self) -> bool:
-        """Whether the engine counts as silent: it has answered no probe, and none of its numbers has changed."""
+        """Whether the engine is regarded as silent: it has answered no probe, and none of its numbers has changed."""
         return self.failures >= FAILURES
 
 

@@ -215,8 +215,8 @@ class TelemetryReader:
             self._learn(uid, memory._replace(answers=change(memory.answers)))
 
     async def _probe(self, leader: LeaderState) -> None:
-        """Probe a leader. If the leader does not answer, read its load again: the failed probe counts only if no number has
-        changed since.
+        """Probe a leader. If the leader does not answer, read its load again: the probe is recorded as failed only if no
+        number has changed since.
         """
         began = self._clock()
         status = await self._client.status(leader.url + PROBE_PATH, aiohttp.ClientTimeout(total=PROBE))

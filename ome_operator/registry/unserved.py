@@ -16,7 +16,7 @@ RETRY_AFTER = 30
 PROBES = frozenset(
     {"/health", "/health_generate", "/healthz", "/livez", "/readyz", "/liveness", "/readiness", "/ping", "/ready"}
 )
-"""Paths of health checks, which do not count as requests to the model, whatever their method is."""
+"""Paths of health checks, which are not treated as requests to the model, whatever their method is."""
 
 
 class UnservedRequests:

@@ -88,12 +88,12 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Reach(NamedTuple):
-    """Which private addresses may be contacted, and which public ones may not."""
+    """States which private addresses may be contacted, and which public addresses may not."""
 
     hosts: frozenset[str] = frozenset()
     """Hosts (`host` or `host:port`) that may have any address."""
     refused: tuple[Network, ...] = ()
-    """Networks of the cluster whose addresses count as private although they are public."""
+    """Networks of the cluster whose addresses are treated as private although they are public."""
 
 
 class OracleLocation(NamedTuple):

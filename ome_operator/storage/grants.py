@@ -55,7 +55,7 @@ class Trust:
     private_hosts: frozenset[str] = frozenset()
     """Hosts that may be contacted although their IP addresses are private."""
     refused_addresses: tuple[Network, ...] = ()
-    """Networks whose addresses count as private although they are public."""
+    """Networks whose addresses are treated as private although they are public."""
     endpoints: frozenset[str] = frozenset()
     """Hosts that a BaseModel may use as the endpoint of an object store."""
 

@@ -155,8 +155,8 @@ def deeper(value: Any, levels: int) -> bool:
 
 
 def larger(value: Any, most: int) -> bool:
-    """Return whether a value contains more than `most` values, over all depths. A value that is referred to several times
-    counts each time.
+    """Return whether a value contains more than `most` values, over all depths. A value that occurs several times is counted
+    each time.
     """
     count, pending = 0, [value]
     while pending and count <= most:

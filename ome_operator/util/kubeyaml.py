@@ -19,7 +19,7 @@ VALUES = 500_000
 """Maximum number of values in an object. An API server accepts less than two megabytes, but aliases can repeat the same
 part many times."""
 _OPEN = 200
-"""Maximum number of brackets that are open at the same position in a text. Brackets inside strings count too."""
+"""Maximum number of brackets that are open at the same position in a text. Brackets inside strings are counted, too."""
 _UNLIKE = re.compile(
     r"[^\n\r -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"  # tabs and other control characters
     r"|[!?]|[|>][-+0-9]*#"  # tags, key indicators, comments directly after a block indicator

@@ -1,10 +1,10 @@
-"""The time of day. Processes read it only in this module and pass it on, so that tests can set it."""
+"""The current date and time. Processes read them only in this module and pass them on, so that tests can set them."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 WallClock = Callable[[], datetime]
-"""A function that returns the time of day with its time zone."""
+"""A function that returns the current date and time with a time zone."""
 
 
 def now() -> datetime:

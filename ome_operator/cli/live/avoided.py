@@ -15,11 +15,11 @@ class AvoidedNodes(NamedTuple):
 
     @property
     def nodes(self) -> dict[str, str]:
-        """By whom and why each node is avoided, as a text for people."""
+        """Name of each avoided node -> by whom and why it is avoided, as a text for people."""
         return {name: str(status["avoided"]) for name, status in self.statuses.items()}
 
     def of(self, namespace: str) -> set[str]:
-        """Return the nodes that services of a namespace do not use."""
+        """Return the names of the nodes on which no new groups of a namespace's services are placed."""
         return {name for name, status in self.statuses.items() if avoided_by(status, namespace)}
 
 

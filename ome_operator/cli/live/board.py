@@ -1,5 +1,5 @@
-"""Everything that the page of `ome ui` shows, read from a live cluster. For kinds that the user may not read, it holds the
-refusal.
+"""Everything that the page of `ome ui` shows, read from a live cluster. For a kind that the user may not read, the board
+contains the refusal of the API server.
 """
 
 import asyncio

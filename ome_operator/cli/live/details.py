@@ -1,4 +1,6 @@
-"""What only the page of a single service shows: its events, and the last log lines of its pods that are not ready."""
+"""Read the details that only the page of a single service shows: its events, and the last log lines of its pods that are not
+ready.
+"""
 
 import asyncio
 import re
@@ -42,7 +44,7 @@ class Log:
 
 @dataclass(frozen=True)
 class Details:
-    """What was read of a service for its page."""
+    """The events and logs of a service, as its page shows them."""
 
     events: tuple[Seen, ...] = ()
     denied: str = ""

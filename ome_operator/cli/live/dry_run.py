@@ -17,7 +17,7 @@ RIGHTS = "cannot patch resource"
 """Part of the API server's message if the user lacks the right to patch, so that the refusal says nothing about the
 object."""
 CREATE_RIGHTS = "cannot create resource"
-"""The same for a pod that the user may not create."""
+"""Part of the API server's message if the user lacks the right to create an object, such as a pod."""
 _UNKNOWN = re.compile(r"(?<![^\s:])[^\s:.]*+\.([^\s:]++): field not declared in schema")
 _EXPLAIN = "`kubectl explain` lists the existing fields"
 _NO_NAMESPACE = re.compile(r'namespaces "[^"]*" not found')

@@ -1,4 +1,4 @@
-"""What keeps pods that an edit adds from starting: pods of a new service, or of further groups."""
+"""Find out what would keep pods that an edit adds from starting: pods of a new service, or of further groups."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,8 +46,8 @@ def lacking(conditions: Sequence[Mapping[str, Any]]) -> list[str]:
 async def held_by_others(
     client: Client, after: Outcome, namespace: str, nodes: Mapping[str, Node], mine: Sequence[Pod]
 ) -> str:
-    """Return why pods find no free nodes now; "" if they do, if the user may not read the pods on these nodes, or if a queue
-    places the pods.
+    """Return why the pods of a service find no free nodes now; "" if they find nodes, if the user may not read the pods on
+    these nodes, or if a queue places the pods.
     """
     if queued(after.workloads) or not nodes:
         return ""
@@ -59,7 +59,7 @@ async def without_free_nodes(client: Client, asked: Needs, nodes: Mapping[str, N
     """Return why pods do not fit on the nodes beside the pods of others; "" if they fit, or if the user may not read the
     pods on these nodes.
 
-    mine    The pods of the service itself, which do not count.
+    mine    The pods of the service itself, which are treated as free capacity.
     """
     uids = {pod.uid for pod in mine}
     others = ForeignPods(client, time.monotonic, lambda pod: (pod.get("metadata") or {}).get("uid") in uids)

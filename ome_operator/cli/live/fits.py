@@ -71,7 +71,9 @@ def _owner(body: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _holders(bodies: Sequence[Manifest]) -> list[Holder]:
-    """Return who holds GPUs of a node, the largest holder first."""
+    """Return the services, and the namespaces of other pods, that use GPUs of a node, those with the most GPUs first.
+    `bodies` are the pods of the node.
+    """
     found = Counter[str]()
     for body in bodies:
         namespace, service = _owner(body)

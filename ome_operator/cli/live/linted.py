@@ -41,10 +41,9 @@ def subjects(
     refused: tuple[RefusedPart, ...] = (),
     catalog: str = "the catalog",
 ) -> Iterator[Subject]:
-    """Yield the services in the files, then the runtimes that none of them uses, each with a model for which it is made if
-    there is a single one. If a cluster would refuse objects in the
-    files (`refused`), yield these first, and leave out services that cannot be parsed. `catalog` names the source of
-    `beside` in messages.
+    """Yield the services in the files, then the runtimes that none of these services uses, each with the only model that the
+    runtime states to support, if there is exactly one. If a cluster would refuse objects in the files (`refused`), yield
+    these first, and leave out services that cannot be parsed. `catalog` names the source of `beside` in messages.
     """
     if refused:
         yield Subject("", "", (), None, (), versions, {}, refused=refused)
@@ -77,8 +76,8 @@ def subjects(
 def _misplaced(
     cluster: ClusterCache, named: Collection[Ref], used: Collection[str], versions: Versions
 ) -> Iterator[Subject]:
-    """Yield the weights in the files whose path is a directory of the system. The finding of a service that uses the model
-    already says this.
+    """Yield the weights in the files whose path is a directory of the system. Weights that a service in the files uses are
+    left out, because the findings of that service report their path.
     """
     deps = cluster.deps()
     given: list[AnyModel] = [each for each in deps.models.values() if isinstance(each, Model)]
@@ -100,7 +99,9 @@ _NO_ENGINE, _NO_RUNTIME = "spec.engine is missing", "no runtime fits "
 
 
 def on_machine(looked_at: list[Subject], accelerator: str) -> list[Subject]:
-    """Return the subjects with only the GPUs of an accelerator class. Raises Unanswered if none of them may run on it."""
+    """Return the subjects as if `accelerator` were the only accelerator class. Raises Unanswered if none of them may run on
+    its GPUs.
+    """
     known = sorted({name for each in looked_at for name in each.memory})
     if accelerator not in known:
         classes = (
@@ -113,8 +114,8 @@ def on_machine(looked_at: list[Subject], accelerator: str) -> list[Subject]:
 
 
 def without_repeats(problems: tuple[str, ...], refused: Iterable[RefusedPart]) -> tuple[str, ...]:
-    """Return the problems of a service without those that follow from another one, or from an object in the files that is
-    refused.
+    """Return the problems of a service without those that are caused by another of its problems, or by an object in the
+    files that a cluster would refuse.
     """
     objects = (each.object.rpartition(" ")[2].rpartition("/") for each in refused)
     unread = [f" {name}{f' in namespace {space}' if space else ''} cannot be read: " for space, _, name in objects]
@@ -156,8 +157,8 @@ def _told(looked_at: Subject, refused: Iterable[RefusedPart]) -> bool:
 
 
 def lines(cluster: ClusterCache, named: Collection[Ref], all_of_it: str) -> tuple[str, ...]:
-    """Return the errors and warnings of these services, one line each, for commands other than `ome lint`. After TOLD lines
-    the rest is counted, and `all_of_it` names the command that shows all.
+    """Return the errors and warnings of these services, one line each, for commands other than `ome lint`. After TOLD lines,
+    the number of the remaining findings follows, and `all_of_it` names the command that shows all.
     """
     told = []
     for looked_at in of_services(cluster, named, packaged()):

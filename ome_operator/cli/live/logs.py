@@ -18,7 +18,7 @@ class Source(NamedTuple):
     """One container of one pod."""
 
     label: str
-    """Prefix of its lines in the output."""
+    """Prefix of the container's lines in the output."""
     namespace: str
     pod: str
     container: str

@@ -24,7 +24,7 @@ class Nodes(NamedTuple):
 
 
 class HeardServices(NamedTuple):
-    """Services with their numbers."""
+    """Services with the numbers that their routers report."""
 
     services: list[Heard]
     troubles: dict[str, str]

@@ -1,4 +1,4 @@
-"""Checks nodes with pods of its own, which are removed in every case (docs/preflight.md)."""
+"""Checks nodes by pods that are created for the check, and are removed in every case (docs/preflight.md)."""
 
 import asyncio
 import signal
@@ -221,7 +221,7 @@ class Look:
                 )
 
     async def _removed(self, each: Trial) -> str:
-        """Remove the objects of one trial. Return why some are left, or "" if all are gone."""
+        """Remove the objects of one trial. Return why some of them still exist, or "" if all are removed."""
         until = asyncio.get_running_loop().time() + REMOVAL
         asked = set[str]()
         while True:

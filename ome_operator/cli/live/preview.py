@@ -1,5 +1,5 @@
-"""What an edit would do to a live cluster: reads the cluster, asks the pure functions, and tries new workloads as a dry
-run.
+"""Predicts what an edit would do to a live cluster: reads the cluster, calls the pure functions that compute the effect, and
+sends new workloads to the API server as a dry run.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -137,7 +137,9 @@ async def _planned(
 
 
 def _soon(reason: str) -> bool:
-    """Return whether a rollout with this reason is complete or goes on without more weights or nodes."""
+    """Return whether a rollout whose condition has this reason is complete, or continues without waiting for weights or
+    nodes.
+    """
     record = record_of(reason)
     later = record.stage is not None and record.stage.number > RolloutStage.CAPACITY.number
     return reason == Reason.COMPLETE or (later and record.passes)

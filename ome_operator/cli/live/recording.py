@@ -22,7 +22,7 @@ async def live(client: Client, namespace: str, name: str) -> Pass:
     """Return what the operator would observe and decide now. Raises KubeError, NotFound if the service does not exist, and
     UserError if it cannot be parsed.
 
-    The operator's settings and its memory are not available here: an object that nobody has edited counts as applied.
+    The operator's settings and its memory are not available here: an object that nobody has edited is treated as applied.
     """
     body = await client.get(SERVICE, namespace, name)
     referred = await listed(client, (*CATALOG, *SHORT, "Node", RECORD), optional=("Node", RECORD))
@@ -40,7 +40,7 @@ async def live(client: Client, namespace: str, name: str) -> Pass:
 
 
 def looked(service: InferenceService, deps: Deps, observed: Observed, now: datetime) -> Pass:
-    """Run the pass and record it."""
+    """Run a reconciliation pass of the service, and return its recording."""
     outcome = _outcome(service, deps, observed, now)
     if isinstance(outcome, Plan):
         observed = as_applied(outcome, observed)

@@ -1,4 +1,6 @@
-"""Whether a cluster has free capacity for a second copy of a service, so that an edit need not interrupt the service."""
+"""Determine whether a cluster has free capacity for a second copy of a service, so that an edit need not interrupt the
+service.
+"""
 
 import time
 from collections.abc import Iterator
@@ -22,8 +24,8 @@ async def advice(client: Client, after: Outcome, service: InferenceService, node
     """Return a sentence that recommends the strategy blueGreen; "" unless all pods of the new revision fit on nodes beside
     the pods that run now, and the ResourceQuotas of the namespace allow both.
 
-    The pods on at most 100 nodes are read, with the rights of the user. Nodes that were not read do not count. If the user
-    may not read the quotas, or if a queue or another scheduler places the pods, nothing is recommended.
+    The pods on at most 100 nodes are read, with the rights of the user. Other nodes are treated as full. If the user may not
+    read the quotas, or if a queue or another scheduler places the pods, nothing is recommended.
 
     after     The outcome of the service after the edit.
     nodes     The nodes of the cluster as if they were empty.

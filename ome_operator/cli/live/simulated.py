@@ -1,4 +1,4 @@
-"""Which nodes kwok simulates. Pods on such a node run no process, so there is nothing to check or to read there."""
+"""Determine which nodes kwok simulates. Pods on these nodes run no process, so nothing can be checked or read there."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -20,7 +20,7 @@ AT_ONCE = 8
 
 
 class Summaries(NamedTuple):
-    """What routers reported."""
+    """The reports of routers, and the reasons for which other routers have none."""
 
     reports: dict[str, RouterReport]
     """UID of a router's pod -> its report."""

@@ -92,8 +92,8 @@ class TokenGuard:
     def _session(self, given: str, mine: str) -> str:
         """Return the session for a token, or "" if the token is not valid. `mine` is the session of the browser.
 
-        If a ticket is used again by another browser, one of both is not the user's. The session of the ticket ends then,
-        and the terminal says so.
+        If a ticket is used again by another browser, one of the two browsers is not the user's. The session of the ticket
+        then ends, and a message on the terminal states this.
         """
         if given not in self._tickets:
             return self._new() if _same(given, self.token) else ""

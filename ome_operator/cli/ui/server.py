@@ -210,7 +210,7 @@ async def _static(request: web.Request) -> web.Response:
 
 
 class Address(NamedTuple):
-    """The addresses of the pages, both with a token."""
+    """The two addresses of the pages, each of which contains a token."""
 
     open: str
     """Address for the user; its token stays valid until the command ends."""

@@ -143,7 +143,9 @@ def _head(tree: Tree, body: Mapping[str, Any], state: State) -> Data:
 
 
 def _since(body: Mapping[str, Any]) -> str:
-    """Return since when the service has had its state: since groups are missing, or since Ready has its status."""
+    """Return the time since which groups of a ready service are missing, or else the time since which the condition Ready
+    has its status; "" if unknown.
+    """
     conditions = (body.get("status") or {}).get("conditions") or ()
     told = {said.get("type"): said for said in conditions}
     ready, scaled = told.get(READY) or {}, told.get(SCALED) or {}

@@ -1,5 +1,5 @@
-"""Decide whether an existing object that has a name that the operator wants to use belongs to the service, will be deleted
-soon, or belongs to somebody else (decisions 19, 24).
+"""Decide whether an existing object, whose name the operator wants to use, belongs to the service, will be deleted soon, or
+belongs to somebody else (decisions 19, 24).
 
 An object belongs to the service if its controller is the service (compared by UID), and if the operator's field manager has
 applied the object. Objects that OME created meet only the first condition. Objects from a restored backup meet only the

@@ -1,13 +1,13 @@
 """Check by a dry run whether the API server accepts the workloads and the pods of a revision, before any serving pod is
 deleted.
 
-A refusal of a new pod does not count if the same cause refuses the same pod of the revision that serves. Then the edit is
-not the reason: the policy may have been added after the serving pods were created, or it refuses only the operator's
-requests, and not those of the controllers that create the pods.
+A refusal of a new pod is ignored if the same cause refuses the same pod of the revision that serves. Then the edit is not
+the reason: the policy may have been added after the serving pods were created, or it refuses only the operator's requests,
+and not those of the controllers that create the pods.
 
-ResourceQuota is the last admission plugin. "exceeded quota" therefore means that everything else accepted the object. It
-does not count here, because a dry run is counted in addition to the pods that the rollout removes; the quotas are compared
-instead (`core/placement/quotas.py`).
+ResourceQuota is the last admission plugin. "exceeded quota" therefore means that everything else accepted the object. This
+refusal is ignored here, because the quota counts the pod of a dry run in addition to the pods that the rollout removes; the
+quotas are compared instead (`core/placement/quotas.py`).
 """
 
 import logging
@@ -116,8 +116,8 @@ async def _quotas(client: Client, namespace: str) -> tuple[Sequence[Manifest], s
 
 
 async def _refusal(client: Client, manifests: Iterable[Manifest], *, count_quotas: bool) -> str:
-    """Return the API server's message about the first refused manifest, "" if it accepts all. `count_quotas` is true if
-    the quotas cannot be compared, so that an exceeded quota has to count as a refusal.
+    """Return the API server's message about the first refused manifest, "" if it accepts all. `count_quotas` is true if the
+    quotas cannot be compared, so that an exceeded quota has to be treated as a refusal.
     """
     for manifest in manifests:
         try:

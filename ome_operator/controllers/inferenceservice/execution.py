@@ -78,8 +78,8 @@ class Execution:
 
     def exceeds_quota(self, key: Key, hash_: str) -> bool:
         """Return whether a quota has refused another new object of this kind in this reconciliation. Then the write of this
-        object also counts as refused, without a request, and is attempted again together with the others. A service may have
-        2,000 StatefulSets.
+        object is treated as refused without a request, and is attempted again together with the other refused writes. This
+        saves requests, because a service may have 2,000 StatefulSets.
         """
         if (refusal := self.full.get(key[0])) is None:
             return False

@@ -111,7 +111,7 @@ class Executor:
         except KubeError as error:
             logger.info("%s/%s: %s", execution.namespace, execution.service.ref.name, error)
             if isinstance(error, Conflict):
-                execution.result.requeue_within(self._guard_delay)  # the next reconciliation reads the other write
+                execution.result.requeue_within(self._guard_delay)  # the next pass reads what the other client wrote
             else:
                 execution.result.error = error
 
@@ -151,8 +151,8 @@ class Executor:
         return False
 
     async def _claimed(self, execution: Execution, apply: Apply, key: Key, hash_: str) -> Applied | None:
-        """Apply a manifest to an absent object, or to the service's own object. Return None if the object under that name
-        must not be applied over.
+        """Apply a manifest to an absent object, or to the service's own object. Return None if an object of that name exists
+        and must not be changed.
         """
         try:
             return await self._client.apply(apply.manifest, apply.uid)
@@ -252,7 +252,7 @@ class Executor:
         except NotFound:
             body = {}
         except Conflict as error:
-            # This does not prove that the object is gone, and an object that is removed from the cache does not come back.
+            # Not proof that the object is gone. It stays in the cache, to which a removed object would not return.
             await self._conflict(execution, key, delete.uid, Refusal(Reason.CONFLICT, str(error), delete.uid), delete.uid)
             return
         except REFUSED as error:

@@ -326,7 +326,7 @@ class InferenceServiceReconciler:
     def _requeue_after(self, ref: Ref, plan: Plan, result: Result, memory: ServiceMemory) -> None:
         if result.wrote or result.status_changed:
             self._queue.add(ref, self._settings.child_delay, spaced=self._settings.child_spacing)
-        # Work that is due until a status reports it stays due while no status may be written.
+        # A status that is held back leaves its plan due at once: without a pause, it would be repeated all the time.
         soonest = self._settings.guard_delay if memory.held_up else 0.0
         if result.error is not None:
             delay = self._queue.retry(ref, at_least=result.error.retry_after)
