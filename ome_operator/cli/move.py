@@ -83,7 +83,7 @@ async def _node(client: "Client", name: str, *, now: bool) -> None:
 def _outlook(body: Mapping[str, Any], namespace: str, service: str, *, now: bool) -> str:
     """Return what a service on the node will do, as the end of a sentence."""
     if "moves" not in body["spec"]:
-        return "stays, because it has no spec.moves: `kubectl drain` evicts it."
+        return "stays, because it has no spec.moves: `kubectl drain` evicts its pods."
     if _condition(body, "Frozen"):
         return f"is frozen: it moves after `ome thaw {service} -n {namespace}`."
     return "leaves when its requests have ended." if now else "leaves when replacements serve elsewhere."

@@ -1,4 +1,4 @@
-"""`ome scale`: show why a service has its size, go back to its last size, let the demand decide again, simulate a load."""
+"""`ome scale`: show why a service has its size, go back to its last size, follow the demand again, simulate a load."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,7 +35,7 @@ def scale(
         bool,
         typer.Option(
             "--resume",
-            help="Let the demand decide again: end --undo, and delete the RoleScales whose numbers were set by hand.",
+            help="Follow the demand again: end --undo, and delete the RoleScales whose numbers were set by hand.",
         ),
     ] = False,
     simulate: Annotated[
@@ -117,15 +117,15 @@ async def _resume(client: "Client", service: str, namespace: str) -> list[str]:
     found = view(body, scales)
     where, is_back = f"{found.namespace}/{found.service}", _is_set_back(body)
     if found.mode != "Apply" and not is_back:
-        raise UserError(f"the demand decides no number of {where}, so there is nothing to resume.")
+        raise UserError(f"the autoscaler of the class Demand sets no size of {where}, so there is nothing to resume.")
     for name in found.by_hand:
         await client.delete("RoleScale", found.namespace, name, scales[name]["metadata"]["uid"])
-    said = [f"RoleScale {name} is created again, and the demand decides from the present size on." for name in found.by_hand]
+    said = [f"RoleScale {name} is created again, and follows the demand from then on." for name in found.by_hand]
     if is_back:
         patch = {"metadata": {"annotations": {keys.SCALED_BACK: None}}}
         await client.patch_merge("InferenceService", found.namespace, found.service, body["metadata"]["uid"], patch)
-        said.append(f"{where} is no longer kept at its former size: the demand decides from it on.")
-    return said or [f"No size of {where} was set by hand or by --undo: the demand decides already."]
+        said.append(f"{where} is no longer kept at its former size, and follows the demand from this size on.")
+    return said or [f"No size of {where} was set by hand or by --undo: the service follows the demand already."]
 
 
 async def _undo(client: "Client", service: str, namespace: str) -> list[str]:
@@ -137,13 +137,15 @@ async def _undo(client: "Client", service: str, namespace: str) -> list[str]:
     found = view(body, scales)
     where, resume = f"{found.namespace}/{found.service}", f"`ome scale {found.service} -n {found.namespace} --resume`"
     if found.mode != "Apply":
-        raise UserError(f"the demand decides no number of {where}, so there is nothing to undo.")
+        raise UserError(f"the autoscaler of the class Demand sets no size of {where}, so there is nothing to undo.")
     if found.by_hand:
-        raise UserError(f"RoleScale {found.by_hand[0]} was written, and its number counts: {resume} first.")
+        raise UserError(
+            f"RoleScale {found.by_hand[0]} was set by hand, and its number applies instead of the demand: {resume} first."
+        )
     if _is_set_back(body):
-        raise UserError(f"{where} was set back already: {resume} lets the demand decide again.")
+        raise UserError(f"{where} is kept at a former size already: {resume} lets it follow the demand again.")
     if (former := before(found.decisions, found.wanted)) is None:
-        raise UserError(f"the last decisions about {where} have no other size: `kubectl scale rolescale` sets any number.")
+        raise UserError(f"the last decisions about {where} wanted no other size: `kubectl scale rolescale` sets any number.")
     former_size, at = former
     kept = written_limits(former_size, body.get("spec") or {})
     if kept == size_in(found.wanted):

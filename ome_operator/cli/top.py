@@ -144,7 +144,7 @@ def _table(view: TopView, what: What, height: int | None) -> "Text":
     rows = everywhere(view.rows)
     shown = rows if height is None else rows[: max(1, height - 4)]
     head, *body = top_table.lines(shown, what)
-    more = [f"and {len(rows) - len(shown)} more: --sort selects which rows come first; a pipe shows all rows"]
+    more = [f"and {len(rows) - len(shown)} more: --sort selects which rows come first; output to a pipe has all rows"]
     return Text("\n").join((Text(head, "bold"), *map(Text, body), *map(Text, more if len(shown) < len(rows) else ())))
 
 

@@ -106,11 +106,11 @@ class PodDryRuns:
 
     @property
     def _absent(self) -> str:
-        return f"the admission policy {self.policy}, which permits only dry runs of pods, does not bind this operator"
+        return f"the admission policy {self.policy}, which permits only dry runs of pods, does not apply to this operator"
 
     def _unknown(self, error: KubeError) -> PolicyState:
-        logger.info("whether the admission policy %s binds this operator is not known: %s", self.policy, error)
-        said = f"whether the admission policy {self.policy} binds this operator is not known: {error}"
+        logger.info("whether the admission policy %s applies to this operator is not known: %s", self.policy, error)
+        said = f"whether the admission policy {self.policy} applies to this operator is not known: {error}"
         return PolicyState(UNKNOWN, said, error)
 
 

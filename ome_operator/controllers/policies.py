@@ -133,14 +133,14 @@ class Policies:
             return
         if absent := [policy for policy, state in self.found.items() if state == ABSENT]:
             logger.warning(
-                "admission policies do not bind this operator: %s. As %s it may write more than it needs. Install the "
+                "admission policies do not apply to this operator: %s. As %s it may write more than it needs. Install the "
                 "chart with admissionPolicy.enabled=true, and run the operator as the chart's ServiceAccount "
                 "(docs/security.md)",
                 ", ".join(absent),
                 await self._user(),
             )
         elif UNKNOWN not in self.found.values():
-            logger.info("admission policies bind this operator, which runs as %s", await self._user())
+            logger.info("admission policies apply to this operator, which runs as %s", await self._user())
 
     async def _tried(self, probe: Probe) -> str:
         try:
@@ -148,7 +148,7 @@ class Policies:
         except KubeError as error:
             if _REFUSED_BY in str(error):
                 return BINDS
-            logger.info("whether the admission policy %s binds this operator is not known: %s", probe.policy, error)
+            logger.info("whether the admission policy %s applies to this operator is not known: %s", probe.policy, error)
             return UNKNOWN
         return ABSENT
 

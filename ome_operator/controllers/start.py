@@ -34,7 +34,7 @@ async def log_identity(client: Client, settings: Settings) -> None:
             logger.info("working as %s", user)
         else:
             logger.warning(
-                "working as %s, with all rights of this user: the chart's policies bind only the ServiceAccount %s, "
+                "working as %s, with all rights of this user: the chart's policies apply only to the ServiceAccount %s, "
                 "for which `ome kubeconfig --serviceaccount %s` makes a kubeconfig", user, own, own,
             )  # fmt: skip
         return

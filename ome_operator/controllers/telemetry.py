@@ -133,7 +133,7 @@ class Telemetry:
         """Ask all routers repeatedly. With the interval 0, do nothing."""
         if self._interval <= 0:
             logger.info(
-                "router-watch is 0: no numbers are requested from routers; groups that are removed wait a fixed time"
+                "router-watch is 0: no numbers are requested from routers; groups wait a fixed time for their last requests"
             )
             return
         async with new_session() as session:

@@ -65,7 +65,7 @@ def _words(model: ModelProfile) -> str:
         f"format {model.format.name}{' ' + model.format.version if model.format.version else ''}" if model.format else "",
         f"framework {model.framework.name}" if model.framework else "",
         f"architecture {model.architecture}" if model.architecture else "architecture not known",
-        f"quantization {model.quantization or ('none' if model.learned else 'not stated, counts as none')}",
+        f"quantization {model.quantization or ('none' if model.learned else 'not stated, treated as none')}",
         f"{model.parameters / 1e9:,.1f}B parameters" if model.parameters else "size not known",
     ]
     source = f" (known model {model.well_known}; its files have not been read)" if model.well_known else ""

@@ -95,7 +95,7 @@ def vendors_two(subject: Subject) -> Iterator[Hit]:
     "An image, a back end or a selector is made for other devices than the pod requests",
     ignored="The engine finds no GPU or ends at its first kernel, or no node has both the devices and the label.",
     evidence="The names of the images that engines publish, such as v0.5.23-rocm720-mi30x, and the attention back ends that "
-    "SGLang's documentation lists for each device. A name that says nothing causes no finding.",
+    "SGLang's documentation lists for each device. A name that states no device causes no finding.",
 )
 def vendor_other(subject: Subject) -> Iterator[Hit]:
     for role in subject.roles:

@@ -46,7 +46,7 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
             ),
             Family(
                 "ome_loop_stall_seconds", HISTOGRAM, (
-                    "Seconds for which the event loop was blocked; only times above 0.1 s count"
+                    "Seconds for which the event loop was blocked; only times above 0.1 s are included"
                 ),
                 buckets=(0.25, 1.0, 5.0, 15.0, 60.0),
             ),
@@ -82,8 +82,8 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
             Family(
                 "ome_admission_policies", GAUGE,
                 (
-                    "Admission policies of the chart by state: they bind this operator, are missing, or could not be "
-                    "tested"
+                    "Admission policies of the chart by state: they apply to this operator (binds), are missing "
+                    "(absent), or could not be tested (unknown)"
                 ), ("state",),
             ),
             Family("ome_router_strangers_total", COUNTER, "Workers in a router's list that were no pods of its service"),

@@ -28,7 +28,7 @@ def why(demand: DemandEstimate, targets: Targets, need: NeededGroups) -> str:
 
 def capped(targets: Targets) -> str:
     """Return the end of a sentence about a demand for which no further change is permitted within this hour."""
-    return f"; {targets.changes_an_hour} changes within an hour are the limit (changesPerHour), and they were made"
+    return f"; the limit of {targets.changes_an_hour} changes within an hour (changesPerHour) is reached"
 
 
 _SERVES = {
@@ -50,7 +50,7 @@ def unmet(demand: DemandEstimate, targets: Targets, need: NeededGroups) -> tuple
     if need.prefill is None:
         role, proofs = PREFILL, {Basis.MEASURED}
         bound = bound_below(targets.ttft)
-        counts = f", which counts as {bound:g} s, the next lower bucket bound of SGLang's histogram"
+        counts = f", which is treated as {bound:g} s, the next lower bucket bound of SGLang's histogram"
         what = (
             f"the time to the first token: a prompt of {demand.prompt:.0f} tokens takes {demand.service:.2f} s even without "
             f"a wait, and the target is {targets.ttft:g} s{counts if bound < targets.ttft else ''}"

@@ -33,7 +33,7 @@ HOLDS: dict[str, str] = {
     HoldReason.INVALID: "The service cannot be scaled with its demand as it is written. Nothing changes.",
     HoldReason.FROZEN: "The service is frozen or paused. Nothing changes.",
     HoldReason.SCHEDULED_ZERO: "The schedule lets the service have no groups now, and no request has arrived for ten "
-    "minutes. The groups come back at the end of this time.",
+    "minutes. The groups come back when the scheduled time ends.",
     HoldReason.UNDONE: "Somebody has undone the last decision with `ome scale SERVICE --undo`. The former size does not "
     "change until `ome scale SERVICE --resume`.",
     HoldReason.UNHEARD: "The operator does not read the load from the routers, because its option `router-watch` is 0: set "
@@ -53,7 +53,7 @@ HOLDS: dict[str, str] = {
     "The number of groups that serve is at most doubled; the new groups show whether more are needed.",
     HoldReason.STARTING: "Fewer groups would be enough, but a group is still starting.",
     HoldReason.BUSY: "Fewer groups would be enough, but a rollout, a recycle, a move or a drain is in progress.",
-    HoldReason.HOLE: "Fewer groups would be enough, but numbers are missing within the last ten minutes.",
+    HoldReason.HOLE: "Fewer groups would be enough, but numbers of the load are missing within the last ten minutes.",
     HoldReason.LATE: "Fewer groups would be enough, but too many requests miss the target now.",
     HoldReason.ERRORS: "Fewer groups would be enough, but the share of failed requests rises.",
     HoldReason.COOL_DOWN: "Fewer groups would be enough, but not for long enough yet, or the last change is too recent.",

@@ -26,8 +26,8 @@ class GoodReasons:
     COMPLETE = _good(
         "Complete",
         (on.ROLLED_OUT, on.SCALED),
-        "the wanted revision is complete, and no other exists; under `Scaled`: every wanted group is ready, or, while two "
-        "revisions exist, as many groups as the rollout requires",
+        "the wanted revision is complete, and no other revision exists; under `Scaled`: every wanted group is ready, "
+        "or, while two revisions exist, as many groups as the rollout requires",
     )
     COMPLETED = _good("Completed", (on.COMPLETE,), "the benchmark has ended, and no request failed")
     SERVING = _good("Serving", (on.READY,), "requests to the URL are answered: a group of each role and a router are ready")

@@ -74,7 +74,7 @@ class InputReasons:
     )  # fmt: skip
     INVALID_MODEL = ReasonRecord(
         "InvalidModel", of=(MODEL_READY,), kstatus=IN_PROGRESS,
-        meaning="the model exists but cannot be read, or its path is a directory of the system",
+        meaning="the model exists but cannot be read, or its path is a directory of the nodes' operating system",
         remedy="correct the field of the model that the message names",
     )  # fmt: skip
     MODEL_DISABLED = ReasonRecord(

@@ -242,7 +242,7 @@ def _rollout(decided: Decided) -> cond.Condition | None:
             ROLLED_OUT,
             True,
             Reason.COMPLETE,
-            (f"revision {intent.target} is complete, and no other revision is left{pinned}"),
+            (f"revision {intent.target} is complete, and no other revision exists{pinned}"),
         )
     return cond.Condition(ROLLED_OUT, False, Reason.PROGRESSING, f"the groups of revision {intent.target} are starting")
 

@@ -28,8 +28,8 @@ def refusal(kind: str, name: str, path: str) -> str:
     if not (system := system_directory(path)):
         return ""
     return (
-        f"spec.storage.path of {kind} {name} is {path}, and {system} belongs to the system of the nodes: choose another "
-        f"directory, such as {DEFAULT_ROOT}/{name}"
+        f"spec.storage.path of {kind} {name} is {path}, and {system} belongs to the operating system of the nodes: choose "
+        f"another directory, such as {DEFAULT_ROOT}/{name}"
     )
 
 

@@ -39,7 +39,7 @@ def _target(policy: DemandPolicy) -> str:
     if quantity.seconds(policy.time_to_first_token) < BOUNDS[0]:
         return (
             f"{_FIELD}.timeToFirstToken is {policy.time_to_first_token}, but SGLang does not count how many requests were "
-            f"faster than {BOUNDS[0]:g} s, so a shorter target counts as always missed: write {1000 * BOUNDS[0]:.0f}ms "
+            f"faster than {BOUNDS[0]:g} s, so a shorter target is treated as always missed: write {1000 * BOUNDS[0]:.0f}ms "
             "or more"
         )
     if quantity.seconds(policy.time_between_tokens) <= 0:

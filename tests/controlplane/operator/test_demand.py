@@ -152,7 +152,7 @@ def test_a_number_that_somebody_sets_wins_until_it_is_resumed_or_a_wake(follow: 
     assert here.size() == (1, 2)
     rig.wait("the demand decides", lambda: here.scaling().get("applied") == {"engine": 1, "decoder": 2}, 60)
     assert rig.condition(namespace, SERVICE, "FollowsDemand")["reason"] != "ScaledByHand"
-    assert "was set by hand" not in here.shown() and "the demand decides already" in here.shown("--resume")
+    assert "was set by hand" not in here.shown() and "the service follows the demand already" in here.shown("--resume")
     numbers_have_one_writer(here)
 
 

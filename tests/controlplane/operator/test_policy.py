@@ -115,12 +115,12 @@ def test_an_operator_says_whether_the_policies_bind_it(rig: Rig) -> None:
     log = rig.cluster.log("operator")
     try:
         for kubeconfig, binds, absent, words in (
-            (rig.kubeconfig, 7.0, 0.0, f"admission policies bind this operator, which runs as {USER}"),
+            (rig.kubeconfig, 7.0, 0.0, f"admission policies apply to this operator, which runs as {USER}"),
             (
                 rig.cluster.kubeconfig,
                 0.0,
                 7.0,
-                "admission policies do not bind this operator: ome-operator, ome-operator-objects",
+                "admission policies do not apply to this operator: ome-operator, ome-operator-objects",
             ),
         ):
             rig.stop()

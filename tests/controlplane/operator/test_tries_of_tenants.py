@@ -122,7 +122,7 @@ def results_beside_their_claim(tenant: Tenant) -> None:
 
 
 def model_in_a_directory_of_the_system(tenant: Tenant) -> None:
-    tenant.serves("etc", {"storageUri": "local:///etc", "path": "/etc"}, "InvalidModel", "belongs to the system")
+    tenant.serves("etc", {"storageUri": "local:///etc", "path": "/etc"}, "InvalidModel", "belongs to the operating system")
 
 
 def results_in_a_directory_of_the_system(tenant: Tenant) -> None:

@@ -44,7 +44,7 @@ def test_a_tie_is_told_with_what_decides_it(tmp_path: Path) -> None:
     code, text = said(
         tmp_path, model, tmp_path / "runtimes.yaml", model={"name": "own"}, engine={}, decoder=None, router=None
     )
-    assert (code, "quantization not stated, counts as none" in text) == (0, True), text
+    assert (code, "quantization not stated, treated as none" in text) == (0, True), text
     assert "chosen   ClusterServingRuntime a: weight × priority 1\n" in text
     assert (
         "fits     ClusterServingRuntime b: weight × priority 1, the same as the chosen runtime, which is preferred" in text

@@ -79,7 +79,7 @@ def test_a_node_gets_the_time_of_the_request(api: FakeApi, now: bool) -> None:
     ends = "leaves when its requests have ended." if now else "leaves when replacements serve elsewhere."
     assert said.splitlines() == [
         f"team/a {ends}",
-        "team/b stays, because it has no spec.moves: `kubectl drain` evicts it.",
+        "team/b stays, because it has no spec.moves: `kubectl drain` evicts its pods.",
         "team/c is frozen: it moves after `ome thaw c -n team`.",
     ]
 

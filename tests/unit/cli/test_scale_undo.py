@@ -75,9 +75,9 @@ def test_a_size_beyond_the_present_bounds_is_said_as_it_will_be(monkeypatch: pyt
     ("state", "words"),
     [
         ({"mode": "Recommend"}, "so there is nothing to undo"),
-        ({"annotation": BACK}, "was set back already"),
-        ({"generation": 2}, "RoleScale svc-decoder was written, and its number counts"),
-        ({"decisions": DECISIONS[1:]}, "have no other size"),
+        ({"annotation": BACK}, "is kept at a former size already"),
+        ({"generation": 2}, "RoleScale svc-decoder was set by hand, and its number applies instead of the demand"),
+        ({"decisions": DECISIONS[1:]}, "wanted no other size"),
         ({"spec": {"engine": {"minReplicas": 3}, "decoder": {"minReplicas": 2}}}, "only permit the present size"),
     ],
 )
@@ -95,7 +95,7 @@ def test_resume_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     said, written, _ = told(monkeypatch, "--resume", annotation=BACK, mode="Recommend")
     assert written == [None], "also if the mode no longer uses it"
     said, written, deleted = told(monkeypatch, "--resume")
-    assert not written and not deleted and "the demand decides already" in said
+    assert not written and not deleted and "the service follows the demand already" in said
 
 
 def test_both_options_are_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:

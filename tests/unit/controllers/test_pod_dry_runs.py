@@ -44,7 +44,11 @@ def made(create: Any, scope: Scope = EVERYWHERE, **answers: Any) -> tuple[PodDry
     ("answer", "state", "words"),
     [
         (DENIED, "binds", ""),
-        (None, "absent", f"the admission policy {NAME}, which permits only dry runs of pods, does not bind this operator"),
+        (
+            None,
+            "absent",
+            f"the admission policy {NAME}, which permits only dry runs of pods, does not apply to this operator",
+        ),
         (
             NO_RIGHT,
             "",
@@ -81,7 +85,7 @@ async def test_services_that_ask_at_the_same_time_share_a_test() -> None:
     assert api.kinds("create") == ["Pod"]
     now[0] += 1.0
     api.answers["create Pod"] = None
-    assert "does not bind" in await pods.why_not(), "somebody has deleted the policy"
+    assert "does not apply" in await pods.why_not(), "somebody has deleted the policy"
 
 
 @pytest.mark.parametrize("kind", ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"])

@@ -72,7 +72,7 @@ async def test_what_is_accepted_is_told_once_with_the_user(caplog: pytest.LogCap
     assert 'ome_admission_policies{state="absent"} 5.0' in metrics
     (said,) = caplog.records
     assert said.levelname == "WARNING"
-    assert "do not bind this operator: ome-operator, ome-operator-objects" in said.getMessage()
+    assert "do not apply to this operator: ome-operator, ome-operator-objects" in said.getMessage()
     assert "As kubernetes-admin it may write" in said.getMessage()
     await made.look()
     assert len(caplog.records) == 1
@@ -88,7 +88,7 @@ async def test_one_policy_that_is_deleted_later_is_told(caplog: pytest.LogCaptur
     gone.add("Node")
     await made.look()
     assert made.found["ome-operator-nodes"] == "absent"
-    assert "do not bind this operator: ome-operator-nodes. As" in caplog.text
+    assert "do not apply to this operator: ome-operator-nodes. As" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ async def test_a_policy_that_cannot_be_tried_is_read(name: str, caplog: pytest.L
         gone: Any = {what: lambda call, usual=usual: GONE if call.name == name else usual(call)}
         caplog.clear()
         assert await state_of(name, AGENT, **gone) == "absent"
-        assert f"admission policies do not bind this operator: {name}. As" in caplog.text
+        assert f"admission policies do not apply to this operator: {name}. As" in caplog.text
     warns = {"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Warn"]}}
     assert await state_of(name, AGENT, **{BOUND: warns}) == "absent"
     assert await state_of(name, AGENT, **{POLICY: ServerError("not now", 500)}) == "unknown"

@@ -29,7 +29,7 @@ def told(rule: str, absent: bool = False, gpus: int = 8, **spec: Any) -> list[Fi
         (None, "", "autoscaler.class Demand needs targets", "set spec.scalingPolicy.demand"),
         ({"gpuBudget": 15}, ".gpuBudget", "the smallest size of the service needs 16 GPUs", "raise gpuBudget"),
         ({"gpuBudget": 16}, "", "", ""),
-        ({"timeToFirstToken": "99ms"}, ".timeToFirstToken", "counts as always missed", "write 100ms or more"),
+        ({"timeToFirstToken": "99ms"}, ".timeToFirstToken", "treated as always missed", "write 100ms or more"),
         ({"timeToFirstToken": "100ms"}, "", "", ""),
         ({"timeBetweenTokens": "0s"}, ".timeBetweenTokens", "which no group can meet", "write a time such as 50ms"),
     ],

@@ -240,7 +240,7 @@ async def test_another_question_about_the_same_revision_replaces_the_first() -> 
 
 
 @pytest.mark.parametrize(
-    ("probe", "words"), [(NO_RIGHT, "has no right to create pods"), (None, "does not bind this operator")]
+    ("probe", "words"), [(NO_RIGHT, "has no right to create pods"), (None, "does not apply to this operator")]
 )
 async def test_without_right_or_policy_no_pod_is_asked_about(probe: KubeError | None, words: str) -> None:
     bench = Bench({"new": NO, PROBE: probe})

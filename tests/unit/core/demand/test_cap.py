@@ -23,7 +23,7 @@ def test_no_group_and_no_router_is_added_beyond_the_limit_and_this_is_stated_onc
     made, after = decide(samples(20.0, in_flight=250), fleet(), FEW, used(), NOW)
     assert (made.size, made.hold) == ((2, 1, 1), HoldReason.CAPPED)
     assert "this needs 6 prefill and 1 decode groups" in made.why
-    assert made.why.endswith("; 2 changes within an hour are the limit (changesPerHour), and they were made")
+    assert made.why.endswith("; the limit of 2 changes within an hour (changesPerHour) is reached")
     assert after.last[-1].hold == HoldReason.CAPPED and after.changes == USED
     again, later = decide(samples(20.0, in_flight=250), fleet(), FEW, after, NOW)
     assert (again.size, later.last) == (made.size, after.last)

@@ -13,8 +13,8 @@ from tests.support import parts, yamls
 from tests.support.simulator import START
 
 MESSAGE = (
-    "spec.storage.path of ClusterBaseModel tiny is /etc, and /etc belongs to the system of the nodes: choose another "
-    "directory, such as /mnt/models/tiny"
+    "spec.storage.path of ClusterBaseModel tiny is /etc, and /etc belongs to the operating system of the nodes: choose "
+    "another directory, such as /mnt/models/tiny"
 )
 
 
