@@ -40,7 +40,7 @@ def own_model(source: str) -> OwnModel:
 
 
 def _of_files(folder: Path, config: Path | None = None) -> OwnModel:
-    """Return what the files of a directory state. With `config`, only this file is read, and the weights are not."""
+    """Return the facts that the files in a directory state. With `config`, only this file is read, and no weights."""
     folder = folder.resolve()
     paths = {CONFIG: config} if config else {name: folder / name for name in FILES if (folder / name).is_file()}
     if CONFIG not in paths:

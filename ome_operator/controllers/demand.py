@@ -126,7 +126,7 @@ class DemandScaler:
         await repeat("the autoscaler of the class Demand", self.decide_all, lambda: PERIOD)
 
     def report(self, ref: Ref, task: DemandTask | None) -> None:
-        """Store the description of a service by its reconciliation; None if it is not scaled with its demand."""
+        """Store `task`, a reconciliation's description of its service; None if it is not scaled with its demand."""
         if task is None:
             self._tasks.pop(ref, None)
             return
@@ -307,7 +307,7 @@ class _Asks:
         self._taken = taken
 
     def granted(self, more: Mapping[str, int]) -> Mapping[str, int]:
-        """Return how many of these groups fit on the nodes now. Groups of both roles are added alternately."""
+        """Return how many of the groups `more` fit on the nodes now. Groups of both roles are added alternately."""
         if self._fits(more) is not None:
             return more
         both = min(more[PREFILL], more[DECODE])

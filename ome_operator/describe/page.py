@@ -1,7 +1,7 @@
 """`python -m ome_operator.describe.page` writes the tables of reasons in docs/troubleshooting.md from the records in
 `core/reasons/`.
 
-The text outside of the two marks is written by hand.
+The text before and after these tables is written by hand.
 """
 
 from pathlib import Path

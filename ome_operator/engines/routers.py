@@ -137,8 +137,8 @@ def divides_prefix_tree(container: Mapping[str, Any]) -> bool:
 
 
 def takes_flags(container: Mapping[str, Any]) -> bool:
-    """Return whether an argument that is added to the container reaches the router. It does not if a shell starts the
-    router.
+    """Return whether an argument that is added to the container reaches the router. The argument does not reach a router
+    that a shell starts.
     """
     return not container.get("command") or any(is_program(word) for word in parts(container))
 

@@ -79,8 +79,8 @@ def known_servers() -> tuple[Server, ...]:
 
 
 def takes_flags(container: Mapping[str, Any]) -> bool:
-    """Return whether an argument that is added to the container reaches a known server. It does not if a shell command
-    starts the server.
+    """Return whether an argument that is added to the container reaches a known server. The argument does not reach a server
+    that a shell command starts.
     """
     engine = server(container)
     lines = [part.split() for part in parts(container)]

@@ -87,7 +87,7 @@ def is_due(signs: StartSigns) -> bool:
 
 
 def is_expected(signs: StartSigns, now: float) -> bool:
-    """Return whether the leader becomes ready soon, so that pods should be listed more often."""
+    """Return whether the leader will probably become ready soon, so that pods should be listed more often."""
     return signs.is_starting and signs.soon_at is not None and now - signs.soon_at <= SOON
 
 

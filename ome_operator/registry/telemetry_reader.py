@@ -109,7 +109,7 @@ class TelemetryReader:
             await asyncio.sleep(pause)
 
     def passed(self, leaders: Iterable[LeaderState], workers: Iterable[Worker]) -> None:
-        """Update what is known with the leaders, and the workers in the router's list, of a finished pass."""
+        """Update what is known after a finished pass that found these leaders, and these workers in the router's list."""
         now, found = self._clock(), {leader.uid: leader for leader in leaders}
         self._memories = {uid: passed(self._memories.get(uid, NEW), leader, now) for uid, leader in found.items()}
         self._due = {key: at for key, at in self._due.items() if key[0] in found or not key[0]}

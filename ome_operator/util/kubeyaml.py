@@ -148,7 +148,7 @@ _QUICK = _quick()
 
 
 class Document(NamedTuple):
-    """A document of a text."""
+    """A YAML document of a text."""
 
     value: Any
     repeats: tuple[Repeat, ...]

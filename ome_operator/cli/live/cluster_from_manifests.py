@@ -65,8 +65,8 @@ def gather(
 
 
 def _make(cluster: ClusterCache, manifest: Manifest, known: Mapping[str, Any] | None) -> None:
-    """Add the object derived from a short form. It replaces an object that was derived earlier, never one that a user
-    wrote.
+    """Add the object that is derived from an object of sglang.ai. It replaces an object that was derived earlier, but never
+    an object that a user wrote.
     """
     which = ref(manifest)
     if known is None:

@@ -99,7 +99,9 @@ async def _refused(client: Client, after: Outcome) -> str:
 
 
 def _pods(after: Outcome) -> Iterator[Manifest]:
-    """Yield a pod of each template, without the ServiceAccounts that the operator has yet to create."""
+    """Yield a pod for each pod template. ServiceAccounts that the operator creates, and which may not exist yet, are left
+    out.
+    """
     accounts = {body["metadata"]["name"] for body in after.manifests if body["kind"] == "ServiceAccount"}
     done = []
     for body in after.manifests:

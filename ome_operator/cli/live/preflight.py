@@ -84,7 +84,7 @@ async def of_service(client: Client, namespace: str, name: str, roles: Collectio
 
 async def _cluster(client: Client, namespaces: Collection[str], given: Sequence[Manifest]) -> ClusterCache:
     """Return the objects that services may refer to, with the given objects, which replace those of the cluster."""
-    # Namespaced short forms are left out: services would be derived from them, and would be checked too.
+    # Namespaced objects of sglang.ai are left out: services would be derived from them, and would be checked, too.
     kinds = (*CATALOG, *(kind for kind in SHORT if not RESOURCES[kind].namespaced), "Node", RECORD)
     there = await listed_around(client, kinds, sorted(namespaces), optional=("Node", RECORD))
     agent = any(body["kind"] == RECORD for body in there)

@@ -52,7 +52,9 @@ async def advice(client: Client, after: Outcome, service: InferenceService, node
 
 
 def usage(after: Outcome) -> Iterator[tuple[Usage, int]]:
-    """Yield what the workloads of a revision and their pods take from quotas, each with their number."""
+    """Yield the amounts that each workload of a revision, and each kind of its pods, takes from ResourceQuotas, with the
+    number of these objects.
+    """
     for body in after.manifests:
         if body["kind"] in ("StatefulSet", "Deployment"):
             yield of_workload(RESOURCES[body["kind"]].plural), 1

@@ -134,8 +134,8 @@ class InferenceServiceReconciler:
         """Check the capacity that a plan asks for. The caller executes no effect of this plan.
 
         A plan that asks for a check keeps every group of the serving revision. If it were executed, it would remove the
-        marks from leaders that are about to be stopped. The plan after the check would set the marks again, the plan that
-        asks for the next check would remove them again, and the rollout would never proceed.
+        draining annotation from leaders that are about to be stopped. The plan after the check would set the annotation
+        again, the plan with the next check would remove it again, and the rollout would never proceed.
         """
         for check in plan.look:
             if check.second_copy:
