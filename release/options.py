@@ -1,5 +1,5 @@
 """Generate docs/options.md from the declarations of the options, and the descriptions of the chart values that are
-options of the operator.
+options of the operator or of the agent.
 """
 
 import ast
@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from ome_operator.settings import Settings
+from ome_operator.settings.agent import AgentOptions
 from ome_operator.settings.option import Declared, Form, options
 
 PAGE = Path("docs/options.md")
 OPTIONS = tuple(options(Settings))
-_HEAD = """# Options of `ome operator`
+AGENT_OPTIONS = tuple(options(AgentOptions))
+_HEAD = """# Options of `ome operator` and `ome agent`
 
 <!-- Written by `make charts` from ome_operator/settings; edit the declarations there. -->
-In a cluster the [chart](../charts/ome-resources/README.md) sets them from its values. A process that you start yourself
-takes flags, and a file:
+In a cluster the [chart](../charts/ome-resources/README.md) sets the options from its values. An operator that you start
+yourself takes flags, and a file:
 
 ```sh
 ome operator --config operator.yaml --gang-timeout 90
@@ -41,20 +43,29 @@ value out of bounds are refused before anything starts, with the file, the key a
 
 An option that accepts `true` or `false` is switched off by `--no-…` (`--no-lint-refuse`); an option with a list is a
 flag that can be repeated. *by* before a chart value means that this value sets the option and also has another effect.
-
+"""
+_TABLE = """
 | option | default | accepts | chart value | what it does |
 |---|---|---|---|---|
+"""
+_AGENT_HEAD = """
+## `ome agent`
+
+The model agent ([models-agent.md](models-agent.md)) takes flags and environment variables only. The chart passes
+the flags of `agent.extraArgs` to its agents in addition to those of this table.
 """
 
 
 def page() -> str:
-    """Return the page: a table of every option."""
-    return _HEAD + "".join(map(_row, OPTIONS))
+    """Return the page: a table of every option of the operator, and one of the agent."""
+    return _HEAD + _TABLE + "".join(map(_row, OPTIONS)) + _AGENT_HEAD + _TABLE + "".join(map(_row, AGENT_OPTIONS))
 
 
 def described() -> Mapping[tuple[str, ...], Declared]:
     """Return path of a chart value -> declaration, for the options that are chart values."""
-    return {tuple(declared.option.value.split(".")): declared for declared in OPTIONS if declared.option.value}
+    return {
+        tuple(declared.option.value.split(".")): declared for declared in (*OPTIONS, *AGENT_OPTIONS) if declared.option.value
+    }
 
 
 def default(declared: Declared) -> Any:
@@ -133,6 +144,8 @@ def _row(declared: Declared) -> str:
 
 
 def _default(declared: Declared) -> str:
+    if declared.required:
+        return "required"
     if declared.option.computed or declared.default is None:
         return ""
     if declared.form is Form.LIST:

@@ -41,7 +41,7 @@ def files(root: Path = ROOT) -> Mapping[Path, str]:
 
 
 def with_options(text: str) -> str:
-    """Return the text of values.yaml in which the options of the operator have the descriptions and defaults of their
+    """Return the text of values.yaml in which the options of operator and agent have the descriptions and defaults of their
     declarations.
     """
     present = {value.path: json.loads(value.default) for value in values(text)}

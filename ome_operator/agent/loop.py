@@ -73,7 +73,7 @@ class Agent:
         self._broken: Mapping[str, str] = {}
         """UID -> error message of each model that this agent cannot handle. The model is reported as Failed; other models
         are not affected."""
-        self._quota = Quota(settings.models_per_namespace)
+        self._quota = Quota(settings.policy.models_per_namespace)
         self._audit = Resync(
             tuple(PARSE),
             known=self._known,
@@ -84,11 +84,11 @@ class Agent:
             debounce=AUDIT_DEBOUNCE,
         )
         self._works: dict[str, Work] = {}
-        self._unused_directories = UnusedDirectories(settings.roots, settings.remove_after, wall=wall)
-        self._prefetcher = Prefetcher(settings.prefetch_bytes, settings.prefetch_rate)
+        self._unused_directories = UnusedDirectories(settings.roots, settings.policy.remove_after, wall=wall)
+        self._prefetcher = Prefetcher(int(settings.policy.prefetch_gb * 1e9), settings.policy.prefetch_mbps * 1e6)
         self._namespaces = Namespaces(self._uid_of)
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._turns, self._looks = (FairQueue(settings.models, settings.turn) for _ in range(2))
+        self._turns, self._looks = (FairQueue(settings.policy.models, settings.policy.turn) for _ in range(2))
         self._labels: Mapping[str, str] = {}
         self._written: Mapping[str, Any] | None = None
         self._written_at = self._looked_at = -1e9

@@ -21,6 +21,7 @@ from ome_operator.agent.store import Manifest, Store
 from ome_operator.agent.verify import verify
 from ome_operator.api import Model
 from ome_operator.core.weights.mount import LOCAL, AnyModel, weights
+from ome_operator.settings.agent import AgentPolicy
 from ome_operator.storage.grants import ModelGrant, Trust
 from ome_operator.storage.listing import Refused, Source
 from ome_operator.storage.sources import Access, open_source
@@ -32,6 +33,8 @@ READINGS = 3
 """Number of readings of a revision's facts during which the agent ended. After this number, the facts are no longer read."""
 PRESENT = "local"
 """Revision that is reported for files that an administrator put on the node."""
+
+_POLICY = AgentPolicy()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,24 +54,10 @@ class AgentSettings:
     peers: Callable[[Source, str], Source] | None = None
     """A function that returns, for a source and a namespace, a source that asks other nodes first. None if the agent does
     not ask other nodes."""
-    models: int = 2
-    """Number of models that are downloaded or verified at the same time."""
-    turn: float = 300.0
-    """Seconds after which the work on a model pauses if a model of another namespace is waiting."""
-    models_per_namespace: int = 0
-    """Maximum number of BaseModels per namespace that the agent handles, the oldest first; 0 means no limit."""
-    verify_every: float = 6 * 3600.0
-    sample: float = 0.02
-    """Share (0 to 1) of all blocks that a periodic verification reads."""
+    policy: AgentPolicy = _POLICY
     again: float = 10.0
     """Seconds before the work on a failed model is retried; the pause doubles with each failure, up to `again_last`."""
     again_last: float = 600.0
-    remove_after: float = 0.0
-    """Seconds that a directory must be unused before its removal is offered; 0 means that no removal is offered."""
-    prefetch_bytes: int = 0
-    """Maximum number of bytes that are read into the page cache for starting pods; 0 means that nothing is read."""
-    prefetch_rate: float = 0.0
-    """Maximum number of bytes per second that are read into the page cache for starting pods; 0 means no limit."""
 
     @cached_property
     def locations(self) -> Roots:
@@ -202,9 +191,9 @@ class Work:
         if self._pin() not in ("", manifest.revision):
             self.store.mark_damaged()
             return None
-        if _age(manifest.verified_at, self._wall()) < self._settings.verify_every:
+        if _age(manifest.verified_at, self._wall()) < self._settings.policy.verify_every:
             return manifest
-        damage = verify(self.store.root, manifest, sample=self._settings.sample, chance=random.Random())
+        damage = verify(self.store.root, manifest, sample=self._settings.policy.sample, chance=random.Random())
         if not damage:
             fresh = manifest._replace(verified_at=self._wall().isoformat(timespec="seconds"))
             self.store.write_manifest(fresh)
@@ -266,7 +255,7 @@ class Work:
             facts=known.facts if known.revision == manifest.revision else {},
         )
         self._tries = 0
-        self.due = time.monotonic() + self._settings.verify_every * random.uniform(0.9, 1.1)
+        self.due = time.monotonic() + self._settings.policy.verify_every * random.uniform(0.9, 1.1)
         if isinstance(self.model, Model):
             self._read_facts(message)
 

@@ -5,10 +5,9 @@ The flags of the command and the keys of its configuration file are derived from
 
 import inspect
 import logging
-import re
 import secrets
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +16,7 @@ import uvloop
 
 from ome_operator.api import Invalid, well_known
 from ome_operator.cli import config_file
+from ome_operator.cli.declared import Readers, Where, read_values, with_flags
 from ome_operator.cli.options import roots
 from ome_operator.core.waves.terms import read as read_waves
 from ome_operator.core.waves.terms import read_bake
@@ -24,7 +24,7 @@ from ome_operator.errors import UserError
 from ome_operator.kube.connection import NoConnection, pod_namespace
 from ome_operator.machinery.health import PortTaken
 from ome_operator.settings import Settings
-from ome_operator.settings.option import Declared, Form, assembled, options
+from ome_operator.settings.option import Declared, assembled, options
 
 _OPTIONS = tuple(options(Settings))
 _BY_KEY = {declared.key: declared for declared in _OPTIONS}
@@ -32,11 +32,8 @@ _FLAGS = {declared.path[-1]: declared.option.flag for declared in _OPTIONS}
 _MINE = {"address": "127.0.0.1", "health_port": 18081, "metrics_port": 18080}
 """Defaults of an operator that runs with --kubeconfig, usually on a developer's machine. It listens on localhost only,
 and not on 8080, because a port-forward to a service usually listens there."""
-_READERS: Mapping[str, Callable[[str], Any]] = {"waves": read_waves, "bake": read_bake}
+_READERS: Readers = {"waves": read_waves, "bake": read_bake, "agent_roots": roots}
 logger = logging.getLogger(__name__)
-
-Where = Callable[[Declared], str]
-"""A function that returns the place of an option's value for messages: the flag, or the configuration file and the key."""
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -75,53 +72,26 @@ def _from_file(context: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
-def _parameter(declared: Declared) -> inspect.Parameter:
-    """Return the function parameter that makes typer add the flag of an option to the command."""
-    option, default, kind = declared.option, declared.written, declared.converts
-    bounds = {"min": option.ge, "max": option.le} if option.ge is not None or option.le is not None else {}
-    text = f"{option.help} May be repeated." if declared.form is Form.LIST else option.help
-    flag = typer.Option(help=text, envvar=option.env or None, **bounds)  # type: ignore[arg-type]
-    of: Any = list[str] if declared.form is Form.LIST else kind
-    of = of | None if default is None else of
-    return inspect.Parameter(
-        declared.parameter, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[of, flag]
-    )
-
-
-def _with_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Give `command` a signature with a parameter for --config and for every option, and return it. Typer makes the flags
-    from this signature.
-    """
-    shown = typer.Option(
-        help=("YAML file with options; the keys are the names of the options without the dashes."),
-        is_eager=True,
-        callback=_from_file,
-    )
-    first = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-    config = inspect.Parameter(
-        "config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[Path | None, shown]
-    )
-    parameters = [first, config, *map(_parameter, _OPTIONS)]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return command
-
-
+_CONFIG = typer.Option(
+    help="YAML file with options; the keys are the names of the options without the dashes.",
+    is_eager=True,
+    callback=_from_file,
+)
+_FIRST = (
+    inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context),
+    inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[Path | None, _CONFIG]),
+)
 operator = app.command(
     "operator",
     epilog="Example: ome operator --kubeconfig ome-operator.kubeconfig --sidecar-image REGISTRY/ome-operator:TAG",
-)(_with_flags(_operator))
+)(with_flags(_operator, _OPTIONS, *_FIRST))
 
 
 def made(given: Mapping[str, Any], where: Where) -> Settings:
     """Return the settings for the values of the flags. `given` maps the parameter name of each option to its value, or to
     None if the option is not set. Raises UserError for an invalid value or combination.
     """
-    values: dict[tuple[str, ...], Any] = {
-        declared.path: _read(declared, given[declared.parameter], where(declared))
-        for declared in _OPTIONS
-        if given[declared.parameter] is not None
-    }
+    values = read_values(_OPTIONS, given, _READERS, where)
     usual = _MINE if given["kubeconfig"] is not None else {}
     values = {(name,): value for name, value in usual.items()} | values
     values["identity",] = values.get(("identity",)) or f"{socket.gethostname()}-{secrets.token_hex(4)}"
@@ -131,27 +101,6 @@ def made(given: Mapping[str, Any], where: Where) -> Settings:
     settings: Settings = assembled(Settings, values)
     _check_together(settings, {declared.path[-1]: where(declared) for declared in _OPTIONS})
     return settings
-
-
-def _read(declared: Declared, value: Any, where: str) -> Any:
-    """Return the value of an option's field, converted from `value` of its flag. Raises UserError for an invalid value; the
-    message starts with `where` and contains the fix.
-    """
-    name, option = declared.path[-1], declared.option
-    if option.choices:
-        value, written = declared.chosen(value), value
-        if value is None:
-            raise UserError(f"{where}={written}: {declared.fix}")
-    for text in (value if declared.form is Form.LIST else [value]) if option.pattern else ():
-        if not re.fullmatch(option.pattern, text):
-            raise UserError(f"{where}={text}: {declared.fix}")
-    if name in _READERS:
-        if isinstance(value := _READERS[name](value), Invalid):
-            raise UserError(f"{where}: {value.why}")
-        return value
-    if name == "agent_roots":
-        return roots(value)
-    return type(declared.default)(dict.fromkeys(value)) if declared.form is Form.LIST else value
 
 
 def _check_together(settings: Settings, where: Mapping[str, str]) -> None:

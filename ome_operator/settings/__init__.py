@@ -1,4 +1,5 @@
-"""The operator's settings. Each option of `ome operator` is declared once, as a field that is annotated with an `Option`.
+"""The settings of operator and agent. Each option of `ome operator` (`settings.py`) and of `ome agent` (`agent.py`) is
+declared once, as a field that is annotated with an `Option`.
 
 The flag, the key of the configuration file, the chart value and the row in docs/options.md are derived from the declaration.
 """

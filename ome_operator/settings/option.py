@@ -71,11 +71,18 @@ class Declared:
     option: Option
     form: Form
     default: Any
-    """Default value of the field."""
+    """Default value of the field; MISSING if the option must be set."""
     owner: type
     """Settings class that defines the field."""
     converts: type
     """Type to which the text of the flag is converted: str, int, float, bool or Path."""
+    collection: type = tuple
+    """Type of the field's value if the option is a list: tuple or frozenset."""
+
+    @property
+    def required(self) -> bool:
+        """Return whether the option must be set."""
+        return self.default is MISSING
 
     @property
     def key(self) -> str:
@@ -89,10 +96,10 @@ class Declared:
 
     @property
     def written(self) -> Any:
-        """Return the default in the form in which a flag's value is written. Return None for a repeatable flag, and if
-        the operator computes the value.
+        """Return the default in the form in which a flag's value is written. Return None for a repeatable flag or
+        one that must be set, and if the operator computes the value.
         """
-        if self.option.computed or self.form is Form.LIST:
+        if self.option.computed or self.required or self.form is Form.LIST:
             return None
         if self.form is Form.SWITCH:
             return bool(self.default)
@@ -150,7 +157,8 @@ def options(of: type, path: tuple[str, ...] = ()) -> Iterator[Declared]:
             plain = _without_none(bare)
             form = option.form or _FORMS[get_origin(plain) or plain]
             converts = {Form.WHOLE: int, Form.NUMBER: float, Form.SWITCH: bool}.get(form, Path if plain is Path else str)
-            yield Declared((*path, name), option, form, defaults[name], of, converts)
+            collection = frozenset if get_origin(plain) is frozenset else tuple
+            yield Declared((*path, name), option, form, defaults.get(name, MISSING), of, converts, collection)
         elif isinstance(bare, type) and (is_dataclass(bare) or hasattr(bare, "_field_defaults")):
             yield from options(bare, (*path, name))
 

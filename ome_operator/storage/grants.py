@@ -12,10 +12,9 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ome_operator.errors import UserError
+from ome_operator.settings.agent import GRANT_EXAMPLE
 from ome_operator.storage.addresses import Network, Reach, host, host_and_port, host_listed, location
 from ome_operator.storage.listing import Refused, is_plain
-
-EXAMPLE = '{"name": "hf-token", "hosts": ["huggingface.co"], "namespaces": ["team-a"]}'
 
 
 class Grant(BaseModel):
@@ -65,14 +64,14 @@ def parse_grant(text: str) -> Grant:
     if not text.lstrip().startswith("{"):
         raise UserError(
             f"--secret {text}: without hosts, the Secret could be sent to every address. Name the hosts, for example "
-            f"{EXAMPLE}"
+            f"{GRANT_EXAMPLE}"
         )
     try:
         return Grant.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"])) or "the value"
-        raise UserError(f"--secret {text}: {field}: {first['msg']}. Example: {EXAMPLE}") from error
+        raise UserError(f"--secret {text}: {field}: {first['msg']}. Example: {GRANT_EXAMPLE}") from error
 
 
 class ModelGrant(NamedTuple):

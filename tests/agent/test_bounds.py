@@ -24,6 +24,7 @@ from ome_operator.agent.minimum_speed import MinimumSpeed
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Store
 from ome_operator.agent.work import AgentSettings, Work
+from ome_operator.settings.agent import AgentPolicy
 from ome_operator.storage.grants import Trust
 from ome_operator.storage.hashes import Hash
 from ome_operator.storage.listing import Listing, Refused, RemoteFile, make_listing
@@ -231,8 +232,7 @@ async def test_namespaces_take_turns_in_an_agent(tmp_path: Path, monkeypatch: py
             node="n",
             roots=(str(tmp_path),),
             endpoint=hub.url,
-            models=1,
-            turn=0.2,
+            policy=AgentPolicy(models=1, turn=0.2),
             limits=Limits(first=0.001, last=0.01),
         )
         agent = Agent(settings, FakeApi({"get": get, "apply": {}, "list_metadata": []}))

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from ome_operator import names
+from ome_operator.settings.agent import AgentPolicy
 from tests.support.hub import COMMIT, served
 from tests.support.town import BAD, BIG, EVIL, GOOD, URI, Node, Town, hubs, quickly, running, until
 
@@ -39,7 +40,7 @@ async def test_s1b_another_pin_of_a_tenant_does_not_replace_files_that_pods_moun
 ) -> None:
     real, evil = hubs
     evil.commit = BAD
-    node = Node(tmp_path / "raid", real.url, verify_every=0.2)
+    node = Node(tmp_path / "raid", real.url, policy=AgentPolicy(verify_every=0.2))
     async with running(node):
         node.apply("ClusterBaseModel", "victim", URI, f"{node.root}/victim")
         await node.settled(victim="Ready")
@@ -77,7 +78,7 @@ async def test_two_models_of_one_source_that_were_pinned_apart_keep_their_own_fi
 
     first = asyncio.Event()
     with served(Moving({"org/model": GOOD})) as hub:
-        node = Node(tmp_path / "raid", hub.url, verify_every=0.2)
+        node = Node(tmp_path / "raid", hub.url, policy=AgentPolicy(verify_every=0.2))
         async with running(node):
             node.apply(kind, "old", URI, f"{node.root}/old", pin=COMMIT, **where)
             await node.settled(old="Ready")
@@ -216,7 +217,7 @@ async def test_a_root_may_be_a_link_and_must_not_become_another(tmp_path: Path, 
     real, _ = hubs
     (tmp_path / "disk").mkdir()
     (tmp_path / "raid").symlink_to(tmp_path / "disk")
-    node = Node(tmp_path / "raid", real.url, verify_every=0.2)
+    node = Node(tmp_path / "raid", real.url, policy=AgentPolicy(verify_every=0.2))
     async with running(node):
         node.apply("ClusterBaseModel", "first", URI, f"{node.root}/first")
         await node.settled(first="Ready")

@@ -227,7 +227,7 @@ def test_damage_is_found_and_mended_when_files_are_looked_at_again(here: Here) -
     assert work.report().verified_at == "2026-01-01T00:00:00+00:00"
     broken = here.root / "m" / BIG
     broken.write_bytes(broken.read_bytes()[:-1])
-    clock.now += timedelta(seconds=here.settings.verify_every - 1)
+    clock.now += timedelta(seconds=here.settings.policy.verify_every - 1)
     asyncio.run(work.run())
     assert broken.read_bytes() != here.hub.files[BIG], "too early"
     clock.now += timedelta(seconds=1)

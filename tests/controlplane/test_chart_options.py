@@ -1,14 +1,17 @@
-"""Tests of the operator's arguments in the chart: every value of the chart that stands for an option takes effect in the
-operator's settings.
+"""Tests of the arguments of operator and agent in the chart: every value of the chart that stands for an option takes effect
+in the settings.
 """
 
+import json
 import shlex
 from typing import Any
 
 import pytest
 
 from ome_operator.settings import Settings
-from tests.support.chart import notes, pod, rendered
+from tests.support import agent_options
+from tests.support.agent_options import AGENT_OPTIONS
+from tests.support.chart import AGENT, notes, pod, rendered
 from tests.support.operator_options import OPTIONS, SAMPLES, caught, field, start, words
 
 OF_CHART = {key: declared for key, declared in OPTIONS.items() if declared.option.value or declared.option.part_of}
@@ -126,3 +129,59 @@ def test_the_notes_claim_observe_mode_only_of_the_operator_that_the_chart_starts
     assert "start it again with the options" in outside and " --observe" in command(
         operator_observe=True, operator_external=True
     )
+
+
+AGENT_PARTS: dict[str, dict[str, Any]] = {
+    "root": {"roots": ["/tmp"]},
+    "secret": {"secrets": [{"name": "a", "hosts": ["huggingface.co"]}, {"name": "b", "hosts": ["example.com"]}]},
+    "identity-host": {"identity": {"hosts": ["s3.example.com"]}},
+    "identity-namespace": {"identity": {"namespaces": ["team-a", "team-b"]}},
+    "models-per-namespace": {},
+    "peers": {"peers": True},
+    "log-format": {},
+    "log-level": {},
+}
+"""Values below `agent` of the chart that set an option and also have another effect."""
+OUTSIDE_OF_AGENT: dict[str, dict[str, Any]] = {
+    "models-per-namespace": {"modelsPerNamespace": 9},
+    "log-format": {"operator_logFormat": "console"},
+    "log-level": {"operator_logLevel": "DEBUG"},
+}
+"""Values of the chart for the operator that set an option of the agent, too."""
+OF_AGENT = [key for key, declared in AGENT_OPTIONS.items() if declared.option.value or declared.option.part_of]
+
+
+def agent_started(below_agent: dict[str, Any], **values: Any) -> Any:
+    """Return the options with which the agent of the chart starts with these values."""
+    (container,) = pod(rendered(agent={**AGENT, "roots": ["/tmp"], **below_agent}, **values), "DaemonSet")["containers"]
+    command, *line = container["args"]
+    assert command == "agent"
+    variables = {item["name"]: item.get("value", "from-the-pod") for item in container["env"]}
+    return agent_options.started(line, **variables)[1]
+
+
+def test_agent_options_that_do_something_else_too_are_listed() -> None:
+    assert AGENT_PARTS.keys() == {key for key, declared in AGENT_OPTIONS.items() if declared.option.part_of}
+
+
+@pytest.mark.parametrize("key", OF_AGENT)
+def test_a_value_of_the_chart_arrives_at_the_agent(key: str) -> None:
+    declared = AGENT_OPTIONS[key]
+    sample = agent_options.SAMPLES[key]
+    given = AGENT_PARTS.get(key, {declared.option.value.removeprefix("agent."): sample})
+    found = agent_options.value(agent_started(given, **OUTSIDE_OF_AGENT.get(key, {})), declared)
+    if key == "secret":
+        found, sample = ([json.dumps(json.loads(text), sort_keys=True) for text in texts] for texts in (found, sample))
+    if key == "peers":
+        sample = "ome-agent-peers.ome.svc"
+    assert (sorted(found) if isinstance(sample, list) else found) == (sorted(sample) if isinstance(sample, list) else sample)
+
+
+def test_the_defaults_of_the_chart_are_those_of_the_agent() -> None:
+    by_chart, (_, by_default) = agent_started({}), agent_options.started(["--node=from-the-pod", "--root=/tmp"])
+    other = {
+        key
+        for key, one in AGENT_OPTIONS.items()
+        if agent_options.value(by_chart, one) != agent_options.value(by_default, one)
+    }
+    assert other == {"own-address"}

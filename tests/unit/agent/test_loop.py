@@ -14,6 +14,7 @@ from ome_operator.agent import loop, record
 from ome_operator.agent.loop import Agent
 from ome_operator.agent.work import AgentSettings, Work
 from ome_operator.kube.errors import KubeError, NotFound, ServerError, Transient
+from ome_operator.settings.agent import AgentPolicy
 from tests.support import parts, yamls
 from tests.support.fake_api import Call, FakeApi
 
@@ -119,7 +120,7 @@ async def test_nothing_is_offered_while_a_model_cannot_be_read(tmp_path: Path) -
     directory. Without that model, the same directory is offered at once.
     """
     (tmp_path / ".ome" / ("0" * 32)).mkdir(parents=True)
-    agent = Agent(AgentSettings(node="n", roots=(str(tmp_path),), remove_after=1e-9), server())
+    agent = Agent(AgentSettings(node="n", roots=(str(tmp_path),), policy=AgentPolicy(remove_after=1e-9)), server())
     agent.seen("BaseModel", {"metadata": {"uid": "u"}, "spec": 5})
     assert agent._unread
     for _ in range(2):
@@ -139,7 +140,7 @@ def test_models_beyond_the_number_of_a_namespace_are_no_work(tmp_path: Path) -> 
     """An agent only processes the oldest models of a namespace, up to the limit, whatever the order in which it sees them
     after a restart.
     """
-    agent = Agent(AgentSettings(node="n", roots=(str(tmp_path),), models_per_namespace=2), FakeApi({}))
+    agent = Agent(AgentSettings(node="n", roots=(str(tmp_path),), policy=AgentPolicy(models_per_namespace=2)), FakeApi({}))
 
     def seen(kind: str, namespace: str, name: str, day: int) -> dict[str, Any]:
         metadata = {"namespace": namespace, "name": name, "creationTimestamp": f"2026-01-0{day}T00:00:00Z"}
@@ -202,7 +203,9 @@ async def test_three_hundred_models_with_all_that_their_authors_may_write(
     monkeypatch.setattr(loop, "TICK", 0.05)
     api = server()
     # No second attempt, which would be reported too: a busy machine needs more than ten seconds for all models.
-    agent = Agent(AgentSettings(node="n", roots=(str(tmp_path),), again=600.0), api)
+    agent = Agent(
+        AgentSettings(node="n", roots=(str(tmp_path),), again=600.0, policy=AgentPolicy(models_per_namespace=0)), api
+    )
     for number in range(300):
         path = (place.replace("ROOT", str(tmp_path)) + ("/" + "p" * 200) * 19)[:2048]
         nobody = {"endpoint": "http://127.0.0.1:9"}
@@ -294,7 +297,7 @@ async def test_only_an_agent_that_was_told_to_read_ahead_asks_every_ten_seconds(
     a minute. Reported: with `agent.prefetchGB`, every agent of a cluster wrote six times a minute.
     """
     api, clock = server(), SimpleNamespace(now=1000.0)
-    agent = Agent(AgentSettings(node="n", roots=(), prefetch_bytes=10), api, clock=lambda: clock.now)
+    agent = Agent(AgentSettings(node="n", roots=(), policy=AgentPolicy(prefetch_gb=1e-8)), api, clock=lambda: clock.now)
 
     async def writes(listed: list[str]) -> int:
         """Return the number of writes in a minute whose answers list these directories."""

@@ -1,4 +1,4 @@
-"""Tests that the command line of the agent becomes its settings."""
+"""Tests that the command line of the agent becomes its options and its settings."""
 
 from pathlib import Path
 from typing import Any
@@ -6,32 +6,75 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from ome_operator.agent.work import AgentSettings
 from ome_operator.cli import agent
 from ome_operator.errors import UserError
+from ome_operator.settings.agent import AgentOptions
+from tests.support.agent_options import AGENT_OPTIONS, SAMPLES, flags, started, value
+
+NEEDED = ["--node=n", "--root=/tmp"]
 
 
-def test_what_bounds_tenants_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[AgentSettings] = []
-
-    async def run(settings: AgentSettings, *_: Any) -> int:
-        told.append(settings)
-        return 0
-
-    monkeypatch.setattr(agent, "_run", run)
+def test_what_bounds_tenants_arrives(tmp_path: Path) -> None:
     given = [*("--node", "n"), *("--root", str(tmp_path)), *("--namespace-gb", "2.5"), *("--models", "3"), *("--turn", "7")]
     given += [*("--models-per-namespace", "9"), *("--endpoint-host", "minio.example"), *("--private-host", "10.0.0.1")]
-    given += ["--refused-address", "203.0.113.0/24"]
-    done = CliRunner().invoke(agent.app, given)
-    assert done.exit_code == 0, done.output
-    (settings,) = told
-    assert settings.limits.namespace_bytes == 2_500_000_000
-    assert (settings.models, settings.turn, settings.models_per_namespace) == (3, 7.0, 9)
+    given += ["--refused-address", "203.0.113.0/24", *flags("secret"), "--bandwidth=2", "--files=3"]
+    settings, _ = started(given)
+    limits, policy = settings.limits, settings.policy
+    assert (limits.namespace_bytes, limits.throttle.rate, limits.files) == (2_500_000_000, 2e6, 3)
+    assert (policy.models, policy.turn, policy.models_per_namespace) == (3, 7.0, 9)
     assert (settings.trust.endpoints, settings.trust.private_hosts) == ({"minio.example"}, {"10.0.0.1"})
     assert list(map(str, settings.trust.refused_addresses)) == ["203.0.113.0/24"]
+    assert [(name, grant.hosts) for name, grant in settings.trust.secrets.items()] == [
+        ("a", ("huggingface.co",)),
+        ("b", ("example.com",)),
+    ]
 
 
-def test_a_network_that_is_none_is_a_sentence(tmp_path: Path) -> None:
-    given = ["--node", "n", "--root", str(tmp_path), "--refused-address", "203.0.113.7/24"]
-    done = CliRunner().invoke(agent.app, given)
-    assert isinstance(done.exception, UserError) and "--refused-address 203.0.113.7/24: " in str(done.exception)
+@pytest.mark.parametrize("key", AGENT_OPTIONS)
+def test_a_flag_sets_the_field_of_its_option_and_no_other(key: str) -> None:
+    _, usual = started(NEEDED)
+    _, chosen = started([*(flag for flag in NEEDED if not flag.startswith(f"--{key}=")), *flags(key)])
+    expected, found = SAMPLES[key], value(chosen, AGENT_OPTIONS[key])
+    if isinstance(expected, list):
+        assert sorted(found) == sorted(expected) and type(found) is AGENT_OPTIONS[key].collection
+    else:
+        assert (str(found) if isinstance(found, Path) else found) == expected
+    others = [declared for other, declared in AGENT_OPTIONS.items() if other != key]
+    assert all(value(chosen, declared) == value(usual, declared) for declared in others)
+
+
+def test_without_flags_the_fields_have_the_declared_defaults() -> None:
+    _, chosen = started(NEEDED)
+    assert chosen == AgentOptions(node="n", roots=("/tmp",))
+
+
+@pytest.mark.parametrize("missing", NEEDED)
+def test_node_and_root_must_be_set(missing: str) -> None:
+    done = CliRunner().invoke(agent.app, [flag for flag in NEEDED if flag != missing], env={"NODE_NAME": None})
+    assert done.exit_code == 2 and f"Missing option '{missing.partition('=')[0]}'" in done.output
+
+
+@pytest.mark.parametrize("key", [key for key, declared in AGENT_OPTIONS.items() if declared.option.env])
+def test_a_variable_of_the_environment_sets_its_option(key: str) -> None:
+    declared = AGENT_OPTIONS[key]
+    line = [flag for flag in NEEDED if not flag.startswith(f"--{key}=")]
+    _, chosen = started(line, **{declared.option.env: SAMPLES[key]})
+    assert str(value(chosen, declared)) == SAMPLES[key]
+
+
+def test_peers_are_asked_with_the_token_of_the_file() -> None:
+    settings, _ = started([*NEEDED, *flags("peers")])
+    assert settings.peers is not None and started(NEEDED)[0].peers is None
+
+
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        ("--refused-address=203.0.113.7/24", "--refused-address 203.0.113.7/24: "),
+        ("--log-format=xml", "--log-format=xml: write console or json."),
+        ("--root=relative", "--root relative: write an absolute path"),
+    ],
+)
+def test_a_wrong_value_is_an_error_that_names_the_flag(wrong: str, message: str) -> None:
+    done: Any = CliRunner().invoke(agent.app, [*NEEDED, wrong])
+    assert isinstance(done.exception, UserError) and message in str(done.exception)

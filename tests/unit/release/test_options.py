@@ -1,4 +1,4 @@
-"""Tests of the operator's options in the chart and on their page: all of them are derived from the declarations."""
+"""Tests of the options of operator and agent in the chart and on their page. All are derived from the declarations."""
 
 import json
 import re
@@ -17,12 +17,18 @@ CHART = ROOT / "charts/ome-resources"
 VALUES = (CHART / "values.yaml").read_text()
 LISTED = {value.path: value for value in values(VALUES)}
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
-ARGS = [
-    key
-    for name in ("deployment.yaml", "_helpers.tpl")
-    for key in re.findall(r"--(?:no-)?([a-z][a-z-]+)", (CHART / "templates" / name).read_text())
-]
-OF_CHART = [declared for declared in options.OPTIONS if declared.option.value]
+PAGE = (ROOT / options.PAGE).read_text()
+COMMANDS = {
+    "operator": (options.OPTIONS, ("deployment.yaml", "_helpers.tpl"), PAGE.partition("## `ome agent`")[0]),
+    "agent": (options.AGENT_OPTIONS, ("agent.yaml",), PAGE.partition("## `ome agent`")[2]),
+}
+"""For each command its options, the templates that start it, and the part of the page with its table."""
+OF_CHART = list(options.described().values())
+
+
+def set_by(templates: tuple[str, ...], pattern: str = r"--(?:no-)?([a-z][a-z-]+)") -> set[str]:
+    """Return what templates set: flags without dashes, or what the pattern finds."""
+    return {key for name in templates for key in re.findall(pattern, (CHART / "templates" / name).read_text())}
 
 
 def schema(path: tuple[str, ...]) -> dict[str, Any]:
@@ -43,18 +49,25 @@ def test_a_value_has_text_default_and_bounds_of_the_option(declared: Declared) -
     assert option.choices == tuple(item for item in rules.get("enum", ()) if item is not False)
 
 
-@pytest.mark.parametrize("declared", options.OPTIONS, ids=lambda declared: declared.key)
-def test_the_page_and_the_deployment_have_the_option(declared: Declared) -> None:
-    (row,) = [line for line in (ROOT / options.PAGE).read_text().splitlines() if line.startswith(f"| `{declared.key}` |")]
+@pytest.mark.parametrize(
+    "command, declared",
+    [pytest.param(name, one, id=f"{name}-{one.key}") for name, (known, _, _) in COMMANDS.items() for one in known],
+)
+def test_the_page_and_the_pod_have_the_option(command: str, declared: Declared) -> None:
+    _, templates, table = COMMANDS[command]
+    (row,) = [line for line in table.splitlines() if line.startswith(f"| `{declared.key}` |")]
     assert declared.option.help in row
     path = tuple((declared.option.value or declared.option.part_of).split("."))
     if path != ("",):
-        assert path in LISTED and declared.key in ARGS
+        assert path in LISTED
+        assert declared.key in set_by(templates) or declared.option.env in set_by(templates, r"\{name: ([A-Z_]+),")
         assert f"`{'.'.join(path)}`" in row
 
 
-def test_every_argument_of_the_deployment_is_an_option() -> None:
-    assert set(ARGS) <= {declared.key for declared in options.OPTIONS}
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_argument_in_a_template_is_an_option(command: str) -> None:
+    known, templates, _ = COMMANDS[command]
+    assert set() < set_by(templates) <= {declared.key for declared in known}
 
 
 def test_a_changed_declaration_changes_comment_and_default_and_nothing_else() -> None:

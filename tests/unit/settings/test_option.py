@@ -7,9 +7,11 @@ from typing import Annotated, NamedTuple
 import pytest
 
 from ome_operator.settings import Exposure, Policy, Settings
+from ome_operator.settings.agent import AgentOptions
 from ome_operator.settings.option import Declared, Form, Option, assembled, options
 
 OPTIONS = tuple(options(Settings))
+OF_AGENT = tuple(options(AgentOptions))
 
 
 class Inner(NamedTuple):
@@ -66,11 +68,26 @@ def test_defaults_as_a_person_writes_them() -> None:
 
 
 def test_no_two_options_have_a_flag_or_a_chart_value_in_common() -> None:
-    for names in ([declared.key for declared in OPTIONS], [one.option.value for one in OPTIONS if one.option.value]):
+    values = [one.option.value for one in (*OPTIONS, *OF_AGENT) if one.option.value]
+    for names in ([one.key for one in OPTIONS], [one.key for one in OF_AGENT], values):
         assert len(set(names)) == len(names) > 15
 
 
-@pytest.mark.parametrize("declared", OPTIONS, ids=lambda declared: declared.key)
+def test_an_option_without_a_default_must_be_set() -> None:
+    assert [declared.key for declared in OF_AGENT if declared.required] == ["node", "root"]
+    assert not any(declared.required for declared in OPTIONS)
+    assert {declared.key: declared.collection for declared in OF_AGENT if declared.form is Form.LIST} == {
+        "root": tuple,
+        "secret": tuple,
+        "identity-host": frozenset,
+        "identity-namespace": frozenset,
+        "private-host": frozenset,
+        "refused-address": tuple,
+        "endpoint-host": frozenset,
+    }
+
+
+@pytest.mark.parametrize("declared", (*OPTIONS, *OF_AGENT), ids=lambda declared: declared.key)
 def test_a_declaration_is_complete(declared: Declared) -> None:
     option = declared.option
     assert re.fullmatch(r"--[a-z]+(-[a-z]+)*", option.flag) and option.help.endswith(".")

@@ -1,0 +1,81 @@
+"""Commands whose flags are derived from the declarations in `ome_operator/settings`."""
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from ome_operator.api import Invalid
+from ome_operator.errors import UserError
+from ome_operator.settings.option import Declared, Form
+
+Where = Callable[[Declared], str]
+"""A function that returns the place of an option's value for messages: the flag, or the configuration file and the key."""
+Readers = Mapping[str, Callable[[Any], Any]]
+"""Name of a field -> a function that converts the value of the flag to the value of the field, or returns Invalid."""
+
+
+def flag_of(declared: Declared) -> str:
+    """Return the flag of an option, as the place of its value."""
+    return declared.option.flag
+
+
+def with_flags(command: Callable[..., None], options: Iterable[Declared], *before: inspect.Parameter) -> Callable[..., None]:
+    """Give `command` a signature with the parameters `before` and a parameter for every option, and return it. Typer makes
+    the flags from this signature.
+    """
+    parameters = [*before, *map(_parameter, options)]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
+
+
+def _parameter(declared: Declared) -> inspect.Parameter:
+    """Return the function parameter that makes typer add the flag of an option to the command."""
+    option, default, kind = declared.option, declared.written, declared.converts
+    bounds = {"min": option.ge, "max": option.le} if option.ge is not None or option.le is not None else {}
+    text = f"{option.help} May be repeated." if declared.form is Form.LIST else option.help
+    flag = typer.Option(help=text, envvar=option.env or None, **bounds)  # type: ignore[arg-type]
+    of: Any = list[str] if declared.form is Form.LIST else kind
+    if declared.required:
+        default = inspect.Parameter.empty
+    of = of | None if default is None else of
+    return inspect.Parameter(
+        declared.parameter, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[of, flag]
+    )
+
+
+def read_values(
+    options: Iterable[Declared], given: Mapping[str, Any], readers: Readers, where: Where = flag_of
+) -> dict[tuple[str, ...], Any]:
+    """Return path of a field -> value, for the options that are set.
+
+    `given` maps the parameter name of each option to the value of its flag, or to None if the option is not set. Raises
+    UserError for an invalid value.
+    """
+    return {
+        declared.path: _read(declared, given[declared.parameter], readers, where(declared))
+        for declared in options
+        if given[declared.parameter] is not None
+    }
+
+
+def _read(declared: Declared, value: Any, readers: Readers, where: str) -> Any:
+    """Return the value of an option's field, converted from `value` of its flag. Raises UserError for an invalid value; the
+    message starts with `where` and contains the fix.
+    """
+    option = declared.option
+    if option.choices:
+        value, written = declared.chosen(value), value
+        if value is None:
+            raise UserError(f"{where}={written}: {declared.fix}")
+    for text in (value if declared.form is Form.LIST else [value]) if option.pattern else ():
+        if not re.fullmatch(option.pattern, text):
+            raise UserError(f"{where}={text}: {declared.fix}")
+    if reader := readers.get(declared.path[-1]):
+        if isinstance(value := reader(value), Invalid):
+            raise UserError(f"{where}: {value.why}")
+        return value
+    return declared.collection(dict.fromkeys(value)) if declared.form is Form.LIST else value
