@@ -197,7 +197,7 @@ ANSWER_PORT = 29002
 """Port on which the registry sidecar of a router answers requests while no engine runs (docs/scaling.md)."""
 ROUTER_METRICS_PORT = 29000
 """Default port of the metrics of SGLang's router."""
-STRANGERS, STRANGER_AT = "ome_registry_strangers", "ome_registry_stranger_seen_timestamp_seconds"
+FOREIGN_WORKERS, FOREIGN_WORKER_AT = "ome_registry_strangers", "ome_registry_stranger_seen_timestamp_seconds"
 """Metrics that the registry exposes on `REGISTRY_PORT`, and that the operator reads: the number of workers in the router's
 list that the registry did not add, and the time when the last of them was found."""
 SERVICE_PORT = 80

@@ -17,7 +17,7 @@ class Steps:
         self.left = 0
         """Number of steps that the user still has to do. If it is not 0, the adoption is incomplete."""
 
-    def _tell(self, line: str) -> None:
+    def _report(self, line: str) -> None:
         """Report a line. Field names, messages and URLs in it may be those of other users, so control characters are made
         visible.
         """
@@ -30,26 +30,26 @@ class Steps:
 
     def fine(self, what: str) -> None:
         """Report something that is already as it should be."""
-        self._tell(f"ok     {what}")
+        self._report(f"ok     {what}")
 
     def note(self, what: str) -> None:
         """Report information for the user."""
-        self._tell(f"note   {what}")
+        self._report(f"note   {what}")
 
     def leave(self, what: str) -> None:
         """Report a problem that only the user can decide or repair."""
         self.left += 1
-        self._tell(f"LEFT   {what}")
+        self._report(f"LEFT   {what}")
 
     async def change(self, what: str, write: Callable[[], Awaitable[Any]]) -> bool:
         """Perform a write, or report that it would be performed in a dry run. Return whether the change is done."""
         if self._dry_run:
-            self._tell(f"would  {what}")
+            self._report(f"would  {what}")
             return False
         try:
             await write()
         except NotFound:
-            self._tell(f"ok     {what}: already deleted")
+            self._report(f"ok     {what}: already deleted")
             return True
         except Conflict:
             self.leave(f"{what}: another client changed it at the same time; run this command again")
@@ -57,5 +57,5 @@ class Steps:
         except KubeError as error:
             self.leave(f"{what}: {error}")
             return False
-        self._tell(f"done   {what}")
+        self._report(f"done   {what}")
         return True

@@ -67,7 +67,7 @@ class Agent:
         self._node, self._settings, self._client = settings.node, settings, client
         self._wall, self._clock = wall, clock
         self._models: dict[str, AnyModel] = {}
-        self._unread: dict[str, str] = {}
+        self._unparsed: dict[str, str] = {}
         """UID -> kind of each model that this agent cannot parse. The agent does not know the directories of these
         models."""
         self._broken: Mapping[str, str] = {}
@@ -104,7 +104,7 @@ class Agent:
         if kind == "BaseModel":
             self._quota.see(*quota_entry(uid, body))
         if isinstance(parsed, Invalid):
-            self._unread[uid] = kind
+            self._unparsed[uid] = kind
         elif not parsed.deleting:
             self._models[uid] = parsed
 
@@ -114,7 +114,7 @@ class Agent:
 
     def _forget(self, uid: str) -> None:
         self._models.pop(uid, None)
-        self._unread.pop(uid, None)
+        self._unparsed.pop(uid, None)
         self._quota.gone(uid)
 
     def relisted(self, kind: str) -> None:
@@ -123,7 +123,7 @@ class Agent:
 
     def _known(self, kind: str) -> set[str]:
         read = {uid for uid, model in self._models.items() if model.kind == kind}
-        return read | {uid for uid, other in self._unread.items() if other == kind}
+        return read | {uid for uid, other in self._unparsed.items() if other == kind}
 
     async def _listed(self, kind: str) -> set[str]:
         return await self._client.list_uids(kind)
@@ -279,7 +279,7 @@ class Agent:
         """Write the record if it changed. Changes that affect only the progress are written less often."""
         await self._unused_directories.scan()
         named_directories = {str(work.store.root) for work in self._works.values()}
-        unused = self._unused_directories.unused(named_directories, offer=not self._unread and not self._broken)
+        unused = self._unused_directories.unused(named_directories, offer=not self._unparsed and not self._broken)
         status = record.status(self._entries(), unused, self._prefetcher.status())
         tick = self._clock()
         # The response states which directories may be removed, and which are still to be read into the page cache.

@@ -217,22 +217,22 @@ class _Counted(web.FileResponse):
     busy files.
     """
 
-    def __init__(self, giver: PeerServer, path: Path) -> None:
+    def __init__(self, server: PeerServer, path: Path) -> None:
         super().__init__(path)
-        self._giver = giver
+        self._server = server
 
     async def prepare(self, request: web.BaseRequest) -> Any:
-        self._giver.busy += 1
-        self._giver.given += 1
+        self._server.busy += 1
+        self._server.given += 1
         try:
             return await super().prepare(request)
         finally:
-            self._giver.busy -= 1
+            self._server.busy -= 1
 
 
-async def serve(giver: PeerServer, address: str, port: int) -> tuple[web.AppRunner, int]:
+async def serve(server: PeerServer, address: str, port: int) -> tuple[web.AppRunner, int]:
     """Serve files until the returned runner is cleaned up. Return the runner and the port on which it listens."""
-    runner = web.AppRunner(giver.app(), access_log=None, handle_signals=False)
+    runner = web.AppRunner(server.app(), access_log=None, handle_signals=False)
     await runner.setup()
     await web.TCPSite(runner, address or None, port).start()
     return runner, int(runner.addresses[0][1])

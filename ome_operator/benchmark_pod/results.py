@@ -15,7 +15,7 @@ from ome_operator.util.visible import visible
 Json = dict[str, Any]
 SUMMARY_BYTES = 4096
 """Maximum bytes of a termination message; the kubelet drops further bytes."""
-_SAID = 300
+_MESSAGE_LENGTH = 300
 _ARGUMENTS = (
     *("max_concurrency", "random_input_len", "random_output_len", "random_range_ratio", "sharegpt_output_len"),
     "completed",
@@ -96,7 +96,9 @@ def _errors(messages: Iterable[str]) -> list[Json]:
     traceback.
     """
     lines = Counter(
-        visible(([line.strip() for line in message.splitlines() if line.strip()] or [""])[-1][:_SAID])[:_SAID]
+        visible(([line.strip() for line in message.splitlines() if line.strip()] or [""])[-1][:_MESSAGE_LENGTH])[
+            :_MESSAGE_LENGTH
+        ]
         for message in messages
     )
     return [{"error": line, "count": count} for line, count in lines.most_common(5)]

@@ -7,7 +7,7 @@ import typer
 
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, namespace_or_default, on_cluster
 from ome_operator.cli.gate import NOT_ACCEPTED
-from ome_operator.cli.manifests import read_files, tell_skipped
+from ome_operator.cli.manifests import read_files, report_skipped
 from ome_operator.cli.output import Output, complain, console, emit
 from ome_operator.cli.render import Files
 from ome_operator.errors import Unanswered
@@ -48,7 +48,7 @@ async def _preview(client: "Client", files: list[Path], namespace: str) -> "Prev
     from ome_operator.cli.live.preview import preview
 
     found = read_files(files, namespace_or_default(client, namespace))
-    tell_skipped(found)
+    report_skipped(found)
     # The API server itself checks the objects, by the CRDs that it has.
     refused = [str(each) for each in found.refused if each.rule != NOT_ACCEPTED]
     if refused:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, namespace_or_default, on_cluster
-from ome_operator.cli.manifests import read_files, tell_skipped
+from ome_operator.cli.manifests import read_files, report_skipped
 from ome_operator.cli.output import Output, emit
 from ome_operator.cli.render import Files
 from ome_operator.errors import Unanswered
@@ -40,7 +40,7 @@ def fit(
         from ome_operator.cli.live.fits import fits
 
         found = read_files(files, namespace_or_default(client, namespace))
-        tell_skipped(found)
+        report_skipped(found)
         if found.refused:
             raise Unanswered("; ".join(map(str, found.refused)))
         return await fits(client, found.objects)

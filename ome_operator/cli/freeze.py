@@ -85,7 +85,7 @@ def freeze(
         where, name = resolve_service(client, service, namespace)
         await _annotate(client, "InferenceService", where, name, value)
         typer.echo(f"{where}/{name} is frozen. `ome thaw {name} -n {where}` ends the freeze.")
-        return await _confirmed(lambda: _says(client, where, name, value), timeout)
+        return await _confirmed(lambda: _unconfirmed(client, where, name, value), timeout)
 
     raise typer.Exit(0 if on_cluster(kubeconfig, context, work) else 1)
 
@@ -117,8 +117,8 @@ def thaw(
         was = await _annotate(client, "InferenceService", where, name, None)
         typer.echo(f"{where}/{name} {'is no longer frozen' if was else 'was not frozen individually: nothing was changed'}.")
         its = await _class_of(client, where, name)
-        if said := await _frozen_with_all(client, _lease_of(its), lease):
-            say(f"All services are still frozen{said}: `{_thaw(its)}` ends the freeze of all services.")
+        if message := await _frozen_with_all(client, _lease_of(its), lease):
+            say(f"All services are still frozen{message}: `{_thaw(its)}` ends the freeze of all services.")
 
     on_cluster(kubeconfig, context, work)
 
@@ -216,38 +216,38 @@ async def _confirmed(lacks: Callable[[], Awaitable[str]], seconds: float) -> boo
     confirmed the freeze. `lacks` returns a description of the missing confirmations.
     """
     end = time.monotonic() + seconds
-    while said := await lacks():
+    while message := await lacks():
         if time.monotonic() >= end:
             found = "The annotation is stored, and an operator reads it when it starts. Check that an operator is running."
-            typer.echo(f"Not confirmed within {seconds:.0f} s ({said}). {found}")
+            typer.echo(f"Not confirmed within {seconds:.0f} s ({message}). {found}")
             return False
         await asyncio.sleep(LOOK)
     typer.echo("The operator has confirmed the freeze.")
     return True
 
 
-async def _says(client: "Client", namespace: str, name: str, value: str) -> str:
+async def _unconfirmed(client: "Client", namespace: str, name: str, value: str) -> str:
     """Return why the status of a service does not confirm the freeze with this annotation value; "" if the status
     confirms it.
     """
     body = await client.get("InferenceService", namespace, name)
-    return "" if _told(body, value) else "the status of the service does not show the freeze"
+    return "" if _is_confirmed(body, value) else "the status of the service does not show the freeze"
 
 
 async def _all_say(client: "Client", value: str, of: str) -> str:
     listed = await client.list_objects("InferenceService", label_selector=_selector(of))
     bodies = [item for item in listed if "deletionTimestamp" not in item["metadata"]]
-    silent = [item for item in bodies if not _told(item, value)]
+    silent = [item for item in bodies if not _is_confirmed(item, value)]
     return f"the statuses of {len(silent)} of {len(bodies)} services do not show the freeze" if silent else ""
 
 
-def _told(body: "Manifest", value: str) -> bool:
+def _is_confirmed(body: "Manifest", value: str) -> bool:
     """Return whether the condition Frozen in an object's status refers to the freeze with this annotation value. A freeze
     is identified by its time and user.
     """
-    said = (body.get("status") or {}).get("conditions") or ()
+    conditions = (body.get("status") or {}).get("conditions") or ()
     stamp = value.partition(": ")[0]
-    return any(item.get("type") == "Frozen" and stamp in (item.get("message") or "") for item in said)
+    return any(item.get("type") == "Frozen" and stamp in (item.get("message") or "") for item in conditions)
 
 
 async def _left(client: "Client", of: str) -> None:
@@ -267,7 +267,7 @@ async def _left(client: "Client", of: str) -> None:
 
 async def _frozen_with_all(client: "Client", name: str, lease: str) -> str:
     """Return the description of the freeze on the operator's Lease; "" if there is none or the user may not read it."""
-    from ome_operator.core.freeze.hold import frozen, said
+    from ome_operator.core.freeze.hold import explanation, frozen
     from ome_operator.kube.errors import KubeError
 
     try:
@@ -275,4 +275,4 @@ async def _frozen_with_all(client: "Client", name: str, lease: str) -> str:
         value = frozen((await client.get("Lease", where, name))["metadata"].get("annotations") or {})
     except (KubeError, UserError):
         return ""
-    return said(value) if value else ""
+    return explanation(value) if value else ""

@@ -26,8 +26,8 @@ from ome_operator.cli.manifests import (
     files_in,
     read_files,
     read_referenced,
-    tell_borrowed,
-    tell_skipped,
+    report_borrowed,
+    report_skipped,
 )
 from ome_operator.errors import Unanswered
 
@@ -176,11 +176,11 @@ def _offline(files: list[Path], catalog: list[Path] | None, namespace: str, vers
     from ome_operator.cli.live.linted import subjects
 
     found = read_files(files, namespace)
-    tell_skipped(found)
+    report_skipped(found)
     beside = read_referenced(catalog_or_default(catalog), files, namespace, found.objects)
     name = catalog_name(catalog)
     looked_at = list(subjects(found.objects, beside, versions, found.refused, name))
-    tell_borrowed([*(each.runtime for each in looked_at), *(each.model_name for each in looked_at)], found, name)
+    report_borrowed([*(each.runtime for each in looked_at), *(each.model_name for each in looked_at)], found, name)
     return looked_at
 
 

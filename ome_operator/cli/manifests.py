@@ -92,7 +92,7 @@ def read_files(paths: Iterable[Path], namespace: str) -> Files:
     )
 
 
-def tell_skipped(found: Files) -> None:
+def report_skipped(found: Files) -> None:
     """Print to stderr which objects of the files the command does not check. Raises Unanswered if it checks none."""
     named = ", ".join(found.skipped[:SHOWN])
     if len(found.skipped) > SHOWN:
@@ -109,7 +109,7 @@ def catalog_name(named: list[Path] | None) -> str:
     return ", ".join(map(str, named)) if named else "the catalog of ome (config/)"
 
 
-def tell_borrowed(used: Iterable[str], found: Files, catalog: str) -> None:
+def report_borrowed(used: Iterable[str], found: Files, catalog: str) -> None:
     """Print to stderr which models and runtimes come from the catalog. `used` are the models and runtimes of the services,
     each as its kind and name.
     """

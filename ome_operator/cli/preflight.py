@@ -19,7 +19,7 @@ from ome_operator.cli.connect import (
     refuse_file,
     resolve_service,
 )
-from ome_operator.cli.manifests import read_files, tell_skipped
+from ome_operator.cli.manifests import read_files, report_skipped
 from ome_operator.cli.output import Format, complain, emit
 from ome_operator.errors import Unanswered
 
@@ -101,7 +101,7 @@ def preflight(
         seen = on_cluster(kubeconfig, context, work, error=Unanswered)
     except Stopped as signal:
         raise typer.Exit(128 + signal.number) from None
-    _tell(seen, output, service)
+    _print_report(seen, output, service)
     raise typer.Exit(1 if seen.findings else 2 if seen.missed else 0)
 
 
@@ -116,7 +116,7 @@ async def _trials(
 
     if files:
         found = read_files(files, namespace_or_default(client, namespace))
-        tell_skipped(found)
+        report_skipped(found)
         if found.refused:
             raise Unanswered("; ".join(map(str, found.refused)))
         return await of_files(client, found.objects, roles, within)
@@ -154,7 +154,7 @@ def _logs(client: "Client", trials: "list[Trial]") -> Callable[[], Awaitable[Non
     return show
 
 
-def _tell(seen: "PreflightReport", output: Form, service: str) -> None:
+def _print_report(seen: "PreflightReport", output: Form, service: str) -> None:
     from ome_operator.describe.preflight import in_place, report_lines
 
     if output is Form.JSON:

@@ -10,8 +10,8 @@ from ome_operator.cli.manifests import (
     catalog_or_default,
     read_files,
     read_referenced,
-    tell_borrowed,
-    tell_skipped,
+    report_borrowed,
+    report_skipped,
 )
 from ome_operator.cli.options import preflight_mode, roots
 from ome_operator.cli.output import Format, complain, emit_objects
@@ -73,7 +73,7 @@ def render(
     from ome_operator.cli.live.linted import lines
 
     found = read_files(files, namespace)
-    tell_skipped(found)
+    report_skipped(found)
     beside = read_referenced(catalog_or_default(catalog), files, namespace, found.objects)
     looked = preflight_mode(preflight)
     cluster = gather(
@@ -87,7 +87,7 @@ def render(
         if isinstance(kept.parsed, Invalid) and f"{kept.ref.kind} {kept.ref.namespace}/{kept.ref.name}" in refused:
             continue  # the refusal says why
         rendered, said, used = _service(kept, cluster, catalog_named)
-        tell_borrowed(used, found, catalog_named)
+        report_borrowed(used, found, catalog_named)
         objects += rendered
         problems += said
     if not objects and not problems:

@@ -95,20 +95,26 @@ class _DemandMemory:
 
 class DemandScaler:
     """Decides the sizes of services that are scaled with their demand. `reports` returns the fresh reports of the routers
-    among the given pods, `has_room` whether pods of a service fit on the nodes now, and `changed` is called with a service
-    whose decision has changed.
+    among the given pods, `has_capacity` whether pods of a service fit on the nodes now, and `changed` is called with a
+    service whose decision has changed.
     """
 
     def __init__(
         self,
         cluster: ClusterCache,
         reports: Callable[[Iterable[Pod]], Mapping[str, RouterReport]],
-        has_room: Callable[[Ref, Needs, datetime], bool],
+        has_capacity: Callable[[Ref, Needs, datetime], bool],
         changed: Callable[[Ref], None],
         wall: WallClock,
         interval: float,
     ) -> None:
-        self._cluster, self._reports, self._has_room, self._changed, self._wall = cluster, reports, has_room, changed, wall
+        self._cluster, self._reports, self._has_capacity, self._changed, self._wall = (
+            cluster,
+            reports,
+            has_capacity,
+            changed,
+            wall,
+        )
         self._heard = interval > 0
         """Whether the operator reads the routers' numbers at all."""
         self._tasks: dict[Ref, DemandTask] = {}
@@ -278,7 +284,7 @@ class DemandScaler:
         roles = self._cluster.roles(ref.namespace, ref.name, task.revision)
         groups = dict.fromkeys(roles, 0) | {COMPONENT_OF[role]: more[role] for role in GROUPS if COMPONENT_OF[role] in roles}
         asked = needs(roles, groups, ref.namespace, True)
-        return asked if self._has_room(ref, beside(*taken, asked), now) else None
+        return asked if self._has_capacity(ref, beside(*taken, asked), now) else None
 
 
 def _configurations(scaling: Mapping[str, Any]) -> Any:

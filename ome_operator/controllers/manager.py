@@ -121,7 +121,7 @@ class Manager:
         self._telemetry = Telemetry(partial(owned_routers, self.cluster), self._queue.add, wall, settings.router_watch)
         self._traffic = TrafficSampler(self.cluster, self._telemetry.reports, self._queue.add, wall, settings.router_watch)
         heard, shared = self._telemetry, SharedState.empty(self.cluster, client, self._queue, settings)
-        demanded = self.cluster, heard.reports, shared.gangs.has_room_now, self._queue.add, wall, settings.router_watch
+        demanded = self.cluster, heard.reports, shared.gangs.has_capacity_now, self._queue.add, wall, settings.router_watch
         self._demand = DemandScaler(*demanded)
         acts, stores = settings.avoid_bad_nodes, scope.removes_weights
         self.bad_nodes = BadNodes(self.cluster, client, self._queue.add, wall, acts=acts, stores=stores)
@@ -325,14 +325,14 @@ class Manager:
         ask("ome_namespace_watched", lambda: _by(coverage.watched))
         ask("ome_router_strangers_total", lambda: {(): self._telemetry.total})
         ask("ome_routers", self._telemetry.states)
-        ask("ome_braked_services", self._braked)
+        ask("ome_braked_services", self._held_services)
         ask("ome_nodes_avoided", self.bad_nodes.counts)
         ask("ome_node_failures", lambda: {(): self.bad_nodes.remembered})
         ask("ome_shared_edits", lambda: _by(self._services.waves.edits()))
         ask("ome_wave_services", lambda: _by(self._services.waves.counts()))
         self._metrics_collector.watch()
 
-    def _braked(self) -> dict[tuple[str, ...], float]:
+    def _held_services(self) -> dict[tuple[str, ...], float]:
         found: dict[tuple[str, ...], float] = {(str(reason),): 0.0 for reason in (Reason.FROZEN, Reason.OBSERVED)}
         for resource in self.cluster.services():
             if (held := self.cluster.active_hold(resource)) is not None:

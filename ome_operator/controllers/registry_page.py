@@ -6,21 +6,21 @@ import math
 import re
 
 from ome_operator import keys
-from ome_operator.core.observed.telemetry import Strangers
+from ome_operator.core.observed.telemetry import ForeignWorkers
 
 _NUMBER = re.compile(
-    rf"^({keys.STRANGERS}_total|{keys.STRANGER_AT}) (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)$", re.ASCII | re.MULTILINE
+    rf"^({keys.FOREIGN_WORKERS}_total|{keys.FOREIGN_WORKER_AT}) (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)$", re.ASCII | re.MULTILINE
 )
 """Pattern of the two lines that are read from a metrics page. The parser of the Prometheus library raises IndexError for
 some malformed pages."""
 
 
-def foreign_workers(text: str, now: float) -> Strangers | None:
+def foreign_workers(text: str, now: float) -> ForeignWorkers | None:
     """Parse the two numbers of a page; None if they are missing, or if there are no foreign workers. A time in the future is
     replaced by `now`.
     """
     values = {name: float(number) for name, number in _NUMBER.findall(text)}
-    count, at = values.get(f"{keys.STRANGERS}_total", math.nan), values.get(keys.STRANGER_AT, math.nan)
+    count, at = values.get(f"{keys.FOREIGN_WORKERS}_total", math.nan), values.get(keys.FOREIGN_WORKER_AT, math.nan)
     if not (math.isfinite(count) and math.isfinite(at)) or not 0 < count < 2**53:
         return None
-    return Strangers(int(count), min(max(at, 0.0), now))
+    return ForeignWorkers(int(count), min(max(at, 0.0), now))

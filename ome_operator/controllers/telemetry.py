@@ -24,9 +24,9 @@ from ome_operator.core.observed.objects import Pod, Ref
 from ome_operator.core.observed.silence import Silence, hold, silence_of
 from ome_operator.core.observed.telemetry import (
     DrainReport,
+    ForeignWorkers,
     LeaderStart,
     RouterReport,
-    Strangers,
     Unusable,
     combined_start,
     drain_reports,
@@ -82,7 +82,7 @@ class _Known(NamedTuple):
     """What is known about one router."""
 
     report: RouterReport | None = None
-    strangers: Strangers | None = None
+    strangers: ForeignWorkers | None = None
     failures: int = 0
     due: float = 0.0
     trouble: str = ""
@@ -219,7 +219,7 @@ class Telemetry:
             raise Unusable(f"the response has the status {status}")
         self._count_bytes(pod, len(text))
         report = read(text, meta.slice_mark(pod), self._wall().timestamp())
-        strangers = Strangers(report.strangers, report.stranger_at) if report.strangers else None
+        strangers = ForeignWorkers(report.strangers, report.foreign_worker_at) if report.strangers else None
         after = before._replace(report=report, strangers=_same(before.strangers, strangers))
         unserved_at = apart(before.unserved_at, report.unserved_at)
         return after._replace(failures=0, trouble="", old=False, unserved_at=unserved_at)
@@ -259,12 +259,12 @@ class Telemetry:
         starts = {(mark, *each.start.known) for mark, each in leaders if each.start is not None}
         return known.strangers, empty, stopped, starts, known.unserved_at, {pair[:2] for pair in pairs}
 
-    def _count(self, before: Strangers | None, after: Strangers | None) -> None:
+    def _count(self, before: ForeignWorkers | None, after: ForeignWorkers | None) -> None:
         self.total += max(0, (after.found if after else 0) - (before.found if before else 0))
 
     # --- facts for reconciliations and metrics ------------------------------------------------------------------------
 
-    def strangers(self, pods: Iterable[Pod]) -> dict[str, Strangers]:
+    def strangers(self, pods: Iterable[Pod]) -> dict[str, ForeignWorkers]:
         """Return the foreign workers in the list of each router, by the UID of the router's pod."""
         found = ((pod.uid, self._known.get(pod.uid, _Known()).strangers) for pod in pods if pod.component == keys.ROUTER)
         return {uid: strangers for uid, strangers in found if strangers is not None}
@@ -340,7 +340,7 @@ class Telemetry:
         return {(state,): float(number) for state, number in found.items()}
 
 
-def _same(before: Strangers | None, after: Strangers | None) -> Strangers | None:
+def _same(before: ForeignWorkers | None, after: ForeignWorkers | None) -> ForeignWorkers | None:
     """Return the foreign workers of a router after a response. If their number has not changed, `before` is returned,
     because the time of the last foreign worker is calculated from its age and varies by a second or two between responses.
     If the response contains no foreign workers, the last known ones are returned.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ome_operator.errors import OmeError
 
-UNREAD = "not read by this operator, which reads no cluster-wide objects (clusterWideKinds is false)"
+NOT_READ = "not read by this operator, which reads no cluster-wide objects (clusterWideKinds is false)"
 """Part of a message about a cluster-wide object, for an operator that does not read cluster-wide objects."""
 
 

@@ -65,20 +65,20 @@ def _examples(kind: Kind) -> Iterator[tuple[str, dict[str, str], Mapping[str, An
     new = "no operator has processed the last edit yet"
     yield "progressing_new", {"status": "Progressing", "message": new}, kind.unseen
     good = Reason.COMPLETED if main == COMPLETE else Reason.READY
-    yield "healthy", {"status": "Healthy", "message": "it is complete"}, said((main, True, good, "it is complete"))
-    waits = said((main, False, Reason.CREATING, "it waits"))
+    yield "healthy", {"status": "Healthy", "message": "it is complete"}, status_with((main, True, good, "it is complete"))
+    waits = status_with((main, False, Reason.CREATING, "it waits"))
     yield "progressing", {"status": "Progressing", "message": "it waits"}, waits
-    refused = said((main, False, Reason.INVALID_SPEC, "spec.x is wrong"))
+    refused = status_with((main, False, Reason.INVALID_SPEC, "spec.x is wrong"))
     yield "degraded", {"status": "Degraded", "message": "spec.x is wrong"}, refused
     if kind.kind in ("InferenceService", "Serving"):
         serves = (READY, True, Reason.SERVING, "it serves")
-        rolls = said((ROLLED_OUT, False, Reason.DOES_NOT_FIT, "it does not fit"), serves)
+        rolls = status_with((ROLLED_OUT, False, Reason.DOES_NOT_FIT, "it does not fit"), serves)
         yield "progressing_serving", {"status": "Progressing", "message": "it does not fit"}, rolls
-        back = said((ROLLED_OUT, False, Reason.ROLLED_BACK, "it was rolled back"), serves)
+        back = status_with((ROLLED_OUT, False, Reason.ROLLED_BACK, "it was rolled back"), serves)
         yield "suspended_serving", {"status": "Suspended", "message": "it was rolled back"}, back
 
 
-def said(*conditions: tuple[str, bool | None, str, str]) -> dict[str, Any]:
+def status_with(*conditions: tuple[str, bool | None, str, str]) -> dict[str, Any]:
     """Return a status with `observedGeneration` 2 and with these conditions. Each is given as (type, status, reason,
     message).
     """

@@ -252,7 +252,7 @@ def waits(seen: Iterable[tuple[Tree, Mapping[str, Any]]], shell: Shell) -> Itera
     yield from sorted(found, key=lambda wait: (wait.since or "9", wait.namespace, wait.service))
 
 
-def _said(conditions: Iterable[Mapping[str, Any]], type_: str) -> Mapping[str, Any]:
+def _condition(conditions: Iterable[Mapping[str, Any]], type_: str) -> Mapping[str, Any]:
     return next((said for said in conditions if said.get("type") == type_), {})
 
 
@@ -260,7 +260,7 @@ def _waits(tree: Tree, body: Mapping[str, Any], shell: Shell) -> Iterator[Wait]:
     status = body.get("status") or {}
     conditions = status.get("conditions") or ()
     told = defaultdict[tuple[str, tuple[str, ...], str], list[str]](list)
-    since = (_said(conditions, SCALED) or _said(conditions, READY)).get("lastTransitionTime")
+    since = (_condition(conditions, SCALED) or _condition(conditions, READY)).get("lastTransitionTime")
     first = (status.get("placement") or {}).get("first") or since or ""
     for cause in causes(tree, conditions, shell):
         if cause.state is State.WAITING:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ome_operator.core.observed.objects import Node
-from ome_operator.core.placement.admission import has_room
+from ome_operator.core.placement.admission import has_capacity
 from ome_operator.core.placement.claims import less
 from ome_operator.core.placement.fit import Needs, Nodes, lacks
-from ome_operator.core.placement.messages import without_room
+from ome_operator.core.placement.messages import without_capacity
 from ome_operator.core.placement.need import Need, accepts
 from ome_operator.core.placement.packing import most
 from ome_operator.util.wording import count
@@ -77,7 +77,7 @@ def fit(
     free = {key: less(node, held.get(key, {})) for key, node in nodes.items()}
     if found := lacks(needs, nodes):
         return FitAnswer(*name, fits=False, why="; ".join(lack.sentence for lack in found))
-    if has_room(needs, (), free):
+    if has_capacity(needs, (), free):
         placed, _ = _place(needs, free.values())
         return FitAnswer(*name, fits=True, why="", places=tuple(placed))
     placed, left = _place(needs, free.values())
@@ -85,7 +85,7 @@ def fit(
     order = sorted((node for key, node in nodes.items() if key not in used), key=lambda node: (_gpus(on, node), node.name))
     more, _ = _place(left, order)
     goes = tuple(NodeToFree(key, tuple(on.get(key, ()))) for key in dict.fromkeys(each.node for each in more))
-    why = without_room(needs, nodes, free, lambda key: [holder.who for holder in on.get(key, ())])
+    why = without_capacity(needs, nodes, free, lambda key: [holder.who for holder in on.get(key, ())])
     return FitAnswer(*name, fits=False, why=why, places=tuple(placed), goes=goes)
 
 

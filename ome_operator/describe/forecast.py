@@ -10,7 +10,7 @@ from ome_operator.describe.history import differences
 from ome_operator.describe.outcome import Outcome, RoleOutcome
 from ome_operator.util.wording import count
 
-SAID = 3
+MOST_REASONS = 3
 """Maximum number of reasons that a sentence lists."""
 
 
@@ -82,7 +82,7 @@ def _sentence(
         return "; ".join(
             item for item in ["no new revision, no GPU pod restarts", *router, *scaled, count_changes(made)] if item
         )
-    because = "; ".join(why[:SAID]) + (f"; and {len(why) - SAID} more" if len(why) > SAID else "")
+    because = "; ".join(why[:MOST_REASONS]) + (f"; and {len(why) - MOST_REASONS} more" if len(why) > MOST_REASONS else "")
     what = "no pod runs that would restart"
     if restarts:
         verb = "restarts" if len(restarts) == 1 else "restart"

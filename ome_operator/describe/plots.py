@@ -56,7 +56,7 @@ def plot(title: str, unit: str, values: Sequence[float | None]) -> Plot:
     known = [value for value in values if value is not None]
     if not known:
         return Plot(title, "–", "", "")
-    return Plot(title, _said(known[-1], unit), line(values, max(known)), _said(max(known), unit))
+    return Plot(title, _with_unit(known[-1], unit), line(values, max(known)), _with_unit(max(known), unit))
 
 
 def line(values: Sequence[float | None], most: float, *, steps: bool = False) -> str:
@@ -73,7 +73,7 @@ def line(values: Sequence[float | None], most: float, *, steps: bool = False) ->
     return " ".join(points) if len(points) > 1 else ""
 
 
-def _said(value: float, unit: str) -> str:
+def _with_unit(value: float, unit: str) -> str:
     if value >= 10_000:
         return f"{value / 1000:,.0f}k{unit}"
     return f"{value:,.0f}{unit}" if value >= 100 or value == int(value) else f"{value:.3g}{unit}"

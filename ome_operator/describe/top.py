@@ -55,7 +55,7 @@ class TopRow:
     """Number of allocatable GPUs of a node; None for services and groups, and if it is unknown."""
 
 
-class Heard(NamedTuple):
+class ServiceWithNumbers(NamedTuple):
     """A service, with the numbers that its routers reported when they were asked for them."""
 
     body: Mapping[str, Any]
@@ -68,12 +68,12 @@ class Heard(NamedTuple):
 # --- rows ---------------------------------------------------------------------------------------------------------------
 
 
-def service_rows(services: Iterable[Heard], now: datetime) -> list[TopRow]:
+def service_rows(services: Iterable[ServiceWithNumbers], now: datetime) -> list[TopRow]:
     """Return a row for each service: its live numbers, or else those of its status."""
     return [live_row(service, now) or _stored(service, now) for service in services]
 
 
-def group_rows(services: Iterable[Heard], now: datetime) -> list[TopRow]:
+def group_rows(services: Iterable[ServiceWithNumbers], now: datetime) -> list[TopRow]:
     """Return a row for each group of engines. Only live numbers exist for groups."""
     found = []
     for service in services:
@@ -89,7 +89,7 @@ def group_rows(services: Iterable[Heard], now: datetime) -> list[TopRow]:
     return found
 
 
-def node_rows(services: Iterable[Heard], nodes: Iterable[Node], now: datetime) -> list[TopRow]:
+def node_rows(services: Iterable[ServiceWithNumbers], nodes: Iterable[Node], now: datetime) -> list[TopRow]:
     """Return a row for each node with GPUs or with groups. A group that has ranks on several nodes is shown completely on
     each of them, because all of it needs the node.
     """
@@ -120,12 +120,12 @@ def _once(leaders: Sequence[LeaderNumbers]) -> Sequence[LeaderNumbers]:
     return [each for each in leaders if each.role != "prefill"] or leaders
 
 
-def _leaders(service: Heard, groups: Iterable[GroupView], uids: Mapping[str, str]) -> list[LeaderNumbers]:
+def _leaders(service: ServiceWithNumbers, groups: Iterable[GroupView], uids: Mapping[str, str]) -> list[LeaderNumbers]:
     known = service.numbers.leaders if service.numbers is not None else {}
     return [known[uid] for group in groups if (uid := uids.get(group.ranks[0].pod, "")) in known]
 
 
-def live_row(service: Heard, now: datetime) -> TopRow | None:
+def live_row(service: ServiceWithNumbers, now: datetime) -> TopRow | None:
     """Return the row of a service with its live numbers; None if there are none."""
     found = service.numbers
     if found is None or found.at is None:
@@ -163,7 +163,7 @@ def _row(namespace: str, name: str, group: str, numbers: Numbers, gpus: int, all
     )
 
 
-def _stored(service: Heard, now: datetime) -> TopRow:
+def _stored(service: ServiceWithNumbers, now: datetime) -> TopRow:
     """Return the row of a service from its status. Never raises, even if the status has unexpected content."""
     row = _row(service.tree.namespace, service.tree.name, "", Numbers(), _gpus(service.tree))
     stored = _map((service.body.get("status") or {}).get("traffic"))
@@ -227,7 +227,7 @@ def _gpus(tree: Tree) -> int:
     return sum(group.gpus for _, _, group in tree.groups())
 
 
-def remark(services: Sequence[Heard], troubles: Mapping[str, str], now: datetime, *, stored: bool) -> str:
+def remark(services: Sequence[ServiceWithNumbers], troubles: Mapping[str, str], now: datetime, *, stored: bool) -> str:
     """Return sentences about routers that could not be read, and about services without any number; "" if there are neither.
     `troubles` maps the UID of a router's pod to the reason why it could not be read, and `stored` states whether the rows
     then show the numbers of the status.
@@ -236,7 +236,7 @@ def remark(services: Sequence[Heard], troubles: Mapping[str, str], now: datetime
     return "; ".join(sentence for sentence in said if sentence)
 
 
-def _unread(services: Sequence[Heard], troubles: Mapping[str, str], *, stored: bool) -> str:
+def _unread(services: Sequence[ServiceWithNumbers], troubles: Mapping[str, str], *, stored: bool) -> str:
     if not troubles:
         return ""
     why = next(iter(troubles.values()))
@@ -247,7 +247,9 @@ def _unread(services: Sequence[Heard], troubles: Mapping[str, str], *, stored: b
     return f"the routers of {len(silent)} of {count(len(services), 'service')} could not be read, so {instead}: {why}"
 
 
-def _without_numbers(services: Sequence[Heard], troubles: Mapping[str, str], now: datetime, *, stored: bool) -> str:
+def _without_numbers(
+    services: Sequence[ServiceWithNumbers], troubles: Mapping[str, str], now: datetime, *, stored: bool
+) -> str:
     """Return a sentence about the services that have no number, except those whose routers could not be read."""
     silent = [one for one in services if _silent(one) and not _has_trouble(one, troubles)]
     if stored:
@@ -262,15 +264,15 @@ def _without_numbers(services: Sequence[Heard], troubles: Mapping[str, str], now
     return f"{len(silent)} of {len(services)} services {verb} no numbers: {why}"
 
 
-def _silent(service: Heard) -> bool:
+def _silent(service: ServiceWithNumbers) -> bool:
     return service.numbers is None or service.numbers.at is None
 
 
-def _has_trouble(service: Heard, troubles: Mapping[str, str]) -> bool:
+def _has_trouble(service: ServiceWithNumbers, troubles: Mapping[str, str]) -> bool:
     return any(pod.uid in troubles for pod in service.pods)
 
 
-def _reason(service: Heard) -> str:
+def _reason(service: ServiceWithNumbers) -> str:
     """Return why the routers of a service report no numbers, although none of them failed to answer."""
     routers = [pod for pod in service.pods if pod.component == keys.ROUTER]
     if not routers:

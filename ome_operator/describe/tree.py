@@ -108,7 +108,7 @@ class SliceView:
     """Whether model agents set the labels in `labels`, so that a label that was set by hand is ignored."""
 
 
-class Said(NamedTuple):
+class ShownCondition(NamedTuple):
     """A condition that reports a problem."""
 
     type: str
@@ -129,13 +129,13 @@ class Tree:
     model: str
     runtime: str
     revision: str
-    conditions: tuple[Said, ...]
+    conditions: tuple[ShownCondition, ...]
     """Conditions that report problems which the slices do not show, and the condition Advice."""
     slices: tuple[SliceView, ...]
     labels: tuple[str, ...] = ()
     """Keys of the node labels that must have the value `Ready` on a node of the service's pods. There is a label for each
     model and fine-tuned weight."""
-    missing: Said | None = None
+    missing: ShownCondition | None = None
     """The condition Scaled while desired groups are missing; None otherwise. A service is ready before all of its groups
     are."""
     pin: str = ""
@@ -195,18 +195,22 @@ def _unseen(body: Mapping[str, Any]) -> str:
     return f"{who} has processed it yet"
 
 
-def _conditions(told: Mapping[str, Mapping[str, Any]]) -> Iterable[Said]:
+def _conditions(told: Mapping[str, Mapping[str, Any]]) -> Iterable[ShownCondition]:
     """Yield the conditions that report problems which the pods do not show."""
     for name in (MODEL_READY, RUNTIME_READY, PREFLIGHT, ROLLED_OUT, *WHEN_TRUE):
         entry = told.get(name)
         bad = "True" if name in WHEN_TRUE else "False"
         if entry is not None and entry.get("status") == bad and entry.get("reason") != "Progressing":
-            yield Said(name, entry.get("reason") or "", entry.get("message") or "")
+            yield ShownCondition(name, entry.get("reason") or "", entry.get("message") or "")
 
 
-def _missing(told: Mapping[str, Mapping[str, Any]]) -> Said | None:
+def _missing(told: Mapping[str, Mapping[str, Any]]) -> ShownCondition | None:
     entry = told.get(SCALED) or {}
-    return Said(SCALED, entry.get("reason") or "", entry.get("message") or "") if entry.get("status") == "False" else None
+    return (
+        ShownCondition(SCALED, entry.get("reason") or "", entry.get("message") or "")
+        if entry.get("status") == "False"
+        else None
+    )
 
 
 def _stored(uid: str, observed: Observed) -> dict[str, Mapping[str, Any]]:

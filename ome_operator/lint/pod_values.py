@@ -175,15 +175,15 @@ def _refused(value: Any, field: tuple[str, str], *, pointer: bool) -> str:
     return grammar.write if grammar is not None and isinstance(value, str) and not grammar.accepts(value) else ""
 
 
-Said = Iterator[tuple[str, str]]
+Problems = Iterator[tuple[str, str]]
 """Statements of what is wrong with an object, each with the remedy."""
 
 
-def _nothing(_: Manifest) -> Said:
+def _nothing(_: Manifest) -> Problems:
     yield from ()
 
 
-def _pod(spec: Manifest) -> Said:
+def _pod(spec: Manifest) -> Problems:
     if spec.get("dnsPolicy") == "None" and not below(spec, "dnsConfig").get("nameservers"):
         yield "has the dnsPolicy None and no dnsConfig.nameservers", "add the name servers"
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
@@ -209,7 +209,7 @@ def _ports(spec: Manifest) -> Iterator[Manifest]:
         yield from items(box, "ports")
 
 
-def _container(box: Manifest) -> Said:
+def _container(box: Manifest) -> Problems:
     if not box.get("image"):
         yield "has no image", f"write the image, or correct the name of the container {box.get('name')}"
     for probe in ("livenessProbe", "startupProbe"):
@@ -228,7 +228,7 @@ def _container(box: Manifest) -> Said:
             yield f"mounts {mount.get('name')} with recursiveReadOnly, but not readOnly", "add readOnly: true"
 
 
-def _rights(rights: Manifest) -> Said:
+def _rights(rights: Manifest) -> Problems:
     added = (
         {str(name) for name in rights.get("capabilities", {}).get("add") or ()} if _map(rights, "capabilities") else set()
     )
@@ -243,7 +243,7 @@ def _map(value: Manifest, name: str) -> bool:
     return isinstance(value.get(name), Mapping)
 
 
-def _profile(profile: Manifest) -> Said:
+def _profile(profile: Manifest) -> Problems:
     local = profile.get("type") == "Localhost"
     if local and not profile.get("localhostProfile"):
         yield "has the type Localhost and no localhostProfile", "add the name of the profile on the node"
@@ -251,43 +251,43 @@ def _profile(profile: Manifest) -> Said:
         yield f"has a localhostProfile and the type {profile.get('type')}", "write type: Localhost"
 
 
-def _amount(selector: Manifest) -> Said:
+def _amount(selector: Manifest) -> Problems:
     divisor, name = selector.get("divisor"), str(selector.get("resource", "")).partition(".")[2]
     known = ("1m", "1") if name == "cpu" else ("1", *(f"1{unit}" for unit in ("k", *"MGTPE", *(f"{u}i" for u in "KMGTPE"))))
     if divisor is not None and quantity.canonical(divisor) not in ("0", *known):
         yield f"has the divisor {divisor}", f"write {known[0]} or {known[1]}"
 
 
-def _spread(constraint: Manifest) -> Said:
+def _spread(constraint: Manifest) -> Problems:
     if constraint.get("minDomains") is not None and constraint.get("whenUnsatisfiable") != "DoNotSchedule":
         yield "has minDomains", "write whenUnsatisfiable: DoNotSchedule, or remove minDomains"
     if constraint.get("matchLabelKeys") and constraint.get("labelSelector") is None:
         yield "has matchLabelKeys and no labelSelector", "add the labelSelector"
 
 
-def _scratch(volume: Manifest) -> Said:
+def _scratch(volume: Manifest) -> Problems:
     if quantity.parse(volume.get("sizeLimit") or 0) < 0:
         yield f"has a sizeLimit of {volume['sizeLimit']}", "write a positive amount"
 
 
-def _dns(config: Manifest) -> Said:
+def _dns(config: Manifest) -> Problems:
     servers = config.get("nameservers")
     if isinstance(servers, list) and len(servers) > 3:
         yield "has more than 3 nameservers", "keep at most 3"
 
 
-def _variable(item: Manifest) -> Said:
+def _variable(item: Manifest) -> Problems:
     if item.get("value") and item.get("valueFrom"):
         yield f"has value and valueFrom for {item.get('name')}", "keep one of them"
 
 
-def _volume(volume: Manifest) -> Said:
+def _volume(volume: Manifest) -> Problems:
     sources = sorted(name for name, source in volume.items() if name != "name" and source is not None)
     if len(sources) > 1:
         yield f"(volume {volume.get('name')}) has {' and '.join(sources)}", "keep one of them"
 
 
-def _toleration(item: Manifest) -> Said:
+def _toleration(item: Manifest) -> Problems:
     if item.get("operator") == "Exists" and item.get("value"):
         yield f"has the operator Exists and the value {shown(item['value'])}", "remove the value, or write operator: Equal"
     elif isinstance(item.get("value"), str) and not LABEL_VALUE.accepts(item["value"]):
@@ -298,7 +298,7 @@ def _toleration(item: Manifest) -> Said:
         yield "has tolerationSeconds", "write effect: NoExecute, or remove tolerationSeconds"
 
 
-def _expression(item: Manifest) -> Said:
+def _expression(item: Manifest) -> Problems:
     operator, values = item.get("operator"), item.get("values")
     if operator in ("In", "NotIn") and not values:
         yield f"has the operator {operator} and no values", "add values, or write operator: Exists"
@@ -306,7 +306,7 @@ def _expression(item: Manifest) -> Said:
         yield f"has the operator {operator} and values", "remove the values, or write operator: In"
 
 
-def _resources(told: Manifest) -> Said:
+def _resources(told: Manifest) -> Problems:
     limits, requests = below(told, "limits"), below(told, "requests")
     for device, amount in {**requests, **limits}.items():
         if not RESOURCE.accepts(str(device)):
@@ -326,7 +326,7 @@ def _resources(told: Manifest) -> Said:
             yield f"requests {amount} of {device}, which is more than its limit of {limit}", "raise the limit"
 
 
-_ACROSS: Mapping[str, Callable[[Manifest], Said]] = {
+_ACROSS: Mapping[str, Callable[[Manifest], Problems]] = {
     "AppArmorProfile": _profile,
     "Container": _container,
     "EmptyDirVolumeSource": _scratch,

@@ -138,7 +138,7 @@ def _alone(name: str, actual: str | None, wanted: Condition) -> tuple[str, str]:
     return f"{name} is {actual}, but has to be {bound}", f"write a value {bound}, or remove the flag"
 
 
-def _told(server: _Server, row: Requirement, name: str, wanted: Condition) -> tuple[str, str]:
+def _message_and_remedy(server: _Server, row: Requirement, name: str, wanted: Condition) -> tuple[str, str]:
     """Return (what is wrong, remedy) for a condition of `needs` that the server does not meet."""
     actual, flag = server.value(name), server.flag(name)
     if not row.when:
@@ -182,7 +182,7 @@ def requirement_missing(subject: Subject) -> Iterator[Hit]:
         for row in requirements():
             for name, wanted in row.needs.items() if server.applies(row) else ():
                 if server.holds(name, wanted) is False or (wanted.kind == data.ONE_OF and _unset(server, name, wanted)):
-                    said, remedy = _told(server, row, name, wanted)
+                    said, remedy = _message_and_remedy(server, row, name, wanted)
                     flags = (server.flag(each) for each in (name, *row.when))
                     yield Hit(locate(role, start, *(flag for flag in flags if flag)), said, remedy)
 

@@ -32,9 +32,9 @@ ADVISED, LONGEST = 5, 240
 all findings."""
 KEPT = 4096
 """Maximum number of cached results."""
-SAID_ALREADY = frozenset({"refused", "advice"})
+ALREADY_REPORTED = frozenset({"refused", "advice"})
 """Rules that repeat problems and advice of the operator itself."""
-TOLD = frozenset(name for name, rule in RULES.items() if rule.severity != Severity.NOTE) - SAID_ALREADY
+REPORTED = frozenset(name for name, rule in RULES.items() if rule.severity != Severity.NOTE) - ALREADY_REPORTED
 """Rules whose findings are shown in the condition Advice."""
 UNCHECKED = frozenset({arguments.version_unknown.id})
 """Rules of severity NOTE whose findings are shown in the condition Advice nevertheless. They report that the flags of an
@@ -92,7 +92,7 @@ class Validator:
 def _verdict(looked_at: Subject) -> ValidationResult:
     engines = replace(looked_at, roles=tuple(role for role in looked_at.roles if role.component != keys.ROUTER))
     failed = list[str]()
-    found = [*_found(looked_at, TOLD, failed), *_found(engines, UNCHECKED, failed)]
+    found = [*_found(looked_at, REPORTED, failed), *_found(engines, UNCHECKED, failed)]
     found.sort(key=lambda each: _ORDER.index(each[0].severity))
     told = list(dict.fromkeys(_sentence(rule, hit) for rule, hit in found))
     name = looked_at.service.rpartition("/")[2]

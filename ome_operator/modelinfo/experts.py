@@ -2,7 +2,7 @@
 and how many layers have them.
 
 Families state these numbers in different fields, and some families state only a part of them, because their code contains
-the rest. `experts` has a result only if every number is known; otherwise `unread_experts` says which number is missing.
+the rest. `experts` has a result only if every number is known; otherwise `unknown_experts` says which number is missing.
 """
 
 from collections.abc import Mapping
@@ -67,7 +67,7 @@ def experts(text: Config) -> Experts | None:
     return Experts(routed=routed, shared=shared, per_token=per_token, layers=layers)
 
 
-def unread_experts(text: Config) -> str:
+def unknown_experts(text: Config) -> str:
     """Return a clause that states why the experts of a text model are not known; "" if they are, and for a dense model."""
     text = _with_nested(text)
     if is_dense(text) or experts(text) is not None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from ome_operator.api.learned import Facts, Named, Quantization
 from ome_operator.modelinfo import architecture, gguf
-from ome_operator.modelinfo.experts import experts, layer_count, unread_experts
+from ome_operator.modelinfo.experts import experts, layer_count, unknown_experts
 from ome_operator.modelinfo.json_fields import LARGEST, Config, short, string, text_part, whole_number
 from ome_operator.modelinfo.quantization import has_fp4_experts, quantization
 from ome_operator.modelinfo.request_cache import request_cache
@@ -142,7 +142,7 @@ def _config(config: Config, modelopt: Config | None, unknown: list[str]) -> dict
     ):
         if fields[name] is None:
             unknown.append(f"{name}: {CONFIG} does not contain {field}")
-    if why := unread_experts(text):
+    if why := unknown_experts(text):
         unknown.append(f"experts: {why}")
     if fields["context_length"] is None:
         unknown.append(f"contextLength: {CONFIG} does not contain it")

@@ -10,6 +10,7 @@ from typing import Any, get_type_hints
 
 from ome_operator.api import AcceleratorClass, FineTunedWeight, InferenceService, Invalid, Model, Runtime, well_known
 from ome_operator.api.well_known import NO_MODELS
+from ome_operator.core.observed.admission import GangAdmission
 from ome_operator.core.observed.arrivals import Arrivals
 from ome_operator.core.observed.budgets import Budget
 from ome_operator.core.observed.objects import (
@@ -23,9 +24,8 @@ from ome_operator.core.observed.objects import (
     Refusal,
 )
 from ome_operator.core.observed.silence import Silence
-from ome_operator.core.observed.telemetry import DrainReport, LeaderStart, Strangers
+from ome_operator.core.observed.telemetry import DrainReport, ForeignWorkers, LeaderStart
 from ome_operator.core.observed.transfers import FailingPair
-from ome_operator.core.observed.turn import Turn
 from ome_operator.core.observed.validation import ValidationResult
 from ome_operator.core.placement.claims import Claim
 from ome_operator.recorder import decision
@@ -47,7 +47,7 @@ _FACTS: Mapping[str, Any] = {
     "children": Child,
     "pods": Pod,
     "refusals": Refusal,
-    "strangers": Strangers,
+    "strangers": ForeignWorkers,
     "drains": tuple[DrainReport, ...],
     "silences": Silence,
     "transfers": tuple[FailingPair, ...],
@@ -210,7 +210,7 @@ def _object(kind: Any, body: Any, where: str) -> Any:
 
 def _observed(found: Tables, where: str) -> Observed:
     messages = found.get("told", {})
-    turn = read(Turn, messages.get("turn", {}), f"{where}.told.turn")
+    turn = read(GangAdmission, messages.get("turn", {}), f"{where}.told.turn")
     rivals = read(tuple[Claim, ...], list(turn.rivals), f"{where}.told.turn.rivals")
     texts: dict[str, Any] = {
         name: {_pair(name, key, where): read(str, text, f"{where}.{name}.{key}") for key, text in _of(found, name)}

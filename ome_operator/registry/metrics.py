@@ -25,21 +25,21 @@ class RegistryMetrics:
             "Foreign workers found in the router's list of workers: workers that were not pods of the router's "
             "revision at any time in the last hour"
         )
-        self._foreign = Counter(keys.STRANGERS, about, registry=registry)
+        self._foreign = Counter(keys.FOREIGN_WORKERS, about, registry=registry)
         about = "Time at which the last foreign worker was found, in seconds since the epoch; 0: never"
-        self._last = Gauge(keys.STRANGER_AT, about, registry=registry)
+        self._last = Gauge(keys.FOREIGN_WORKER_AT, about, registry=registry)
         self._leaders = Gauge(
             "ome_registry_leaders", "Leader pods of the router's revision by state", ["state"], registry=registry
         )
 
-    def count_foreign(self, strangers: int, now: float) -> None:
+    def count_foreign(self, workers: int, now: float) -> None:
         """Add `strangers`, the number of newly found workers that do not belong to this slice, to the counter. `now` is in
         seconds since the epoch.
         """
-        if strangers:
-            self._foreign.inc(strangers)
+        if workers:
+            self._foreign.inc(workers)
             self._last.set(now)
-            self._found, self._found_at = self._found + strangers, now
+            self._found, self._found_at = self._found + workers, now
 
     def foreign(self, now: float) -> Foreign:
         """Return the number of workers that do not belong to this slice, and the age of the last one, for the summary. `now`

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from itertools import product
 
 from ome_operator.core.demand import queues
-from ome_operator.core.demand.brakes import LOWER_FOR
 from ome_operator.core.demand.decide import decide
 from ome_operator.core.demand.facts import (
     DECODE,
@@ -18,6 +17,7 @@ from ome_operator.core.demand.facts import (
     SizeDecision,
     Targets,
 )
+from ome_operator.core.demand.removal_holds import LOWER_FOR
 from ome_operator.simulation import engines
 from ome_operator.simulation.run import Size
 from ome_operator.simulation.traces import Trace

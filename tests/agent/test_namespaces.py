@@ -9,13 +9,13 @@ from aiohttp import web
 from ome_operator.agent.peers import PeerServer, PeerSource, serve
 from ome_operator.kube.errors import Forbidden, Transient
 from ome_operator.storage.listing import Source
+from tests.support.agent_node import BIG, GOOD, URI, Node, RepoHub, hubs, quickly, running, until
 from tests.support.hub import served
-from tests.support.town import BIG, GOOD, URI, Node, Town, hubs, quickly, running, until
 
 __all__ = ["hubs", "quickly"]
 
 
-class Secretive(Town):
+class Secretive(RepoHub):
     """A hub that lists the files of a model but refuses to send them, as hubs do for models with a license agreement."""
 
     async def _bytes(self, request: web.Request, headers: dict[str, str] | None = None) -> web.StreamResponse:
@@ -23,7 +23,7 @@ class Secretive(Town):
 
 
 @pytest.mark.parametrize("peers", [False, True], ids=["this disk", "another node"])
-async def test_a_hash_is_no_proof_of_possession(tmp_path: Path, hubs: tuple[Town, Town], peers: bool) -> None:
+async def test_a_hash_is_no_proof_of_possession(tmp_path: Path, hubs: tuple[RepoHub, RepoHub], peers: bool) -> None:
     """A tenant lists the hashes of another tenant's model, and must not get its files. It may get the files of a
     cluster-wide model.
     """
@@ -62,7 +62,7 @@ async def test_a_hash_is_no_proof_of_possession(tmp_path: Path, hubs: tuple[Town
 
 @pytest.mark.parametrize("seen", [True, False], ids=["it was seen to be gone", "the agent was down meanwhile"])
 async def test_a_namespace_that_was_made_again_gets_nothing_of_the_former(
-    tmp_path: Path, hubs: tuple[Town, Town], seen: bool
+    tmp_path: Path, hubs: tuple[RepoHub, RepoHub], seen: bool
 ) -> None:
     """A recreated namespace gets nothing from its predecessor, even for the same model: no complete files, no files by
     their hashes, and nothing from its directory.
@@ -88,7 +88,9 @@ async def test_a_namespace_that_was_made_again_gets_nothing_of_the_former(
     assert not [files for files in node.fetched("team-a") if BIG in files]
 
 
-async def test_what_cannot_be_told_about_a_namespace_takes_no_model_away(tmp_path: Path, hubs: tuple[Town, Town]) -> None:
+async def test_what_cannot_be_told_about_a_namespace_takes_no_model_away(
+    tmp_path: Path, hubs: tuple[RepoHub, RepoHub]
+) -> None:
     """The agent restarts while the API server returns models, but no namespaces. The model stays on the disk, and is
     reported again when the namespace can be read, or when the agent is denied to read it.
     """
@@ -108,7 +110,9 @@ async def test_what_cannot_be_told_about_a_namespace_takes_no_model_away(tmp_pat
         await again.settled(first="Ready")
 
 
-async def test_models_of_a_namespace_share_bytes_through_proven_hashes(tmp_path: Path, hubs: tuple[Town, Town]) -> None:
+async def test_models_of_a_namespace_share_bytes_through_proven_hashes(
+    tmp_path: Path, hubs: tuple[RepoHub, RepoHub]
+) -> None:
     real, _ = hubs
     node = Node(tmp_path / "raid", real.url)
     async with running(node):

@@ -12,14 +12,14 @@ from aiohttp import web
 
 from ome_operator import names
 from ome_operator.settings.agent import AgentPolicy
+from tests.support.agent_node import BAD, BIG, EVIL, GOOD, URI, Node, RepoHub, hubs, quickly, running, until
 from tests.support.hub import COMMIT, served
-from tests.support.town import BAD, BIG, EVIL, GOOD, URI, Node, Town, hubs, quickly, running, until
 
 __all__ = ["hubs", "quickly"]
 
 
 async def test_s1a_a_tenant_that_comes_first_does_not_fill_the_directory_of_a_cluster_wide_model(
-    tmp_path: Path, hubs: tuple[Town, Town]
+    tmp_path: Path, hubs: tuple[RepoHub, RepoHub]
 ) -> None:
     real, evil = hubs
     node = Node(tmp_path / "raid", real.url)
@@ -36,7 +36,7 @@ async def test_s1a_a_tenant_that_comes_first_does_not_fill_the_directory_of_a_cl
 
 
 async def test_s1b_another_pin_of_a_tenant_does_not_replace_files_that_pods_mount(
-    tmp_path: Path, hubs: tuple[Town, Town]
+    tmp_path: Path, hubs: tuple[RepoHub, RepoHub]
 ) -> None:
     real, evil = hubs
     evil.commit = BAD
@@ -65,7 +65,7 @@ async def test_two_models_of_one_source_that_were_pinned_apart_keep_their_own_fi
     later = {**GOOD, "model-00001-of-00002.safetensors": b"later" * 60_000}
     where = {"namespace": "team-a"} if kind == "BaseModel" else {}
 
-    class Moving(Town):
+    class Moving(RepoHub):
         def _repository(self, request: web.Request) -> tuple[dict[str, bytes], str]:
             old = request.match_info.get("revision") == COMMIT
             return (GOOD, COMMIT) if old else (later, BAD)
@@ -98,7 +98,7 @@ async def test_s3_a_repository_whose_name_has_the_same_short_digest_is_another_m
     found, wanted = "evil/m1rlo8g", "Qwen/Qwen3-30B-A3B-Instruct-2507"
     assert names.digest(f"hf://{found}") == names.digest(f"hf://{wanted}") == "75a7b9a9"
     good = {"config.json": b'{"a": 1}', "good.safetensors": b"GOOD" * 50_000}
-    with served(Town({found: EVIL, wanted: good})) as hub:
+    with served(RepoHub({found: EVIL, wanted: good})) as hub:
         node = Node(tmp_path / "raid", hub.url)
         async with running(node):
             node.apply("BaseModel", "anything", f"hf://{found}", f"{node.root}/qwen/anything", namespace="team-a")
@@ -121,7 +121,7 @@ def forged(name: str, data: bytes) -> dict[str, bytes]:
 WRONG = b"EVIL" * (len(GOOD[BIG]) // 4)
 
 
-async def test_s10a_a_path_inside_of_what_agents_keep_is_refused(tmp_path: Path, hubs: tuple[Town, Town]) -> None:
+async def test_s10a_a_path_inside_of_what_agents_keep_is_refused(tmp_path: Path, hubs: tuple[RepoHub, RepoHub]) -> None:
     real, evil = hubs
     evil.repositories = {"evil/forger": forged(BIG, WRONG)}
     node = Node(tmp_path / "raid", real.url)
@@ -142,7 +142,7 @@ async def test_s10a_a_path_inside_of_what_agents_keep_is_refused(tmp_path: Path,
 
 
 async def test_s10a_what_a_journal_says_counts_after_a_restart_when_the_bytes_do(
-    tmp_path: Path, hubs: tuple[Town, Town]
+    tmp_path: Path, hubs: tuple[RepoHub, RepoHub]
 ) -> None:
     """S10: an attacker's journal marks wrong bytes as verified, and lies where the agent looks for an unfinished download.
     The agent checks the bytes after its restart, and downloads the right ones. The test writes the journal directly, because
@@ -163,7 +163,9 @@ async def test_s10a_what_a_journal_says_counts_after_a_restart_when_the_bytes_do
     assert node.files("victim") == GOOD
 
 
-async def test_s10b_a_tenant_cannot_take_the_path_of_a_cluster_wide_model(tmp_path: Path, hubs: tuple[Town, Town]) -> None:
+async def test_s10b_a_tenant_cannot_take_the_path_of_a_cluster_wide_model(
+    tmp_path: Path, hubs: tuple[RepoHub, RepoHub]
+) -> None:
     real, evil = hubs
     node = Node(tmp_path / "raid", real.url)
     async with running(node):
@@ -182,7 +184,7 @@ async def test_s10b_a_tenant_cannot_take_the_path_of_a_cluster_wide_model(tmp_pa
     ("kind", "said"), [("BaseModel", ""), ("ClusterBaseModel", "is inside PATH, which is in use by ClusterBaseModel v2")]
 )
 async def test_s10c_nothing_is_laid_into_the_directory_of_another_model(
-    tmp_path: Path, hubs: tuple[Town, Town], kind: str, said: str
+    tmp_path: Path, hubs: tuple[RepoHub, RepoHub], kind: str, said: str
 ) -> None:
     real, evil = hubs
     node = Node(tmp_path / "raid", real.url)
@@ -198,7 +200,7 @@ async def test_s10c_nothing_is_laid_into_the_directory_of_another_model(
     assert not [file for file in (node.root / "v2").resolve().rglob("*") if file.is_symlink() or file.name == ".ome"]
 
 
-async def test_nothing_goes_through_a_link_below_a_root(tmp_path: Path, hubs: tuple[Town, Town]) -> None:
+async def test_nothing_goes_through_a_link_below_a_root(tmp_path: Path, hubs: tuple[RepoHub, RepoHub]) -> None:
     real, _ = hubs
     node, elsewhere = Node(tmp_path / "raid", real.url), tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -213,7 +215,7 @@ async def test_nothing_goes_through_a_link_below_a_root(tmp_path: Path, hubs: tu
     assert list(elsewhere.iterdir()) == []
 
 
-async def test_a_root_may_be_a_link_and_must_not_become_another(tmp_path: Path, hubs: tuple[Town, Town]) -> None:
+async def test_a_root_may_be_a_link_and_must_not_become_another(tmp_path: Path, hubs: tuple[RepoHub, RepoHub]) -> None:
     real, _ = hubs
     (tmp_path / "disk").mkdir()
     (tmp_path / "raid").symlink_to(tmp_path / "disk")
@@ -231,7 +233,7 @@ async def test_a_root_may_be_a_link_and_must_not_become_another(tmp_path: Path, 
     assert list((tmp_path / "other").iterdir()) == []
 
 
-async def test_the_first_of_the_administrators_models_has_its_path(tmp_path: Path, hubs: tuple[Town, Town]) -> None:
+async def test_the_first_of_the_administrators_models_has_its_path(tmp_path: Path, hubs: tuple[RepoHub, RepoHub]) -> None:
     real, _ = hubs
     node = Node(tmp_path / "raid", real.url)
     async with running(node):
@@ -248,7 +250,7 @@ async def test_the_first_of_the_administrators_models_has_its_path(tmp_path: Pat
         await node.settled(a_younger="Ready", alike="Failed")
 
 
-async def test_a_directory_with_another_manifest_is_left_alone(tmp_path: Path, hubs: tuple[Town, Town]) -> None:
+async def test_a_directory_with_another_manifest_is_left_alone(tmp_path: Path, hubs: tuple[RepoHub, RepoHub]) -> None:
     real, _ = hubs
     node = Node(tmp_path / "raid", real.url)
     async with running(node):

@@ -20,7 +20,7 @@ from tests.support.shapes import Shape, seeds, shapes
 from tests.support.simulator import TICK, World
 
 
-class Heard(World):
+class ReportingWorld(World):
     """A simulated world in which the registries of routers report the requests of leaders. A leader that is marked for
     removal still has requests for `seconds` seconds. Each report is missing with the probability `deaf`.
     """
@@ -75,7 +75,7 @@ def replaced(shape: Shape, seed: int, seconds: float, deaf: float) -> list[float
     """Roll out a new revision in a world of this shape. Return for each marked leader the seconds between its mark and its
     stop.
     """
-    world = Heard(shape.service(), shape.deps(), seed, seconds, deaf)
+    world = ReportingWorld(shape.service(), shape.deps(), seed, seconds, deaf)
     world.settle()
     after = replace(shape, image="b")
     world.edit(after.service(), after.deps())

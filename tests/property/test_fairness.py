@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import SOAK
-from tests.support.fairness import Gang, Town
+from tests.support.fairness import FairnessCluster, Gang
 
 ATTACKERS = (1, 2, 3, 5, 10, 20, 50) if SOAK else (1, 5, 20)
 WARM = 40 * 60
@@ -18,9 +18,9 @@ def waited(attackers: list[Gang], quotas: dict[str, int]) -> list[float]:
     the 16 nodes.
     """
     small, large = Gang("b", "small", 1, comes=WARM, lives=60), Gang("b", "large", 12, comes=WARM + 300)
-    town = Town(16, [*attackers, small, large], quotas)
-    while None in (small.placed_at, large.placed_at) and town.second < WARM + 3600:
-        town.step()
+    cluster = FairnessCluster(16, [*attackers, small, large], quotas)
+    while None in (small.placed_at, large.placed_at) and cluster.second < WARM + 3600:
+        cluster.step()
     return [(victim.placed_at or 10**6) - victim.comes for victim in (small, large)]
 
 
@@ -58,7 +58,7 @@ TEAMS = ("a", "b", "c")
 
 
 @st.composite
-def stories(draw: st.DrawFn) -> Town:
+def stories(draw: st.DrawFn) -> FairnessCluster:
     """Generate a cluster, and services of three teams that are created within half an hour. Some of them can never be
     complete.
     """
@@ -77,23 +77,23 @@ def stories(draw: st.DrawFn) -> Town:
             )
         )
     quotas = {team: limit for team in TEAMS if (limit := draw(st.sampled_from([0, 1, 2, 4])))}
-    return Town(nodes, found, quotas, draw(st.integers(0, 10_000)))
+    return FairnessCluster(nodes, found, quotas, draw(st.integers(0, 10_000)))
 
 
-def possible(gang: Gang, town: Town) -> bool:
+def possible(gang: Gang, cluster: FairnessCluster) -> bool:
     """Return whether all pods of a service could be on nodes if no other service existed: no volume is missing, and the
     nodes and the quota of its namespace are enough.
     """
-    return not gang.stuck and gang.size <= min(len(town.nodes), town.quotas.get(gang.team, 10**6))
+    return not gang.stuck and gang.size <= min(len(cluster.nodes), cluster.quotas.get(gang.team, 10**6))
 
 
 @settings(max_examples=200 if SOAK else 15)
 @given(stories())
-def test_whoever_fits_starts_within_ten_minutes(town: Town) -> None:
+def test_whoever_fits_starts_within_ten_minutes(cluster: FairnessCluster) -> None:
     """Every service that fits on free nodes starts within ten minutes. The model also checks that no gang stays partly
     placed for more than 1.5 time limits.
     """
-    hoping = [gang for gang in town.gangs if possible(gang, town)]
-    while town.second < 5400 and any(gang.placed_at is None for gang in hoping):
-        town.step()
+    hoping = [gang for gang in cluster.gangs if possible(gang, cluster)]
+    while cluster.second < 5400 and any(gang.placed_at is None for gang in hoping):
+        cluster.step()
     assert max((gang.longest for gang in hoping), default=0.0) <= 600

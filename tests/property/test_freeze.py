@@ -74,11 +74,11 @@ def _restart(story: Story, _: int) -> None:
 
 EVENTS: list[Callable[[Story, int], None]] = [edit, grow, reshape, _lose, _sick, _scale, _wait, _restart]
 events = st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 7), st.integers(0, 8)), max_size=6)
-brakes = st.sampled_from(["all", "single"])
+removal_holds = st.sampled_from(["all", "single"])
 
 
 @STORY
-@given(shapes(engines=st.integers(1, 3)), st.booleans(), events, brakes, events, seeds, lags)
+@given(shapes(engines=st.integers(1, 3)), st.booleans(), events, removal_holds, events, seeds, lags)
 @example(Shape(size=1, engines=2, router=False, scaled=True), True, [], "all", [(edit, 1, 0), (grow, 0, 0)], 0, 0)
 def test_nothing_moves_until_the_thaw_and_then_all_ends_right(
     shape: Shape,
@@ -124,7 +124,7 @@ def test_nothing_moves_until_the_thaw_and_then_all_ends_right(
 
 
 @STORY
-@given(shapes(engines=st.integers(2, 3), decoders=0, scaled=False, router=True, strategy=""), brakes, seeds)
+@given(shapes(engines=st.integers(2, 3), decoders=0, scaled=False, router=True, strategy=""), removal_holds, seeds)
 def test_leaders_that_serve_when_it_is_frozen_go_on_to_serve(shape: Shape, how: str, seed: int) -> None:
     """Leaders are marked for removal when the service is frozen. The freeze removes their marks, and no pod is deleted."""
     world = World(shape.service(), shape.deps(), seed)

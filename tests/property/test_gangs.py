@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.placement import timing
-from ome_operator.core.placement.admission import turns
+from ome_operator.core.placement.admission import admit
 from ome_operator.core.placement.attempts import Decision, Numbers, Record, Seen, advance, gang, rested, trying
 from ome_operator.core.placement.claims import Claim, contested, less
 from ome_operator.core.placement.demand import Demand, Expression
@@ -139,7 +139,7 @@ class Cluster:
         held = {name: {GPU: 8 * count} for name, count in Counter(pod.node for _, pod in self._all() if pod.node).items()}
         held |= {name: {GPU: 8} for name, until in self.read.items() if self.second < until}
         free = {name: less(node, held.get(name, {})) for name, node in self.nodes.items()}
-        told = turns(claims.values(), self.nodes, free, self.now, TIMEOUT)
+        told = admit(claims.values(), self.nodes, free, self.now, TIMEOUT)
         new = service.record is None and not service.pods
         blocked = contested(service.needs(service.wanted), [claim for claim in others if not claim.trying], self.nodes)
         seen, tries = service.seen(), service.record is not None and service.record.trying

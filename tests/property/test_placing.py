@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ome_operator import keys
-from ome_operator.core.observed.turn import Turn
+from ome_operator.core.observed.admission import GangAdmission
 from ome_operator.core.placement.claims import Claim
 from ome_operator.core.placement.demand import Demand
 from ome_operator.core.placement.need import Need
@@ -57,7 +57,7 @@ def test_the_sentence_of_who_waits() -> None:
 
 
 @pytest.mark.parametrize("brake", ["", keys.FREEZE])
-def test_who_waits_makes_nothing_and_a_freeze_keeps_what_is_stored(brake: str) -> None:
+def test_who_waits_makes_nothing_and_a_freeze_keeps_what_is_stored(removal_hold: str) -> None:
     shape = Shape(size=2, engines=1, decoders=1, router=False)
     world = World(shape.service(), changed(shape.deps(), nodes=Race({"a": shape}, 4, 1).nodes, gang_timeout=TIMEOUT), 1)
     world.healthy = lambda _: False
@@ -65,12 +65,12 @@ def test_who_waits_makes_nothing_and_a_freeze_keeps_what_is_stored(brake: str) -
     assert len(world.alive()) == 4 and world.service.status["placement"]["trying"]
     for number, pod in enumerate(world.pods.values()):
         pod.node = f"n{number}" if number < 3 else ""
-    if brake:
-        world.edit(replace(world.service, annotations={brake: "me"}))
+    if removal_hold:
+        world.edit(replace(world.service, annotations={removal_hold: "me"}))
         before = world.service.status["placement"]
     world.now += timedelta(seconds=61)
     world.run(10)
-    if brake:
+    if removal_hold:
         assert len(world.alive()) == 4 and world.service.status["placement"] == before
         return
     assert world.alive() == {} and world.service.status["placement"]["waiting"] == {"engine": 1, "decoder": 1}
@@ -110,7 +110,7 @@ def test_a_newcomer_of_a_better_priority_class_tries_at_once() -> None:
         world = Race({"a": shape}, 3, 1).worlds["a"]
         part = {"minReplicas": 1, "priorityClassName": mine}
         world.service = parts.service(engine=part, decoder=part)
-        world.turn = Turn(rivals=rivals)
+        world.turn = GangAdmission(rivals=rivals)
         claim = world.sync().claim
         assert claim is not None and claim.priority_class == mine
         return claim.trying

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from ome_operator import keys
-from ome_operator.core.observed.turn import Turn
+from ome_operator.core.observed.admission import GangAdmission
 from ome_operator.core.placement.claims import Claim
 from ome_operator.core.placement.demand import Demand
 from ome_operator.core.placement.need import Need
@@ -56,7 +56,7 @@ def test_pods_on_no_node_are_taken_back_only_for_others(rival: Claim | None) -> 
     before = world.alive()
     later(world, 3600)
     assert world.alive() == before
-    world.turn = Turn(rivals=(rival,) if rival else ())
+    world.turn = GangAdmission(rivals=(rival,) if rival else ())
     world.run(10)
     makes_way = rival is not None and (rival.serves or not rival.trying)
     assert world.alive() == ({} if makes_way else before)
@@ -184,7 +184,7 @@ def test_an_upgrade_takes_nothing_from_what_serves(beside: tuple[Claim, ...]) ->
     lost.node, lost.ready = "", False
     world.healthy = lambda pod: pod is not lost
     before = world.alive().keys() - {lost.name}
-    world.turn = Turn(rivals=beside)
+    world.turn = GangAdmission(rivals=beside)
     world.edit(deps=changed(world.deps, gang_timeout=TIMEOUT))
     later(world, 3600)
     assert before <= world.alive().keys()

@@ -35,9 +35,9 @@ def test_a_recording_decides_the_same(shape: Shape, other: Shape, story: list[st
             world.lose(next(iter(world.pods)))
         elif happens in ("model", "runtime"):
             world.edit(deps=shape.deps(model=happens != "model", runtime=happens != "runtime"))
-        ear = PassRecorder(world.service, world.deps, world.observed())
-        plan = sync(world.service, ear.deps, ear.observed, world.now)
-        kept.add(REF, ear.finish(world.now, plan, around))
+        recorder = PassRecorder(world.service, world.deps, world.observed())
+        plan = sync(world.service, recorder.deps, recorder.observed, world.now)
+        kept.add(REF, recorder.finish(world.now, plan, around))
         world.carry_out(plan)
         world.step()
     data = recording.to_json({"team/svc": kept.of(REF)}, "0", "", datetime(2026, 1, 1, tzinfo=UTC))

@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ome_operator import keys
+from ome_operator.core.observed.admission import GangAdmission
 from ome_operator.core.observed.objects import Node
-from ome_operator.core.observed.turn import Turn
 from ome_operator.core.reconcile.plan import Plan
 from ome_operator.core.rollout.planner import Bounds, GroupCounts, routers, stay, step
 from tests.conftest import SOAK
@@ -184,7 +184,7 @@ def test_nothing_goes_for_a_slice_that_has_no_place(
     pods = (shape.engines + shape.decoders) * shape.size
     number = 3 * pods + 2 * shape.size  # enough for both slices and a surge
     world = World(shape.service(), changed(shape.deps(), nodes=suitable(number, 0), gang_timeout=gangs), seed)
-    world.turn = Turn(sure=True)
+    world.turn = GangAdmission(sure=True)
     Scheduler(world)
     world.settle()
     before = world.alive()

@@ -194,7 +194,7 @@ async def test_who_may_send_prompts_may_not_redirect_those_of_others(tmp_path: P
         wrong = await here.attack(delete_others, Authorization="Bearer wrong") if not delete_others else done
         assert set(wrong.answers) == {401} and wrong.stolen == 0
         _, page = await here.asked("/metrics")
-        assert f"{keys.STRANGERS}_total 0.0" in page
+        assert f"{keys.FOREIGN_WORKERS}_total 0.0" in page
 
 
 def _shown(process: Process) -> str:
@@ -239,7 +239,7 @@ async def test_without_a_key_strangers_are_taken_out_and_counted(tmp_path: Path)
         async def counted() -> bool:
             _, page = await here.asked("/metrics")
             found = {item.name: item.value for family in text_string_to_metric_families(page) for item in family.samples}
-            return found[f"{keys.STRANGERS}_total"] >= 3 and found[keys.STRANGER_AT] > 1.7e9
+            return found[f"{keys.FOREIGN_WORKERS}_total"] >= 3 and found[keys.FOREIGN_WORKER_AT] > 1.7e9
 
         await until(counted, within=10)
         assert (

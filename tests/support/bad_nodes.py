@@ -51,7 +51,7 @@ class LiveGroup:
         )  # fmt: skip
 
 
-class Town:
+class FailingCluster:
     """A simulated cluster: its nodes, and the groups of its services. Each rank of a group needs a whole node with GPUs."""
 
     def __init__(self, seed: int, nodes: int) -> None:

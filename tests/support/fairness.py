@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from ome_operator.core.observed.objects import Node, Ref
-from ome_operator.core.placement.admission import has_room, turns
+from ome_operator.core.placement.admission import admit, has_capacity
 from ome_operator.core.placement.attempts import Record, Seen, advance, rested
 from ome_operator.core.placement.book import ClaimBook
 from ome_operator.core.placement.claims import Claim, contested, less, overdue, presses
@@ -102,7 +102,7 @@ def _seconds(text: str) -> float:
     return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
-class Town:
+class FairnessCluster:
     """A simulated cluster: nodes, gangs of several teams, and a clock. `quotas` maps a team to the number of pods that it
     may have.
     """
@@ -144,7 +144,7 @@ class Town:
         if self._decided[0] != self.second:
             self.book.review(self.now.timestamp())
             claims = self.book.claims.values()
-            self._decided = self.second, turns(claims, self.nodes, self.free(), self.now, TIMEOUT).granted
+            self._decided = self.second, admit(claims, self.nodes, self.free(), self.now, TIMEOUT).granted
         return self._decided[1]
 
     def _pass(self, gang: Gang) -> None:
@@ -161,7 +161,7 @@ class Town:
             late = {ref for ref, one in self.book.claims.items() if overdue(one, now, TIMEOUT)}
             asked = {one.needs for one in self.book.claims.values() if presses(one, mine_now)}
             room = self.free(late) if asked else {}
-            timeout = TIMEOUT if any(has_room(needs, (), room) for needs in asked) else timeout
+            timeout = TIMEOUT if any(has_capacity(needs, (), room) for needs in asked) else timeout
         ending = any(pod.ends is not None for pod in gang.pods)
         turn = None if ending or gang.record is None or tries else self._granted().get(f"{gang.team}/{gang.name}")
         decision = advance(gang.record, gang.seen(self.second), turn=turn, contested=blocked, timeout=timeout, now=self.now)

@@ -9,7 +9,7 @@ import os
 
 from ome_operator.__main__ import main
 from ome_operator.controllers import demand as scaler
-from ome_operator.core.demand import arrivals, brakes, follow, learn, rest
+from ome_operator.core.demand import arrivals, follow, learn, removal_holds, rest
 from ome_operator.core.observed import demand as observed
 
 FASTER = 1.0 if os.environ.get("OME_SOAK") else 3.0
@@ -24,9 +24,9 @@ arrive before the schedule brings a service to zero.
 """
 
 if __name__ == "__main__":
-    arrivals.WINDOW = brakes.WINDOW = learn.WINDOW = observed.WINDOW = scaler.WINDOW = arrivals.WINDOW / FASTER
+    arrivals.WINDOW = removal_holds.WINDOW = learn.WINDOW = observed.WINDOW = scaler.WINDOW = arrivals.WINDOW / FASTER
     arrivals.RECENT /= FASTER
     scaler.PERIOD, scaler.FIRST = PERIOD, scaler.FIRST / FASTER
-    brakes.KEPT = follow.KEPT = rest.KEPT = SPAN
-    brakes.LOWER_FOR, scaler.PAUSE = 2 * PERIOD, 5.0
+    removal_holds.KEPT = follow.KEPT = rest.KEPT = SPAN
+    removal_holds.LOWER_FOR, scaler.PAUSE = 2 * PERIOD, 5.0
     main()

@@ -8,7 +8,7 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.api import InferenceService
-from ome_operator.core.observed.objects import Node, Taint, Turn
+from ome_operator.core.observed.objects import GangAdmission, Node, Taint
 from tests.support import parts
 from tests.support.live import LivePod
 from tests.support.parts import changed
@@ -39,7 +39,7 @@ class Fleet(Scheduler):
         names = [f"n{number}" for number in range(shape.pods - shape.router + spare)]
         nodes = {name: node(name) for name in names}
         world = World(shape.service(), changed(shape.deps(), nodes=nodes, gang_timeout=120.0), seed)
-        world.turn = Turn(sure=True)  # no other service waits: every attempt is admitted
+        world.turn = GangAdmission(sure=True)  # no other service waits: every attempt is admitted
         super().__init__(world)
         self.shape = shape
 

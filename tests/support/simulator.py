@@ -17,8 +17,8 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.core.freeze.hold import active_hold
+from ome_operator.core.observed.admission import NO_ADMISSION
 from ome_operator.core.observed.objects import Deps, Manifest, Observed, Pod, Refusal
-from ome_operator.core.observed.turn import NO_TURN
 from ome_operator.core.placement.fit import Needs
 from ome_operator.core.reconcile.plan import Apply, Delete, Guard, NodeLost, Patch, Plan, Recycle, fingerprint
 from ome_operator.core.reconcile.sync import sync
@@ -40,7 +40,7 @@ class World:
         self.service, self.deps, self.chance = service, deps, random.Random(seed)
         self.children, self.pods = dict[Key, Live](), dict[str, LivePod]()
         self.refusals, self.checks, self.avoided = dict[Key, Refusal](), dict[str, str](), dict[str, str]()
-        self.may_roll, self.turn, self.now, self.empty = True, NO_TURN, START, frozenset[str]()
+        self.may_roll, self.turn, self.now, self.empty = True, NO_ADMISSION, START, frozenset[str]()
         self.healthy: Callable[[LivePod], bool] = lambda _: True
         self.verdict: Callable[[str], str] = lambda _: ""  # revision → answer of the dry run
         self.room: Callable[[Needs], str] = lambda _: ""  # what is found about capacity on nodes

@@ -8,12 +8,12 @@ from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cli.live import dry_run
 from ome_operator.cli.live.second_copy import usage
 from ome_operator.core.observed.objects import Manifest, Node, Pod
-from ome_operator.core.placement.admission import has_room
+from ome_operator.core.placement.admission import has_capacity
 from ome_operator.core.placement.capacity_check import needs
 from ome_operator.core.placement.claims import less, roomy
 from ome_operator.core.placement.fit import Needs
 from ome_operator.core.placement.kueue import queued
-from ome_operator.core.placement.messages import without_room
+from ome_operator.core.placement.messages import without_capacity
 from ome_operator.core.placement.quotas import QuotaChange, shortage
 from ome_operator.core.reasons import Reason
 from ome_operator.core.render import sample_pods
@@ -65,7 +65,7 @@ async def without_free_nodes(client: Client, asked: Needs, nodes: Mapping[str, N
     others = ForeignPods(client, time.monotonic, lambda pod: (pod.get("metadata") or {}).get("uid") in uids)
     await others.read(roomy(asked, nodes))
     free = {name: less(node, others.on(name)) for name, node in nodes.items()}
-    return "" if has_room(asked, (), free) else without_room(asked, nodes, free, lambda _: ())
+    return "" if has_capacity(asked, (), free) else without_capacity(asked, nodes, free, lambda _: ())
 
 
 async def refused(client: Client, after: Outcome, namespace: str) -> Sequence[str]:

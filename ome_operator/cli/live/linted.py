@@ -23,12 +23,12 @@ from ome_operator.lint import rules
 from ome_operator.lint.finding import Severity
 from ome_operator.lint.model import gpu_memory, model_facts, node_labels
 from ome_operator.lint.subject import RefusedPart, Subject, subject
-from ome_operator.lint.validator import SAID_ALREADY, refusals
+from ome_operator.lint.validator import ALREADY_REPORTED, refusals
 
 if TYPE_CHECKING:
     from ome_operator.kube.client import Client
 
-TOLD = 10
+MOST_LINES = 10
 """Number of lint findings that other commands print beside their own result."""
 MADE_UP = "ome-lint"
 """Name of the model and the service that are made up to check a runtime that no service uses."""
@@ -53,7 +53,7 @@ def subjects(
     written = any(made(cluster, kind) for kind in SHORT)
     used, models = set(), set()
     for looked_at in of_services(cluster, services if written else named, versions):
-        if refused and not looked_at.roles and _told(looked_at, refused):
+        if refused and not looked_at.roles and _is_refused(looked_at, refused):
             continue
         used.add(looked_at.runtime)
         models.add(looked_at.model_name)
@@ -149,7 +149,7 @@ def _rephrased(problem: str, catalog: str, named: Iterable[Ref]) -> str:
     )
 
 
-def _told(looked_at: Subject, refused: Iterable[RefusedPart]) -> bool:
+def _is_refused(looked_at: Subject, refused: Iterable[RefusedPart]) -> bool:
     """Return whether all problems of a service are among the refused parts of its object."""
     of = f"{SERVICE} {looked_at.service}"
     mine = [f"{each.says.partition(', because ')[0]}: " for each in refused if each.object == of]
@@ -163,14 +163,14 @@ def lines(cluster: ClusterCache, named: Collection[Ref], all_of_it: str) -> tupl
     told = []
     for looked_at in of_services(cluster, named, packaged()):
         refused = {(each.rule, each.says) for each in refusals(looked_at)}
-        for finding in rules.check(looked_at, SAID_ALREADY):
+        for finding in rules.check(looked_at, ALREADY_REPORTED):
             if finding.rule.severity != Severity.NOTE:
                 rule, says, remedy = finding.rule.id, finding.hit.says, finding.hit.remedy
                 word = "refused" if (rule, says) in refused else str(finding.rule.severity)
                 told.append(f"{looked_at.service}: {word} {rule}: {says}; {remedy}")
     told = list(dict.fromkeys(told))
-    more = (f"{len(told) - TOLD} more: {all_of_it}",) if len(told) > TOLD else ()
-    return (*told[:TOLD], *more)
+    more = (f"{len(told) - MOST_LINES} more: {all_of_it}",) if len(told) > MOST_LINES else ()
+    return (*told[:MOST_LINES], *more)
 
 
 async def on_a_cluster(client: "Client", namespace: str, name: str, versions: Versions) -> list[Subject]:

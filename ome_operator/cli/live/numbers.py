@@ -9,7 +9,7 @@ from ome_operator.cli.live.trees import services
 from ome_operator.core.observed.nodes import node
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.observed.traffic import traffic
-from ome_operator.describe.top import Heard
+from ome_operator.describe.top import ServiceWithNumbers
 from ome_operator.describe.tree import tree
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Forbidden
@@ -23,10 +23,10 @@ class Nodes(NamedTuple):
     """Names of the nodes on which no process runs."""
 
 
-class HeardServices(NamedTuple):
+class ServicesWithNumbers(NamedTuple):
     """Services with the numbers that their routers report."""
 
-    services: list[Heard]
+    services: list[ServiceWithNumbers]
     troubles: dict[str, str]
     """UID of a ready router's pod -> why there is no report."""
 
@@ -42,16 +42,16 @@ async def nodes(client: Client) -> Nodes:
 
 async def heard(
     client: Client, page: ReadPage, namespace: str, service: str, simulated: frozenset[str] = frozenset()
-) -> HeardServices:
+) -> ServicesWithNumbers:
     """Return one service, or all services in a namespace ("" for all namespaces), and ask their routers. Raises KubeError,
     and NotFound for the name of a service.
     """
     found = await services(client, namespace, service)
     told = await summaries(page, (pod for _, observed in found for pod in observed.pods), simulated)
     now = datetime.now(UTC).timestamp()
-    return HeardServices(
+    return ServicesWithNumbers(
         [
-            Heard(body, tree(body, observed), observed.pods, traffic(told.reports, observed.pods, now))
+            ServiceWithNumbers(body, tree(body, observed), observed.pods, traffic(told.reports, observed.pods, now))
             for body, observed in found
         ],
         told.troubles,

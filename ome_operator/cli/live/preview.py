@@ -18,7 +18,7 @@ from ome_operator.cli.live.pod_references import missing
 from ome_operator.cli.live.trees import OURS, selector
 from ome_operator.core.observed.objects import Child, Manifest, Node, Observed, Pod, Ref
 from ome_operator.core.reasons import ROLLED_OUT, Reason, RolloutStage, record_of
-from ome_operator.core.reconcile.plan import Check, RoomCheck
+from ome_operator.core.reconcile.plan import CapacityCheck, Check
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.describe.forecast import Forecast
 from ome_operator.describe.outcome import SURVIVES, Outcome, outcome
@@ -126,7 +126,7 @@ async def _planned(
     observed = Observed(there.children_of(*which[1:]), there.pods_of(*which[1:]))
     plan = sync(service, after.deps(), observed, datetime.now(UTC))
     while asked := {check.revision: await _tried(client, check) for check in plan.check} | {
-        look.key: await _room(client, look, after.deps().nodes, there.pods_of(*which[1:])) for look in plan.look
+        look.key: await _without_nodes(client, look, after.deps().nodes, there.pods_of(*which[1:])) for look in plan.look
     }:
         observed = replace(observed, checks={**observed.checks, **asked})
         plan = sync(service, after.deps(), observed, datetime.now(UTC))
@@ -145,7 +145,7 @@ def _soon(reason: str) -> bool:
     return reason == Reason.COMPLETE or (later and record.passes)
 
 
-async def _room(client: Client, look: RoomCheck, nodes: Mapping[str, Node], mine: Sequence[Pod]) -> str:
+async def _without_nodes(client: Client, look: CapacityCheck, nodes: Mapping[str, Node], mine: Sequence[Pod]) -> str:
     """Return why pods do not fit on the nodes; "" if they fit, or if the user may not read the pods on these nodes. The
     capacity for a second copy is not read: module `second_copy` does it with more detail.
     """

@@ -44,8 +44,8 @@ def looked(service: InferenceService, deps: Deps, observed: Observed, now: datet
     outcome = _outcome(service, deps, observed, now)
     if isinstance(outcome, Plan):
         observed = as_applied(outcome, observed)
-    ear = PassRecorder(service, deps, observed)
-    return ear.finish(now, _outcome(service, ear.deps, ear.observed, now), SharedNodes())
+    recorder = PassRecorder(service, deps, observed)
+    return recorder.finish(now, _outcome(service, recorder.deps, recorder.observed, now), SharedNodes())
 
 
 def _outcome(service: InferenceService, deps: Deps, observed: Observed, now: datetime) -> Plan | Exception:

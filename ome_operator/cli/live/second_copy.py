@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ome_operator.api import InferenceService
 from ome_operator.cache.foreign_pods import ForeignPods
-from ome_operator.core.placement.admission import has_room
+from ome_operator.core.placement.admission import has_capacity
 from ome_operator.core.placement.capacity_check import needs
 from ome_operator.core.placement.claims import less, roomy
 from ome_operator.core.placement.fit import Nodes
@@ -36,7 +36,7 @@ async def advice(client: Client, after: Outcome, service: InferenceService, node
     pods = ForeignPods(client, time.monotonic, lambda _: False)
     await pods.read(roomy(asked, nodes))
     free = {name: less(nodes[name], pods.on(name)) for name in pods.known()}
-    if not has_room(asked, (), free):
+    if not has_capacity(asked, (), free):
         return ""
     try:
         quotas = await client.list_objects("ResourceQuota", service.namespace)

@@ -12,7 +12,7 @@ from ome_operator.core.observed.objects import Pod
 from ome_operator.core.observed.traffic import traffic
 from ome_operator.describe import plots
 from ome_operator.describe.scaling import ScalingView, view
-from ome_operator.describe.top import Heard, TopRow, live_row
+from ome_operator.describe.top import ServiceWithNumbers, TopRow, live_row
 from ome_operator.describe.tree import Tree
 
 
@@ -41,7 +41,7 @@ class TrafficSamples:
             self.why = "the nodes of the routers are simulated, so no router runs there"
             return
         told = await summaries(read, pods, simulated)
-        row = live_row(Heard({}, tree, pods, traffic(told.reports, pods, time.time())), datetime.now(UTC))
+        row = live_row(ServiceWithNumbers({}, tree, pods, traffic(told.reports, pods, time.time())), datetime.now(UTC))
         if row is not None:
             self.why = ""
             self.samples.append(row)

@@ -19,7 +19,7 @@ from ome_operator.core.rollout import target
 from ome_operator.describe import cluster, demand_plots, history, overview, plots, rollout, scaling, states, top, top_table
 from ome_operator.describe.actions import Shell, of_rank, of_service
 from ome_operator.describe.causes import SHOWN, Cause, causes
-from ome_operator.describe.top import Heard
+from ome_operator.describe.top import ServiceWithNumbers
 from ome_operator.describe.tree import GroupView, Rank, Tree
 from ome_operator.util.visible import everywhere, visible
 
@@ -52,7 +52,7 @@ def services(board: Board, shell: Shell) -> Iterator[Section]:
 
 def _loads(board: Board) -> dict[Key, tuple[str, str]]:
     """Map namespace and name of each service with `status.traffic` to its numbers as text, and to their time."""
-    seen = [Heard(board.bodies[key], tree, (), None) for key, tree in board.trees.items()]
+    seen = [ServiceWithNumbers(board.bodies[key], tree, (), None) for key, tree in board.trees.items()]
     rows = zip(seen, everywhere(top.service_rows(seen, board.at)), strict=True)
     return {
         (row.namespace, row.name): (top_table.brief(row), visible(str(heard.body["status"]["traffic"]["time"])))
@@ -108,7 +108,7 @@ def _demand(body: Mapping[str, Any], traffic: TrafficSamples | None) -> Iterator
 
 def _left(safe: Tree, found: list[Cause], details: Details | None, shell: Shell) -> Data:
     """Return the data of the left column: the causes why the service is not ready, its groups and its events."""
-    told = [_told(cause, details) for cause in found[:SHOWN]]
+    told = [_cause_data(cause, details) for cause in found[:SHOWN]]
     causes_ = {"causes": told, "more": len(found[SHOWN:]), "serves": safe.ready}
     return {**causes_, "tree": safe, "roles": list(_roles(safe, shell)), **_events(details)}
 
@@ -157,7 +157,7 @@ def _paused(body: Mapping[str, Any]) -> bool:
     return bool(((body.get("spec") or {}).get("rollout") or {}).get("paused"))
 
 
-def _told(cause: Cause, details: Details | None) -> Data:
+def _cause_data(cause: Cause, details: Details | None) -> Data:
     logs = (details.logs if details is not None else None) or {}
     found = next((logs[name] for name in cause.pods if name in logs), None)
     return {"cause": everywhere(cause), "log": everywhere(found), "reading": details is None and bool(cause.pods)}

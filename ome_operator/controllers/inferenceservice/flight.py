@@ -52,12 +52,12 @@ class Flight:
         """Return a recorder for a reconciliation that begins; None if no recordings are kept."""
         return PassRecorder(service, deps, observed) if self._kept.most else None
 
-    def ended(self, ref: Ref, ear: PassRecorder | None, now: datetime, outcome: Plan | Exception) -> None:
+    def ended(self, ref: Ref, recorder: PassRecorder | None, now: datetime, outcome: Plan | Exception) -> None:
         """Store a reconciliation that ended with a plan or an error."""
-        if ear is None:
+        if recorder is None:
             return
         try:
-            self._kept.add(ref, ear.finish(now, outcome, self._around))
+            self._kept.add(ref, recorder.finish(now, outcome, self._around))
         except Exception:
             logger.exception("cannot record a reconciliation of %s/%s", ref.namespace, ref.name)
 
@@ -87,7 +87,7 @@ class Flight:
         path = self._folder / f"ome-recording-{now.strftime('%Y%m%dT%H%M%S%fZ')}.json.gz"
         try:
             async with self._writing, asyncio.timeout(SECONDS):
-                self._make_room(path)
+                self._delete_oldest(path)
                 count = await _file(path, kept, recording.head(__version__, why, now))
         except Exception as error:
             logger.error("cannot write the recording %s: %s", path, str(error) or type(error).__name__)
@@ -95,7 +95,7 @@ class Flight:
         logger.warning("recording of %d of %d services, for %s: %s", count, len(kept), why, path)
         return path
 
-    def _make_room(self, path: Path) -> None:
+    def _delete_oldest(self, path: Path) -> None:
         """Delete the oldest files, so that at most FILES files exist, including the file at `path`, even if that file
         remains incomplete.
         """

@@ -149,13 +149,13 @@ class InferenceServiceReconciler:
         if isinstance(resource.parsed, Invalid):
             memory.bug = ""
             return self._refused(resource, Reason.INVALID_SPEC, resource.parsed.why, now)
-        ear = None
+        recorder = None
         try:
             deps, observed = self._cluster.deps(), self._observed(resource, memory, now)
-            if (ear := self.flight.listen(resource.parsed, deps, observed)) is not None:
-                deps, observed = ear.deps, ear.observed
+            if (recorder := self.flight.listen(resource.parsed, deps, observed)) is not None:
+                deps, observed = recorder.deps, recorder.observed
             plan = self._core.sync(resource.parsed, deps, observed, now)
-            self.flight.ended(resource.ref, ear, now, plan)
+            self.flight.ended(resource.ref, recorder, now, plan)
             self._report_plan(resource, plan)
             self._handler.waits_for_nodes(resource.ref, plan.nodes)
             self._gangs.report_claim(resource.ref, plan.claim, now, moves=plan.nodes)
@@ -164,8 +164,8 @@ class InferenceServiceReconciler:
             memory.bug = repr(error)
             logger.error("sync failed for %s/%s: %r", resource.ref.namespace, resource.ref.name, error, exc_info=traceback)
             result.error = KubeError(f"{type(error).__name__}: {error}")
-            self.flight.ended(resource.ref, ear, now, error)
-            if traceback and ear is not None:
+            self.flight.ended(resource.ref, recorder, now, error)
+            if traceback and recorder is not None:
                 self.flight.write(f"InternalError: {error!r}", resource.ref)
             return self._refused(resource, Reason.INTERNAL_ERROR, status_writer.bug(error), now)
         memory.bug = ""

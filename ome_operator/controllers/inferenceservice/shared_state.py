@@ -20,7 +20,7 @@ from ome_operator.core.demand.task import DemandTask
 from ome_operator.core.observed.arrivals import NO_ARRIVALS, Arrivals
 from ome_operator.core.observed.objects import Manifest, Pod, Ref
 from ome_operator.core.observed.silence import Silence
-from ome_operator.core.observed.telemetry import DrainReport, LeaderStart, Strangers
+from ome_operator.core.observed.telemetry import DrainReport, ForeignWorkers, LeaderStart
 from ome_operator.core.observed.transfers import Transfers
 from ome_operator.kube.client import Client
 from ome_operator.machinery.workqueue import WorkQueue
@@ -32,7 +32,7 @@ class Reports(NamedTuple):
     nodes that it avoids. Most of them take the pods of the service, and leave out reports about other pods.
     """
 
-    strangers: Callable[[Iterable[Pod]], Mapping[str, Strangers]] = lambda _: {}
+    strangers: Callable[[Iterable[Pod]], Mapping[str, ForeignWorkers]] = lambda _: {}
     """Returns the workers in the worker lists of routers that do not belong to the service, by the UID of the router's
     pod."""
     drains: Callable[[Iterable[Pod]], Mapping[str, tuple[DrainReport, ...]]] = lambda _: {}

@@ -48,17 +48,17 @@ class FreeCapacity:
         self.version += bool(moved)
         return self._free
 
-    def without(self, services: Iterable[Ref], *, strangers: bool) -> Mapping[str, Node]:
+    def without(self, services: Iterable[Ref], *, foreign: bool) -> Mapping[str, Node]:
         """Return the free capacity as it would be without the pods of some services. If `strangers` is False, it is also
         without foreign pods.
         """
         free, nodes, but = self.nodes(), self._cluster.deps().nodes, {(ref.namespace, ref.name) for ref in services}
-        other = set() if strangers else self._foreign.known()
+        other = set() if foreign else self._foreign.known()
         other |= {pod.node for each in but for pod in self._cluster.pods_of(*each)}
-        return {**free, **{name: less(nodes[name], self._held(name, but, strangers)) for name in other & nodes.keys()}}
+        return {**free, **{name: less(nodes[name], self._held(name, but, foreign)) for name in other & nodes.keys()}}
 
-    def _held(self, node: str, but: Collection[tuple[str, str]] = (), strangers: bool = True) -> Mapping[str, int]:
-        held = Counter(self._foreign.on(node) if strangers else {})
+    def _held(self, node: str, but: Collection[tuple[str, str]] = (), foreign: bool = True) -> Mapping[str, int]:
+        held = Counter(self._foreign.on(node) if foreign else {})
         for made, count in self._cluster.occupancy.on(node).items():
             if (made.namespace, made.service) in but:
                 continue

@@ -15,14 +15,14 @@ from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cache.resources import SERVICE
 from ome_operator.controllers.placement.free_capacity import FreeCapacity
+from ome_operator.core.observed.admission import NO_ADMISSION, GangAdmission
 from ome_operator.core.observed.objects import Ref
-from ome_operator.core.observed.turn import NO_TURN, Turn
 from ome_operator.core.placement import timing
-from ome_operator.core.placement.admission import Turns, has_room, turns
+from ome_operator.core.placement.admission import Admissions, admit, has_capacity
 from ome_operator.core.placement.book import ClaimBook
 from ome_operator.core.placement.claims import Claim, Member, contested, keeps, overdue, presses, roomy
 from ome_operator.core.placement.fit import Needs, Nodes
-from ome_operator.core.placement.messages import awaited, held_by_services, without_room
+from ome_operator.core.placement.messages import awaited, held_by_services, without_capacity
 from ome_operator.core.placement.release import giving_way, waits
 from ome_operator.core.reasons import READY, Reason
 from ome_operator.core.status import conditions as cond
@@ -30,7 +30,7 @@ from ome_operator.core.status import conditions as cond
 READ_BATCHES = 10
 """Maximum number of batches of nodes (`foreign_pods.MOST` each) that are read for foreign pods to find nodes with
 capacity."""
-NOTHING = Turns({}, {})
+NOTHING = Admissions({}, {})
 
 
 class Gangs:
@@ -47,7 +47,7 @@ class Gangs:
         """Admitted service -> (start of its wait, whether it probably fits). The decision is repeated until the status of
         the service records the admission."""
         self._stamp: tuple[int, int, int] = (-1, 0, 0)
-        self._turns = NOTHING
+        self._admissions = NOTHING
         self._texts: dict[Needs, str] = {}
         self._held_at, self._held_texts = -1, dict[tuple[str, Needs], str]()
         """`_held_texts` maps a service and the needs of its pods to the services that occupy nodes for these pods;
@@ -69,7 +69,7 @@ class Gangs:
     def _timeout(self) -> float:
         return self._cluster.deps().policy.gang_timeout
 
-    def admission_of(self, ref: Ref, status: Mapping[str, Any], now: datetime) -> Turn:
+    def admission_of(self, ref: Ref, status: Mapping[str, Any], now: datetime) -> GangAdmission:
         """Return the admission decision for a service with this status. The decision includes the groups whose nodes it
         has to release.
         """
@@ -81,7 +81,7 @@ class Gangs:
             turn if mine is None or mine.idle is None else turn._replace(gives_way=self._released.get(mine.key, frozenset()))
         )
 
-    def _decide(self, ref: Ref, status: Mapping[str, Any], now: datetime) -> Turn:
+    def _decide(self, ref: Ref, status: Mapping[str, Any], now: datetime) -> GangAdmission:
         everybody = self._claims.items()
         mine, waited = self._claims.get(ref), _waited(status)
         worst = self._book.standing(ref, now.timestamp())
@@ -92,18 +92,18 @@ class Gangs:
         )
         since, sure = self._granted.get(ref, ("", False))
         if waited and since == waited:
-            return Turn(sure, rivals)
+            return GangAdmission(sure, rivals)
         if mine is None:
-            return Turn(rivals=rivals) if rivals else NO_TURN
+            return GangAdmission(rivals=rivals) if rivals else NO_ADMISSION
         held = self._held_by(ref, mine) if mine.trying else ""
         if mine.trying and (not mine.since or now.timestamp() - mine.since < self._timeout):
-            return Turn(rivals=rivals, held=held)
+            return GangAdmission(rivals=rivals, held=held)
         found = self._decisions(now)
         if mine.trying or not waited or mine.key not in found.granted:
             pressed = mine.trying and self._pressed(mine, now.timestamp())
-            return Turn(None, rivals, self._why(mine), held, pressed=pressed)
+            return GangAdmission(None, rivals, self._why(mine), held, pressed=pressed)
         self._granted[ref] = waited, found.granted[mine.key]
-        return Turn(found.granted[mine.key], rivals)
+        return GangAdmission(found.granted[mine.key], rivals)
 
     def _pressed(self, mine: Claim, now: float) -> bool:
         """Return whether there is another gang of at least equal precedence that is on no node, and that would fit if all
@@ -111,8 +111,8 @@ class Gangs:
         """
         asked = dict.fromkeys(claim.needs for claim in self._claims.values() if presses(claim, mine))
         late = [ref for ref, claim in self._claims.items() if overdue(claim, now, self._timeout)]
-        free = self._capacity.without(late, strangers=True) if asked else {}
-        return any(has_room(needs, (), free) for needs in asked)
+        free = self._capacity.without(late, foreign=True) if asked else {}
+        return any(has_capacity(needs, (), free) for needs in asked)
 
     def report_claim(self, ref: Ref, claim: Claim | None, now: datetime, *, moves: bool = False, gone: bool = False) -> None:
         """Store the present claim of a service, or None if it has no claim. A change may admit services that wait.
@@ -191,7 +191,7 @@ class Gangs:
             await self._foreign.read(roomy(claim.needs, self._capacity.nodes()))
         elif claim.idle is not None:
             known = self._foreign.known(2 * timing.RECHECK)
-            seem = roomy(claim.needs, self._capacity.without((), strangers=False))
+            seem = roomy(claim.needs, self._capacity.without((), foreign=False))
             await self._foreign.read(name for name in seem if name not in known)
         if claim.idle is not None:
             self._read[claim.key] = claim.idle.goes
@@ -202,41 +202,43 @@ class Gangs:
 
         Foreign pods are read live even if a recent result is cached, because they may have terminated.
         """
-        free, second = self._capacity.without([ref], strangers=False), now.timestamp()
-        if self._has_capacity(ref, needs, free, second, strangers=False):
+        free, second = self._capacity.without([ref], foreign=False), now.timestamp()
+        if self._has_capacity(ref, needs, free, second, foreign=False):
             seem = tuple(roomy(needs, free))
             for _ in range(READ_BATCHES):
                 more = await self._foreign.read(seem)
-                free = self._capacity.without([ref], strangers=True)
+                free = self._capacity.without([ref], foreign=True)
                 sure = {name: node for name, node in free.items() if name in self._foreign.known()}
-                if not more or has_room(needs, (), sure):
+                if not more or has_capacity(needs, (), sure):
                     break
-            if self._has_capacity(ref, needs, free, second, strangers=True):
+            if self._has_capacity(ref, needs, free, second, foreign=True):
                 self._promised[ref] = needs
                 return ""
         self._promised.pop(ref, None)
-        return without_room(needs, self._cluster.deps().nodes, free, partial(self._holders, f"{ref.namespace}/{ref.name}"))
+        return without_capacity(
+            needs, self._cluster.deps().nodes, free, partial(self._holders, f"{ref.namespace}/{ref.name}")
+        )
 
     async def check_second_copy(self, needs: Needs) -> str:
         """Return why these pods do not fit beside all pods of the cluster, the service's own included; "" if they fit. Only
         nodes whose foreign pods have been read are considered (at most 100).
         """
         free = self._capacity.nodes()
-        if has_room(needs, (), free):
+        if has_capacity(needs, (), free):
             await self._foreign.read(tuple(roomy(needs, free)))
             free, known = self._capacity.nodes(), self._foreign.known()
-            if has_room(needs, (), {name: node for name, node in free.items() if name in known}):
+            if has_capacity(needs, (), {name: node for name, node in free.items() if name in known}):
                 return ""
-        return without_room(needs, self._cluster.deps().nodes, free, lambda _: ())
+        return without_capacity(needs, self._cluster.deps().nodes, free, lambda _: ())
 
-    def has_room_now(self, ref: Ref, needs: Needs, now: datetime) -> bool:
+    def has_capacity_now(self, ref: Ref, needs: Needs, now: datetime) -> bool:
         """Return whether additional pods of a service fit on the free capacity of the nodes as it is known, without a
         request. If no node is known, the answer is unknown, and the pods are assumed to fit.
         """
         free = self._capacity.nodes()
-        return not free or self._has_capacity(ref, needs, free, now.timestamp(), strangers=True)
+        return not free or self._has_capacity(ref, needs, free, now.timestamp(), foreign=True)
 
-    def _has_capacity(self, ref: Ref, needs: Needs, free: Nodes, now: float, *, strangers: bool) -> bool:
+    def _has_capacity(self, ref: Ref, needs: Needs, free: Nodes, now: float, *, foreign: bool) -> bool:
         """Return whether the pods of a service fit now, and also together with the pods of services that were promised
         capacity. If `strangers` is True, the capacity that foreign pods use is not counted as free.
         """
@@ -245,15 +247,15 @@ class Gangs:
             for other, claim in self._claims.items()
             if other != ref and claim.trying and keeps(claim, now, self._timeout)
         ]
-        if not has_room(needs, claims, free):
+        if not has_capacity(needs, claims, free):
             return False
         others = {other: wanted for other, wanted in self._promised.items() if other != ref}
         if not others:
             return True
         claims += [Claim(other.name, wanted, trying=True, serves=True) for other, wanted in others.items()]
-        return has_room(needs, claims, self._capacity.without([ref, *others], strangers=strangers))
+        return has_capacity(needs, claims, self._capacity.without([ref, *others], foreign=foreign))
 
-    def _decisions(self, now: datetime) -> Turns:
+    def _decisions(self, now: datetime) -> Admissions:
         """Return the admission decisions, and wake the services that are admitted."""
         if all(claim.trying for claim in self._claims.values()):
             return NOTHING
@@ -262,11 +264,11 @@ class Gangs:
         if stamp != self._stamp:
             self._stamp, self._texts = stamp, {}
             self._book.review(now.timestamp())
-            self._turns = turns(self._claims.values(), self._cluster.deps().nodes, free, now, self._timeout)
+            self._admissions = admit(self._claims.values(), self._cluster.deps().nodes, free, now, self._timeout)
             for ref, claim in self._claims.items():
-                if not claim.trying and claim.key in self._turns.granted:
+                if not claim.trying and claim.key in self._admissions.granted:
                     self._wake(ref)
-        return self._turns
+        return self._admissions
 
     def _why(self, claim: Claim) -> str:
         """Return what a claim waits for. The text is computed only once for claims with equal needs."""
@@ -275,7 +277,7 @@ class Gangs:
             return awaited(claim.needs, nodes, free, partial(self._holders, claim.key))
         if claim.needs not in self._texts:
             self._texts[claim.needs] = awaited(claim.needs, nodes, free, partial(self._holders, ""))
-        besides = self._turns.waits.get(claim.key, "")
+        besides = self._admissions.waits.get(claim.key, "")
         return f"{self._texts[claim.needs]}{f'; {besides}' if besides else ''}"
 
     def _held_by(self, ref: Ref, claim: Claim) -> str:

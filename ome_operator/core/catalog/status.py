@@ -68,7 +68,7 @@ def model_status(
         **_users(users),
         "observedGeneration": model.generation,
         "conditions": cond.stamp(
-            _told(condition, model, verdict.condition), model.status.get("conditions") or (), model.generation, now
+            _with_advice(condition, model, verdict.condition), model.status.get("conditions") or (), model.generation, now
         ),
     }
 
@@ -187,7 +187,7 @@ def runtime_status(runtime: Runtime, users: tuple[str, ...], now: datetime) -> d
         **_users(users),
         "observedGeneration": runtime.generation,
         "conditions": cond.stamp(
-            _told(_runtime_ready(runtime, roles, problems), runtime),
+            _with_advice(_runtime_ready(runtime, roles, problems), runtime),
             runtime.status.get("conditions") or (),
             runtime.generation,
             now,
@@ -254,11 +254,13 @@ def accelerator_status(accelerator: AcceleratorClass, nodes: Iterable[Node], now
         "availableAccelerators": sum(node.gpus for node in usable),
         "totalAccelerators": sum(node.gpus for node in matching),
         "observedGeneration": generation,
-        "conditions": cond.stamp(_told(condition, accelerator), accelerator.status.get("conditions") or (), generation, now),
+        "conditions": cond.stamp(
+            _with_advice(condition, accelerator), accelerator.status.get("conditions") or (), generation, now
+        ),
     }
 
 
-def _told(
+def _with_advice(
     ready: cond.Condition, about: AnyModel | Runtime | AcceleratorClass, more: cond.Condition | None = None
 ) -> list[cond.Condition]:
     """Return the condition Ready together with `more` and the condition Advice, which names fields without effect."""

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from ome_operator.core.demand import configurations, explain, learn, limits, queues, speeds
-from ome_operator.core.demand.brakes import HOUR, at_cap, brake
 from ome_operator.core.demand.estimate import DemandEstimate, bound_below, estimate, mean_request, patience
 from ome_operator.core.demand.facts import (
     DECODE,
@@ -20,6 +19,7 @@ from ome_operator.core.demand.facts import (
     Targets,
 )
 from ome_operator.core.demand.holds import HoldReason
+from ome_operator.core.demand.removal_holds import HOUR, at_cap, removal_hold
 
 DECISIONS, CHANGES = 10, 100
 """How many of the last decisions, and of the times of the last changes, are kept in the state."""
@@ -168,7 +168,7 @@ def _sized(
         if not hold and any(enough < stays for enough, stays in zip(least, kept, strict=True)):
             hold = HoldReason.PLANNED
         return held(state, now, present, hold, why)
-    if stop := brake(samples, fleet, targets, state, now):
+    if stop := removal_hold(samples, fleet, targets, state, now):
         return held(state, now, present, hold or stop, why)
     return changed(state, now, smaller, hold, why)
 

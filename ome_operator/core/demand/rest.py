@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-from ome_operator.core.demand.brakes import brake, hole
 from ome_operator.core.demand.decide import changed, held
 from ome_operator.core.demand.facts import (
     DECODE,
@@ -17,6 +16,7 @@ from ome_operator.core.demand.facts import (
 )
 from ome_operator.core.demand.holds import HoldReason
 from ome_operator.core.demand.limits import affordable
+from ome_operator.core.demand.removal_holds import hole, removal_hold
 from ome_operator.core.demand.task import APPLY, DemandTask
 
 
@@ -27,7 +27,8 @@ def rest(
     decision depends on the demand.
 
     Prefill and decode are removed and created together, because one of them alone serves nothing. They are removed only if
-    no request has arrived for `KEPT` seconds, none is in flight, and there is no other reason to keep groups (`brakes`).
+    no request has arrived for `KEPT` seconds, none is in flight, and there is no other reason to keep groups
+    (`removal_hold`).
     """
     if task.fleet.frozen:
         return None
@@ -46,7 +47,7 @@ def rest(
     why = f"no request has arrived for {KEPT / 60:.0f} minutes, and the schedule lets the service have no groups now"
     if not prefill and not decode:  # the removal was decided already, and is about to begin
         return held(state, now, zero, HoldReason.SCHEDULED_ZERO, why)
-    if brake(samples, task.fleet, task.targets, state, now):
+    if removal_hold(samples, task.fleet, task.targets, state, now):
         return None
     return changed(state._replace(lower_since=(None, None)), now, zero, HoldReason.SCHEDULED_ZERO, why)
 

@@ -57,11 +57,15 @@ def active_hold(
         holds.append(Hold(True, where, "remove the annotation to let the operator act"))
     if deps.frozen:
         holds.append(
-            Hold(False, f"frozen with all services{said(deps.frozen)}", ("`ome thaw --all` ends the freeze of all services"))
+            Hold(
+                False,
+                f"frozen with all services{explanation(deps.frozen)}",
+                ("`ome thaw --all` ends the freeze of all services"),
+            )
         )
     if _on(value := annotations.get(keys.FREEZE, "")):
         holds.append(
-            Hold(False, f"frozen{said(value)}", (f"`ome thaw {name} -n {namespace}` ends the freeze of this service"))
+            Hold(False, f"frozen{explanation(value)}", (f"`ome thaw {name} -n {namespace}` ends the freeze of this service"))
         )
     if not holds:
         return None
@@ -84,7 +88,7 @@ def _on(value: str) -> bool:
     return value.strip().lower() not in _OFF
 
 
-def said(value: str) -> str:
+def explanation(value: str) -> str:
     """Return the text that a person wrote about a freeze, in a form that can follow the word "frozen"."""
     words = " ".join(value.split())[:_LONGEST]
     if words.lower() == "true":

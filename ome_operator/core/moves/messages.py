@@ -12,7 +12,7 @@ from ome_operator.core.status.conditions import Condition
 from ome_operator.util.wording import count
 
 
-class Told(NamedTuple):
+class MoveFacts(NamedTuple):
     """The facts about a move that its message needs in addition to the stored state."""
 
     title: str
@@ -26,31 +26,31 @@ class Told(NamedTuple):
     """Number of other members of the role that have to leave their nodes, too."""
 
 
-def condition(moves: Mapping[Move, Told], policy: MovePolicy, first: First, now: datetime) -> Condition | None:
+def condition(moves: Mapping[Move, MoveFacts], policy: MovePolicy, first: First, now: datetime) -> Condition | None:
     """Return the condition Moved; None if no group moves."""
-    said = [_why(move, told, policy, first, now) for move, told in moves.items() if move.phase is not Phase.RETURNED]
-    if not said:
+    reasons = [_why(move, facts, policy, first, now) for move, facts in moves.items() if move.phase is not Phase.RETURNED]
+    if not reasons:
         return None
-    said.sort(key=lambda why: record_of(why.reason).gravity)
-    return Condition(MOVED, False, said[0].reason, "; ".join(why.sentence for why in said))
+    reasons.sort(key=lambda why: record_of(why.reason).gravity)
+    return Condition(MOVED, False, reasons[0].reason, "; ".join(why.sentence for why in reasons))
 
 
-def _why(move: Move, told: Told, policy: MovePolicy, first: First, now: datetime) -> Why:
-    who = f"router {move.member}" if move.component == keys.ROUTER else f"{told.title} group {move.member}"
-    reason, what = _state(move, told, policy, first, now)
-    others = count(told.more, "other router" if move.component == keys.ROUTER else "other group")
-    more = f"; {others} of the role will leave after it" if told.more else ""
+def _why(move: Move, facts: MoveFacts, policy: MovePolicy, first: First, now: datetime) -> Why:
+    who = f"router {move.member}" if move.component == keys.ROUTER else f"{facts.title} group {move.member}"
+    reason, what = _state(move, facts, policy, first, now)
+    others = count(facts.more, "other router" if move.component == keys.ROUTER else "other group")
+    more = f"; {others} of the role will leave after it" if facts.more else ""
     return Why(reason, f"{who} leaves node {move.node} ({move.cause}): {what}{more}")
 
 
-def _state(move: Move, told: Told, policy: MovePolicy, first: First, now: datetime) -> tuple[str, str]:
+def _state(move: Move, facts: MoveFacts, policy: MovePolicy, first: First, now: datetime) -> tuple[str, str]:
     thing = "pod" if move.component == keys.ROUTER else "group"
     end = _clock(move, policy.timeout, now)
     match move.phase:
         case Phase.SETTLING:
             return Reason.MOVE_PENDING, f"the move begins if this lasts for {SETTLE:.0f} s"
         case Phase.WAITING:
-            return Reason.MOVE_PENDING, f"the move waits for {first.text or f'the groups of its role: {told.unready}'}"
+            return Reason.MOVE_PENDING, f"the move waits for {first.text or f'the groups of its role: {facts.unready}'}"
         case Phase.LEAVING:
             without = " without a replacement" if move.alone else ""
             return Reason.MOVING, f"it is removed{without} when its requests have ended"
@@ -59,10 +59,10 @@ def _state(move: Move, told: Told, policy: MovePolicy, first: First, now: dateti
                 f"no replacement became ready, so the {thing} stays and serves. The move is tried again at {end}; `ome move "
                 f"--now {move.node}` moves it without a replacement"
             )
-    if not told.lacks_nodes:
+    if not facts.lacks_nodes:
         named = f"its replacement, {thing} {move.replacement}," if move.replacement else "its replacement"
         return Reason.MOVING, f"{named} is starting, and the {thing} leaves when it serves"
-    room = f"free nodes with {told.gpus} GPUs" if told.gpus else "a node"
+    room = f"free nodes with {facts.gpus} GPUs" if facts.gpus else "a node"
     ends = "leaves without it" if policy.goes else "stays"
     return Reason.NO_SPARE_NODES, f"its replacement waits for {room}; at {end} the {thing} {ends}"
 

@@ -149,7 +149,7 @@ def _moving(
         delete=delete,
         excluded=tuple(sorted({node for role in named.values() for node in role.excluded})) if extra or goes else (),
         condition=messages.condition(
-            {one: _told(one, named[one.component], found, intent, snapshot.now) for one in moves},
+            {one: _facts(one, named[one.component], found, intent, snapshot.now) for one in moves},
             policy,
             first,
             snapshot.now,
@@ -159,9 +159,9 @@ def _moving(
     )
 
 
-def _told(move: Move, role: MovingRole, found: Slice, intent: Intent, now: datetime) -> messages.Told:
+def _facts(move: Move, role: MovingRole, found: Slice, intent: Intent, now: datetime) -> messages.MoveFacts:
     roles = intent.roles(found.revision)
-    return messages.Told(
+    return messages.MoveFacts(
         title=names.title(move.component, keys.DECODER in roles),
         lacks_nodes=lacks_nodes(move, role, now),
         gpus=gpus(roles[move.component]) if move.component in roles else 0,

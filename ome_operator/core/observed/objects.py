@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 from ome_operator.api import AcceleratorClass, FineTunedWeight, Invalid, Model, Runtime
 from ome_operator.api.well_known import NO_MODELS, WellKnown
+from ome_operator.core.observed.admission import NO_ADMISSION, GangAdmission
 from ome_operator.core.observed.arrivals import NO_ARRIVALS, Arrivals
 from ome_operator.core.observed.budgets import Budget
 from ome_operator.core.observed.exclusions import Exclusion
 from ome_operator.core.observed.silence import Silence
-from ome_operator.core.observed.telemetry import DrainReport, LeaderStart, Strangers
+from ome_operator.core.observed.telemetry import DrainReport, ForeignWorkers, LeaderStart
 from ome_operator.core.observed.times import NO_TIMES, Times
 from ome_operator.core.observed.transfers import Transfers
-from ome_operator.core.observed.turn import NO_TURN, Turn
 from ome_operator.core.observed.validation import Validator, accept_all
 from ome_operator.core.preflight.results import Checked
 from ome_operator.settings import Policy
@@ -306,9 +306,9 @@ class Observed:
     """Texts of the `Warning:` headers in responses to the operator's applies."""
     ahead: Callable[[Mapping[Ref, Epoch]], str] = lambda _: ""
     """Returns what the service waits for before it rolls out the given versions of shared objects; "" if it may begin."""
-    turn: Turn = NO_TURN
-    strangers: Mapping[str, Strangers] = field(default_factory=dict)
-    """Maps the UID of a router's pod to the foreign workers (`telemetry.Strangers`) that its registry reported."""
+    turn: GangAdmission = NO_ADMISSION
+    strangers: Mapping[str, ForeignWorkers] = field(default_factory=dict)
+    """Maps the UID of a router's pod to the foreign workers (`telemetry.ForeignWorkers`) that its registry reported."""
     drains: Mapping[str, tuple[DrainReport, ...]] = field(default_factory=dict)
     """Maps the UID of a draining leader to the reports of routers' registries about its requests."""
     silences: Mapping[str, Silence] = field(default_factory=dict)

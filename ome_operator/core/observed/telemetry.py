@@ -109,7 +109,7 @@ class RouterReport(NamedTuple):
     at: float
     """Time when the summary was received."""
     strangers: int
-    stranger_at: float
+    foreign_worker_at: float
     """Time when the last foreign worker was found; 0 if none was found."""
     work: WorkRates | None
     in_flight: int | None
@@ -123,7 +123,7 @@ class RouterReport(NamedTuple):
     """The pairs of prefill and decode leaders whose transfers fail."""
 
 
-class Strangers(NamedTuple):
+class ForeignWorkers(NamedTuple):
     """Foreign workers in the list of a router, which means workers that the operator's registry did not register."""
 
     found: int
@@ -162,7 +162,7 @@ def parse(body: Any, slice_mark: str, now: float) -> RouterReport:
     return RouterReport(
         at=now,
         strangers=_count(strangers, "found"),
-        stranger_at=0.0 if found_age is None else max(0.0, now - found_age),
+        foreign_worker_at=0.0 if found_age is None else max(0.0, now - found_age),
         work=_work(router, now),
         in_flight=_optional_count(router, "inFlight"),
         leaders=dict(_leader(leader, now) for leader in leaders),

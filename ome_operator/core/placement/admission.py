@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from ome_operator.core.placement import timing
-from ome_operator.core.placement.claims import GOOD, Claim, contested, keeps, order, plain, unwanted, with_room
+from ome_operator.core.placement.claims import GOOD, Claim, contested, keeps, order, plain, unwanted, with_capacity
 from ome_operator.core.placement.fit import Ground, Needs, Nodes, beside, fits, lacks
 from ome_operator.core.placement.promises import Capacity, promises
 
@@ -22,7 +22,7 @@ NAMED = 3
 """Number of gangs that a message names as those to which capacity is promised."""
 
 
-class Turns(NamedTuple):
+class Admissions(NamedTuple):
     """The admission decision for each gang that waits for nodes."""
 
     granted: Mapping[str, bool]
@@ -42,7 +42,7 @@ def speculates(now: datetime, timeout: float) -> bool:
     return now.timestamp() % (2 * begins + timeout) < begins
 
 
-def turns(claims: Iterable[Claim], nodes: Nodes, free: Nodes, now: datetime, timeout: float) -> Turns:
+def admit(claims: Iterable[Claim], nodes: Nodes, free: Nodes, now: datetime, timeout: float) -> Admissions:
     """Decide which of the claims that wait for admission are admitted.
 
     nodes       The nodes as if they were empty.
@@ -54,7 +54,7 @@ def turns(claims: Iterable[Claim], nodes: Nodes, free: Nodes, now: datetime, tim
     active = [claim for claim in everybody if claim.trying and keeps(claim, now.timestamp(), timeout)]
     keeper = _keeper(waiting, nodes, now)
     room = Capacity(
-        with_room(free, [*(claim.promise for claim in active), *(claim.needs for claim in waiting)]), active, keeper
+        with_capacity(free, [*(claim.promise for claim in active), *(claim.needs for claim in waiting)]), active, keeper
     )
     granted, waits, passed, slot = dict[str, bool](), dict[str, str](), list[Claim](), speculates(now, timeout)
     for claim in waiting:
@@ -72,10 +72,10 @@ def turns(claims: Iterable[Claim], nodes: Nodes, free: Nodes, now: datetime, tim
             granted[claim.key] = room.takes(claim)
             room.grant(claim)
             del waits[claim.key]
-    return Turns(granted, waits)
+    return Admissions(granted, waits)
 
 
-def has_room(needs: Needs, promised: Sequence[Claim], free: Nodes) -> bool:
+def has_capacity(needs: Needs, promised: Sequence[Claim], free: Nodes) -> bool:
     """Return whether the pods fit now, next to the capacity that is promised to the claims `promised`."""
     taken, blocked = promises(promised, free)
     ground = Ground(unwanted(free, blocked))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 
 from ome_operator.core.observed.objects import Ref
-from ome_operator.core.placement.claims import Claim, Standing, overdue, with_room
+from ome_operator.core.placement.claims import Claim, Standing, overdue, with_capacity
 from ome_operator.core.placement.fit import Ground, Needs, Nodes, fits
 from ome_operator.core.placement.shares import Shares
 
@@ -99,7 +99,7 @@ class ClaimBook:
         asked = dict.fromkeys(claim.promise for claim in claims)
         if not asked:
             return {}
-        free = with_room(self._free(), asked)
+        free = with_capacity(self._free(), asked)
         ground = Ground(free)
         return {needs: bool(free) and fits(needs, ground) for needs in asked}
 

@@ -12,7 +12,7 @@ Standing = tuple[int, int]
 gang, then the time of the gang itself, both in quarters of the time limit of a placement attempt. Gangs with smaller numbers
 are considered earlier."""
 GOOD: Standing = (0, 0)
-Room = tuple[tuple[str, int], ...]
+Amounts = tuple[tuple[str, int], ...]
 Member = tuple[str, int]
 """A group of a service: its role, and its number within the role."""
 
@@ -24,7 +24,7 @@ class Idle(NamedTuple):
 
     goes: frozenset[Member]
     """The groups on these nodes, which are removed if the service releases the nodes."""
-    holds: tuple[tuple[str, Room], ...]
+    holds: tuple[tuple[str, Amounts], ...]
     """The name of each of these nodes, and the amounts of resources that the pods of the groups request on the node."""
     missing: tuple[Needs, ...]
     """Sets of pods. Placing any one of these sets would let the service serve with more groups than now. A set contains
@@ -120,12 +120,12 @@ def less(node: Node, held: Mapping[str, int]) -> Node:
     return node._replace(room=tuple((resource, max(0, has - held.get(resource, 0))) for resource, has in node.room))
 
 
-def with_room(free: Nodes, several: Iterable[Needs]) -> dict[str, Node]:
+def with_capacity(free: Nodes, several: Iterable[Needs]) -> dict[str, Node]:
     """Return the nodes that have capacity for at least one pod of these needs. The other nodes, of which a cluster may have
     thousands, cannot change the decision.
     """
     asked = {need.demand.requests for needs in several for need in needs if need.pods}
-    known = dict[Room, bool]()
+    known = dict[Amounts, bool]()
     for node in free.values():
         if node.room not in known:
             known[node.room] = any(most(requests, node.room, 1) for requests in asked)

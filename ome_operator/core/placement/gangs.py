@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.core import group_numbers
+from ome_operator.core.observed.admission import GangAdmission
 from ome_operator.core.observed.slices import Slice, group_number, is_leader_set, started
-from ome_operator.core.observed.turn import Turn
 from ome_operator.core.placement import kueue, timing
 from ome_operator.core.placement.attempts import Decision, Numbers, Record, Seen, advance, gang, rested, trying
 from ome_operator.core.placement.capacity_check import needs
@@ -96,7 +96,7 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
         placing = _placing(snapshot, intent, seen, served, Decision(before), {})
         return placing._replace(placed=placed, claim=None)
     decision = _advanced(snapshot, intent, share, found, before, seen, timeout=timeout, gives_way=gives_way)
-    placing = _placing(snapshot, intent, seen, served, decision, _room(snapshot, intent))
+    placing = _placing(snapshot, intent, seen, served, decision, _unplaced(snapshot, intent))
     placing = placing._replace(placed=placed, held=told.held)
     if placing.claim is not None and placing.claim.trying and not placing.claim.serves:
         placing = placing._replace(claim=placing.claim._replace(missing=unplaced(placing.claim.needs, found, placed)))
@@ -143,7 +143,7 @@ def _key(snapshot: Snapshot) -> str:
     return f"{snapshot.service.namespace}/{snapshot.service.name}"
 
 
-def _asking(placing: Placing, asks: Idle | None, lost: Stranded, told: Turn) -> Placing:
+def _asking(placing: Placing, asks: Idle | None, lost: Stranded, told: GangAdmission) -> Placing:
     """Add to the claim the nodes that the service could release, and schedule the pass that reads the decision about
     them.
     """
@@ -202,7 +202,7 @@ def _priority_class(roles: Mapping[str, Stored]) -> str:
     return str(spec.get("priorityClassName") or "")
 
 
-def _room(snapshot: Snapshot, intent: Intent) -> Numbers:
+def _unplaced(snapshot: Snapshot, intent: Intent) -> Numbers:
     """Return, by role, how many more groups are desired than are on nodes, counted over all revisions.
 
     A rollout, a recycle or a recovery makes capacity available for the missing groups. The capacity is reserved for the

@@ -11,7 +11,7 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.core.reasons import Reason
-from ome_operator.core.reconcile.plan import RoomCheck
+from ome_operator.core.reconcile.plan import CapacityCheck
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.planner import Bounds
@@ -31,7 +31,7 @@ def waited(status: Mapping[str, Any]) -> bool:
     return stored_hold(status).get("gate") == Reason.WAITING_FOR_ROOM
 
 
-def with_room(snapshot: Snapshot, intent: Intent, bounds: Bounds) -> Intent:
+def with_capacity(snapshot: Snapshot, intent: Intent, bounds: Bounds) -> Intent:
     """Return the intent, with its gate closed if the capacity for the target revision is not known yet or does not suffice.
 
     The gate stays open if no serving group is removed before the target serves: in this case no capacity is lost, and
@@ -45,7 +45,7 @@ def with_room(snapshot: Snapshot, intent: Intent, bounds: Bounds) -> Intent:
     answer = snapshot.observed.checks.get(key)
     if answer is None:
         gate = Gate(Reason.CHECKING, f"revision {target}: checking the free capacity of the nodes that it needs")
-        return replace(intent, gate=gate, look=(RoomCheck(key, needs),))
+        return replace(intent, gate=gate, look=(CapacityCheck(key, needs),))
     if not answer:
         return intent
     anyway = f"to roll out the revision anyway, annotate the service: {keys.IGNORE_FIT}=true"

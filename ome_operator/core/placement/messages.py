@@ -32,7 +32,7 @@ def awaited(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) -> str:
     return " and ".join(_clause(need, ground, free, holders) for need in merged(needs) if need.pods)
 
 
-def without_room(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) -> str:
+def without_capacity(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) -> str:
     """Explain why pods that would fit on empty nodes do not fit now, for example "decode needs 12 nodes with 8 free GPUs:
     3 are free".
     """

@@ -18,9 +18,9 @@ than a tenth of a second."""
 
 MANY = 5
 """Largest number of classes in a combination that `_missing` checks."""
-_TOLD = ""
+_REPORTED = ""
 """Key that is set in the amounts of a node that has reported its resources."""
-Room = tuple[tuple[str, int], ...]
+Amounts = tuple[tuple[str, int], ...]
 """The amount of each resource of a node; () if the amounts are unknown."""
 Load = tuple[int, ...]
 """Number of pods of each class, on one node or on several nodes."""
@@ -36,20 +36,20 @@ class PodClass(NamedTuple):
     itself."""
 
 
-def most(requests: tuple[tuple[str, int], ...], room: Room, limit: int) -> int:
+def most(requests: tuple[tuple[str, int], ...], room: Amounts, limit: int) -> int:
     """Return how many pods with these requests fit into the capacity `room`, at most `limit`."""
     has = _amounts(room)
     return min([limit, *(_has(has, name) // amount for name, amount in requests if _known(has, name))])
 
 
-def holds(room: Room, name: str, amount: int) -> bool:
+def holds(room: Amounts, name: str, amount: int) -> bool:
     """Return whether the capacity `room` contains this amount of a resource. An amount that is unknown is assumed to
     suffice.
     """
     return most(((name, amount),), room, 1) > 0
 
 
-def together(kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[int]]]) -> int | None:
+def together(kinds: Sequence[PodClass], nodes: Sequence[tuple[Amounts, frozenset[int]]]) -> int | None:
     """Return the largest number of pods of all classes that fit; None if every pod fits, or if the search was stopped by
     its bound.
 
@@ -65,7 +65,7 @@ def together(kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[in
         return None
 
 
-def _missing(kinds: Sequence[PodClass], nodes: Mapping[tuple[Room, frozenset[int]], int]) -> int:
+def _missing(kinds: Sequence[PodClass], nodes: Mapping[tuple[Amounts, frozenset[int]], int]) -> int:
     """Return a lower bound of the number of pods that do not fit, however the pods are distributed. A result of 0 does
     not prove that all pods fit.
 
@@ -112,7 +112,7 @@ class _Budget:
             raise _TooMany
 
 
-def _searched(kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[int]]], budget: _Budget) -> int | None:
+def _searched(kinds: Sequence[PodClass], nodes: Sequence[tuple[Amounts, frozenset[int]]], budget: _Budget) -> int | None:
     """Return the largest number of pods that fit; None if all pods fit. The search adds node after node, and keeps the
     loads that no other load exceeds.
     """
@@ -128,7 +128,7 @@ def _searched(kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[i
     return max(map(sum, best))
 
 
-def _greedy(kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[int]]]) -> bool:
+def _greedy(kinds: Sequence[PodClass], nodes: Sequence[tuple[Amounts, frozenset[int]]]) -> bool:
     """Return whether all pods fit if they are placed in a simple order: the class with the fewest nodes per pod first, on
     the nodes that the fewest classes accept.
     """
@@ -149,10 +149,10 @@ def _greedy(kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[int
 
 
 def _alike(
-    kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[int]]], budget: _Budget
+    kinds: Sequence[PodClass], nodes: Sequence[tuple[Amounts, frozenset[int]]], budget: _Budget
 ) -> dict[frozenset[Load], int]:
     """Return each set of maximal loads of a node, and the number of nodes that have this set."""
-    found: dict[tuple[Room, frozenset[int]], frozenset[Load]] = {}
+    found: dict[tuple[Amounts, frozenset[int]], frozenset[Load]] = {}
     for node in set(nodes):
         loads: set[Load] = set()
         for load in _loads(kinds, *node):
@@ -162,7 +162,7 @@ def _alike(
     return Counter(found[node] for node in nodes)
 
 
-def _loads(kinds: Sequence[PodClass], room: Room, takes: frozenset[int]) -> Iterator[Load]:
+def _loads(kinds: Sequence[PodClass], room: Amounts, takes: frozenset[int]) -> Iterator[Load]:
     """Yield every load that a node can hold. `room` is the capacity of the node, `takes` the indices of the classes that
     the node accepts.
     """
@@ -208,15 +208,15 @@ def _take(kind: PodClass, has: dict[str, int]) -> None:
             has[name] = _has(has, name) - amount
 
 
-def _amounts(room: Room) -> dict[str, int]:
-    return {**dict(room), _TOLD: 1} if room else {}
+def _amounts(room: Amounts) -> dict[str, int]:
+    return {**dict(room), _REPORTED: 1} if room else {}
 
 
 def _known(has: Mapping[str, int], name: str) -> bool:
     """Return whether the amount of a resource is known. For a node that reports nothing, only host ports are known: the
     node has one of each.
     """
-    return name.startswith(HOST_PORT) or (_TOLD in has and (name != "pods" or name in has))
+    return name.startswith(HOST_PORT) or (_REPORTED in has and (name != "pods" or name in has))
 
 
 def _has(has: Mapping[str, int], name: str) -> int:

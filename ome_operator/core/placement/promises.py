@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ome_operator.core.placement.claims import Claim, Standing, plain, unwanted, with_room
+from ome_operator.core.placement.claims import Claim, Standing, plain, unwanted, with_capacity
 from ome_operator.core.placement.fit import Ground, Needs, Nodes, beside, fits, merged
 
 
@@ -13,7 +13,7 @@ def promises(active: Sequence[Claim], free: Nodes) -> tuple[Needs, list[Claim]]:
     The pods of a gang that does not fit may take any suitable node as long as its placement attempt lasts. A service that
     already serves is not returned among these gangs, so that it keeps no nodes from other services.
     """
-    left = with_room(free, [claim.promise for claim in active])
+    left = with_capacity(free, [claim.promise for claim in active])
     ground, known = Ground(left), dict[Needs, bool]()
     room, blocked = list[tuple[Claim, Needs]](), list[Claim]()
     for claim in active:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from ome_operator.core.placement import timing
-from ome_operator.core.placement.claims import Claim, Idle, keeps, unwanted, with_room
+from ome_operator.core.placement.claims import Claim, Idle, keeps, unwanted, with_capacity
 from ome_operator.core.placement.fit import Ground, Needs, Nodes, beside, fits
 from ome_operator.core.placement.promises import promises
 
@@ -34,50 +34,50 @@ def giving_way(claims: Iterable[Claim], nodes: Nodes, now: float, patience: floa
     waiting = _some([each for each in everybody if waits(each, now, patience)], turn // _windows(lost))
     tries = [claim for claim in everybody if claim.trying and not claim.idle and keeps(claim, now, patience)]
     taken, blocked = promises(tries, nodes)
-    room = _Room(unwanted(nodes, blocked), taken, [*stranded, *waiting])
-    stranded = [claim for claim in stranded if claim.idle and not _comes(claim.idle, room, now)]
+    capacity = _FreeCapacity(unwanted(nodes, blocked), taken, [*stranded, *waiting])
+    stranded = [claim for claim in stranded if claim.idle and not _comes(claim.idle, capacity, now)]
     for claim in reversed(stranded):
-        if claim.idle and any(room.takes(unit, [claim]) for unit in claim.idle.units):
+        if claim.idle and any(capacity.takes(unit, [claim]) for unit in claim.idle.units):
             return frozenset({claim.key})
     for needs, claim in _wanting(stranded, waiting):
-        if not room.takes(needs):
-            givers = [other for other in reversed(stranded) if _may(other, claim, room)]
-            if found := _least(needs, givers, room):
+        if not capacity.takes(needs):
+            holders = [other for other in reversed(stranded) if _may_release(other, claim, capacity)]
+            if found := _least(needs, holders, capacity):
                 return found
     return frozenset()
 
 
-def _comes(idle: Idle, room: "_Room", now: float) -> bool:
+def _comes(idle: Idle, capacity: "_FreeCapacity", now: float) -> bool:
     """Return whether the lost ranks would find nodes, as far as the free capacity is known. The result is always False
     when `timing.RECOVERY_EXPECTED` seconds have passed since the loss.
     """
-    return now - idle.since < timing.RECOVERY_EXPECTED and any(map(room.takes, idle.missing))
+    return now - idle.since < timing.RECOVERY_EXPECTED and any(map(capacity.takes, idle.missing))
 
 
-class _Room:
+class _FreeCapacity:
     """The free capacity of nodes, and the capacity that services could release."""
 
     def __init__(self, nodes: Nodes, taken: Needs, claims: Sequence[Claim]) -> None:
         held = {node for claim in claims if claim.idle for node, _ in claim.idle.holds}
         asked = [taken, *(needs for claim in claims for needs in _asked(claim))]
-        self._nodes = with_room(nodes, asked) | {name: nodes[name] for name in held if name in nodes}
+        self._nodes = with_capacity(nodes, asked) | {name: nodes[name] for name in held if name in nodes}
         self._taken = taken
 
-    def takes(self, needs: Needs, givers: Sequence[Claim] = ()) -> bool:
+    def takes(self, needs: Needs, holders: Sequence[Claim] = ()) -> bool:
         """Return whether pods fit, next to the reserved capacity, once the services `givers` have released their nodes."""
-        given: dict[str, Counter[str]] = {}
-        for giver in givers:
-            for name, amounts in giver.idle.holds if giver.idle else ():
-                given.setdefault(name, Counter()).update(dict(amounts))
-        nodes = {**self._nodes, **_with(self._nodes, given)}
+        released: dict[str, Counter[str]] = {}
+        for holder in holders:
+            for name, amounts in holder.idle.holds if holder.idle else ():
+                released.setdefault(name, Counter()).update(dict(amounts))
+        nodes = {**self._nodes, **_with(self._nodes, released)}
         ground = Ground(nodes)
         return bool(nodes) and fits(needs, ground) and fits(beside(self._taken, needs), ground)
 
 
-def _with(nodes: Nodes, given: Mapping[str, Mapping[str, int]]) -> Nodes:
+def _with(nodes: Nodes, released: Mapping[str, Mapping[str, int]]) -> Nodes:
     return {
         name: nodes[name]._replace(room=tuple((what, has + amounts.get(what, 0)) for what, has in nodes[name].room))
-        for name, amounts in given.items()
+        for name, amounts in released.items()
         if name in nodes
     }
 
@@ -95,34 +95,34 @@ def _wanting(stranded: Sequence[Claim], waiting: Sequence[Claim]) -> list[tuple[
     return sorted(found, key=lambda each: order(each[1]))
 
 
-def _may(giver: Claim, other: Claim, room: _Room) -> bool:
+def _may_release(holder: Claim, other: Claim, capacity: _FreeCapacity) -> bool:
     """Return whether the service `giver` may release nodes for the service `other`.
 
     A service never releases nodes for a service of lower priority. Of two services that have lost a rank, the service that
     comes later in precedence releases nodes. The earlier service releases nodes only if the nodes of the later service would
     not complete it.
     """
-    if giver.key == other.key or giver.priority > other.priority or giver.idle is None:
+    if holder.key == other.key or holder.priority > other.priority or holder.idle is None:
         return False
-    if other.idle is None or order(giver) > order(other):
+    if other.idle is None or order(holder) > order(other):
         return True
-    return not any(room.takes(lack, [other]) for lack in giver.idle.missing)
+    return not any(capacity.takes(lack, [other]) for lack in holder.idle.missing)
 
 
-def _least(needs: Needs, givers: Sequence[Claim], room: _Room) -> frozenset[str]:
+def _least(needs: Needs, holders: Sequence[Claim], capacity: _FreeCapacity) -> frozenset[str]:
     """Return the keys of the services that have to release nodes so that the pods `needs` fit. Services are tried in the
     order of `givers`, and a service is left out if the nodes of the others suffice. The result is empty if the nodes of all
     services of `givers` do not suffice.
     """
-    if not givers or not room.takes(needs, givers):
+    if not holders or not capacity.takes(needs, holders):
         return frozenset()
-    count = next(count for count in range(1, len(givers) + 1) if room.takes(needs, givers[:count]))
-    found = list(givers[:count])
-    for giver in givers[:count]:
-        others = [other for other in found if other is not giver]
-        if others and room.takes(needs, others):
+    count = next(count for count in range(1, len(holders) + 1) if capacity.takes(needs, holders[:count]))
+    found = list(holders[:count])
+    for holder in holders[:count]:
+        others = [other for other in found if other is not holder]
+        if others and capacity.takes(needs, others):
             found = others
-    return frozenset(giver.key for giver in found)
+    return frozenset(holder.key for holder in found)
 
 
 def waits(claim: Claim, now: float, patience: float) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from ome_operator.core.placement.capacity_check import needs, serves
 from ome_operator.core.placement.kueue import queued
 from ome_operator.core.reasons import Reason
-from ome_operator.core.reconcile.plan import RoomCheck
+from ome_operator.core.reconcile.plan import CapacityCheck
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render.statefulsets import Stored
 from ome_operator.core.rollout.intent import Intent
@@ -39,7 +39,7 @@ def advised(snapshot: Snapshot, intent: Intent, counts: ReplicaCounts) -> Intent
     answer = snapshot.observed.checks.get(key)
     if answer is None and not snapshot.started(target):
         gate = Gate(Reason.CHECKING, f"revision {target}: checking the free capacity for a second copy of the service")
-        return replace(intent, gate=gate, look=(RoomCheck(key, asked, second_copy=True),))
+        return replace(intent, gate=gate, look=(CapacityCheck(key, asked, second_copy=True),))
     return replace(intent, advice=(*intent.advice, SENTENCE.format(target))) if answer == "" else intent
 
 

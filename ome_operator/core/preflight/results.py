@@ -19,7 +19,7 @@ LIMIT = 8192
 """Maximum number of characters of a message that are read. The kubelet keeps 4,096 bytes."""
 MANY = 12
 """Maximum number of findings of a pod that are kept."""
-SAID, FIX, CHECK = 300, 200, 40
+MESSAGE_LENGTH, FIX_LENGTH, CHECK_LENGTH = 300, 200, 40
 """Maximum number of characters of a finding's cause, of its fix, and of the name of its check."""
 RANKS = 10_000
 OWN = -1
@@ -101,7 +101,7 @@ def _findings(message: str, code: Any) -> Iterator[PreflightFinding]:
     data = _json(text)
     if isinstance(data, dict) and "preflight" in data:
         if data.get("failed"):
-            yield _own(f"the check could not run: {_clean(data['failed'], SAID)}", f"see {LOG}")
+            yield _own(f"the check could not run: {_clean(data['failed'], MESSAGE_LENGTH)}", f"see {LOG}")
         listed, more = data.get("findings"), data.get("more")
         yield from _listed(listed if isinstance(listed, list) else [], more if type(more) is int and more > 0 else 0)
         return
@@ -109,7 +109,7 @@ def _findings(message: str, code: Any) -> Iterator[PreflightFinding]:
         yield from _listed(list(_whole(text)))
         yield _own("the message of the check was truncated", f"see {LOG}")
         return
-    words = _clean(telling(text), SAID) or "nothing"
+    words = _clean(telling(text), MESSAGE_LENGTH) or "nothing"
     yield _own(f"the check ended with code {code} and the message: {words}", f"see {LOG}")
 
 
@@ -123,7 +123,10 @@ def _listed(items: list[Any], more: int = 0) -> Iterator[PreflightFinding]:
     for item in known[:MANY]:
         rank = item.get("rank")
         whom = rank if type(rank) is int and 0 <= rank < RANKS else OWN
-        check, said, fix = (_clean(item.get(name), most) for name, most in (("check", CHECK), ("said", SAID), ("fix", FIX)))
+        check, said, fix = (
+            _clean(item.get(name), most)
+            for name, most in (("check", CHECK_LENGTH), ("said", MESSAGE_LENGTH), ("fix", FIX_LENGTH))
+        )
         yield PreflightFinding(check or "preflight", whom, said or "the finding has no description", fix)
     if left := min(more, RANKS) + max(0, len(known) - MANY):
         yield _own(f"and {count(left, 'more finding')}", f"see {LOG}")

@@ -159,7 +159,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class RoomCheck:
+class CapacityCheck:
     """A live read of the free capacity of nodes, made before serving groups are removed for pods that need other nodes.
 
     The result is in `Observed.checks` of the next pass.
@@ -220,7 +220,7 @@ class Plan:
     """
 
     check: tuple[Check, ...] = ()
-    look: tuple[RoomCheck, ...] = ()
+    look: tuple[CapacityCheck, ...] = ()
     first: tuple[Apply, ...] = ()
     """ControllerRevisions, applied one after the other before `apply`, because StatefulSets are written from stored
     revisions."""

@@ -95,7 +95,7 @@ def _problems(decided: Decided, work: Plan) -> Iterator[Problem]:
     yield from intent.problems
     yield from _refused(work, snapshot, intent)
     yield from _undeletable(work, snapshot.observed)
-    yield from _without_room(snapshot, intent, want)
+    yield from _without_capacity(snapshot, intent, want)
     yield from _waiting(decided.placing, want)
 
 
@@ -316,7 +316,7 @@ def _undeletable(plan: Plan, observed: Observed) -> Iterator[Problem]:
             yield Problem(ROLLED_OUT, refusal.reason, f"{one.kind} {one.name} cannot be deleted: {refusal.message}")
 
 
-def _without_room(snapshot: Snapshot, intent: Intent, want: Desired) -> Iterator[Problem]:
+def _without_capacity(snapshot: Snapshot, intent: Intent, want: Desired) -> Iterator[Problem]:
     """Yield a problem for each incomplete role whose pods do not fit on the nodes. If another revision runs, nothing is
     yielded, because the rollout reports the reason.
     """

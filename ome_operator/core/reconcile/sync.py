@@ -75,8 +75,8 @@ def _worked_on(snapshot: Snapshot, as_written: InferenceService, held: Hold | No
     work = _work(decided)
     found = report(decided, work)
     if held is None:
-        return _told(decided, work, status(found))
-    plan = _told(decided, work, status(plan_filter.told(found, held, snapshot)))
+        return _with_status(decided, work, status(found))
+    plan = _with_status(decided, work, status(plan_filter.told(found, held, snapshot)))
     less = plan_filter.allowed(plan, held, snapshot)
     recycled = (f"recycle {group}" for group in decided.recovery.begun)
     steps = [*_ways(snapshot, decided.intent), *plan_filter.would(plan, less), *recycled]
@@ -96,7 +96,7 @@ def _decide(snapshot: Snapshot, as_written: InferenceService, *, frozen: bool) -
     counts = replica_counts(snapshot, intent)
     ahead = _ahead(snapshot, intent, pending)
     if not ahead or making_room.waited(service.status):
-        intent = making_room.with_room(snapshot, intent, counts.bounds)
+        intent = making_room.with_capacity(snapshot, intent, counts.bounds)
     if not ahead:
         intent = second_copy.advised(snapshot, intent, counts)
     step = decide(service.name, intent.target, snapshot.slices, intent.gate, counts, ahead)
@@ -152,7 +152,7 @@ def _work(decided: Decided) -> Plan:
     )
 
 
-def _told(decided: Decided, work: Plan, said: dict[str, Any]) -> Plan:
+def _with_status(decided: Decided, work: Plan, said: dict[str, Any]) -> Plan:
     """Add to the plan `work` the status `said`, and the data that other parts of the operator need about the rollout."""
     snapshot, intent, step, recovery = decided.snapshot, decided.intent, decided.step, decided.recovery
     before = snapshot.service.status

@@ -7,7 +7,7 @@ from typing import Any
 
 from ome_operator.api import FineTunedWeight, InferenceService, Invalid, Model
 from ome_operator.core.observed.objects import Deps, Manifest
-from ome_operator.core.problem import UNREAD, Problem
+from ome_operator.core.problem import NOT_READ, Problem
 from ome_operator.core.reasons import MODEL_READY, Reason
 from ome_operator.core.weights.mount import weights
 
@@ -55,7 +55,7 @@ def _names(service: InferenceService) -> list[str]:
 
 def _wrong(name: str, weight: FineTunedWeight | Invalid | None, model: Model | None, deps: Deps) -> Problem | None:
     if weight is None and not deps.policy.sees_cluster:
-        message = f"FineTunedWeight {name} is {UNREAD}: remove it from spec.model.fineTunedWeights"
+        message = f"FineTunedWeight {name} is {NOT_READ}: remove it from spec.model.fineTunedWeights"
         return Problem(MODEL_READY, Reason.FINE_TUNED_WEIGHT_NOT_FOUND, message)
     if weight is None:
         message = f"FineTunedWeight {name} does not exist: apply it, or fix spec.model.fineTunedWeights"

@@ -16,7 +16,7 @@ from ome_operator.core.observed.objects import Deps, Manifest, Ref
 from ome_operator.core.podspec import queues
 from ome_operator.core.podspec.default_router import default_router
 from ome_operator.core.preflight import mode as preflight_mode
-from ome_operator.core.problem import UNREAD, Problem
+from ome_operator.core.problem import NOT_READ, Problem
 from ome_operator.core.reasons import ENGINE_READY, MODEL_READY, RUNTIME_READY, Reason
 from ome_operator.core.resolve.advice import advice
 from ome_operator.core.resolve.finetuned import BASE, existing_weights, fine_tuned
@@ -221,7 +221,7 @@ def _model(service: InferenceService, deps: Deps, before: Mapping[str, Any]) -> 
     if model is None:
         other = _of_other_kind(service, refs, _MODELS, deps.models)
         if not deps.policy.sees_cluster and other is None and refs[-1].kind == _MODELS.everywhere:
-            return None, (Problem(MODEL_READY, Reason.BASE_MODEL_NOT_FOUND, _unread(where, service, _MODELS)),)
+            return None, (Problem(MODEL_READY, Reason.BASE_MODEL_NOT_FOUND, _not_read(where, service, _MODELS)),)
         similar = _similar(refs, deps.models, before.get(BASE) or before.get("model"))
         remedy = _instead("model", other) or f"{similar}apply it, or fix spec.model.name"
         message = f"{where} does not exist: {remedy}"
@@ -246,7 +246,7 @@ def _runtime(
     if runtime is None:
         other = _of_other_kind(service, named, _RUNTIMES, deps.runtimes)
         if not deps.policy.sees_cluster and other is None and refs[-1].kind == _RUNTIMES.everywhere:
-            return None, (Problem(RUNTIME_READY, Reason.RUNTIME_NOT_FOUND, _unread(where, service, _RUNTIMES)),)
+            return None, (Problem(RUNTIME_READY, Reason.RUNTIME_NOT_FOUND, _not_read(where, service, _RUNTIMES)),)
         remedy = _instead("runtime", other) or f"{_similar(refs, deps.runtimes, before.get(CHOSEN))}apply it, or {remedy}"
         message = f"{where} does not exist: {remedy}"
         return None, (Problem(RUNTIME_READY, Reason.RUNTIME_NOT_FOUND, message),)
@@ -303,11 +303,11 @@ def _where(refs: tuple[Ref, ...], existing: Mapping[Ref, object]) -> str:
     return f"{ref.kind} {ref.name}" + (f" in namespace {ref.namespace}" if ref.namespace else "")
 
 
-def _unread(where: str, service: InferenceService, kinds: _Kinds) -> str:
+def _not_read(where: str, service: InferenceService, kinds: _Kinds) -> str:
     """Return a message for a user of an operator without cluster-wide rights: the operator does not read cluster-wide
     objects, so create a namespaced object instead.
     """
-    return f"{where} is {UNREAD}: apply a {kinds.here} of this name in namespace {service.namespace}"
+    return f"{where} is {NOT_READ}: apply a {kinds.here} of this name in namespace {service.namespace}"
 
 
 def _no_kind(part: str, kind: str | None, kinds: _Kinds) -> str:

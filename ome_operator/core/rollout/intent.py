@@ -16,7 +16,7 @@ from ome_operator.core.podspec import queues
 from ome_operator.core.podspec.compose import Composed, compose
 from ome_operator.core.problem import Problem, ProblemError
 from ome_operator.core.reasons import ROUTER_READY, RUNTIME_READY, Reason
-from ome_operator.core.reconcile.plan import Check, RoomCheck
+from ome_operator.core.reconcile.plan import CapacityCheck, Check
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import meta
 from ome_operator.core.render.router import traces_refusal
@@ -70,7 +70,7 @@ class Intent:
     """Sentences of the condition Advice about what the API server says of the revision."""
     check: tuple[Check, ...] = ()
     """The dry run that the gate waits for; () if it waits for none."""
-    look: tuple[RoomCheck, ...] = ()
+    look: tuple[CapacityCheck, ...] = ()
     """The live read of free capacity that the gate waits for; () if it waits for none."""
 
     @property
@@ -143,7 +143,7 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
     fit = fitting(snapshot, ledger.data, aim.revision, groups, enough)
     intent = replace(intent, fit=fit, advice=(*intent.advice, *fit.advice, *_untraced(intent)))
     if snapshot.started(aim.revision):
-        return replace(intent, gate=_no_room(intent)) if fit.held else intent
+        return replace(intent, gate=_no_capacity(intent)) if fit.held else intent
     return replace(intent, gate=_gate(snapshot, intent))
 
 
@@ -263,11 +263,11 @@ def _gate(snapshot: Snapshot, intent: Intent) -> Gate:
     if here is not None and not here.enough:
         return Gate(Reason.WAITING_FOR_MODEL, f"revision {target} waits for its weights: {here.sentence}; {here.remedy}")
     if intent.fit.held:
-        return _no_room(intent)
+        return _no_capacity(intent)
     return OPEN
 
 
-def _no_room(intent: Intent) -> Gate:
+def _no_capacity(intent: Intent) -> Gate:
     return Gate(
         Reason.DOES_NOT_FIT,
         (f"revision {intent.target} does not fit on the nodes, and the serving revision stays: {intent.fit.sentence}"),

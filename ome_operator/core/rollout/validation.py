@@ -20,7 +20,7 @@ from ome_operator.core.resolve.inputs import Resolved
 from ome_operator.core.rollout.revisions import former
 from ome_operator.names import title
 
-TOLD = 3
+MOST_REASONS = 3
 """Largest number of refusals that a condition lists. Further refusals are listed once these are fixed."""
 
 
@@ -66,8 +66,8 @@ def refusal(
 
 
 def _sentence(refused: list[Objection]) -> str:
-    told = "; ".join(each.sentence for each in refused[:TOLD])
-    more = f"; and {len(refused) - TOLD} more" if len(refused) > TOLD else ""
+    told = "; ".join(each.sentence for each in refused[:MOST_REASONS])
+    more = f"; and {len(refused) - MOST_REASONS} more" if len(refused) > MOST_REASONS else ""
     rules = ",".join(dict.fromkeys(each.rule for each in refused))
     return (
         f"the engine would exit at once with these arguments, so the revision is not rolled out: {told}{more}. If this "

@@ -14,7 +14,7 @@ from ome_operator.api import AcceleratorClass, AcceleratorSelector, Component, I
 from ome_operator.core.observed.objects import Deps, Manifest
 from ome_operator.core.podspec.compose import compose
 from ome_operator.core.podspec.flags import flags, without
-from ome_operator.core.problem import UNREAD, Problem, ProblemError
+from ome_operator.core.problem import NOT_READ, Problem, ProblemError
 from ome_operator.core.reasons import RUNTIME_READY, Reason
 from ome_operator.core.selection.capability import DEFAULT_POLICY, Want, ranked, unfit
 from ome_operator.core.selection.model_profile import ModelProfile
@@ -127,7 +127,7 @@ def _choose(component: str, request: Manifest, want: Want, deps: Deps) -> tuple[
         return fitting[0].name, None
     closest = sorted(lacks.items(), key=lambda item: (len(item[1]), item[0]))
     reasons = "; ".join(f"{name}: {', '.join(missing)}" for name, missing in closest[:LISTED]) or (
-        "no AcceleratorClass exists" if deps.policy.sees_cluster else f"an AcceleratorClass is {UNREAD}"
+        "no AcceleratorClass exists" if deps.policy.sees_cluster else f"an AcceleratorClass is {NOT_READ}"
     )
     more = f"; and {len(closest) - LISTED} more" if len(closest) > LISTED else ""
     text = f"no AcceleratorClass fits spec.{component}: {reasons}{more}. Relax acceleratorSelector, or name a class in it"
@@ -136,7 +136,7 @@ def _choose(component: str, request: Manifest, want: Want, deps: Deps) -> tuple[
 
 def _missing(name: str, component: str, deps: Deps, *, chosen: bool, by_annotation: bool) -> Problem:
     if not deps.policy.sees_cluster:
-        message = f"AcceleratorClass {name} is {UNREAD}: name labels of nodes in spec.{component}.nodeSelector instead"
+        message = f"AcceleratorClass {name} is {NOT_READ}: name labels of nodes in spec.{component}.nodeSelector instead"
     elif chosen:
         message = (
             f"AcceleratorClass {name}, chosen for spec.{component}, no longer exists: apply it again, or change "

@@ -127,8 +127,8 @@ def _versioned(what: str, wanted: Version | None, actual: Version | None) -> Vio
         return Violation(f"it is for {what} {wanted.name}, but the model has {actual.name}")
     if not wanted.version or not actual.version or versions.accepts(wanted.operator, wanted.version, actual.version):
         return None
-    required = f"{wanted.name} {versions.SAID.get(wanted.operator or '', '')}{wanted.version}"
-    if wanted.operator in versions.SAID and not versions.ordered(wanted.version, actual.version):
+    required = f"{wanted.name} {versions.UNORDERED.get(wanted.operator or '', '')}{wanted.version}"
+    if wanted.operator in versions.UNORDERED and not versions.ordered(wanted.version, actual.version):
         return Violation(
             f"it is for {what} {required}, but the model has {actual.version}, which cannot be compared with this version"
         )

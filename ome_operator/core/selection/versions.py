@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 
 _RELEASE = re.compile(r"(?P<prefix>v?)(?P<major>\d+)(\.(?P<minor>\d+)(\.(?P<patch>\d+)(?P<rest>\D.*)?)?)?")
-SAID = {"GreaterThan": "older than ", "GreaterThanOrEqual": "up to "}
+UNORDERED = {"GreaterThan": "older than ", "GreaterThanOrEqual": "up to "}
 """Maps each operator of a runtime's version to its meaning for the version of a model, as a part of a message."""
 
 
@@ -48,7 +48,7 @@ def accepts(operator: str | None, runtime: str, model: str) -> bool:
     left, right = release(runtime), release(model)
     if left is None or right is None:
         return runtime == model
-    if operator not in SAID or left.rest or right.rest:
+    if operator not in UNORDERED or left.rest or right.rest:
         return (left.numbers, left.rest) == (right.numbers, right.rest)
     if not ordered(runtime, model):
         return False

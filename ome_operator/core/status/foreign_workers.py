@@ -5,7 +5,7 @@ service.
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from ome_operator.core.observed.telemetry import Strangers
+from ome_operator.core.observed.telemetry import ForeignWorkers
 from ome_operator.core.reasons import ROUTER_INTACT, Reason
 from ome_operator.core.status.conditions import Condition
 
@@ -13,7 +13,7 @@ REPORTED_FOR = timedelta(hours=1)
 """Time for which foreign workers are reported after they were last found."""
 
 
-def foreign_workers_condition(reports: Iterable[Strangers], secret: str, now: datetime) -> Condition | None:
+def foreign_workers_condition(reports: Iterable[ForeignWorkers], secret: str, now: datetime) -> Condition | None:
     """Return the condition RouterIntact, or None if no foreign worker was found recently.
 
     `secret` is the name of the Secret with the key of the routers; "" if the routers have no key.

@@ -14,8 +14,8 @@ from pydantic.alias_generators import to_camel
 from ome_operator import keys
 from ome_operator.agent import manifest, record
 from ome_operator.api import InferenceService, Model
+from ome_operator.core.observed.admission import GangAdmission
 from ome_operator.core.observed.objects import Deps, Observed
-from ome_operator.core.observed.turn import Turn
 from ome_operator.core.observed.validation import ValidationResult
 from ome_operator.core.placement.claims import Claim
 from ome_operator.describe.diagnosis import Trouble
@@ -77,7 +77,7 @@ def recordings() -> Iterator[str]:
     for name in ("nodes", "children", "pods", "refusals", "strangers", "drains", "silences"):
         yield from walk.below(hints[name], f"{at}.{name}")
     yield from walk.below(hints["policy"], f"{at}.settings")
-    for name, fact in {"turn": Turn, "turn.rivals[]": Claim, "judged[][]": ValidationResult}.items():
+    for name, fact in {"turn": GangAdmission, "turn.rivals[]": Claim, "judged[][]": ValidationResult}.items():
         yield from walk.below(fact, f"{at}.told.{name}")
     yield from walk.below(Decision, "services{}.passes[].decided")
     for _, item in walk.nodes("ome_operator"):

@@ -52,7 +52,7 @@ async def test_models_are_gone_that_a_list_does_not_show_and_that_were_there_bef
     agent.seen("ClusterBaseModel", model("unread", storage=3))
     agent.seen("BaseModel", model("of another kind"))
     await agent._audit.check("ClusterBaseModel")
-    assert (agent._models.keys(), agent._unread.keys()) == ({"new", "of another kind"}, set())
+    assert (agent._models.keys(), agent._unparsed.keys()) == ({"new", "of another kind"}, set())
 
 
 IN_5 = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In", "values": 5}]}]}
@@ -110,9 +110,9 @@ def test_a_body_that_nobody_can_read_costs_itself(body: dict[str, Any]) -> None:
     agent = Agent(AgentSettings(node="n"), FakeApi({}))
     agent.seen("BaseModel", body)
     agent.seen("ClusterBaseModel", model("m"))
-    assert (len(agent._unread), set(agent._models)) == (1, {"m"})
+    assert (len(agent._unparsed), set(agent._models)) == (1, {"m"})
     agent.deleted("BaseModel", body)
-    assert not agent._unread
+    assert not agent._unparsed
 
 
 async def test_nothing_is_offered_while_a_model_cannot_be_read(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ async def test_nothing_is_offered_while_a_model_cannot_be_read(tmp_path: Path) -
     (tmp_path / ".ome" / ("0" * 32)).mkdir(parents=True)
     agent = Agent(AgentSettings(node="n", roots=(str(tmp_path),), policy=AgentPolicy(remove_after=1e-9)), server())
     agent.seen("BaseModel", {"metadata": {"uid": "u"}, "spec": 5})
-    assert agent._unread
+    assert agent._unparsed
     for _ in range(2):
         await agent._report()
         await asyncio.sleep(0.01)
@@ -213,7 +213,7 @@ async def test_three_hundred_models_with_all_that_their_authors_may_write(
         made = model(f"u{number}", storage=long)
         agent.seen("BaseModel", {**made, "metadata": {**made["metadata"], "name": f"m-{number}", "namespace": "team-a"}})
     agent.seen("BaseModel", model("longer", storage={"storageUri": "hf://a/b", "path": "/p" * 1900}))
-    assert "longer" in agent._unread
+    assert "longer" in agent._unparsed
     (tmp_path / "good").mkdir()
     (tmp_path / "good/config.json").write_text("{}")
     good = {"storageUri": f"local://{tmp_path}/good", "path": f"{tmp_path}/good"}

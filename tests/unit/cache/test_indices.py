@@ -16,12 +16,12 @@ from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.placement.demand import Demand
 from ome_operator.core.placement.fit import lacks
 from ome_operator.core.placement.need import Need
-from tests.unit.cache.test_event_handler import MODEL, MODEL_SPEC, SERVICE, SPEC, Told, body
+from tests.unit.cache.test_event_handler import MODEL, MODEL_SPEC, SERVICE, SPEC, QueuedEvents, body
 
 
 @pytest.fixture
-def told() -> Told:
-    made = Told()
+def told() -> QueuedEvents:
+    made = QueuedEvents()
     made.see("ClusterBaseModel", "k2", metadata={"namespace": ""}, spec=MODEL_SPEC)
     made.see("InferenceService", "kimi", spec=SPEC)
     return made
@@ -94,7 +94,7 @@ def test_an_event_of_a_node_makes_no_name_of_other_models(monkeypatch: pytest.Mo
     """An event of a node computes the names of labels only for models whose labels the node has. Previously, it computed
     those of all models, which stopped an operator with 300 nodes and 207 models for ten seconds.
     """
-    told = Told()
+    told = QueuedEvents()
     for number in range(50):
         told.see("ClusterBaseModel", f"k{number}", metadata={"namespace": ""}, spec=MODEL_SPEC)
     made: list[str] = []
@@ -106,7 +106,7 @@ def test_an_event_of_a_node_makes_no_name_of_other_models(monkeypatch: pytest.Mo
 
 
 def test_a_record_concerns_the_models_of_which_it_says_something_new() -> None:
-    told = Told()
+    told = QueuedEvents()
     entries = [{"kind": "ClusterBaseModel", "name": name, "bytes": 1} for name in ("k1", "k2")]
     told.see("NodeModels", "n", metadata={"namespace": ""}, status={"models": entries})
     later = [entries[0], {**entries[1], "bytes": 2}]
@@ -118,7 +118,7 @@ def test_a_node_that_flaps_concerns_no_model() -> None:
     """A node that becomes NotReady and Ready again holds the same models as before, so no model is reconciled. Otherwise a
     node pool that restarts would cause a reconciliation of every model and each of its services.
     """
-    told = Told()
+    told = QueuedEvents()
     told.see("ClusterBaseModel", "k2", metadata={"namespace": ""}, spec=MODEL_SPEC)
     label = {"labels": {keys.MODEL_LABEL_PREFIX + "clusterbasemodel.k2": "Ready"}}
     told.see("Node", "n", metadata=label)
@@ -128,7 +128,7 @@ def test_a_node_that_flaps_concerns_no_model() -> None:
 
 @pytest.mark.parametrize(("labels", "concerned"), [({"gpu": "h200"}, True), ({"gpu": "b200"}, False)])
 def test_a_node_concerns_the_accelerator_classes_that_count_it(labels: dict[str, str], concerned: bool) -> None:
-    told = Told()
+    told = QueuedEvents()
     spec = {"vendor": "nvidia", "discovery": {"nodeSelector": {"gpu": "h200"}}, "capabilities": {"memoryGB": "141"}}
     told.see("AcceleratorClass", "h200", metadata={"namespace": ""}, spec=spec)
     accelerator = [(Ref("AcceleratorClass", "", "h200"), Urgency.SOON)] if concerned else []
@@ -141,7 +141,7 @@ def test_a_node_concerns_the_accelerator_classes_that_count_it(labels: dict[str,
     assert told.dirty == accelerator
 
 
-def test_users_of_a_model_are_woken_once_until_somebody_looks(told: Told) -> None:
+def test_users_of_a_model_are_woken_once_until_somebody_looks(told: QueuedEvents) -> None:
     """Several events about a model enqueue its services once until the first of them is reconciled. Otherwise a list of
     5,000 nodes would enqueue each of 1,000 services 5,000 times.
     """
@@ -159,7 +159,7 @@ def test_users_of_a_model_are_woken_once_until_somebody_looks(told: Told) -> Non
 
 def test_answers_about_nodes_end_with_the_next_change_of_any() -> None:
     """A result that depends on nodes is cached until any node changes."""
-    told, needs = Told(), (Need(("decode",), "decode", Demand(requests=(("nvidia.com/gpu", 8), ("pods", 1))), 3),)
+    told, needs = QueuedEvents(), (Need(("decode",), "decode", Demand(requests=(("nvidia.com/gpu", 8), ("pods", 1))), 3),)
 
     def see(name: str) -> None:
         amounts = {"nvidia.com/gpu": "8", "pods": "110"}

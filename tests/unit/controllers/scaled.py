@@ -34,7 +34,9 @@ class Follower:
 
     def restarted(self, interval: float = 5.0) -> DemandScaler:
         """Return the autoscaler of a new process, which asks routers at this interval."""
-        return DemandScaler(self.handler.cache, self.reports, self.has_room, self.news.append, lambda: self.now, interval)
+        return DemandScaler(
+            self.handler.cache, self.reports, self.has_capacity, self.news.append, lambda: self.now, interval
+        )
 
     def see(self, name: str, status: Mapping[str, Any], namespace: str = "ns") -> None:
         """Show the autoscaler a service with a router, as a watch event does."""
@@ -50,7 +52,7 @@ class Follower:
         metadata["uid"] = f"{name}-r" if namespace == "ns" else f"{namespace}-{name}-r"
         self.handler.seen("Pod", {"metadata": metadata, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
 
-    def has_room(self, ref: Ref, needs: Needs, now: datetime) -> bool:
+    def has_capacity(self, ref: Ref, needs: Needs, now: datetime) -> bool:
         """Return whether nodes for further groups are free, as the test has set it."""
         return self.room
 

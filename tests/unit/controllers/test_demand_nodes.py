@@ -29,7 +29,7 @@ class Counted(DemandScaler):
 
 
 def counted(here: Follower) -> Counted:
-    return Counted(here.handler.cache, here.reports, here.has_room, here.news.append, lambda: here.now, 5.0)
+    return Counted(here.handler.cache, here.reports, here.has_capacity, here.news.append, lambda: here.now, 5.0)
 
 
 async def test_groups_that_a_namespace_never_creates_keep_no_nodes_from_others() -> None:
@@ -101,11 +101,11 @@ async def test_services_of_higher_priority_get_free_nodes_first() -> None:
     here = Follower(("high", "low"), scaling=STORED)
     order = list[str]()
 
-    def has_room(ref: Ref, needs: Needs, now: datetime) -> bool:
+    def has_capacity(ref: Ref, needs: Needs, now: datetime) -> bool:
         order.append(ref.name)
         return True
 
-    here.scaler = DemandScaler(here.handler.cache, here.reports, has_room, here.news.append, lambda: here.now, 5.0)
+    here.scaler = DemandScaler(here.handler.cache, here.reports, has_capacity, here.news.append, lambda: here.now, 5.0)
     here.now += timedelta(seconds=FIRST)
     for rate in (4.0, 40.0):
         here.rate = rate

@@ -23,7 +23,7 @@ SERVICES = [Ref("InferenceService", "team", f"s{number}") for number in range(20
 DELAY = 0.2
 
 
-class Told:
+class RecordingManager:
     """A manager whose passes record the generation of the runtime that they see."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +63,7 @@ class Told:
 
 
 @asynccontextmanager
-async def running(told: Told) -> AsyncIterator[None]:
+async def running(told: RecordingManager) -> AsyncIterator[None]:
     """Yield while the manager runs, after the first pass over each key."""
     task = asyncio.create_task(told.manager.run())
     try:
@@ -85,7 +85,7 @@ async def _ended(*_: object) -> None:
 
 
 async def test_at_the_start_each_service_has_a_single_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = Told(monkeypatch)
+    told = RecordingManager(monkeypatch)
     async with running(told):
         await asyncio.sleep(2 * DELAY)
         assert {told.passes[ref] for ref in SERVICES} == {1}
@@ -95,7 +95,7 @@ async def test_each_service_sees_the_last_of_many_edits_and_has_no_pass_for_each
     """Many edits of a runtime follow each other quickly. Each service sees the last of them, and is not reconciled for every
     one. Previously, 8 edits per second of a runtime with 5,000 services caused 40,000 reconciliations per second.
     """
-    told = Told(monkeypatch)
+    told = RecordingManager(monkeypatch)
     async with running(told):
         began = time.monotonic()
         for generation in range(2, 102):
@@ -107,7 +107,7 @@ async def test_each_service_sees_the_last_of_many_edits_and_has_no_pass_for_each
 
 
 async def test_a_runtime_that_is_deleted_and_comes_back_concerns_its_services(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = Told(monkeypatch)
+    told = RecordingManager(monkeypatch)
     async with running(told):
         told.gone()
         await until(lambda: {told.seen[ref] for ref in SERVICES} == {0})

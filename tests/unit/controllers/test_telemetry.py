@@ -21,7 +21,7 @@ from ome_operator.controllers.registry_page import foreign_workers
 from ome_operator.controllers.telemetry import PAGE, SLOW_AFTER, Telemetry, new_session, owned_routers
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Deps, Pod, Ref
-from ome_operator.core.observed.telemetry import DrainReport, Strangers
+from ome_operator.core.observed.telemetry import DrainReport, ForeignWorkers
 from ome_operator.names import mark, slice_mark
 from ome_operator.registry.metrics import RegistryMetrics
 from tests.support.simulator import START
@@ -30,7 +30,7 @@ NOW = START.timestamp()
 SERVICE = Ref("InferenceService", "team", "svc")
 SELECTOR = "ome.io/managed-by=ome-operator,ome.io/inferenceservice=svc,ome.io/revision=r1"
 SLICE = slice_mark("team", SELECTOR)
-NAMES = st.sampled_from([f"{keys.STRANGERS}_total", keys.STRANGER_AT])
+NAMES = st.sampled_from([f"{keys.FOREIGN_WORKERS}_total", keys.FOREIGN_WORKER_AT])
 NUMBERS = st.floats() | st.integers() | st.from_regex(r"-?[0-9.e+-]{1,400}", fullmatch=True) | st.text(max_size=9)
 
 
@@ -82,7 +82,7 @@ class Registry:
         body = text if isinstance(text, bytes) else text.encode()
         return web.Response(body=body, status=status, headers=headers)
 
-    async def walk(self) -> dict[str, Strangers]:
+    async def walk(self) -> dict[str, ForeignWorkers]:
         """Read the summary of every router once, and return the workers of other users that the routers list."""
         await self.telemetry.walk(self.session)
         return self.telemetry.strangers(self.pods)
@@ -112,11 +112,11 @@ async def test_foreign_workers_make_the_service_dirty_once(registry: Registry) -
     registry.answers(summary())
     assert await registry.walk() == {} and not registry.news
     registry.answers(summary(2, 5.0))
-    assert await registry.walk() == {"u": Strangers(2, NOW - 5)}
+    assert await registry.walk() == {"u": ForeignWorkers(2, NOW - 5)}
     assert registry.news == [SERVICE] and registry.telemetry.total == 2
     registry.now += timedelta(seconds=5)
     registry.answers(summary(2, 9.0))
-    assert await registry.walk() == {"u": Strangers(2, NOW - 5)}, "the age is rounded, so the computed time would vary"
+    assert await registry.walk() == {"u": ForeignWorkers(2, NOW - 5)}, "the age is rounded, so the computed time would vary"
     assert len(registry.news) == 1
     registry.answers(summary(3, 0.0))
     await registry.walk()
@@ -188,7 +188,7 @@ def metrics_page(count: int, at: float) -> str:
 
 async def test_a_registry_without_a_summary_still_reports_foreign_workers(registry: Registry) -> None:
     registry.pages["/metrics"] = 200, metrics_page(2, NOW - 5), {}
-    assert await registry.walk() == {"u": Strangers(2, NOW - 5)}
+    assert await registry.walk() == {"u": ForeignWorkers(2, NOW - 5)}
     assert [each["path"] for each in registry.asked] == ["/summary", "/metrics"]
     assert registry.drains() == {} and registry.telemetry.states()["old",] == 1
     registry.answers(summary(2, 5.0))
@@ -203,8 +203,8 @@ def test_any_metrics_page_is_two_numbers_or_nothing(text: str) -> None:
 
 
 def test_a_time_to_come_counts_as_now() -> None:
-    assert foreign_workers(metrics_page(1, NOW + 1e12), NOW) == Strangers(1, NOW)
-    assert foreign_workers(metrics_page(1, -1e300), NOW) == Strangers(1, 0.0)
+    assert foreign_workers(metrics_page(1, NOW + 1e12), NOW) == ForeignWorkers(1, NOW)
+    assert foreign_workers(metrics_page(1, -1e300), NOW) == ForeignWorkers(1, 0.0)
 
 
 # --- whatever answers ---------------------------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ async def test_an_odd_answer_changes_nothing(registry: Registry, case: str, capl
     registry.pages["/summary"] = HOSTILE[case]
     with caplog.at_level("INFO"):
         for _ in range(4):
-            assert await registry.walk() == {"u": Strangers(1, NOW - 5)}
+            assert await registry.walk() == {"u": ForeignWorkers(1, NOW - 5)}
     assert not registry.news and registry.drains() == {"leader": (DrainReport("u", NOW - 4, 7, 0),)}
     told = [each for each in caplog.messages if "the summary of the router team/r is not used: " in each]
     assert len(told) == 1 and "169.254" not in told[0] and "hello" not in told[0]

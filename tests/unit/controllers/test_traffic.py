@@ -17,7 +17,7 @@ from tests.unit.controllers.makers import cluster
 REF = Ref(SERVICE, "ns", "svc")
 
 
-class Heard:
+class MeasuredService:
     """A service with a router whose numbers the test sets."""
 
     def __init__(self, interval: float = 5.0, **status: Any) -> None:
@@ -59,7 +59,7 @@ class Heard:
 
 
 async def test_numbers_that_move_all_the_time_change_it_once_a_minute() -> None:
-    here = Heard()
+    here = MeasuredService()
     await here.wait(FIRST + PAUSE)
     first = here.field()
     assert first is not None and first["requestsPerSecond"] == 5 and here.news == [REF]
@@ -74,13 +74,13 @@ async def test_numbers_that_move_all_the_time_change_it_once_a_minute() -> None:
 
 
 async def test_steady_numbers_are_written_every_ten_minutes() -> None:
-    here = Heard()
+    here = MeasuredService()
     await here.wait(3600)
     assert 6 <= len(here.news) <= 7
 
 
 async def test_a_frozen_service_keeps_its_sample() -> None:
-    here = Heard()
+    here = MeasuredService()
     await here.wait(FIRST + PAUSE)
     before = here.field()
     here.see(2, None, **{"ome.io/freeze": "true"})
@@ -94,7 +94,7 @@ async def test_a_frozen_service_keeps_its_sample() -> None:
 
 async def test_a_restart_changes_nothing_until_routers_were_heard() -> None:
     stored = {"time": "2025-12-31T23:59:30Z", "requestsPerSecond": 5}
-    here = Heard(traffic=stored)
+    here = MeasuredService(traffic=stored)
     assert here.field() == stored
     await here.wait(FIRST - TICK)
     assert here.field() == stored and not here.news
@@ -102,20 +102,20 @@ async def test_a_restart_changes_nothing_until_routers_were_heard() -> None:
 
 @pytest.mark.parametrize("stored", ["text", [1], 5, {"time": [1]}])
 async def test_a_stored_field_that_is_something_else_is_replaced(stored: Any) -> None:
-    here = Heard(traffic=stored)
+    here = MeasuredService(traffic=stored)
     await here.wait(FIRST + PAUSE)
     field = here.field()
     assert field is not None and field["requestsPerSecond"] == 5
 
 
 async def test_numbers_that_nobody_requests_are_unknown() -> None:
-    here = Heard(interval=0.0, traffic={"time": "2025-12-31T23:59:30Z", "requestsPerSecond": 5})
+    here = MeasuredService(interval=0.0, traffic={"time": "2025-12-31T23:59:30Z", "requestsPerSecond": 5})
     await here.samples.run()
     assert here.field() is None
 
 
 async def test_a_clock_that_was_set_back_delays_nothing() -> None:
-    here = Heard()
+    here = MeasuredService()
     await here.wait(FIRST + PAUSE)
     here.now -= timedelta(days=1)
     here.rate = 50.0
@@ -125,7 +125,7 @@ async def test_a_clock_that_was_set_back_delays_nothing() -> None:
 
 
 async def test_a_service_that_is_gone_is_forgotten() -> None:
-    here = Heard()
+    here = MeasuredService()
     await here.wait(FIRST + PAUSE)
     service = here.handler.cache.find(REF)
     assert service is not None and here.samples.of(service) is not None

@@ -65,9 +65,9 @@ def passes() -> list[Pass]:
     world, made = World(service, deps, 1), []
     for number in range(8):
         seen = told(world.observed()) if number > 3 else world.observed()
-        ear = PassRecorder(world.service, world.deps, seen)
-        plan = sync(world.service, ear.deps, ear.observed, world.now)
-        made.append(ear.finish(world.now, plan, SharedNodes()))
+        recorder = PassRecorder(world.service, world.deps, seen)
+        plan = sync(world.service, recorder.deps, recorder.observed, world.now)
+        made.append(recorder.finish(world.now, plan, SharedNodes()))
         world.carry_out(plan)
         world.step()
     return made

@@ -31,8 +31,8 @@ def made(number: int, uid: str = "u", seen: Observed = SEEN) -> Pass:
     first, *others = seen.pods
     pods = (first._replace(version=number, message=f"{number:>05}", reason="Starting", ready=False), *others)
     service, now = replace(WORLD.service, uid=uid), WORLD.now + timedelta(seconds=number)
-    ear = PassRecorder(service, WORLD.deps, replace(seen, pods=pods))
-    return ear.finish(now, sync(service, ear.deps, ear.observed, now), AROUND)
+    recorder = PassRecorder(service, WORLD.deps, replace(seen, pods=pods))
+    return recorder.finish(now, sync(service, recorder.deps, recorder.observed, now), AROUND)
 
 
 def test_the_last_passes_of_a_service_are_kept_in_their_order() -> None:
@@ -87,8 +87,8 @@ def test_a_table_of_nodes_counts_once_for_all_services_and_goes_with_the_last() 
     kept, around, deps = Recorder(2**30), SharedNodes(), replace(WORLD.deps, nodes=nodes)
 
     def looked() -> Pass:
-        ear = PassRecorder(WORLD.service, deps, SEEN)
-        return ear.finish(WORLD.now, sync(WORLD.service, ear.deps, ear.observed, WORLD.now), around)
+        recorder = PassRecorder(WORLD.service, deps, SEEN)
+        return recorder.finish(WORLD.now, sync(WORLD.service, recorder.deps, recorder.observed, WORLD.now), around)
 
     kept.add(ref(0), looked())
     first = kept.bytes
@@ -112,8 +112,8 @@ def test_nodes_are_written_where_a_pass_rests_on_them(waits: bool) -> None:
     stored = {"placement": {"revision": WORLD.service.status["revision"], "waiting": {"engine": 1}, "trying": False}}
     service = replace(WORLD.service, status={**WORLD.service.status, **(stored if waits else {})})
     on = tuple(pod._replace(node=f"n{number % 2}") for number, pod in enumerate(SEEN.pods))
-    ear = PassRecorder(service, deps, replace(SEEN, pods=on))
-    found = ear.finish(WORLD.now, sync(service, ear.deps, ear.observed, WORLD.now), SharedNodes())
+    recorder = PassRecorder(service, deps, replace(SEEN, pods=on))
+    found = recorder.finish(WORLD.now, sync(service, recorder.deps, recorder.observed, WORLD.now), SharedNodes())
     assert relevant_nodes(found).keys() == (nodes.keys() if waits else {"n0", "n1"})
 
 

@@ -63,7 +63,7 @@ async def test_a_stranger_counts_once_however_often_its_removal_fails(
     for _ in range(3):
         await registry._pass()
     page = registry.metrics()[1]
-    assert f"{keys.STRANGERS}_total 1.0" in page and f"{keys.STRANGER_AT} 1234.0" in page
+    assert f"{keys.FOREIGN_WORKERS}_total 1.0" in page and f"{keys.FOREIGN_WORKER_AT} 1234.0" in page
     assert (
         caplog.text.count(
             "found a foreign worker, which is not a pod of this router's revision, in the router's list: "
@@ -75,7 +75,7 @@ async def test_a_stranger_counts_once_however_often_its_removal_fails(
     await registry._pass()
     server.answers["/workers"] = 200, {"workers": [thief]}
     await registry._pass()
-    assert f"{keys.STRANGERS}_total 2.0" in registry.metrics()[1], "the foreign worker appeared again"
+    assert f"{keys.FOREIGN_WORKERS}_total 2.0" in registry.metrics()[1], "the foreign worker appeared again"
     assert "thief" not in registry.metrics()[1] and "p-3" not in registry.metrics()[1]
 
 

@@ -126,7 +126,7 @@ async def test_an_agent_goes_on_with_the_others(levels: int) -> None:
                     await asyncio.sleep(0.01)
         finally:
             watching.cancel()
-    assert agent._unread == {"uid-deep": "BaseModel"} and agent._models.keys() == {"uid-good"}
+    assert agent._unparsed == {"uid-deep": "BaseModel"} and agent._models.keys() == {"uid-good"}
 
 
 @pytest.mark.parametrize("levels", LEVELS)

@@ -74,7 +74,7 @@ def stream(*chunks: bytes, then: float = 0.0) -> Handler:
     return answer
 
 
-class Told:
+class ServedInformer:
     """An informer, and a server that gives these responses to its lists and watches in turn."""
 
     def __init__(self, *lists: Handler, watches: tuple[Handler, ...] = (), silence: float = 60.0) -> None:
@@ -83,7 +83,7 @@ class Told:
         self.queries: list[dict[str, str]] = []
         self.sink = Sink()
 
-    async def until(self, holds: Callable[["Told"], bool]) -> list[str]:
+    async def until(self, holds: Callable[["ServedInformer"], bool]) -> list[str]:
         """Return what the sink has received once the condition holds."""
         where = "/apis/example.org/v1/things"
         async with answers(self._serve, "GET", where) as connection, connection.session(limit=0, agent="") as session:
@@ -109,7 +109,7 @@ class Told:
         return await left.pop(0)(request)
 
 
-def listed(run: Told) -> bool:
+def listed(run: ServedInformer) -> bool:
     """Return whether the last list was reported completely: a watch was requested after it."""
     return not run.lists and run.informer.complete.is_set() and "watch" in run.queries[-1]
 
@@ -118,7 +118,7 @@ async def test_a_whole_list_of_several_pages_misses_nothing() -> None:
     """A list of several pages misses no object and no event. All pages show the state at one moment, from which the watch
     continues. tests/controlplane/process tests this with a real API server.
     """
-    run = Told(page("a", more="next"), page("b"))
+    run = ServedInformer(page("a", more="next"), page("b"))
     assert await run.until(lambda run: listed(run) and len(run.queries) == 3) == ["seen a", "seen b"]
     first, second, watch = run.queries
     assert first == {"limit": "500", "labelSelector": "a=b"}
@@ -131,7 +131,7 @@ async def test_a_page_of_large_objects_is_requested_again_with_fewer() -> None:
         items = [{**thing("a"), "spec": "x" * 1_500_000}] * 24
         return web.json_response({"metadata": {"resourceVersion": "9"}, "items": items})
 
-    run = Told(page("a", more="next"), large, large, page("b", more="last"), page("c"))
+    run = ServedInformer(page("a", more="next"), large, large, page("b", more="last"), page("c"))
     assert await run.until(lambda run: listed(run) and len(run.queries) == 6) == ["seen a", "seen b", "seen c"]
     assert [(query.get("limit"), query.get("continue")) for query in run.queries[:5]] == [
         ("500", None), ("500", "next"), ("125", "next"), ("31", "next"), ("31", "last"),
@@ -140,14 +140,14 @@ async def test_a_page_of_large_objects_is_requested_again_with_fewer() -> None:
 
 @pytest.mark.parametrize("fault", [cut, refused(401), refused(410)], ids=["cut", "401", "410"])
 async def test_a_first_list_that_began_again_may_have_shown_what_is_gone(fault: Handler) -> None:
-    said = await Told(page("a", "b", more="next"), fault, page("b", more="next"), page("c")).until(listed)
+    said = await ServedInformer(page("a", "b", more="next"), fault, page("b", more="next"), page("c")).until(listed)
     assert said[:4] == ["seen a", "seen b", "seen b", "seen c"]
     assert said[4:] == ["relisted"]
 
 
 async def test_a_watch_that_ends_goes_on_at_the_last_version_that_it_told() -> None:
     first = stream(event("ADDED", thing("b", "10")), event("DELETED", thing("a", "11")), event("BOOKMARK", thing("", "20")))
-    run = Told(page("a"), watches=(first, stream(event("MODIFIED", thing("b", "21")))))
+    run = ServedInformer(page("a"), watches=(first, stream(event("MODIFIED", thing("b", "21")))))
     said = await run.until(lambda run: len(run.queries) == 4)
     assert said == ["seen a", "seen b", "deleted a", "seen b"]
     assert [query.get("resourceVersion") for query in run.queries] == [None, "9", "20", "21"]
@@ -156,13 +156,13 @@ async def test_a_watch_that_ends_goes_on_at_the_last_version_that_it_told() -> N
 async def test_a_line_in_many_chunks_is_one_event_and_a_line_that_was_cut_is_none() -> None:
     large = event("ADDED", {**thing("large", "10"), "spec": "x" * 3_000_000})
     pieces = [large[at : at + 500_000] for at in range(0, len(large), 500_000)]
-    run = Told(page(), watches=(stream(*pieces, event("ADDED", thing("cut", "11"))[:-9]),))
+    run = ServedInformer(page(), watches=(stream(*pieces, event("ADDED", thing("cut", "11"))[:-9]),))
     assert await run.until(lambda run: len(run.queries) == 3) == ["seen large"]
     assert run.queries[-1]["resourceVersion"] == "10", "the event that was cut is sent again"
 
 
 async def test_a_silent_watch_is_dead() -> None:
-    run = Told(page("a"), watches=(stream(event("ADDED", thing("b", "10")), then=30),), silence=0.2)
+    run = ServedInformer(page("a"), watches=(stream(event("ADDED", thing("b", "10")), then=30),), silence=0.2)
     assert await run.until(lambda run: len(run.queries) == 3) == ["seen a", "seen b"]
     assert run.queries[-1]["resourceVersion"] == "10"
 
@@ -178,7 +178,7 @@ async def test_a_silent_watch_is_dead() -> None:
     ids=["410", "500", "a page of a proxy", "no object"],
 )
 async def test_a_watch_that_tells_an_error_or_nonsense_is_followed_by_a_list(told: bytes) -> None:
-    run = Told(page("a"), page("b"), watches=(stream(told),))
+    run = ServedInformer(page("a"), page("b"), watches=(stream(told),))
     assert await run.until(listed) == ["seen a", "seen b", "relisted"]
 
 
@@ -194,7 +194,7 @@ async def test_an_object_as_deep_as_the_api_server_takes_is_an_event_like_any_ot
         return web.Response(body=first.replace(b'"DEEP"', deep), content_type="application/json")
 
     line = b'{"type": "ADDED", "object": ' + deep + b"}\n"
-    run = Told(listed_deep, watches=(stream(line, event("ADDED", thing("b", "12"))),))
+    run = ServedInformer(listed_deep, watches=(stream(line, event("ADDED", thing("b", "12"))),))
     assert await run.until(lambda run: len(run.queries) == 3) == ["seen a", "seen deep", "seen deep", "seen b"]
     assert run.queries[-1]["resourceVersion"] == "12"
     assert run.informer.unread == {}
@@ -205,7 +205,9 @@ async def test_what_nobody_can_read_again_and_again_costs_its_own_event_alone(ca
     list, the retries would be used up, which ended the process before.
     """
     broken = [b"{\n", b"[1]\n", b'{"type": "ADDED", "object": 5}\n', b'\xff{"type": "ADDED"}\n'] * 25
-    run = Told(page("a"), page("b"), watches=(stream(broken[0]), stream(*broken, event("ADDED", thing("c", "12")))))
+    run = ServedInformer(
+        page("a"), page("b"), watches=(stream(broken[0]), stream(*broken, event("ADDED", thing("c", "12"))))
+    )
     assert await run.until(lambda run: len(run.queries) == 5) == ["seen a", "seen b", "relisted", "seen c"]
     assert run.informer.unread == {"Thing": 101}
     assert len([one for one in caplog.records if one.levelname == "WARNING"]) == 1
@@ -216,21 +218,21 @@ async def test_an_item_of_a_list_that_is_no_object_costs_itself() -> None:
         items = [None, 5, [], thing("a"), "x"]
         return web.json_response({"apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": items})
 
-    run = Told(odd)
+    run = ServedInformer(odd)
     assert await run.until(listed) == ["seen a"]
     assert run.informer.unread == {"Thing": 4}
 
 
 @pytest.mark.parametrize("code", [403, 404, 429, 500, 503])
 async def test_what_may_be_better_soon_is_asked_again(code: int) -> None:
-    run = Told(refused(code), page("a"), watches=(refused(code),))
+    run = ServedInformer(refused(code), page("a"), watches=(refused(code),))
     assert await run.until(lambda run: len(run.queries) == 4) == ["seen a"], "no second list, because nothing was missed"
 
 
 @pytest.mark.parametrize(("code", "answers"), [(404, 13), (503, 43), (400, 1)])
 async def test_what_lasts_ends_in_a_sentence(monkeypatch: pytest.MonkeyPatch, code: int, answers: int) -> None:
     monkeypatch.setattr(informers, "BACKOFFS", (0.0,) * 42)
-    run = Told(*[refused(code)] * answers)
+    run = ServedInformer(*[refused(code)] * answers)
     with pytest.raises(CannotWatch, match="cannot watch things: no more"):
         await run.until(lambda _: False)
     assert not run.lists
@@ -239,7 +241,7 @@ async def test_what_lasts_ends_in_a_sentence(monkeypatch: pytest.MonkeyPatch, co
 async def test_lists_that_break_for_ever_end_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(informers, "BACKOFFS", (0.0,) * 3)
     with pytest.raises(CannotWatch, match="cannot watch things: a page of the list is incomplete or unreadable"):
-        await Told(*[cut] * 4).until(lambda _: False)
+        await ServedInformer(*[cut] * 4).until(lambda _: False)
 
 
 def test_exactly_the_common_kinds_are_watched_by_label() -> None:
@@ -270,7 +272,7 @@ async def test_the_loop_answers_while_a_long_page_is_told(monkeypatch: pytest.Mo
             await asyncio.sleep(0)
 
     monkeypatch.setattr(informers, "PACER", Pacer(clock=lambda: now))
-    run = Told(page(*(f"thing-{number}" for number in range(500))))
+    run = ServedInformer(page(*(f"thing-{number}" for number in range(500))))
     run.sink = Slow()
     beside = asyncio.create_task(beat())
     await run.until(lambda run: run.informer.complete.is_set())

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from ome_operator.cli import connect
 from ome_operator.cli.app import app
-from ome_operator.cli.live.linted import TOLD
+from ome_operator.cli.live.linted import MOST_LINES
 from ome_operator.cli.live.preview import preview
 from ome_operator.cli.manifests import read_manifests
 from ome_operator.errors import Unanswered
@@ -140,7 +140,9 @@ def test_a_command_tells_a_few_and_where_the_others_are(tmp_path: Path) -> None:
     indent = next(line for line in BROKEN.read_text().splitlines() if "--enable-deepep-moe" in line).partition("-")[0]
     (tmp_path / "a.yaml").write_text(text.replace("\n- --no", f"\n{indent}- --no"))
     told = [line for line in run("render", "-f", tmp_path, "--catalog", "config").stderr.splitlines() if "flag" in line]
-    assert len(told) == TOLD and "20 more: `ome lint -f`" in run("render", "-f", tmp_path, "--catalog", "config").stderr
+    assert (
+        len(told) == MOST_LINES and "20 more: `ome lint -f`" in run("render", "-f", tmp_path, "--catalog", "config").stderr
+    )
 
 
 def test_generate_finds_nothing_in_its_own_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from ome_operator import keys
 from ome_operator.controllers.base import Core
 from ome_operator.controllers.status_writer import another
 from ome_operator.core.observed.objects import Observed, Ref
-from ome_operator.core.reconcile.plan import Apply, Check, Plan, RoomCheck
+from ome_operator.core.reconcile.plan import Apply, CapacityCheck, Check, Plan
 from ome_operator.kube.errors import Forbidden, Invalid, KubeError, ServerError, TooMany
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
@@ -82,7 +82,7 @@ async def test_nothing_is_carried_out_before_it_is_known_what_is_free() -> None:
     """No plan is carried out before the free capacity that it depends on is known. Objects that are removed before would be
     created again and removed again after each answer.
     """
-    plans, api = [Plan(look=(RoomCheck("r.room", ()),), apply=applies("Service")), Plan()], FakeApi()
+    plans, api = [Plan(look=(CapacityCheck("r.room", ()),), apply=applies("Service")), Plan()], FakeApi()
     cluster = makers.cluster({"kind": "InferenceService", **makers.BODY})
     core = Core(sync=lambda *_: plans.pop(0))
     services = makers.services(cluster, api, makers.queue(), core)

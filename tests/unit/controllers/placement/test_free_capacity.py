@@ -138,7 +138,7 @@ async def test_what_is_free_without_the_pods_of_a_service() -> None:
     known.pods = [mine]
     assert free(made) == {"n1": 4, "n2": 8}
     await foreign.read(["n1", "n2"])
-    for strangers, left in ((True, {"n1": 5, "n2": 7}), (False, {"n1": 6, "n2": 8})):
-        without = made.without([Ref("InferenceService", mine.namespace, mine.service)], strangers=strangers)
+    for foreign, left in ((True, {"n1": 5, "n2": 7}), (False, {"n1": 6, "n2": 8})):
+        without = made.without([Ref("InferenceService", mine.namespace, mine.service)], foreign=foreign)
         assert {name: dict(node.room)[GPU] for name, node in without.items()} == left
     assert free(made) == {"n1": 3, "n2": 7}, "nothing is changed"

@@ -9,8 +9,8 @@ from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cache.occupancy import Occupancy
 from ome_operator.controllers.placement import gangs as module
 from ome_operator.controllers.placement.gangs import Gangs
+from ome_operator.core.observed.admission import NO_ADMISSION
 from ome_operator.core.observed.objects import Deps, Node, Pod, Ref
-from ome_operator.core.observed.turn import NO_TURN
 from ome_operator.core.placement.claims import Claim, Idle, less
 from ome_operator.core.placement.demand import Demand, Expression
 from ome_operator.core.placement.need import Need
@@ -102,8 +102,8 @@ def test_who_waits_is_woken_when_another_wants_less_or_a_pod_is_gone() -> None:
 def test_turns_are_decided_once_for_all_and_again_when_something_changed(monkeypatch: Any) -> None:
     made, _ = gangs(4)
     asked: list[int] = []
-    decide = module.turns
-    monkeypatch.setattr(module, "turns", lambda *given: (asked.append(1), decide(*given))[1])
+    decide = module.admit
+    monkeypatch.setattr(module, "admit", lambda *given: (asked.append(1), decide(*given))[1])
     made.report_claim(A, claim(A, 5), NOW)
     made.report_claim(B, claim(B, 6), NOW)
     for _ in range(10):
@@ -219,10 +219,10 @@ def test_who_holds_no_node_makes_way_for_who_asks_for_the_same_nodes_alone() -> 
 def test_a_pass_costs_nothing_of_what_others_want_while_nobody_waits(monkeypatch: Any) -> None:
     """While no service waits for nodes, a reconciliation does not process the claims of all other services."""
     made, _ = gangs(4)
-    monkeypatch.setattr(module, "turns", None)
+    monkeypatch.setattr(module, "admit", None)
     for at in range(100):
         made.report_claim(Ref("InferenceService", "ns", f"s{at}"), claim(B, 1, trying=True), NOW)
-    assert made.admission_of(A, {}, NOW) == NO_TURN
+    assert made.admission_of(A, {}, NOW) == NO_ADMISSION
     made.report_claim(B, claim(B, 9), NOW)
     assert made.admission_of(A, {}, NOW).rivals == (claim(B, 9),), "a service that waits makes others compare claims"
 

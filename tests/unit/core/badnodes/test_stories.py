@@ -6,29 +6,29 @@ import pytest
 
 from ome_operator.core.badnodes.blame import FAILURES, LASTS, PART
 from tests.conftest import SOAK
-from tests.support.bad_nodes import STEP, Town, node
+from tests.support.bad_nodes import STEP, FailingCluster, node
 
 SEEDS = range(50) if SOAK else range(0, 50, 5)
 """Each seed is a cluster of another size, with more services or larger groups."""
 HOUR = int(3600 / STEP)
 
 
-def town(seed: int) -> Town:
+def failing_cluster(seed: int) -> FailingCluster:
     """Return a simulated cluster with services of three namespaces and some free nodes."""
-    made = Town(seed, 12 + seed)
+    made = FailingCluster(seed, 12 + seed)
     for number in range(3):
         made.add(f"team{number}", f"svc{number}", groups=1 + seed % 2, size=1 + (seed + number) % 2)
     return made
 
 
-def limit(made: Town) -> int:
+def limit(made: FailingCluster) -> int:
     """Return the largest number of nodes that the namespaces may avoid at once in this cluster."""
     return max(1, len(made.nodes) // PART)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_node_that_kills_its_group_each_time_is_avoided_after_three_failures(seed: int) -> None:
-    made = town(seed)
+    made = failing_cluster(seed)
     made.step({})
     group = made.chance.choice([each for each in made.groups if each.namespace == "team0"])
     bad = made.chance.choice(group.nodes)
@@ -49,7 +49,7 @@ def test_a_node_that_kills_its_group_each_time_is_avoided_after_three_failures(s
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_service_that_fails_on_every_node_blames_none_in_the_end(seed: int) -> None:
-    made = Town(seed, 12 + seed)
+    made = FailingCluster(seed, 12 + seed)
     made.add("team0", "broken", groups=1 + seed % 4, size=1 + seed % 3)
     made.add("team1", "fine", groups=2, size=1)
     for _ in range(2 * HOUR):
@@ -62,7 +62,7 @@ def test_a_service_that_fails_on_every_node_blames_none_in_the_end(seed: int) ->
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_wrong_flag_on_all_nodes_blames_none(seed: int) -> None:
-    made = town(seed)
+    made = failing_cluster(seed)
     names = sorted(made.nodes)
     few = made.chance.sample(names, limit(made))
     for name in few:
@@ -81,7 +81,7 @@ def test_a_wrong_flag_on_all_nodes_blames_none(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_tenant_that_ends_its_own_containers_takes_no_node_from_others(seed: int) -> None:
-    made = town(seed)
+    made = failing_cluster(seed)
     for number in range(10):
         made.add("evil", f"evil{number}", groups=1, size=1)
     made.step({})

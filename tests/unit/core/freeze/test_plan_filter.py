@@ -72,7 +72,7 @@ NO_STEPS = {
 }  # fmt: skip
 """The other fields of a Plan. They change nothing in the cluster: what is read and reported, and the time of the next pass.
 """
-PARTS = {"Guard", "NodeLost", "RoomCheck", "Event", "Plan"}
+PARTS = {"Guard", "NodeLost", "CapacityCheck", "Event", "Plan"}
 """Classes of core/reconcile/plan.py that are no steps."""
 
 
@@ -114,11 +114,11 @@ def test_each_step_passes_or_is_told(field: str, held: Hold) -> None:
 
 
 def test_what_is_no_step() -> None:
-    said = {"status": {"a": 1}, "urgent": False, "watch_failures": (("StatefulSet", "x"),)}
-    whole = Plan(**said, requeue_after=0.5, rolls=True, events=(Event("Warning", "R", "m"),))  # type: ignore[arg-type]
+    explanation = {"status": {"a": 1}, "urgent": False, "watch_failures": (("StatefulSet", "x"),)}
+    whole = Plan(**explanation, requeue_after=0.5, rolls=True, events=(Event("Warning", "R", "m"),))  # type: ignore[arg-type]
     world = settled()
-    assert plan_filter.allowed(whole, FROZEN, snapshot(world)) == Plan(**said, events=whole.events)  # type: ignore[arg-type]
-    assert plan_filter.allowed(whole, OBSERVED, snapshot(world)) == Plan(**said)  # type: ignore[arg-type]
+    assert plan_filter.allowed(whole, FROZEN, snapshot(world)) == Plan(**explanation, events=whole.events)  # type: ignore[arg-type]
+    assert plan_filter.allowed(whole, OBSERVED, snapshot(world)) == Plan(**explanation)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", sorted(plan_filter.MENDED))
@@ -226,8 +226,8 @@ def test_no_event_says_that_a_group_was_recycled_that_only_would_be() -> None:
     world.lose(lost.name)
     while not (lost.name in world.pods and world.pods[lost.name].uid != lost.uid):
         assert world.step(), "its StatefulSet creates it again"
-    said = {event.reason for event in go(world, "freeze").events}
-    assert "GroupRecycled" not in said and "Frozen" in said
+    explanation = {event.reason for event in go(world, "freeze").events}
+    assert "GroupRecycled" not in explanation and "Frozen" in explanation
     assert "GroupRecycled" in {event.reason for event in world.sync().events}
 
 
@@ -291,8 +291,8 @@ def test_a_service_that_is_left_alone_says_that_it_is_frozen() -> None:
 
 
 def test_a_message_has_room_for_how_it_ends() -> None:
-    said = plan_filter.condition(FROZEN, [f"create StatefulSet {'x' * 60}"] * 99).message
-    assert len(said) < 1024 and said.endswith("; thaw it")
+    explanation = plan_filter.condition(FROZEN, [f"create StatefulSet {'x' * 60}"] * 99).message
+    assert len(explanation) < 1024 and explanation.endswith("; thaw it")
 
 
 def test_a_service_lets_others_go_first_only_before_it_has_begun() -> None:

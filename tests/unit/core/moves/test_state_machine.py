@@ -127,17 +127,17 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_follows(case: str) -> None:
-    told = CASES[case]
-    found = advance(told.before, told.role, told.policy, told.first, NOW)
-    assert (found.phase if found else None) == told.phase
-    assert bool(found and found.alone) == told.alone
-    if found and told.before and found.phase is told.before.phase and found.member == told.before.member:
-        assert found.since == told.before.since, "a phase that continues keeps its start time"
+    facts = CASES[case]
+    found = advance(facts.before, facts.role, facts.policy, facts.first, NOW)
+    assert (found.phase if found else None) == facts.phase
+    assert bool(found and found.alone) == facts.alone
+    if found and facts.before and found.phase is facts.before.phase and found.member == facts.before.member:
+        assert found.since == facts.before.since, "a phase that continues keeps its start time"
 
 
 def test_every_phase_is_left_and_reached() -> None:
-    assert {told.before.phase for told in CASES.values() if told.before} == set(Phase)
-    assert {told.phase for told in CASES.values()} == {None, *Phase}
+    assert {facts.before.phase for facts in CASES.values() if facts.before} == set(Phase)
+    assert {facts.phase for facts in CASES.values()} == {None, *Phase}
 
 
 def test_a_time_in_the_future_counts_as_now() -> None:

@@ -59,7 +59,7 @@ def read(body: Any) -> RouterReport:
 
 def test_it_reads_what_a_registry_of_this_version_sends() -> None:
     found = read(sent())
-    assert (found.at, found.strangers, found.stranger_at, found.in_flight) == (NOW, 2, NOW - 5, 3)
+    assert (found.at, found.strangers, found.foreign_worker_at, found.in_flight) == (NOW, 2, NOW - 5, 3)
     assert found.work is not None and found.work.rates["requests"] == 2 and found.work.at == NOW - 10
     (leader,) = found.leaders.values()
     assert (leader.role, leader.state) == ("prefill", "draining")
@@ -79,7 +79,7 @@ def test_a_newer_registry_may_send_more() -> None:
 def test_a_registry_that_knows_nothing_yet_is_fine() -> None:
     body = registry.summary(SLICE, [LEADER], {}, registry.RouterReading(), registry.Foreign(0, None), 1.0)
     found = read(json.loads(json.dumps(body)))
-    assert found.work is None and found.in_flight is None and found.strangers == 0 and found.stranger_at == 0.0
+    assert found.work is None and found.in_flight is None and found.strangers == 0 and found.foreign_worker_at == 0.0
     (leader,) = found.leaders.values()
     assert leader.load is None and leader.work is None
 
@@ -146,7 +146,7 @@ def test_whatever_a_field_is_the_numbers_are_in_range_or_nothing_is_used(path: s
         found = read(changed(path, value) if path != "leaders.0" else changed("leaders", [value]))
     except Unusable:
         return
-    assert 0 <= found.strangers <= LARGEST and found.stranger_at <= NOW
+    assert 0 <= found.strangers <= LARGEST and found.foreign_worker_at <= NOW
     for leader in found.leaders.values():
         if leader.load is not None:
             assert leader.load.at <= NOW and 0 <= leader.load.empty_readings <= LARGEST

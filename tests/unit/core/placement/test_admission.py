@@ -8,7 +8,7 @@ import pytest
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.placement import packing
 from ome_operator.core.placement import promises as module
-from ome_operator.core.placement.admission import turns
+from ome_operator.core.placement.admission import admit
 from ome_operator.core.placement.claims import Claim, contested, less
 from ome_operator.core.placement.demand import Demand, Expression
 from ome_operator.core.placement.fit import Needs
@@ -37,7 +37,7 @@ def claim(key: str, pods: int, pool: str = "", **facts: Any) -> Claim:
 
 
 def granted(*claims: Claim, on: dict[str, Node], free: dict[str, Node] | None = None) -> dict[str, bool]:
-    return dict(turns(claims, on, on if free is None else free, NOW, 60.0).granted)
+    return dict(admit(claims, on, on if free is None else free, NOW, 60.0).granted)
 
 
 def test_the_priority_of_pods_goes_before_age() -> None:
@@ -93,9 +93,9 @@ def test_blind_tries_of_other_nodes_do_not_wait_for_each_other() -> None:
 
 def test_why_it_waits() -> None:
     on = nodes(a=4)
-    rested = turns([claim("a", 2, rested=False)], on, on, NOW, 60.0)
+    rested = admit([claim("a", 2, rested=False)], on, on, NOW, 60.0)
     assert rested.granted == {} and "although capacity seemed sufficient" in rested.waits["a"]
-    assert turns([claim("a", 3, first=1.0), claim("b", 3, first=2.0)], on, on, NOW, 60.0).waits == {
+    assert admit([claim("a", 3, first=1.0), claim("b", 3, first=2.0)], on, on, NOW, 60.0).waits == {
         "b": "a is being placed first"
     }
     free = {name: node for name, node in on.items() if name != "a3"}
@@ -103,7 +103,7 @@ def test_why_it_waits() -> None:
     told = []
     for at in times:
         large, small = (claim(key, pods, first=LONG_AGO, since=at.timestamp()) for key, pods in (("large", 4), ("small", 1)))
-        told.append(turns([large, small], on, free, at, 60.0).waits.get("small", ""))
+        told.append(admit([large, small], on, free, at, 60.0).waits.get("small", ""))
     assert sorted(told) == ["", "", "", "nodes are reserved for large at present"], "in ten of each forty minutes"
 
 
@@ -119,7 +119,7 @@ def test_a_thousand_that_wait_for_the_same_are_a_single_question(monkeypatch: An
     fits = module.fits
     monkeypatch.setattr(module, "fits", lambda *given: (asked.append(1), fits(*given))[1])
     on = nodes(a=20)
-    told = turns([claim(f"s{at}", 30, first=float(at)) for at in range(1000)], on, on, NOW, 60.0)
+    told = admit([claim(f"s{at}", 30, first=float(at)) for at in range(1000)], on, on, NOW, 60.0)
     assert not told.granted and len(told.waits) == 1000 and len(asked) <= 5
 
 

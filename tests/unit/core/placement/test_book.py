@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from ome_operator.core.observed.objects import Node, Ref
 from ome_operator.core.placement import timing
-from ome_operator.core.placement.admission import speculates, turns
+from ome_operator.core.placement.admission import admit, speculates
 from ome_operator.core.placement.book import ClaimBook
 from ome_operator.core.placement.claims import GOOD, Claim, keeps, order
 from ome_operator.core.placement.fit import Nodes
@@ -136,7 +136,7 @@ def granted(*claims: Claim, free: int, second: float = 0.0) -> set[str]:
     """Return which gangs are admitted if this number of the four nodes is free."""
     all_nodes = nodes(a=4)
     left: dict[str, Node] = {name: all_nodes[name] for name in list(all_nodes)[:free]}
-    return {*turns(claims, all_nodes, left, datetime.fromtimestamp(NOW + second, UTC), TIMEOUT).granted}
+    return {*admit(claims, all_nodes, left, datetime.fromtimestamp(NOW + second, UTC), TIMEOUT).granted}
 
 
 def wait(key: str, pods: int, first: float = NOW, **facts: object) -> Claim:

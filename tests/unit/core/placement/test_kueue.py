@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ome_operator import keys
+from ome_operator.core.observed.admission import GangAdmission
 from ome_operator.core.observed.objects import Node
-from ome_operator.core.observed.turn import Turn
 from ome_operator.core.placement import kueue, timing
 from ome_operator.core.placement.attempts import Record
 from ome_operator.core.placement.claims import Claim
@@ -100,7 +100,7 @@ def test_what_is_gated_completely_keeps_its_place_in_the_queue() -> None:
     needs.run(2)
     claim = needs.sync().claim
     assert claim is not None
-    made.turn = Turn(rivals=(Claim("b/b", claim.needs, trying=False),))
+    made.turn = GangAdmission(rivals=(Claim("b/b", claim.needs, trying=False),))
     for _ in range(8):
         later(made, 1200)
         assert {pod.uid for pod in engines(made)} == before
@@ -113,7 +113,7 @@ def test_a_new_service_does_not_wait_for_services_that_want_the_same_nodes() -> 
     claim = other.sync().claim
     assert claim is not None
     made = world()
-    made.turn = Turn(rivals=(Claim("b/b", claim.needs, trying=False, since=START.timestamp()),))
+    made.turn = GangAdmission(rivals=(Claim("b/b", claim.needs, trying=False, since=START.timestamp()),))
     made.run(4)
     assert len(engines(made)) == 4
 

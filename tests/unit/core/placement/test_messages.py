@@ -3,7 +3,7 @@
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.placement.claims import less
 from ome_operator.core.placement.demand import Demand, Expression
-from ome_operator.core.placement.messages import awaited, held_by_services, without_room
+from ome_operator.core.placement.messages import awaited, held_by_services, without_capacity
 from ome_operator.core.placement.need import Need
 
 GPU = "nvidia.com/gpu"
@@ -81,7 +81,7 @@ def test_what_can_never_fit_is_said_as_such() -> None:
 
 def lacks(*needs: Need, held: dict[str, dict[str, int]], by: dict[str, str]) -> str:
     free = {name: less(node, held.get(name, {})) for name, node in NODES.items()}
-    return without_room(needs, NODES, free, lambda node: [by[node]] if node in by else [])
+    return without_capacity(needs, NODES, free, lambda node: [by[node]] if node in by else [])
 
 
 def test_why_nothing_goes_for_pods_without_room() -> None:

@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from ome_operator.core.placement.packing import PodClass, Room, most, together
+from ome_operator.core.placement.packing import Amounts, PodClass, most, together
 
 GPU = "nvidia.com/gpu"
-EIGHT: Room = ((GPU, 8),)
+EIGHT: Amounts = ((GPU, 8),)
 
 
 def kind(pods: int, gpus: int, *apart: int) -> PodClass:
@@ -15,7 +15,7 @@ def kind(pods: int, gpus: int, *apart: int) -> PodClass:
     return PodClass(pods, ((GPU, gpus),), frozenset(apart))
 
 
-def places(room: Room, *takes: int, number: int = 1) -> list[tuple[Room, frozenset[int]]]:
+def places(room: Amounts, *takes: int, number: int = 1) -> list[tuple[Amounts, frozenset[int]]]:
     """Return identical nodes."""
     return [(room, frozenset(takes))] * number
 
@@ -34,7 +34,7 @@ def places(room: Room, *takes: int, number: int = 1) -> list[tuple[Room, frozens
         ([kind(3, 1)], places((), 0), None),
     ],
 )
-def test_places(kinds: list[PodClass], nodes: list[tuple[Room, frozenset[int]]], found: int | None) -> None:
+def test_places(kinds: list[PodClass], nodes: list[tuple[Amounts, frozenset[int]]], found: int | None) -> None:
     assert together(kinds, nodes) == found
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ome_operator import keys
 from ome_operator.core.observed import from_api
-from ome_operator.core.preflight.results import MANY, OWN, SAID, Checked, PreflightFinding, alone, began, read
+from ome_operator.core.preflight.results import MANY, MESSAGE_LENGTH, OWN, Checked, PreflightFinding, alone, began, read
 from tests.unit.core.observed.test_from_api_pod import body, container
 
 SHM = {"check": "shm", "rank": 3, "said": "/dev/shm has 16 MiB, but 128 MiB are needed", "fix": "mount more"}
@@ -76,7 +76,7 @@ def test_hostile_findings_are_bounded_and_clean() -> None:
     odd = [{"check": "a\x1b[31m\n", "rank": rank, "said": "x" * 400, "fix": ["y"]} for rank in (True, -5, "3", 10**30, None)]
     checked = read(status(ended(said(*odd, 1, None, [], {}))))
     assert checked is not None and {each.rank for each in checked.findings} == {OWN}
-    assert all(len(each.said) <= SAID and each.fix == "" and each.check.isprintable() for each in checked.findings)
+    assert all(len(each.said) <= MESSAGE_LENGTH and each.fix == "" and each.check.isprintable() for each in checked.findings)
     many = read(status(ended(said(*({**SHM, "rank": rank} for rank in range(30))))))
     assert many is not None and len(many.findings) == MANY + 1 and "and 18 more findings" in many.sentence
     left = read(status(ended(said(*({**SHM, "rank": rank} for rank in range(20)), more=5))))

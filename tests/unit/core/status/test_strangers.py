@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from ome_operator.core.observed.telemetry import Strangers
+from ome_operator.core.observed.telemetry import ForeignWorkers
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.status.foreign_workers import REPORTED_FOR, foreign_workers_condition
 from tests.support import parts
@@ -14,15 +14,15 @@ AT = START.timestamp()
 
 def test_none_where_none_was_seen_or_long_ago() -> None:
     assert foreign_workers_condition([], "", START) is None
-    assert foreign_workers_condition([Strangers(0, 0.0)], "", START) is None
-    assert foreign_workers_condition([Strangers(3, AT)], "", START + REPORTED_FOR) is None
+    assert foreign_workers_condition([ForeignWorkers(0, 0.0)], "", START) is None
+    assert foreign_workers_condition([ForeignWorkers(3, AT)], "", START + REPORTED_FOR) is None
 
 
 def test_how_many_when_and_what_to_do() -> None:
-    told = foreign_workers_condition([Strangers(2, AT - 60), Strangers(1, AT - 3)], "", START)
+    told = foreign_workers_condition([ForeignWorkers(2, AT - 60), ForeignWorkers(1, AT - 3)], "", START)
     assert told is not None and (told.type, told.status, told.reason) == ("RouterIntact", False, "StrangerInRouter")
     assert "(3 so far, the last at" in told.message and "23:59:57 UTC" in told.message and "/v1/" in told.message
-    keyed = foreign_workers_condition([Strangers(1, AT)], "svc-router-key", START)
+    keyed = foreign_workers_condition([ForeignWorkers(1, AT)], "svc-router-key", START)
     assert keyed is not None and "delete the Secret svc-router-key" in keyed.message
 
 
@@ -36,7 +36,7 @@ def service() -> World:
 def test_it_is_a_condition_and_an_event_once_and_the_service_stays_ready() -> None:
     here = service()
     (router,) = [pod for pod in here.observed().pods if pod.component == "router"]
-    seen = replace(here.observed(), strangers={router.uid: Strangers(1, here.now.timestamp())})
+    seen = replace(here.observed(), strangers={router.uid: ForeignWorkers(1, here.now.timestamp())})
     plan = sync(here.service, here.deps, seen, here.now)
     told = {item["type"]: item["status"] for item in plan.status["conditions"]}
     assert told["RouterIntact"] == "False" and told["Ready"] == "True"
@@ -49,7 +49,9 @@ def test_it_is_a_condition_and_an_event_once_and_the_service_stays_ready() -> No
 
 def test_pods_that_are_not_its_routers_say_nothing() -> None:
     here = service()
-    seen = replace(here.observed(), strangers={"somebody's": Strangers(9, (here.now - timedelta(seconds=1)).timestamp())})
+    seen = replace(
+        here.observed(), strangers={"somebody's": ForeignWorkers(9, (here.now - timedelta(seconds=1)).timestamp())}
+    )
     assert "RouterIntact" not in {
         item["type"] for item in sync(here.service, here.deps, seen, here.now).status["conditions"]
     }

@@ -24,7 +24,7 @@ EVIL = {"config.json": b"{}", "evil.py": b"EVIL" * 10, "model-00001-of-00002.saf
 BAD = "badbad" + "0" * 34
 
 
-class Town(Hub):
+class RepoHub(Hub):
     """A hub with several repositories, each with its own commit."""
 
     def __init__(self, repositories: dict[str, dict[str, bytes]], commit: str = COMMIT) -> None:
@@ -152,12 +152,12 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def hubs() -> Iterator[tuple[Town, Town]]:
+def hubs() -> Iterator[tuple[RepoHub, RepoHub]]:
     """Run the real hub and the tenant's hub, which has other files under the same name and commit."""
     with ExitStack() as stack:
         yield (
-            stack.enter_context(served(Town({"org/model": GOOD}))),
-            stack.enter_context(served(Town({"org/model": EVIL}))),
+            stack.enter_context(served(RepoHub({"org/model": GOOD}))),
+            stack.enter_context(served(RepoHub({"org/model": EVIL}))),
         )
 
 

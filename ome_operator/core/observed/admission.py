@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 
-class Turn(NamedTuple):
+class GangAdmission(NamedTuple):
     """The admission decision for a gang that waits for nodes (core/placement/admission.py)."""
 
     sure: bool | None = None
@@ -23,4 +23,4 @@ class Turn(NamedTuple):
     to, or while this is not decided. None if the claim of the service contains no groups that hold nodes without serving."""
 
 
-NO_TURN = Turn()
+NO_ADMISSION = GangAdmission()

@@ -16,7 +16,7 @@ FAILING, RISE = 0.01, 1.5
 the earlier windows."""
 
 
-def brake(samples: Sequence[DemandSample], fleet: Fleet, targets: Targets, state: ScalingState, now: float) -> str:
+def removal_hold(samples: Sequence[DemandSample], fleet: Fleet, targets: Targets, state: ScalingState, now: float) -> str:
     """Return the reason (`HoldReason`) not to remove a group now; "" if a group may be removed."""
     since = min((at for at in state.lower_since if at is not None), default=now - LOWER_FOR)
     reasons = (
