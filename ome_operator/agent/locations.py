@@ -58,8 +58,10 @@ class Roots:
         if (now := _inode(root)) is None:
             return f"{root} does not exist or is not a directory: check that its disk is mounted"
         if now != (self._known[root] or now):
-            said = f"{root} is no longer the directory that it was when the agent started: check that its disk is mounted."
-            return f"{said} To use the present directory, restart the agent"
+            message = (
+                f"{root} is no longer the directory that it was when the agent started: check that its disk is mounted."
+            )
+            return f"{message} To use the present directory, restart the agent"
         target = Path(identity.path) if identity.uri.startswith(LOCAL) else Path(home(identity._asdict(), self.names))
         for folder in _between(root, target):
             if folder.is_symlink():

@@ -68,8 +68,8 @@ def _values(kind: Kind, spec: Mapping[str, Any]) -> Iterator[Mistake]:
         kind.spec.read(spec)
     except ValidationError as error:
         for one in error.errors(include_url=False):
-            said = sentence(one, "spec")
-            yield Mistake(re.split(r" is |: | has ", said, maxsplit=1)[0], said)
+            message = sentence(one, "spec")
+            yield Mistake(re.split(r" is |: | has ", message, maxsplit=1)[0], message)
 
 
 def _metadata(metadata: Any, kind: Kind) -> Iterator[Mistake]:
@@ -208,8 +208,8 @@ def _of_pod(value: Any, type_: str, where: tuple[str, ...], candidates: Iterable
             at = (*where, str(key))
             if key not in forms:
                 path, near = ".".join(at), pod_fields.meant(str(key), candidates or forms)
-                said = f"{path} is not a field of a pod: {f'did you mean {near}?' if near else 'remove it'}"
-                yield Mistake(path, said, of_pod=True)
+                message = f"{path} is not a field of a pod: {f'did you mean {near}?' if near else 'remove it'}"
+                yield Mistake(path, message, of_pod=True)
             elif (below := pod_fields.fields(type_)[key]) and forms[key].startswith("[]") is isinstance(inner, list):
                 yield from _of_pod(inner, below, at)
 

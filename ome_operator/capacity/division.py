@@ -61,8 +61,8 @@ def attention_groups(tp: int, groups: int) -> Uneven | None:
     """Check that the TP size is a multiple of the number of data-parallel attention groups. Return None if it is."""
     if tp % groups == 0:
         return None
-    said = f"TP {tp} is not a multiple of DP {groups}, the number of groups that divide attention"
-    return Uneven(Division.ATTENTION, said)
+    message = f"TP {tp} is not a multiple of DP {groups}, the number of groups that divide attention"
+    return Uneven(Division.ATTENTION, message)
 
 
 def heads(model: ModelFacts, gpus: int) -> Uneven | None:

@@ -116,9 +116,9 @@ def runtime(
         parsed = draft(kept.parsed, cluster.deps()) if short else kept.parsed
         if isinstance(parsed, Invalid):
             raise Unanswered(f"{file}: {parsed.why}")
-        said = list(lines(parsed, cluster.deps(), draft=short))
-        say("\n".join(said))
-        failed |= any(line.startswith(("nothing fits", "there is no", "problem")) for line in said)
+        messages = list(lines(parsed, cluster.deps(), draft=short))
+        say("\n".join(messages))
+        failed |= any(line.startswith(("nothing fits", "there is no", "problem")) for line in messages)
     raise typer.Exit(1 if failed else 0)
 
 

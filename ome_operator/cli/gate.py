@@ -79,8 +79,8 @@ class FileRefusal(NamedTuple):
 
 def worded(mistake: strict.Mistake) -> tuple[str, str]:
     """Return what is wrong and the instruction how to correct it, in the words of `ome lint`."""
-    said, remedy = divided(mistake.sentence)
-    return said, re.sub(r"^did you mean (.+)\?$", r"write \1", remedy) or "correct the value"
+    message, remedy = divided(mistake.sentence)
+    return message, re.sub(r"^did you mean (.+)\?$", r"write \1", remedy) or "correct the value"
 
 
 def refusals(parts: Iterable[WrittenObject], namespace: str) -> Iterator[FileRefusal]:
@@ -110,14 +110,14 @@ def _foreign(part: WrittenObject) -> FileRefusal:
     version, kind = str(part.body.get("apiVersion") or ""), str(part.body.get("kind") or "")
     right = next((one for one in _versions() if one[1] == kind), None)
     near = pod_fields.meant(kind, {one[1] for one in _versions()})
-    said = f"apiVersion {version} has no kind {kind} that this operator reads"
+    message = f"apiVersion {version} has no kind {kind} that this operator reads"
     if right is not None and part.group != right[0].rpartition("/")[0] and part.group not in _GROUPS:
         remedy = f"write apiVersion: {right[0]}, or check the file without this object if another operator reads it"
     elif right is not None:
         remedy = f"write apiVersion: {right[0]}"
     else:
         remedy = f"write kind: {near}" if near else "correct apiVersion and kind, or remove the object"
-    return FileRefusal(KIND_UNKNOWN, part.named(), "apiVersion" if right else "kind", said, remedy)
+    return FileRefusal(KIND_UNKNOWN, part.named(), "apiVersion" if right else "kind", message, remedy)
 
 
 def _versions() -> list[tuple[str, str]]:

@@ -207,8 +207,8 @@ def _check_none_empty(given: dict[str, Any]) -> None:
     """Raise an error for an option with an empty value, because an unset shell variable produces an empty value."""
     for name, value in given.items():
         if isinstance(value, str) and not value.strip() and name != "version":
-            said = "the value is empty: give a value, or leave out the option"
-            raise typer.BadParameter(said, param_hint=f"--{name.replace('_', '-')}")
+            message = "the value is empty: give a value, or leave out the option"
+            raise typer.BadParameter(message, param_hint=f"--{name.replace('_', '-')}")
 
 
 def bookshelf() -> Library:

@@ -144,10 +144,10 @@ def told(file: Path | None, server: str, namespace: str, name: str, until: datet
     earlier than `asked`.
     """
     left = until - datetime.now(UTC)
-    said = f"system:serviceaccount:{namespace}:{name} at {server}, until {until.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    message = f"system:serviceaccount:{namespace}:{name} at {server}, until {until.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     if left < asked - timedelta(minutes=1):
-        said += f" (the API server issues no token for {_spelled(asked)})"
-    return f"{file}: {said}" if file is not None else said
+        message += f" (the API server issues no token for {_spelled(asked)})"
+    return f"{file}: {message}" if file is not None else message
 
 
 def _spelled(life: timedelta) -> str:

@@ -98,8 +98,8 @@ def report_skipped(found: Files) -> None:
     if len(found.skipped) > SHOWN:
         named += f", and {len(found.skipped) - SHOWN} more"
     if not found.looked:
-        said = f": there {'is' if len(found.skipped) == 1 else 'are'} only {named}" if named else ""
-        raise Unanswered(f"the files contain no object of this operator{said}. Name a file that has one.")
+        message = f": there {'is' if len(found.skipped) == 1 else 'are'} only {named}" if named else ""
+        raise Unanswered(f"the files contain no object of this operator{message}. Name a file that has one.")
     if named:
         complain(f"not checked: {named}")
 
@@ -232,8 +232,8 @@ def _objects(where: str, body: Mapping[str, Any], namespace: str) -> Iterator[Ma
     kind = called(str(body.get("apiVersion", "")), str(body.get("kind", "")))
     if kind not in KNOWN or body.get("apiVersion") != RESOURCES[kind].api_version:
         return
-    if said := _too_much(body) or _wrong_metadata(body) or _wrong_key(body, ""):
-        raise Unanswered(f"{where}: {said}.")
+    if problem := _too_much(body) or _wrong_metadata(body) or _wrong_key(body, ""):
+        raise Unanswered(f"{where}: {problem}.")
     # Errors in other fields are reported by the parser of the kind. A `status` that is not a map cannot come from an API
     # server.
     status: Manifest = {} if isinstance(body.get("status", {}), Mapping) else {"status": {}}
@@ -281,12 +281,14 @@ def _wrong_key(value: Any, where: str) -> str:
     than LEVELS, because the function is recursive.
     """
     if isinstance(value, list):
-        return next((said for number, entry in enumerate(value) if (said := _wrong_key(entry, f"{where}[{number}]"))), "")
+        return next(
+            (problem for number, entry in enumerate(value) if (problem := _wrong_key(entry, f"{where}[{number}]"))), ""
+        )
     if not isinstance(value, Mapping):
         return ""
     for key, entry in value.items():
         if not isinstance(key, str):
             return f"{where or 'the object'} has the key {shown(key)}, which is not a string: put quotes around it"
-        if said := _wrong_key(entry, f"{where}.{key}" if where else key):
-            return said
+        if problem := _wrong_key(entry, f"{where}.{key}" if where else key):
+            return problem
     return ""

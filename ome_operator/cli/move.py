@@ -133,5 +133,5 @@ def _refusal(body: Mapping[str, Any], component: str, number: int, group: str) -
 
 
 def _condition(body: Mapping[str, Any], type_: str) -> bool:
-    said = (body.get("status") or {}).get("conditions") or ()
-    return any(one.get("type") == type_ and one.get("status") == "True" for one in said)
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == type_ and one.get("status") == "True" for one in conditions)

@@ -98,8 +98,8 @@ def forgive(
         for body in bodies:
             name, uid = body["metadata"]["name"], body["metadata"]["uid"]
             await client.patch_merge(KIND, "", name, uid, {"metadata": {"annotations": {keys.FORGIVEN: when}}})
-            said = (body.get("status") or {}).get("avoided")
-            before = f"It was avoided {said}" if said else "It was not avoided"
+            avoided = (body.get("status") or {}).get("avoided")
+            before = f"It was avoided {avoided}" if avoided else "It was not avoided"
             typer.echo(f"{name} is forgiven: the operator uses it again within 10 s. {before}.")
 
     on_cluster(kubeconfig, context, work, error=Unanswered)

@@ -126,8 +126,8 @@ def retry(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = Non
         return found
 
     found = on_cluster(kubeconfig, context, work)
-    said = ", ".join(item["revision"] for item in found.aim.rejected)
-    say(f"{found.where} tries revision {said} again.")
+    message = ", ".join(item["revision"] for item in found.aim.rejected)
+    say(f"{found.where} tries revision {message} again.")
 
 
 @app.command(epilog="Example: ome restart kimi-k2-instruct")

@@ -120,12 +120,12 @@ async def _resume(client: "Client", service: str, namespace: str) -> list[str]:
         raise UserError(f"the autoscaler of the class Demand sets no size of {where}, so there is nothing to resume.")
     for name in found.by_hand:
         await client.delete("RoleScale", found.namespace, name, scales[name]["metadata"]["uid"])
-    said = [f"RoleScale {name} is created again, and follows the demand from then on." for name in found.by_hand]
+    messages = [f"RoleScale {name} is created again, and follows the demand from then on." for name in found.by_hand]
     if is_back:
         patch = {"metadata": {"annotations": {keys.SCALED_BACK: None}}}
         await client.patch_merge("InferenceService", found.namespace, found.service, body["metadata"]["uid"], patch)
-        said.append(f"{where} is no longer kept at its former size, and follows the demand from this size on.")
-    return said or [f"No size of {where} was set by hand or by --undo: the service follows the demand already."]
+        messages.append(f"{where} is no longer kept at its former size, and follows the demand from this size on.")
+    return messages or [f"No size of {where} was set by hand or by --undo: the service follows the demand already."]
 
 
 async def _undo(client: "Client", service: str, namespace: str) -> list[str]:

@@ -95,7 +95,7 @@ class _DemandMemory:
 
 class DemandScaler:
     """Decides the sizes of services that are scaled with their demand. `reports` returns the fresh reports of the routers
-    among the given pods, `has_capacity` whether pods of a service fit on the nodes now, and `changed` is called with a
+    among the given pods, `fits_now` whether pods of a service fit on the nodes now, and `changed` is called with a
     service whose decision has changed.
     """
 
@@ -103,18 +103,12 @@ class DemandScaler:
         self,
         cluster: ClusterCache,
         reports: Callable[[Iterable[Pod]], Mapping[str, RouterReport]],
-        has_capacity: Callable[[Ref, Needs, datetime], bool],
+        fits_now: Callable[[Ref, Needs, datetime], bool],
         changed: Callable[[Ref], None],
         wall: WallClock,
         interval: float,
     ) -> None:
-        self._cluster, self._reports, self._has_capacity, self._changed, self._wall = (
-            cluster,
-            reports,
-            has_capacity,
-            changed,
-            wall,
-        )
+        self._cluster, self._reports, self._fits_now, self._changed, self._wall = cluster, reports, fits_now, changed, wall
         self._heard = interval > 0
         """Whether the operator reads the routers' numbers at all."""
         self._tasks: dict[Ref, DemandTask] = {}
@@ -268,9 +262,9 @@ class DemandScaler:
         """Let the next reconciliation write the decision if it differs from the stored one, or if the stored one is old."""
         before, after = followed.stored or {}, _status(task, followed, made)
         moved = any(before.get(name) != after.get(name) for name in ("mode", "wanted", "applied"))
-        said = before.get("why") != after.get("why")
-        stated = said and made.hold in STATED
-        other = (said and made.hold in SLOW) or any(before.get(name) != after.get(name) for name in ("hold", "speeds"))
+        differs = before.get("why") != after.get("why")
+        stated = differs and made.hold in STATED
+        other = (differs and made.hold in SLOW) or any(before.get(name) != after.get(name) for name in ("hold", "speeds"))
         other = other or _configurations(before) != _configurations(after)
         held = other and not 0 <= now - followed.at < PAUSE
         if moved or stated or held or not 0 <= now - followed.at < REPEAT:
@@ -284,7 +278,7 @@ class DemandScaler:
         roles = self._cluster.roles(ref.namespace, ref.name, task.revision)
         groups = dict.fromkeys(roles, 0) | {COMPONENT_OF[role]: more[role] for role in GROUPS if COMPONENT_OF[role] in roles}
         asked = needs(roles, groups, ref.namespace, True)
-        return asked if self._has_capacity(ref, beside(*taken, asked), now) else None
+        return asked if self._fits_now(ref, beside(*taken, asked), now) else None
 
 
 def _configurations(scaling: Mapping[str, Any]) -> Any:

@@ -125,8 +125,8 @@ class Manager:
         self._demand = DemandScaler(*demanded)
         acts, stores = settings.avoid_bad_nodes, scope.removes_weights
         self.bad_nodes = BadNodes(self.cluster, client, self._queue.add, wall, acts=acts, stores=stores)
-        said = heard.strangers, heard.drains, self._traffic.of, heard.starts, heard.silences, heard.transfers, heard.arrivals
-        reports = Reports(*said, self._demand.of, self.bad_nodes.of, self._demand.goes)
+        args = heard.strangers, heard.drains, self._traffic.of, heard.starts, heard.silences, heard.transfers, heard.arrivals
+        reports = Reports(*args, self._demand.of, self.bad_nodes.of, self._demand.goes)
         shared = shared._replace(reports=reports, report_demand=self._demand.report)
         self.pod_dry_runs = shared.pods
         self._handler = EventHandler(

@@ -110,8 +110,8 @@ class PodDryRuns:
 
     def _unknown(self, error: KubeError) -> PolicyState:
         logger.info("whether the admission policy %s applies to this operator is not known: %s", self.policy, error)
-        said = f"whether the admission policy {self.policy} applies to this operator is not known: {error}"
-        return PolicyState(UNKNOWN, said, error)
+        message = f"whether the admission policy {self.policy} applies to this operator is not known: {error}"
+        return PolicyState(UNKNOWN, message, error)
 
 
 def enforced(policy: Manifest, binding: Manifest) -> bool:

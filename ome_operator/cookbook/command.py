@@ -46,8 +46,8 @@ def _title(plan: Proposal, role: RoleFit, rank: str, alike: bool) -> str:
         parts.append(f"node {rank}")
     elif role.nodes > 1:
         parts.append(f"each of {role.nodes} nodes, RANK=0 to {role.nodes - 1}" if alike else "each of the other nodes")
-    said = ": ".join(parts)
-    return f"# {said[0].upper()}{said[1:]}\n" if said else ""
+    message = ": ".join(parts)
+    return f"# {message[0].upper()}{message[1:]}\n" if message else ""
 
 
 _MEANING = {
@@ -70,8 +70,8 @@ _VARIABLE = re.compile(r"\$\{?([A-Z][A-Z0-9_]*)")
 
 def variables(text: str) -> tuple[str, ...]:
     """Return a sentence for each variable in these commands that the user has to set."""
-    said = ((name, _meaning(name)) for name in dict.fromkeys(_VARIABLE.findall(text)))
-    return tuple(f"${name}: {meaning}." for name, meaning in said if meaning)
+    meanings = ((name, _meaning(name)) for name in dict.fromkeys(_VARIABLE.findall(text)))
+    return tuple(f"${name}: {meaning}." for name, meaning in meanings if meaning)
 
 
 def _meaning(name: str) -> str:
@@ -112,11 +112,11 @@ _WIDEST = 44
 
 
 def _reason(one: Word, width: int) -> Iterator[str]:
-    said = _text(one)
-    if len(said) > width:
-        yield f"  {said}"
-        said = ""
-    yield f"  {said:<{width}}  {one.why}"
+    text = _text(one)
+    if len(text) > width:
+        yield f"  {text}"
+        text = ""
+    yield f"  {text:<{width}}  {one.why}"
 
 
 def _text(one: Word) -> str:

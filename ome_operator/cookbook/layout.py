@@ -155,13 +155,13 @@ def _smallest(request: RecipeRequest, served: Served, hardware: Hardware, chosen
     """Return the role with the fewest nodes on which the model fits. Raises RecipeRefused with the reason for each size
     if the model fits on none.
     """
-    said = []
+    messages = []
     for role in roles.candidates(request, chosen):
         if not (why := fit.problem(served, hardware, role, request.kv_cache_dtype)):
             return role
-        said.append(f"on {count(role.nodes, 'node')} {why}")
-    told = "; ".join(dict.fromkeys(said))
-    raise RecipeRefused(f"{served.name} does not fit {request.strategy} on {hardware.title}: {told}.")
+        messages.append(f"on {count(role.nodes, 'node')} {why}")
+    message = "; ".join(dict.fromkeys(messages))
+    raise RecipeRefused(f"{served.name} does not fit {request.strategy} on {hardware.title}: {message}.")
 
 
 def _instead(request: RecipeRequest, served: Served, hardware: Hardware, chosen: Engine) -> str:

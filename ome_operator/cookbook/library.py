@@ -283,11 +283,11 @@ def _hardware(one: AcceleratorClass) -> Hardware | None:
 
 def memory(accelerator: AcceleratorClass) -> int | None:
     """Return the memory in bytes of a GPU of this class; None if the class does not state it."""
-    said = accelerator.spec.capabilities.memory_gb
-    if said is None:
+    stated = accelerator.spec.capabilities.memory_gb
+    if stated is None:
         return None
     # Vendors state memory in GB, but the driver reports it in MiB: 143771 MiB for an H200 ("141 GB").
-    amount = quantity.parse(said)
+    amount = quantity.parse(stated)
     return int(amount) if amount >= 10**6 else int(amount * 2**30)
 
 

@@ -33,9 +33,9 @@ class Published:
     @property
     def sentence(self) -> str:
         """The measurements and their source as a sentence for the user."""
-        said = f"{self.by}, {self.date}; {self.load}"
+        message = f"{self.by}, {self.date}; {self.load}"
         return (
-            f"Published figures for these sizes ({said}): {'; '.join(self.figures)}. {self.remark} Not measured by this "
+            f"Published figures for these sizes ({message}): {'; '.join(self.figures)}. {self.remark} Not measured by this "
             f"project. Source: {self.source}"
         )
 

@@ -107,8 +107,8 @@ def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, 
     """Return the numbers of a service. `roles` contains the stored roles of its desired revision; {} while no revision is
     stored.
     """
-    told = {each.get("type"): each for each in status.get("conditions") or ()}
-    ready, rolled = told.get(READY) or {}, told.get(ROLLED_OUT) or {}
+    conditions = {each.get("type"): each for each in status.get("conditions") or ()}
+    ready, rolled = conditions.get(READY) or {}, conditions.get(ROLLED_OUT) or {}
     components: Mapping[str, Any] = status.get("components") or {}
     split, records = keys.DECODER in components, record.read(status).values()
     broken = {(each.component, each.revision, each.index) for each in records if _fails(each)}
@@ -116,19 +116,19 @@ def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, 
     placement: Mapping[str, Any] = status.get("placement") or {}
     waiting: dict[str, int] = {} if placement.get("trying") else placement.get("waiting") or {}
     rolling = bool(rolled) and rolled.get("status") != "True" and not _scales(rolled, components)
-    scaled = told.get(SCALED) or ready  # a service without pods has no condition Scaled
+    scaled = conditions.get(SCALED) or ready  # a service without pods has no condition Scaled
     complete = ready.get("status") == scaled.get("status") == "True"
     since = max((str(each.get("lastTransitionTime") or "") for each in (ready, scaled)), default="")
     return Figures(
         ready=(_word(ready.get("status") or "Unknown", ("True", "False", "Unknown")), _known(ready.get("reason"))),
         complete=complete,
-        advice=_known(told[ADVICE].get("reason")) if ADVICE in told else "",
-        follows=_known(told[FOLLOWS_DEMAND].get("reason")) if FOLLOWS_DEMAND in told else "",
-        moved=_known(told[MOVED].get("reason")) if MOVED in told else "",
-        transfers_fail=told.get(TRANSFERS_WORK, {}).get("status") == "False",
+        advice=_known(conditions[ADVICE].get("reason")) if ADVICE in conditions else "",
+        follows=_known(conditions[FOLLOWS_DEMAND].get("reason")) if FOLLOWS_DEMAND in conditions else "",
+        moved=_known(conditions[MOVED].get("reason")) if MOVED in conditions else "",
+        transfers_fail=conditions.get(TRANSFERS_WORK, {}).get("status") == "False",
         groups=Counter((_role(each.component, split), _word(each.phase, record.PHASES)) for each in records),
         waiting={
-            (_role(name, split), _known((told.get(CONDITION.get(name, "")) or {}).get("reason"))): number
+            (_role(name, split), _known((conditions.get(CONDITION.get(name, "")) or {}).get("reason"))): number
             for name, number in waiting.items()
         },
         step=_known(rolled.get("reason")) if rolling else "",

@@ -23,13 +23,13 @@ class Shell(NamedTuple):
         """Return a command line in which every word is quoted for a shell if necessary."""
         return shlex.join([*words, *self.flags])
 
-    def step(self, said: str) -> tuple[str, str]:
+    def step(self, message: str) -> tuple[str, str]:
         """Split a next step into its sentence and the command at its end. Return "" for a part that is missing."""
-        match = _COMMAND.search(said, said.rfind(";") + 1)
+        match = _COMMAND.search(message, message.rfind(";") + 1)
         if match is None:
-            return said, ""
-        command = said[match.start() :].strip()
-        return said[: match.start()].rstrip(" :"), " ".join([command, *map(shlex.quote, self.flags)])
+            return message, ""
+        command = message[match.start() :].strip()
+        return message[: match.start()].rstrip(" :"), " ".join([command, *map(shlex.quote, self.flags)])
 
 
 class Action(NamedTuple):

@@ -152,13 +152,13 @@ _OF_WEIGHTS = {keys.MODEL_READY: State.READY, keys.MODEL_UPDATING: State.STARTIN
 def _weights(held: Holding) -> ModelHolding:
     state = _OF_WEIGHTS.get(held.state, State.OFF)
     ready = state is State.READY
-    said = format_bytes(held.total) if ready else f"{format_bytes(held.bytes)} of {format_bytes(held.total)}"
+    message = format_bytes(held.total) if ready else f"{format_bytes(held.bytes)} of {format_bytes(held.total)}"
     if state is State.STARTING and held.speed > 0:
         left = duration(max(0, held.total - held.bytes) / held.speed)
-        said += f", {held.speed / 1e6:.0f} MB/s, {left} left"
+        message += f", {held.speed / 1e6:.0f} MB/s, {left} left"
     if held.message:
-        said += f": {held.message}"
-    return ModelHolding(_called(held.ref), state, held.state, 1.0 if ready else _part(held.bytes, held.total), said)
+        message += f": {held.message}"
+    return ModelHolding(_called(held.ref), state, held.state, 1.0 if ready else _part(held.bytes, held.total), message)
 
 
 def _called(ref: Ref) -> str:
@@ -193,8 +193,8 @@ def _over_nodes(ref: Ref, holdings: list[Holding]) -> ModelHolding:
     total = sum(held.total for held in holdings)
     have = sum(held.total if held.state == keys.MODEL_READY else min(held.bytes, held.total) for held in holdings)
     word = "Failed" if failed else "Ready" if state is State.READY else "Updating"
-    said = summary(ready, holdings) + (f"; failed on {failed}" if failed else "")
-    return ModelHolding(_called(ref), state, word, _part(have, total) if total else ready / len(holdings), said)
+    message = summary(ready, holdings) + (f"; failed on {failed}" if failed else "")
+    return ModelHolding(_called(ref), state, word, _part(have, total) if total else ready / len(holdings), message)
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,7 @@ def waits(seen: Iterable[tuple[Tree, Mapping[str, Any]]], shell: Shell) -> Itera
 
 
 def _condition(conditions: Iterable[Mapping[str, Any]], type_: str) -> Mapping[str, Any]:
-    return next((said for said in conditions if said.get("type") == type_), {})
+    return next((condition for condition in conditions if condition.get("type") == type_), {})
 
 
 def _waits(tree: Tree, body: Mapping[str, Any], shell: Shell) -> Iterator[Wait]:

@@ -92,7 +92,7 @@ def trouble(
     are over.
     """
     pods = tuple(_stuck(tree, conditions))
-    told = [stuck.message for stuck in pods if stuck.message]
+    messages = [stuck.message for stuck in pods if stuck.message]
     since = _complete_since(conditions, groups) if tree.ready and tree.missing is None else None
     late = (event for event in events if since is None or event.when > since)
     return Trouble(
@@ -103,7 +103,7 @@ def trouble(
         message=tree.message,
         findings=tuple(_findings(tree, conditions)),
         pods=pods,
-        events=tuple(_news(event for event in late if not any(words in event.message for words in told))),
+        events=tuple(_news(event for event in late if not any(words in event.message for words in messages))),
         missing=tree.missing.reason if tree.missing is not None else "",
         pin=tree.pin,
     )
@@ -114,8 +114,8 @@ def _complete_since(conditions: Iterable[Mapping[str, Any]], groups: Iterable[Ma
     ready; None if there is no such time. The groups are needed because the conditions may stay the same while a group is
     replaced.
     """
-    said = [found.get("lastTransitionTime") for found in conditions if found.get("type") in (READY, SCALED)]
-    times = [_time(text) for text in (*said, *(group.get("readySince") for group in groups))]
+    messages = [found.get("lastTransitionTime") for found in conditions if found.get("type") in (READY, SCALED)]
+    times = [_time(text) for text in (*messages, *(group.get("readySince") for group in groups))]
     return max((when for when in times if when is not None), default=None)
 
 
@@ -235,13 +235,13 @@ def next_step(reason: str, message: str, tree: Tree, which: str = "", role: str 
     """
     if "persistentvolumeclaim" in message.lower():
         return f"create the claim that the message names, or wait until it is bound: kubectl get pvc -n {tree.namespace}"
-    said = step(reason, tree, which, role, part)
+    advice = step(reason, tree, which, role, part)
     scarce = dict.fromkeys(_INSUFFICIENT.findall(message))
     if not scarce and lacks(message):
-        return said.removeprefix(FREE_GPUS)
+        return advice.removeprefix(FREE_GPUS)
     if scarce and not any("/" in name for name in scarce):  # names of GPUs have a domain
-        return said.replace(FREE_GPUS, f"free {' and '.join(scarce)} on nodes, ")
-    return said
+        return advice.replace(FREE_GPUS, f"free {' and '.join(scarce)} on nodes, ")
+    return advice
 
 
 _INSUFFICIENT = re.compile(r"Insufficient ([a-z][\w./-]*\w)")
@@ -257,13 +257,13 @@ def step(reason: str, tree: Tree, which: str = "", role: str = "", part: SliceVi
     """
     part = part or next((each for each in tree.slices if each.revision == tree.revision), None)
     labels, fetched = (part.labels, part.fetched) if part is not None else (tree.labels, False)
-    said = _remedy(reason, router=role == keys.ROUTER).format(
+    message = _remedy(reason, router=role == keys.ROUTER).format(
         service=f"{tree.name} -n {tree.namespace}",
         columns="".join(f" -L {label}" for label in labels),
         holders=f" -l {','.join(f'{label}=Ready' for label in labels)}" if labels else "",
         which=f" {which}" if which else "",
     )
-    return said.replace(LABEL_NODES, "wait for the model agents, which label nodes, or ") if fetched else said
+    return message.replace(LABEL_NODES, "wait for the model agents, which label nodes, or ") if fetched else message
 
 
 def _remedy(reason: str, *, router: bool) -> str:

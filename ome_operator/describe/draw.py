@@ -39,10 +39,10 @@ def service(tree: Tree, *, every: bool = False) -> Drawn:
     if tree.pin:
         drawn.add(_pinned(tree.pin, tree.name, tree.namespace))
     above = f"{tree.message}; {lacks[1]}"
-    for said in tree.conditions:
-        if said.message not in above:
-            name = f"{said.type} " if said.type != said.reason else ""
-            drawn.add(Text.assemble((name, "yellow"), f"{said.reason}: {said.message}"))
+    for condition in tree.conditions:
+        if condition.message not in above:
+            name = f"{condition.type} " if condition.type != condition.reason else ""
+            drawn.add(Text.assemble((name, "yellow"), f"{condition.reason}: {condition.message}"))
     for item in tree.slices:
         state = f"  {item.state}" if len(tree.slices) > 1 else ""
         branch = drawn.add(Text.assemble("revision ", (item.revision, "bold"), (state, "dim")))
@@ -53,11 +53,11 @@ def service(tree: Tree, *, every: bool = False) -> Drawn:
 
 def _role(branch: Drawn, role: RoleView, width: int, every: bool, said_above: str) -> None:
     whole = role.ready >= role.wanted and role.ready_pods == role.pods
-    said = [] if role.component == "router" else [f"{role.ready}/{count(role.wanted, 'group')}"]
-    said.append(f"{role.ready_pods}/{count(role.pods, 'pod')}")
+    messages = [] if role.component == "router" else [f"{role.ready}/{count(role.wanted, 'group')}"]
+    messages.append(f"{role.ready_pods}/{count(role.pods, 'pod')}")
     if role.gpus:
-        said.append(count(role.gpus, "GPU"))
-    below = branch.add(Text.assemble(_mark(whole), " ", f"{role.role:{width}}  ", ", ".join(said)))
+        messages.append(count(role.gpus, "GPU"))
+    below = branch.add(Text.assemble(_mark(whole), " ", f"{role.role:{width}}  ", ", ".join(messages)))
     if role.why not in said_above:
         below.add(Text(role.why, style="yellow"))
     if role.component == "router":
@@ -168,10 +168,10 @@ def _changes(found: Sequence[Change]) -> Iterator[RenderableType]:
             yield Text(f"  {item.mark} {item.title}", style=_COLOURS[item.mark])
             yield from (Text(f"    {line}", style=_COLOURS.get(line[:1], "dim")) for line in item.lines)
     if renamed:
-        said = "renamed for the new revision, otherwise unchanged: " + ", ".join(
+        message = "renamed for the new revision, otherwise unchanged: " + ", ".join(
             f"{item.kind} {item.before[0]}" for item in renamed
         )
-        yield _indented(Text(f"{CHANGED} {said}", style=_COLOURS[CHANGED]))
+        yield _indented(Text(f"{CHANGED} {message}", style=_COLOURS[CHANGED]))
 
 
 def trouble(found: Trouble, now: datetime) -> Iterator[RenderableType]:
@@ -193,8 +193,8 @@ def trouble(found: Trouble, now: datetime) -> Iterator[RenderableType]:
     for stuck in found.pods:
         yield Text()
         yield Text.assemble((stuck.role, "bold"), f"  {count(len(stuck.pods), 'pod')} {_reason(stuck.reason)}")
-        said = stuck.lacks or ((stuck.message,) if stuck.message else ())
-        yield from (_indented(Text(line)) for line in said)
+        reasons = stuck.lacks or ((stuck.message,) if stuck.message else ())
+        yield from (_indented(Text(line)) for line in reasons)
         if names := together((name for name in stuck.pods if name), shown=4):
             yield _indented(Text(names, style="dim"))
         yield from _next(stuck.next)
@@ -208,8 +208,8 @@ def trouble(found: Trouble, now: datetime) -> Iterator[RenderableType]:
 
 
 def _pinned(revision: str, name: str, namespace: str) -> Text:
-    said = f"{revision} by spec.rollout.revision: edits wait (ome undo {name} -n {namespace} --off ends that)"
-    return Text.assemble(("pinned to ", "yellow"), said)
+    message = f"{revision} by spec.rollout.revision: edits wait (ome undo {name} -n {namespace} --off ends that)"
+    return Text.assemble(("pinned to ", "yellow"), message)
 
 
 def _next(step: str) -> Iterator[RenderableType]:

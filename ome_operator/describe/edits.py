@@ -92,7 +92,7 @@ def _words(old: Sequence[str], new: Sequence[str], path: str) -> Iterator[Edit]:
     before, after = _flags(old), _flags(new)
     once = _once(before) & _once(after)
     left, right = dict(before), dict(after)
-    said = [
+    messages = [
         Edit(path, f"{name} {left[name] or 'without a value'} → {right[name] or 'without a value'}")
         for name, _ in before
         if name in once and left[name] != right[name]
@@ -100,8 +100,8 @@ def _words(old: Sequence[str], new: Sequence[str], path: str) -> Iterator[Edit]:
     these, those = ([" ".join(item).strip() for item in each if item[0] not in once] for each in (before, after))
     for what, a, b, c, d in SequenceMatcher(None, these, those, autojunk=False).get_opcodes():
         if what != "equal":
-            said.append(Edit(path, _replaced(" ".join(these[a:b]), " ".join(those[c:d]))))
-    yield from said or [Edit(path, "has the same arguments in another order or spelling")]
+            messages.append(Edit(path, _replaced(" ".join(these[a:b]), " ".join(those[c:d]))))
+    yield from messages or [Edit(path, "has the same arguments in another order or spelling")]
 
 
 def _once(pairs: Iterable[tuple[str, str]]) -> set[str]:

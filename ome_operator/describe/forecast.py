@@ -49,13 +49,13 @@ def forecast(service: Ref, before: Outcome | None, after: Outcome | None, remark
     rolls = bool(old.revision and new.revision and old.revision != new.revision and new.manifests)
     restarts = tuple(role for role in old.roles if role.groups) if rolls else ()
     why = tuple(differences(old.inputs, new.inputs)) if rolls else ()
-    said = _sentence(before, after, restarts, why, made)
+    sentence = _sentence(before, after, restarts, why, made)
     if remark:
-        said += f". {remark}"
+        sentence += f". {remark}"
     if after and after.advice and after.advice != old.advice:
-        said += f". Note: {after.advice}"
+        sentence += f". Note: {after.advice}"
     interrupts = bool(restarts) and _same_roles(old, new) and _interrupts(new)
-    return Forecast(service, said, restarts, why, made, old.revision, new.revision, _sum(restarts), interrupts)
+    return Forecast(service, sentence, restarts, why, made, old.revision, new.revision, _sum(restarts), interrupts)
 
 
 _NOTHING = Outcome("", {}, (), (), ())
@@ -87,8 +87,8 @@ def _sentence(
     if restarts:
         verb = "restarts" if len(restarts) == 1 else "restart"
         what = f"{_listed(restarts)} {verb}{_in_all(restarts)}{_how(before, after)}"
-    said = f"revision {before.revision} → {after.revision}: {what}" + (f". Why: {because}" if because else "")
-    return "; ".join([said, *scaled])
+    message = f"revision {before.revision} → {after.revision}: {what}" + (f". Why: {because}" if because else "")
+    return "; ".join([message, *scaled])
 
 
 def _how(before: Outcome, after: Outcome) -> str:
@@ -151,12 +151,12 @@ def _gpus(number: int, before: str = "", behind: str = "") -> str:
 def _scaled(old: Iterable[RoleOutcome], new: Iterable[RoleOutcome]) -> list[str]:
     """Return sentences that state which pods are started or removed because the number of groups changes."""
     before = {role.component: role for role in old}
-    said = []
+    messages = []
     for role in new:
         was = before[role.component].groups if role.component in before else role.groups
         if (more := role.groups - was) != 0:
             number = abs(more) * role.size
             verb = ("start" if more > 0 else "end") + ("s" if number == 1 else "")
             pods = f"{count(number, 'pod')}{_gpus(abs(more) * role.gpus, ' with ')} {verb}"
-            said.append(f"{role.title} {was} → {count(role.groups, 'group')}: {pods}")
-    return said
+            messages.append(f"{role.title} {was} → {count(role.groups, 'group')}: {pods}")
+    return messages

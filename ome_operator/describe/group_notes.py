@@ -49,8 +49,8 @@ def group_notes(component: str, revision: str, status: Mapping[str, Any], now: d
             and entry.get("revision") in (None, revision)
             and entry.get("index") is not None
         ):
-            said = starting(entry, entries, now), _note(entry)
-            found[entry["index"]] = GroupNotes("; ".join(filter(None, said)), parts(entry.get("start"), entry.get("phase")))
+            notes = starting(entry, entries, now), _note(entry)
+            found[entry["index"]] = GroupNotes("; ".join(filter(None, notes)), parts(entry.get("start"), entry.get("phase")))
     return found
 
 
@@ -62,11 +62,11 @@ def starting(entry: Mapping[str, Any], entries: Iterable[Mapping[str, Any]], now
     since = moment(str(entry.get("since") or ""), now) if now is not None and entry.get("phase") == STARTING else None
     if now is None or since is None:
         return ""
-    said = f"starting for {duration(max(0.0, (now - since).total_seconds()))}"
+    message = f"starting for {duration(max(0.0, (now - since).total_seconds()))}"
     others = (each.get("start") for each in entries if each.get("component") == entry.get("component"))
     newest = max((start for start in others if start), key=lambda start: str(start.get("time")), default=None)
     last = entry.get("start") or newest
-    return f"{said}, last time {duration(total(last))}" if last else said
+    return f"{message}, last time {duration(total(last))}" if last else message
 
 
 def parts(start: Mapping[str, Any] | None, phase: Any = READY) -> str:
@@ -92,9 +92,9 @@ _TELLING = frozenset({HELD, NODE_LOST, SILENT, SYSTEMIC, RESTARTING, RECYCLING, 
 
 def _note(entry: Mapping[str, Any]) -> str:
     phase, failure = entry.get("phase") or "", entry.get("lastFailure")
-    said = [phase] if phase in _TELLING else []
+    messages = [phase] if phase in _TELLING else []
     if entry.get("recycles"):
-        said.append(f"recycled {count(entry['recycles'], 'time')}")
+        messages.append(f"recycled {count(entry['recycles'], 'time')}")
     if failure and (phase != READY or entry.get("recyclesInARow")):
-        said.append(f"last failure: {sentence(failure)}")
-    return "; ".join(said)
+        messages.append(f"last failure: {sentence(failure)}")
+    return "; ".join(messages)

@@ -49,9 +49,9 @@ def changed(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
     """
     if before is None:
         return "the oldest stored revision"
-    said = differences(before, after)
-    more = f", and {len(said) - NAMED} more" if len(said) > NAMED else ""
-    return ", ".join(said[:NAMED]) + more
+    found = differences(before, after)
+    more = f", and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    return ", ".join(found[:NAMED]) + more
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

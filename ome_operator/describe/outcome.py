@@ -93,7 +93,7 @@ def outcome(service: InferenceService, deps: Deps, children: Iterable[Child] = (
     ]
     revision = str(plan.status.get("revision") or "")
     data = _data(revision, written, slices.stored(known.values(), service.uid))
-    said = {item["type"]: item for item in plan.status["conditions"]}
+    conditions = {item["type"]: item for item in plan.status["conditions"]}
     workloads = stored(data)
     roles = _roles(workloads, written)
     return Outcome(
@@ -101,8 +101,8 @@ def outcome(service: InferenceService, deps: Deps, children: Iterable[Child] = (
         inputs=data.get("inputs") or {},
         manifests=(*written, *(_scale(service, item) for item in scales)) if any(_runs(item) for item in written) else (),
         roles=roles,
-        problems=tuple(_problems(said)),
-        advice=(said.get(ADVICE) or {}).get("message", ""),
+        problems=tuple(_problems(conditions)),
+        advice=(conditions.get(ADVICE) or {}).get("message", ""),
         demand=plan.demand.problem if plan.demand is not None and revision else "",
         bounds=strategy(service, _runtime(data, deps)).bounds({role.component: role.groups for role in roles}),
         workloads=workloads,
@@ -157,12 +157,12 @@ def _roles(found: Mapping[str, Stored], written: Iterable[Manifest]) -> tuple[Ro
     )
 
 
-def _problems(said: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _problems(conditions: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the problems that a user has to solve before the service can start. They are the messages of conditions that
     contain a remedy.
     """
-    ready = said[READY]
-    failing = [item for name, item in said.items() if name in _GRAVE and item["status"] == "False"]
+    ready = conditions[READY]
+    failing = [item for name, item in conditions.items() if name in _GRAVE and item["status"] == "False"]
     failing = [item for item in failing if item["reason"] not in _PATIENCE]
     if not failing and ready["reason"] not in _PATIENCE and ready["status"] == "False":
         failing = [ready]

@@ -68,8 +68,10 @@ def row(tree: Tree, body: Mapping[str, Any]) -> Row:
     state = states.service_state(tree, conditions)
     found = causes(tree, conditions, Shell()) if state is not State.READY else []
     worst = next((cause for cause in found if cause.pods), None)
-    rolled = (said for said in conditions if said.get("type") == ROLLED_OUT and said.get("status") == "False")
-    told: Mapping[str, Any] = next(rolled, {})
+    rolled = (
+        condition for condition in conditions if condition.get("type") == ROLLED_OUT and condition.get("status") == "False"
+    )
+    rollout: Mapping[str, Any] = next(rolled, {})
     groups = [group for _, _, group in tree.groups()]
     short = (tree.missing.reason, tree.missing.message) if tree.missing is not None else ("", "")
     reason, message = short if tree.ready else (tree.reason, tree.message)
@@ -85,11 +87,11 @@ def row(tree: Tree, body: Mapping[str, Any]) -> Row:
         idle=sum(group.gpus for group in groups if not group.ready),
         created=(body.get("metadata") or {}).get("creationTimestamp") or "",
         revisions=tuple(part.revision for part in tree.slices) or ((tree.revision,) if tree.revision else ()),
-        rollout=told.get("message") or "" if told.get("reason") != "Progressing" else "",
+        rollout=rollout.get("message") or "" if rollout.get("reason") != "Progressing" else "",
         model=tree.model,
         runtime=tree.runtime,
         pin=tree.pin,
-        advice=next((said["reason"] for said in conditions if said.get("reason") in _MARKED), ""),
+        advice=next((condition["reason"] for condition in conditions if condition.get("reason") in _MARKED), ""),
     )
 
 

@@ -63,11 +63,11 @@ def _row(record: ReasonRecord) -> str:
 
 def _remedy(record: ReasonRecord) -> str:
     """Return the remedy in Markdown, with the link that follows it."""
-    said = record.remedy
+    text = record.remedy
     if record.printed:
-        prose, command = Shell().step(said.format_map(_NAMES))
-        said = ": ".join(filter(None, (prose, f"`{command}`" if command else "")))
-    return ". ".join(filter(None, (said, record.see)))
+        prose, command = Shell().step(text.format_map(_NAMES))
+        text = ": ".join(filter(None, (prose, f"`{command}`" if command else "")))
+    return ". ".join(filter(None, (text, record.see)))
 
 
 if __name__ == "__main__":

@@ -158,8 +158,8 @@ def progress(ranks: Sequence[Checkup]) -> str:
         return ""
     why = next((each.why for each in waits if not each.node), waits[0].why)
     placed = sum(bool(each.node) for each in ranks)
-    said = f"{len(ranks) - len(waits)} of {count(len(ranks), 'rank')} run, {placed} placed"
-    return visible(f"{said}: {why}" if why else said)
+    message = f"{len(ranks) - len(waits)} of {count(len(ranks), 'rank')} run, {placed} placed"
+    return visible(f"{message}: {why}" if why else message)
 
 
 def in_place(service: str, namespace: str, stored: bool) -> str:

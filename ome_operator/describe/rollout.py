@@ -30,8 +30,8 @@ class Stage(NamedTuple):
 
 def steps(body: Mapping[str, Any]) -> list[Stage]:
     """Return the steps of the rollout of the last edit; [] if the operator has not reported a rollout yet."""
-    told = {said.get("type"): said for said in (body.get("status") or {}).get("conditions") or ()}
-    rolled = told.get(ROLLED_OUT)
+    by_type = {said.get("type"): said for said in (body.get("status") or {}).get("conditions") or ()}
+    rolled = by_type.get(ROLLED_OUT)
     if rolled is None:
         return []
     reason, message = rolled.get("reason") or "", rolled.get("message") or ""
@@ -44,7 +44,7 @@ def steps(body: Mapping[str, Any]) -> list[Stage]:
             progress = StageState.NOW if record.passes else StageState.STOPPED
         said = message if number == at else ""
         if step is RolloutStage.WEIGHTS and number < at:
-            said = (told.get(MODEL_READY) or {}).get("message") or ""
+            said = (by_type.get(MODEL_READY) or {}).get("message") or ""
         found.append(Stage(str(step), progress, said))
     return found
 
@@ -85,5 +85,5 @@ def shares(tree: Tree) -> Iterator[Share]:
 
 def rejected(body: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     """Yield the revisions that never became ready and are not retried, each with its reason."""
-    for said in (body.get("status") or {}).get("rejected") or ():
-        yield said.get("revision") or "", ": ".join(filter(None, (said.get("reason"), said.get("message"))))
+    for entry in (body.get("status") or {}).get("rejected") or ():
+        yield entry.get("revision") or "", ": ".join(filter(None, (entry.get("reason"), entry.get("message"))))

@@ -136,17 +136,17 @@ def _sizes(found: ScalingView) -> Iterator[tuple[str, ...]]:
 
 
 def _seen(traffic: Mapping[str, Any]) -> str:
-    said = []
+    messages = []
     if (rate := traffic.get("requestsPerSecond")) is not None:
-        said.append(f"{rate} requests/s arrive")
+        messages.append(f"{rate} requests/s arrive")
     for role in traffic.get("roles") or ():
         numbers = [f"{role[name]} {name}" for name in ("running", "waiting") if role.get(name) is not None]
         if numbers:
-            said.append(f"{role.get('name')} has {' and '.join(numbers)}")
+            messages.append(f"{role.get('name')} has {' and '.join(numbers)}")
     if (slow := (traffic.get("timeToFirstToken") or {}).get("p95")) is not None:
         upper = f"at most {slow['upTo']} s" if slow.get("upTo") is not None else f"more than {slow.get('above')} s"
-        said.append(f"95% of the first tokens come after {upper}")
-    return ", ".join(said) or "no numbers"
+        messages.append(f"95% of the first tokens come after {upper}")
+    return ", ".join(messages) or "no numbers"
 
 
 def _decisions(found: ScalingView) -> Iterator[tuple[str, ...]]:

@@ -61,7 +61,7 @@ def _problems(service: InferenceService, deps: Deps, quiet: Collection[str]) -> 
 
 
 def _words(model: ModelProfile) -> str:
-    said = [
+    messages = [
         f"format {model.format.name}{' ' + model.format.version if model.format.version else ''}" if model.format else "",
         f"framework {model.framework.name}" if model.framework else "",
         f"architecture {model.architecture}" if model.architecture else "architecture not known",
@@ -69,4 +69,4 @@ def _words(model: ModelProfile) -> str:
         f"{model.parameters / 1e9:,.1f}B parameters" if model.parameters else "size not known",
     ]
     source = f" (known model {model.well_known}; its files have not been read)" if model.well_known else ""
-    return ", ".join(item for item in said if item) + source
+    return ", ".join(item for item in messages if item) + source

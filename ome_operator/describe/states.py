@@ -23,13 +23,13 @@ def service_state(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> State:
     Scaled, which repeats the reason of one pod. A service that serves with fewer groups than desired has the state of the
     missing groups.
     """
-    told = {said.get("type"): said for said in conditions}
-    rolled = told.get(ROLLED_OUT) or {}
+    by_type = {condition.get("type"): condition for condition in conditions}
+    rolled = by_type.get(ROLLED_OUT) or {}
     rolling = rolled.get("status") == "False" and revisions(tree) > 1
     if tree.ready and tree.missing is None:
         if rolling:
             return State.HELD if for_reason(rolled.get("reason") or "") is State.HELD else State.ROLLING
-        return State.HELD if (told.get(FROZEN) or {}).get("status") == "True" else State.READY
+        return State.HELD if (by_type.get(FROZEN) or {}).get("status") == "True" else State.READY
     reason = tree.missing.reason if tree.ready and tree.missing is not None else tree.reason
     found = {for_reason(reason)}
     if for_reason(reason) is not State.OFF:

@@ -232,8 +232,8 @@ def remark(services: Sequence[ServiceWithNumbers], troubles: Mapping[str, str], 
     `troubles` maps the UID of a router's pod to the reason why it could not be read, and `stored` states whether the rows
     then show the numbers of the status.
     """
-    said = [_unread(services, troubles, stored=stored), _without_numbers(services, troubles, now, stored=stored)]
-    return "; ".join(sentence for sentence in said if sentence)
+    messages = [_unread(services, troubles, stored=stored), _without_numbers(services, troubles, now, stored=stored)]
+    return "; ".join(sentence for sentence in messages if sentence)
 
 
 def _unread(services: Sequence[ServiceWithNumbers], troubles: Mapping[str, str], *, stored: bool) -> str:

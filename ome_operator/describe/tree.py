@@ -157,8 +157,8 @@ def tree(body: Mapping[str, Any], observed: Observed, now: datetime | None = Non
     Never raises, even if the status has unexpected or missing content.
     """
     metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
-    told = {entry.get("type"): entry for entry in status.get("conditions") or ()}
-    ready = told.get(READY) or {}
+    by_type = {entry.get("type"): entry for entry in status.get("conditions") or ()}
+    ready = by_type.get(READY) or {}
     if not ready or ready.get("reason") == Reason.NOT_SEEN:
         message = _unseen(body) if ready or not status else "the service has no condition Ready yet"
         ready = {"status": "Unknown", "reason": str(Reason.NOT_SEEN), "message": message}
@@ -176,10 +176,10 @@ def tree(body: Mapping[str, Any], observed: Observed, now: datetime | None = Non
         model=status.get("model") or _called(spec.get("model") or spec.get("baseModel")),
         runtime=status.get("runtime") or _called(spec.get("runtime")),
         revision=wanted,
-        conditions=tuple(_conditions(told)),
+        conditions=tuple(_conditions(by_type)),
         slices=tuple(_slices(metadata.get("uid") or "", wanted, observed, status, data, now)),
         labels=tuple(_labels(data.get(wanted) or {})),
-        missing=_missing(told),
+        missing=_missing(by_type),
         pin=pin if pin == wanted else "",
     )
 
@@ -195,22 +195,18 @@ def _unseen(body: Mapping[str, Any]) -> str:
     return f"{who} has processed it yet"
 
 
-def _conditions(told: Mapping[str, Mapping[str, Any]]) -> Iterable[ShownCondition]:
+def _conditions(by_type: Mapping[str, Mapping[str, Any]]) -> Iterable[ShownCondition]:
     """Yield the conditions that report problems which the pods do not show."""
     for name in (MODEL_READY, RUNTIME_READY, PREFLIGHT, ROLLED_OUT, *WHEN_TRUE):
-        entry = told.get(name)
-        bad = "True" if name in WHEN_TRUE else "False"
-        if entry is not None and entry.get("status") == bad and entry.get("reason") != "Progressing":
+        entry, bad = by_type.get(name) or {}, "True" if name in WHEN_TRUE else "False"
+        if entry.get("status") == bad and entry.get("reason") != "Progressing":
             yield ShownCondition(name, entry.get("reason") or "", entry.get("message") or "")
 
 
-def _missing(told: Mapping[str, Mapping[str, Any]]) -> ShownCondition | None:
-    entry = told.get(SCALED) or {}
-    return (
-        ShownCondition(SCALED, entry.get("reason") or "", entry.get("message") or "")
-        if entry.get("status") == "False"
-        else None
-    )
+def _missing(by_type: Mapping[str, Mapping[str, Any]]) -> ShownCondition | None:
+    entry = by_type.get(SCALED) or {}
+    shown = ShownCondition(SCALED, entry.get("reason") or "", entry.get("message") or "")
+    return shown if entry.get("status") == "False" else None
 
 
 def _stored(uid: str, observed: Observed) -> dict[str, Mapping[str, Any]]:
@@ -255,8 +251,8 @@ def _refused(role: RoleView, status: Mapping[str, Any]) -> RoleView:
     """Return the role. If its condition states why the API server refuses the role's missing pods, this reason is set on
     these pods.
     """
-    told = status.get("conditions") or ()
-    found: Mapping[str, Any] = next((item for item in told if item.get("type") == CONDITION[role.component]), {})
+    conditions = status.get("conditions") or ()
+    found: Mapping[str, Any] = next((item for item in conditions if item.get("type") == CONDITION[role.component]), {})
     if found.get("status") != "False" or found.get("reason") != Reason.PODS_REFUSED:
         return role
     message = str(found.get("message") or "")

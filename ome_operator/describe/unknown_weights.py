@@ -67,8 +67,8 @@ def _silent(node: Body, running: Mapping[Any, Body], now: datetime) -> str:
 
 def _not_ready(body: Body) -> str | None:
     """Return the time since which a node or a pod is not Ready, "" if the time is unknown; None if it is Ready."""
-    told = (body.get("status") or {}).get("conditions") or ()
-    ready: Body = next((item for item in told if item.get("type") == "Ready"), {})
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    ready: Body = next((item for item in conditions if item.get("type") == "Ready"), {})
     return None if ready.get("status") == "True" else str(ready.get("lastTransitionTime") or "")
 
 

@@ -53,10 +53,10 @@ def script_unread(subject: Subject) -> Iterator[Hit]:
         for given in start.arguments if start is not None and start.shell else ():
             names = set(re.findall(r"[A-Za-z_]\w*", " ".join(given.values)))
             if start is not None and any(map(unknown, given.values)) and not names <= start.names:
-                said = (
+                message = (
                     f"{role.title}: the value of {given.word} is {' '.join(given.values)[:80]}, which only the shell knows"
                 )
-                yield Hit(locations.argument(role, given), said, "write the value, or a variable of the container")
+                yield Hit(locations.argument(role, given), message, "write the value, or a variable of the container")
 
 
 @rule(
@@ -79,7 +79,7 @@ def version_unknown(subject: Subject) -> Iterator[Hit]:
             if start.version
             else f"the version of {start.engine} in {start.image or 'no image'}"
         )
-        said = f"{what} is unknown (known versions: {known}), so the flags are not checked"
+        message = f"{what} is unknown (known versions: {known}), so the flags are not checked"
         annotation = (
             "use an image whose tag names the version, or set the annotation ome.io/engine-version of the component to it"
         )
@@ -88,7 +88,7 @@ def version_unknown(subject: Subject) -> Iterator[Hit]:
             if start.version
             else annotation
         )
-        yield Hit(locations.field(role, "image"), said, how)
+        yield Hit(locations.field(role, "image"), message, how)
 
 
 def _gone(subject: Subject, start: Launch, given: Argument) -> tuple[str, ...]:
@@ -138,10 +138,10 @@ def flag_removed(subject: Subject) -> Iterator[Hit]:
     for role, start, given in known(subject):
         if given.flag is None and not given.joined and (versions := _gone(subject, start, given)):
             instead = replacements(start.engine).get(given.word, "")
-            said = f"{start.engine} {start.version} has no flag {given.word}, which exists in {', '.join(versions)}"
+            message = f"{start.engine} {start.version} has no flag {given.word}, which exists in {', '.join(versions)}"
             exact = instead and "…" not in instead and " N" not in instead and " NAME" not in instead
             fix = Fix(given.written, instead.replace(" ", "=")) if exact and not given.values else None
-            yield Hit(locations.argument(role, given), said, f"write {instead}" if instead else "remove the flag", fix)
+            yield Hit(locations.argument(role, given), message, f"write {instead}" if instead else "remove the flag", fix)
 
 
 @rule(
@@ -157,8 +157,8 @@ def flag_deprecated(subject: Subject) -> Iterator[Hit]:
             instead = replacements(start.engine).get(given.flag.name) or given.flag.deprecated
             simple = instead.startswith("--") and not any(mark in instead for mark in " <{…")
             fix = Fix(given.written, instead) if simple and given.flag.takes == SWITCH else None
-            said = f"{given.word} is deprecated in {start.engine} {start.version}"
-            yield Hit(locations.argument(role, given), said, f"write {instead}", fix)
+            message = f"{given.word} is deprecated in {start.engine} {start.version}"
+            yield Hit(locations.argument(role, given), message, f"write {instead}", fix)
 
 
 @rule(
@@ -176,12 +176,12 @@ def flag_value(subject: Subject) -> Iterator[Hit]:
             continue
         if given.flag.refused:
             yield Hit(locations.argument(role, given), f"{given.word} is rejected: {given.flag.refused}", "remove the flag")
-        elif said := usage_error(given.flag, words):
+        elif error := usage_error(given.flag, words):
             choices = given.flag.choices
             close = get_close_matches(words[0], choices, 1) if choices and words else []
             fix = Fix(given.written, f"{given.word}={close[0]}") if close and "=" in given.written else None
             remedy = f"write {close[0]}" if close else f"{given.flag.help[:200] or 'correct the value'}".rstrip(".")
-            yield Hit(locations.argument(role, given), f"{given.word} {said}", remedy, fix)
+            yield Hit(locations.argument(role, given), f"{given.word} {error}", remedy, fix)
 
 
 @rule(
@@ -195,8 +195,8 @@ def flag_value(subject: Subject) -> Iterator[Hit]:
 def flag_joined(subject: Subject) -> Iterator[Hit]:
     for role, _, given in known(subject):
         if not given.joined and (rest := joined_flags(given)):
-            said = f'the value of {given.word} contains other arguments: "{rest}"'
-            yield Hit(locations.argument(role, given), said, "write each argument as its own item of the list")
+            message = f'the value of {given.word} contains other arguments: "{rest}"'
+            yield Hit(locations.argument(role, given), message, "write each argument as its own item of the list")
         if given.joined:
             new = f"{given.word}={' '.join(given.values)}"
             several = any(word.startswith("--") for value in given.values for word in value.split())
@@ -223,8 +223,8 @@ def flag_twice(subject: Subject) -> Iterator[Hit]:
             before = seen.get(name)
             several = start.engine in ROUTERS and not (given.flag and given.flag.type in ("int", "float"))
             if before is not None and before.values != given.values and not several:
-                said = f"{before.written} and {given.written} are both given"
-                yield Hit(locations.argument(role, given), said, f"remove one of the two; {given.written} is in effect")
+                message = f"{before.written} and {given.written} are both given"
+                yield Hit(locations.argument(role, given), message, f"remove one of the two; {given.written} is in effect")
             seen[name] = given
 
 
@@ -267,8 +267,8 @@ def variable_unexpanded(subject: Subject) -> Iterator[Hit]:
             for found in _SHELL_FORM.finditer(" ".join((given.written, *given.values))):
                 name = found[1] or found[2]
                 if name in start.names:
-                    said = f"{found[0]} is not expanded, because no shell reads the arguments"
-                    yield Hit(locations.argument(role, given), said, f"write $({name})", Fix(found[0], f"$({name})"))
+                    message = f"{found[0]} is not expanded, because no shell reads the arguments"
+                    yield Hit(locations.argument(role, given), message, f"write $({name})", Fix(found[0], f"$({name})"))
 
 
 @rule(

@@ -49,8 +49,8 @@ def _staged_drafts(start: Launch, found: Sizes) -> bool:
 
 def _no_steps(start: Launch, _: Sizes) -> bool:
     rest = start.given("--speculative-eagle-topk") or start.given("--speculative-num-draft-tokens")
-    told = start.given("--speculative-num-steps") is not None or start.on("--speculative-adaptive")
-    return start.text("--speculative-algorithm") in _EAGLE and rest is not None and not told
+    has_steps = start.given("--speculative-num-steps") is not None or start.on("--speculative-adaptive")
+    return start.text("--speculative-algorithm") in _EAGLE and rest is not None and not has_steps
 
 
 _PAIRS = (
@@ -120,9 +120,9 @@ def served_name(subject: Subject) -> Iterator[Hit]:
     for role, start, _ in engines(subject):
         name = start.text("--served-model-name")
         if ":" in name and "://" not in name and not start.shell:
-            said = f"--served-model-name is {name}"
+            message = f"--served-model-name is {name}"
             yield Hit(
-                locate(role, start, "--served-model-name"), said, f"write --served-model-name={name.replace(':', '-')}"
+                locate(role, start, "--served-model-name"), message, f"write --served-model-name={name.replace(':', '-')}"
             )
 
 
@@ -140,9 +140,9 @@ def requests_few(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         most = number(start.text("--max-running-requests"))
         if most is not None and found.attention_dp and 0 < most < found.attention_dp:
-            said = f"--max-running-requests is {most}, which is divided among {found.attention_dp} attention groups"
+            message = f"--max-running-requests is {most}, which is divided among {found.attention_dp} attention groups"
             remedy = f"write the number for all groups together, at least {found.attention_dp}"
-            yield Hit(locate(role, start, "--max-running-requests"), said, remedy)
+            yield Hit(locate(role, start, "--max-running-requests"), message, remedy)
 
 
 RULES: tuple[Rule, ...] = (flags_contradict, served_name, requests_few)

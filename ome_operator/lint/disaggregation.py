@@ -43,8 +43,8 @@ def cache_types(subject: Subject) -> Iterator[Hit]:
         role, start, here, there = found
         if {here, there} <= _PLAIN:
             return
-        said = f"prefill has --kv-cache-dtype {here or 'auto'}, and decode has {there or 'auto'}"
-        yield Hit(locate(role, start, "--kv-cache-dtype"), said, "write the same value for both")
+        message = f"prefill has --kv-cache-dtype {here or 'auto'}, and decode has {there or 'auto'}"
+        yield Hit(locate(role, start, "--kv-cache-dtype"), message, "write the same value for both")
 
 
 @rule(
@@ -57,8 +57,8 @@ def cache_types(subject: Subject) -> Iterator[Hit]:
 def page_sizes(subject: Subject) -> Iterator[Hit]:
     if (found := _differ(subject, "--page-size")) and found[2] and found[3]:
         role, start, here, there = found
-        said = f"prefill has --page-size {here}, and decode has {there}"
-        yield Hit(locate(role, start, "--page-size"), said, "write the same value for both")
+        message = f"prefill has --page-size {here}, and decode has {there}"
+        yield Hit(locate(role, start, "--page-size"), message, "write the same value for both")
 
 
 @rule(
@@ -71,8 +71,8 @@ def page_sizes(subject: Subject) -> Iterator[Hit]:
 def page_size_alone(subject: Subject) -> Iterator[Hit]:
     if (found := _differ(subject, "--page-size")) and bool(found[2]) != bool(found[3]):
         role, start, here, there = found
-        said = f"{'prefill' if here else 'decode'} has --page-size {here or there}, but the other role does not set it"
-        yield Hit(locate(role, start, "--page-size"), said, "write the same value for both")
+        message = f"{'prefill' if here else 'decode'} has --page-size {here or there}, but the other role does not set it"
+        yield Hit(locate(role, start, "--page-size"), message, "write the same value for both")
 
 
 @rule(
@@ -85,8 +85,8 @@ def page_size_alone(subject: Subject) -> Iterator[Hit]:
 def transfer_differs(subject: Subject) -> Iterator[Hit]:
     if found := _differ(subject, "--disaggregation-transfer-backend"):
         role, start, here, there = found
-        said = f"prefill has --disaggregation-transfer-backend {here}, and decode has {there}"
-        yield Hit(locate(role, start, "--disaggregation-transfer-backend"), said, "write the same value for both")
+        message = f"prefill has --disaggregation-transfer-backend {here}, and decode has {there}"
+        yield Hit(locate(role, start, "--disaggregation-transfer-backend"), message, "write the same value for both")
 
 
 @rule(
@@ -109,8 +109,8 @@ def attention_tp_differs(subject: Subject) -> Iterator[Hit]:
     (_, first), (role, second) = subject.apart
     here, there = sizes(first).attention_tp, sizes(second).attention_tp
     if here and there and here != there:
-        said = f"attention is divided over {here} GPUs in prefill and over {there} in decode"
-        yield Hit(locate(role, second, "--tp-size"), said, "write the same TP / DP for both")
+        message = f"attention is divided over {here} GPUs in prefill and over {there} in decode"
+        yield Hit(locate(role, second, "--tp-size"), message, "write the same TP / DP for both")
 
 
 @rule(
@@ -125,12 +125,12 @@ def drafts_apart(subject: Subject) -> Iterator[Hit]:
     if found := _differ(subject, "--speculative-algorithm"):
         role, start, here, there = found
         if bool(here) != bool(there):
-            said = (
+            message = (
                 f"{'prefill' if here else 'decode'} has --speculative-algorithm {here or there}, but the other role has none"
             )
             yield Hit(
                 locate(role, start, "--speculative-algorithm"),
-                said,
+                message,
                 "write the flag for both roles with the same draft model, or for neither",
             )
 
@@ -168,10 +168,10 @@ def prefill_pipeline(subject: Subject) -> Iterator[Hit]:
         mode, stages = start.text("--disaggregation-mode"), sizes(start).pp
         backend = start.text("--disaggregation-transfer-backend")
         if mode == "prefill" and stages is not None and stages > 1 and backend.startswith("mooncake"):
-            said = f"prefill has --pp-size {stages}, and {backend} transfers the caches"
+            message = f"prefill has --pp-size {stages}, and {backend} transfers the caches"
             yield Hit(
                 locate(role, start, "--pp-size"),
-                said,
+                message,
                 "remove --pp-size, or compare the answers with those of a single server",
             )
 
@@ -190,9 +190,9 @@ def contexts_differ(subject: Subject) -> Iterator[Hit]:
     here, there = number(first.text("--context-length")), number(second.text("--context-length"))
     whole = subject.model.facts.context_length if subject.model is not None else None
     if here and (longest := there or whole) and here < longest:
-        said = f"prefill accepts {here} tokens, and decode accepts {longest}"
+        message = f"prefill accepts {here} tokens, and decode accepts {longest}"
         yield Hit(
-            locate(role, first, "--context-length"), said, "write the same value for both, or a larger one for prefill"
+            locate(role, first, "--context-length"), message, "write the same value for both, or a larger one for prefill"
         )
 
 
@@ -208,8 +208,8 @@ def mode_wrong(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):
         mode = start.text("--disaggregation-mode") or "null"
         if "$" not in mode and role.title in ("prefill", "decode") and mode != role.title:
-            said = f"{role.component} is the {role.title} role, but has --disaggregation-mode {mode}"
-            yield Hit(locate(role, start, "--disaggregation-mode"), said, f"write --disaggregation-mode={role.title}")
+            message = f"{role.component} is the {role.title} role, but has --disaggregation-mode {mode}"
+            yield Hit(locate(role, start, "--disaggregation-mode"), message, f"write --disaggregation-mode={role.title}")
 
 
 @rule(
@@ -223,15 +223,15 @@ def bootstrap_port(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):
         if start.text("--disaggregation-mode") != "prefill":
             continue
-        port, told = number(start.text("--disaggregation-bootstrap-port")), role.annotations.get(keys.BOOTSTRAP_PORT)
-        if port is not None and (number(told) if told else BOOTSTRAP_PORT) != port:
-            said = (
+        port, annotated = number(start.text("--disaggregation-bootstrap-port")), role.annotations.get(keys.BOOTSTRAP_PORT)
+        if port is not None and (number(annotated) if annotated else BOOTSTRAP_PORT) != port:
+            message = (
                 f"prefill uses bootstrap port {port}, but the annotation {keys.BOOTSTRAP_PORT} is "
-                f"{told or 'missing, so that the router uses 8998'}"
+                f"{annotated or 'missing, so that the router uses 8998'}"
             )
             yield Hit(
                 locate(role, start, "--disaggregation-bootstrap-port"),
-                said,
+                message,
                 f'add {keys.BOOTSTRAP_PORT}: "{port}" to the annotations',
             )
 
@@ -254,10 +254,10 @@ def waiting_longer(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):
         waits = number(start.variable(_WAITING))
         if start.text("--disaggregation-mode") == "decode" and limit and waits and waits > limit:
-            said = f"{_WAITING} is {waits} s, but the router gives up after {limit} s"
+            message = f"{_WAITING} is {waits} s, but the router gives up after {limit} s"
             yield Hit(
                 locations.variable(role, _WAITING),
-                said,
+                message,
                 f"set {_WAITING} to at most {limit}, or raise --request-timeout-secs of the router",
             )
 

@@ -48,9 +48,9 @@ def locate(role: Role, start: Launch, *names: str) -> Location:
 def nnodes_missing(subject: Subject) -> Iterator[Hit]:
     for role, start, _ in engines(subject):
         if role.size > 1 and start.given("--nnodes") is None and not start.on("--use-ray"):
-            said = f"a group has {role.size} pods, but --nnodes is not given"
+            message = f"a group has {role.size} pods, but --nnodes is not given"
             more = "--nnodes=$(LWS_GROUP_SIZE) --node-rank=$(LWS_WORKER_INDEX) --dist-init-addr=$(LWS_LEADER_ADDRESS):5757"
-            yield Hit(locations.arguments(role), said, f"add {more}, or set worker.size to 0")
+            yield Hit(locations.arguments(role), message, f"add {more}, or set worker.size to 0")
 
 
 @rule(
@@ -63,9 +63,9 @@ def nnodes_missing(subject: Subject) -> Iterator[Hit]:
 def nnodes_differ(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if start.given("--nnodes") is not None and found.nnodes is not None and found.nnodes != role.size:
-            said = f"--nnodes is {found.nnodes}, but a group has {count(role.size, 'pod')}"
+            message = f"--nnodes is {found.nnodes}, but a group has {count(role.size, 'pod')}"
             remedy = f"write --nnodes=$(LWS_GROUP_SIZE), or set worker.size to {found.nnodes - 1}"
-            yield Hit(locate(role, start, "--nnodes"), said, remedy)
+            yield Hit(locate(role, start, "--nnodes"), message, remedy)
 
 
 @rule(
@@ -81,10 +81,10 @@ def ranks_differ(subject: Subject) -> Iterator[Hit]:
             continue
         if (theirs := sizes(role.others)) != found:
             parts = [name for name in found._fields if getattr(found, name) != getattr(theirs, name)]
-            said = ", ".join(f"{name} {getattr(found, name)} and {getattr(theirs, name)}" for name in parts)
+            message = ", ".join(f"{name} {getattr(found, name)} and {getattr(theirs, name)}" for name in parts)
             yield Hit(
                 locations.arguments(role),
-                f"rank 0 and the others have different sizes: {said}",
+                f"rank 0 and the others have different sizes: {message}",
                 "give all ranks the same arguments",
             )
 
@@ -109,8 +109,8 @@ def ranks_limits_differ(subject: Subject) -> Iterator[Hit]:
         ):
             here, there = start.text(name), role.others.text(name)
             if here != there:
-                said = f"rank 0 has {name} {here or 'unset'}, but the others have {there or 'unset'}"
-                yield Hit(locate(role, start, name), said, "give all ranks the same arguments")
+                message = f"rank 0 has {name} {here or 'unset'}, but the others have {there or 'unset'}"
+                yield Hit(locate(role, start, name), message, "give all ranks the same arguments")
 
 
 @rule(
@@ -123,8 +123,8 @@ def ranks_limits_differ(subject: Subject) -> Iterator[Hit]:
 def tp_divides_nodes(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if found.tp and found.pp and found.nnodes and (found.tp * found.pp) % found.nnodes:
-            said = f"TP {found.tp} times PP {found.pp} cannot be divided by {found.nnodes} nodes"
-            yield Hit(locate(role, start, "--tp-size"), said, f"write --tp-size={role.gpus or found.nnodes * 8}")
+            message = f"TP {found.tp} times PP {found.pp} cannot be divided by {found.nnodes} nodes"
+            yield Hit(locate(role, start, "--tp-size"), message, f"write --tp-size={role.gpus or found.nnodes * 8}")
 
 
 @rule(
@@ -140,9 +140,11 @@ def tp_divides_nodes(subject: Subject) -> Iterator[Hit]:
 def gpus_too_few(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if found.gpus is not None and role.gpus and found.gpus > role.gpus and start.text("--device") != "cpu":
-            said = f"{_layout(found)} needs {_gpus(found.gpus)}, but a group has {role.gpus} ({role.sum_of_gpus})"
+            message = f"{_layout(found)} needs {_gpus(found.gpus)}, but a group has {role.gpus} ({role.sum_of_gpus})"
             yield Hit(
-                locate(role, start, "--tp-size", "--pp-size"), said, f"write sizes whose product is {role.gpus}, or add pods"
+                locate(role, start, "--tp-size", "--pp-size"),
+                message,
+                f"write sizes whose product is {role.gpus}, or add pods",
             )
 
 
@@ -156,10 +158,10 @@ def gpus_too_few(subject: Subject) -> Iterator[Hit]:
 def gpus_idle(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if found.gpus is not None and role.gpus > found.gpus and start.text("--device") != "cpu":
-            said = f"{_layout(found)} uses {_gpus(found.gpus)}, but a group has {role.gpus} ({role.sum_of_gpus})"
+            message = f"{_layout(found)} uses {_gpus(found.gpus)}, but a group has {role.gpus} ({role.sum_of_gpus})"
             yield Hit(
                 locate(role, start, "--tp-size", "--pp-size"),
-                said,
+                message,
                 f"request {_gpus(found.gpus)}, or write sizes whose product is {role.gpus}",
             )
 
@@ -208,9 +210,9 @@ def dp_divides_tp(subject: Subject) -> Iterator[Hit]:
         shared = found.attention_dp * (found.attention_cp or 1)
         if shared != found.attention_dp and found.tp % shared:
             product = f"attention DP {found.attention_dp} times attention CP {found.attention_cp}"
-            said = f"TP {found.tp} cannot be divided by {product}"
+            message = f"TP {found.tp} cannot be divided by {product}"
             remedy = f"write sizes whose product divides {found.tp}"
-            yield Hit(locate(role, start, "--attn-cp-size", "--attn-dp-size"), said, remedy)
+            yield Hit(locate(role, start, "--attn-cp-size", "--attn-dp-size"), message, remedy)
         elif uneven := division.attention_groups(found.tp, found.attention_dp):
             divisors = [size for size in range(1, found.tp + 1) if found.tp % size == 0]
             close = min(divisors, key=lambda size: abs(size - (found.attention_dp or 1)))
@@ -229,15 +231,15 @@ def dp_divides_tp(subject: Subject) -> Iterator[Hit]:
 def dp_both(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if (found.copies or 1) > 1 and (found.attention_dp or 1) > 1:
-            said = (
+            message = (
                 f"--dp-size {found.copies} runs complete copies of the model, but --attn-dp-size "
                 f"{found.attention_dp} divides the attention of a single copy"
             )
-            yield Hit(locate(role, start, "--dp-size"), said, "remove one of the two flags")
+            yield Hit(locate(role, start, "--dp-size"), message, "remove one of the two flags")
         elif (found.copies or 1) > 1 and (found.nnodes or 1) > 1:
-            said = f"--dp-size {found.copies} runs complete copies of the model, which cannot span {found.nnodes} nodes"
+            message = f"--dp-size {found.copies} runs complete copies of the model, which cannot span {found.nnodes} nodes"
             yield Hit(
-                locate(role, start, "--dp-size"), said, f"write --attn-dp-size={found.copies} to divide attention instead"
+                locate(role, start, "--dp-size"), message, f"write --attn-dp-size={found.copies} to divide attention instead"
             )
 
 
@@ -302,8 +304,8 @@ def dense_tp(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         dense = start.whole("--moe-dense-tp-size")
         if dense is not None and found.tp is not None and dense not in (1, found.tp):
-            said = f"--moe-dense-tp-size is {dense}, but only 1 and TP ({found.tp}) are accepted"
-            yield Hit(locate(role, start, "--moe-dense-tp-size"), said, "write --moe-dense-tp-size=1")
+            message = f"--moe-dense-tp-size is {dense}, but only 1 and TP ({found.tp}) are accepted"
+            yield Hit(locate(role, start, "--moe-dense-tp-size"), message, "write --moe-dense-tp-size=1")
 
 
 @rule(
@@ -322,12 +324,12 @@ def chunk_pages(subject: Subject) -> Iterator[Hit]:
         place = locate(role, start, "--chunked-prefill-size", "--page-size")
         remedy = f"write --chunked-prefill-size as a multiple of {page * ranks}"
         if chunk and chunk > 0 and (chunk // ranks) % page:
-            said = f"a chunk of {chunk // ranks} tokens on each rank is not a multiple of the page size {page}"
-            yield Hit(place, said, remedy)
+            message = f"a chunk of {chunk // ranks} tokens on each rank is not a multiple of the page size {page}"
+            yield Hit(place, message, remedy)
         elif not start.text("--chunked-prefill-size") and all((each // ranks) % page for each in _CHUNKS):
             known = ", ".join(map(str, _CHUNKS))
-            said = f"no default of --chunked-prefill-size ({known}) is a multiple of the page size {page} on each rank"
-            yield Hit(place, said, remedy)
+            message = f"no default of --chunked-prefill-size ({known}) is a multiple of the page size {page} on each rank"
+            yield Hit(place, message, remedy)
 
 
 RULES: tuple[Rule, ...] = (

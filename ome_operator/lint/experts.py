@@ -42,13 +42,13 @@ def dispatch_tokens(subject: Subject) -> Iterator[Hit]:
         limit, batch, most = _tokens(start.variable(TOKENS)), graph_batch(start), requests(start, found)
         drafts = number(start.text("--speculative-num-draft-tokens")) or 1
         asked = {"the largest CUDA graph": batch, "the number of requests that a rank may run": most}
-        told = [f"{what} ({size})" for what, size in asked.items() if size and limit and size * drafts > limit]
-        if told and limit:
+        messages = [f"{what} ({size})" for what, size in asked.items() if size and limit and size * drafts > limit]
+        if messages and limit:
             each = f" with {drafts} draft tokens each" if drafts > 1 else ""
             wanted = max(size for size in asked.values() if size) * drafts
-            said = f"{' and '.join(told)}{each} {'are' if len(told) > 1 else 'is'} above {TOKENS}={limit}"
+            message = f"{' and '.join(messages)}{each} {'are' if len(messages) > 1 else 'is'} above {TOKENS}={limit}"
             remedy = f"set {TOKENS}={wanted}" if wanted <= MOST else f"limit batches to {MOST // drafts} requests per rank"
-            yield Hit(locations.variable(role, TOKENS), said, remedy)
+            yield Hit(locations.variable(role, TOKENS), message, remedy)
 
 
 @rule(
@@ -125,9 +125,9 @@ def eplb_alone(subject: Subject) -> Iterator[Hit]:
 def redundant_alone(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if found.redundant and found.ep == 1:
-            said = f"--ep-num-redundant-experts is {found.redundant}, but EP is 1"
+            message = f"--ep-num-redundant-experts is {found.redundant}, but EP is 1"
             remedy = "add --moe-a2a-backend=deepep or --ep-size, or remove --ep-num-redundant-experts"
-            yield Hit(locate(role, start, "--ep-num-redundant-experts"), said, remedy)
+            yield Hit(locate(role, start, "--ep-num-redundant-experts"), message, remedy)
 
 
 @rule(
@@ -142,8 +142,8 @@ def eplb_without_exchange(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         asked = [name for name in ("--enable-eplb", "--ep-num-redundant-experts") if start.given(name)]
         if asked and not found.backend and found.ep and found.ep > 1:
-            said = f"{asked[0]} is given without an all-to-all back end"
-            yield Hit(locate(role, start, asked[0]), said, "add --moe-a2a-backend=deepep, or remove the flag")
+            message = f"{asked[0]} is given without an all-to-all back end"
+            yield Hit(locate(role, start, asked[0]), message, "add --moe-a2a-backend=deepep, or remove the flag")
 
 
 @rule(
@@ -157,8 +157,8 @@ def ep_ignored(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         given = number(start.text("--ep-size")) if start.given("--ep-size") else None
         if found.backend and given is not None and found.ep is not None and given != found.ep:
-            said = f"--ep-size is {given}, but {found.backend} sets EP to {found.ep}"
-            yield Hit(locate(role, start, "--ep-size"), said, "remove --ep-size")
+            message = f"--ep-size is {given}, but {found.backend} sets EP to {found.ep}"
+            yield Hit(locate(role, start, "--ep-size"), message, "remove --ep-size")
 
 
 @rule(
@@ -171,10 +171,10 @@ def ep_ignored(subject: Subject) -> Iterator[Hit]:
 def overlap_alone(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if start.on("--enable-two-batch-overlap") and not found.backend and found.attention_dp == 1:
-            said = "--enable-two-batch-overlap is given without an all-to-all back end and without attention groups"
+            message = "--enable-two-batch-overlap is given without an all-to-all back end and without attention groups"
             yield Hit(
                 locate(role, start, "--enable-two-batch-overlap"),
-                said,
+                message,
                 "add --moe-a2a-backend=deepep, or remove --enable-two-batch-overlap",
             )
 
@@ -211,8 +211,8 @@ def lost_ranks_fatal(subject: Subject) -> Iterator[Hit]:
         spares = ((place, path, part.lifecycle.tolerated_lost_ranks) for place, path, part in role.written if part.lifecycle)
         place, path, spare = next((each for each in spares if each[2] is not None), ("", "", 0))
         if spare and (why := why_not(role.container, role.annotations)):
-            said = f"toleratedLostRanks of {role.title} is {spare}, but {why}"
-            yield Hit(Location(place, f"{path}.lifecycle.toleratedLostRanks"), said, "remove toleratedLostRanks")
+            message = f"toleratedLostRanks of {role.title} is {spare}, but {why}"
+            yield Hit(Location(place, f"{path}.lifecycle.toleratedLostRanks"), message, "remove toleratedLostRanks")
 
 
 RULES: tuple[Rule, ...] = (

@@ -55,8 +55,8 @@ def _refusals(subject: Subject, *, late: bool) -> Iterator[Hit]:
     """Yield the values that the API server refuses. With `late`, yield the values that the API server accepts and the node
     refuses.
     """
-    told = dict.fromkeys((role.component, found) for role, pod in _pods(subject) for found in refusals(pod["spec"]))
-    for component, found in told:
+    refused = dict.fromkeys((role.component, found) for role, pod in _pods(subject) for found in refusals(pod["spec"]))
+    for component, found in refused:
         if found.late is late:
             role = next(role for role in subject.roles if role.component == component)
             yield Hit(locations.in_pod(role, found.path), f"{role.title}: {found.says}", found.remedy)
@@ -73,16 +73,18 @@ def variable_elsewhere(subject: Subject) -> Iterator[Hit]:
     for role in subject.roles:
         boxes = [box for pod in role.pods for part in ("initContainers", "containers") for box in items(pod["spec"], part)]
         everywhere = {str(item.get("name")) for box in boxes for item in items(box, "env")}
-        told = dict[tuple[str, str], None]()
+        found = dict[tuple[str, str], None]()
         for box in boxes:
             own = {str(item.get("name")) for item in items(box, "env")}
             words = [str(word) for part in ("command", "args") for word in _list(box.get(part))]
             words += [str(item["value"]) for item in items(box, "env") if "value" in item]
             missing = (references(words) & everywhere) - own if not box.get("envFrom") else frozenset()
-            told.update(dict.fromkeys((str(box.get("name")), name) for name in sorted(missing)))
-        for name, variable in told:
-            said = f"container {name} refers to $({variable}), which only another container has"
-            yield Hit(locations.whole(role), said, f"add {variable} to the env of the container, or write the value itself")
+            found.update(dict.fromkeys((str(box.get("name")), name) for name in sorted(missing)))
+        for name, variable in found:
+            message = f"container {name} refers to $({variable}), which only another container has"
+            yield Hit(
+                locations.whole(role), message, f"add {variable} to the env of the container, or write the value itself"
+            )
 
 
 @rule(
@@ -100,8 +102,8 @@ def names_unresolved(subject: Subject) -> Iterator[Hit]:
             for pod in role.pods
         )
         if role.size > 1 and alone:
-            said = f"{role.title} has hostNetwork, but dnsPolicy is not ClusterFirstWithHostNet"
-            yield Hit(locations.whole(role), said, "add dnsPolicy: ClusterFirstWithHostNet")
+            message = f"{role.title} has hostNetwork, but dnsPolicy is not ClusterFirstWithHostNet"
+            yield Hit(locations.whole(role), message, "add dnsPolicy: ClusterFirstWithHostNet")
 
 
 @rule(
@@ -119,8 +121,8 @@ def ports_shared(subject: Subject) -> Iterator[Hit]:
         named = role.container.get("ports")
         port = number(start.text("--port"))
         if role.leader["spec"].get("hostNetwork") and 0 < role.per_pod < 8 and not named and port:
-            said = f"{role.title} has hostNetwork and {role.per_pod} GPUs in a pod, but declares no port"
-            yield Hit(locations.field(role, "ports"), said, f"add ports: [{{name: http, containerPort: {port}}}]")
+            message = f"{role.title} has hostNetwork and {role.per_pod} GPUs in a pod, but declares no port"
+            yield Hit(locations.field(role, "ports"), message, f"add ports: [{{name: http, containerPort: {port}}}]")
 
 
 @rule(
@@ -155,8 +157,10 @@ def memory_below_shm(subject: Subject) -> Iterator[Hit]:
         limit = below(role.container, "resources", "limits").get("memory")
         shared = _shared(role)
         if limit is not None and shared is not None and 0 < quantity.parse(limit) <= quantity.parse(shared):
-            said = f"the memory limit of the container is {limit}, but {SHM} may grow to {shared}"
-            yield Hit(locations.field(role, "resources"), said, "raise the memory limit, or lower sizeLimit of the volume")
+            message = f"the memory limit of the container is {limit}, but {SHM} may grow to {shared}"
+            yield Hit(
+                locations.field(role, "resources"), message, "raise the memory limit, or lower sizeLimit of the volume"
+            )
 
 
 def _list(value: Any) -> list[Any]:
@@ -183,8 +187,8 @@ def host_loopback(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):
         alone = len(role.leader["spec"]["containers"]) == 1  # another container in the pod may forward requests
         if alone and start.text("--host") in _LOOPBACK:
-            said = f"--host is {start.text('--host')}{'' if start.given('--host') else ', the default'}"
-            yield Hit(locate(role, start, "--host"), said, "write --host=0.0.0.0")
+            message = f"--host is {start.text('--host')}{'' if start.given('--host') else ', the default'}"
+            yield Hit(locate(role, start, "--host"), message, "write --host=0.0.0.0")
 
 
 @rule(
@@ -218,9 +222,9 @@ def probe_page(subject: Subject) -> Iterator[Hit]:
 def probe_hurried(subject: Subject) -> Iterator[Hit]:
     for role, _ in subject.launched("sglang"):
         for probe in ("readinessProbe", "livenessProbe"):
-            told = below(role.container, probe)
-            path = str(below(told, "httpGet").get("path", "")).partition("?")[0]
-            if path in _SLOW and told.get("timeoutSeconds", 1) == 1:
+            settings = below(role.container, probe)
+            path = str(below(settings, "httpGet").get("path", "")).partition("?")[0]
+            if path in _SLOW and settings.get("timeoutSeconds", 1) == 1:
                 yield Hit(
                     locations.field(role, probe), f"{probe} requests {path} with a time-out of 1 s", "add timeoutSeconds: 5"
                 )

@@ -90,12 +90,12 @@ def memory_short(subject: Subject) -> Iterator[Hit]:
         needed, available = rank.memory, rank.bytes * rank.share
         missing = needed.needed - available
         if missing > 0 and subject.model is not None:
-            said = (
+            message = (
                 f"a rank needs {needed.needed / GIB:.1f} GiB ({in_gib(needed.needed_parts)}), but {rank.share} of "
                 f"{rank.gpu}'s {rank.bytes / GIB:.0f} GiB is only {available / GIB:.1f}: {missing / GIB:.1f} GiB are missing"
             )
             yield Hit(
-                locate(rank.role, rank.start, "--tp-size", "--mem-fraction-static"), said, _change(subject.model, rank)
+                locate(rank.role, rank.start, "--tp-size", "--mem-fraction-static"), message, _change(subject.model, rank)
             )
 
 
@@ -129,13 +129,13 @@ def memory_beside(subject: Subject) -> Iterator[Hit]:
     for rank in _ranks(subject):
         beside, left = rank.memory.beside, rank.bytes * (1 - rank.share)
         if rank.start.given("--mem-fraction-static") and beside > left:
-            said = (
+            message = (
                 f"a share of {rank.share} of {rank.gpu}'s {rank.bytes / GIB:.0f} GiB leaves {left / GIB:.1f} GiB, but "
                 f"{in_gib(rank.memory.beside_parts)} need {beside / GIB:.1f}"
             )
             less = int((1 - beside / rank.bytes) * 100) / 100
             remedy = f"write --mem-fraction-static={less}, or use smaller batches"
-            yield Hit(locate(rank.role, rank.start, "--mem-fraction-static"), said, remedy)
+            yield Hit(locate(rank.role, rank.start, "--mem-fraction-static"), message, remedy)
 
 
 _RESERVE = 10 * GIB
@@ -172,10 +172,10 @@ def host_memory_short(subject: Subject) -> Iterator[Hit]:
         asked = size * 10**9 * max(role.per_pod, 1)
         if (not size and not start.given("--hicache-ratio") and left <= 0) or asked > max(left, 0):
             each = f"{size} GB for each of {role.per_pod} ranks" if size else "a cache in host memory"
-            said = f"{flag} keeps {each}, but the limit of {limit / GIB:.0f} GiB less a reserve of 10 GiB is not enough"
+            message = f"{flag} keeps {each}, but the limit of {limit / GIB:.0f} GiB less a reserve of 10 GiB is not enough"
             lower = ", or lower --hicache-size" if size else f", or remove {flag}"
             needed = math.ceil((max(asked, GIB) + _RESERVE) / GIB)
-            yield Hit(locations.field(role, "resources"), said, f"write a memory limit of more than {needed}Gi{lower}")
+            yield Hit(locations.field(role, "resources"), message, f"write a memory limit of more than {needed}Gi{lower}")
 
 
 RULES: tuple[Rule, ...] = (memory_short, memory_beside, host_memory_short)

@@ -73,8 +73,10 @@ def context_beyond(subject: Subject) -> Iterator[Hit]:
         asked = number(start.text("--context-length"))
         changed = _LONGER in start.names or start.given("--json-model-override-args") is not None
         if whole and asked and asked > whole and not changed:
-            said = f"--context-length is {asked}, but the model supports {whole}"
-            yield Hit(locate(role, start, "--context-length"), said, f"write a value of at most {whole}, or set {_LONGER}=1")
+            message = f"--context-length is {asked}, but the model supports {whole}"
+            yield Hit(
+                locate(role, start, "--context-length"), message, f"write a value of at most {whole}, or set {_LONGER}=1"
+            )
 
 
 @rule(
@@ -87,12 +89,12 @@ def context_beyond(subject: Subject) -> Iterator[Hit]:
 def quantization_differs(subject: Subject) -> Iterator[Hit]:
     kind = subject.model.facts.quantization if subject.model is not None else None
     for role, start, _ in engines(subject):
-        told = start.text("--quantization")
-        if kind is not None and told in _OTHERS.get(kind.name, ()):
-            said = f"--quantization is {told}, but the weights are quantized with {kind.name}"
+        method = start.text("--quantization")
+        if kind is not None and method in _OTHERS.get(kind.name, ()):
+            message = f"--quantization is {method}, but the weights are quantized with {kind.name}"
             yield Hit(
                 locate(role, start, "--quantization"),
-                said,
+                message,
                 "remove --quantization, because the engine reads it from config.json",
             )
 
@@ -124,10 +126,10 @@ def draft_missing(subject: Subject) -> Iterator[Hit]:
         drafts = start.text("--speculative-algorithm")
         own = kind is None or kind in _OWN_DRAFT
         if drafts in ("EAGLE3", "STANDALONE") and not start.text("--speculative-draft-model-path") and not own:
-            said = f"--speculative-algorithm is {drafts}, but --speculative-draft-model-path is not given"
+            message = f"--speculative-algorithm is {drafts}, but --speculative-draft-model-path is not given"
             yield Hit(
                 locate(role, start, "--speculative-algorithm"),
-                said,
+                message,
                 "add --speculative-draft-model-path with the path of a draft model",
             )
 

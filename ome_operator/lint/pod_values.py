@@ -58,9 +58,9 @@ def refusals(spec: Manifest) -> Iterator[RefusedValue]:
     """Yield the values that the API server or the node refuses in a pod spec, in the form in which the operator sends it."""
     yield from _object(spec, pod_fields.POD, (), "")
     if spec.get("priority") and not spec.get("priorityClassName"):
-        said = f"the pod has the priority {spec['priority']}"
+        message = f"the pod has the priority {spec['priority']}"
         remedy = "write priorityClassName: the API server computes the number from it"
-        yield RefusedValue(("priority",), said, remedy, late=True)
+        yield RefusedValue(("priority",), message, remedy, late=True)
     for part in ("initContainers", "containers"):
         for box in items(spec, part):
             yield from (found._replace(path=(part, *found.path)) for found in _unknown(box, spec))
@@ -76,8 +76,8 @@ def _unknown(box: Manifest, spec: Manifest) -> Iterator[RefusedValue]:
         known = {str(entry.get("name")) for entry in items(spec, what)}
         for entry in items(source, entries):
             if entry.get("name") and str(entry["name"]) not in known:
-                said = f"container {box.get('name')} {verb} {entry['name']}, which the pod does not have"
-                yield RefusedValue((entries,), said, f"add it to {what} of the pod")
+                message = f"container {box.get('name')} {verb} {entry['name']}, which the pod does not have"
+                yield RefusedValue((entries,), message, f"add it to {what} of the pod")
 
 
 def _object(value: Manifest, type_: str, path: tuple[str, ...], where: str) -> Iterator[RefusedValue]:
@@ -93,8 +93,8 @@ def _object(value: Manifest, type_: str, path: tuple[str, ...], where: str) -> I
                 found = [each for each in found if not each.late]
             yield from found or _value(inner, form, (*path, name), at)
     prefix = f"{where} " if where else "the pod "
-    for said, remedy in (*_missing(value, type_), *_ACROSS.get(type_, _nothing)(value)):
-        yield RefusedValue(path, f"{prefix}{said}", remedy)
+    for message, remedy in (*_missing(value, type_), *_ACROSS.get(type_, _nothing)(value)):
+        yield RefusedValue(path, f"{prefix}{message}", remedy)
 
 
 def _entries(value: Any, field: tuple[str, str], path: tuple[str, ...], where: str) -> Iterator[RefusedValue]:
@@ -124,8 +124,10 @@ def _equals(entries: list[Any], field: tuple[str, str], path: tuple[str, ...], w
     for number, entry in enumerate(entries if field in UNIQUE else ()):
         values = tuple(str(entry.get(name)) for name in UNIQUE[field]) if isinstance(entry, Mapping) else ()
         if values and values in seen:
-            said = f"{where}[{number}] has the same {' and '.join(UNIQUE[field])} as an entry before it: {', '.join(values)}"
-            yield RefusedValue(path, said, "remove one of the two, or change it")
+            message = (
+                f"{where}[{number}] has the same {' and '.join(UNIQUE[field])} as an entry before it: {', '.join(values)}"
+            )
+            yield RefusedValue(path, message, "remove one of the two, or change it")
         seen.add(values)
 
 
@@ -193,15 +195,17 @@ def _pod(spec: Manifest) -> Problems:
         for hook in ("postStart", "preStop"):
             rest = below(box, "lifecycle", hook, "sleep").get("seconds", 0)
             if rest and isinstance(rest, int) and isinstance(grace, int) and not 0 <= rest <= grace:
-                said = (
+                message = (
                     f"has terminationGracePeriodSeconds {grace}, but the {hook} hook of container {box.get('name')} sleeps "
                     f"for {rest} s"
                 )
-                yield said, "raise terminationGracePeriodSeconds, or write fewer seconds"
+                yield message, "raise terminationGracePeriodSeconds, or write fewer seconds"
     for port in _ports(spec) if spec.get("hostNetwork") else ():
         if port.get("hostPort") not in (None, 0, port.get("containerPort")):
-            said = f"has hostNetwork, but hostPort {port['hostPort']} differs from containerPort {port.get('containerPort')}"
-            yield said, "write the same number"
+            message = (
+                f"has hostNetwork, but hostPort {port['hostPort']} differs from containerPort {port.get('containerPort')}"
+            )
+            yield message, "write the same number"
 
 
 def _ports(spec: Manifest) -> Iterator[Manifest]:
@@ -306,8 +310,8 @@ def _expression(item: Manifest) -> Problems:
         yield f"has the operator {operator} and values", "remove the values, or write operator: In"
 
 
-def _resources(told: Manifest) -> Problems:
-    limits, requests = below(told, "limits"), below(told, "requests")
+def _resources(resources: Manifest) -> Problems:
+    limits, requests = below(resources, "limits"), below(resources, "requests")
     for device, amount in {**requests, **limits}.items():
         if not RESOURCE.accepts(str(device)):
             yield f"asks for {shown(device)}", RESOURCE.write

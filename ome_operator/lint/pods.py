@@ -129,8 +129,8 @@ def shm_small(subject: Subject) -> Iterator[Hit]:
     for role, _ in subject.launched("sglang", "vllm"):
         mounts = [str(mount.get("mountPath", "")).rstrip("/") for mount in items(role.container, "volumeMounts")]
         if role.per_pod > 1 and (size := _tiny(role)):
-            said = f"{role.title} has {role.per_pod} GPUs in a pod, but its {SHM} has only {size}"
-            yield Hit(locations.whole(role), said, "write sizeLimit: 32Gi")
+            message = f"{role.title} has {role.per_pod} GPUs in a pod, but its {SHM} has only {size}"
+            yield Hit(locations.whole(role), message, "write sizeLimit: 32Gi")
         if role.per_pod > 1 and SHM not in mounts and not role.leader["spec"].get("hostIPC"):
             remedy = f"add a volume with emptyDir: {{medium: Memory, sizeLimit: 32Gi}} and mount it at {SHM}"
             yield Hit(
@@ -164,8 +164,8 @@ def port_differs(subject: Subject) -> Iterator[Hit]:
         named = next((port for port in ports if port.get("name") == "http"), ports[0] if ports else None)
         told = number(given.values[0]) if given is not None and given.values else None
         if named is not None and told is not None and named.get("containerPort") not in (None, told):
-            said = f"--port is {told}, but the container declares port {named['containerPort']}"
-            yield Hit(locations.field(role, "ports"), said, f"write containerPort: {told}")
+            message = f"--port is {told}, but the container declares port {named['containerPort']}"
+            yield Hit(locations.field(role, "ports"), message, f"write containerPort: {told}")
 
 
 @rule(
@@ -183,8 +183,8 @@ def router_port_differs(subject: Subject) -> Iterator[Hit]:
         for engine, server in subject.launched("sglang"):
             port = number(server.text("--port"))
             if asked is not None and port is not None and asked != port:
-                said = f"the router connects to port {asked}, but {engine.title} listens on {port}"
-                yield Hit(locate(role, start, "--service-discovery-port"), said, f"write --service-discovery-port={port}")
+                message = f"the router connects to port {asked}, but {engine.title} listens on {port}"
+                yield Hit(locate(role, start, "--service-discovery-port"), message, f"write --service-discovery-port={port}")
                 break
 
 
@@ -230,13 +230,13 @@ def probe_port(subject: Subject) -> Iterator[Hit]:
                 for how in ("httpGet", "tcpSocket"):
                     port = below(box, probe, how).get("port")
                     if isinstance(port, str) and not port.isdigit() and port not in named:
-                        said = (
+                        message = (
                             f"{probe} uses port {port}, but the container has "
                             f"{', '.join(sorted(map(str, named))) or 'no named port'}"
                         )
                         yield Hit(
                             locations.field(role, probe),
-                            said,
+                            message,
                             "write the name or the number of a port of the container",
                         )
 
@@ -266,9 +266,9 @@ def network_unnamed(subject: Subject) -> Iterator[Hit]:
 def command_one_word(subject: Subject) -> Iterator[Hit]:
     for role in subject.roles:
         if word := one_word(role.container):
-            said = f"{role.title}: the first entry of command is {word[:80]!r}"
+            message = f"{role.title}: the first entry of command is {word[:80]!r}"
             remedy = f"write [{', '.join(word.split())[:200]}], or [sh, -c, …] for a script"
-            yield Hit(locations.field(role, "command"), said, remedy)
+            yield Hit(locations.field(role, "command"), message, remedy)
 
 
 RULES: tuple[Rule, ...] = (

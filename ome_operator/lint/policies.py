@@ -45,12 +45,12 @@ def cache_aware_random(subject: Subject) -> Iterator[Hit]:
         known = start.version and numbers(start.version)[:3] <= _RANDOM_UNTIL
         choice = subject.apart is not None and _has_choice(*subject.apart[0])
         if known and choice and start.on("--pd-disaggregation") and _policy(start, "prefill") == "cache_aware":
-            said = f"{start.engine} {start.version} with --pd-disaggregation ignores the policy cache_aware, its default"
+            message = f"{start.engine} {start.version} with --pd-disaggregation ignores the policy cache_aware, its default"
             remedy = (
                 "use the image docker.io/lightseekorg/smg:1.13.0 with the command smg launch, or write "
                 f"--prefill-policy=manual and send the header {_KEY} with the ID of the conversation"
             )
-            yield Hit(locate(role, start, "--prefill-policy", "--policy"), said, remedy)
+            yield Hit(locate(role, start, "--prefill-policy", "--policy"), message, remedy)
 
 
 @rule(
@@ -65,9 +65,9 @@ def routing_key_unchecked(subject: Subject) -> Iterator[Hit]:
         for flag in ("--prefill-policy", "--policy"):
             given = start.given(flag)
             if given is not None and given.values and given.values[0] in _KEYED:
-                said = f"{flag} is {given.values[0]}, which needs the header {_KEY} to keep a conversation on an engine"
+                message = f"{flag} is {given.values[0]}, which needs the header {_KEY} to keep a conversation on an engine"
                 yield Hit(
-                    locations.argument(role, given), said, f"send {_KEY} with the ID of the conversation in each request"
+                    locations.argument(role, given), message, f"send {_KEY} with the ID of the conversation in each request"
                 )
 
 
@@ -86,9 +86,9 @@ def adapters_unroutable(subject: Subject) -> Iterator[Hit]:
     ]
     for role, _ in subject.launched(SMG):
         if with_adapters:
-            said = f"{with_adapters[0].title} serves LoRA adapters, but smg accepts only the model's own name"
+            message = f"{with_adapters[0].title} serves LoRA adapters, but smg accepts only the model's own name"
             remedy = "use sglang-router 0.3.2, or select the adapter with lora_path in requests to /generate"
-            yield Hit(locations.arguments(role), said, remedy)
+            yield Hit(locations.arguments(role), message, remedy)
 
 
 RULES: tuple[Rule, ...] = (cache_aware_random, routing_key_unchecked, adapters_unroutable)

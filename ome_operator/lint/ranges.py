@@ -29,14 +29,14 @@ class Range(NamedTuple):
         )
 
     def __str__(self) -> str:
-        said = [
+        messages = [
             f"{word} {bound:g}"
             for word, bound in (
                 ("above", self.above), ("at least", self.least), ("below", self.below), ("at most", self.most),
             )
             if bound is not None
         ]  # fmt: skip
-        return " and ".join(said)
+        return " and ".join(messages)
 
 
 _SHARE, _POSITIVE, _PORT = Range(above=0, below=1), Range(least=1), Range(least=1, most=65535)
@@ -78,8 +78,8 @@ def flag_range(subject: Subject) -> Iterator[Hit]:
             given = start.given(name)
             value = _number(start.text(name)) if given is not None else None
             if given is not None and value is not None and not allowed.holds(value):
-                said = f"{given.word} is {start.text(name)}, which is not {allowed}"
-                yield Hit(locations.argument(role, given), said, f"write a value {allowed}")
+                message = f"{given.word} is {start.text(name)}, which is not {allowed}"
+                yield Hit(locations.argument(role, given), message, f"write a value {allowed}")
 
 
 def _number(text: str) -> float | None:
@@ -103,10 +103,10 @@ def buckets_invalid(subject: Subject) -> Iterator[Hit]:
             if given is not None and given.values and not any("$" in word for word in given.values):
                 wrong = _bad_buckets(given.values[0], given.values[1:])
                 if wrong:
-                    said = f"{name} is {' '.join(given.values)}: {wrong}"
+                    message = f"{name} is {' '.join(given.values)}: {wrong}"
                     yield Hit(
                         locations.argument(role, given),
-                        said,
+                        message,
                         "write default, tse with three numbers, or custom with numbers",
                     )
 
@@ -161,8 +161,8 @@ def port_twice(subject: Subject) -> Iterator[Hit]:
                 taken = ports.get(declared.get("containerPort") or 0)
                 if taken is not None and str(declared.get("protocol", "TCP")) == "TCP":
                     port = declared["containerPort"]
-                    said = f"container {box.get('name')} declares port {port}, which is {taken} of {start.engine}"
-                    yield Hit(locations.whole(role), said, "use another port for one of the two")
+                    message = f"container {box.get('name')} declares port {port}, which is {taken} of {start.engine}"
+                    yield Hit(locations.whole(role), message, "use another port for one of the two")
 
 
 def _listening(role: Role, start: Launch) -> Iterator[tuple[str, int]]:

@@ -26,9 +26,9 @@ def address_own(subject: Subject) -> Iterator[Hit]:
             continue
         address = others.raw("--dist-init-addr")
         if not address or _OWN.fullmatch(address):
-            said = f"--dist-init-addr is {address or 'not given'} in a group of {role.size} pods"
+            message = f"--dist-init-addr is {address or 'not given'} in a group of {role.size} pods"
             remedy = "write --dist-init-addr=$(LWS_LEADER_ADDRESS):5757"
-            yield Hit(locate(role, start, "--dist-init-addr", "--nnodes"), said, remedy)
+            yield Hit(locate(role, start, "--dist-init-addr", "--nnodes"), message, remedy)
 
 
 @rule(
@@ -46,8 +46,8 @@ def rank_fixed(subject: Subject) -> Iterator[Hit]:
             continue
         rank = others.whole("--node-rank")
         if rank is not None and (rank == 0 or role.size > 2):
-            said = f"all pods but rank 0 have --node-rank {rank} in a group of {role.size} pods"
-            yield Hit(locate(role, others, "--node-rank", "--nnodes"), said, "write --node-rank=$(LWS_WORKER_INDEX)")
+            message = f"all pods but rank 0 have --node-rank {rank} in a group of {role.size} pods"
+            yield Hit(locate(role, others, "--node-rank", "--nnodes"), message, "write --node-rank=$(LWS_WORKER_INDEX)")
 
 
 @rule(
@@ -61,8 +61,8 @@ def address_portless(subject: Subject) -> Iterator[Hit]:
     for role, start, _ in engines(subject):
         address = start.raw("--dist-init-addr")
         if start.given("--dist-init-addr") is not None and re.fullmatch(r"(?:\$\(LWS_\w+\)|[\w.-])+", address):
-            said = f"--dist-init-addr is {address}, which has no port"
-            yield Hit(locate(role, start, "--dist-init-addr"), said, f"write --dist-init-addr={address}:5757")
+            message = f"--dist-init-addr is {address}, which has no port"
+            yield Hit(locate(role, start, "--dist-init-addr"), message, f"write --dist-init-addr={address}:5757")
 
 
 @rule(
@@ -77,8 +77,8 @@ def rank_of_name(subject: Subject) -> Iterator[Hit]:
     for role, start, _ in engines(subject):
         text = start.raw("--node-rank")
         if re.search(r"\b(POD_NAME|HOSTNAME)\b", text):
-            said = f"--node-rank is {text}"
-            yield Hit(locate(role, start, "--node-rank"), said, "write --node-rank=$(LWS_WORKER_INDEX)")
+            message = f"--node-rank is {text}"
+            yield Hit(locate(role, start, "--node-rank"), message, "write --node-rank=$(LWS_WORKER_INDEX)")
 
 
 RULES: tuple[Rule, ...] = (address_own, address_portless, rank_fixed, rank_of_name)

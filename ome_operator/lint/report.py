@@ -25,8 +25,8 @@ def text_report(findings: Sequence[Finding]) -> str:
     """
     out = [_paragraph(finding) for finding in findings]
     counted = Counter(finding.rule.severity for finding in findings)
-    said = ", ".join(count(counted[severity], severity) for severity in Severity)
-    return "\n\n".join([*out, said if findings else "no findings"]) + "\n"
+    message = ", ".join(count(counted[severity], severity) for severity in Severity)
+    return "\n\n".join([*out, message if findings else "no findings"]) + "\n"
 
 
 def _paragraph(finding: Finding) -> str:
@@ -50,7 +50,7 @@ def json_report(findings: Iterable[Finding], files: Mapping[str, str]) -> str:
 
 def _plain(finding: Finding, files: Mapping[str, str]) -> dict[str, Any]:
     hit, where = finding.hit, spot(files, finding.hit)
-    said = {
+    fields = {
         "rule": finding.rule.id,
         "severity": str(finding.rule.severity),
         "service": finding.service,
@@ -64,7 +64,7 @@ def _plain(finding: Finding, files: Mapping[str, str]) -> dict[str, Any]:
         "line": where.line if where is not None else None,
         "more": link(finding),
     }
-    return {name: value for name, value in said.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def sarif_report(findings: Sequence[Finding], files: Mapping[str, str], version: str) -> str:

@@ -159,11 +159,11 @@ def _message_and_remedy(server: _Server, row: Requirement, name: str, wanted: Co
             return f"{subject} works only with an all-to-all back end", f"add {_BACKEND}=deepep, or remove {first}"
         return f"{subject} and {server.written(name)} exclude each other", "remove one of the two"
     is_set = f"but it is {actual}" if actual else "which is not given"
-    said = f"{subject} requires {_wanted(server, name, wanted)}, {is_set}"
+    message = f"{subject} requires {_wanted(server, name, wanted)}, {is_set}"
     if name in _SIZES:
-        return said, f"change {_SIZES[name][1]}, or remove {first}"
+        return message, f"change {_SIZES[name][1]}, or remove {first}"
     value = f"={wanted.words[0]}" if wanted.kind == data.ONE_OF else " with a value" if wanted.words else ""
-    return said, f"write {flag}{value}, or remove {first}"
+    return message, f"write {flag}{value}, or remove {first}"
 
 
 @rule(
@@ -182,9 +182,9 @@ def requirement_missing(subject: Subject) -> Iterator[Hit]:
         for row in requirements():
             for name, wanted in row.needs.items() if server.applies(row) else ():
                 if server.holds(name, wanted) is False or (wanted.kind == data.ONE_OF and _unset(server, name, wanted)):
-                    said, remedy = _message_and_remedy(server, row, name, wanted)
+                    message, remedy = _message_and_remedy(server, row, name, wanted)
                     flags = (server.flag(each) for each in (name, *row.when))
-                    yield Hit(locate(role, start, *(flag for flag in flags if flag)), said, remedy)
+                    yield Hit(locate(role, start, *(flag for flag in flags if flag)), message, remedy)
 
 
 def _unset(server: _Server, name: str, wanted: Condition) -> bool:

@@ -27,9 +27,9 @@ def mode_alone(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):
         mode = start.text("--disaggregation-mode")
         if role.title == "engine" and mode in ("prefill", "decode") and subject.service:
-            said = f"the engine has --disaggregation-mode {mode}, but the service has no decoder"
+            message = f"the engine has --disaggregation-mode {mode}, but the service has no decoder"
             remedy = "add decoder: {} and router: {}, or remove the argument"
-            yield Hit(locate(role, start, "--disaggregation-mode"), said, remedy)
+            yield Hit(locate(role, start, "--disaggregation-mode"), message, remedy)
 
 
 @rule(
@@ -52,9 +52,9 @@ def selector_misses(subject: Subject) -> Iterator[Hit]:
             if all(misses):
                 key, value = misses[0][0]
                 has = below(engines[0].leader, "metadata", "labels").get(key, "none")
-                said = f"{flag} selects {key}={value}, but the leaders of {engines[0].title} have {has}"
+                message = f"{flag} selects {key}={value}, but the leaders of {engines[0].title} have {has}"
                 remedy = f"write {key}={has}" if has != "none" else "remove this selector"
-                yield Hit(locations.argument(role, given), said, remedy)
+                yield Hit(locations.argument(role, given), message, remedy)
 
 
 def _wanted(start: Launch, flag: str) -> Mapping[str, str]:
@@ -117,8 +117,8 @@ def router_hurried(subject: Subject) -> Iterator[Hit]:
         given = start.given("--worker-startup-timeout-secs")
         waits = number(given.values[0]) if given is not None and given.values else None
         if given is not None and waits and starts and waits < max(starts):
-            said = f"the router waits {waits} s for a worker, but the startupProbe allows {max(starts)} s"
-            yield Hit(locations.argument(role, given), said, f"write --worker-startup-timeout-secs={max(starts)}")
+            message = f"the router waits {waits} s for a worker, but the startupProbe allows {max(starts)} s"
+            yield Hit(locations.argument(role, given), message, f"write --worker-startup-timeout-secs={max(starts)}")
 
 
 def _start(engine: Role) -> int:
@@ -148,8 +148,8 @@ def circuits_open(subject: Subject) -> Iterator[Hit]:
         seconds = number(start.text(flag))
         off = any(start.on(word) for word in ("--disable-circuit-breaker", "--mini-lb"))
         if start.line is not None and seconds and seconds > _OPEN_AT_MOST_S and not off:
-            said = f"{flag} is {seconds}, so if all engines fail for a second, all requests fail for {seconds} s"
-            yield Hit(locate(role, start, flag), said, f"write {flag}=1 and --cb-success-threshold=1")
+            message = f"{flag} is {seconds}, so if all engines fail for a second, all requests fail for {seconds} s"
+            yield Hit(locate(role, start, flag), message, f"write {flag}=1 and --cb-success-threshold=1")
 
 
 RULES: tuple[Rule, ...] = (

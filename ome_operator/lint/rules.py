@@ -40,9 +40,9 @@ from ome_operator.lint.subject import Subject
 def refused(subject: Subject) -> Iterator[Hit]:
     """Yield a hit for each problem that the operator itself reports in the conditions of the service."""
     for sentence in subject.problems:
-        said, remedy = divided(sentence)
-        remedy = remedy or next((form for words, form in _FORMS.items() if words in said), "see docs/troubleshooting.md")
-        yield Hit(_place(subject, said), said.rstrip("."), remedy.rstrip("."))
+        message, remedy = divided(sentence)
+        remedy = remedy or next((form for words, form in _FORMS.items() if words in message), "see docs/troubleshooting.md")
+        yield Hit(_place(subject, message), message.rstrip("."), remedy.rstrip("."))
 
 
 _FORMS = {
@@ -56,11 +56,11 @@ _FORMS = {
 """Maps a part of a message about the form of a value to what to write."""
 
 
-def _place(subject: Subject, said: str) -> Location:
+def _place(subject: Subject, message: str) -> Location:
     """Return the location of the field that a message names at its beginning. If it names no field, return the spec of the
     service.
     """
-    found = re.match(r"(the runtime's )?(spec[\w.\[\]]+) ", said)
+    found = re.match(r"(the runtime's )?(spec[\w.\[\]]+) ", message)
     if found is None:
         return locations.service(subject)
     return Location(subject.runtime if found[1] else f"InferenceService {subject.service}", found[2])
@@ -80,9 +80,9 @@ _ELSEWHERE = ("a probe of the workers",)
 )
 def advice(subject: Subject) -> Iterator[Hit]:
     """Yield a hit for each advice that the operator itself reports in the service's condition Advice."""
-    told = [part for part in subject.advice.split("; ") if part and not part.startswith(_ELSEWHERE)]
-    if told:
-        yield Hit(locations.service(subject), "; ".join(told).rstrip("."), "follow the advice, or remove the field")
+    messages = [part for part in subject.advice.split("; ") if part and not part.startswith(_ELSEWHERE)]
+    if messages:
+        yield Hit(locations.service(subject), "; ".join(messages).rstrip("."), "follow the advice, or remove the field")
 
 
 FAMILIES: dict[str, tuple[Rule, ...]] = {

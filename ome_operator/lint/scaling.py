@@ -37,9 +37,9 @@ def keda_missing(subject: Subject) -> Iterator[Hit]:
         layers = ((object_, field, component.autoscaler) for object_, field, component in role.written)
         object_, field, scaler = next((layer for layer in layers if layer[2] is not None), ("", "", None))
         if scaler is not None and scaler.class_ == "KEDA":
-            said = f"{field}.autoscaler.class is KEDA, but the cluster serves no ScaledObjects"
+            message = f"{field}.autoscaler.class is KEDA, but the cluster serves no ScaledObjects"
             place = Location(object_, f"{field}.autoscaler.class")
-            yield Hit(place, said, "install KEDA, or choose HPA, External or Demand")
+            yield Hit(place, message, "install KEDA, or choose HPA, External or Demand")
 
 
 RULES: tuple[Rule, ...] = (demand_unusable, keda_missing)

@@ -94,9 +94,9 @@ def _verdict(looked_at: Subject) -> ValidationResult:
     failed = list[str]()
     found = [*_found(looked_at, REPORTED, failed), *_found(engines, UNCHECKED, failed)]
     found.sort(key=lambda each: _ORDER.index(each[0].severity))
-    told = list(dict.fromkeys(_sentence(rule, hit) for rule, hit in found))
+    messages = list(dict.fromkeys(_sentence(rule, hit) for rule, hit in found))
     name = looked_at.service.rpartition("/")[2]
-    more = [f"{len(told) - ADVISED} more: `ome lint {name}` lists them"] if len(told) > ADVISED else []
+    more = [f"{len(messages) - ADVISED} more: `ome lint {name}` lists them"] if len(messages) > ADVISED else []
     unknown = sorted(looked_at.ignored - RULES.keys())
     about = (
         [f"{keys.LINT_IGNORE}names {', '.join(unknown)}, which is not a rule: use the names in docs/rules.md"]
@@ -105,7 +105,7 @@ def _verdict(looked_at: Subject) -> ValidationResult:
     )
     bugs = [_bug(", ".join(failed))] if failed else []
     worst = _GRADES.get(found[0][0].severity, Reason.NO_EFFECT) if found else Reason.NO_EFFECT
-    return ValidationResult((*told[:ADVISED], *more, *about, *bugs), refusals(looked_at), worst)
+    return ValidationResult((*messages[:ADVISED], *more, *about, *bugs), refusals(looked_at), worst)
 
 
 def refusals(looked_at: Subject) -> tuple[Objection, ...]:

@@ -82,11 +82,11 @@ def vendors_two(subject: Subject) -> Iterator[Hit]:
                 asked = {str(name): amount for name, amount in below(box, "resources", "limits").items()}
                 gpus = sorted(name for name in asked if name.endswith("/gpu") and quantity.parse(asked[name]) > 0)
                 if len(gpus) > 1:
-                    said = f"container {box.get('name')} has limits of {' and '.join(f'{asked[n]} {n}' for n in gpus)}"
+                    message = f"container {box.get('name')} has limits of {' and '.join(f'{asked[n]} {n}' for n in gpus)}"
                     remedy = (
                         f"remove one of them; a service sets {gpus[0]}: 0 or {gpus[1]}: 0 to undo a limit of its runtime"
                     )
-                    yield Hit(locations.field(role, "resources"), f"{role.title}: {said}", remedy)
+                    yield Hit(locations.field(role, "resources"), f"{role.title}: {message}", remedy)
 
 
 @rule(
@@ -113,18 +113,18 @@ def _others(role: Role, spec: Manifest, vendor: str) -> Iterator[Hit]:
     for box in items(spec, "containers"):
         made = image_for(str(box.get("image") or ""))
         if _requested(box) and made not in ("", vendor):
-            said = f"the image {box['image']} is made for {made}, but the container requests {_devices(box)}"
+            message = f"the image {box['image']} is made for {made}, but the container requests {_devices(box)}"
             yield Hit(
-                locations.field(role, "image"), f"{role.title}: {said}", f"write an image for {vendor}, or other limits"
+                locations.field(role, "image"), f"{role.title}: {message}", f"write an image for {vendor}, or other limits"
             )
     for label in below(spec, "nodeSelector"):
         other = next((name for name, each in VENDORS.items() if str(label).startswith(each.prefix)), vendor)
         if other != vendor:
-            said = f"nodeSelector has {label}, a label of {other}, but the pod requests devices of {vendor}"
-            yield Hit(_in(role, "nodeSelector"), f"{role.title}: {said}", "remove the label, or request other devices")
+            message = f"nodeSelector has {label}, a label of {other}, but the pod requests devices of {vendor}"
+            yield Hit(_in(role, "nodeSelector"), f"{role.title}: {message}", "remove the label, or request other devices")
     if spec.get("runtimeClassName") == "nvidia" and vendor != "NVIDIA":
-        said = f"runtimeClassName is nvidia, but the pod requests devices of {vendor}"
-        yield Hit(_in(role, "runtimeClassName"), f"{role.title}: {said}", "remove runtimeClassName")
+        message = f"runtimeClassName is nvidia, but the pod requests devices of {vendor}"
+        yield Hit(_in(role, "runtimeClassName"), f"{role.title}: {message}", "remove runtimeClassName")
 
 
 def _in(role: Role, field: str) -> Location:
@@ -143,8 +143,10 @@ def _back_ends(role: Role, start: Launch, vendor: str) -> Iterator[Hit]:
         word = start.text(flag)
         other = next((name for name, each in VENDORS.items() if word in each.backends), vendor)
         if other != vendor:
-            said = f"{flag}={word} runs only on devices of {other}, but the pod requests devices of {vendor}"
-            yield Hit(locate(role, start, flag), said, "write another back end, or remove the flag to let the engine choose")
+            message = f"{flag}={word} runs only on devices of {other}, but the pod requests devices of {vendor}"
+            yield Hit(
+                locate(role, start, flag), message, "write another back end, or remove the flag to let the engine choose"
+            )
 
 
 RULES: tuple[Rule, ...] = (vendors_two, vendor_other)

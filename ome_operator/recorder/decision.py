@@ -61,9 +61,9 @@ def _object_name(manifest: Manifest) -> str:
 
 
 def _apply_text(apply: Apply) -> str:
-    said = f"{'change' if apply.uid else 'create'} {_object_name(apply.manifest)}"
+    message = f"{'change' if apply.uid else 'create'} {_object_name(apply.manifest)}"
     replicas = (apply.manifest.get("spec") or {}).get("replicas")
-    return said + (f" with {replicas} replicas" if replicas is not None else "") + _condition_text(apply.guard)
+    return message + (f" with {replicas} replicas" if replicas is not None else "") + _condition_text(apply.guard)
 
 
 def _delete_text(delete: Delete) -> str:

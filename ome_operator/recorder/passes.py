@@ -140,8 +140,8 @@ class PassRecorder:
         return self._said
 
     def _judge(self, asked: RevisionUnderTest) -> ValidationResult:
-        said = self._judged[_of(asked)] = self._deps.judge(asked)
-        return said
+        verdicts = self._judged[_of(asked)] = self._deps.judge(asked)
+        return verdicts
 
     def finish(self, now: datetime, plan: Plan | Exception, around: SharedNodes) -> Pass:
         """Return the finished pass. `plan` is the plan or the exception with which the pass ended."""

@@ -137,46 +137,48 @@ def read(text: str, name: str, models: Models = shapes.shape) -> Iterator[Row | 
             raise PlanRefused(f"{name} lacks the columns {', '.join(missing)}, so it is not a calibration file: add them.")
         empty = dict.fromkeys(COLUMNS, "")
         for number, cells in enumerate(lines, 2):
-            said = empty | dict(zip(head, map(str.strip, cells), strict=False))
-            if not any(said.values()):
+            fields = empty | dict(zip(head, map(str.strip, cells), strict=False))
+            if not any(fields.values()):
                 continue
-            title = said["id"] or f"line {number}"
+            title = fields["id"] or f"line {number}"
             try:
-                yield row(said | {"id": title}, models)
+                yield row(fields | {"id": title}, models)
             except PlanRefused as error:
                 yield title, str(error)
     except csv.Error as error:
         raise PlanRefused(f"{name} cannot be read as CSV: {error}.") from error
 
 
-def row(said: Mapping[str, str], models: Models = shapes.shape) -> Row:
+def row(fields: Mapping[str, str], models: Models = shapes.shape) -> Row:
     """Return the row for these cells. `said` maps the name of each column to its cell. Raises PlanRefused with the reason
     if the row cannot be used.
     """
-    precision = said["precision"].lower()
+    precision = fields["precision"].lower()
     precision = _PRECISIONS.get(precision, precision)
-    if precision == "fp4" and models(said["model"], "").precision == "mxfp4":
+    if precision == "fp4" and models(fields["model"], "").precision == "mxfp4":
         precision = "mxfp4"  # published runs name both kinds of four bits FP4
-    place = ServingStack(models(said["model"], precision), gpus.gpu(said["gpu"]), engine(said["engine"]), said["version"])
-    prefill, decode = _role(said, "prefill", "p_gpus"), _role(said, "decode", "d_gpus")
-    if mislabelled(said["decode"]) or mislabelled(said["prefill"]):
+    place = ServingStack(
+        models(fields["model"], precision), gpus.gpu(fields["gpu"]), engine(fields["engine"]), fields["version"]
+    )
+    prefill, decode = _role(fields, "prefill", "p_gpus"), _role(fields, "decode", "d_gpus")
+    if mislabelled(fields["decode"]) or mislabelled(fields["prefill"]):
         prefill, decode = _with_whole_experts(prefill), _with_whole_experts(decode)
     found = Row(
-        id=said["id"],
-        source=said["source"],
+        id=fields["id"],
+        source=fields["source"],
         place=place,
-        isl=_needed(said, "isl"),
-        osl=_needed(said, "osl"),
-        share=DERIVED_LENGTH if "derived" in said["kind"] else 1.0,
-        hit=_hit(said["hit"]),
-        drafts=_drafts(said["mtp"].lower()),
+        isl=_needed(fields, "isl"),
+        osl=_needed(fields, "osl"),
+        share=DERIVED_LENGTH if "derived" in fields["kind"] else 1.0,
+        hit=_hit(fields["hit"]),
+        drafts=_drafts(fields["mtp"].lower()),
         prefill=prefill,
         decode=decode,
-        concurrency=_number(said, "concurrency"),
-        ttft=_scaled(said, "ttft_ms"),
-        tpot=_scaled(said, "tpot_ms"),
-        read=_number(said, "in_tps_per_prefill_gpu"),
-        written=_number(said, "out_tps_per_decode_gpu"),
+        concurrency=_number(fields, "concurrency"),
+        ttft=_scaled(fields, "ttft_ms"),
+        tpot=_scaled(fields, "tpot_ms"),
+        read=_number(fields, "in_tps_per_prefill_gpu"),
+        written=_number(fields, "out_tps_per_decode_gpu"),
     )
     if not found.place.engine:
         raise PlanRefused("The row has no engine.")
@@ -205,13 +207,13 @@ def _with_whole_experts(role: Role | None) -> Role | None:
     return Role(role.copies, Worker(1, role.worker.dp, role.worker.dp))
 
 
-def _role(said: Mapping[str, str], column: str, count: str) -> Role | None:
-    if not said[column]:
+def _role(fields: Mapping[str, str], column: str, count: str) -> Role | None:
+    if not fields[column]:
         return None
-    role = Role(*workers(said[column]))
-    counted = _number(said, count)
+    role = Role(*workers(fields[column]))
+    counted = _number(fields, count)
     if counted is not None and counted != role.gpus:
-        raise PlanRefused(f"{column} {said[column]} has {role.gpus} GPUs, but {count} is {counted:g}.")
+        raise PlanRefused(f"{column} {fields[column]} has {role.gpus} GPUs, but {count} is {counted:g}.")
     return role
 
 
@@ -222,20 +224,20 @@ def _hit(text: str) -> float:
         raise PlanRefused(f"hit is {text!r}, which is not a number.") from None
 
 
-def _needed(said: Mapping[str, str], column: str) -> float:
-    found = _number(said, column)
+def _needed(fields: Mapping[str, str], column: str) -> float:
+    found = _number(fields, column)
     if found is None:
         raise PlanRefused(f"{column} is empty.")
     return found
 
 
-def _scaled(said: Mapping[str, str], column: str) -> float | None:
-    found = _number(said, column)
+def _scaled(fields: Mapping[str, str], column: str) -> float | None:
+    found = _number(fields, column)
     return None if found is None else found / 1000
 
 
-def _number(said: Mapping[str, str], column: str) -> float | None:
-    text = said[column]
+def _number(fields: Mapping[str, str], column: str) -> float | None:
+    text = fields[column]
     if not text:
         return None
     try:

@@ -68,8 +68,8 @@ def held() -> tuple[Held, ...]:
     """
     text = package_data.text("ome_operator.sizing", "crossvalidated.csv")
     return tuple(
-        Held(said["id"], what, {name: float(cell) for name in FIGURES if (cell := said[f"{what}_{name}"])})
-        for said in csv.DictReader(io.StringIO(text))
+        Held(fields["id"], what, {name: float(cell) for name in FIGURES if (cell := fields[f"{what}_{name}"])})
+        for fields in csv.DictReader(io.StringIO(text))
         for what in KINDS
     )
 

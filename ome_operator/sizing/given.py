@@ -49,8 +49,8 @@ def _side(request: PlanRequest, option: str, text: str, stage: str) -> Side:
     if worker.ep > 1 and not experts:
         raise PlanRefused(f"{option} {text} distributes experts, but {place.shape.name} has none: use TP.")
     if worker.ep > max(experts, 1):
-        said = f"{option} {text} distributes experts over {worker.ep} GPUs, but {place.shape.name} has only {experts}"
-        raise PlanRefused(f"{said} experts: use at most {experts} GPUs.")
+        message = f"{option} {text} distributes experts over {worker.ep} GPUs, but {place.shape.name} has only {experts}"
+        raise PlanRefused(f"{message} experts: use at most {experts} GPUs.")
     found = fit(place.shape, place.gpu, worker, stage, share(place, stage))
     nodes = -(-role.gpus // request.per_node)
     if found.missing > 0:

@@ -90,7 +90,10 @@ def gpus() -> Mapping[str, Gpu]:
     text = package_data.text("ome_operator.sizing", "gpus.yaml")
     data: dict[str, dict[str, Any]] = document(text)
     return {
-        spelling: found for name, said in data.items() for found in [_gpu(name, said)] for spelling in (name, *said["names"])
+        spelling: found
+        for name, facts in data.items()
+        for found in [_gpu(name, facts)]
+        for spelling in (name, *facts["names"])
     }
 
 
@@ -145,23 +148,23 @@ def from_file(data: Any, file: str) -> Gpu:
     return _gpu(name, {**data, "price": price, "source": file, "checked": ""})
 
 
-def _gpu(name: str, said: Mapping[str, Any]) -> Gpu:
-    price = said["price"]
+def _gpu(name: str, facts: Mapping[str, Any]) -> Gpu:
+    price = facts["price"]
     return Gpu(
         name=name,
-        family=said["family"],
-        memory=said["memory"] * GIB,
-        bandwidth=said["bandwidth"] * 1e9,
-        flops={precision: rate * 1e12 for precision, rate in said["tflops"].items()},
-        link=said["link"] * 1e9 / 2,
-        domain=said["domain"],
-        network=said["network"] * 1e9,
-        node=said["node"],
+        family=facts["family"],
+        memory=facts["memory"] * GIB,
+        bandwidth=facts["bandwidth"] * 1e9,
+        flops={precision: rate * 1e12 for precision, rate in facts["tflops"].items()},
+        link=facts["link"] * 1e9 / 2,
+        domain=facts["domain"],
+        network=facts["network"] * 1e9,
+        node=facts["node"],
         price=Price(price["usd"], str(price["date"]), price["source"], _others(price.get("others"))) if price else None,
-        source=said["source"],
-        checked=said["checked"],
+        source=facts["source"],
+        checked=facts["checked"],
     )
 
 
-def _others(said: Mapping[str, Any] | None) -> str:
-    return f"${said['low']:.2f} to ${said['high']:.2f} ({said['date']}, {said['source']})" if said else ""
+def _others(facts: Mapping[str, Any] | None) -> str:
+    return f"${facts['low']:.2f} to ${facts['high']:.2f} ({facts['date']}, {facts['source']})" if facts else ""

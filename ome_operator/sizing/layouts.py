@@ -320,7 +320,7 @@ def _too_little_memory(request: PlanRequest) -> str:
     place = request.place
     name, title = place.shape.name, place.gpu.name.upper()
     least, worker = min(_tight(place, request.nodes), key=lambda item: item[0].missing)
-    said = (
+    message = (
         f"{name} does not fit on {count(request.nodes, 'node')} of {request.per_node} {title}: a rank with {worker} needs "
         f"{least.memory.needed / GIB:.1f} GiB ({in_gib(least.memory.needed_parts)})"
     )
@@ -331,7 +331,7 @@ def _too_little_memory(request: PlanRequest) -> str:
     )
     more = next(enough, None)
     lacking = f", {least.missing / GIB:.1f} GiB more than is available" if least.missing > 0 else ""
-    return f"{said}{lacking}. " + (
+    return f"{message}{lacking}. " + (
         f"The smallest change that fits: --nodes {more}." if more else "No number of nodes is enough."
     )
 

@@ -42,12 +42,12 @@ def plan_text(request: PlanRequest, layouts: Sequence[Layout], price: Price | No
     return f"{out}\n{_first(documents[0])}"
 
 
-def _row(number: int, said: Mapping[str, Any]) -> tuple[str, ...]:
-    found, price = said["prediction"], said["price"]
+def _row(number: int, option: Mapping[str, Any]) -> tuple[str, ...]:
+    found, price = option["prediction"], option["price"]
     return (
         f"{number}",
-        _side(said["prefill"]) if said["prefill"] else "the same engines",
-        _side(said["decode"]),
+        _side(option["prefill"]) if option["prefill"] else "the same engines",
+        _side(option["decode"]),
         f"{found['requestsPerSecond']:,.1f}",
         f"{found['inputTokensPerSecond']['deployment']:,}",
         f"{found['outputTokensPerSecond']['deployment']:,}",
@@ -78,16 +78,16 @@ def _side(side: Mapping[str, Any]) -> str:
     return _workers(side["nodes"], side["workers"], side["tp"], side["dp"], side["ep"])
 
 
-def _first(said: Mapping[str, Any]) -> str:
-    found, decode, price, bars = said["prediction"], said["decode"], said["price"], said["trust"]
+def _first(option: Mapping[str, Any]) -> str:
+    found, decode, price, bars = option["prediction"], option["decode"], option["price"], option["trust"]
     lines = [f"The numbers are {found['is']}. Layout 1:"]
-    prefill = said["prefill"]
+    prefill = option["prefill"]
     lines.append(
         f"  prefill {found['inputTokensPerSecond']['node']:,} tokens/s per node; decode "
         f"{found['outputTokensPerSecond']['node']:,} per node, {decode['batchPerRank']:g} requests per rank, a KV cache "
         f"of {decode['cacheTokensPerRank']:,} tokens per rank, in which {decode['requestsThatFit']:,} requests fit in all"
     )
-    lines += _latencies(said)
+    lines += _latencies(option)
     if decode["expertsPerGpu"] and prefill:
         lines.append(
             f"  experts per GPU: prefill {prefill['expertsPerGpu'] or 'a part of each'}, decode "
@@ -104,10 +104,10 @@ def _first(said: Mapping[str, Any]) -> str:
     else:
         lines.append("  price: no public price is known. Pass --price with the USD per GPU and hour")
     lines += _trust(found, bars)
-    if said["generate"]:
-        lines.append(f"  as YAML: -o yaml, or {said['generate']} -o yaml")
+    if option["generate"]:
+        lines.append(f"  as YAML: -o yaml, or {option['generate']} -o yaml")
     else:
-        lines.append(f"  no YAML: {said['noRecipe']}")
+        lines.append(f"  no YAML: {option['noRecipe']}")
     return "\n".join(lines) + "\n"
 
 
@@ -130,16 +130,16 @@ def _trust(found: Mapping[str, Any], bars: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _latencies(said: Mapping[str, Any]) -> list[str]:
+def _latencies(option: Mapping[str, Any]) -> list[str]:
     """Return the lines with percentiles of TTFT, and with the figures of each workload of a mix."""
     lines = []
-    if found := said["prediction"]["ttftPercentiles"]:
+    if found := option["prediction"]["ttftPercentiles"]:
         text = ", ".join(f"{name} {value:.2f} s" for name, value in found.items())
         lines.append(f"  TTFT: {text} (the queue of prefill is assumed to be M/M/1, and prompts to have the same length)")
-    if found := said["prediction"]["tpotPercentilesMs"]:
+    if found := option["prediction"]["tpotPercentilesMs"]:
         text = ", ".join(f"{name} {value:.1f} ms" for name, value in found.items())
         lines.append(f"  TPOT of a step: {text} (the number of requests in decode is assumed to be Poisson, M/G/infinity)")
-    for each in said["workloads"] or ():
+    for each in option["workloads"] or ():
         lines.append(
             f"  {each['in']:,.0f} in, {each['out']:,.0f} out: {each['requestsPerSecond']:,.1f} requests/s, TTFT "
             f"{each['ttftSeconds']:.2f} s, TPOT {each['tpotMs']:.1f} ms, {each['seconds']:.1f} s in all"
@@ -237,6 +237,6 @@ def report_data(found: Report) -> dict[str, Any]:
     }
 
 
-def _figures(said: Mapping[str, float]) -> dict[str, float]:
+def _figures(option: Mapping[str, float]) -> dict[str, float]:
     scale = {"ttft": ("ttftMs", 1000), "tpot": ("tpotMs", 1000), "tokens": ("tokensPerSecondPerGpu", 1)}
-    return {scale[name][0]: round(value * scale[name][1], 3) for name, value in said.items()}
+    return {scale[name][0]: round(value * scale[name][1], 3) for name, value in option.items()}

@@ -63,14 +63,14 @@ def _beyond(ratio: float) -> bool:
     return not 1 / BEYOND <= ratio <= BEYOND
 
 
-def figures(row: Row, said: Prediction) -> tuple[dict[str, float], dict[str, float]]:
+def figures(row: Row, prediction: Prediction) -> tuple[dict[str, float], dict[str, float]]:
     """Return the predicted and the measured value of each figure. The figure `tokens` is the rate of output tokens, or of
     prompt tokens for a row of prefill alone.
     """
     pairs = {
-        "ttft": (said.ttft, row.ttft),
-        "tpot": (said.tpot, row.tpot),
-        "tokens": (said.written, row.written) if row.written else (said.read, row.read),
+        "ttft": (prediction.ttft, row.ttft),
+        "tpot": (prediction.tpot, row.tpot),
+        "tokens": (prediction.written, row.written) if row.written else (prediction.read, row.read),
     }
     guessed = {name: guess for name, (guess, _) in pairs.items() if guess is not None}
     return guessed, {name: seen for name, (_, seen) in pairs.items() if seen is not None}
@@ -103,6 +103,6 @@ def _free(title: str, number: int, taken: Iterable[str]) -> str:
 
 
 def _answer(row: Row, taught: bool, c: Constants) -> Answer:
-    said = predict(row, c)
-    guessed, seen = figures(row, said)
-    return Answer(row.id, class_of_row(row), said.regime, taught, guessed, seen)
+    prediction = predict(row, c)
+    guessed, seen = figures(row, prediction)
+    return Answer(row.id, class_of_row(row), prediction.regime, taught, guessed, seen)

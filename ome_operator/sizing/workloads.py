@@ -47,11 +47,11 @@ def mix(data: Any, name: str) -> tuple[Load, ...]:
     return loads
 
 
-def _load(said: Mapping[str, Any]) -> Load:
-    share = _share(said.get("share", 1.0), "share")
+def _load(facts: Mapping[str, Any]) -> Load:
+    share = _share(facts.get("share", 1.0), "share")
     if share <= 0:
         raise PlanRefused("A share is not above 0: write a positive number.")
-    return Load(tokens(str(said["in"])), tokens(str(said["out"])), hit(said.get("hit", 0.0)), share)
+    return Load(tokens(str(facts["in"])), tokens(str(facts["out"])), hit(facts.get("hit", 0.0)), share)
 
 
 def hit(value: Any) -> float:

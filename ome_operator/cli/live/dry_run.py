@@ -29,8 +29,8 @@ async def refused(client: Client, given: Iterable[Manifest], made: Collection[st
     """Return a sentence for each object that the API server would refuse. `made` names the namespaces that the same files
     create. Raises KubeError for errors that say nothing about the object.
     """
-    said = [await _tried(client, body, made) for body in given if ref(body).kind in WRITTEN]
-    return tuple(dict.fromkeys(filter(None, said)))
+    messages = [await _tried(client, body, made) for body in given if ref(body).kind in WRITTEN]
+    return tuple(dict.fromkeys(filter(None, messages)))
 
 
 async def _tried(client: Client, body: Manifest, made: Collection[str], namespace: str = "") -> str:

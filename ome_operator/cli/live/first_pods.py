@@ -39,8 +39,8 @@ def changes_pods(item: Forecast) -> bool:
 
 def lacking(conditions: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the messages of the conditions of models and roles about nodes that the pods lack, each once."""
-    said = [str(one["message"]) for one in conditions if one["reason"] in _LACKS]
-    return [text for text in dict.fromkeys(said) if not any(text != other and other in text for other in said)]
+    messages = [str(one["message"]) for one in conditions if one["reason"] in _LACKS]
+    return [text for text in dict.fromkeys(messages) if not any(text != other and other in text for other in messages)]
 
 
 async def held_by_others(

@@ -160,17 +160,17 @@ def lines(cluster: ClusterCache, named: Collection[Ref], all_of_it: str) -> tupl
     """Return the errors and warnings of these services, one line each, for commands other than `ome lint`. After TOLD lines,
     the number of the remaining findings follows, and `all_of_it` names the command that shows all.
     """
-    told = []
+    messages = []
     for looked_at in of_services(cluster, named, packaged()):
         refused = {(each.rule, each.says) for each in refusals(looked_at)}
         for finding in rules.check(looked_at, ALREADY_REPORTED):
             if finding.rule.severity != Severity.NOTE:
                 rule, says, remedy = finding.rule.id, finding.hit.says, finding.hit.remedy
                 word = "refused" if (rule, says) in refused else str(finding.rule.severity)
-                told.append(f"{looked_at.service}: {word} {rule}: {says}; {remedy}")
-    told = list(dict.fromkeys(told))
-    more = (f"{len(told) - MOST_LINES} more: {all_of_it}",) if len(told) > MOST_LINES else ()
-    return (*told[:MOST_LINES], *more)
+                messages.append(f"{looked_at.service}: {word} {rule}: {says}; {remedy}")
+    messages = list(dict.fromkeys(messages))
+    more = (f"{len(messages) - MOST_LINES} more: {all_of_it}",) if len(messages) > MOST_LINES else ()
+    return (*messages[:MOST_LINES], *more)
 
 
 async def on_a_cluster(client: "Client", namespace: str, name: str, versions: Versions) -> list[Subject]:

@@ -47,12 +47,12 @@ async def heard(
     and NotFound for the name of a service.
     """
     found = await services(client, namespace, service)
-    told = await summaries(page, (pod for _, observed in found for pod in observed.pods), simulated)
+    summarized = await summaries(page, (pod for _, observed in found for pod in observed.pods), simulated)
     now = datetime.now(UTC).timestamp()
     return ServicesWithNumbers(
         [
-            ServiceWithNumbers(body, tree(body, observed), observed.pods, traffic(told.reports, observed.pods, now))
+            ServiceWithNumbers(body, tree(body, observed), observed.pods, traffic(summarized.reports, observed.pods, now))
             for body, observed in found
         ],
-        told.troubles,
+        summarized.troubles,
     )

@@ -83,14 +83,14 @@ async def _remark(
     """
     service: InferenceService = _parsed(after, item.service)
     then = outcome(service, after.deps(), children[item.service])
-    said = []
+    messages = []
     if item.restarts:
-        said += [await _waits(client, after, item.service)]
+        messages += [await _waits(client, after, item.service)]
     elif adds_pods(item):
-        said += await _unstarted(client, after, item, then, made)
-    said += await missing(client, then, item.service.namespace, others)
-    if any(said):
-        return f"But {'; '.join(filter(None, said))}"
+        messages += await _unstarted(client, after, item, then, made)
+    messages += await missing(client, then, item.service.namespace, others)
+    if any(messages):
+        return f"But {'; '.join(filter(None, messages))}"
     return await second_copy.advice(client, then, service, after.deps().nodes) if item.interrupts else ""
 
 
@@ -100,13 +100,13 @@ async def _unstarted(
     """Return what keeps the pods that an edit adds from starting; () if nothing is known."""
     waits, conditions, mine = await _planned(client, after, item.service)
     nodes, namespace = after.deps().nodes, item.service.namespace
-    said = [waits] if waits else []
-    said += lacking(conditions) if nodes else []
-    if not said and (held := await held_by_others(client, then, namespace, nodes, mine)):
-        said.append(held)
+    messages = [waits] if waits else []
+    messages += lacking(conditions) if nodes else []
+    if not messages and (held := await held_by_others(client, then, namespace, nodes, mine)):
+        messages.append(held)
     if not item.before and namespace not in made:
-        said += await refused(client, then, namespace)
-    return said
+        messages += await refused(client, then, namespace)
+    return messages
 
 
 async def _waits(client: Client, after: ClusterCache, which: Ref) -> str:

@@ -40,10 +40,10 @@ class TrafficSamples:
         if all(pod.node in simulated for pod in routers):
             self.why = "the nodes of the routers are simulated, so no router runs there"
             return
-        told = await summaries(read, pods, simulated)
-        row = live_row(ServiceWithNumbers({}, tree, pods, traffic(told.reports, pods, time.time())), datetime.now(UTC))
+        summarized = await summaries(read, pods, simulated)
+        row = live_row(ServiceWithNumbers({}, tree, pods, traffic(summarized.reports, pods, time.time())), datetime.now(UTC))
         if row is not None:
             self.why = ""
             self.samples.append(row)
         else:
-            self.why = next(iter(told.troubles.values()), "the routers know nothing about requests yet")
+            self.why = next(iter(summarized.troubles.values()), "the routers know nothing about requests yet")

@@ -143,8 +143,8 @@ async def _of_pods(client: Client, namespace: str, questions: Iterable[PodQuesti
         known = await _refused(client, serving) if serving is not None else None
         if known is None or _cause(refused) != _cause(known):
             return Result(f"{question.title} pod: {refused}")
-        said = f"{question.title} pod: the API server refuses this pod of the serving revision, too: {refused}"
-        remarks.setdefault(_cause(refused), said)
+        message = f"{question.title} pod: the API server refuses this pod of the serving revision, too: {refused}"
+        remarks.setdefault(_cause(refused), message)
     return Result("", _joined(remarks.values()))
 
 

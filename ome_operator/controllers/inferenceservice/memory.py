@@ -210,10 +210,10 @@ class ServiceMemory:
 
     def remarks(self) -> dict[str, str]:
         """Return the remarks about dry runs in the form of `Observed.remarks`."""
-        said = {key: run.remark for key, run in self.checked.items()} | {
+        texts = {key: run.remark for key, run in self.checked.items()} | {
             key: each.error for key, each in self.unanswered.items()
         }
-        return {key.partition(".")[0]: text for key, text in said.items() if text}
+        return {key.partition(".")[0]: text for key, text in texts.items() if text}
 
     def store_capacity(self, key: str, why: str, now: float) -> None:
         """Store the result of a capacity check, and discard older results of other groups or revisions."""

@@ -142,8 +142,8 @@ def stamp(seconds: float) -> str:
 def _written(fault: RememberedFault) -> dict[str, Any]:
     role = {} if fault.role is None else fault.role._asdict()
     more = {**role, "message": fault.message, "confirmed": fault.confirmed}
-    told = {"kind": fault.kind, "count": fault.times, "first": stamp(fault.first), "last": stamp(fault.last)}
-    return told | {name: value for name, value in more.items() if value}
+    stored = {"kind": fault.kind, "count": fault.times, "first": stamp(fault.first), "last": stamp(fault.last)}
+    return stored | {name: value for name, value in more.items() if value}
 
 
 def _read(entry: Any) -> RememberedFault | None:

@@ -174,15 +174,15 @@ def _about(what: str, words: Mapping[str, str], counts: str | None, since: datet
     """Return the condition about nodes whose reports differ. `words` maps nodes to their reports, and `what` is "revision"
     or "facts". `counts` is the report that is used, or None. Return None if no node reports anything other than `counts`.
     """
-    said = {word: sorted(node for node, other in words.items() if other == word) for word in set(words.values())}
-    others = {word: nodes for word, nodes in said.items() if word != counts}
+    holders = {word: sorted(node for node, other in words.items() if other == word) for word in set(words.values())}
+    others = {word: nodes for word, nodes in holders.items() if word != counts}
     if not others:
         return None
     reports = "; ".join(_report(what, *each) for each in sorted(others.items(), key=lambda item: item[1])[:NAMED])
     if counts is not None:
         shown = f"revision {_short(counts)}" if what == "revision" else "the facts in the status"
         return cond.Condition(NODES_AGREE, False, Reason.NODES_DISAGREE, f"{reports}; all nodes use {shown}")
-    if len(said) > 1 or any(len(nodes) > 1 for nodes in said.values()):
+    if len(holders) > 1 or any(len(nodes) > 1 for nodes in holders.values()):
         message = (
             f"{reports}; no report is used until two nodes agree. To decide now, name a revision in the URI, or nodes in "
             "agent.pinFrom of the chart"

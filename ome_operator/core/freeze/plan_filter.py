@@ -222,13 +222,16 @@ def marked(
     """Return the status with the condition Frozen, or without this condition if `hold` is None. `before` is the stored
     status.
     """
-    said = status.get("conditions") or []
-    others = [item for item in said if item.get("type") != CONDITION]
+    messages = status.get("conditions") or []
+    others = [item for item in messages if item.get("type") != CONDITION]
     if hold is None:
-        return dict(status) if len(others) == len(said) else {**status, "conditions": others}
-    told = cond.stamp([condition(hold, steps)], before.get("conditions") or (), generation, now)
+        return dict(status) if len(others) == len(messages) else {**status, "conditions": others}
+    stamped = cond.stamp([condition(hold, steps)], before.get("conditions") or (), generation, now)
     order = {name: number for number, name in enumerate(ORDER)}
-    return {**status, "conditions": sorted([*others, *told], key=lambda item: order.get(item.get("type") or "", len(order)))}
+    return {
+        **status,
+        "conditions": sorted([*others, *stamped], key=lambda item: order.get(item.get("type") or "", len(order))),
+    }
 
 
 def told(report: Report, hold: Hold, snapshot: Snapshot) -> Report:
@@ -310,5 +313,5 @@ def _hold(report: Report, hold: Hold, snapshot: Snapshot) -> dict[str, Any]:
     known = stored_hold(report.before)
     same = (known.get("gate"), known.get("target")) == (hold.reason, report.revision)
     since = known.get("since") if same else None
-    said = {"gate": str(hold.reason), "reason": hold.sentence, "target": report.revision}
-    return {**said, "since": since or snapshot.now.isoformat(timespec="seconds")}
+    entry = {"gate": str(hold.reason), "reason": hold.sentence, "target": report.revision}
+    return {**entry, "since": since or snapshot.now.isoformat(timespec="seconds")}

@@ -246,13 +246,15 @@ def _term(term: Mapping[str, Any], weights: bool) -> Term | None:
     return None if labels and not (kept or name) else Term(kept, name)
 
 
-def _expression(said: Mapping[str, Any]) -> Expression:
-    return Expression(said.get("key") or "", said.get("operator") or "", tuple(map(str, said.get("values") or ())))
+def _expression(expression: Mapping[str, Any]) -> Expression:
+    return Expression(
+        expression.get("key") or "", expression.get("operator") or "", tuple(map(str, expression.get("values") or ()))
+    )
 
 
 def _tolerations(spec: Mapping[str, Any]) -> Iterable[Toleration]:
-    for said in spec.get("tolerations") or ():
-        yield Toleration(*(said.get(part) or "" for part in Toleration._fields))
+    for toleration in spec.get("tolerations") or ():
+        yield Toleration(*(toleration.get(part) or "" for part in Toleration._fields))
 
 
 def _compared(value: str | None, operator: str, values: tuple[str, ...]) -> bool:

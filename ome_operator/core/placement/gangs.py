@@ -74,7 +74,7 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
     if share is None or not (deps.policy.sees_cluster and deps.nodes) or kueue.placed_elsewhere(roles):
         return PLACED
     found = snapshot.slices.get(target, Slice(target, (), ()))
-    before, told = _record(snapshot, found), snapshot.observed.turn
+    before, admission = _record(snapshot, found), snapshot.observed.turn
     ready = _ready(snapshot, roles, found)
     if before is not None and all(
         group_numbers.ready_groups(name, roles[name].size, found) for name in roles if share.get(name)
@@ -82,11 +82,11 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
         before = before._replace(anew=False)
     whole = before is None or not before.anew
     served: Groups = _served(snapshot, ready, share, found) if whole else dict.fromkeys(roles, frozenset())
-    on_demand = told.coming or snapshot.service.annotations.get(keys.IGNORE_FIT) == "true"
-    timeout = timing.TRY_ON_DEMAND if on_demand and not told.pressed else kueue.timeout(roles, deps.policy.gang_timeout)
+    on_demand = admission.coming or snapshot.service.annotations.get(keys.IGNORE_FIT) == "true"
+    timeout = timing.TRY_ON_DEMAND if on_demand and not admission.pressed else kueue.timeout(roles, deps.policy.gang_timeout)
     lost = None if held or kueue.queued(roles) else stranded(snapshot, intent, roles, served, timeout)
     held_back = idle(snapshot, intent, roles, share, lost) if lost is not None else None
-    gives_way = held_back is not None and told.gives_way == held_back.goes
+    gives_way = held_back is not None and admission.gives_way == held_back.goes
     if lost is not None and gives_way:
         served = lost.stays
     placed = _placed(roles, share, served, found)
@@ -97,10 +97,10 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
         return placing._replace(placed=placed, claim=None)
     decision = _advanced(snapshot, intent, share, found, before, seen, timeout=timeout, gives_way=gives_way)
     placing = _placing(snapshot, intent, seen, served, decision, _unplaced(snapshot, intent))
-    placing = placing._replace(placed=placed, held=told.held)
+    placing = placing._replace(placed=placed, held=admission.held)
     if placing.claim is not None and placing.claim.trying and not placing.claim.serves:
         placing = placing._replace(claim=placing.claim._replace(missing=unplaced(placing.claim.needs, found, placed)))
-    return placing if lost is None or gives_way else _asking(placing, held_back, lost, told)
+    return placing if lost is None or gives_way else _asking(placing, held_back, lost, admission)
 
 
 def _advanced(
@@ -143,11 +143,11 @@ def _key(snapshot: Snapshot) -> str:
     return f"{snapshot.service.namespace}/{snapshot.service.name}"
 
 
-def _asking(placing: Placing, asks: Idle | None, lost: Stranded, told: GangAdmission) -> Placing:
+def _asking(placing: Placing, asks: Idle | None, lost: Stranded, admission: GangAdmission) -> Placing:
     """Add to the claim the nodes that the service could release, and schedule the pass that reads the decision about
     them.
     """
-    waits = [timing.RECHECK if told.gives_way is not None else timing.FIRST_ANSWER] if asks is not None else []
+    waits = [timing.RECHECK if admission.gives_way is not None else timing.FIRST_ANSWER] if asks is not None else []
     waits += [again for again in (placing.again, lost.again) if again is not None]
     return placing._replace(claim=placing.claim and placing.claim._replace(idle=asks), again=min(waits, default=None))
 
@@ -192,8 +192,8 @@ def _contested(snapshot: Snapshot, intent: Intent, share: Numbers, new: bool) ->
 
 def _refused(snapshot: Snapshot) -> str:
     """Return why pods of a StatefulSet of the service could not be created; "" if no creation failed."""
-    told, there = snapshot.observed.failures.items(), snapshot.observed.children
-    return next((why[:LONGEST] for key, why in told if why and key[0] == "StatefulSet" and key in there), "")
+    failures, there = snapshot.observed.failures.items(), snapshot.observed.children
+    return next((why[:LONGEST] for key, why in failures if why and key[0] == "StatefulSet" and key in there), "")
 
 
 def _priority_class(roles: Mapping[str, Stored]) -> str:

@@ -130,6 +130,6 @@ def _called(name: str, number: int) -> str:
 def _held(lost: Counter[str]) -> list[str]:
     """Return the parts of a message that state which services hold how many of the places that are not free."""
     named = lost.most_common()
-    said = [f"{count} {'is' if count == 1 else 'are'} held by {who}" for who, count in named[:NAMED]]
+    messages = [f"{count} {'is' if count == 1 else 'are'} held by {who}" for who, count in named[:NAMED]]
     rest = sum(count for _, count in named[NAMED:])
-    return [*said, f"{rest} are held by {len(named) - NAMED} others"] if rest else said
+    return [*messages, f"{rest} are held by {len(named) - NAMED} others"] if rest else messages

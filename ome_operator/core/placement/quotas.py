@@ -62,9 +62,9 @@ def shortage(quotas: Iterable[Mapping[str, Any]], change: QuotaChange) -> str:
 
     The available amount of a resource is `hard - used`, and what the removed objects release.
     """
-    said = [line for quota in quotas for line in _short(quota, change)]
-    more = [f"{len(said) - _SHOWN} more"] if len(said) > _SHOWN else []
-    return "; ".join([*said[:_SHOWN], *more])
+    messages = [line for quota in quotas for line in _short(quota, change)]
+    more = [f"{len(messages) - _SHOWN} more"] if len(messages) > _SHOWN else []
+    return "; ".join([*messages[:_SHOWN], *more])
 
 
 def _short(quota: Mapping[str, Any], change: QuotaChange) -> Iterable[str]:

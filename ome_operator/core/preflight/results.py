@@ -113,8 +113,8 @@ def _findings(message: str, code: Any) -> Iterator[PreflightFinding]:
     yield _own(f"the check ended with code {code} and the message: {words}", f"see {LOG}")
 
 
-def _own(said: str, fix: str) -> PreflightFinding:
-    return PreflightFinding("preflight", OWN, said, fix)
+def _own(message: str, fix: str) -> PreflightFinding:
+    return PreflightFinding("preflight", OWN, message, fix)
 
 
 def _listed(items: list[Any], more: int = 0) -> Iterator[PreflightFinding]:
@@ -123,11 +123,11 @@ def _listed(items: list[Any], more: int = 0) -> Iterator[PreflightFinding]:
     for item in known[:MANY]:
         rank = item.get("rank")
         whom = rank if type(rank) is int and 0 <= rank < RANKS else OWN
-        check, said, fix = (
+        check, message, fix = (
             _clean(item.get(name), most)
             for name, most in (("check", CHECK_LENGTH), ("said", MESSAGE_LENGTH), ("fix", FIX_LENGTH))
         )
-        yield PreflightFinding(check or "preflight", whom, said or "the finding has no description", fix)
+        yield PreflightFinding(check or "preflight", whom, message or "the finding has no description", fix)
     if left := min(more, RANKS) + max(0, len(known) - MANY):
         yield _own(f"and {count(left, 'more finding')}", f"see {LOG}")
 

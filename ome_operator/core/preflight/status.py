@@ -77,8 +77,8 @@ def condition(found: Mapping[str, GroupChecked]) -> Condition | None:
         return None
     held = any(group.held for group in found.values())
     groups = sorted(found.values(), key=lambda group: not group.held)
-    said = "; ".join(f"{group.title}{' waits' if group.held else ''}, {', '.join(group.lines)}" for group in groups)
-    return Condition(PREFLIGHT, False, Reason.PREFLIGHT_FAILED if held else Reason.PREFLIGHT_FINDINGS, said)
+    message = "; ".join(f"{group.title}{' waits' if group.held else ''}, {', '.join(group.lines)}" for group in groups)
+    return Condition(PREFLIGHT, False, Reason.PREFLIGHT_FAILED if held else Reason.PREFLIGHT_FINDINGS, message)
 
 
 def beside(groups: Iterable[Mapping[str, Any]], found: Mapping[str, GroupChecked]) -> tuple[dict[str, Any], ...]:

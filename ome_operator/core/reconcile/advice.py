@@ -29,44 +29,44 @@ def advice(snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object]) -> 
     have a RoleScale.
     """
     service = snapshot.service
-    said = [*intent.advice, *services.advice(service.annotations)]
-    said += exposure.advice(intent.owner, snapshot.deps.policy.exposure, service.annotations)
+    messages = [*intent.advice, *services.advice(service.annotations)]
+    messages += exposure.advice(intent.owner, snapshot.deps.policy.exposure, service.annotations)
     if service.spec.router is not None:
-        said += router.advice(service.spec.router, "spec.router")
+        messages += router.advice(service.spec.router, "spec.router")
         if (runtime := intent.resolved.runtime) is not None:
-            said += router.advice(runtime.spec.router_config, f"runtime {runtime.name}: spec.routerConfig")
+            messages += router.advice(runtime.spec.router_config, f"runtime {runtime.name}: spec.routerConfig")
     if intent.router is not None:
-        said += router.divided(intent.router, intent.groups.get(keys.ROUTER, 0))
+        messages += router.divided(intent.router, intent.groups.get(keys.ROUTER, 0))
     for name, one in intent.policies.items():
         scale = snapshot.controlled("RoleScale", names.component(intent.owner.name, name)) if name in scaled else None
         asked = scale.replicas if scale is not None and not scale.deleting else None
-        said += (woken := zero.advice(snapshot, name, intent.groups[name], asked, scaled=name in scaled))
+        messages += (woken := zero.advice(snapshot, name, intent.groups[name], asked, scaled=name in scaled))
         # The number in the RoleScale does not apply after a wake, or if the class Demand decides the number.
         asked = None if woken or applied_groups(snapshot, name) is not None else asked
         if name in scaled and overridden(snapshot, name, one):
-            said.append(_overridden(snapshot, name))
-        said += scaling.advice(intent.owner, name, one, intent.groups[name], asked, moves=moving.enabled(snapshot))
-        said += scaled_object.advice(intent.owner, name, one, enabled=snapshot.deps.policy.keda)
-        said += unused_settings(service, name, one)
-    said += demand_fields.advice(service, intent.policies, intent.gpus)
-    said += zero.never_zero(service, intent.policies)
-    said += moving.advice(snapshot)
-    said += _restored(snapshot, intent)
-    said += _avoided(snapshot, intent)
+            messages.append(_overridden(snapshot, name))
+        messages += scaling.advice(intent.owner, name, one, intent.groups[name], asked, moves=moving.enabled(snapshot))
+        messages += scaled_object.advice(intent.owner, name, one, enabled=snapshot.deps.policy.keda)
+        messages += unused_settings(service, name, one)
+    messages += demand_fields.advice(service, intent.policies, intent.gpus)
+    messages += zero.never_zero(service, intent.policies)
+    messages += moving.advice(snapshot)
+    messages += _restored(snapshot, intent)
+    messages += _avoided(snapshot, intent)
     data = intent.data.get(intent.target) or {}
-    said += data.get("dropped") or ()
-    said += queue_advice.advice(stored(data), intent.groups, service.labels, intent.target)
+    messages += data.get("dropped") or ()
+    messages += queue_advice.advice(stored(data), intent.groups, service.labels, intent.target)
     for part in (data.get("workloads") or {}).values():
         template = part["leader"]["spec"]["template"]
         boxes = [one["name"] for one in template["spec"]["containers"]]
-        said += rdma.advice(template["metadata"].get("annotations") or {}, boxes)
-        said += ssh.advice(template)
-        said += queues.advice(
+        messages += rdma.advice(template["metadata"].get("annotations") or {}, boxes)
+        messages += ssh.advice(template)
+        messages += queues.advice(
             template["metadata"].get("annotations") or {}, str(template["spec"].get("schedulerName") or "")
         )
         if part["worker"]:
-            said += probes.advice(part["worker"]["spec"]["template"]["spec"])
-    return tuple(dict.fromkeys(one for one in said if one))
+            messages += probes.advice(part["worker"]["spec"]["template"]["spec"])
+    return tuple(dict.fromkeys(one for one in messages if one))
 
 
 def cluster_warnings(
@@ -76,10 +76,10 @@ def cluster_warnings(
     autoscalers that cannot scale, Deployments that cannot create pods, and disruption budgets of others. `manifests` are the
     objects that should exist, `far` is the progress of each role.
     """
-    said = [*intent.warnings, *_unmetered(snapshot, intent, far), *_former_pods(snapshot, far)]
-    said += second_budgets(snapshot.observed.budgets, manifests, snapshot.service.namespace)
-    said += snapshot.observed.warnings
-    return tuple(dict.fromkeys(said))
+    messages = [*intent.warnings, *_unmetered(snapshot, intent, far), *_former_pods(snapshot, far)]
+    messages += second_budgets(snapshot.observed.budgets, manifests, snapshot.service.namespace)
+    messages += snapshot.observed.warnings
+    return tuple(dict.fromkeys(messages))
 
 
 def _overridden(snapshot: Snapshot, component: str) -> str:
@@ -133,7 +133,7 @@ def _unmetered(snapshot: Snapshot, intent: Intent, far: tuple[RoleProgress, ...]
     """Return a sentence for each HorizontalPodAutoscaler or ScaledObject that reports that it cannot scale. Pods that start
     have no metrics yet, so only complete roles are checked.
     """
-    said = []
+    messages = []
     for role in (one.role.component for one in far if one.complete):
         name, policy = names.component(intent.owner.name, role), intent.policies.get(role)
         if policy is None:  # the spec no longer has this component, and its pods are about to end
@@ -142,5 +142,5 @@ def _unmetered(snapshot: Snapshot, intent: Intent, far: tuple[RoleProgress, ...]
         for kind in (kind for kind, used in kinds.items() if used):
             found = snapshot.controlled(kind, name)
             if found is not None and found.message:
-                said.append(f"{kind} {name} does not scale: {found.message}")
-    return said
+                messages.append(f"{kind} {name} does not scale: {found.message}")
+    return messages

@@ -201,14 +201,14 @@ def _model(intent: Intent) -> cond.Condition | None:
             f"model {model.name} is stored in a PersistentVolumeClaim, so nodes need no copy of it",
         )
     if not here.known:
-        said = "this operator reads no nodes (clusterWideKinds is false), so it cannot determine whether any node holds"
+        message = "this operator reads no nodes (clusterWideKinds is false), so it cannot determine whether any node holds"
         label = " and ".join(f"{part.label}=Ready" for part in here.parts)
-        text = f"{said} model {model.name}; its pods wait for a node with the label {label}"
+        text = f"{message} model {model.name}; its pods wait for a node with the label {label}"
         return cond.Condition(MODEL_READY, None, Reason.NODES_UNKNOWN, text)
     if here.enough:
         return cond.Condition(MODEL_READY, True, Reason.READY, here.sentence)
-    said = f"{here.sentence}: pods wait until more nodes hold it; {here.remedy}"
-    return cond.Condition(MODEL_READY, False, Reason.WAITING_FOR_NODES, said)
+    message = f"{here.sentence}: pods wait until more nodes hold it; {here.remedy}"
+    return cond.Condition(MODEL_READY, False, Reason.WAITING_FOR_NODES, message)
 
 
 def _rollout(decided: Decided) -> cond.Condition | None:
@@ -223,15 +223,15 @@ def _rollout(decided: Decided) -> cond.Condition | None:
     if (rejection := intent.aim.rejection) is not None:
         waits = f": {step.message}" if step.message else ""
         comes = "serves" if whole and not waits else f"is being restored{waits}"
-        said = f"{rejection.get('message')}: the revision was rejected, and revision {intent.target} {comes}"
+        message = f"{rejection.get('message')}: the revision was rejected, and revision {intent.target} {comes}"
         remedy = (
             f"Correct the cause and edit the service, or try the rejected revision again: `ome retry {service.name} -n "
             f"{service.namespace}`"
         )
-        return cond.Condition(ROLLED_OUT, False, Reason.ROLLED_BACK, f"{said}. {remedy}")
+        return cond.Condition(ROLLED_OUT, False, Reason.ROLLED_BACK, f"{message}. {remedy}")
     if clock.left == 0:
-        said = f"{_failure(service, intent, want)}. {_way_out(service, intent, clock)}"
-        return cond.Condition(ROLLED_OUT, False, Reason.PROGRESS_DEADLINE_EXCEEDED, said)
+        message = f"{_failure(service, intent, want)}. {_way_out(service, intent, clock)}"
+        return cond.Condition(ROLLED_OUT, False, Reason.PROGRESS_DEADLINE_EXCEEDED, message)
     if step.reason:
         return cond.Condition(ROLLED_OUT, False, step.reason, rollout.progress_message(intent.target, step, decided.counts))
     if whole:
@@ -297,11 +297,11 @@ def _refused(plan: Plan, snapshot: Snapshot, intent: Intent) -> tuple[Problem, .
             condition = ROLLED_OUT if snapshot.controlled(*key) is not None else READY
         else:
             condition = CONDITION.get(component, ROLLED_OUT)
-        said = translated(refusal.message, snapshot.service, intent.resolved.runtime)
-        if said != refusal.message:
-            out.append(Problem(condition, Reason.INVALID_POD, said))
+        message = translated(refusal.message, snapshot.service, intent.resolved.runtime)
+        if message != refusal.message:
+            out.append(Problem(condition, Reason.INVALID_POD, message))
         else:
-            out.append(Problem(condition, refusal.reason, f"{key[0]} {key[1]}: {said}"))
+            out.append(Problem(condition, refusal.reason, f"{key[0]} {key[1]}: {message}"))
     return tuple(out)
 
 
@@ -337,8 +337,8 @@ def _waiting(placing: Placing, want: Desired) -> Iterator[Problem]:
             why = placing.waits or "admission, because the service has just released nodes or others are ahead of it"
             of = f" ({groups} of {each.role.groups} groups)" if each.role.groups > 1 else ""
             before = f"; at the last attempt, pods could not be created: {placing.refused}" if placing.refused else ""
-            said = f"{each.role.title}{of} waits for {why}{before}"
-            yield Problem(CONDITION[each.role.component], Reason.WAITING_FOR_ROOM, said)
+            message = f"{each.role.title}{of} waits for {why}{before}"
+            yield Problem(CONDITION[each.role.component], Reason.WAITING_FOR_ROOM, message)
 
 
 def _urls(intent: Intent, want: Desired) -> dict[str, str]:

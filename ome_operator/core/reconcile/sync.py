@@ -152,30 +152,30 @@ def _work(decided: Decided) -> Plan:
     )
 
 
-def _with_status(decided: Decided, work: Plan, said: dict[str, Any]) -> Plan:
+def _with_status(decided: Decided, work: Plan, new_status: dict[str, Any]) -> Plan:
     """Add to the plan `work` the status `said`, and the data that other parts of the operator need about the rollout."""
     snapshot, intent, step, recovery = decided.snapshot, decided.intent, decided.step, decided.recovery
     before = snapshot.service.status
     # Computed from the new status: our own status write triggers no event, and other services wait for this one to finish.
-    waits = _pending(snapshot, intent, said)
-    failed = intent.aim.rejection is not None or decided.clock.left == 0 or _refused(said)
-    earlier = snapshot.slices.keys() | shared_edits.whole_before(said)
-    mistaken = _refused(said) and shared_edits.edited_itself(intent.aim.wish, earlier, intent.data)
+    waits = _pending(snapshot, intent, new_status)
+    failed = intent.aim.rejection is not None or decided.clock.left == 0 or _refused(new_status)
+    earlier = snapshot.slices.keys() | shared_edits.whole_before(new_status)
+    mistaken = _refused(new_status) and shared_edits.edited_itself(intent.aim.wish, earlier, intent.data)
     lacks = own_lack.since(snapshot, intent, decided.clock, decided.placing.stored) if waits else None
     if lacks is None and intent.aim.rejection is not None:
         lacks = own_lack.when_rejected(intent.aim.rejection, snapshot.now)
     return replace(
         work,
-        status=said,
-        urgent=recovery.urgent or urgent(before, said),
-        events=(*recovery.events, *events(before.get("conditions") or (), said["conditions"])),
+        status=new_status,
+        urgent=recovery.urgent or urgent(before, new_status),
+        events=(*recovery.events, *events(before.get("conditions") or (), new_status["conditions"])),
         rolls=bool(waits) and (step.rolls or step.keep == (intent.target,)),
         stands=shared_edits.stands(
             intent.epochs,
             waits,
             failed=failed,
             current=intent.current,
-            status=said,
+            status=new_status,
             now=snapshot.now,
             lacks=lacks,
             left_out=mistaken,
@@ -208,8 +208,8 @@ def with_hold(
 
     `before` is the stored status. If `held` is None, the status has no condition Frozen.
     """
-    said = plan_filter.marked(plan.status, before, held, steps, generation, now)
-    return replace(plan, status=said, events=() if held is not None and held.observed else plan.events)
+    new_status = plan_filter.marked(plan.status, before, held, steps, generation, now)
+    return replace(plan, status=new_status, events=() if held is not None and held.observed else plan.events)
 
 
 def _former(snapshot: Snapshot) -> str:
@@ -267,8 +267,10 @@ def refuse_spec(
         wanted = [cond.Condition(ROLLED_OUT, False, reason, why), answers]
     types = {each.type for each in wanted}
     kept = [one for one in stored if one.get("type") not in types]
-    said = cond.with_summary([*kept, *cond.stamp(wanted, stored, generation, now)], stored, generation, now)
-    return Plan(status={**before, "observedGeneration": generation, "conditions": said}, events=events(stored, said))
+    conditions = cond.with_summary([*kept, *cond.stamp(wanted, stored, generation, now)], stored, generation, now)
+    return Plan(
+        status={**before, "observedGeneration": generation, "conditions": conditions}, events=events(stored, conditions)
+    )
 
 
 def _another(service: InferenceService, manager: str, now: datetime) -> Plan:
@@ -278,6 +280,6 @@ def _another(service: InferenceService, manager: str, now: datetime) -> Plan:
     )
     stored = service.status.get("conditions") or ()
     wanted = [cond.Condition(ANOTHER, True, Reason.FOREIGN_MANAGER, why)]
-    said = [one for one in stored if one.get("type") in ORDER] + cond.stamp(wanted, stored, service.generation, now)
-    said = cond.with_summary(said, stored, service.generation, now)
-    return Plan(status={**service.status, "conditions": said}, urgent=False, requeue_after=ANOTHER_RETRY)
+    conditions = [one for one in stored if one.get("type") in ORDER] + cond.stamp(wanted, stored, service.generation, now)
+    conditions = cond.with_summary(conditions, stored, service.generation, now)
+    return Plan(status={**service.status, "conditions": conditions}, urgent=False, requeue_after=ANOTHER_RETRY)

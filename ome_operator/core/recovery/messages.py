@@ -37,13 +37,13 @@ def condition(
     """
     failed = [one for _, one in sorted(records.items()) if one.failure and _went_down(one)]
     troubled = [one for _, one in sorted(records.items()) if one.phase not in (READY, SYSTEMIC) and _went_down(one)]
-    said = [
+    messages = [
         *more,
         *(_message(one, groups[one.name], policies[one.component], notes.get(one.name, ""), frozen) for one in troubled),
     ]
-    if said:
-        said.sort(key=lambda why: record_of(why.reason).gravity)
-        return cond.Condition(RECOVERED, False, said[0].reason, "; ".join(why.sentence for why in said))
+    if messages:
+        messages.sort(key=lambda why: record_of(why.reason).gravity)
+        return cond.Condition(RECOVERED, False, messages[0].reason, "; ".join(why.sentence for why in messages))
     if not failed:
         return None
     last = max(failed, key=lambda one: str((one.failure or {}).get("time", "")))

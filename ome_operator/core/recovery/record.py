@@ -133,21 +133,21 @@ WORDS = 200
 """Number of characters of a failure's message that are kept if the groups together exceed LARGEST bytes."""
 
 
-def bounded(told: Sequence[dict[str, Any]]) -> tuple[tuple[dict[str, Any], ...], int]:
+def bounded(entries: Sequence[dict[str, Any]]) -> tuple[tuple[dict[str, Any], ...], int]:
     """Reduce the result of `written` to LARGEST bytes, and return it with the number of groups that are left out.
 
     The messages of failures are shortened first, and the starts are left out. If that does not suffice, the last groups
     are left out.
     """
-    if sum(map(_most, told)) <= LARGEST:
-        return tuple(told), 0
+    if sum(map(_most, entries)) <= LARGEST:
+        return tuple(entries), 0
     found, left = [], LARGEST
-    for each in map(_short, told):
+    for each in map(_short, entries):
         left -= len(json.dumps(each, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")) + 1
         if left < 0:
             break
         found.append(each)
-    return tuple(found), len(told) - len(found)
+    return tuple(found), len(entries) - len(found)
 
 
 def _most(group: dict[str, Any]) -> int:
@@ -164,7 +164,7 @@ def _short(group: dict[str, Any]) -> dict[str, Any]:
 
 
 def _written(one: GroupRecord) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "name": one.name,
         "component": one.component,
         "revision": one.revision,
@@ -183,4 +183,4 @@ def _written(one: GroupRecord) -> dict[str, Any]:
         "lastFailure": one.failure,
         "start": one.start,
     }
-    return told | {key: value for key, value in more.items() if value}
+    return entry | {key: value for key, value in more.items() if value}

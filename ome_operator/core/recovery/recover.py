@@ -100,9 +100,9 @@ def recover(snapshot: Snapshot, intent: Intent, held: Held, *, frozen: bool = Fa
     begun = sorted(name for name in goes if not announced(before.get(name)))
     recycle = [_recycling(service.name, *found[name], after[name]) for name in sorted(goes.difference(begun))]
     waits = [step.again for step in steps.values() if step.again is not None] + force.again + [READ_BACK] * bool(begun)
-    told, left_out = bounded(written([*after.values(), *_carried(before, after, roles, snapshot.slices.keys())]))
+    stored, left_out = bounded(written([*after.values(), *_carried(before, after, roles, snapshot.slices.keys())]))
     return Recovery(
-        groups=told,
+        groups=stored,
         left_out=left_out,
         recycle=tuple(one for one in recycle if one.delete),
         delete=force.delete,
@@ -139,14 +139,14 @@ def _steps(
 ) -> tuple[dict[str, Transition], list[Why]]:
     """Return the state transition of every group, and messages about faults that affect all groups of a component."""
     steps: dict[str, Transition] = {}
-    said: list[Why] = []
+    messages: list[Why] = []
     for component in dict.fromkeys(one.component for one in groups.values()):
         mine = [one for one in groups.values() if one.component == component]
         silences = snapshot.observed.silences
         made, systemic = together(mine, before, policies[component], snapshot.lost, snapshot.now, silences)
         steps |= made
-        said += systemic
-    return steps, said
+        messages += systemic
+    return steps, messages
 
 
 def _carried(

@@ -53,12 +53,14 @@ def together(
         pending = pending or steps[one.name].record.phase == RECYCLING
     if not systemic or not policy.recycles:
         return steps, []
-    said = f"{len(down)} of {len(known)} groups ({', '.join(one.title for one in down[:4])}) became unready at the same time"
+    message = (
+        f"{len(down)} of {len(known)} groups ({', '.join(one.title for one in down[:4])}) became unready at the same time"
+    )
     return steps, [
         Why(
             Reason.SYSTEMIC_FAULT,
             (
-                f"{said}, although every rank runs, so none is recycled: check what these groups share, such as storage "
+                f"{message}, although every rank runs, so none is recycled: check what these groups share, such as storage "
                 "or a network"
             ),
         )

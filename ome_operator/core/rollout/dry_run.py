@@ -48,8 +48,8 @@ def with_dry_run(snapshot: Snapshot, intent: Intent) -> Intent:
         check = Check(key, manifests, pods, quota_change(snapshot, intent, router))
         return replace(intent, gate=gate, check=(check,))
     if answer:
-        said = translated(answer, snapshot.service, intent.resolved.runtime)
-        gate = Gate(Reason.DRY_RUN_REFUSED, f"revision {target} was refused by the API server: {said}")
+        message = translated(answer, snapshot.service, intent.resolved.runtime)
+        gate = Gate(Reason.DRY_RUN_REFUSED, f"revision {target} was refused by the API server: {message}")
         return replace(intent, gate=gate)
     return _warned(intent, remark)
 
@@ -57,8 +57,8 @@ def with_dry_run(snapshot: Snapshot, intent: Intent) -> Intent:
 def _warned(intent: Intent, remark: str) -> Intent:
     if not remark:
         return intent
-    said = f"the dry run did not check every pod of revision {intent.target}, which is rolled out nevertheless: {remark}"
-    return replace(intent, warnings=(*intent.warnings, said))
+    message = f"the dry run did not check every pod of revision {intent.target}, which is rolled out nevertheless: {remark}"
+    return replace(intent, warnings=(*intent.warnings, message))
 
 
 def _workloads(intent: Intent, revision: str) -> tuple[Manifest, ...]:

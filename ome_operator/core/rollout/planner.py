@@ -97,8 +97,8 @@ def step(wanted: Share, target: str, seen: Mapping[str, Counts], bounds: Bounds)
     left = _left(others, wanted)
     if bounds.alone and any(one.left for counts in others.values() for one in counts.values()):
         left = wanted
-    said = {**kept, target: _grown(mine, wanted, _with_dying(left, mine, others), bounds.surge)}
-    return _freed(said, target, seen, wanted) if len(others) > 1 else said
+    shares = {**kept, target: _grown(mine, wanted, _with_dying(left, mine, others), bounds.surge)}
+    return _freed(shares, target, seen, wanted) if len(others) > 1 else shares
 
 
 def stay(wanted: Share, first: str, seen: Mapping[str, Counts]) -> dict[str, Share]:
@@ -200,24 +200,24 @@ def _without_groups(
     return out
 
 
-def _freed(said: dict[str, Share], target: str, seen: Mapping[str, Counts], wanted: Share) -> dict[str, Share]:
-    """Return the shares `said`. If three revisions block each other permanently, the revision with the least capacity gets
-    no groups in the result.
+def _freed(shares: dict[str, Share], target: str, seen: Mapping[str, Counts], wanted: Share) -> dict[str, Share]:
+    """Return the shares. If three revisions block each other permanently, the revision with the least capacity gets no
+    groups in the result.
 
     Each revision has a group of every role. If a role has few groups, the revisions may together have as many groups of this
     role as may exist, while the bounds require the capacity of all revisions. In this case a revision is removed only if
     every group is ready and nothing changes. A revision that has no capacity is also removed if groups are not ready, as
     long as nothing changes and another revision has capacity.
     """
-    changes = target not in seen and any(said[target].values())
-    changes |= any(not one.have == one.left == said[name][role] for name in seen for role, one in seen[name].items())
-    if changes or all(said[target][role] >= count for role, count in wanted.items()):
-        return said
+    changes = target not in seen and any(shares[target].values())
+    changes |= any(not one.have == one.left == shares[name][role] for name in seen for role, one in seen[name].items())
+    if changes or all(shares[target][role] >= count for role, count in wanted.items()):
+        return shares
     others = {name: counts for name, counts in seen.items() if name != target}
     least = _least_first(others, wanted)[0]
     ready = all(all(one.ready) for counts in seen.values() for one in counts.values())
     idle = not capacity(seen[least], wanted) and any(capacity(counts, wanted) for counts in seen.values())
-    return {**said, least: dict.fromkeys(said[least], 0)} if ready or idle else said
+    return {**shares, least: dict.fromkeys(shares[least], 0)} if ready or idle else shares
 
 
 def _could(kept: Mapping[str, Share], mine: Counts, wanted: Share, bounds: Bounds) -> int:

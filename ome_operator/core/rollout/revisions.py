@@ -103,11 +103,11 @@ def _render(
     if dropped:
         data["dropped"] = list(dropped)
     if (length := size(data)) > SIZE_LIMIT:
-        said = (
+        message = (
             f"engine and decoder render to {length:,} bytes, more than the {SIZE_LIMIT:,} that a revision may "
             "hold: move large values (chat templates, configuration files) to a ConfigMap and mount it"
         )
-        return None, (Problem(ENGINE_READY, Reason.REVISION_TOO_LARGE, said),)
+        return None, (Problem(ENGINE_READY, Reason.REVISION_TOO_LARGE, message),)
     return data, ()
 
 

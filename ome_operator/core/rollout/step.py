@@ -81,8 +81,8 @@ def decide(
         return replace(_waiting(others, gate, numbers), reason=Reason.WAITING_FOR_TURN, message=ahead, rolls=True)
     wanted = numbers.wanted[target]
     halt = Gate(Reason.PAUSED, "spec.rollout.paused is true") if numbers.paused else gate
-    said = stay(wanted, target, numbers.seen) if halt.reason else step(wanted, target, numbers.seen, numbers.bounds)
-    return _rolling(service, target, others, running, said, numbers, halt)
+    shares = stay(wanted, target, numbers.seen) if halt.reason else step(wanted, target, numbers.seen, numbers.bounds)
+    return _rolling(service, target, others, running, shares, numbers, halt)
 
 
 def without(step: RolloutStep, target: str, withheld: Mapping[str, int]) -> RolloutStep:
@@ -155,9 +155,9 @@ def _waiting(others: list[Slice], gate: Gate, numbers: ReplicaCounts) -> Rollout
     if not run:
         return RolloutStep({}, held=True)
     first = max(run, key=lambda one: (sum(each.have for each in numbers.seen[one.revision].values()), one.revision)).revision
-    said = stay(numbers.wanted[first], first, {one.revision: numbers.seen[one.revision] for one in others})
-    kept = {one.revision: said[one.revision] for one in run if one.revision != first}
-    return RolloutStep({**kept, first: said[first]}, alone=not kept, held=True)
+    shares = stay(numbers.wanted[first], first, {one.revision: numbers.seen[one.revision] for one in others})
+    kept = {one.revision: shares[one.revision] for one in run if one.revision != first}
+    return RolloutStep({**kept, first: shares[first]}, alone=not kept, held=True)
 
 
 def _alone(target: str, begun: bool, gate: Gate, numbers: ReplicaCounts) -> RolloutStep:

@@ -44,9 +44,9 @@ def strategy(service: InferenceService, runtime: Runtime | None) -> Strategy:
     rollout = service.spec.rollout
     if rollout is None:
         return _older(service, runtime)
-    said = _looser(service, rollout.groups) if rollout.groups else []
+    messages = _looser(service, rollout.groups) if rollout.groups else []
     found = _named(rollout.groups[0] if rollout.groups else rollout) or _older(service, runtime)
-    return found._replace(paused=bool(rollout.paused), advice=(*said, *found.advice))
+    return found._replace(paused=bool(rollout.paused), advice=(*messages, *found.advice))
 
 
 def _named(block: Rollout | RolloutGroup) -> Strategy | None:
@@ -75,13 +75,13 @@ def _rolling(bounds: RollingUpdate | DeploymentUpdate, where: str) -> Strategy:
 
 def _looser(service: InferenceService, groups: list[RolloutGroup]) -> list[str]:
     """Return advice about strategies in `spec.rollout.groups` that the operator does not apply."""
-    said = []
+    messages = []
     if len(groups) > 1 or not {*service.spec.components} <= {*groups[0].components}:
-        said.append(
+        messages.append(
             "spec.rollout.groups: all components of a service are rolled out together, so the strategy of the first "
             "entry applies to all: write the strategy directly below spec.rollout"
         )
-    return said
+    return messages
 
 
 def _older(service: InferenceService, runtime: Runtime | None) -> Strategy:
@@ -98,6 +98,6 @@ def _older(service: InferenceService, runtime: Runtime | None) -> Strategy:
         found = _rolling(asked.rolling_update, f"{where}.rollingUpdate") if asked.rolling_update else Strategy()
         if asked.type in (None, "RollingUpdate"):
             return found
-        said = f"{where}.type {asked.type} is unknown: write RollingUpdate or Recreate"
-        return found._replace(advice=(said, *found.advice))
+        message = f"{where}.type {asked.type} is unknown: write RollingUpdate or Recreate"
+        return found._replace(advice=(message, *found.advice))
     return Strategy()

@@ -58,10 +58,10 @@ class TargetRevision(NamedTuple):
         the user asks for another attempt. `lacks` is the time since which its pods have waited for something that only
         their service lacks (`own_lack.since`).
         """
-        said = {"revision": self.revision, "edit": self.edit, "reason": str(reason), "message": message}
+        entry = {"revision": self.revision, "edit": self.edit, "reason": str(reason), "message": message}
         if lacks is not None:
-            said["lacksSince"] = lacks.isoformat(timespec="seconds")
-        return {**said, "time": now.isoformat(timespec="seconds"), **({"retry": self.retry} if self.retry else {})}
+            entry["lacksSince"] = lacks.isoformat(timespec="seconds")
+        return {**entry, "time": now.isoformat(timespec="seconds"), **({"retry": self.retry} if self.retry else {})}
 
 
 def target(
@@ -104,5 +104,7 @@ def _of(revision: str, rejected: Iterable[Mapping[str, Any]]) -> Mapping[str, An
 
 def _unknown(pin: str, numbers: Mapping[str, int]) -> Problem:
     kept = ", ".join(sorted(numbers)) or "none"
-    said = f"spec.rollout.revision {pin} is not stored (stored: {kept}): name one of the stored revisions, or remove the pin"
-    return Problem(ROLLED_OUT, Reason.REVISION_NOT_FOUND, said)
+    message = (
+        f"spec.rollout.revision {pin} is not stored (stored: {kept}): name one of the stored revisions, or remove the pin"
+    )
+    return Problem(ROLLED_OUT, Reason.REVISION_NOT_FOUND, message)

@@ -66,11 +66,11 @@ def refusal(
 
 
 def _sentence(refused: list[Objection]) -> str:
-    told = "; ".join(each.sentence for each in refused[:MOST_REASONS])
+    message = "; ".join(each.sentence for each in refused[:MOST_REASONS])
     more = f"; and {len(refused) - MOST_REASONS} more" if len(refused) > MOST_REASONS else ""
     rules = ",".join(dict.fromkeys(each.rule for each in refused))
     return (
-        f"the engine would exit at once with these arguments, so the revision is not rolled out: {told}{more}. If this "
+        f"the engine would exit at once with these arguments, so the revision is not rolled out: {message}{more}. If this "
         f"is wrong, annotate the InferenceService with {keys.LINT_IGNORE}: {rules}"
     )
 

@@ -40,6 +40,6 @@ def transfers_condition(reports: Iterable[tuple[FailingPair, ...]], pods: Iterab
         probes = f"{ends['prefill']} -> {ends['decode']}: {pair.failed} of {pair.probes} probes failed"
         return "; ".join((probes, *works))
 
-    said = sorted(map(sentence, found.values()))
-    more = f". {len(said) - SHOWN} more pairs fail" if len(said) > SHOWN else ""
-    return Condition(TRANSFERS_WORK, False, Reason.TRANSFERS_FAIL, ". ".join(said[:SHOWN]) + more)
+    messages = sorted(map(sentence, found.values()))
+    more = f". {len(messages) - SHOWN} more pairs fail" if len(messages) > SHOWN else ""
+    return Condition(TRANSFERS_WORK, False, Reason.TRANSFERS_FAIL, ". ".join(messages[:SHOWN]) + more)

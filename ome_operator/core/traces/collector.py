@@ -24,11 +24,11 @@ def read(value: Any) -> str:
     """Return an endpoint or Off in canonical form; "" if the value is invalid. The host may be a variable of the
     container, such as `$(HOST_IP)`.
     """
-    said = str(value).strip()
-    if said.lower() == OFF.lower():
+    message = str(value).strip()
+    if message.lower() == OFF.lower():
         return OFF
-    found = _ENDPOINT.fullmatch(said)
-    return said if found is not None and int(found[found.re.groups]) < 2**16 else ""
+    found = _ENDPOINT.fullmatch(message)
+    return message if found is not None and int(found[found.re.groups]) < 2**16 else ""
 
 
 def asked(service: InferenceService) -> str:
@@ -38,8 +38,8 @@ def asked(service: InferenceService) -> str:
 
 def endpoint(inputs: Mapping[str, Any], component: str) -> str:
     """Return the endpoint to which a component of a revision sends its spans, as HOST:PORT; "" if it sends none."""
-    said = layers.effective_value(inputs, component, keys.TRACES, STORED, read)
-    return "" if said == OFF else said
+    setting = layers.effective_value(inputs, component, keys.TRACES, STORED, read)
+    return "" if setting == OFF else setting
 
 
 def of_router(inputs: Mapping[str, Any], config: Mapping[str, Any], written: Mapping[str, Any]) -> str:

@@ -29,7 +29,7 @@ def traced(container: Manifest, endpoint: str, place: SpanOrigin) -> Manifest:
     The operator's variables come after all others, because they refer to them. Resource attributes of the user come after
     those of the operator, and take precedence.
     """
-    said = {
+    attributes = {
         "ome.service": place.service,
         "ome.revision": place.revision,
         "ome.role": place.title,
@@ -40,7 +40,7 @@ def traced(container: Manifest, endpoint: str, place: SpanOrigin) -> Manifest:
     env = {each["name"]: each for each in container.get("env") or ()}
     if "valueFrom" not in env.get(ATTRIBUTES, {}):
         theirs = str(env.pop(ATTRIBUTES, {}).get("value") or "")
-        pairs = [*(f"{name}={value}" for name, value in said.items()), *([theirs] if theirs else [])]
+        pairs = [*(f"{name}={value}" for name, value in attributes.items()), *([theirs] if theirs else [])]
         env[ATTRIBUTES] = {"name": ATTRIBUTES, "value": ",".join(pairs)}
     env.setdefault(NAME, {"name": NAME, "value": f"{place.service}-{place.title}"})
     return {**traces.with_tracing(container, endpoint), "env": [*env.values()]}

@@ -114,9 +114,12 @@ def stands(
     `lacks` is the time of `Stand.lacks`. `left_out` is true if the service cannot begin because of an edit of the service
     itself. Such a service is not part of the waves.
     """
-    proven, said = dict(_proven(status.get("reached") or (), now_at)), {each["type"]: each for each in status["conditions"]}
-    recovered: Mapping[str, Any] = said.get(RECOVERED, {})
-    since = _complete_since(said, recovered, now) if current and _serves_alone(said) else None
+    proven, conditions = (
+        dict(_proven(status.get("reached") or (), now_at)),
+        {each["type"]: each for each in status["conditions"]},
+    )
+    recovered: Mapping[str, Any] = conditions.get(RECOVERED, {})
+    since = _complete_since(conditions, recovered, now) if current and _serves_alone(conditions) else None
     out = {}
     for ref, epoch in now_at.items():
         if ref in waits and left_out:
@@ -132,18 +135,24 @@ def stands(
     return out
 
 
-def _serves_alone(said: Mapping[str, Mapping[str, Any]]) -> bool:
+def _serves_alone(conditions: Mapping[str, Mapping[str, Any]]) -> bool:
     """Return whether the desired revision is complete, ready, and the only revision."""
-    return all(name in said and said[name]["status"] == "True" for name in (READY, ROLLED_OUT))
+    return all(name in conditions and conditions[name]["status"] == "True" for name in (READY, ROLLED_OUT))
 
 
-def _complete_since(said: Mapping[str, Mapping[str, Any]], recovered: Mapping[str, Any], now: datetime) -> datetime | None:
+def _complete_since(
+    conditions: Mapping[str, Mapping[str, Any]], recovered: Mapping[str, Any], now: datetime
+) -> datetime | None:
     """Return since when a service that is complete has served with all of its groups; None while a group is lost.
 
     The time of RolledOut is not used, because a service that waits for its wave keeps its groups, and stays unchanged if the
     edit is reverted. Ready alone does not suffice, because a service is Ready while groups are missing.
     """
-    times = [_whole_since(said[name]["lastTransitionTime"], recovered, now) for name in (READY, SCALED) if name in said]
+    times = [
+        _whole_since(conditions[name]["lastTransitionTime"], recovered, now)
+        for name in (READY, SCALED)
+        if name in conditions
+    ]
     return None if None in times else max(time for time in times if time is not None)
 
 

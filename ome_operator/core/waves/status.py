@@ -83,12 +83,12 @@ def events(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) ->
         found.append(Event("Normal", BEGINS, f"{_wave(after)} begins: it covers the services up to number {_of(after)}"))
     if after["state"] == STOPPED and was.get("failedServices") != after["failedServices"]:
         names = _names(after["failedServices"])
-        said = f"{_wave(after)} stops: {names} did not complete the rollout of this edit, so no other service starts it"
+        message = f"{_wave(after)} stops: {names} did not complete the rollout of this edit, so no other service starts it"
         found.append(
             Event(
                 "Warning",
                 STOPS,
-                (f"{said}. Correct the cause that the status of this service names, or edit this object again"),
+                (f"{message}. Correct the cause that the status of this service names, or edit this object again"),
             )
         )
     elif after["state"] == BAKING and was.get("state") != BAKING:

@@ -127,17 +127,19 @@ def terms(notes: Mapping[str, str], default: Terms) -> tuple[Terms, tuple[str, .
     """Return the rules from the annotations of an object, with `default` in place of missing or invalid values, and a
     sentence for each annotation that is not valid.
     """
-    said: list[str] = []
+    messages: list[str] = []
     if (text := notes.get(keys.WAVES)) is not None:
         waves = read(text)
         if isinstance(waves, Invalid):
-            said.append(f"annotation {keys.WAVES}: {waves.why}; the waves that the operator is configured with are used")
+            messages.append(f"annotation {keys.WAVES}: {waves.why}; the waves that the operator is configured with are used")
         else:
             default = default._replace(waves=waves)
     if (text := notes.get(keys.BAKE)) is not None:
         bake = read_bake(text)
         if isinstance(bake, Invalid):
-            said.append(f"annotation {keys.BAKE}: {bake.why}; the bake time that the operator is configured with is used")
+            messages.append(
+                f"annotation {keys.BAKE}: {bake.why}; the bake time that the operator is configured with is used"
+            )
         else:
             default = default._replace(bake=bake)
-    return default, tuple(said)
+    return default, tuple(messages)

@@ -70,11 +70,13 @@ class Availability(NamedTuple):
             if any(part.former for part in parts):
                 return f"{label}. The revision was made without model agents and keeps its storage"
             return label
-        told = f"agents set the label {' and '.join(f'{part.label}=Ready' for part in parts)} on nodes that have the files"
-        told += "".join(f"; {part.by_name} does not count for this revision" for part in parts if part.by_name)
+        message = (
+            f"agents set the label {' and '.join(f'{part.label}=Ready' for part in parts)} on nodes that have the files"
+        )
+        message += "".join(f"; {part.by_name} does not count for this revision" for part in parts if part.by_name)
         if any(not part.have for part in parts):
-            told += f". {SILENT_AGENTS}"
-        return told
+            message += f". {SILENT_AGENTS}"
+        return message
 
     @property
     def _short(self) -> tuple[LocalWeights, ...]:
