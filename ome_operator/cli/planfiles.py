@@ -141,7 +141,7 @@ def hardware(message: str) -> "list[Gpu]":
 
 
 def loads(message: str, hit: float) -> "tuple[Load, ...]":
-    """Return the workloads of the option --workload: `said` is IN/OUT in tokens, or the path of a workload file. `hit` is
+    """Return the workloads of the option --workload: `message` is IN/OUT in tokens, or the path of a workload file. `hit` is
     the value of --prefix-hit. Raises PlanRefused.
     """
     from ome_operator.sizing.errors import PlanRefused

@@ -150,7 +150,7 @@ def read(text: str, name: str, models: Models = shapes.shape) -> Iterator[Row | 
 
 
 def row(fields: Mapping[str, str], models: Models = shapes.shape) -> Row:
-    """Return the row for these cells. `said` maps the name of each column to its cell. Raises PlanRefused with the reason
+    """Return the row for these cells. `fields` maps the name of each column to its cell. Raises PlanRefused with the reason
     if the row cannot be used.
     """
     precision = fields["precision"].lower()
