@@ -23,10 +23,10 @@ def roots(given: list[str] | None) -> tuple[str, ...]:
     return tuple(root.rstrip("/") for root in given or ()) or Policy.agent_roots
 
 
-def preflight_mode(message: str) -> str:
+def preflight_mode(text: str) -> str:
     """Return the preflight mode that the text of --preflight selects. Raises UserError for an unknown mode."""
     from ome_operator.core.preflight.mode import MODES, read
 
-    if found := read(message):
+    if found := read(text):
         return found
-    raise UserError(f"--preflight is {message!r}: write {', '.join(MODES)}.")
+    raise UserError(f"--preflight is {text!r}: write {', '.join(MODES)}.")

@@ -19,9 +19,9 @@ LARGEST, LARGEST_YAML = 64 << 20, 2 << 20
 per second; no object of an API server is larger."""
 
 
-def is_file(message: str) -> bool:
+def is_file(text: str) -> bool:
     """Return whether an argument is the name of a YAML or JSON file, by its suffix."""
-    return Path(message).suffix in (".yaml", ".yml", ".json")
+    return Path(text).suffix in (".yaml", ".yml", ".json")
 
 
 def constants(calibration: Path | None) -> "Constants":
@@ -128,30 +128,30 @@ def _weights(config: Path) -> int | None:
     return index_sizes(found)[0] if isinstance(found, dict) else None
 
 
-def hardware(message: str) -> "list[Gpu]":
+def hardware(text: str) -> "list[Gpu]":
     """Return the GPUs of the option --hardware: names and hardware files, separated by commas. Raises PlanRefused."""
     from ome_operator.sizing.errors import PlanRefused
     from ome_operator.sizing.gpus import from_file, gpu
 
-    words = [word.strip() for word in message.split(",")]
+    words = [word.strip() for word in text.split(",")]
     found = [from_file(document(Path(word)), word) if is_file(word) else gpu(word) for word in words]
     if twice := [each.name for number, each in enumerate(found) if each.name in [other.name for other in found[:number]]]:
         raise PlanRefused(f"--hardware contains {twice[0]} twice: name each GPU once.")
     return found
 
 
-def loads(message: str, hit: float) -> "tuple[Load, ...]":
-    """Return the workloads of the option --workload: `message` is IN/OUT in tokens, or the path of a workload file. `hit` is
+def loads(text: str, hit: float) -> "tuple[Load, ...]":
+    """Return the workloads of the option --workload: `text` is IN/OUT in tokens, or the path of a workload file. `hit` is
     the value of --prefix-hit. Raises PlanRefused.
     """
     from ome_operator.sizing.errors import PlanRefused
     from ome_operator.sizing.workloads import mix, workload
 
-    if not is_file(message):
-        return (workload(message, hit),)
+    if not is_file(text):
+        return (workload(text, hit),)
     if hit:
         raise PlanRefused("--prefix-hit applies only to --workload IN/OUT: set `hit` of each workload in the file instead.")
-    return mix(document(Path(message)), message)
+    return mix(document(Path(text)), text)
 
 
 def document(path: Path) -> Any:

@@ -109,7 +109,7 @@ def count_changes(found: Iterable[Change]) -> str:
     for item in found:
         counts[item.mark] += max(len(item.before), len(item.after))
     verbs = {ADDED: "added", CHANGED: "changed", REMOVED: "removed"}
-    messages = [(number, verbs[mark]) for mark, number in counts.items() if number]
+    counted = [(number, verbs[mark]) for mark, number in counts.items() if number]
     return ", ".join(
-        f"{number if place else count(number, 'object')} {verb}" for place, (number, verb) in enumerate(messages)
+        f"{number if place else count(number, 'object')} {verb}" for place, (number, verb) in enumerate(counted)
     )

@@ -114,8 +114,8 @@ def _complete_since(conditions: Iterable[Mapping[str, Any]], groups: Iterable[Ma
     ready; None if there is no such time. The groups are needed because the conditions may stay the same while a group is
     replaced.
     """
-    messages = [found.get("lastTransitionTime") for found in conditions if found.get("type") in (READY, SCALED)]
-    times = [_time(text) for text in (*messages, *(group.get("readySince") for group in groups))]
+    transitions = [found.get("lastTransitionTime") for found in conditions if found.get("type") in (READY, SCALED)]
+    times = [_time(text) for text in (*transitions, *(group.get("readySince") for group in groups))]
     return max((when for when in times if when is not None), default=None)
 
 

@@ -28,8 +28,8 @@ def together(found: Iterable[str], shown: int = 3) -> str:
         stem = name.rstrip("0123456789")
         digits = name[len(stem) :]
         stems.setdefault((stem, len(digits)), []).append(int(digits or 0))
-    messages = [f"{stem}{_hosts(ends, width)}" for (stem, width), ends in _unpadded(stems).items()]
-    return ", ".join(messages[:shown]) + (f" and {len(messages) - shown} more" if len(messages) > shown else "")
+    names = [f"{stem}{_hosts(ends, width)}" for (stem, width), ends in _unpadded(stems).items()]
+    return ", ".join(names[:shown]) + (f" and {len(names) - shown} more" if len(names) > shown else "")
 
 
 def _unpadded(stems: dict[tuple[str, int], list[int]]) -> dict[tuple[str, int], list[int]]:

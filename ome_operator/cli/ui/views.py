@@ -108,8 +108,8 @@ def _demand(body: Mapping[str, Any], traffic: TrafficSamples | None) -> Iterator
 
 def _left(safe: Tree, found: list[Cause], details: Details | None, shell: Shell) -> Data:
     """Return the data of the left column: the causes why the service is not ready, its groups and its events."""
-    messages = [_cause_data(cause, details) for cause in found[:SHOWN]]
-    causes_ = {"causes": messages, "more": len(found[SHOWN:]), "serves": safe.ready}
+    shown = [_cause_data(cause, details) for cause in found[:SHOWN]]
+    causes_ = {"causes": shown, "more": len(found[SHOWN:]), "serves": safe.ready}
     return {**causes_, "tree": safe, "roles": list(_roles(safe, shell)), **_events(details)}
 
 

@@ -222,10 +222,10 @@ def marked(
     """Return the status with the condition Frozen, or without this condition if `hold` is None. `before` is the stored
     status.
     """
-    messages = status.get("conditions") or []
-    others = [item for item in messages if item.get("type") != CONDITION]
+    conditions = status.get("conditions") or []
+    others = [item for item in conditions if item.get("type") != CONDITION]
     if hold is None:
-        return dict(status) if len(others) == len(messages) else {**status, "conditions": others}
+        return dict(status) if len(others) == len(conditions) else {**status, "conditions": others}
     stamped = cond.stamp([condition(hold, steps)], before.get("conditions") or (), generation, now)
     order = {name: number for number, name in enumerate(ORDER)}
     return {

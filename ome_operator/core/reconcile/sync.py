@@ -153,7 +153,7 @@ def _work(decided: Decided) -> Plan:
 
 
 def _with_status(decided: Decided, work: Plan, new_status: dict[str, Any]) -> Plan:
-    """Add to the plan `work` the status `new_status`, and the data that other parts of the operator need about the rollout."""
+    """Add to the plan `work` the `new_status`, and the data that other parts of the operator need about the rollout."""
     snapshot, intent, step, recovery = decided.snapshot, decided.intent, decided.step, decided.recovery
     before = snapshot.service.status
     # Computed from the new status: our own status write triggers no event, and other services wait for this one to finish.

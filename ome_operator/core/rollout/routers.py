@@ -27,8 +27,8 @@ def deployment(
     sidecar = registry_sidecar.sidecar(image, intent.roles(revision), snapshot.deps.policy.pull_secrets)
     runtime = intent.resolved.runtime
     replaced = router.replacement(snapshot.service.spec.router, runtime.spec.router_config if runtime else None)
-    message = snapshot.service.annotations.get(keys.ROUTER_KEY) or composed.annotations.get(keys.ROUTER_KEY) or ""
-    key = message if snapshot.deps.policy.router_keys else "false"
+    annotated = snapshot.service.annotations.get(keys.ROUTER_KEY) or composed.annotations.get(keys.ROUTER_KEY) or ""
+    key = annotated if snapshot.deps.policy.router_keys else "false"
     labels = _besides(intent.roles(revision))
     settings = router.RouterSettings(leaders, replaced, labels, key, intent.collector(revision))
     return router.deployment(intent.owner, revision, composed, replicas, sidecar, settings)

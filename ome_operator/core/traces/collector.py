@@ -24,11 +24,11 @@ def read(value: Any) -> str:
     """Return an endpoint or Off in canonical form; "" if the value is invalid. The host may be a variable of the
     container, such as `$(HOST_IP)`.
     """
-    message = str(value).strip()
-    if message.lower() == OFF.lower():
+    text = str(value).strip()
+    if text.lower() == OFF.lower():
         return OFF
-    found = _ENDPOINT.fullmatch(message)
-    return message if found is not None and int(found[found.re.groups]) < 2**16 else ""
+    found = _ENDPOINT.fullmatch(text)
+    return text if found is not None and int(found[found.re.groups]) < 2**16 else ""
 
 
 def asked(service: InferenceService) -> str:
