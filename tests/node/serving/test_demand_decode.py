@@ -71,10 +71,11 @@ async def seconds_between_tokens(service: Decoders) -> float:
     """
     running = list[float]()
     for _ in range(int(READ_S / EVERY_S)):
-        (decode,) = (one for one in service.summary()["leaders"] if one["role"] == "decode")
-        running.append(decode["load"]["running"])
+        found = [one for one in service.summary()["leaders"] if one["role"] == "decode"]
+        assert len(found) == 1, (found, scaling(service))
+        running.append(found[0]["load"]["running"])
         await asyncio.sleep(EVERY_S)
-    return fmean(running) / float(decode["work"]["outputTokens"])
+    return fmean(running) / float(found[0]["work"]["outputTokens"])
 
 
 @pytest.mark.timeout(1000, func_only=True)
