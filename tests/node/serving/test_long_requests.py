@@ -1,11 +1,11 @@
-"""Test that a decode group is removed by scaling while requests run on it for a minute and longer, and that none of them
-fails.
+"""Tests in which a decode group ends while requests run on it for a minute and longer: it is scaled away, replaced by a
+rollout, or evicted. None of the requests fails.
 """
 
 import asyncio
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -15,14 +15,14 @@ from ome_operator.names import mark
 from tests.conftest import Tables
 from tests.node.conftest import Steps
 from tests.node.serving.conftest import MINUTES, remove
-from tests.node.serving.decoders import Decoders, after, derived, replace_arg
-from tests.support.rig import Rig
+from tests.node.serving.decoders import Decoders, Pod, after, derived, name_of, replace_arg
+from tests.support.rig import Rig, path
 
 pytestmark = MINUTES
 NAME = "kimi-k2-tiny-long"
 REQUESTS, AT_LEAST_S = 200, 60.0
 ARRIVE_WITHIN_S = 40.0
-SCALED_AFTER_S = 25.0
+ENDS_AFTER_S = 25.0
 LONGEST_S = 400
 MOST_TOKENS = 3_900
 """Part of the model's context of 4,096 tokens."""
@@ -76,9 +76,43 @@ async def send(session: aiohttp.ClientSession, url: str, number: int, tokens: in
     return Long(began, time.monotonic() - began, count, error)
 
 
-@pytest.mark.timeout(700, func_only=True)
-async def test_no_request_of_a_minute_fails_when_its_group_is_scaled_away(
-    service: Decoders, tables: Tables, steps: Steps
+def scale_away(service: Decoders, leaving: Pod) -> Callable[[], bool]:
+    """Reduce the decode groups to one, and return a function that returns whether only one exists. The newest group, to
+    which `leaving` belongs, is removed.
+    """
+    body = {"spec": {"decoder": {"minReplicas": 1, "maxReplicas": 1}}}
+    service.rig.patch("InferenceService", NAME, NAME, body)
+    return lambda: len(service.leaders()) == 1
+
+
+def roll_out(service: Decoders, leaving: Pod) -> Callable[[], bool]:
+    """Begin a rollout with a complete second set of groups, and return a function that returns whether it has ended."""
+    old = str((service.rig.get("InferenceService", NAME, NAME) or {})["status"]["revision"])
+    env = [{"name": "TRY", "value": old}]
+    body = {"spec": {"rollout": {"blueGreen": {}}, "decoder": {"runner": {"env": env}}}}
+    service.rig.patch("InferenceService", NAME, NAME, body)
+
+    def ended() -> bool:
+        found = (service.rig.get("InferenceService", NAME, NAME) or {})["status"]["revision"]
+        return found != old and service.rig.condition(NAME, NAME, "RolledOut").get("status") == "True"
+
+    return ended
+
+
+def evict(service: Decoders, leaving: Pod) -> Callable[[], bool]:
+    """Evict a leader as `kubectl drain` does, and return a function that returns whether its pod is gone."""
+    name, uid = name_of(leaving), leaving["metadata"]["uid"]
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": NAME}}
+    service.rig.api.request("POST", f"{path('Pod', NAME, name)}/eviction", body)
+    return lambda: ((service.rig.get("Pod", NAME, name) or {}).get("metadata") or {}).get("uid") != uid
+
+
+@pytest.mark.timeout(1200, func_only=True)
+@pytest.mark.parametrize(
+    ("what", "end"), [("scaled away", scale_away), ("replaced by a rollout", roll_out), ("evicted", evict)]
+)
+async def test_no_request_of_a_minute_fails_when_its_group_ends(
+    service: Decoders, tables: Tables, what: str, end: Callable[[Decoders, Pod], Callable[[], bool]]
 ) -> None:
     leaving = service.leaders()[-1]
     connector, limit = aiohttp.TCPConnector(limit=0, force_close=True), aiohttp.ClientTimeout(LONGEST_S)
@@ -88,23 +122,20 @@ async def test_no_request_of_a_minute_fails_when_its_group_is_scaled_away(
         tokens = min(MOST_TOKENS, int(2 * AT_LEAST_S / per_token))
         waits = [ARRIVE_WITHIN_S * each / REQUESTS for each in range(REQUESTS)]
         running = [asyncio.create_task(send(session, service.url, each, tokens, wait)) for each, wait in enumerate(waits)]
-        await asyncio.sleep(SCALED_AFTER_S)
+        await asyncio.sleep(ENDS_AFTER_S)
         began, on_it = time.monotonic(), running_on(service, leaving["metadata"]["uid"])
-        one = {"minReplicas": 1, "maxReplicas": 1}
-        body = {"spec": {"decoder": one}}
-        await asyncio.to_thread(service.rig.patch, "InferenceService", NAME, NAME, body)
-        out = await after(began, "out of the router", 60, lambda: not service.lists(leaving))
-        gone = await after(began, "gone", LONGEST_S + 60, lambda: len(service.leaders()) == 1)
+        ended = await asyncio.to_thread(end, service, leaving)
+        gone = await after(began, what, LONGEST_S + 200, ended)
         done = await asyncio.gather(*running)
     failed = [one for one in done if one.error or one.tokens != tokens]
     took = sorted(one.seconds for one in done)
-    tables["a decode group of two is scaled away under long requests"] = [
-        f"{len(failed)} of {len(done)} requests failed, {tokens} tokens each, {took[0]:.0f} to {took[-1]:.0f} s "
-        f"(median {statistics.median(took):.0f} s)",
-        f"{on_it:.0f} requests ran on the group; out of the router after {out:.1f} s, gone after {gone:.1f} s",
-    ]
+    tables.setdefault("a decode group of two ends under long requests", []).append(
+        f"{what}: {len(failed)} of {len(done)} requests failed, {tokens} tokens each, {took[0]:.0f} to {took[-1]:.0f} s "
+        f"(median {statistics.median(took):.0f} s); {on_it:.0f} requests ran on the group; ended after {gone:.1f} s"
+    )
     assert not failed, failed[0]
     assert took[0] >= AT_LEAST_S and on_it > 0
+    await asyncio.to_thread(service.scale, 2)
 
 
 def running_on(service: Decoders, uid: str) -> float:
