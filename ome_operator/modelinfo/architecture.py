@@ -68,6 +68,8 @@ class Count:
 
     total: int
     active: int
+    lookups: int = 0
+    """Number of parameters of the embeddings of which a token needs a single row."""
     routed: int = 0
     """Number of parameters of all routed experts."""
     shared: int = 0
@@ -78,13 +80,16 @@ class Count:
     """Number of parameters of the attention, without its output matrices."""
     outputs: int = 0
     """Number of parameters of the output matrices of the attention."""
+    head: int = 0
+    """Number of parameters of the matrix before the last softmax; 0 if it is the embedding."""
 
     @property
     def parts(self) -> Mapping[str, int]:
         """Name of a field of this class -> its number of parameters, for all matrices that can be quantized except routed
         experts.
         """
-        return {"attention": self.attention, "outputs": self.outputs, "dense": self.dense, "shared": self.shared}
+        names = ("attention", "outputs", "dense", "shared", "head")
+        return {name: getattr(self, name) for name in names}
 
 
 def attention(text: Config) -> Attention | None:
@@ -170,8 +175,8 @@ def count_parameters(
     weights = _all_attention(text, kind, hidden, attention_shape, layers)
     if weights is None:
         return None
-    inputs, outputs, others = weights
-    dense = plain_layers(text, mixture) * _dense_layer(text, kind, hidden, _dense_width(text) or intermediate or 0)
+    inputs, outputs, others, wider, tables = weights
+    dense = plain_layers(text, mixture) * _dense_layer(text, kind, hidden, _dense_width(text) or intermediate or 0) + wider
     rest = inputs + outputs + others + hidden + dense
     routed = shared = chosen = 0
     if mixture is not None:
@@ -185,13 +190,15 @@ def count_parameters(
         rest += mixture.layers * _router(text, kind, hidden, mixture) - _uncorrected(text, mixture) + shared
     # Every token uses the matrix before the last softmax, also where that matrix is the embedding itself.
     return Count(
-        total=embedding + head + rest + routed,
+        total=embedding + head + tables + rest + routed,
+        lookups=tables + (0 if tied else embedding),
         active=embedding + rest + chosen,
         routed=routed,
         shared=shared,
         dense=dense,
         attention=inputs,
         outputs=outputs,
+        head=head,
     )
 
 
@@ -232,22 +239,19 @@ def _dense_width(text: Config) -> int | None:
     return next((width for name in names if (width := whole_number(text, name))), None)
 
 
-def _all_attention(text: Config, kind: str, hidden: int, seen: Attention, layers: int) -> tuple[int, int, int] | None:
-    """Return the numbers of parameters of the attention of all layers: without the output matrices, and of these matrices;
-    and of the parameters in these layers that are never quantized, such as norms. None if a size is missing.
+def _all_attention(text: Config, kind: str, hidden: int, seen: Attention, layers: int) -> tuple[int, ...] | None:
+    """Return five numbers of parameters, over all layers: of the attention without its output matrices; of these matrices;
+    of what is never quantized, such as norms; and `wider` and `tables` of `Layers`. None if a size is missing.
     """
     if kind in layer_groups.FAMILIES:
         found = layer_groups.groups(text, layers)
         if found is None:
             return None
-        return (
-            sum(each.layers * each.inputs for each in found),
-            sum(each.layers * each.outputs for each in found),
-            sum(each.layers * each.others for each in found),
-        )
+        names = ("inputs", "outputs", "others", "wider", "tables")
+        return tuple(sum(each.layers * getattr(each, name) for each in found) for name in names)
     inputs, outputs = _attention(text, kind, hidden, seen)
     indexers = _indexers(text, hidden, seen, layers) if kind in SPARSE else 0
-    return layers * inputs + indexers, layers * outputs, 2 * layers * hidden
+    return layers * inputs + indexers, layers * outputs, 2 * layers * hidden, 0, 0
 
 
 def _indexers(text: Config, hidden: int, seen: Attention, layers: int) -> int:

@@ -7,112 +7,39 @@ states are those of SGLang 0.5.23 (model_executor/pool_configurator.py, configs/
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from fractions import Fraction
 from types import MappingProxyType
 
-from ome_operator.modelinfo.json_fields import Config, section, string, whole_number
-
-_SHORT, _LONG = 2, 4
-"""Bytes of a number in BF16 and in FP32."""
-
-
-@dataclass(frozen=True)
-class Layers:
-    """A group of layers with the same attention. All other fields describe a single layer of the group."""
-
-    layers: int
-    inputs: int = 0
-    """Parameters of the attention without its output matrix."""
-    outputs: int = 0
-    """Parameters of the output matrix of the attention."""
-    others: int = 0
-    """Parameters that are never quantized and belong neither to attention nor to experts: norms, residual paths."""
-    cached: int = 0
-    """Numbers that the cache keeps for each token, in the data type of the cache."""
-    cached_bytes: Fraction = Fraction(0)
-    """Bytes that the cache keeps for each token in addition, whatever its data type. The bytes of a compressed token are
-    divided among the tokens that it stands for, so this may be a fraction."""
-    window: int = 0
-    """Size of the attention window in tokens, for each of which the cache keeps `windowed` numbers; 0 if the layers keep no
-    window."""
-    windowed: int = 0
-    """Numbers that the cache keeps for each token of the window, in the data type of the cache."""
-    state: int = 0
-    """Bytes of state that a request needs, whatever its length."""
-    pairs: int = 0
-    """Operations of attention for each pair of a token and an earlier token."""
-    heads: int = 0
-    """Heads of linear attention, which GPUs divide among themselves; 0 for other attention."""
-
-
-class _Sizes:
-    """Reads sizes that a config has to state. A missing size is a KeyError with the name of its field."""
-
-    def __init__(self, text: Config) -> None:
-        self.text = text
-
-    def __call__(self, *names: str) -> int:
-        """Return the first of these fields that is a whole number above 0. Raises KeyError without such a field."""
-        found = whole_number(self.text, *names)
-        if not found:
-            raise KeyError(names[0])
-        return found
-
-    def has(self, name: str) -> int:
-        """Return the value of an optional field; 0 without it."""
-        return whole_number(self.text, name) or 0
+from ome_operator.modelinfo.json_fields import Config, section, string
+from ome_operator.modelinfo.layer_sizes import (
+    LONG,
+    SHORT,
+    Attended,
+    ConfigSizes,
+    Layers,
+    changed,
+    grouped,
+    latent_attention,
+    layer_kinds,
+)
 
 
 def groups(text: Config, layers: int) -> Sequence[Layers] | None:
     """Return the groups of layers of a model of one of the FAMILIES; None if its config lacks a size."""
     read = FAMILIES[string(text, "model_type") or ""]
     try:
-        return read(_Sizes(text), layers)
+        return read(ConfigSizes(text), layers)
     except KeyError:
         return None
 
 
-def _kinds(size: _Sizes, layers: int) -> list[str]:
-    """Return the kind of each layer, as `layer_types` lists them. Draft layers at the end of the list are left out."""
-    kinds = size.text.get("layer_types")
-    if not isinstance(kinds, list) or len(kinds) < layers:
-        raise KeyError("layer_types")
-    return [kind if isinstance(kind, str) else "" for kind in kinds[:layers]]
-
-
-def _grouped(size: _Sizes, heads: int, kv_heads: int, key: int, value: int, layers: int = 1) -> Layers:
-    """Return layers of grouped-query attention with heads of these dimensions, whose cache keeps every token."""
-    hidden, kept = size("hidden_size"), kv_heads * (key + value)
-    return Layers(
-        layers,
-        inputs=hidden * (heads * key + kept),
-        outputs=heads * value * hidden,
-        cached=kept,
-        pairs=2 * heads * (key + value),
-    )
-
-
-def _changed(layers: Layers, inputs: int = 0, others: int = 0, window: int = 0) -> Layers:
-    """Return a copy of `layers` with additional parameters, and with a cache of only `window` tokens if this is above 0."""
-    return Layers(
-        layers.layers,
-        inputs=layers.inputs + inputs,
-        outputs=layers.outputs,
-        others=layers.others + others,
-        cached=0 if window else layers.cached,
-        window=window,
-        windowed=layers.cached if window else 0,
-        pairs=0 if window else layers.pairs,
-    )
-
-
-def _qwen(size: _Sizes, layers: int) -> Sequence[Layers]:
+def _qwen(size: ConfigSizes, layers: int) -> Sequence[Layers]:
     """Return the layers of Qwen3-Next and Qwen3.5: gated delta networks, and attention with a gate as large as the
     queries.
     """
-    hidden, kinds = size("hidden_size"), size.text.get("layer_types")
-    complete = _kinds(size, layers).count("full_attention") if kinds else layers // size("full_attention_interval")
+    hidden, listed = size("hidden_size"), size.text.get("layer_types")
+    complete = layer_kinds(size, layers).count("full_attention") if listed else layers // size("full_attention_interval")
     heads, key = size("num_attention_heads"), size("head_dim")
     keys, key_width = size("linear_num_key_heads"), size("linear_key_head_dim")
     values, value_width = size("linear_num_value_heads"), size("linear_value_head_dim")
@@ -122,83 +49,98 @@ def _qwen(size: _Sizes, layers: int) -> Sequence[Layers]:
         inputs=hidden * (mixed + values * value_width + 2 * values) + mixed * kernel + 2 * values + value_width,
         outputs=hidden * values * value_width,
         others=2 * hidden,
-        state=mixed * (kernel - 1) * _SHORT + values * value_width * key_width * _LONG,
+        state=mixed * (kernel - 1) * SHORT + values * value_width * key_width * LONG,
         heads=keys,
     )
-    attention = _grouped(size, heads, size("num_key_value_heads"), key, key, complete)
-    return linear, _changed(attention, hidden * heads * key + 2 * key, 2 * hidden)
+    attention = grouped(size, heads, size("num_key_value_heads"), key, key, complete)
+    return linear, changed(attention, hidden * heads * key + 2 * key, 2 * hidden)
 
 
-def _mimo(size: _Sizes, layers: int) -> Sequence[Layers]:
+def _mimo(size: ConfigSizes, layers: int) -> Sequence[Layers]:
     """Return the layers of MiMo V2: windowed layers with heads of their own, and a sink for each of these heads."""
     pattern, hidden = size.text.get("hybrid_layer_pattern"), size("hidden_size")
     if not isinstance(pattern, list) or len(pattern) < layers:
         raise KeyError("hybrid_layer_pattern")
     complete, heads, key = pattern[:layers].count(0), size("swa_num_attention_heads"), size("head_dim")
-    windowed = _grouped(
+    windowed = grouped(
         size, heads, size("swa_num_key_value_heads"), size("swa_head_dim"), size("swa_v_head_dim"), layers - complete
     )
     sinks = heads if size.text.get("add_swa_attention_sink_bias") else 0
-    full = _grouped(
+    full = grouped(
         size, size("num_attention_heads"), size("num_key_value_heads"), key, size("v_head_dim", "head_dim"), complete
     )
     return (
-        _changed(windowed, sinks, 2 * hidden, size("sliding_window", "sliding_window_size")),
-        _changed(full, others=2 * hidden),
+        changed(windowed, sinks, 2 * hidden, size("sliding_window", "sliding_window_size")),
+        changed(full, others=2 * hidden),
     )
 
 
-def _step(size: _Sizes, layers: int) -> Sequence[Layers]:
+def _step(size: ConfigSizes, layers: int) -> Sequence[Layers]:
     """Return the layers of Step 3.5 and 3.7: windowed layers, which may have a number of heads of their own, norms of
     queries and keys, and a gate for each head.
     """
     hidden, key = size("hidden_size"), size("head_dim")
-    other = _Sizes(section(size.text, "attention_other_setting"))
+    other = ConfigSizes(section(size.text, "attention_other_setting"))
     kv_heads = size("num_attention_groups", "num_key_value_heads")
     found = []
     for kind in ("sliding_attention", "full_attention"):
-        windowed, count = kind == "sliding_attention", _kinds(size, layers).count(kind)
+        windowed, count = kind == "sliding_attention", layer_kinds(size, layers).count(kind)
         own = (other.has("num_attention_heads") or size.has("num_sliding_attention_heads")) if windowed else 0
         heads, kv = own or size("num_attention_heads"), (other.has("num_attention_groups") if windowed else 0) or kv_heads
         gated = hidden * heads if size.text.get("use_head_wise_attn_gate", True) else 0
         window = size("sliding_window") if windowed and count else 0
-        found.append(_changed(_grouped(size, heads, kv, key, key, count), gated + 2 * key, 2 * hidden, window))
+        found.append(changed(grouped(size, heads, kv, key, key, count), gated + 2 * key, 2 * hidden, window))
     return found
 
 
-def _gemma4(size: _Sizes, layers: int) -> Sequence[Layers]:
+_WIDE_HEAD = 512
+"""Dimension of the heads of layers of Gemma 4 without a window, if its config does not contain the field."""
+
+
+def _gemma4(size: ConfigSizes, layers: int) -> Sequence[Layers]:
     """Return the layers of Gemma 4: windowed layers, and other layers, which have wider heads and may use keys as values.
-    Embeddings for each layer and shared keys, which only the small models have, are not known.
+
+    The small models (E2B, E4B) also have an embedding for each layer, and their last layers use the keys and values of
+    earlier layers; SGLang 0.5.23 keeps space in the cache for these layers, too.
     """
-    if size.has("hidden_size_per_layer_input") or size.has("num_kv_shared_layers"):
-        raise KeyError("hidden_size_per_layer_input")
     hidden, heads, kv_heads = size("hidden_size"), size("num_attention_heads"), size("num_key_value_heads")
-    kinds, alike = _kinds(size, layers), bool(size.text.get("attention_k_eq_v"))
-    kinds[-1] = "full_attention"  # the class in transformers replaces any other kind of the last layer
+    kinds, alike = layer_kinds(size, layers), bool(size.text.get("attention_k_eq_v"))
+    kinds[-1] = "full_attention"  # the class replaces another kind
+    first = max(0, layers - size.has("num_kv_shared_layers"))  # the first layer that uses keys of an earlier layer
+    added = size.has("hidden_size_per_layer_input")
     norms = hidden * (7 if size.text.get("enable_moe_block") else 4)
-    key, wide = size("head_dim"), size("global_head_dim")
-    windowed = _grouped(size, heads, kv_heads, key, key, kinds.count("sliding_attention"))
+    gates = (3 * hidden * added + hidden) if added else 0  # the gate and two projections, and a norm
+    double = 3 * hidden * size("intermediate_size") if size.text.get("use_double_wide_mlp") and first > 0 else 0
     few = (size.has("num_global_key_value_heads") if alike else 0) or kv_heads
-    full = _grouped(size, heads, few, wide, wide, kinds.count("full_attention"))
-    return (
-        _changed(windowed, 2 * key, norms, size("sliding_window")),
-        _changed(full, 2 * wide - (hidden * few * wide if alike else 0), norms),
-    )
+    found = [Layers(1, others=added)]  # the norm of the embeddings of all layers
+    for shared, part in ((False, kinds[:first]), (True, kinds[first:])):
+        for windowed in (True, False):
+            key, own = (size("head_dim"), kv_heads) if windowed else (size.has("global_head_dim") or _WIDE_HEAD, few)
+            each = grouped(size, heads, own, key, key, part.count("sliding_attention" if windowed else "full_attention"))
+            saved = 2 * hidden * own * key + key if shared else hidden * own * key if alike and not windowed else 0
+            each = changed(each, 2 * key - saved, norms + gates, size("sliding_window") if windowed else 0)
+            tables = size("vocab_size_per_layer_input") * added if added else 0
+            found.append(replace(each, wider=double if shared else 0, tables=tables))
+    return [each for each in found if each.layers]
 
 
-def _minimax_m3(size: _Sizes, layers: int) -> Sequence[Layers]:
-    """Return the layers of MiniMax M3: layers with an indexer, which chooses the blocks of tokens that sparse attention
-    reads.
+_BLOCKS, _BLOCK = 16, 128
+"""Number of blocks of tokens that an indexer of MiniMax M3 chooses, and tokens of a block, if its config lacks them."""
+
+
+def _minimax_m3(size: ConfigSizes, layers: int) -> Sequence[Layers]:
+    """Return the layers of MiniMax M3: in most layers, an indexer chooses blocks of tokens, and attention reads only these.
+    The chosen blocks include that of the token itself (SGLang 0.5.23, kernels/ops/attention/minimax_sparse).
     """
     hidden, key = size("hidden_size"), size("head_dim")
-    sparse = _Sizes(section(size.text, "sparse_attention_config"))
+    sparse = ConfigSizes(section(size.text, "sparse_attention_config"))
     flags = sparse.text.get("sparse_attention_freq")
     if isinstance(flags, list) and len(flags) >= layers:
         indexed = layers - flags[:layers].count(0)
     else:
-        indexed = _kinds(size, layers).count("minimax_m3_sparse")
-    full = _changed(
-        _grouped(size, size("num_attention_heads"), size("num_key_value_heads"), key, key, layers), 2 * key, 2 * hidden
+        indexed = layer_kinds(size, layers).count("minimax_m3_sparse")
+    full = changed(
+        grouped(size, size("num_attention_heads"), size("num_key_value_heads"), key, key, layers), 2 * key, 2 * hidden
     )
     if not indexed:
         return (full,)
@@ -206,11 +148,23 @@ def _minimax_m3(size: _Sizes, layers: int) -> Sequence[Layers]:
     width = sparse.has("sparse_index_dim") or size("index_head_dim")
     keys_only = sparse.text.get("sparse_disable_index_value")
     count = indexed if not sparse.text else sum(map(bool, keys_only[:layers])) if isinstance(keys_only, list) else 0
-    kept = Fraction(width * _SHORT * (2 * indexed - min(indexed, count)), indexed)
-    return full, Layers(indexed, inputs=hidden * (heads + 1) * width + 2 * width, cached_bytes=kept)
+    kept = Fraction(width * SHORT * (2 * indexed - min(indexed, count)), indexed)
+    blocks = sparse.has("sparse_topk_blocks") or size.has("index_topk_blocks") or _BLOCKS
+    chosen = blocks * (sparse.has("sparse_block_size") or size.has("index_block_size") or _BLOCK)
+    index = Attended(fixed=int(kept), operations=2 * heads * int(kept) // SHORT, heads=heads)
+    return (
+        replace(full, layers=layers - indexed),
+        replace(
+            full,
+            layers=indexed,
+            inputs=full.inputs + hidden * (heads + 1) * width + 2 * width,
+            cached_bytes=kept,
+            attended=(replace(full.attended[0], most=chosen), index),
+        ),
+    )
 
 
-def _nemotron(size: _Sizes, layers: int) -> Sequence[Layers]:
+def _nemotron(size: ConfigSizes, layers: int) -> Sequence[Layers]:
     """Return the layers of Nemotron-H and Nemotron 3: each layer is either Mamba 2, attention, experts or a dense
     network.
     """
@@ -239,10 +193,10 @@ def _nemotron(size: _Sizes, layers: int) -> Sequence[Layers]:
         mamba,
         inputs=hidden * projection + mixed * kernel + biases + 3 * heads + inner,
         outputs=inner * hidden,
-        state=mixed * (kernel - 1) * _SHORT + inner * state * _LONG,
+        state=mixed * (kernel - 1) * SHORT + inner * state * LONG,
         heads=heads,
     )
-    attention = _grouped(size, size("num_attention_heads"), size("num_key_value_heads"), key, key, complete)
+    attention = grouped(size, size("num_attention_heads"), size("num_key_value_heads"), key, key, complete)
     return linear, attention, Layers(layers, others=hidden)
 
 
@@ -250,13 +204,17 @@ _RATES: Mapping[str, int] = MappingProxyType(
     {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
 )
 """DeepSeek V4's word for a layer → number of tokens that it compresses to one; 0 for a layer without compression."""
+_CHOSEN = 512
+"""Number of compressed vectors that an indexer of DeepSeek V4 chooses, if its config does not state it."""
 _LATENT_BYTES = 8
 """Bytes of the scales that SGLang keeps with each latent vector of DeepSeek V4."""
 
 
-def _deepseek_v4(size: _Sizes, layers: int) -> Sequence[Layers]:
+def _deepseek_v4(size: ConfigSizes, layers: int) -> Sequence[Layers]:
     """Return the layers of DeepSeek V4: a window of latent vectors in each layer, and compressed latent vectors in most
-    layers. The cache is that of FlashMLA, whose vectors are FP8 with a part in BF16, whatever the data type of the cache.
+    layers. An indexer chooses some of those that stand for 4 tokens each; of the others, all are read. The cache is that of
+    FlashMLA, whose vectors are FP8 with a part in BF16, whatever the data type of the cache. In SGLang 0.5.23
+    (layers/attention/dsv4/indexer.py), each rank has all heads of an indexer.
     """
     hidden, heads, width = size("hidden_size"), size("num_attention_heads"), size("head_dim")
     rank, copies = size("q_lora_rank"), size("hc_mult")
@@ -265,12 +223,12 @@ def _deepseek_v4(size: _Sizes, layers: int) -> Sequence[Layers]:
     mixes = copies * (2 + copies)
     residual = 2 * (mixes * copies * hidden + mixes + 3) + 2 * hidden
     inputs = hidden * (rank + width) + rank + width + rank * heads * width + heads
-    grouped = size("o_lora_rank")
-    outputs = grouped * heads * width + hidden * grouped * size("o_groups")
-    window = latent * size("sliding_window")
+    low = size("o_lora_rank")
+    outputs = low * heads * width + hidden * low * size("o_groups")
+    window, pairs = size("sliding_window"), 4 * heads * width
     ratios = size.text.get("compress_ratios")
     if not isinstance(ratios, list) or len(ratios) < layers:
-        ratios = [_RATES.get(kind, -1) for kind in _kinds(size, layers)]
+        ratios = [_RATES.get(kind, -1) for kind in layer_kinds(size, layers)]
     found = [Layers(1, others=copies * copies * hidden + copies + 1)]  # the mixture of the residual paths after all layers
     for ratio in sorted(set(ratios[:layers])):
         if ratio not in _RATES.values():
@@ -279,32 +237,37 @@ def _deepseek_v4(size: _Sizes, layers: int) -> Sequence[Layers]:
         compressor = twice * width * (ratio + 2 * hidden) + width if ratio else 0
         index, indexes = (size("index_head_dim"), size("index_n_heads")) if ratio == 4 else (0, 0)
         indexer = 2 * index * (ratio + 2 * hidden) + index + indexes * (index * rank + hidden) if index else 0
-        kept = Fraction(latent + (index + index // 128 * 4), ratio) if ratio else Fraction(0)
+        scaled = index + index // 128 * 4
+        attended = [Attended(most=window, fixed=latent, operations=pairs)]
+        if ratio:
+            attended.append(Attended(ratio, size.has("index_topk") or _CHOSEN if index else 0, 0, latent, pairs))
+        if index:
+            attended.append(Attended(ratio, 0, 0, scaled, 2 * indexes * index, heads=1, precision="fp8"))
         found.append(
             Layers(
                 ratios[:layers].count(ratio),
                 inputs=inputs + compressor + indexer,
                 outputs=outputs,
                 others=residual,
-                cached_bytes=kept,
-                state=window,
-                pairs=4 * heads * width // ratio if ratio else 0,
+                cached_bytes=Fraction(latent + scaled, ratio) if ratio else Fraction(0),
+                state=window * latent,
+                attended=tuple(attended),
             )
         )
     return found
 
 
-def _kimi_linear(size: _Sizes, layers: int) -> Sequence[Layers]:
+def _kimi_linear(size: ConfigSizes, layers: int) -> Sequence[Layers]:
     """Return the layers of Kimi Linear and Kimi K3: Kimi delta attention, and latent attention (MLA) without position
     embeddings. K3 adds a gate of full rank, a gate after latent attention, and residual paths between layers.
     """
-    linear = _Sizes(section(size.text, "linear_attn_config"))
+    linear = ConfigSizes(section(size.text, "linear_attn_config"))
     hidden, heads = size("hidden_size"), size("num_attention_heads")
     own = linear.has("num_heads") or size("linear_num_heads")
     width = linear.has("head_dim") or size("linear_head_dim")
     kernel = linear.has("short_conv_kernel_size") or size("linear_conv_kernel_dim")
     listed = linear.text.get("full_attn_layers")
-    complete = len(listed) if isinstance(listed, list) else _kinds(size, layers).count("full_attention")
+    complete = len(listed) if isinstance(listed, list) else layer_kinds(size, layers).count("full_attention")
     if complete > layers:
         raise KeyError("full_attn_layers")
     inner = own * width
@@ -315,7 +278,7 @@ def _kimi_linear(size: _Sizes, layers: int) -> Sequence[Layers]:
         inputs=hidden * (3 * inner + width + own) + width * inner + gate + inner + 3 * inner * kernel + own + width,
         outputs=inner * hidden,
         others=others,
-        state=3 * inner * (kernel - 1) * _SHORT + own * width * width * _LONG,
+        state=3 * inner * (kernel - 1) * SHORT + own * width * width * LONG,
         heads=own,
     )
     rank, rope, nope, value = size("kv_lora_rank"), size("qk_rope_head_dim"), size("qk_nope_head_dim"), size("v_head_dim")
@@ -328,13 +291,13 @@ def _kimi_linear(size: _Sizes, layers: int) -> Sequence[Layers]:
         outputs=heads * value * hidden,
         others=others,
         cached=rank + rope,
-        pairs=2 * heads * (nope + rope + value),
+        attended=(latent_attention(heads, rank, rope, nope, value),),
     )
     after = Layers(1, others=2 * hidden if size.has("attn_res_block_size") else 0)
     return delta, attention, after
 
 
-FAMILIES: Mapping[str, Callable[[_Sizes, int], Sequence[Layers]]] = MappingProxyType(
+FAMILIES: Mapping[str, Callable[[ConfigSizes, int], Sequence[Layers]]] = MappingProxyType(
     {
         **dict.fromkeys(("qwen3_next", "qwen3_5_moe_text", "qwen3_5_text"), _qwen),
         "mimo_v2_flash": _mimo,

@@ -9,8 +9,14 @@ from ome_operator.modelinfo.json_fields import Config, is_whole, section, string
 
 NONE = "none"
 _MODELOPT = {
-    "NVFP4": ("nvfp4", 4), "FP8": ("fp8", 8), "W4A16_AWQ": ("awq", 4), "W4A8_AWQ": ("awq", 4), "INT8_SQ": ("int8", 8),
+    "NVFP4": ("nvfp4", 4), "W4A16_NVFP4": ("nvfp4", 4), "FP8": ("fp8", 8), "W4A16_AWQ": ("awq", 4), "W4A8_AWQ": ("awq", 4),
+    "INT8_SQ": ("int8", 8),
 }  # fmt: skip
+"""Value of `quant_algo` in NVIDIA's files → name and bits of the quantization."""
+_OF_NVIDIA = frozenset({"modelopt", "modelopt_fp4", "modelopt_mixed"})
+"""Values of `quant_method` in checkpoints that NVIDIA's tool has quantized."""
+_MIXED = "MIXED_PRECISION"
+"""NVIDIA's word for a checkpoint whose modules have several quantizations; `quantized_layers` states that of each module."""
 _BITS: Mapping[str, int] = MappingProxyType(
     {NONE: 0, "fp8": 8, "fbgemm_fp8": 8, "int8": 8, "int4": 4, "mxfp4": 4, "nvfp4": 4, "awq": 4}
 )
@@ -30,7 +36,7 @@ def quantization(config: Config, modelopt: Config | None = None) -> Quantization
 
     A config that mentions no quantization means weights that are not quantized.
     """
-    settings = _settings(config, modelopt)
+    settings = quantization_settings(config, modelopt)
     if not settings:
         return Quantization(name=NONE)
     method = _method(settings)
@@ -38,8 +44,9 @@ def quantization(config: Config, modelopt: Config | None = None) -> Quantization
         return _made(experts, method, bits=4, group_size=_FP4_GROUPS[experts])
     if method == "compressed-tensors":
         return _compressed(settings)
-    if method in ("modelopt", "modelopt_fp4"):
-        return _modelopt(settings)
+    if method in _OF_NVIDIA:
+        modules = quantized_modules(config, modelopt)
+        return _mixed(modules) if modules else _modelopt(settings)
     return _plain(settings, method)
 
 
@@ -58,14 +65,34 @@ def named(name: str) -> Quantization | None:
 
 def unchanged_modules(config: Config, modelopt: Config | None = None) -> list[str] | None:
     """Return the names, or patterns of names, of the modules that the files list as not quantized; None without a list."""
-    settings = _settings(config, modelopt)
+    settings = quantization_settings(config, modelopt)
     lists = [settings[name] for name in _UNCHANGED if isinstance(settings.get(name), list)]
     if not lists:
         return None
     return [name for listed in lists for name in listed[:_MOST_UNCHANGED] if isinstance(name, str)]
 
 
-def _settings(config: Config, modelopt: Config | None) -> Config:
+def quantized_modules(config: Config, modelopt: Config | None = None) -> dict[str, Quantization]:
+    """Return the quantization of each module of a checkpoint of NVIDIA whose modules have several, by the module's name;
+    {} for other checkpoints. Modules that are not in the result are not quantized.
+
+    Only the bits and the size of groups matter: the name `fp8` also stands for MXFP8.
+    """
+    settings = quantization_settings(config, modelopt)
+    if _method(settings) not in _OF_NVIDIA or (string(settings, "quant_algo") or "").upper() != _MIXED:
+        return {}
+    listed = list(section(settings, "quantized_layers").items())[:_MOST_UNCHANGED]
+    return {name: found for name, said in listed if isinstance(said, dict) and (found := _module(said)) is not None}
+
+
+def _module(said: Config) -> Quantization | None:
+    algorithm = string(said, "quant_algo") or ""
+    if algorithm == "MXFP8":
+        return _made("fp8", "modelopt", bits=8, group_size=32)
+    return _modelopt(said)
+
+
+def quantization_settings(config: Config, modelopt: Config | None) -> Config:
     """Return the settings of the quantization in config.json or in hf_quant_config.json; {} if there are none."""
     text = text_part(config)
     settings = section(config, "quantization_config") or section(text, "quantization_config")
@@ -142,12 +169,22 @@ def _is_for_experts(group: Config) -> bool:
     return any("experts" in name and "shared_expert" not in name for name in names)
 
 
+def _mixed(modules: Mapping[str, Quantization]) -> Quantization | None:
+    """Return the quantization of most weights: that of the routed experts or, without any, of the networks after attention.
+    None if these modules have several quantizations.
+    """
+    experts = [found for name, found in modules.items() if "experts" in name and "shared_expert" not in name]
+    chosen = experts or [found for name, found in modules.items() if "mlp" in name and "expert" not in name]
+    return chosen[0] if chosen and all(found == chosen[0] for found in chosen) else None
+
+
 def _modelopt(settings: Config) -> Quantization | None:
     algorithm = string(settings, "quant_algo")
     if algorithm not in _MODELOPT:
         return None
     name, bits = _MODELOPT[algorithm]
-    return _made(name, "modelopt", bits=bits, group_size=whole_number(settings, "group_size"))
+    group = whole_number(settings, "group_size") or _FP4_GROUPS.get(name)
+    return _made(name, "modelopt", bits=bits, group_size=group)
 
 
 def _block(value: Any) -> list[int] | None:

@@ -1,10 +1,10 @@
 """Calculate from config.json the memory that an engine needs for each request of a model (KV cache, windows, states), and
-the number of operations of attention.
+what attention reads of it for each token.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from ome_operator.api.learned import Attention
@@ -12,6 +12,7 @@ from ome_operator.modelinfo import layers as layer_groups
 from ome_operator.modelinfo.architecture import FAMILIES, SPARSE, indexing_layers, sliding_layers
 from ome_operator.modelinfo.experts import layer_count
 from ome_operator.modelinfo.json_fields import Config, string, whole_number
+from ome_operator.modelinfo.layer_sizes import Attended, Layers, latent_attention
 
 _WINDOWED = frozenset({"gpt_oss", "llama4_text"})
 """Families in which SGLang 0.5.23 (configs/model_config.py) keeps only a window of tokens in the cache of some layers. It
@@ -42,20 +43,6 @@ class RequestCache:
         return self.window * self.windowed * number + self.state
 
 
-@dataclass(frozen=True)
-class SparseAttention:
-    """DeepSeek sparse attention over all layers: an indexer compares a token with all earlier tokens, and attention reads
-    only those that the indexer has chosen (DeepSeek-V3.2 technical report, section 2).
-    """
-
-    tokens: int
-    """Largest number of earlier tokens that are chosen for a token."""
-    index_bytes: int
-    """Bytes that the indexers of all layers read for each earlier token."""
-    index_operations: int
-    """Operations of the indexers of all layers for each pair of a token and an earlier token."""
-
-
 def request_cache(text: Config, attention_shape: Attention | None) -> RequestCache | None:
     """Return the memory that an engine needs for a request of a model; None if it is unknown."""
     layers, kind = layer_count(text), string(text, "model_type")
@@ -76,7 +63,7 @@ def request_cache(text: Config, attention_shape: Attention | None) -> RequestCac
     return RequestCache(layer * (layers - windowed), window=window, windowed=layer * windowed if window else 0)
 
 
-def _grouped_cache(found: Sequence[layer_groups.Layers] | None) -> RequestCache | None:
+def _grouped_cache(found: Sequence[Layers] | None) -> RequestCache | None:
     if found is None:
         return None
     return RequestCache(
@@ -95,41 +82,45 @@ def _index_bytes(text: Config) -> int:
     return (whole_number(text, "index_head_dim") or 0) + 4
 
 
-def sparse_attention(text: Config) -> SparseAttention | None:
-    """Return the sizes of the sparse attention of a model of the families `SPARSE`; None for other models, and if a size is
-    missing. In layers of the type `shared`, no indexer computes.
+def attended(text: Config, attention_shape: Attention) -> tuple[Attended, ...]:
+    """Return what attention and indexers read for each token, over all layers.
+
+    Windows count only for the layers that have one. Linear attention reads only its state (`linear_state`).
     """
-    layers, chosen = layer_count(text), whole_number(text, "index_topk")
-    heads, width = whole_number(text, "index_n_heads"), whole_number(text, "index_head_dim")
-    if string(text, "model_type") not in SPARSE or not (layers and chosen and heads and width):
-        return None
-    own = indexing_layers(text, layers)
-    return SparseAttention(chosen, own * _index_bytes(text), own * 2 * heads * width)
-
-
-def complete_layers(text: Config) -> int:
-    """Return the number of layers whose attention grows with the number of tokens; 0 if the number of layers is unknown."""
     layers, kind = layer_count(text) or 0, string(text, "model_type") or ""
     if kind in layer_groups.FAMILIES:
-        return sum(each.layers for each in layer_groups.groups(text, layers) or () if each.pairs)
-    return layers - sliding_layers(text, kind)[0]
+        found = layer_groups.groups(text, layers) or ()
+        return tuple(read.times(each.layers) for each in found for read in each.attended)
+    seen, heads = attention_shape, attention_shape.heads
+    if seen.kv_lora_rank:
+        parts = seen.qk_rope_head_dim or 0, seen.qk_nope_head_dim or 0, seen.v_head_dim or 0
+        each = latent_attention(heads, seen.kv_lora_rank, *parts).times(layers)
+        chosen = _chosen(text, layers) if kind in SPARSE else None
+        return (replace(each, most=chosen[0]), chosen[1]) if chosen else (each,)
+    width = seen.head_dim or 0
+    layer = Attended(numbers=2 * seen.kv_heads * width, operations=4 * heads * width)
+    windowed, window = sliding_layers(text, kind)
+    both = layer.times(layers - windowed), replace(layer.times(windowed), most=window or 0)
+    return tuple(each for each in both if each.numbers)
 
 
-def pair_operations(text: Config, attention_shape: Attention) -> tuple[int, int]:
-    """Return the operations of attention of all layers for each pair of a token and an earlier token: in prefill, and in
-    decode. With sparse attention, only the tokens that are chosen (`SparseAttention`) are earlier tokens in this sense.
+def _chosen(text: Config, layers: int) -> tuple[int, Attended] | None:
+    """Return the largest number of tokens that DeepSeek sparse attention reads for a token, and what the indexers read that
+    choose them (DeepSeek-V3.2 technical report, section 2); None if a size is missing.
 
-    With latent attention (MLA), decode computes on the latent vectors, which needs more operations than prefill.
+    In layers of the type `shared`, no indexer computes. The indexers compute in FP8, and in SGLang 0.5.23
+    (layers/attention/dsa/dsa_indexer.py) each rank has all heads of an indexer.
     """
-    complete, heads, kind = complete_layers(text), attention_shape.heads, string(text, "model_type") or ""
-    if kind in layer_groups.FAMILIES:
-        found = layer_groups.groups(text, layer_count(text) or 0) or ()
-        pair = sum(each.layers * each.pairs for each in found)
-    elif attention_shape.kv_lora_rank:
-        parts = attention_shape.qk_nope_head_dim, attention_shape.qk_rope_head_dim, attention_shape.v_head_dim
-        pair = 2 * heads * sum(part or 0 for part in parts) * complete
-    else:
-        pair = 4 * heads * (attention_shape.head_dim or 0) * complete
-    if not attention_shape.kv_lora_rank:
-        return pair, pair
-    return pair, 2 * heads * (2 * attention_shape.kv_lora_rank + (attention_shape.qk_rope_head_dim or 0)) * complete
+    tokens, heads = whole_number(text, "index_topk"), whole_number(text, "index_n_heads")
+    width = whole_number(text, "index_head_dim")
+    if not (tokens and heads and width):
+        return None
+    index = Attended(fixed=_index_bytes(text), operations=2 * heads * width, heads=1, precision="fp8")
+    return tokens, index.times(indexing_layers(text, layers))
+
+
+def linear_state(text: Config) -> int:
+    """Return the bytes of the states of linear attention that a request has, which each step reads and writes."""
+    kind = string(text, "model_type") or ""
+    found = layer_groups.groups(text, layer_count(text) or 0) if kind in layer_groups.FAMILIES else None
+    return sum(each.layers * each.state for each in found or () if each.heads)

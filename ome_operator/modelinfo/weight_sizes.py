@@ -7,13 +7,21 @@ The result is used for planning before any weight file was read; the sizes of th
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from ome_operator.api.learned import Quantization
+from ome_operator.api.learned import Experts, Quantization
 from ome_operator.modelinfo import architecture
+from ome_operator.modelinfo import layers as layer_groups
 from ome_operator.modelinfo.architecture import Count
-from ome_operator.modelinfo.experts import experts, layer_count
-from ome_operator.modelinfo.json_fields import Config, text_part
-from ome_operator.modelinfo.quantization import NONE, has_fp4_experts, quantization, unchanged_modules
+from ome_operator.modelinfo.experts import experts, layer_count, plain_layers
+from ome_operator.modelinfo.json_fields import Config, string, text_part
+from ome_operator.modelinfo.quantization import (
+    NONE,
+    has_fp4_experts,
+    quantization,
+    quantized_modules,
+    unchanged_modules,
+)
 
 _PLAIN = 2
 """Bytes of a weight that is not quantized (BF16)."""
@@ -27,7 +35,18 @@ _ONLY_EXPERTS = frozenset({"mxfp4", "modelopt"})
 """Quantization methods that leave all matrices except routed experts unchanged in an MoE model whose files do not list the
 unchanged modules."""
 _PARTS = ("attention", "outputs", "dense", "shared")
-"""The names in `Count.parts`. Embeddings, routers and norms are not among them: they are never quantized."""
+"""The names in `Count.parts`, without the output matrix, which only some checkpoints quantize."""
+
+
+class _Weight(NamedTuple):
+    """The size of a weight."""
+
+    bits: int
+    bytes: float
+    """Bytes with its part of the scale that its group shares."""
+
+
+_FP8 = _Weight(8, 1.0)
 _LAYER = re.compile(r"layers\.(\d+)")
 _MOST_NAME = 256
 
@@ -40,6 +59,8 @@ class WeightBytes:
     """Bytes of the routed experts."""
     rest: int
     """Bytes of attention, dense layers, shared experts and embeddings."""
+    quantized: tuple[tuple[int, float], ...] = ()
+    """Pairs: the bits of a weight, and the number of weights of this size outside the routed experts."""
 
     @property
     def total(self) -> int:
@@ -66,13 +87,57 @@ def weight_bytes(
         return None
     if stored.name == NONE:
         return WeightBytes(count.routed * _PLAIN, (count.total - count.routed) * _PLAIN)
-    size = _bytes_per_weight(stored)
-    layers = layer_count(text) or 1
-    with_experts = mixture.layers if mixture else 0
-    have = {"attention": layers, "outputs": layers, "dense": layers - with_experts, "shared": with_experts}
-    included = _included(count, stored, unchanged_modules(config, modelopt), have)
-    plain = (count.total - count.routed - included) * _PLAIN
-    return WeightBytes(round(count.routed * size), round(plain + included * (1 if has_fp4_experts(stored) else size)))
+    layers = _layers_with(text, mixture)
+    if quantized is None and (modules := quantized_modules(config, modelopt)):
+        parts = _by_module(modules, layers)
+    else:
+        other = _FP8 if has_fp4_experts(stored) else _size(stored)
+        shares = _included(count, stored, unchanged_modules(config, modelopt), layers)
+        parts = {part: {other: share} for part, share in shares.items()}
+    rest, by_bits = float((count.total - count.routed) * _PLAIN), dict[int, float]()
+    for part, found in parts.items():
+        for weight, share in found.items():
+            number = count.parts[part] * share
+            rest += number * (weight.bytes - _PLAIN)
+            by_bits[weight.bits] = by_bits.get(weight.bits, 0.0) + number
+    return WeightBytes(round(count.routed * _size(stored).bytes), round(rest), tuple(sorted(by_bits.items())))
+
+
+def _layers_with(text: Config, mixture: Experts | None) -> dict[str, int]:
+    """Return the number of layers that have each of `Count.parts`, and with the key "" the number of all layers."""
+    layers, kind = layer_count(text) or 1, string(text, "model_type") or ""
+    found = layer_groups.groups(text, layers) if kind in layer_groups.FAMILIES else None
+    attention = sum(each.layers for each in found or () if each.outputs) or layers
+    return {
+        "": layers,
+        "attention": attention,
+        "outputs": attention,
+        "dense": plain_layers(text, mixture),
+        "shared": mixture.layers if mixture else 0,
+        "head": 1,
+    }
+
+
+def _by_module(modules: Mapping[str, Quantization], layers: Mapping[str, int]) -> dict[str, dict[_Weight, float]]:
+    """Return the sizes of a weight in each of `Count.parts`, each with the share of the layers in which the part has it.
+    All modules of a part in a layer are assumed to have the same size.
+    """
+    sizes: dict[tuple[str, int], _Weight] = {}
+    for name, found in modules.items():
+        text = name[:_MOST_NAME]
+        number = _LAYER.search(text)
+        for part in _parts_named(text[number.end() :] if number else text, bool(number)):
+            if number is None or int(number[1]) < layers[""]:
+                sizes[part, int(number[1]) if number else 0] = _size(found)
+    out: dict[str, dict[_Weight, float]] = {}
+    for (part, _layer), size in sizes.items():
+        shares = out.setdefault(part, {})
+        shares[size] = min(1.0, shares.get(size, 0.0) + 1 / max(1, layers[part]))
+    return out
+
+
+def _size(stored: Quantization) -> _Weight:
+    return _Weight(stored.bits or 0, _bytes_per_weight(stored))
 
 
 def _bytes_per_weight(stored: Quantization) -> float:
@@ -86,18 +151,19 @@ def _bytes_per_weight(stored: Quantization) -> float:
     return weight + (scale + (weight if stored.name in _ZEROS else 0)) / stored.group_size
 
 
-def _included(count: Count, stored: Quantization, unchanged: list[str] | None, layers: Mapping[str, int]) -> float:
-    """Return the number of weights besides routed experts that are quantized. `layers` maps each of `_PARTS` to the number
-    of layers that have it.
-    """
+def _included(
+    count: Count, stored: Quantization, unchanged: list[str] | None, layers: Mapping[str, int]
+) -> dict[str, float]:
+    """Return the share of the weights of each of `_PARTS` that are quantized. `layers` is the result of `_layers_with`."""
     experts_only = unchanged is None and count.routed and stored.bits == 4 and stored.method in _ONLY_EXPERTS
     if stored.method == "mxfp4" or experts_only:
-        return 0.0
+        return {}
     plain = {} if has_fp4_experts(stored) else _unchanged_layers(unchanged or ())
-    shares = {
-        part: 1.0 if -1 in numbers else min(1.0, len(numbers) / max(1, layers[part])) for part, numbers in plain.items()
-    }
-    return sum(size * (1 - shares.get(part, 0.0)) for part, size in count.parts.items())
+    shares = {}
+    for part, numbers in plain.items():
+        named = sum(number < layers[""] for number in numbers)
+        shares[part] = 1.0 if -1 in numbers else min(1.0, named / max(1, layers[part]))
+    return {part: 1 - shares.get(part, 0.0) for part in _PARTS}
 
 
 def _unchanged_layers(names: Iterable[str]) -> dict[str, set[int]]:
@@ -122,12 +188,22 @@ def _parts_named(name: str, one_layer: bool) -> tuple[str, ...]:
     """
     if one_layer and not name.strip(".*"):
         return _PARTS
-    if "norm" in name:
+    if "norm" in name or "index" in name:  # indexers are small
         return ()
+    if not one_layer and name.strip("*.").endswith("lm_head"):
+        return ("head",)
     if "shared_expert" in name:
         return () if name.rstrip(".*").endswith("gate") else ("shared",)
     if "attn" in name or "attention" in name:
-        return ("outputs",) if "o_proj" in name else ("attention",) if "_proj" in name else ("attention", "outputs")
+        return _attention_parts(name)
+    if "mixer." in name and "expert" not in name:  # Nemotron
+        return ("dense",) if "up_proj" in name or "down_proj" in name else _attention_parts(name) if "_proj" in name else ()
     if "mlp" in name and "expert" not in name and (name.rstrip(".*").endswith("mlp") or "_proj" in name):
         return ("dense",)
     return ()
+
+
+def _attention_parts(name: str) -> tuple[str, ...]:
+    if "o_proj" in name or "out_proj" in name:
+        return ("outputs",)
+    return ("attention",) if "_proj" in name else ("attention", "outputs")

@@ -19,7 +19,8 @@ OVERHEAD = 0.2
 PREFILL = ((100.0, 0.0629), (1000.0, 0.0943), (7373.0, 0.3395), (8000.0, 0.3658), (50000.0, 3.0100))
 """(prompt tokens, seconds) of a prefill group `1x(tp8 dp1 etp1 ep8)`, which computes one prompt after the other. Measured:
 2,714 tokens per second and GPU with prompts of 7,373 tokens (row `c64_cfg453`, in which prefill was saturated). The other
-lengths have the planner's ratio to this time (`sizing/steps.py:prefill`), because no row has them."""
+lengths have the ratio to this time of the planner's fit that docs/demand.md names (`sizing/steps.py:prefill`), because no
+row has them."""
 DECODE = ((71.2, 0.02635), (135.6, 0.02927), (170.9, 0.03091), (398.2, 0.03850), (834.1, 0.05358))
 """(requests in a decode group `1x(tp1 dp8 etp1 ep8)`, seconds between two tokens of a request). The requests follow from the
 rows `c288_cfg649`, `c160_cfg641`, `c288_cfg641`, `c512_cfg654` and `c1024_cfg655` by Little's law. Between the points, and
@@ -28,8 +29,8 @@ SLOTS = 1024
 """Largest number of requests in a decode group: that of row `c1024_cfg655`."""
 _WORK = PrefillWork(0.0663, 4.141e-05)
 PLANNED = PlannedSpeeds(_WORK, ((71.2, 0.03152), (834.1, 0.05711)))
-"""The planner's prediction, with times that are increased by its error bar (`sizing/speeds.py`): for prefill a line through
-the times for 100 and 7,373 tokens."""
+"""The prediction of the same fit of the planner, with times that are increased by its error bar
+(`sizing/speeds.py`): for prefill a line through the times for 100 and 7,373 tokens."""
 
 
 MEASURED = Learned(

@@ -79,12 +79,19 @@ def text(title: str, documents: Sequence[dict[str, Any]], gpus: dict[str, Gpu]) 
     out += "".join(f"{each['gpu']}: {each['reason']}\n" for each in documents if "reason" in each)
     for pair in inversions(answered, gpus):
         better, worse = (each["gpu"].upper() for each in pair)
-        runs = " and ".join(f"those of {each['gpu'].upper()} have {each['trust']['rows'] or 'no version'}" for each in pair)
-        out += (
-            f"{better} is better than {worse} in every number of its data sheet, but slower per GPU: the published runs "
-            f"are slower ({runs}), or its nodes divide the model in another way.\n"
-        )
+        why = why_slower(pair, *(gpus[each["gpu"]] for each in pair))
+        out += f"{better} is better than {worse} in every number of its data sheet, but slower per GPU: {why}.\n"
     return out
+
+
+def why_slower(pair: tuple[dict[str, Any], dict[str, Any]], better: Gpu, worse: Gpu) -> str:
+    """Return the reason why a better GPU is predicted to be slower. GPUs of a family differ only by their data sheets, so
+    published runs are a reason only between families.
+    """
+    if better.family == worse.family and better.node != worse.node:
+        return f"its nodes have {better.node} GPUs instead of {worse.node}, and divide the model in another way"
+    runs = " and ".join(f"those of {each['gpu'].upper()} have {each['trust']['rows'] or 'no version'}" for each in pair)
+    return f"the published runs are slower ({runs})"
 
 
 def _cells(each: dict[str, Any]) -> tuple[str, ...]:

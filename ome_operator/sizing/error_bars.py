@@ -136,7 +136,7 @@ def trust(place: ServingStack, prefill: Role | None, decode: Role | None, load: 
 
     They are those of rows with the same engine, family of GPUs, and mode (prefill and decode on the same GPUs or not). If
     none of these rows has the GPU or the model of the prediction, the rows count with the errors of fits without the rows of
-    their GPU or of their model.
+    their GPU or of their model. If none has a similar layout or load, they count with the larger of both errors.
     """
     if place.shape.estimated:
         why = f"the family of {place.shape.name} is unknown: its sizes are estimated from its files"
@@ -147,16 +147,20 @@ def trust(place: ServingStack, prefill: Role | None, decode: Role | None, load: 
     family = f"{place.engine} on {place.gpu.family.capitalize()} GPUs, {mode}"
     if len(here) < ENOUGH:
         return Trust({}, f"only {len(here)} rows of {family}", f"the calibration has too few rows of {family}")
-    what, far = _left_out(place, here)
     near = [row for row in here if (row.place.gpu.name, row.place.shape.precision) == _gpu_and_precision(place)]
-    if not far and (far := _far(place, (prefill, decode), load, near or here)):
-        what = GPU if len({row.place.gpu.name for row in here}) > 1 else MODEL
-    chosen = near if not far and len(near) >= ENOUGH else here
+    kinds, missing = _left_out(place, here)
+    unlike = _far(place, (prefill, decode), load, near or here)
+    if unlike:
+        kinds = (GPU, MODEL)
+    chosen = near if not unlike and not missing and len(near) >= ENOUGH else here
     ids = {row.id for row in chosen}
-    found = bars(each.ratios for each in held() if each.left_out == what and each.id in ids)
+    each_kind = [bars(each.ratios for each in held() if each.left_out == what and each.id in ids) for what in kinds]
+    found = {name: max((each[name] for each in each_kind), key=lambda bar: bar.ninth) for name in each_kind[0]}
     title = f"{place.engine} {place.gpu.name} {place.shape.precision}, {mode}" if chosen is near else family
-    basis = f"{len(chosen)} rows of {title}, each predicted without the rows of its {_NOUN[what]}"
-    return Trust({name: each for name, each in found.items() if each.rows >= ENOUGH}, basis, far, _described(chosen))
+    without = "each predicted without the rows of its " + " or of its ".join(_NOUN[what] for what in kinds)
+    basis = f"{len(chosen)} rows of {title}, {without}{', whichever error is larger' if len(kinds) > 1 else ''}"
+    known = {name: each for name, each in found.items() if each.rows >= ENOUGH}
+    return Trust(known, basis, missing or unlike, _described(chosen))
 
 
 _NOUN = {DEPLOYMENT: "deployment", GPU: "GPU", ENGINE: "engine", MODEL: "model"}
@@ -170,15 +174,18 @@ def _gpu_and_precision(place: ServingStack) -> tuple[str, str]:
     return place.gpu.name, place.shape.precision
 
 
-def _left_out(place: ServingStack, here: Sequence[Row]) -> tuple[str, str]:
-    """Return the kind of groups that the fits left out whose errors the prediction may have, and why; "" if the rows
+def _left_out(place: ServingStack, here: Sequence[Row]) -> tuple[tuple[str, ...], str]:
+    """Return the kinds of groups that the fits left out whose errors the prediction may have, and why; "" if the rows
     contain the GPU and the model.
     """
+    why = {}
     if place.gpu.name not in {row.place.gpu.name for row in here}:
-        return GPU, f"the calibration has no row of {place.engine} on {place.gpu.name.upper()}"
+        why[GPU] = f"on {place.gpu.name.upper()}"
     if place.shape.facts.model_type not in {row.place.shape.facts.model_type for row in here}:
-        return MODEL, f"the calibration has no row of {place.engine} with a model like {place.shape.name}"
-    return DEPLOYMENT, ""
+        why[MODEL] = f"with a model like {place.shape.name}"
+    if not why:
+        return (DEPLOYMENT,), ""
+    return tuple(why), f"the calibration has no row of {place.engine} {', and none '.join(why.values())}"
 
 
 def _described(rows: Sequence[Row]) -> str:

@@ -171,7 +171,7 @@ def workers(place: ServingStack, gpus: int) -> Iterator[Worker]:
     for size in _sizes(gpus, gpu.node):
         if size <= WIDEST_TP and heads % size == 0:
             yield Worker(size, 1, 1 if _cuts(shape.known.widths, size) or not shape.experts else size)
-        if shape.experts and 1 < size <= gpu.node and _cuts(shape.known.widths, size):
+        if shape.experts and 1 < size <= max(gpu.node, min(NARROW, gpu.domain)) and _cuts(shape.known.widths, size):
             yield Worker(1, size, 1)
         if shape.experts and 1 < size <= shape.experts:
             yield Worker(1, size, size)

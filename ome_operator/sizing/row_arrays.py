@@ -150,7 +150,7 @@ def _terms(row: Row, phase: str) -> dict[str, tuple[float, ...] | float]:
     context = load.prompt + load.answer / 2
     none, one = (steps.decode_terms(place, worker, batch, context) for batch in (0.0, 1.0))
     out: dict[str, tuple[float, ...] | float] = {name: (time, one[name] - time, 0.0, 0.0) for name, time in none.items()}
-    busy = shape.routed_flops / worker.gpus / place.gpu.rate(shape.precision) * steps.busiest(shape, worker, 1.0)
+    busy = steps.routed_seconds(place) / worker.gpus * steps.busiest(shape, worker, 1.0)
     out["matrices"] = (none["matrices"], one["matrices"] - none["matrices"] - busy, busy, 0.0)
     out["weights"] = (none["weights"], 0.0, 0.0, steps.expert_reads(place, worker))
     return out

@@ -12,15 +12,10 @@ from ome_operator.modelinfo import architecture
 from ome_operator.modelinfo.experts import layer_count
 from ome_operator.modelinfo.extract import CONFIG, facts
 from ome_operator.modelinfo.json_fields import text_part, whole_number
-from ome_operator.modelinfo.quantization import quantization
-from ome_operator.modelinfo.request_cache import (
-    RequestCache,
-    SparseAttention,
-    pair_operations,
-    request_cache,
-    sparse_attention,
-)
-from ome_operator.modelinfo.weight_sizes import weight_bytes
+from ome_operator.modelinfo.layer_sizes import Attended
+from ome_operator.modelinfo.quantization import quantization, quantization_settings
+from ome_operator.modelinfo.request_cache import RequestCache, attended, linear_state, request_cache
+from ome_operator.modelinfo.weight_sizes import WeightBytes, weight_bytes
 from ome_operator.sizing.errors import PlanRefused, nearest
 from ome_operator.util import package_data
 from ome_operator.util.kubeyaml import document
@@ -47,6 +42,7 @@ _STORED = {"mxfp4": "mxfp4", "nvfp4": "fp4"}
 """Maps the name of a quantization of 4 bits to the precision. All other quantizations of 4 bits, such as AWQ and GPTQ, have
 the precision INT4."""
 
+_FOUR_BITS = frozenset({"fp4", "mxfp4"})
 _NOTHING = RequestCache(0)
 
 
@@ -68,26 +64,23 @@ class Shape:
     """Bytes of all weights except routed experts and the input embedding."""
     routed_flops: float
     """Number of operations for one token in routed experts."""
-    rest_flops: float
-    """Number of operations for one token outside routed experts, without attention to other tokens."""
-    pair_flops: float
-    """Number of operations of attention in prefill, for each pair of a token and an earlier token to which it attends. With
-    `sparse`, this holds for prompts of at most `sparse.tokens` tokens."""
-    folded_flops: float
-    """Number of operations of attention in decode, for each pair of a token and an earlier token. With latent attention
-    (MLA), decode computes on the latent vectors, which needs more operations than prefill."""
-    cache_numbers: int
-    """Number of values in the KV cache for one token, over all layers."""
+    rest_flops: Mapping[str, float]
+    """Precision -> number of operations for one token outside routed experts, without attention to other tokens. Matrices
+    that are not quantized compute in BF16."""
+    head_flops: float
+    """The part of `rest_flops` that prefill computes only for the last token of a prompt: the matrix before the softmax."""
+    attended: tuple[Attended, ...]
+    """What attention and indexers read for each token, over all layers."""
     cache_heads: int
     """Largest number of GPUs among which the KV cache of a token can be divided; 1 for latent attention (MLA)."""
     longest: int
     """Context length of the model, in tokens; 0 if unknown."""
     kept: RequestCache = _NOTHING
     """What an engine keeps for a request."""
+    state: int = 0
+    """Bytes of the states of linear attention that each step reads and writes for a request."""
     state_heads: int = 1
     """Largest number of GPUs among which the states of a request can be divided: the heads of linear attention, or 1."""
-    sparse: SparseAttention | None = None
-    """The indexers that choose the tokens to which attention attends; None if it attends to all tokens."""
     estimated: bool = False
     """Whether the family is unknown, so that the sizes are an estimate and every prediction is a bound."""
 
@@ -104,23 +97,51 @@ def shape(name: str, precision: str = "") -> Shape:
 
     Raises PlanRefused for an unknown model or precision.
     """
-    said, title = _found(name)
+    found = _found(_known(), name)
+    if found is None:
+        return _published(name, precision)
+    said, title = found
     wanted = precision or said["precision"]
     if wanted not in _QUANTIZED:
         raise PlanRefused(f"The precision {wanted} is not supported: {nearest(wanted, _QUANTIZED)}.")
     longest = (said.get("context") or {}).get(title, said["config"]["max_position_embeddings"])
-    changed = {"max_position_embeddings": longest, "quantization_config": _QUANTIZED[wanted] or {}}
+    plain = (said.get("unchanged") or {}).get(wanted)
+    stored = {**(_QUANTIZED[wanted] or {}), **({"ignore": plain} if plain else {})}
+    changed = {"max_position_embeddings": longest, "quantization_config": stored}
     return of(title, {**said["config"], **changed}, wanted)
 
 
-def _found(name: str) -> tuple[Mapping[str, Any], str]:
-    asked = name.strip().lower().rpartition("/")[2]
-    for title, said in _known().items():
-        for spelling in (title, *said["names"]):
-            if asked == spelling.lower():
+def _published(name: str, precision: str) -> Shape:
+    """Return the Shape of a model in data/published_configs.json. Raises PlanRefused for an unknown model or precision."""
+    configs = _configs()
+    if found := _found(configs, name):
+        return from_config(found[1], found[0]["config"], precision)
+    spellings = [each for models in (_known(), configs) for title, said in models.items() for each in _names(title, said)]
+    raise PlanRefused(f"No data for the model {name or '(none)'}: {nearest(_short(name), spellings)}.")
+
+
+def _found(models: Mapping[str, Mapping[str, Any]], name: str) -> tuple[Mapping[str, Any], str] | None:
+    """Return the data of a model, and the spelling of its name that matches `name`; None for an unknown model."""
+    for title, said in models.items():
+        for spelling in _names(title, said):
+            if _short(name) == spelling.lower():
                 return said, spelling
-    spellings = [spelling for title, said in _known().items() for spelling in (title, *said["names"])]
-    raise PlanRefused(f"No data for the model {name or '(none)'}: {nearest(asked, spellings)}.")
+    return None
+
+
+def _short(name: str) -> str:
+    return name.strip().lower().rpartition("/")[2]
+
+
+def _names(title: str, said: Mapping[str, Any]) -> tuple[str, ...]:
+    return title, *said.get("names", ())
+
+
+@cache
+def _configs() -> Mapping[str, dict[str, Any]]:
+    """Return the published config.json files of models whose layers differ, reduced to the fields that the sizes need."""
+    found: dict[str, dict[str, Any]] = json.loads(package_data.text("ome_operator.sizing", "published_configs.json"))
+    return found
 
 
 @cache
@@ -145,8 +166,11 @@ def from_config(
     if wanted not in _QUANTIZED:
         raise PlanRefused(f"The precision {wanted} is not supported: {nearest(wanted, _QUANTIZED)}.")
     check_sizes(name, text)
-    one_part = {**text, "tie_word_embeddings": architecture.tied(config)}
-    return of(name, {**one_part, "quantization_config": _QUANTIZED[wanted] or {}}, wanted)
+    stored = quantization_settings(config, modelopt) if not precision else _QUANTIZED[wanted] or {}
+    one_part = {**text, "tie_word_embeddings": architecture.tied(config), "quantization_config": stored}
+    if precision:
+        one_part.pop("expert_dtype", None)  # states a precision beside quantization_config
+    return of(name, one_part, wanted)
 
 
 def check_sizes(name: str, text: Mapping[str, Any]) -> None:
@@ -175,38 +199,41 @@ def stored_precision(config: Mapping[str, Any], modelopt: Mapping[str, Any] | No
 
 
 def of(name: str, config: Mapping[str, Any], precision: str) -> Shape:
-    """Return the Shape of a model in this precision, from its config.json. Raises PlanRefused for an unknown model
-    family.
+    """Return the Shape of a model from its config.json. `precision` is that of most weights; the quantization in the config
+    states that of each part. Raises PlanRefused for an unknown model family.
     """
     read, sizes = facts({CONFIG: json.dumps(config)}), weight_bytes(config)
     mixture, seen = read.experts, read.attention
     count = architecture.count_parameters(config, seen, mixture, tied=architecture.tied(config))
     if sizes is None or seen is None or count is None or not read.layers or not read.hidden_size:
         raise PlanRefused(f"The sizes of {name} are unknown: its config.json describes an unsupported model family.")
-    layers, hidden = read.layers, read.hidden_size
     active = count.routed * mixture.per_token / mixture.routed if mixture else 0.0
-    embedding = (read.vocabulary or 0) * hidden
-    pair, folded = pair_operations(config, seen)
-    kept = request_cache(config, seen) or RequestCache(0)
     return Shape(
         name=name,
         precision=precision,
         known=ModelFacts(name, read, sizes, matrix_widths(config)),
-        layers=layers,
+        layers=read.layers,
         expert_layers=mixture.layers if mixture else 0,
-        hidden=hidden,
+        hidden=read.hidden_size,
         experts=mixture.routed if mixture else 0,
         per_token=mixture.per_token if mixture else 0,
         routed_bytes=sizes.routed,
-        rest_bytes=max(0.0, sizes.rest - 2.0 * embedding),
+        rest_bytes=max(0.0, sizes.rest - 2.0 * count.lookups),
         routed_flops=2 * active,
-        rest_flops=2 * (count.active - active),
-        pair_flops=float(pair),
-        folded_flops=float(folded),
-        cache_numbers=(read.kv_bytes_per_token or {}).get("fp8", 0),
+        rest_flops=_rest_flops(count.active - active, sizes, precision),
+        head_flops=2.0 * (read.vocabulary or 0) * read.hidden_size,
+        attended=attended(config, seen),
         cache_heads=1 if seen.kv_lora_rank else seen.kv_heads,
-        kept=kept,
+        kept=request_cache(config, seen) or RequestCache(0),
+        state=linear_state(config),
         state_heads=seen.linear_heads or 1,
-        sparse=sparse_attention(config),
         longest=read.context_length or 0,
     )
+
+
+def _rest_flops(active: float, sizes: WeightBytes, precision: str) -> dict[str, float]:
+    """Return `Shape.rest_flops`. `active` is the number of parameters outside routed experts that a token uses."""
+    names = {8: "fp8", 4: precision if precision in _FOUR_BITS else "int4"}
+    out = {names[bits]: 2.0 * number for bits, number in sizes.quantized if bits in names and number}
+    plain = 2.0 * active - sum(out.values())
+    return {**out, "bf16": plain} if plain > 0 else out

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ome_operator.capacity.division import redundant_experts
+from ome_operator.modelinfo.layer_sizes import Attended
 from ome_operator.sizing.constants import Constants
 from ome_operator.sizing.gpus import Gpu
 from ome_operator.sizing.shapes import Shape
@@ -121,8 +122,8 @@ def decode_terms(place: ServingStack, worker: Worker, batch: float, context: flo
     shape, gpu, kind = place.shape, place.gpu, worker.kind
     rank, gpus = batch / worker.dp, worker.gpus
     read, computed = _attended(place, worker, context)
-    state = shape.kept.state / min(worker.tp, shape.state_heads)  # each step reads and writes the states
-    rate, wire = gpu.rate(shape.precision), gpu.wire(gpus)
+    state = shape.state / min(worker.tp, shape.state_heads)  # each step reads and writes the states
+    wire = gpu.wire(gpus)
     hop = HOP if gpus <= gpu.domain else FAR
     out = {
         "layer": shape.layers * LAYER,
@@ -130,10 +131,8 @@ def decode_terms(place: ServingStack, worker: Worker, batch: float, context: flo
         + shape.rest_bytes / worker.tp / gpu.bandwidth,
         "cache": rank * (read + 2 * state) / gpu.bandwidth,
         "attention": rank * computed,
-        "matrices": (
-            (batch + busiest(shape, worker, batch)) * shape.routed_flops / gpus + rank * shape.rest_flops / worker.tp
-        )
-        / rate,
+        "matrices": (batch + busiest(shape, worker, batch)) * routed_seconds(place) / gpus
+        + rank * rest_seconds(place) / worker.tp,
         "request": batch * REQUEST,
     }
     if kind in ("tp", "dtp"):
@@ -145,36 +144,65 @@ def decode_terms(place: ServingStack, worker: Worker, batch: float, context: flo
     return out
 
 
+def routed_seconds(place: ServingStack) -> float:
+    """Return the seconds at the peak rate of the operations of a token in routed experts."""
+    return place.shape.routed_flops / place.gpu.rate(place.shape.precision)
+
+
+def rest_seconds(place: ServingStack) -> float:
+    """Return the seconds at the peak rates of the operations of a token outside routed experts and attention."""
+    return sum(number / place.gpu.rate(precision) for precision, number in place.shape.rest_flops.items())
+
+
+def head_seconds(place: ServingStack) -> float:
+    """Return the seconds at the peak rate of the matrix before the softmax, which prefill computes for one token. It is in
+    BF16, except in the few checkpoints that quantize it.
+    """
+    shape, gpu = place.shape, place.gpu
+    plain = shape.rest_flops.get("bf16", 0.0) >= shape.head_flops
+    return shape.head_flops / (gpu.rate("bf16") if plain else max(gpu.rate(each) for each in shape.rest_flops))
+
+
 def _attended(place: ServingStack, worker: Worker, context: float) -> tuple[float, float]:
     """Return the bytes of the cache that a GPU reads for a token of a decode step, and the seconds of attention at the peak
     rate. `context` is the number of earlier tokens.
-
-    With sparse attention, the indexers read their keys of all earlier tokens, and compute in FP8. In SGLang 0.5.23
-    (layers/attention/dsa/dsa_indexer.py), each rank has all heads of an indexer, so tensor parallelism does not divide them.
     """
-    shape, gpu = place.shape, place.gpu
-    heads, latent = min(worker.tp, shape.cache_heads), shape.folded_flops / worker.tp / gpu.rate("bf16")
-    if shape.sparse is None:
-        return context * shape.cache_numbers / heads, context * latent
-    chosen = min(context, shape.sparse.tokens)
-    read = chosen * (shape.cache_numbers - shape.kept.fixed) / heads + context * shape.sparse.index_bytes
-    return float(read), chosen * latent + context * shape.sparse.index_operations / gpu.rate("fp8")
+    heads, read, seconds = min(worker.tp, place.shape.cache_heads), 0.0, 0.0
+    for each in place.shape.attended:
+        entries = context / each.every
+        entries = min(entries, each.most) if each.most else entries
+        read += entries * (each.numbers / heads + each.fixed)
+        seconds += entries * each.operations / _sharing(worker, each) / place.gpu.rate(each.precision)
+    return read, seconds
+
+
+def _sharing(worker: Worker, each: Attended) -> int:
+    """Return the number of GPUs that divide the operations of attention of a token."""
+    return min(worker.tp, each.heads) if each.heads else worker.tp
 
 
 def _prompt_attention(place: ServingStack, worker: Worker, length: float, prompt: float) -> float:
     """Return the seconds of attention of prefill at the peak rate; the arguments are those of `prefill_terms`.
 
-    SGLang 0.5.23 (layers/attention/dsa_backend.py) attends to all tokens of a prompt that is not longer than the number of
-    tokens that sparse attention chooses. For longer prompts, it computes on the latent vectors of the chosen tokens.
+    With latent attention (MLA), SGLang 0.5.23 (layers/attention/dsa_backend.py) computes on the latent vectors only if
+    sparse attention does not read all tokens of the prompt.
     """
-    shape, gpu, pairs = place.shape, place.gpu, length * (prompt - length / 2)
-    if shape.sparse is None or prompt <= shape.sparse.tokens:
-        return pairs * shape.pair_flops / worker.gpus / gpu.rate("bf16")
-    most = shape.sparse.tokens
-    short = max(0.0, most - (prompt - length))  # tokens of the part that have fewer earlier tokens than are chosen
-    chosen = short * (most - short / 2) + (length - short) * most
-    indexed = pairs * shape.sparse.index_operations / gpu.rate("fp8")
-    return (chosen * shape.folded_flops / gpu.rate("bf16") + indexed) / worker.gpus
+    seconds = 0.0
+    for each in place.shape.attended:
+        every = not each.most or prompt <= each.most * each.every
+        operations = each.of_prompts or each.operations if every else each.operations
+        number = pairs(length, prompt, each.every, each.most)
+        seconds += number * operations / (worker.dp * _sharing(worker, each)) / place.gpu.rate(each.precision)
+    return seconds
+
+
+def pairs(length: float, prompt: float, every: int, most: int) -> float:
+    """Return the number of pairs of a token and an entry of the cache, for the last `length` tokens of a prompt. A token
+    reads an entry for each `every` earlier tokens, but at most `most`; 0 means that there is no limit.
+    """
+    first, full = prompt - length, most * every if most else prompt
+    below = max(0.0, min(prompt, full) - first)  # number of tokens that read fewer than `most` entries
+    return below * (first + below / 2) / every + (length - below) * most
 
 
 def _wire(place: ServingStack, gpus: int) -> str:
@@ -235,7 +263,7 @@ def decoder(place: ServingStack, worker: Worker, context: float, c: Constants, m
     experts, slots = factors["weights"] * expert_reads(place, worker), spread_slots(shape, worker)
     fixed = sum(factors[name] * time for name, time in none.items())
     # All terms are linear in the batch, except the weights of the experts that are chosen and the load of the busiest GPU.
-    busy = factors["matrices"] * shape.routed_flops / worker.gpus / place.gpu.rate(shape.precision)
+    busy = factors["matrices"] * routed_seconds(place) / worker.gpus
     each = sum(factors[name] * (some[name] - none[name]) for name in some if name != "weights")
     each -= busy * busiest(shape, worker, 1.0)
     return lambda batch: fixed + each * batch + busy * busiest(shape, worker, batch) + experts * touched(shape, batch, slots)
@@ -253,7 +281,7 @@ def prefill_terms(place: ServingStack, worker: Worker, length: float, prompt: fl
     exchanged = 2 * shape.layers * RETURNED * (1 - 1 / gpus)
     sent = {"tp": exchanged, "dtp": exchanged, "dep": experts, "alone": 0.0}[kind]
     return {
-        "matrices": length * (shape.routed_flops + shape.rest_flops) / gpus / gpu.rate(shape.precision),
+        "matrices": (length * (routed_seconds(place) + rest_seconds(place)) - (length - 1) * head_seconds(place)) / gpus,
         "attention": _prompt_attention(place, worker, length, prompt),
         f"{_wire(place, gpus)}.{kind}": length * shape.hidden * sent / wire,
         "request": shape.layers * LAYER,

@@ -7,6 +7,7 @@ from ome_operator.api.learned import Facts
 from ome_operator.capacity.model import ModelFacts
 from ome_operator.modelinfo.experts import experts
 from ome_operator.modelinfo.json_fields import text_part, whole_number
+from ome_operator.modelinfo.layer_sizes import Attended
 from ome_operator.modelinfo.weight_sizes import WeightBytes
 from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.shapes import Shape, check_sizes, stored_precision
@@ -33,7 +34,6 @@ def by_sizes(name: str, config: Mapping[str, Any], weights: int) -> Shape:
     head = whole_number(text, "head_dim") or hidden // heads
     numbers = layers * (rank + (whole_number(text, "qk_rope_head_dim") or 0) if rank else 2 * kv_heads * head)
     active = routed / _BYTES[precision] * mixture.per_token / mixture.routed if mixture else 0.0
-    attention = float(4 * heads * head * layers)
     cache = {"bfloat16": 2 * numbers, "fp8": numbers}
     facts = Facts(model_type="unknown", layers=layers, experts=mixture, kv_bytes_per_token=cache)
     return Shape(
@@ -48,10 +48,9 @@ def by_sizes(name: str, config: Mapping[str, Any], weights: int) -> Shape:
         routed_bytes=routed,
         rest_bytes=rest,
         routed_flops=2 * active,
-        rest_flops=rest,
-        pair_flops=attention,
-        folded_flops=attention,
-        cache_numbers=numbers,
+        rest_flops={precision: rest},
+        head_flops=0.0,
+        attended=(Attended(numbers=numbers, operations=4 * heads * head * layers),),
         cache_heads=1 if rank else kv_heads,
         longest=whole_number(text, "max_position_embeddings") or 0,
         estimated=True,

@@ -107,7 +107,7 @@ def decode_terms(run: Run, model: Model, batch: int, context: int) -> list[Term]
         "weights": steps.expert_reads(place, EP32) * steps.touched(read, total, steps.spread_slots(read, EP32)),
         "matrices": total * read.routed_flops / EP32.gpus / rate,
     }
-    rest = {"weights": read.rest_bytes / bandwidth, "matrices": batch * read.rest_flops / rate}
+    rest = {"weights": read.rest_bytes / bandwidth, "matrices": batch * steps.rest_seconds(place)}
     attention = {name: peak[name] for name in ("cache", "attention")}
     groups = {
         "experts": (experts, ("experts",)),
@@ -134,7 +134,7 @@ def prefill_terms(run: Run, model: Model, prompt: int) -> list[Term]:
     groups = {
         "experts": ({"matrices": tokens * read.routed_flops / rate}, ("experts",)),
         "projections": (
-            {"matrices": tokens * read.rest_flops / rate},
+            {"matrices": tokens * (steps.rest_seconds(place) - steps.head_seconds(place))},
             _products(found),
         ),
         "attention": ({"attention": share * peak["attention"]}, ("attention",)),

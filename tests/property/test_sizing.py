@@ -22,7 +22,9 @@ from ome_operator.sizing.workers import Worker
 
 places = st.builds(
     ServingStack,
-    st.sampled_from(["Kimi-K2-Instruct", "DeepSeek-R1", "Qwen3-235B-A22B"]).map(shape),
+    st.sampled_from(
+        ["Kimi-K2-Instruct", "DeepSeek-R1", "Qwen3-235B-A22B", "DeepSeek-V3.2", "DeepSeek-V4-Flash", "MiniMax-M3", "Kimi-K3"]
+    ).map(shape),
     st.sampled_from(["h100", "h200", "b200", "gb200", "gb300"]).map(gpu),
     st.sampled_from(["sglang", "trtllm", "vllm"]),
 )

@@ -4,7 +4,8 @@ import pytest
 
 from ome_operator.modelinfo import architecture
 from ome_operator.modelinfo.experts import experts
-from ome_operator.modelinfo.request_cache import complete_layers, request_cache
+from ome_operator.modelinfo.layer_sizes import Attended
+from ome_operator.modelinfo.request_cache import attended, linear_state, request_cache
 
 _QWEN35 = {
     "model_type": "qwen3_5_moe_text", "head_dim": 256, "full_attention_interval": 4, "linear_conv_kernel_dim": 4,
@@ -18,9 +19,13 @@ QWEN35_35B = {
 
 
 def test_the_cache_of_linear_attention_grows_in_complete_layers_only() -> None:
-    assert complete_layers(QWEN35_35B) == 10
-    kept = request_cache(QWEN35_35B, architecture.attention(QWEN35_35B))
+    seen = architecture.attention(QWEN35_35B)
+    kept = request_cache(QWEN35_35B, seen)
     assert kept is not None and kept.numbers == 10 * 2 * 2 * 256
+    assert seen is not None
+    (read,) = attended(QWEN35_35B, seen)
+    assert read == Attended(numbers=10 * 2 * 2 * 256, operations=10 * 4 * 16 * 256)
+    assert linear_state(QWEN35_35B) == kept.state > 0
 
 
 @pytest.mark.parametrize("missing", ["linear_num_value_heads", "full_attention_interval", "head_dim"])

@@ -47,6 +47,7 @@ def test_matrices_of_a_dense_model_are_quantized_too(settings: dict[str, Any] | 
     [
         ([], 0.0),
         (["lm_head", "model.layers.0.input_layernorm", "model.layers.3.mlp.gate", "post_attention_layernorm"], 0.0),
+        (["model.layers.0.self_attn.indexer*", "model.layers.1.self_attn.indexers_proj"], 0.0),
         (["re:.*self_attn.*"], 1.0),
         (["*.attn.*"], 1.0),
         ([f"model.layers.{number}.self_attn*" for number in range(20)], 0.25),
@@ -105,6 +106,47 @@ def test_four_bit_experts_among_fp8_have_their_own_name(config: dict[str, Any], 
     sizes = weight_bytes(configs.DEEPSEEK_V3 | config)
     assert sizes is not None
     assert sizes.rest == 672_987_104_256 - 653_908_770_816, "the other matrices are FP8"
+
+
+FOUR, EIGHT = {"quant_algo": "W4A16_NVFP4", "group_size": 16}, {"quant_algo": "FP8"}
+
+
+def mixed(modules: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": modules}
+
+
+def test_modules_of_several_quantizations_have_their_own_sizes() -> None:
+    """nvidia/Qwen3.6-27B-NVFP4 has the networks and the output matrix in 4 bits, and the attention in FP8."""
+    names = ("self_attn.q_proj", "self_attn.o_proj")
+    modules = {f"model.layers.{layer}.{name}": EIGHT for layer in range(80) for name in names}
+    modules |= {f"model.layers.{layer}.mlp.up_proj": FOUR for layer in range(80)} | {"lm_head": FOUR}
+    found = weight_bytes(LLAMA_70B | {"quantization_config": mixed(modules)})
+    attention, dense, head = 80 * (2 * 8192 * 8192 + 2 * 8192 * 1024), 80 * 3 * 8192 * 28672, 128256 * 8192
+    others = 2 * (head + 161 * 8192)
+    assert found is not None
+    assert found.rest == pytest.approx(attention + 0.5625 * (dense + head) + others)
+    assert dict(found.quantized) == {4: pytest.approx(dense + head), 8: pytest.approx(attention)}
+    seen = of(LLAMA_70B | {"quantization_config": mixed(modules)})
+    assert seen.quantization is not None and seen.quantization.name == "nvfp4", "most weights are those of the networks"
+
+
+def test_parts_of_unlisted_modules_and_of_draft_layers_are_not_counted() -> None:
+    names = ["model.layers.0.mlp.experts.0.up_proj", "model.layers.0.mlp.shared_experts.up_proj"]
+    modules = dict.fromkeys(names, FOUR) | {"model.layers.61.self_attn.o_proj": {"quant_algo": "MXFP8"}}
+    plain = {name: value for name, value in configs.DEEPSEEK_V3.items() if name != "quantization_config"}
+    found = weight_bytes(plain, {"quantization": mixed(modules)})
+    assert found is not None
+    assert found.routed == round(653_908_770_816 * 0.5625)
+    assert found.quantized == ((4, pytest.approx(3 * 7168 * 2048)),), "one of 58 layers; layer 61 predicts drafts"
+    assert of(plain | {"quantization_config": mixed({})}).quantization is None
+
+
+def test_a_list_beside_fp8_does_not_change_what_is_not_in_it() -> None:
+    """In nvidia/DeepSeek-V4-Flash-NVFP4, `quantized_layers` lists the experts, and the other matrices stay FP8."""
+    listed = {**mixed({"layers.0.ffn.experts": FOUR}), **FP8, "moe_quant_algo": "NVFP4", "group_size": 16}
+    found = weight_bytes(configs.DEEPSEEK_V3 | {"quantization_config": listed})
+    assert found is not None
+    assert found.rest == 672_987_104_256 - 653_908_770_816
 
 
 @pytest.mark.parametrize("kind", ["I8", "U8", "F4"])

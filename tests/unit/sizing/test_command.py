@@ -128,7 +128,7 @@ def refused(*words: object) -> str:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--model", "Kimi-K9", *H200), "No data for the model Kimi-K9: the closest known name is Kimi-K2."),
+        (("--model", "Kimi-K9", *H200), "No data for the model Kimi-K9: the closest known name is Kimi-K3."),
         ((*K2[:2], "--hardware", "h300", *H200[2:]), "No data for the GPU h300: the closest known name is h200."),
         ((*K2, "--workload", "1x/1k"), "'1x' has the unknown unit x: the units are k, K, M."),
         ((*K2, "--workload", "1k/1k", "--ttft", "2h"), "'2h' has the unknown unit h: the units are s, ms, m, min."),

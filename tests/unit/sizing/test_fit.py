@@ -71,7 +71,7 @@ def test_repeated_runs_belong_to_the_same_deployment() -> None:
 
 
 def test_the_measured_factors_are_those_of_kernels() -> None:
-    assert {name: round(factor, 2) for name, factor in measured().items()} == priors.MEASURED
+    assert dict(measured()) == pytest.approx(dict(priors.MEASURED), rel=0.04)
 
 
 @pytest.mark.skipif(not SOAK, reason="a minute: set OME_SOAK=1")

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from ome_operator.sizing.queueing import poisson_percentile
+from ome_operator.sizing.calibration import shipped
+from ome_operator.sizing.comparison import why_slower
+from ome_operator.sizing.error_bars import GPU, MODEL, bars, held, trust
+from ome_operator.sizing.gpus import gpu
+from ome_operator.sizing.queueing import Load, Role, poisson_percentile
+from ome_operator.sizing.shapes import shape
+from ome_operator.sizing.steps import ServingStack
+from ome_operator.sizing.workers import Worker
 from tests.support.parts import ROOT
 from tests.unit.sizing.test_calibration import GOOD
 from tests.unit.sizing.test_calibration import file as rows_file
@@ -50,6 +57,63 @@ def test_several_gpus_are_ordered_by_price_or_by_a_figure() -> None:
         assert len(figures) == 3 and figures == sorted(figures, reverse=falling)
     within = found("--by", "tpot", "--tpot", "25")
     assert within and all(each["tpotMs"] <= 25 for each in within)
+
+
+def test_smaller_nodes_within_a_link_domain_divide_a_model_as_larger_ones() -> None:
+    """Nodes of GB200 have 4 GPUs, but their links join 72, so a GPU that is better in every number than B200 is not slower
+    because of the size of its nodes.
+    """
+    asked = ("--model", "DeepSeek-R1", "--hardware", "b200,gb200", "--gpus", 8, "--workload", "8k/1k", "--concurrency", 64)
+    said = {each["gpu"]: each for each in json.loads(run(*asked, "-o", "json").stdout)["gpus"]}
+    assert said["gb200"]["outputTokensPerSecondPerGpu"] >= said["b200"]["outputTokensPerSecondPerGpu"]
+    assert said["gb200"]["decode"] == "2 nodes: 1x TP1 DP8 EP1"
+    assert "slower per GPU" not in run(*asked).stdout
+
+
+def test_a_better_gpu_that_is_slower_has_a_reason() -> None:
+    b200, gb200, h200 = (gpu(name) for name in ("b200", "gb200", "h200"))
+    better, worse = (
+        {"gpu": name, "trust": {"rows": rows}} for name, rows in (("x", "0.5.9, published 2026-03-25"), ("y", ""))
+    )
+    said = why_slower((better, worse), gb200, b200)
+    assert said == "its nodes have 4 GPUs instead of 8, and divide the model in another way"
+    said = why_slower((better, worse), b200, h200)
+    assert (
+        said == "the published runs are slower (those of X have 0.5.9, published 2026-03-25 and those of Y have no version)"
+    )
+
+
+ONE, LONG = Worker(8, 1, 1), (8000, 1000)
+
+
+@pytest.mark.parametrize(
+    ("model", "machine", "worker", "load", "without"),
+    [
+        ("DeepSeek-R1", "b200", ONE, LONG, "deployment"),
+        ("DeepSeek-R1", "gb200", ONE, LONG, "GPU"),
+        ("Llama-3.1-8B", "b200", ONE, LONG, "model"),
+        ("Llama-3.1-8B", "gb200", ONE, LONG, "GPU or of its model, whichever error is larger"),
+        ("DeepSeek-R1", "b200", Worker(1, 8, 1), LONG, "GPU or of its model, whichever error is larger"),
+        ("DeepSeek-R1", "b200", ONE, (100_000, 10), "GPU or of its model, whichever error is larger"),
+    ],
+)
+def test_errors_are_those_of_fits_without_what_a_case_lacks(
+    model: str, machine: str, worker: Worker, load: tuple[int, int], without: str
+) -> None:
+    found = trust(ServingStack(shape(model, "fp8"), gpu(machine), "sglang"), None, Role(1, worker), Load(*load))
+    assert found.basis.endswith(f"without the rows of its {without}")
+    assert bool(found.extrapolated) == (without != "deployment")
+    if " or " in without:
+        for name, bar in found.bars.items():
+            assert bar.ninth >= max(left_out_here(kind, name) for kind in (GPU, MODEL))
+
+
+def left_out_here(kind: str, figure: str) -> float:
+    """Return the error that nine of ten rows of SGLang on Blackwell do not exceed, if their GPU or model is left out."""
+    rows = {
+        row.id for row in shipped() if row.together and row.place.engine == "sglang" and row.place.gpu.family == "blackwell"
+    }
+    return bars(each.ratios for each in held() if each.left_out == kind and each.id in rows)[figure].ninth
 
 
 def test_a_row_may_name_its_model_by_a_file(tmp_path: Path) -> None:
