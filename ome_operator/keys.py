@@ -109,6 +109,10 @@ PREFLIGHT_LABEL = f"preflight.{GROUP}/"
 """Prefix of labels on the pods of `ome preflight`, which replace the service's own labels. They are used for affinity
 between the pods of a run."""
 
+IMAGE_PULL = f"{GROUP}/image-pull"
+"""Label on the pods that pull the images of a new revision onto nodes before its rollout: the revision. These pods have none
+of the operator's other labels."""
+
 IGNORE_FIT = f"{GROUP}/ignore-fit"
 """Annotation on a service. With the value `"true"`, a new revision replaces the serving revision even if the existing nodes
 have no capacity for it, because nodes are added on demand."""

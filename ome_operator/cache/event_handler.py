@@ -200,10 +200,10 @@ class EventHandler:
             self._enqueue(Ref(RECORD, "", node), Urgency.SOON)
 
     def _dirty_owner(self, child: Child) -> None:
-        """Enqueue the service that the label of a child object names. A Job has no such label; for a Job, enqueue the
-        BenchmarkJobs to which it belongs by its name.
+        """Enqueue the service that the label of a child object names. The Job of a BenchmarkJob has no such label; for this
+        Job, enqueue the BenchmarkJobs to which it belongs by its name.
         """
-        if child.kind != JOB:
+        if child.kind != JOB or child_group(child)[1]:
             self._dirty_service(child_group(child))
             return
         for ref in self.cache.benchmarks(JOB, child.namespace, child.name):

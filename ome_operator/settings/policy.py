@@ -159,6 +159,30 @@ class Policy:
         ),
     ] = True
     """The operator then needs permission to create Secrets."""
+    image_pulls: Annotated[
+        int,
+        Option(
+            flag="--image-pulls",
+            help="How many images of new revisions are pulled onto nodes at the same time before rollouts; 0: none.",
+            value="rollout.imagePulls",
+            ge=0,
+            le=1000,
+        ),
+    ] = 0
+    """The number counts over all services. A Job in the service's namespace pulls the image onto each node on which groups
+    would be replaced, and the groups serve meanwhile (docs/rollouts.md). The default is 0 because the nodes need disk space
+    for both images, and the operator then needs permission to create these Jobs."""
+    image_pull_timeout: Annotated[
+        float,
+        Option(
+            flag="--image-pull-timeout",
+            help="Seconds for which a rollout waits for its images on the nodes.",
+            value="rollout.imagePullTimeout",
+            ge=30,
+            le=3600,
+        ),
+    ] = 600.0
+    """A rollout whose images are not on the nodes by then begins as it would without this option."""
     model_agent: Annotated[
         bool,
         Option(

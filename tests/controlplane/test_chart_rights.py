@@ -276,3 +276,26 @@ def only_observing() -> list[dict[str, Any]]:
     """Return the rules of the ClusterRole of an operator that only observes, in a cluster with KEDA."""
     made = rendered(keda={"enabled": True}, operator={"observe": True})
     return [rule for one in made if one["kind"] == "ClusterRole" for rule in one["rules"]]
+
+
+@pytest.mark.parametrize(
+    ("values", "creates"),
+    [
+        ({}, False),
+        ({"rollout": {"imagePulls": 2}}, True),
+        ({"rollout": {"imagePulls": 2}, "operator": {"observe": True}}, False),
+    ],
+    ids=["default", "imagePulls", "observe"],
+)
+def test_jobs_that_pull_images_need_no_right_and_are_accepted_where_they_are_wanted(
+    values: dict[str, Any], creates: bool
+) -> None:
+    """The operator may create Jobs for BenchmarkJobs anyway. The admission policy accepts Jobs of services only with the
+    chart's value.
+    """
+    made, without = rendered(**values), rendered(**{name: value for name, value in values.items() if name != "rollout"})
+    policy = only(made, "ValidatingAdmissionPolicy", "ome-operator")
+    (rule,) = [one for one in policy["spec"]["validations"] if "'batch' ||" in one["expression"]]
+    assert ("['true']" in rule["expression"]) is creates
+    roles = [[one for one in each if one["kind"] in ("Role", "ClusterRole")] for each in (made, without)]
+    assert roles[0] == roles[1]

@@ -136,6 +136,8 @@ def test_values_that_an_earlier_chart_did_not_have_are_off() -> None:
     made = rendered(agent=given, watchNamespaces=["a"])
     args = pod(made, "DaemonSet")["containers"][0]["args"]
     assert {"--prefetch-gb=0", "--prefetch-mbps=0"} <= set(args)
+    earlier = rendered(rollout={"imagePulls": None, "imagePullTimeout": None})
+    assert "image-pull" not in str(pod(earlier)["containers"][0]["args"])
 
 
 def test_namespaces_that_are_observed_are_told_to_the_operator() -> None:

@@ -57,6 +57,8 @@ class Live:
             content = {"revision": self.manifest["revision"], "data": self.manifest["data"]}
         elif kind == "RoleScale":
             content = self.status
+        elif kind == "Job":
+            content = {"status": self.status, "generation": 0}
         elif kind == "HTTPRoute":
             content = {"weights": route.weights(self.manifest), "changed": self.changed}
         replicas = int((self.manifest.get("spec") or {}).get("replicas", 0))

@@ -26,6 +26,8 @@ SAMPLES: dict[str, tuple[Any, Any]] = {
     "observe-namespace": (["a", "b"], ["c"]),
     "sidecar-image": ("r.example.com/op:1", "r.example.com/op:2"),
     "router-keys": (False, True),
+    "image-pulls": (7, 8),
+    "image-pull-timeout": (60, 90.5),
     "model-agent": (True, False),
     "agent-root": (["/raid", "/mnt/other"], ["/data"]),
     "pin-from": (["n1", "n2"], ["n3"]),

@@ -22,6 +22,8 @@ def test_every_name_fits(service: str, revision: str, group: int) -> None:
         sets = (names.leader(stem, group), names.worker(stem, group))
         assert max(map(len, sets)) <= 52, "a pod's revision label is <StatefulSet>-<10 characters>"
         assert len(stem) <= names.STEM
+        pull = names.image_pull(service, revision, names.digest([service, group]))
+        assert len(pull) + len("-x2x4z") <= 63, "a Job's name is a label of its pods"
         assert len(names.router(service, revision)) + len("-5b9f8c7d6f-x2x4z") <= 63, "names of router pods are host names"
         everything = (
             *sets,

@@ -106,6 +106,12 @@ of the cluster (NOTES.txt). Such a process reads neither the chart's ConfigMap n
 - --waves={{ include "ome.waves" . }}
 - --bake={{ .Values.rollout.bake }}
 - --max-concurrent-services={{ .Values.operator.maxConcurrentServices }}
+{{- with .Values.rollout.imagePulls }}
+- --image-pulls={{ . }}
+{{- end }}
+{{- with .Values.rollout.imagePullTimeout }}
+- --image-pull-timeout={{ . }}
+{{- end }}
 - --gang-timeout={{ ternary .Values.placement.timeout 0 .Values.placement.gangs }}
 {{- if not .Values.placement.avoidBadNodes }}
 - --no-avoid-bad-nodes
@@ -193,7 +199,7 @@ of the cluster (NOTES.txt). Such a process reads neither the chart's ConfigMap n
 
 {{- /* The options of a process outside of the cluster, in shell syntax, without those that only repeat a default of the operator. */ -}}
 {{- define "ome.flags" -}}
-{{- $defaults := list "--log-level=INFO" "--metrics-per-service=100" "--waves=1,5%,25%,100%" "--bake=5m" "--max-concurrent-services=0" "--gang-timeout=60" "--preflight=Off" "--recorder-memory=16" "--models-per-namespace=100" "--benchmark-image=docker.io/lmsysorg/sglang:v0.5.23" }}
+{{- $defaults := list "--log-level=INFO" "--metrics-per-service=100" "--waves=1,5%,25%,100%" "--bake=5m" "--max-concurrent-services=0" "--image-pull-timeout=600" "--gang-timeout=60" "--preflight=Off" "--recorder-memory=16" "--models-per-namespace=100" "--benchmark-image=docker.io/lmsysorg/sglang:v0.5.23" }}
 {{- $options := prepend (include "ome.options" . | fromYamlArray) (printf "--log-level=%s" .Values.operator.logLevel) }}
 {{- range $options }}
 {{- if not (has . $defaults) }} {{ regexMatch "^[-a-zA-Z0-9_=.,:/@%+]+$" . | ternary . (printf "'%s'" (replace "'" "'\\''" .)) }}{{ end }}

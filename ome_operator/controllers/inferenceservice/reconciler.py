@@ -62,7 +62,7 @@ class InferenceServiceReconciler:
         core: Core = CORE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._memories, self._gangs, self._reports, pods, self._report_demand = shared
+        self._memories, self._gangs, self._reports, pods, self._pulls, self._report_demand = shared
         self._handler, self._cluster, self._client, self._queue = handler, handler.cache, client, queue
         self._executor = Executor(client, handler, settings.guard_delay, pods)
         self._settings, self._wall, self._core, self._clock = settings, wall, core, clock
@@ -94,6 +94,7 @@ class InferenceServiceReconciler:
         for resource in self._cluster.services():
             if resource.ref.namespace == namespace:
                 self.waves.forget(resource.ref)
+                self._pulls.forget(resource.ref)
                 self._gangs.report_claim(resource.ref, None, self._wall())
 
     async def reconcile(self, ref: Ref) -> bool:
@@ -206,6 +207,7 @@ class InferenceServiceReconciler:
             ahead=self._ahead(resource),
             budgets=self._budgets.known(ref.namespace),
             avoided=self._reports.avoided(ref.namespace),
+            pulls=self._pulls.others(ref),
             another=status_writer.another(resource.writers, now, timedelta(seconds=self._settings.foreign_writer_pause)),
         )
 
@@ -231,6 +233,7 @@ class InferenceServiceReconciler:
         revision is in a dry run, or while capacity is checked.
         """
         self._report_demand(resource.ref, plan.demand)
+        self._pulls.report(resource.ref, plan.pulls)
         asks = plan.rolls or bool(plan.check or plan.look)
         self.waves.report(resource.ref, plan.stands, asks=asks, begun=self._replacing(resource))
 
@@ -343,5 +346,5 @@ class InferenceServiceReconciler:
             self.gone += 1
         self._handler.waits_for_nodes(ref, False)
         self._gangs.report_claim(ref, None, self._wall(), gone=True)
-        for memory in (self.flight, self.waves, self._queue):
+        for memory in (self.flight, self.waves, self._queue, self._pulls):
             memory.forget(ref)

@@ -13,6 +13,7 @@ from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cache.resources import Resource
 from ome_operator.cache.scope import Scope
+from ome_operator.controllers.inferenceservice.image_pulls import PullCounts
 from ome_operator.controllers.inferenceservice.memory import Memories
 from ome_operator.controllers.placement.gangs import Gangs
 from ome_operator.controllers.pod_dry_runs import PodDryRuns
@@ -64,14 +65,15 @@ NO_REPORTS = Reports()
 
 
 class SharedState(NamedTuple):
-    """The memory of each service, the claims of all services to nodes, the reports of routers' registries, and whether pods
-    may be created in dry runs.
+    """The memory of each service, the claims of all services to nodes, the reports of routers' registries, whether pods may
+    be created in dry runs, and how many images are pulled.
     """
 
     memories: Memories
     gangs: Gangs
     reports: Reports
     pods: PodDryRuns
+    pulls: PullCounts
     report_demand: Callable[[Ref, DemandTask | None], None] = lambda *_: None
     """Called after each pass over a service, with the service's description for the autoscaler of the class Demand; None if
     the service does not use this autoscaler."""
@@ -93,4 +95,4 @@ class SharedState(NamedTuple):
         foreign = ForeignPods(client, clock, partial(cache.occupies_node, namespaces=settings.watch_namespaces))
         scope = Scope(settings.watch_namespaces, settings.policy.sees_cluster)
         pods = PodDryRuns(client, scope, settings.own_name, clock)
-        return cls(Memories(), Gangs(cache, foreign, wake), reports, pods)
+        return cls(Memories(), Gangs(cache, foreign, wake), reports, pods, PullCounts())

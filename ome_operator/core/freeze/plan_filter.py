@@ -19,6 +19,7 @@ from ome_operator.core.reasons import ORDER, READY, ROLLED_OUT, Reason, record_o
 from ome_operator.core.reconcile.plan import Apply, Delete, EnsureSecret, Patch, Plan
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.resolve.pinned import PART_NAMES
+from ome_operator.core.rollout import image_pulls
 from ome_operator.core.rollout.drain import serving_again
 from ome_operator.core.rollout.step import stored_hold
 from ome_operator.core.status import conditions as cond
@@ -88,6 +89,11 @@ def _begun(rolls: bool, snapshot: Snapshot) -> bool:
     return rolls and len(snapshot.slices.keys() | whole_before(snapshot.service.status)) > 1
 
 
+def _pulling(_: int, snapshot: Snapshot) -> int:
+    """Return the number of Jobs that pull images already, because no further Job is created."""
+    return image_pulls.active(snapshot)
+
+
 FROZEN: Mapping[str, Rule] = {
     "check": _passes,
     "look": _passes,
@@ -103,6 +109,7 @@ FROZEN: Mapping[str, Rule] = {
     "status": _passes,
     "urgent": _passes,
     "events": _passes,
+    "pulls": _pulling,
     "rolls": _begun,
     "stands": _passes,
     "nodes": _passes,

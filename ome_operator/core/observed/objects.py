@@ -60,8 +60,7 @@ class Child(NamedTuple):
     hash: str
     """The operator's hash annotation: the digest of the manifest that was applied last; "" without the annotation."""
     owned: str
-    """Digest of the fields that the operator owns now according to managedFields; "" if the operator never applied the
-    object."""
+    """Digest of the fields that the operator owns now according to managedFields; "" if it never applied the object."""
     deleting: bool
     replicas: int
     """spec.replicas of a workload or RoleScale; 0 for other kinds."""
@@ -69,8 +68,8 @@ class Child(NamedTuple):
     """Why a Deployment cannot create pods or an autoscaler cannot read metrics; "" without a failure."""
     content: Manifest | None
     """The part of the object that the operator reads, which depends on the kind. ControllerRevision: `{"revision": int,
-    "data": {...}}`. RoleScale: its status. Job of a BenchmarkJob: `{"status": {...}, "generation": int}`. HTTPRoute:
-    the result of `route.content`. Other kinds: None."""
+    "data": {...}}`. RoleScale: its status. Job: `{"status": {...}, "generation": int}`. HTTPRoute: the result of
+    `route.content`. Other kinds: None."""
     template: str = ""
     """Name of a StatefulSet's current template, which its pods have as the value of a label; "" for other kinds, and
     while the name is unknown."""
@@ -125,8 +124,7 @@ class Pod(NamedTuple):
     restarts: int
     """Number of restarts of the main container."""
     reason: str
-    """Reason why the pod is not ready, as one CamelCase word: Unschedulable, CrashLoopBackOff, Starting, …; "" if it is
-    ready."""
+    """Why the pod is not ready, as one CamelCase word: Unschedulable, CrashLoopBackOff, Starting, …; "" if it is ready."""
     message: str
     """Message for `reason`, from the scheduler, the kubelet or the container's last log lines."""
     draining: str = ""
@@ -330,6 +328,8 @@ class Observed:
     """Whether the autoscaler has just decided to remove all groups, because the schedule needs none."""
     budgets: tuple[Budget, ...] = ()
     """The PodDisruptionBudgets of other clients in the service's namespace, as they were read last."""
+    pulls: int = 0
+    """Number of Jobs that pull images for other services before their rollouts."""
     another: str = ""
     """Name of a foreign field manager that wrote the service's status within the last five minutes; "" if there is none."""
 

@@ -129,6 +129,13 @@ class RolloutReasons:
                "the edit or this service. For larger waves, annotate the object with ome.io/rollout-waves=50%. Its "
                "status shows the progress",
     )  # fmt: skip
+    PULLING_IMAGES = ReasonRecord(
+        "PullingImages", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, state=State.STARTING, stage=RolloutStage.READY,
+        passing=True,
+        meaning="the images of the new revision are pulled onto the nodes of the serving groups, which continue to serve "
+                "meanwhile ([rollouts](rollouts.md#images-first))",
+        remedy="wait: the rollout begins when the images are there, or after `rollout.imagePullTimeout`",
+    )  # fmt: skip
     ROLLING_OUT = ReasonRecord(
         "RollingOut", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, state=State.STARTING, stage=RolloutStage.READY,
         meaning="two revisions serve; the message states the new groups that are ready and the old groups that are "

@@ -46,7 +46,7 @@ def changes(snapshot: Snapshot, intent: Intent, step: RolloutStep, want: Desired
     waits = (gone.again, want.traffic.again if want.traffic else None, *(held.again for held in want.held.values()))
     return Plan(
         first=_applies(snapshot, intent.ledger.write),
-        apply=_applies(snapshot, want.manifests, _alone(snapshot, intent, step)),
+        apply=_applies(snapshot, (*want.manifests, *intent.pulls.create), _alone(snapshot, intent, step)),
         create=want.create,
         ensure_secret=want.secrets,
         patch=(

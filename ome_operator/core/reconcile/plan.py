@@ -242,6 +242,8 @@ class Plan:
     """True if the status must be written at once. False if only counts changed: then it may wait for
     `settings.status_interval` and for the rate limit."""
     events: tuple[Event, ...] = ()
+    pulls: int = 0
+    """Number of Jobs that pull images for the service, including those that this plan creates."""
     rolls: bool = False
     """Whether the service is rolling out an edit of a shared object, or would be if it did not have to wait for other
     services. False once the rollout is complete."""

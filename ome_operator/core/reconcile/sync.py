@@ -29,7 +29,7 @@ from ome_operator.core.reconcile.report import report
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.recovery.recover import recover
 from ome_operator.core.resolve.inputs import resolve
-from ome_operator.core.rollout import own_lack, progress_deadline, revisions, scheduled_zero, zero
+from ome_operator.core.rollout import image_pulls, own_lack, progress_deadline, revisions, scheduled_zero, zero
 from ome_operator.core.rollout.dry_run import with_dry_run
 from ome_operator.core.rollout.intent import Intent, choose
 from ome_operator.core.rollout.replicas import replica_counts
@@ -95,7 +95,9 @@ def _decide(snapshot: Snapshot, as_written: InferenceService, *, frozen: bool) -
     # How many groups does each slice have now, and how many may it have after this pass?
     counts = replica_counts(snapshot, intent)
     ahead = _ahead(snapshot, intent, pending)
-    if not ahead or making_room.waited(service.status):
+    waited = making_room.waited(service.status)
+    intent = image_pulls.pulled_first(snapshot, intent, counts, begins=not ahead and not waited)
+    if not ahead or waited:
         intent = making_room.with_capacity(snapshot, intent, counts.bounds)
     if not ahead:
         intent = second_copy.advised(snapshot, intent, counts)
@@ -136,6 +138,7 @@ def _work(decided: Decided) -> Plan:
         delete=(*written.delete, *recovery.delete, *moving.delete),
         scale=zero.wake(snapshot, decided.zero, intent.groups) or by_schedule,
         recycle=recovery.recycle,
+        pulls=intent.pulls.active,
         nodes=intent.fit.asked or placing.claim is not None or moving.asks,
         claim=placing.claim,
         demand=demand.task(decided),
@@ -148,6 +151,7 @@ def _work(decided: Decided) -> Plan:
             moving.again,
             zero.again(decided.zero, snapshot.now),
             demand.again(decided),
+            intent.pulls.again,
         ),
     )
 

@@ -5,12 +5,12 @@ removed.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.core.group_numbers import existing
-from ome_operator.core.observed.objects import Deps, Epoch, Ref
+from ome_operator.core.observed.objects import Deps, Epoch, Manifest, Ref
 from ome_operator.core.placement.capacity_check import UNASKED, Fitting, fitting
 from ome_operator.core.podspec import queues
 from ome_operator.core.podspec.compose import Composed, compose
@@ -36,6 +36,20 @@ from ome_operator.core.waves import shared_edits
 from ome_operator.core.weights import mount
 from ome_operator.core.weights.availability import Availability, availability
 from ome_operator.util.memoize import memoize_by_identity
+
+
+class ImagePulls(NamedTuple):
+    """The Jobs that pull the images of the target onto nodes before its rollout (`image_pulls.py`)."""
+
+    create: tuple[Manifest, ...] = ()
+    """The Jobs to create now."""
+    active: int = 0
+    """Number of the service's Jobs that have not ended, including those in `create`."""
+    again: float | None = None
+    """Seconds until the next pass is needed; None if no Job is waited for."""
+
+
+NO_PULLS = ImagePulls()
 
 
 @dataclass(frozen=True)
@@ -72,6 +86,7 @@ class Intent:
     """The dry run that the gate waits for; () if it waits for none."""
     look: tuple[CapacityCheck, ...] = ()
     """The live read of free capacity that the gate waits for; () if it waits for none."""
+    pulls: ImagePulls = NO_PULLS
 
     @property
     def target(self) -> str:

@@ -76,7 +76,8 @@ def decide(
     if not others:
         return _alone(target, target in present and bool(present[target].workloads), gate, numbers)
     if not running and gate.reason:
-        return replace(_waiting(others, gate, numbers), reason=gate.reason, message=gate.message)
+        pulls = gate.reason == Reason.PULLING_IMAGES  # then the service has begun its turn, and keeps it
+        return replace(_waiting(others, gate, numbers), reason=gate.reason, message=gate.message, rolls=pulls)
     if not running and ahead:
         return replace(_waiting(others, gate, numbers), reason=Reason.WAITING_FOR_TURN, message=ahead, rolls=True)
     wanted = numbers.wanted[target]

@@ -68,7 +68,8 @@ STEPS: dict[str, tuple[Any, str]] = {
 WHILE_FROZEN = {"check", "apply_status"}
 """Fields whose steps are carried out during a freeze, too."""
 NO_STEPS = {
-    "look", "status", "urgent", "events", "rolls", "stands", "nodes", "claim", "demand", "watch_failures", "requeue_after",
+    "look", "status", "urgent", "events", "pulls", "rolls", "stands", "nodes", "claim", "demand", "watch_failures",
+    "requeue_after",
 }  # fmt: skip
 """The other fields of a Plan. They change nothing in the cluster: what is read and reported, and the time of the next pass.
 """

@@ -117,7 +117,7 @@ def test_every_stage_of_a_rollout_but_the_first_has_reasons_that_stop_there() ->
     assert {record.stage for record in REASONS.values()} - {None} == set(RolloutStage) - {RolloutStage.VALID}
     assert [stage.number for stage in RolloutStage] == [*range(len(RolloutStage))] and State.BROKEN.order == 0
     moves = {str(record) for record in REASONS.values() if record.moves}
-    assert moves == {"Checking", "Progressing", "RollingOut", "RetiringOldSlice"}
+    assert moves == {"Checking", "Progressing", "PullingImages", "RollingOut", "RetiringOldSlice"}
 
 
 def carried() -> set[tuple[str, str]]:
