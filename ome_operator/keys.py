@@ -58,7 +58,7 @@ the removal, separated by commas."""
 MOVE = f"{GROUP}/move"
 """Annotation on a node or a service: the move that `ome move` asked for (docs/moves.md). On a node, its value is a time,
 optionally followed by "now". On a service, its value names groups, each with a time, such as "decoder/2
-2026-11-28T03:00:00Z"."""
+2026-11-28T03:00:00Z", separated by commas."""
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 """Annotation on a router's pod that is being moved off its node. The ReplicaSet removes this pod first when its number of
 pods is reduced."""

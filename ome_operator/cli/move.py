@@ -1,6 +1,6 @@
 """`ome move`: asks the operator to move the groups of a node, or one group of a service (docs/moves.md)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,12 +12,14 @@ from ome_operator.cli.connect import Context, Kubeconfig, Namespace, get_service
 from ome_operator.errors import UserError
 
 if TYPE_CHECKING:
-    from ome_operator.kube.client import Client
+    from ome_operator.kube.client import Client, Manifest
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 ROLES = {"engine": keys.ENGINE, "prefill": keys.ENGINE, "decode": keys.DECODER, "decoder": keys.DECODER}
 """Name of a role, as people write it -> component."""
+SHOWN = 40
+"""Number of characters of a misspelled group that a message repeats."""
 
 
 @app.command(epilog="Examples: ome move h200-07; ome move --now h200-07; ome move kimi-k2-instruct decode/2")
@@ -75,9 +77,7 @@ async def _node(client: "Client", name: str, *, now: bool) -> None:
         raise UserError(
             f"no service on node {name} has spec.moves: nothing was changed. `kubectl drain {name}` evicts its pods."
         )
-    value = quantity.rfc3339(datetime.now(UTC)) + (" now" if now else "")
-    patch = {"metadata": {"annotations": {keys.MOVE: value}}}
-    await client.patch_merge("Node", "", name, node["metadata"]["uid"], patch)
+    await _request(client, "Node", node, lambda time: time + (" now" if now else ""))
 
 
 def _outlook(body: Mapping[str, Any], namespace: str, service: str, *, now: bool) -> str:
@@ -95,21 +95,54 @@ async def _group(client: "Client", service: str, group: str, namespace: str) -> 
     component, number = _parsed(group)
     if refusal := _refusal(body, component, number, group):
         raise UserError(f"{where}/{name}: {refusal}")
-    entry = f"{component}/{number} {quantity.rfc3339(datetime.now(UTC))}"
-    stored = (body["metadata"].get("annotations") or {}).get(keys.MOVE) or ""
-    others = [each.strip() for each in stored.split(",") if each.strip() and not each.strip().startswith(f"{component}/")]
-    patch = {"metadata": {"annotations": {keys.MOVE: ", ".join([*others, entry])}}}
-    await client.patch_merge("InferenceService", where, name, body["metadata"]["uid"], patch)
-    typer.echo(f"{where}/{name}: {group} leaves its nodes when a replacement serves elsewhere.")
+    others = _kept(body, component, number)
+    await _request(client, "InferenceService", body, lambda time: ", ".join([*others, f"{component}/{number} {time}"]))
+    ahead = next((one for one in _moves(body, component) if one.get("phase") in ("Replacing", "Leaving")), None)
+    after = f", after {group.partition('/')[0]}/{ahead.get('group') or 0} has left" if ahead is not None else ""
+    typer.echo(f"{where}/{name}: {group} leaves its nodes when a replacement serves elsewhere{after}.")
+
+
+def _kept(body: Mapping[str, Any], component: str, number: int) -> list[str]:
+    """Return the requests in the annotation of a service that stay beside a request for this group: those for its other
+    groups. Requests for groups that no longer exist are left out, so that the annotation does not grow forever.
+    """
+    found = {f"{one.get('component')}/{one.get('index') or 0}" for one in (body.get("status") or {}).get("groups") or ()}
+    entries = ((body["metadata"].get("annotations") or {}).get(keys.MOVE) or "").split(",")
+    return [entry for entry in map(str.strip, entries) if entry.partition(" ")[0] in found - {f"{component}/{number}"}]
+
+
+async def _request(client: "Client", kind: str, body: "Manifest", text: Callable[[str], str]) -> None:
+    """Write the annotation that requests a move. `text` returns its value for the time of the request.
+
+    The operator compares this time with the creation times of pods, which the API server writes. If the clock of this
+    machine differs from that of the API server, the annotation is therefore written again with the time of the API server.
+    """
+    metadata, asked = body["metadata"], quantity.rfc3339(datetime.now(UTC))
+    place = (kind, metadata.get("namespace") or "", metadata["name"], metadata["uid"])
+    answer = await client.patch_merge(*place, {"metadata": {"annotations": {keys.MOVE: text(asked)}}})
+    if (written := _time_of(answer)) not in ("", asked):
+        await client.patch_merge(*place, {"metadata": {"annotations": {keys.MOVE: text(written)}}})
+
+
+def _time_of(body: "Manifest") -> str:
+    """Return the time at which the API server changed the annotation, in RFC 3339; "" if it is unknown."""
+    fields = f"f:{keys.MOVE}"
+    for one in body["metadata"].get("managedFields") or ():
+        metadata = (one.get("fieldsV1") or {}).get("f:metadata") or {}
+        if fields in (metadata.get("f:annotations") or {}):
+            return str(one.get("time") or "")
+    return ""
 
 
 def _parsed(group: str) -> tuple[str, int]:
-    role, _, number = group.partition("/")
-    if role not in ROLES or not number.isdecimal():
+    role, _, text = group.partition("/")
+    number = quantity.whole(text)
+    if role not in ROLES or number is None:
+        shown = group if len(group) <= SHOWN else f"{group[:SHOWN]}…"
         raise UserError(
-            f"GROUP {group!r} names no group: write prefill/0, decode/0 or engine/0, with the number of the group."
+            f"GROUP {shown!r} names no group: write prefill/0, decode/0 or engine/0, with the number of the group."
         )
-    return ROLES[role], int(number)
+    return ROLES[role], number
 
 
 def _refusal(body: Mapping[str, Any], component: str, number: int, group: str) -> str:
@@ -117,7 +150,7 @@ def _refusal(body: Mapping[str, Any], component: str, number: int, group: str) -
     status = body.get("status") or {}
     mine = [one for one in status.get("groups") or () if one.get("component") == component]
     found = next((one for one in mine if (one.get("index") or 0) == number), None)
-    moves = next((one for one in status.get("moves") or () if one.get("component") == component), None)
+    moves = next(iter(_moves(body, component)), None)
     if "moves" not in body["spec"]:
         return "the service has no spec.moves, so nothing moves: add `moves: {}` to its spec."
     if _condition(body, "Frozen"):
@@ -130,6 +163,11 @@ def _refusal(body: Mapping[str, Any], component: str, number: int, group: str) -
     if moves is not None and moves.get("group") == number and moves.get("phase") in ("Replacing", "Leaving"):
         return f"{group} moves already ({moves['phase']})."
     return ""
+
+
+def _moves(body: Mapping[str, Any], component: str) -> list[Mapping[str, Any]]:
+    """Return the stored moves of a role, of which there is at most one."""
+    return [one for one in (body.get("status") or {}).get("moves") or () if one.get("component") == component]
 
 
 def _condition(body: Mapping[str, Any], type_: str) -> bool:

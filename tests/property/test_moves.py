@@ -95,6 +95,9 @@ def test_whatever_happens_one_group_of_a_role_moves_and_everything_ends_whole(sh
         text = f"engine/{chance.randint(0, 3)} {world.now.isoformat()}"
         world.service = replace(world.service, annotations={keys.MOVE: text})
 
+    def ask_now() -> None:
+        fleet.change(chance.choice(sorted(world.deps.nodes)), move=f"{world.now.isoformat()} now")
+
     def lose() -> None:
         if world.pods:
             world.lose(chance.choice(sorted(world.pods)))
@@ -106,7 +109,7 @@ def test_whatever_happens_one_group_of_a_role_moves_and_everything_ends_whole(sh
 
     for _ in range(LENGTH):
         if chance.random() < 0.3:
-            chance.choice([taint, taint, untaint, freeze, ask, lose, edit])()
+            chance.choice([taint, taint, untaint, freeze, ask, ask_now, lose, edit])()
         interrupted(fleet, chance)
     fleet.shape = replace(fleet.shape, paused=False)
     world.edit(fleet.shape.service(), world.deps)

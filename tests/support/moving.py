@@ -71,6 +71,15 @@ class Fleet(Scheduler):
         """Remove the taint."""
         self.change(name, taints=())
 
+    def delete_node(self, name: str, passes: int = 0) -> None:
+        """Delete a node, and after this number of reconciliations the pods on it, as the collector of orphaned pods does."""
+        self.world.deps = replace(
+            self.world.deps, nodes={key: one for key, one in self.world.deps.nodes.items() if key != name}
+        )
+        self.run(passes)
+        for pod in [pod for pod in self.world.pods.values() if pod.node == name]:
+            del self.world.pods[pod.name]
+
     def nodes_of(self, component: str, number: int | None = None) -> set[str]:
         """Return the nodes of the pods of a role, or of one of its groups, that are not terminating."""
         pods = (pod for pod in self.world.pods.values() if pod.labels[keys.COMPONENT] == component and not pod.deleting)

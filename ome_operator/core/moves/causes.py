@@ -1,7 +1,7 @@
 """Find the groups and routers that have to leave their nodes, and why."""
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from ome_operator import quantity
@@ -29,6 +29,17 @@ class LeavingCause(NamedTuple):
     of_group: bool = False
     """Whether the request names the group and not its node. The replacement is then placed on none of the group's nodes."""
 
+    @property
+    def precedence(self) -> tuple[bool, bool]:
+        """Which of several causes counts: the one with the greatest value. A request without a replacement comes before any
+        other request, and a request before a taint or a cordon.
+        """
+        return self.now, self.requested
+
+
+NO_PRECEDENCE = (False, False)
+"""The least `LeavingCause.precedence`, which also stands for no cause."""
+
 
 class MoveRequest(NamedTuple):
     """A request of `ome move`. It concerns the pods that were created before the time of the request."""
@@ -55,9 +66,20 @@ def group_requests(text: str, now: datetime) -> Mapping[tuple[str, str], datetim
         group, _, time = entry.strip().partition(" ")
         component, _, number = group.partition("/")
         at = quantity.moment(time, now)
-        if at is not None and number.isdecimal():
-            found[component, str(int(number))] = at
+        if at is not None and (index := quantity.whole(number)) is not None:
+            found[component, str(index)] = at
     return found
+
+
+def until_requests(texts: Iterable[str], now: datetime) -> float | None:
+    """Return the seconds until the first request takes effect whose time is in the future; None if there is none within a
+    day. `texts` are annotations of nodes and services. The time of a request is in the future if the clock of this operator
+    is behind the one with which the request was written.
+    """
+    latest = now + timedelta(days=1)
+    words = (word for text in texts for entry in text.split(",", REQUESTS)[:REQUESTS] for word in entry.split())
+    times = (quantity.moment(word, latest) for word in words)
+    return min(((at - now).total_seconds() for at in times if at is not None and at > now), default=None)
 
 
 def of_node(node: Node, tolerates: Callable[[Taint], bool], *, on_cordon: bool) -> LeavingCause | None:
@@ -67,9 +89,13 @@ def of_node(node: Node, tolerates: Callable[[Taint], bool], *, on_cordon: bool) 
     for taint in node.taints:
         if not taint.key.startswith(NODE_STATES) and not tolerates(taint):
             return LeavingCause(node.name, f"taint {taint.key}")
-    if on_cordon and node.alive and not node.ready:
+    if on_cordon and _cordoned(node):
         return LeavingCause(node.name, "cordoned")
     return None
+
+
+def _cordoned(node: Node) -> bool:
+    return node.alive and not node.ready
 
 
 def causes(
@@ -99,15 +125,22 @@ def causes(
         elif pod.rank == 0 and created is not None and name in requests and created < requests[name]:
             cause = LeavingCause(node.name, "ome move", requested=True, of_group=True)
         before = found.get(name)
-        if cause is not None and (before is None or (cause.now, cause.requested) > (before.now, before.requested)):
+        if cause is not None and (before is None or cause.precedence > before.precedence):
             found[name] = cause
     return found
 
 
-def to_exclude(pods: Iterable[Pod], member: Callable[[Pod], str], found: Mapping[str, LeavingCause]) -> frozenset[str]:
+def to_exclude(
+    pods: Iterable[Pod], member: Callable[[Pod], str], found: Mapping[str, LeavingCause], nodes: Mapping[str, Node]
+) -> frozenset[str]:
     """Return the nodes on which no replacement is placed, because a person asked for moves away from them. They have to be
     excluded, because they may accept pods; a node with a taint or a cordon keeps pods away by itself.
+
+    A cordoned node that groups leave without replacements is not excluded: without another node, the new group waits until
+    this node is back, and a group that exists never stops excluding a node.
     """
     asked = {name: cause for name, cause in found.items() if cause.requested}
+    back = {cause.node for cause in asked.values() if cause.now and _cordoned(nodes[cause.node])}
     mine = ((pod, asked[member(pod)]) for pod in pods if member(pod) in asked and pod.node and not pod.deleting)
-    return frozenset(pod.node for pod, cause in mine if cause.of_group or pod.node == cause.node)
+    leaves = {pod.node for pod, cause in mine if cause.of_group or pod.node == cause.node}
+    return frozenset(leaves - back)

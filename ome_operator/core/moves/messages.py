@@ -45,7 +45,7 @@ def _why(move: Move, facts: MoveFacts, policy: MovePolicy, first: First, now: da
 
 def _state(move: Move, facts: MoveFacts, policy: MovePolicy, first: First, now: datetime) -> tuple[str, str]:
     thing = "pod" if move.component == keys.ROUTER else "group"
-    end = _clock(move, policy.timeout, now)
+    end = _clock(move, policy.pause if move.phase is Phase.STAYING else policy.timeout, now)
     match move.phase:
         case Phase.SETTLING:
             return Reason.MOVE_PENDING, f"the move begins if this lasts for {SETTLE:.0f} s"
@@ -62,7 +62,7 @@ def _state(move: Move, facts: MoveFacts, policy: MovePolicy, first: First, now: 
     if not facts.lacks_nodes:
         named = f"its replacement, {thing} {move.replacement}," if move.replacement else "its replacement"
         return Reason.MOVING, f"{named} is starting, and the {thing} leaves when it serves"
-    room = f"free nodes with {facts.gpus} GPUs" if facts.gpus else "a node"
+    room = f"free nodes with {count(facts.gpus, 'GPU')}" if facts.gpus else "a node"
     ends = "leaves without it" if policy.goes else "stays"
     return Reason.NO_SPARE_NODES, f"its replacement waits for {room}; at {end} the {thing} {ends}"
 

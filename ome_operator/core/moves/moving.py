@@ -10,11 +10,13 @@ from ome_operator import keys, names, quantity
 from ome_operator.api import InferenceService
 from ome_operator.core import group_numbers
 from ome_operator.core.moves import messages
-from ome_operator.core.moves.causes import causes, group_requests, to_exclude
+from ome_operator.core.moves.causes import causes, group_requests, to_exclude, until_requests
 from ome_operator.core.moves.record import Move, Phase, age, read, written
 from ome_operator.core.moves.state_machine import (
     JOIN,
+    LONGEST,
     NOTHING_FIRST,
+    SHORTEST,
     TIMEOUT,
     First,
     MovePolicy,
@@ -72,10 +74,19 @@ def enabled(snapshot: Snapshot) -> bool:
 
 
 def advice(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return advice for a service that sets the field `moves` although it has no effect; otherwise ()."""
-    if snapshot.service.spec.moves is None or snapshot.deps.policy.sees_cluster:
+    """Return advice for a service whose field `moves` has no effect, or whose timeout is not used as it is written;
+    otherwise ().
+    """
+    moves = snapshot.service.spec.moves
+    if moves is None:
         return ()
-    return ("spec.moves has no effect, because this operator reads no nodes (clusterWideKinds is false)",)
+    if not snapshot.deps.policy.sees_cluster:
+        return ("spec.moves has no effect, because this operator reads no nodes (clusterWideKinds is false)",)
+    if moves.timeout is None or SHORTEST <= (asked := quantity.seconds(moves.timeout)) <= LONGEST:
+        return ()
+    least, most = f"{SHORTEST:.0f}s", f"{LONGEST / 3600:.0f}h"
+    used = least if asked < SHORTEST else most
+    return (f"spec.moves.timeout is {moves.timeout}, so {used} is used: write a duration from {least} to {most}",)
 
 
 def decide(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, frozen: bool) -> Moving:
@@ -137,6 +148,9 @@ def _moving(
         extra[keys.ROUTER] = 1  # the Deployment keeps one more replica until the ReplicaSet has seen the mark
     goes = {one.component: int(one.member) for one in moves if one.phase is Phase.LEAVING and one is not router}
     waits = [again(one, named[one.component], policy, snapshot.now) for one in moves]
+    nodes = filter(None, map(snapshot.deps.nodes.get, {pod.node for pod in found.pods}))
+    texts = [snapshot.service.annotations.get(keys.MOVE) or "", *(node.move for node in nodes if node.move)]
+    waits.append(until_requests(texts, snapshot.now))
     return Moving(
         revision=found.revision,
         stored=written(moves),
@@ -193,7 +207,7 @@ def _policy(service: InferenceService) -> MovePolicy:
     moves = service.spec.moves
     assert moves is not None
     timeout = TIMEOUT if moves.timeout is None else quantity.seconds(moves.timeout)
-    return MovePolicy(timeout, moves.without_replacement == "Go")
+    return MovePolicy(min(max(timeout, SHORTEST), LONGEST), moves.without_replacement == "Go")
 
 
 def _groups(snapshot: Snapshot, intent: Intent, found: Slice, step: RolloutStep) -> Iterable[MovingRole]:
@@ -235,7 +249,7 @@ def _groups(snapshot: Snapshot, intent: Intent, found: Slice, step: RolloutStep)
             failed={number for component, number in failed if component == name},
             newest=_newest(existing, {str(pod.group): pod.times.created for pod in pods if pod.rank == 0}),
             causes=found_causes,
-            excluded=to_exclude(pods, lambda pod: str(pod.group), found_causes),
+            excluded=to_exclude(pods, lambda pod: str(pod.group), found_causes, snapshot.deps.nodes),
         )
 
 

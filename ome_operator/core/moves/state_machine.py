@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ome_operator import quantity
-from ome_operator.core.moves.causes import LeavingCause
+from ome_operator.core.moves.causes import NO_PRECEDENCE, LeavingCause
 from ome_operator.core.moves.record import Move, Phase, age
 
 SETTLE = 15.0
@@ -18,13 +18,18 @@ JOIN = 15.0
 """Seconds for which a group has to be ready before another group leaves: the registry lists pods every 3 s, and the router
 has to add the leader to its list."""
 PAUSE = 300.0
-"""Seconds in which no group of the role moves after a move ended because the node came back."""
+"""Seconds in which no group of the role moves after a move ended because the node came back, and the minimum for which a
+group stays before a move that found no nodes is tried again. Both limit how often a replacement is created in vain."""
 START = 7200.0
 """Seconds within which a replacement that is on nodes has to serve."""
 SCHEDULED = 10.0
 """Seconds within which the pods of a replacement are created and assigned to nodes, if nodes are free for them."""
 TIMEOUT = 1800.0
 """Default of `MovePolicy.timeout`."""
+SHORTEST, LONGEST = 20.0, 30 * 24 * 3600.0
+"""Minimum and maximum of `MovePolicy.timeout`, in seconds. In less time than the minimum, the pods of a replacement are
+often not created and assigned to nodes although nodes are free, so every replacement would be removed before it could start. The
+maximum keeps the end of a wait a valid date."""
 
 
 class MovePolicy(NamedTuple):
@@ -34,6 +39,11 @@ class MovePolicy(NamedTuple):
     """Seconds for which a replacement may wait for nodes."""
     goes: bool = False
     """Whether the group leaves without a replacement after the timeout. Otherwise it stays on its node."""
+
+    @property
+    def pause(self) -> float:
+        """Seconds for which a group stays before its move is tried again."""
+        return max(self.timeout, PAUSE)
 
 
 class MovingRole(NamedTuple):
@@ -76,7 +86,7 @@ NOTHING_FIRST = First()
 
 def advance(move: Move | None, role: MovingRole, policy: MovePolicy, first: First, now: datetime) -> Move | None:
     """Return the next state of the move of a role; None if no group of the role has to move."""
-    if move is not None and (move.revision != role.revision or _over(move, role)):
+    if move is not None and (move.revision != role.revision or _over(move, role) or _overtaken(move, role)):
         move = None
     if move is None and (move := _next(role, now)) is None:
         return None
@@ -87,7 +97,7 @@ def advance(move: Move | None, role: MovingRole, policy: MovePolicy, first: Firs
             move = move.to(Phase.LEAVING, now, alone=True)
     reached = _STEPS[move.phase](move, role, policy, first, now)
     if reached is None:
-        return _next(role, now)
+        return advance(None, role, policy, first, now)
     if reached.phase is not move.phase and reached.phase in (Phase.WAITING, Phase.REPLACING):
         return advance(reached, role, policy, first, now)
     return reached._replace(replacement=_replacement(reached, role))
@@ -98,12 +108,30 @@ def _over(move: Move, role: MovingRole) -> bool:
     return move.member not in (role.left if move.phase is Phase.LEAVING else role.existing)
 
 
-def _next(role: MovingRole, now: datetime) -> Move | None:
-    """Return the move of the next group that has to leave: first a group whose move a person asked for, then the group
-    with the lowest number.
+def _overtaken(move: Move, role: MovingRole) -> bool:
+    """Return whether a person asked for the move of another group of the role that does not wait for this move. A move
+    without a replacement waits only for a group that leaves already. Any other move that a person asked for also waits for
+    a replacement that is starting.
+    """
+    name = _first_to_leave(role)
+    if name in (None, move.member) or move.phase is Phase.LEAVING:
+        return False
+    cause, own = role.causes[name], role.causes.get(move.member)
+    urgent = cause.precedence > (own.precedence if own is not None else NO_PRECEDENCE)
+    return urgent and (cause.now or move.phase is not Phase.REPLACING)
+
+
+def _first_to_leave(role: MovingRole) -> str | None:
+    """Return the group that has to leave first: one that leaves without a replacement, then one whose move a person asked
+    for, then the one with the lowest number. Return None if no group has to leave.
     """
     names = [name for name in role.existing if name in role.causes] if role.wanted else []
-    name = min(names, key=lambda name: not role.causes[name].requested, default=None)
+    return max(names, key=lambda name: role.causes[name].precedence, default=None)
+
+
+def _next(role: MovingRole, now: datetime) -> Move | None:
+    """Return the move of the group that has to leave first."""
+    name = _first_to_leave(role)
     if name is None:
         return None
     cause = role.causes[name]
@@ -149,7 +177,7 @@ def _leaving(move: Move, role: MovingRole, policy: MovePolicy, first: First, now
 def _staying(move: Move, role: MovingRole, policy: MovePolicy, first: First, now: datetime) -> Move | None:
     if move.member not in role.causes:
         return None
-    return move.to(Phase.WAITING, now) if age(move.since, now) >= policy.timeout else move
+    return move.to(Phase.WAITING, now) if age(move.since, now) >= policy.pause else move
 
 
 def _returned(move: Move, role: MovingRole, policy: MovePolicy, first: First, now: datetime) -> Move | None:
@@ -206,7 +234,7 @@ def again(move: Move, role: MovingRole, policy: MovePolicy, now: datetime) -> fl
     limits = {
         Phase.SETTLING: [SETTLE - passed],
         Phase.REPLACING: [SCHEDULED - passed, policy.timeout - passed, policy.timeout + START - passed],
-        Phase.STAYING: [policy.timeout - passed],
+        Phase.STAYING: [policy.pause - passed],
         Phase.RETURNED: [PAUSE - passed],
     }.get(move.phase, [])
     if move.gone:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +16,7 @@ from ome_operator.cli.app import app
 from ome_operator.core.moves.causes import group_requests, node_request
 from ome_operator.errors import UserError
 from ome_operator.kube.errors import Forbidden, NotFound
+from ome_operator.quantity import rfc3339
 from tests.support.fake_api import Call, FakeApi
 
 Manifest = dict[str, Any]
@@ -109,12 +110,51 @@ def test_a_group_is_named_by_its_role(api: FakeApi, group: str, entry: str) -> N
     assert group_requests(written, LATER).keys() == {(component, number)}
 
 
-def test_a_request_replaces_that_of_its_role_and_keeps_that_of_the_other(api: FakeApi) -> None:
-    before = "engine/0 2026-01-01T00:00:00Z, decoder/1 2026-01-01T00:00:00Z"
-    serve(api, service("svc", annotation=before))
+def test_a_request_replaces_that_of_its_group_and_keeps_those_of_others(api: FakeApi) -> None:
+    """Requests for other groups are kept, in the same role, too. Those for groups that no longer exist are removed, so the
+    annotation has at most one entry for each group.
+    """
+    before = "engine/0 2026-01-01T00:00:00Z, decoder/1 2026-01-01T00:00:00Z,decoder/2 2026-01-01T00:00:00Z"
+    gone = ", decoder/0 2026-01-01T00:00:00Z, engine/7 2026-01-01T00:00:00Z, x, ,engine"
+    serve(api, service("svc", annotation=before + gone))
     ask("svc", "decode/2")
     entries = patches(api)[0].body["metadata"]["annotations"][keys.MOVE].split(", ")
-    assert [entry.split()[0] for entry in entries] == ["engine/0", "decoder/2"]
+    assert [entry.split()[0] for entry in entries] == ["engine/0", "decoder/1", "decoder/2"]
+    assert entries[1] == "decoder/1 2026-01-01T00:00:00Z" != entries[2]
+
+
+@pytest.mark.parametrize("phase", ["Settling", "Waiting", "Replacing", "Leaving", "Staying", "Returned"])
+@pytest.mark.parametrize("moving", [{"group": 1}, {}])
+def test_a_group_that_waits_for_another_is_told_so(api: FakeApi, phase: str, moving: dict[str, int]) -> None:
+    one = {"component": "decoder", "phase": phase, **moving}
+    serve(api, service("svc", moves=[one, {"component": "engine", "group": 7, "phase": "Leaving"}]))
+    after = f", after decode/{moving.get('group', 0)} has left" if phase in ("Replacing", "Leaving") else ""
+    assert ask("svc", "decode/2") == f"team/svc: decode/2 leaves its nodes when a replacement serves elsewhere{after}.\n"
+
+
+@pytest.mark.parametrize("words", [("gpu-1",), ("gpu-1", "--now"), ("svc", "decode/1")])
+@pytest.mark.parametrize("seconds", [-3600, 0, 7, 3600])
+def test_the_time_of_a_request_is_that_of_the_api_server(api: FakeApi, words: tuple[str, ...], seconds: int) -> None:
+    """The clock of this machine is some seconds behind or ahead of that of the API server, with which pods are created. The
+    request gets the time at which the API server stored it.
+    """
+    serve(api, service("svc"))
+    stored: list[str] = []
+
+    def store(call: Call) -> Manifest:
+        stored.append(text := call.body["metadata"]["annotations"][keys.MOVE])
+        written = datetime.fromisoformat(next(word for word in text.split() if word.endswith("Z")))
+        time = rfc3339(written - timedelta(seconds=seconds)) if len(stored) == 1 else "2000-01-01T00:00:00Z"
+        other = {"manager": "kubelet", "time": "2000-01-01T00:00:00Z", "fieldsV1": {"f:metadata": {"f:annotations": {}}}}
+        mine = {"f:metadata": {"f:annotations": {f"f:{keys.MOVE}": {}}}}
+        fields = [{"manager": "x"}, other, {"manager": "ome-cli", "time": time, "fieldsV1": mine}]
+        return {"metadata": {"managedFields": fields}}
+
+    api.answers["patch_merge"] = store
+    ask(*words)
+    times = [datetime.fromisoformat(next(word for word in text.split() if word.endswith("Z"))) for text in stored]
+    assert times == [times[0], times[0] - timedelta(seconds=seconds)][: 1 + bool(seconds)]
+    assert all(text.endswith(" now") == ("--now" in words) for text in stored)
 
 
 RECYCLING = {"groups": [{"component": "engine", "phase": "Recycling"}]}
@@ -139,8 +179,26 @@ def test_a_group_that_cannot_move_is_refused_with_the_reason(api: FakeApi, name:
 def test_a_group_that_does_not_exist_is_named_with_those_that_do(api: FakeApi) -> None:
     serve(api, service("svc"))
     assert ask("svc", "decode/7").endswith("there is no group decode/7; the numbers of its groups are: 1, 2.")
-    for word in ("decode", "decode/", "decode/x", "router/0", "decode/-1"):
+    for word in (
+        "decode",
+        "decode/",
+        "decode/x",
+        "router/0",
+        "decode/-1",
+        "decode/٢",
+        "decode/²",
+        "decode/1 ",
+        "decode/1/2",
+    ):
         assert ask("svc", word).startswith(f"GROUP '{word}' names no group: write prefill/0, decode/0 or engine/0")
+    assert patches(api) == []
+
+
+def test_a_number_of_any_length_is_refused(api: FakeApi) -> None:
+    serve(api, service("svc"))
+    said = ask("svc", "decode/" + "9" * 4400)
+    assert said.startswith("GROUP 'decode/999") and "names no group: write prefill/0" in said and len(said) < 200
+    assert ask("svc", "decode/" + "9" * 19).endswith("the numbers of its groups are: 1, 2.")
     assert patches(api) == []
 
 

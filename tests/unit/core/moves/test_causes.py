@@ -5,7 +5,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ome_operator.core.moves.causes import REQUESTS, LeavingCause, MoveRequest, group_requests, node_request, of_node
+from ome_operator.core.moves.causes import (
+    REQUESTS,
+    LeavingCause,
+    MoveRequest,
+    group_requests,
+    node_request,
+    of_node,
+    until_requests,
+)
 from ome_operator.core.observed.objects import Node, Taint
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -81,11 +89,27 @@ def test_what_is_asked_for_a_node(text: str, request_: MoveRequest | None) -> No
         ),
         ("engine/0 2026-01-01T13:00:00Z", {}),
         ("engine/-1 2026-01-01T11:00:00Z, engine 2026-01-01T11:00:00Z, engine/x 2026-01-01T11:00:00Z, engine/0", {}),
+        (f"engine/{'9' * 4400} 2026-01-01T11:00:00Z, engine/1 2026-01-01T11:00:00Z", {("engine", "1"): EARLIER}),
+        ("engine/٢ 2026-01-01T11:00:00Z, engine/² 2026-01-01T11:00:00Z, engine/+1 2026-01-01T11:00:00Z", {}),
         ("", {}),
     ],
 )
 def test_what_is_asked_for_groups(text: str, requests: dict[tuple[str, str], datetime]) -> None:
     assert group_requests(text, NOW) == requests
+
+
+@pytest.mark.parametrize(
+    ("texts", "seconds"),
+    [
+        (["2026-01-01T12:00:07Z now"], 7),
+        (["engine/0 2026-01-01T12:01:00Z, decoder/1 2026-01-01T12:00:30Z", "2026-01-01T11:00:00Z"], 30),
+        (["2026-01-01T11:00:00Z", "engine/0 yesterday", ""], None),
+        (["2099-01-01T00:00:00Z"], None),
+        ([], None),
+    ],
+)
+def test_when_a_request_from_a_clock_that_is_ahead_takes_effect(texts: list[str], seconds: float | None) -> None:
+    assert until_requests(texts, NOW) == seconds
 
 
 def test_an_annotation_of_any_length_is_read_soon() -> None:

@@ -147,6 +147,51 @@ def test_a_time_in_the_future_counts_as_now() -> None:
     assert (found.since, found.gone) == (rfc3339(NOW), rfc3339(NOW))
 
 
+BLOCKS = {
+    "now": {Phase.LEAVING},
+    "asked": {Phase.LEAVING, Phase.REPLACING},
+    "taint": set(Phase),
+    "asked, as the other was": set(Phase),
+}
+"""Cause of another group -> the phases of a move for which that group waits."""
+
+
+@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("other", BLOCKS)
+def test_whether_a_group_waits_for_the_move_of_another(phase: Phase, other: str) -> None:
+    """A request without a replacement waits only for a group that leaves already, an ordinary request also for a replacement
+    that is starting, and a taint for every move.
+    """
+    own = ASKED if other.startswith("asked, as") else TAINT
+    causes = {"0": own, "1": {"now": URGENT, "taint": TAINT}.get(other, ASKED)}
+    groups = role("012", "012", causes, joined={"0", "1"})
+    found = advance(move(phase, 9), groups, POLICY, NOTHING_FIRST, NOW)
+    assert found is not None
+    assert found.member == ("0" if phase in BLOCKS[other] else "1")
+    if phase not in BLOCKS[other]:
+        assert (found.phase, found.alone) == ((Phase.LEAVING, True) if other == "now" else (Phase.REPLACING, False))
+
+
+def test_of_two_groups_that_leave_now_the_first_goes_on() -> None:
+    """Of two groups that leave without replacements, the one that leaves already is not overtaken."""
+    for phase, member in ((Phase.LEAVING, "0"), (Phase.STAYING, "0")):
+        groups = role(causes={"0": URGENT, "1": URGENT})
+        found = advance(move(phase, 9, alone=phase is Phase.LEAVING), groups, POLICY, ROLLOUT, NOW)
+        assert found is not None
+        assert (found.member, found.phase, found.alone) == (member, Phase.LEAVING, True)
+
+
+def test_a_group_stays_for_at_least_five_minutes() -> None:
+    """With a short timeout, a replacement is not created and removed every few seconds while no node is free."""
+    short = MovePolicy(20.0)
+    for seconds, phase in ((PAUSE - 1, Phase.STAYING), (PAUSE, Phase.REPLACING)):
+        before = move(Phase.STAYING, seconds)
+        found = advance(before, role(), short, NOTHING_FIRST, NOW)
+        assert found is not None
+        assert found.phase is phase
+    assert again(move(Phase.STAYING, 5), role(), short, NOW) == PAUSE - 5
+
+
 def test_a_person_comes_before_a_taint_and_the_lowest_number_first() -> None:
     for causes, member in (({"0": TAINT, "1": TAINT}, "0"), ({"0": TAINT, "1": ASKED}, "1")):
         found = advance(None, role(causes=causes), POLICY, NOTHING_FIRST, NOW)
