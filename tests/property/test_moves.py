@@ -43,7 +43,7 @@ def rolled_out(fleet: Fleet) -> bool:
 def ends_whole(fleet: Fleet) -> None:
     """Bring all nodes back, and check that the service becomes complete and that no move is left."""
     for name in fleet.world.deps.nodes:
-        fleet.untaint(name)
+        fleet.change(name, taints=(), ready=True)
     fleet.world.service = replace(fleet.world.service, annotations={})
     fleet.until("quiet", lambda: not fleet.moves() and fleet.whole() and rolled_out(fleet), passes=1500)
     fleet.run(20)
@@ -96,7 +96,7 @@ def test_whatever_happens_one_group_of_a_role_moves_and_everything_ends_whole(sh
         world.service = replace(world.service, annotations={keys.MOVE: text})
 
     def ask_now() -> None:
-        fleet.change(chance.choice(sorted(world.deps.nodes)), move=f"{world.now.isoformat()} now")
+        fleet.change(chance.choice(sorted(world.deps.nodes)), ready=False, move=f"{world.now.isoformat()} now")
 
     def lose() -> None:
         if world.pods:

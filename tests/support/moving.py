@@ -32,6 +32,10 @@ class Movable(Shape):
         return replace(made, spec=made.spec.model_copy(update={"moves": spec}))
 
 
+PAIR = Movable(size=2, engines=1, decoders=1)
+"""A service with a prefill group and a decode group, each over two nodes."""
+
+
 class Fleet(Scheduler):
     """Nodes with one GPU each, on which pods of engines and of routers run."""
 
@@ -154,3 +158,9 @@ def serving(shape: Movable, spare: int, seed: int = 1) -> Fleet:
     fleet = Fleet(shape, spare, seed)
     fleet.until("serving", lambda: fleet.whole() and not fleet.world.service.status.get("placement"))
     return fleet
+
+
+def said(fleet: Fleet) -> tuple[str, str]:
+    """Return the reason and the message of the condition Moved."""
+    found = fleet.world.condition("Moved")
+    return found.get("reason", ""), found.get("message", "")

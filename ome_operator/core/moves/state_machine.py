@@ -28,8 +28,8 @@ TIMEOUT = 1800.0
 """Default of `MovePolicy.timeout`."""
 SHORTEST, LONGEST = 20.0, 30 * 24 * 3600.0
 """Minimum and maximum of `MovePolicy.timeout`, in seconds. In less time than the minimum, the pods of a replacement are
-often not created and assigned to nodes although nodes are free, so every replacement would be removed before it could start. The
-maximum keeps the end of a wait a valid date."""
+often not created and assigned to nodes although nodes are free, so every replacement would be removed before it could
+start. The maximum keeps the end of a wait a valid date."""
 
 
 class MovePolicy(NamedTuple):

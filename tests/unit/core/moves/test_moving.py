@@ -13,7 +13,7 @@ from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Taint
 from tests.support import parts
-from tests.support.moving import Fleet, Movable, node, serving
+from tests.support.moving import PAIR, Fleet, Movable, said, serving
 from tests.support.parts import changed
 from tests.support.scheduler import GPU
 from tests.support.shapes import Shape
@@ -31,15 +31,6 @@ class Followed(Movable):
         spec = parts.service(engine={}, decoder=role, scalingPolicy={"demand": demand}).spec
         both: Any = made.spec.model_copy(update={"decoder": spec.decoder, "scaling_policy": spec.scaling_policy})
         return replace(made, spec=both)
-
-
-PAIR = Movable(size=2, engines=1, decoders=1)
-
-
-def said(fleet: Fleet) -> tuple[str, str]:
-    """Return the reason and the message of the condition Moved."""
-    found = fleet.world.condition("Moved")
-    return found.get("reason", ""), found.get("message", "")
 
 
 def budgets(fleet: Fleet) -> set[int]:
@@ -131,145 +122,6 @@ def test_now_does_not_wait_for_a_replacement() -> None:
         "since": "", "node": gone, "cause": "ome move", "withoutReplacement": True,
     }  # fmt: skip
     fleet.until("gone", lambda: gone not in fleet.nodes_of("decoder") and fleet.whole() and not fleet.moves())
-
-
-@pytest.mark.parametrize("size", [1, 2])
-def test_the_new_group_is_placed_on_the_node_that_comes_back(size: int) -> None:
-    """No other node is free. A group leaves the cordoned node without a replacement, and the node is back after an upgrade:
-    the new group waits for it and does not exclude it.
-    """
-    fleet = serving(Movable(size=size, engines=1, decoders=1), spare=0)
-    gone = min(fleet.nodes_of("decoder", 0))
-    fleet.change(gone, ready=False, move=f"{fleet.world.now.isoformat()} now")
-    fleet.until("gone", lambda: gone not in fleet.nodes_of("decoder"))
-    fleet.run(30)
-    assert fleet.serving("decoder") == 0
-    fleet.change(gone, ready=True)
-    fleet.until("back", lambda: gone in fleet.nodes_of("decoder") and fleet.whole() and not fleet.moves())
-
-
-@pytest.mark.parametrize("phase", ["Settling", "Replacing", "Staying", "Returned"])
-def test_now_does_not_wait_for_the_move_of_another_group(phase: str) -> None:
-    """Group 0 moves because of a taint, and no node is free. `ome move --now` of the node of group 1 moves it at once, and
-    group 0 continues to serve.
-    """
-    fleet = serving(Movable(size=1, engines=1, decoders=2, moves=(("timeout", "1m"),)), spare=0)
-    fleet.run(3)
-    waits, gone = (min(fleet.nodes_of("decoder", number)) for number in (0, 1))
-    fleet.taint(waits)
-    begun = "Replacing" if phase == "Returned" else phase
-    fleet.until("begun", lambda: fleet.moves().get("decoder", {}).get("phase") == begun)
-    if phase == "Returned":
-        fleet.untaint(waits)
-        fleet.until("returned", lambda: fleet.moves()["decoder"]["phase"] == phase)
-    fleet.change(gone, ready=False, move=f"{fleet.world.now.isoformat()} now")
-    fleet.run()
-    found = fleet.moves()["decoder"]
-    assert (found["group"], found["phase"], found["withoutReplacement"]) == (1, "Leaving", True)
-    fleet.until("gone", lambda: gone not in fleet.nodes_of("decoder"), passes=12)
-    assert waits in fleet.nodes_of("decoder", 0)
-    fleet.world.deps = replace(fleet.world.deps, nodes={**fleet.world.deps.nodes, "new": node("new")})
-    fleet.untaint(waits)
-    fleet.until("whole again", lambda: fleet.whole() and not fleet.moves())
-    assert len(fleet.groups("decoder")) == 2
-
-
-def test_every_group_that_ome_move_named_moves_in_turn() -> None:
-    """The annotation has the requests of several commands. While the first group moves, the others wait."""
-    fleet = serving(Movable(size=1, engines=1, decoders=3), spare=1)
-    fleet.run(3)
-    before = {pod.uid for pod in fleet.world.pods.values() if pod.labels[keys.COMPONENT] == "decoder" and pod.group != 1}
-    asked = ", ".join(f"decoder/{number} {fleet.world.now.isoformat()}" for number in (2, 0))
-    fleet.world.service = replace(fleet.world.service, annotations={keys.MOVE: asked})
-    fleet.run()
-    assert said(fleet)[1].endswith("; 1 other group of the role will leave after it")
-    fleet.until(
-        "moved", lambda: not fleet.moves() and before.isdisjoint(pod.uid for pod in fleet.world.pods.values()), whole=True
-    )
-    assert len(fleet.groups("decoder")) == 3
-
-
-@pytest.mark.parametrize("clock", [timedelta(seconds=7), timedelta(hours=2)])
-def test_a_request_from_a_clock_that_is_ahead_is_read_when_its_time_comes(clock: timedelta) -> None:
-    fleet = serving(PAIR, spare=2)
-    fleet.world.settle()
-    note = {keys.MOVE: f"engine/0 {(fleet.world.now + clock).isoformat()}"}
-    fleet.world.service = replace(fleet.world.service, annotations=note)
-    plan = fleet.world.sync()
-    assert "moves" not in plan.status
-    assert plan.requeue_after == clock.total_seconds()
-
-
-@pytest.mark.parametrize(
-    ("timeout", "used"),
-    [("0s", "20s"), ("1ns", "20s"), ("19.9s", "20s"), ("721h", "720h"), ("100000000h", "720h"), ("9" * 60 + "h", "720h")],
-)
-def test_a_timeout_that_is_too_short_or_too_long_is_not_used(timeout: str, used: str) -> None:
-    """A replacement gets the time that it needs, the message has a valid date, and `Advice` names the timeout that is used.
-    `ome lint` reports the same sentences.
-    """
-    fleet = serving(replace(PAIR, moves=(("timeout", timeout),)), spare=2)
-    gone = min(fleet.nodes_of("decoder", 0))
-    fleet.taint(gone)
-    sentence = f"spec.moves.timeout is {timeout}, so {used} is used: write a duration from 20s to 720h"
-    fleet.run()
-    assert sentence in fleet.world.condition("Advice")["message"]
-    fleet.until("moved", lambda: gone not in fleet.nodes_of("decoder") and not fleet.moves(), passes=60, whole=True)
-
-
-@pytest.mark.parametrize("timeout", ["20s", "720h", "30m"])
-def test_a_timeout_within_its_bounds_is_used_as_it_is(timeout: str) -> None:
-    fleet = serving(replace(PAIR, moves=(("timeout", timeout),)), spare=0)
-    assert "spec.moves" not in fleet.world.condition("Advice").get("message", "")
-
-
-@pytest.mark.parametrize("timeout", ["0s", "20s", "1m"])
-def test_a_short_timeout_without_nodes_creates_few_replacements(timeout: str) -> None:
-    fleet = serving(replace(PAIR, moves=(("timeout", timeout),)), spare=0)
-    fleet.taint(min(fleet.nodes_of("decoder", 0)))
-    phases = [""]
-    for _ in range(120):  # 20 minutes
-        fleet.run()
-        assert fleet.whole()
-        phases += [now] if (now := fleet.moves()["decoder"]["phase"]) != phases[-1] else []
-    assert phases.count("Replacing") in (3, 4)
-
-
-def test_the_message_of_one_gpu_has_the_singular() -> None:
-    fleet = serving(Movable(size=1, engines=1, decoders=1), spare=0)
-    fleet.taint(min(fleet.nodes_of("decoder", 0)))
-    fleet.until("waits", lambda: said(fleet)[0] == "NoSpareNodes")
-    assert "waits for free nodes with 1 GPU; at " in said(fleet)[1]
-
-
-@pytest.mark.parametrize("passes", [0, 3])
-@pytest.mark.parametrize("size", [1, 2])
-@pytest.mark.parametrize("phase", ["Replacing", "Leaving"])
-def test_a_node_that_is_deleted_during_the_move_leaves_no_second_replacement(phase: str, size: int, passes: int) -> None:
-    """A managed upgrade does not wait any longer: it deletes the Node object, at once or some passes later its pods, too.
-    Only the group of the node is lost. There is never a second replacement, and no object of the old group is left.
-    """
-    fleet = serving(Movable(size=size, engines=1, decoders=1), spare=2 * size)
-    others = {pod.uid for pod in fleet.world.pods.values() if pod.labels[keys.COMPONENT] != "decoder"}
-    gone = min(fleet.nodes_of("decoder", 0))
-    fleet.taint(gone)
-    fleet.until("reached", lambda: fleet.moves().get("decoder", {}).get("phase") == phase, whole=True)
-    fleet.delete_node(gone, passes)
-    seen = set[int]()
-
-    def quiet() -> bool:
-        seen.update(number for _, number in fleet.groups("decoder"))
-        return not fleet.moves() and fleet.whole() and len(fleet.groups("decoder")) == 1
-
-    fleet.until("whole again", quiet, whole=phase == "Leaving")
-    fleet.run(40)
-    assert quiet()
-    assert seen <= {0, 1}
-    assert phase != "Leaving" or fleet.groups("decoder").pop()[1] == 1
-    assert others <= {pod.uid for pod in fleet.world.pods.values()}, "other roles lose no pod"
-    sets = {one.key[1] for one in fleet.world.children.values() if one.key[0] == "StatefulSet" and "-decoder-" in one.key[1]}
-    assert len(sets) == (1 if size == 1 else 2), sets
-    assert not any(pod.draining for pod in fleet.world.pods.values())
 
 
 @pytest.mark.parametrize("asked", ["node", "service"])
