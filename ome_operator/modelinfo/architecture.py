@@ -85,9 +85,7 @@ class Count:
 
     @property
     def parts(self) -> Mapping[str, int]:
-        """Name of a field of this class -> its number of parameters, for all matrices that can be quantized except routed
-        experts.
-        """
+        """Parameters of all matrices that can be quantized except routed experts, by the name of the field."""
         names = ("attention", "outputs", "dense", "shared", "head")
         return {name: getattr(self, name) for name in names}
 
@@ -312,9 +310,7 @@ def _router(text: Config, kind: str, hidden: int, mixture: Experts) -> int:
 
 
 def _uncorrected(text: Config, mixture: Experts) -> int:
-    """Return the number of routing biases that DeepSeek V4 lacks, because some of its layers choose experts by a hash of the
-    token.
-    """
+    """Return the number of routing biases that DeepSeek V4 lacks: some of its layers choose experts by a hash of the token."""
     kinds = text.get("mlp_layer_types")
     if isinstance(kinds, list):
         return kinds[: mixture.layers].count("hash_moe") * mixture.routed

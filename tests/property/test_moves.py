@@ -41,9 +41,9 @@ def rolled_out(fleet: Fleet) -> bool:
 
 
 def ends_whole(fleet: Fleet) -> None:
-    """Bring all nodes back, and check that the service becomes complete and that no move is left."""
+    """Bring all nodes back, withdraw all requests, and check that the service becomes complete and that no move is left."""
     for name in fleet.world.deps.nodes:
-        fleet.change(name, taints=(), ready=True)
+        fleet.change(name, taints=(), ready=True, move="")
     fleet.world.service = replace(fleet.world.service, annotations={})
     fleet.until("quiet", lambda: not fleet.moves() and fleet.whole() and rolled_out(fleet), passes=1500)
     fleet.run(20)
@@ -95,9 +95,6 @@ def test_whatever_happens_one_group_of_a_role_moves_and_everything_ends_whole(sh
         text = f"engine/{chance.randint(0, 3)} {world.now.isoformat()}"
         world.service = replace(world.service, annotations={keys.MOVE: text})
 
-    def ask_now() -> None:
-        fleet.change(chance.choice(sorted(world.deps.nodes)), ready=False, move=f"{world.now.isoformat()} now")
-
     def lose() -> None:
         if world.pods:
             world.lose(chance.choice(sorted(world.pods)))
@@ -109,7 +106,7 @@ def test_whatever_happens_one_group_of_a_role_moves_and_everything_ends_whole(sh
 
     for _ in range(LENGTH):
         if chance.random() < 0.3:
-            chance.choice([taint, taint, untaint, freeze, ask, ask_now, lose, edit])()
+            chance.choice([taint, taint, untaint, freeze, ask, lose, edit])()
         interrupted(fleet, chance)
     fleet.shape = replace(fleet.shape, paused=False)
     world.edit(fleet.shape.service(), world.deps)

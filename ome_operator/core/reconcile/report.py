@@ -37,9 +37,7 @@ from ome_operator.core.waves import shared_edits
 
 
 def report(decided: Decided, work: Plan) -> Report:
-    """Return all inputs of `status.service.status`, which builds the status of a service. `work` contains all writes and
-    deletions of the pass.
-    """
+    """Return all inputs of `status.service.status`. `work` contains all writes and deletions of the pass."""
     snapshot, intent, want, clock = decided.snapshot, decided.intent, decided.want, decided.clock
     service, resolved = snapshot.service, intent.resolved
     rolled_out = _rollout(decided)

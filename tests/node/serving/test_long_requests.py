@@ -134,7 +134,7 @@ async def test_no_request_of_a_minute_fails_when_its_group_ends(
         f"(median {statistics.median(took):.0f} s); {on_it:.0f} requests ran on the group; ended after {gone:.1f} s"
     )
     assert not failed, failed[0]
-    assert took[0] >= AT_LEAST_S and on_it > 0
+    assert took[len(took) // 10] >= AT_LEAST_S and on_it > 0, "fewer than nine of ten requests ran for a minute"
     await asyncio.to_thread(service.scale, 2)
 
 
