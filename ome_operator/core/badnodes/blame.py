@@ -29,7 +29,8 @@ class Avoided(NamedTuple):
     namespaces: Mapping[str, Mapping[str, str]]
     """Maps each namespace to the nodes that only the services of this namespace avoid, each with the reason."""
     ignored: Mapping[str, str]
-    """Maps each node that is used although it is to blame to the reason why it is used."""
+    """Maps each node whose faults are ignored to the reason. A node that reports an ignored fault may still be in
+    `namespaces`, because services of a namespace failed there."""
 
     def of(self, namespace: str) -> dict[str, str]:
         """Return all nodes that the services of a namespace avoid, each with the reason."""
@@ -68,13 +69,14 @@ def blamed(memory: Memory) -> list[tuple[Role, str]]:
 
 
 def avoid(memory: Memory, nodes: Mapping[str, Node], now: float) -> Avoided:
-    """Return the nodes that are avoided, and by whom. At most `_limit` nodes are avoided. Nodes that report a fault
-    themselves take precedence, because tenants can make their own containers fail.
+    """Return the nodes that are avoided, and by whom. The services of each namespace avoid at most `_limit` nodes, including
+    those that all services avoid. Nodes that report a fault themselves take precedence, because tenants can make their own
+    containers fail. If a node's own fault is ignored, failures of services on this node count nevertheless.
     """
     known = {name: each for name, each in memory.items() if name in nodes}
     limit = _limit(nodes, known)
-    ignored: dict[str, str] = {}
-    everybody = _first(list(_own(known, now, limit, ignored)), limit, ignored)
+    wrong, beyond = dict[str, str](), dict[str, str]()
+    everybody = _first(list(_own(known, now, limit, wrong)), limit, beyond)
     common: list[_Blame] = []
     by_node: dict[str, dict[str, _Blame]] = {}
     for role, name in blamed(known):
@@ -86,13 +88,14 @@ def avoid(memory: Memory, nodes: Mapping[str, Node], now: float) -> Avoided:
             since = sorted(blame.since for blame in blames.values())[1]
             # Users of all namespaces can read this text, so it names no namespace.
             common.append(_Blame(since, name, f"services of {len(blames)} namespaces failed there"))
-    everybody |= _first([blame for blame in common if blame.node not in everybody], limit - len(everybody), ignored)
+    everybody |= _first([blame for blame in common if blame.node not in everybody], limit - len(everybody), beyond)
     namespaces: dict[str, dict[str, str]] = {}
     for space in sorted({space for blames in by_node.values() for space in blames}):
         own = [blames[space] for name, blames in by_node.items() if space in blames and name not in everybody]
-        own = [blame for blame in own if blame.node not in ignored]
-        if found := _first(own, limit - len(everybody), ignored):
+        own = [blame for blame in own if blame.node not in beyond]
+        if found := _first(own, limit - len(everybody), beyond):
             namespaces[space] = found
+    ignored = {name: why for name, why in {**wrong, **beyond}.items() if name not in everybody}
     return Avoided(everybody, namespaces, ignored)
 
 
@@ -104,10 +107,10 @@ def _limit(nodes: Mapping[str, Node], memory: Memory) -> int:
     return max(1, (with_gpus or len(nodes)) // PART)
 
 
-def _own(memory: Memory, now: float, limit: int, ignored: dict[str, str]) -> Iterator[_Blame]:
+def _own(memory: Memory, now: float, limit: int, wrong: dict[str, str]) -> Iterator[_Blame]:
     """Yield the nodes to blame for faults that they report themselves. If more than `limit` nodes have a fault at the same
     time, none of them is to blame for it, because the report is probably wrong, or something that all nodes share is broken.
-    These nodes are added to `ignored`.
+    These nodes are added to `wrong`.
     """
     kinds: dict[str, list[_Blame]] = {}
     for name, known in memory.items():
@@ -117,14 +120,14 @@ def _own(memory: Memory, now: float, limit: int, ignored: dict[str, str]) -> Ite
     for kind, found in kinds.items():
         if len(found) > limit:
             why = f"{kind} is ignored, because {len(found)} nodes report it, and at most {limit} nodes may be avoided"
-            ignored.update({blame.node: why for blame in found})
+            wrong.update({blame.node: why for blame in found})
         else:
             yield from found
 
 
-def _first(blames: list[_Blame], limit: int, ignored: dict[str, str]) -> dict[str, str]:
+def _first(blames: list[_Blame], limit: int, beyond: dict[str, str]) -> dict[str, str]:
     """Return the nodes to avoid, each with the reason: the `limit` nodes that have been to blame for the longest time. Add
-    the other nodes to `ignored`.
+    the other nodes to `beyond`.
     """
     found: dict[str, str] = {}
     for blame in sorted(blames):
@@ -133,9 +136,9 @@ def _first(blames: list[_Blame], limit: int, ignored: dict[str, str]) -> dict[st
         if len(found) < limit:
             found[blame.node] = blame.why
         else:
-            ignored[blame.node] = f"{blame.why}; the node is not avoided, because the limit of avoided nodes is reached"
+            beyond[blame.node] = f"{blame.why}; the node is not avoided, because the limit of avoided nodes is reached"
     for name in found:
-        ignored.pop(name, None)
+        beyond.pop(name, None)
     return found
 
 

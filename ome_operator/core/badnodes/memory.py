@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import reduce
 
 from ome_operator.core.badnodes.blame import blamed
-from ome_operator.core.badnodes.record import WORDS, Memory, NodeMemory, RememberedFault, bounded
+from ome_operator.core.badnodes.record import WORDS, Memory, NodeMemory, RememberedFault, bounded, without_common
 from ome_operator.core.badnodes.signs import ReadyGroup, Sign
 from ome_operator.core.observed.objects import Node
 
@@ -39,7 +39,7 @@ def remember(
             known = kept.get(name, NodeMemory(node.uid))
             kept[name] = known._replace(faults=_own(known.faults, node, now))
     kept = reduce(lambda found, sign: _added(found, sign, nodes), signs, kept)
-    kept = _confirmed(kept, ready, now)
+    kept = without_common(_confirmed(kept, ready, now))
     return bounded({name: each for name, each in kept.items() if each.faults or now - each.forgiven < EXPIRES})
 
 

@@ -1,5 +1,6 @@
 """The remembered faults of a node: an entry for each fault, in the status of a NodeFaults object of limited size."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -14,6 +15,8 @@ FAULTS = 16
 WORDS = 300
 """Maximum number of characters of a message. The rest is cut off."""
 _MOST_COUNTED = 1000
+_LATEST = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
+"""The latest time that is read. Later ones cannot be written in UTC."""
 
 
 class Role(NamedTuple):
@@ -104,6 +107,18 @@ def read(found: Mapping[str, Any], forgiven: float) -> NodeMemory:
     return NodeMemory(str(found.get("nodeUID") or ""), tuple(one for one in known if one is not None), forgiven)
 
 
+def without_common(memory: Memory) -> dict[str, NodeMemory]:
+    """Return the memory without the faults that more than NODES nodes report themselves. Such a fault cannot be remembered
+    completely, and the nodes with it would displace all failures of services.
+    """
+    reports = Counter(fault.kind for each in memory.values() for fault in each.faults if fault.role is None)
+    common = {kind for kind, number in reports.items() if number > NODES}
+    return {
+        name: each._replace(faults=tuple(fault for fault in each.faults if fault.role or fault.kind not in common))
+        for name, each in memory.items()
+    }
+
+
 def bounded(memory: Memory) -> dict[str, NodeMemory]:
     """Return the memory reduced to at most NODES nodes with FAULTS faults each. The latest faults are kept; faults that a
     node itself reports, and nodes with such faults, take precedence over failures of services.
@@ -126,12 +141,13 @@ def _latest(faults: Iterable[RememberedFault]) -> tuple[RememberedFault, ...]:
 
 
 def time(stamp: object) -> float:
-    """Return a time in RFC 3339 as seconds since the epoch; 0 if the value is not such a time."""
+    """Return a time in RFC 3339 as seconds since the epoch; 0 if the value is not such a time, or is before the epoch."""
     try:
         when = datetime.fromisoformat(str(stamp or ""))
     except ValueError:
         return 0.0
-    return when.replace(tzinfo=when.tzinfo or UTC).timestamp()
+    seconds = when.replace(tzinfo=when.tzinfo or UTC).timestamp()
+    return min(max(0.0, seconds), _LATEST)
 
 
 def stamp(seconds: float) -> str:

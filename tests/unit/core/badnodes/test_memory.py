@@ -126,6 +126,42 @@ def test_what_everybody_avoids_counts_for_a_namespace_too() -> None:
     assert "n1" in found.ignored
 
 
+@pytest.mark.parametrize("reporting", [0, 1, 3, 4, 30])
+@pytest.mark.parametrize("spaces", [1, 2])
+def test_a_monitor_that_is_wrong_on_many_nodes_hides_no_failures_of_services(reporting: int, spaces: int) -> None:
+    """Failures of services on a node count whether or not a fault that many nodes report is ignored on this node. Reported:
+    if more than a tenth of the nodes reported KernelDeadlock, services returned to the node on which they had failed.
+    """
+    there = {name: node(name, *[("KernelDeadlock", "x")] * (at < reporting)) for at, name in enumerate(nodes())}
+    signs = [sign for role in (ROLE, OTHER)[:spaces] for sign in failures("n1", 9, role)]
+    memory = after(*signs, nodes=there, memory=after(nodes=there, now=T))
+    found = avoid(memory, there, T + 1000)
+    assert "n1" in found.of("team")
+    assert ("n1" in found.of("elsewhere")) == (spaces == 2 or 1 < reporting <= 3)
+    assert ("n1" in found.ignored) == (spaces == 1 and reporting > 3)
+    assert len(found.ignored) == (reporting - (spaces == 2) if reporting > 3 else 0)
+
+
+def test_a_fault_that_too_many_nodes_report_displaces_no_failures_from_the_record() -> None:
+    """A monitor is wrong on more nodes than have a record. The failures of services stay recorded, and the record does not
+    change at each evaluation.
+    """
+    there = {f"n{at}": node(f"n{at}", ("KernelDeadlock", "x")) for at in range(5 * NODES)}
+    memory = after(*failures("n1", 3), nodes=there)
+    for now in (T + 1010, T + 1020, T + 2000):
+        memory = after(memory=memory, nodes=there, now=now)
+        assert memory.keys() == {"n1"} and avoid(memory, there, now).of("team").keys() == {"n1"}
+    few = dict(list(there.items())[:NODES])
+    assert after(nodes=few).keys() == few.keys(), "a fault of fewer nodes is remembered"
+
+
+def test_each_namespace_has_a_limit_of_its_own_for_the_nodes_that_it_alone_avoids() -> None:
+    signs = [sign for at in range(30) for sign in failures(f"n{at}", 3, ROLE._replace(namespace=f"team{at}"))]
+    found = avoid(after(*signs), nodes(), T + 1000)
+    assert not found.everybody
+    assert {space: set(each) for space, each in found.namespaces.items()} == {f"team{at}": {f"n{at}"} for at in range(30)}
+
+
 def test_failures_of_a_tenant_hide_no_fault_that_a_node_reports() -> None:
     """A tenant with two namespaces makes its containers fail on 250 nodes, also while a node reports a fault of its own
     (finding U15). The fault of the node stays recorded and avoided. Previously, the tenant's failures filled the record and
@@ -173,7 +209,7 @@ def test_failures_on_nodes_that_do_not_exist_are_left_out() -> None:
 
 
 def test_the_memory_is_bounded() -> None:
-    there = {f"n{at}": node(f"n{at}", ("KernelDeadlock", "x" * 9999)) for at in range(3 * NODES)}
+    there = {f"n{at}": node(f"n{at}", (f"Fault{at % 3}", "x" * 9999)) for at in range(3 * NODES)}
     signs = [Sign("n7", ROLE._replace(service=f"s{at}"), "Error", T + at, "y" * 9999) for at in range(5 * FAULTS)]
     memory = after(*signs, nodes=there)
     assert len(memory) == NODES
@@ -237,6 +273,14 @@ def test_objects_of_earlier_operators_and_odd_ones_are_read(stored: dict[str, An
 )  # fmt: skip
 def test_odd_objects_are_read_as_empty(stored: dict[str, Any]) -> None:
     assert read(stored, 0.0).faults == ()
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "1969-12-31T23:59:59Z"])
+def test_times_that_cannot_be_written_are_bounded(text: str) -> None:
+    """A time before the year 1 or after the year 9999 in UTC would prevent the operator from writing the object."""
+    stored = {"faults": [{"kind": "Error", "namespace": "a", "first": text, "last": text}]}
+    known = read(stored, 0.0)
+    assert read(status(known, []), 0.0) == known
 
 
 def test_odd_entries_are_bounded() -> None:
