@@ -41,13 +41,14 @@ def show(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Show each node with GPUs, services or weights: its state, its GPUs, the groups that use them, and its weights.
+    """Show each node with GPUs, services or weights: its state, its GPUs, the groups that use them, the groups that move
+    away from it or to it, and its weights.
 
     The word `show` may be left out. The groups are those of all services that you may read. GPUs of pods that belong to no
-    service are counted as free. Exit code 2: the answer is unknown, because a node does not exist or nodes or services may
-    not be read.
+    service are counted as free; `ome fit` counts these pods. Exit code 2: the answer is unknown, because a node does not
+    exist or nodes or services may not be read.
     """
-    from ome_operator.cli.live.board import Looker
+    from ome_operator.cli.live.board import Looker, node_rows
     from ome_operator.cli.output import say
     from ome_operator.describe import cluster
     from ome_operator.describe.node_table import node_table
@@ -59,7 +60,7 @@ def show(
     board = on_cluster(kubeconfig, context, work, error=Unanswered, read_only=True)
     for kind, why in board.denied.items():
         complain(f"{kind} are not shown: {why}")
-    rows = everywhere(cluster.node_rows(board.trees.values(), board.nodes, board.records, board.avoided, board.unknown))
+    rows = everywhere(node_rows(board))
     if unknown := sorted(set(names or ()) - {row.name for row in rows}):
         raise Unanswered(f"{', '.join(unknown)}: no such node with GPUs, services or weights. `ome nodes` lists them.")
     rows = [row for row in rows if not names or row.name in names]

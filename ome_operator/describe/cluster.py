@@ -13,6 +13,7 @@ from ome_operator.core.reasons import READY, SCALED, State
 from ome_operator.describe import states
 from ome_operator.describe.actions import Shell
 from ome_operator.describe.causes import causes
+from ome_operator.describe.moves import MoveView
 from ome_operator.describe.text import numbers
 from ome_operator.describe.tree import GroupView, Rank, Tree
 from ome_operator.describe.unknown_weights import UnknownWeights
@@ -32,6 +33,13 @@ class Use(NamedTuple):
     """The reason why a rank is not ready; "" if all of the ranks are ready."""
     serves: bool = False
     """Whether all ranks of the group are ready, including those on other nodes."""
+    moves: str = ""
+    """Whether the group leaves the node ("leaves"), or which group it replaces ("replaces decode 0"); "" if neither."""
+
+    @property
+    def group(self) -> str:
+        """The role and the group, as text."""
+        return self.place.partition(" · ")[0]
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,11 @@ class NodeRow:
     """If the node's agent does not report: the models in the node's labels, or else why the weights are unknown. "" if the
     agent reports."""
 
+    leaving: tuple[MoveView, ...] = ()
+    """The moves of the groups and routers that leave this node."""
+    coming: tuple[MoveView, ...] = ()
+    """The moves whose replacements have pods on this node."""
+
     @property
     def held(self) -> int:
         """Number of GPUs on the node that pods of services use."""
@@ -80,23 +93,42 @@ def node_rows(
     records: Iterable[NodeRecord],
     avoided: Mapping[str, str] = MappingProxyType({}),
     unknown: Mapping[str, UnknownWeights] = MappingProxyType({}),
+    moves: Iterable[MoveView] = (),
 ) -> list[NodeRow]:
     """Return a row for each node with GPUs, services or weights. The rows are sorted by name, and nodes without GPUs are
     last. `avoided` maps the name of each node that is excluded from new groups to a text that states by whom and why.
-    `unknown` maps the name of each node whose weights are unknown to the reason.
+    `unknown` maps the name of each node whose weights are unknown to the reason, and `moves` are the moves under way.
     """
     uses, known = _uses(trees), {node.name: node for node in nodes}
     held = {record.node: record.holdings for record in records}
     names = sorted({*uses, *held, *(name for name, node in known.items() if node.gpus)})
+    under_way = list(moves)
     found = [
         replace(
-            _row(name, known.get(name), uses.get(name, ()), held.get(name, ())),
+            _moving(_row(name, known.get(name), uses.get(name, ()), held.get(name, ())), under_way),
             avoided=avoided.get(name, ""),
             unknown=unknown[name].text if name in unknown else "",
         )
         for name in names
     ]
     return sorted(found, key=lambda row: row.gpus == 0)
+
+
+def _moving(row: NodeRow, moves: Iterable[MoveView]) -> NodeRow:
+    """Return the row with the moves that concern its node."""
+    leaving = tuple(move for move in moves if row.name in move.nodes)
+    coming = tuple(move for move in moves if row.name in move.replacement_nodes)
+    if not (leaving or coming):
+        return row
+    words = {(move.namespace, move.service, _of_use(move.replacement)): f"replaces {move.place}" for move in coming}
+    words |= {(move.namespace, move.service, _of_use(move.place)): "leaves" for move in leaving}
+    uses = (use._replace(moves=words.get((use.namespace, use.service, use.group), "")) for use in row.uses)
+    return replace(row, uses=tuple(uses), leaving=leaving, coming=coming)
+
+
+def _of_use(place: str) -> str:
+    """Return the group of a move in the form of `Use.group`: the routers of a node are shown together."""
+    return keys.ROUTER if place.startswith(f"{keys.ROUTER} ") else place
 
 
 def _row(name: str, node: Node | None, uses: Iterable[Use], holdings: Iterable[Holding]) -> NodeRow:
@@ -197,6 +229,11 @@ def _over_nodes(ref: Ref, holdings: list[Holding]) -> ModelHolding:
     return ModelHolding(_called(ref), state, word, _part(have, total) if total else ready / len(holdings), message)
 
 
+FREE = "Free GPUs are those that no pod of these services uses; `ome fit -f FILE` also counts all other pods."
+"""What the commands and the page count as free. The pods of other software are not read, because a list of the pods of all
+namespaces is expensive, and a page is updated every few seconds."""
+
+
 @dataclass(frozen=True)
 class Totals:
     """Sums of GPUs over all nodes with a known number of GPUs."""
@@ -207,7 +244,7 @@ class Totals:
     idle_held: int
     """Number of GPUs that pods of groups that are not ready use. These GPUs serve no requests."""
     free: int
-    """Number of free GPUs on nodes that accept pods. GPUs of pods that belong to no service are counted as free."""
+    """Number of free GPUs on nodes that accept pods (`FREE`)."""
     away: int
     """Number of free GPUs on nodes that are cordoned or lost."""
     nodes: int

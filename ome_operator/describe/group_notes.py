@@ -1,10 +1,11 @@
 """Describes in words what the status of a service contains about its groups: starts, recycles and failures."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from ome_operator.core.catalog.node_models import duration
+from ome_operator.core.moves.record import Phase, read
 from ome_operator.core.recovery.failure import sentence
 from ome_operator.core.recovery.record import (
     FAILED,
@@ -31,7 +32,7 @@ class GroupNotes(NamedTuple):
 
     note: str
     """How long the group has been starting, the number of its recycles, and its last failure while that failure is
-    recent."""
+    recent. For a group that moves, also the node that it leaves, or the group that it replaces."""
     start: str
     """How long the last start of the group took, in total and by parts; "" if that is unknown."""
 
@@ -51,7 +52,21 @@ def group_notes(component: str, revision: str, status: Mapping[str, Any], now: d
         ):
             notes = starting(entry, entries, now), _note(entry)
             found[entry["index"]] = GroupNotes("; ".join(filter(None, notes)), parts(entry.get("start"), entry.get("phase")))
+    for number, moves in _moves(component, revision, status):
+        before = found.get(number, NO_NOTES)
+        found[number] = before._replace(note="; ".join(filter(None, (before.note, moves))))
     return found
+
+
+def _moves(component: str, revision: str, status: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
+    """Yield the number of each group of a component that moves, or that replaces a moving one, with a note about it."""
+    move = read(status).get(component)
+    if move is None or move.revision != revision or move.phase is Phase.RETURNED:
+        return
+    if move.member.isdecimal():
+        yield int(move.member), f"leaves node {move.node} ({move.cause}): {move.phase}"
+    if move.replacement.isdecimal():
+        yield int(move.replacement), f"replaces group {move.member}"
 
 
 def starting(entry: Mapping[str, Any], entries: Iterable[Mapping[str, Any]], now: datetime | None) -> str:

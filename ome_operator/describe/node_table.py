@@ -1,9 +1,9 @@
 """The text of `ome nodes`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from ome_operator.describe.cluster import NodeRow, Totals, Use, totals
+from ome_operator.describe.cluster import FREE, NodeRow, Totals, Use, totals
 from ome_operator.describe.unknown_weights import DENIED
 from ome_operator.settings.policy import AGENT_PODS
 from ome_operator.util.columns import table
@@ -11,15 +11,21 @@ from ome_operator.util.wording import count
 
 
 def node_table(rows: Sequence[NodeRow]) -> str:
-    """Return a line for each node, and a sentence with the sums of GPUs. A node with groups of several services has a line
-    for each of them.
+    """Return a line for each node, the moves under way, and a sentence with the sums of GPUs. A node with groups of several
+    services has a line for each of them.
     """
     lines = [line for row in rows for line in _lines(row)]
     head = ("NODE", "STATE", "PRODUCT", "GPUS", "SERVICE", "GROUPS", "WEIGHTS")
     if not lines:
         return "No node has GPUs, services or weights.\n"
     avoided = "".join(f"{row.name} is avoided {row.avoided}\n" for row in rows if row.avoided)
-    return f"{table(head, lines)}\n{avoided}{_unreported(rows)}{summary(totals(rows))}\n"
+    moves = "".join(f"{sentence}.\n" for sentence in dict.fromkeys(_moves(rows)))
+    return f"{table(head, lines)}\n{moves}{avoided}{_unreported(rows)}{summary(totals(rows))}\n{FREE}\n"
+
+
+def _moves(rows: Iterable[NodeRow]) -> Iterator[str]:
+    """Yield a sentence for each move of a node. A move that concerns several nodes is yielded for each of them."""
+    return (move.sentence for row in rows for move in (*row.leaving, *row.coming))
 
 
 def _unreported(rows: Sequence[NodeRow]) -> str:
@@ -46,7 +52,8 @@ def _by_service(uses: Sequence[Use]) -> list[tuple[tuple[str, str], list[Use]]]:
 
 
 def _group(use: Use) -> str:
-    return f"{use.place} ({use.reason})" if use.reason else use.place
+    notes = ", ".join(filter(None, (use.reason, use.moves)))
+    return f"{use.place} ({notes})" if notes else use.place
 
 
 def summary(sums: Totals) -> str:

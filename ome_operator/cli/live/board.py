@@ -17,6 +17,8 @@ from ome_operator.cli.live.trees import OURS
 from ome_operator.core.observed.from_api import controller
 from ome_operator.core.observed.nodes import node, node_record
 from ome_operator.core.observed.objects import Manifest, Node, NodeRecord, Observed
+from ome_operator.describe import cluster
+from ome_operator.describe.moves import moves
 from ome_operator.describe.tree import Tree, tree
 from ome_operator.describe.unknown_weights import UnknownWeights, unknown_weights
 from ome_operator.kube.client import Client
@@ -128,6 +130,12 @@ class Looker:
             return await self._client.list_objects("Pod", label_selector=f"app.kubernetes.io/name={keys.AGENT}"), ""
         except Forbidden:
             return [], ""
+
+
+def node_rows(found: Board) -> list[cluster.NodeRow]:
+    """Return a row for each node with GPUs, services or weights."""
+    moving = [move for key, tree in found.trees.items() for move in moves(tree, found.bodies[key], found.at)]
+    return cluster.node_rows(found.trees.values(), found.nodes, found.records, found.avoided, found.unknown, moving)
 
 
 def _of_a_service(body: Mapping[str, Any]) -> bool:

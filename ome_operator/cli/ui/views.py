@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.api import InferenceService, Invalid
-from ome_operator.cli.live.board import Board, Key
+from ome_operator.cli.live.board import Board, Key, node_rows
 from ome_operator.cli.live.details import Details
 from ome_operator.cli.live.traffic import TrafficSamples
 from ome_operator.core.freeze.hold import frozen
@@ -265,9 +265,15 @@ def _actions(board: Board, key: Key, shell: Shell) -> Iterator[Any]:
 
 def nodes(board: Board, shell: Shell) -> Iterator[Section]:
     """Yield the sections of the page of nodes and weights."""
-    rows = everywhere(cluster.node_rows(board.trees.values(), board.nodes, board.records, board.avoided, board.unknown))
+    rows = everywhere(node_rows(board))
     yield Section(
-        "capacity", {"totals": cluster.totals(rows), "rows": rows, "denied": visible(board.denied.get("nodes", ""))}
+        "capacity",
+        {
+            "totals": cluster.totals(rows),
+            "rows": rows,
+            "denied": visible(board.denied.get("nodes", "")),
+            "free": cluster.FREE,
+        },
     )
     seen = [(tree, board.bodies[key]) for key, tree in board.trees.items()]
     yield Section("waits", {"waits": everywhere(list(cluster.waits(seen, shell)))})

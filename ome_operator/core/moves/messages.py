@@ -45,7 +45,7 @@ def _why(move: Move, facts: MoveFacts, policy: MovePolicy, first: First, now: da
 
 def _state(move: Move, facts: MoveFacts, policy: MovePolicy, first: First, now: datetime) -> tuple[str, str]:
     thing = "pod" if move.component == keys.ROUTER else "group"
-    end = _clock(move, policy.pause if move.phase is Phase.STAYING else policy.timeout, now)
+    end = phase_end(move, policy, now)
     match move.phase:
         case Phase.SETTLING:
             return Reason.MOVE_PENDING, f"the move begins if this lasts for {SETTLE:.0f} s"
@@ -67,7 +67,12 @@ def _state(move: Move, facts: MoveFacts, policy: MovePolicy, first: First, now: 
     return Reason.NO_SPARE_NODES, f"its replacement waits for {room}; at {end} the {thing} {ends}"
 
 
-def _clock(move: Move, seconds: float, now: datetime) -> str:
-    """Return the time at which the present phase of a move ends, in RFC 3339."""
+def phase_end(move: Move, policy: MovePolicy, now: datetime) -> str:
+    """Return the time at which the present phase of a move ends if nothing else happens before, in RFC 3339; "" if only an
+    event ends it. The phase `Replacing` ends at this time only if the replacement has no nodes.
+    """
+    limits = {Phase.SETTLING: SETTLE, Phase.REPLACING: policy.timeout, Phase.STAYING: policy.pause}
+    if (seconds := limits.get(move.phase)) is None:
+        return ""
     ends = now + timedelta(seconds=seconds - age(move.since, now))
     return quantity.rfc3339(ends)

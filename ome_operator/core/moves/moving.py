@@ -101,13 +101,13 @@ def decide(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, frozen: boo
     (revision,) = step.keep
     found = snapshot.slices.get(revision, Slice(revision, (), ()))
     roles = [*_groups(snapshot, intent, found, step), *_routers(snapshot, intent, found)]
-    first, policy = _first(intent, step, revision), _policy(snapshot.service)
+    first, settings = _first(intent, step, revision), policy(snapshot.service)
     moves: list[Move] = []
     for role in roles:
         move = before.get(role.component)
-        move = move if frozen else advance(move, role, policy, first, snapshot.now)
+        move = move if frozen else advance(move, role, settings, first, snapshot.now)
         moves += [move] if move is not None and move.revision == revision else []
-    return _moving(snapshot, intent, found, roles, moves, policy, first)
+    return _moving(snapshot, intent, found, roles, moves, settings, first)
 
 
 def widened(step: RolloutStep, moving: Moving) -> RolloutStep:
@@ -134,7 +134,7 @@ def _moving(
     found: Slice,
     roles: Iterable[MovingRole],
     moves: list[Move],
-    policy: MovePolicy,
+    settings: MovePolicy,
     first: First,
 ) -> Moving:
     named = {role.component: role for role in roles}
@@ -147,7 +147,7 @@ def _moving(
     elif router is not None and not any(pod.name == router.member and pod.yields for pod in pods):
         extra[keys.ROUTER] = 1  # the Deployment keeps one more replica until the ReplicaSet has seen the mark
     goes = {one.component: int(one.member) for one in moves if one.phase is Phase.LEAVING and one is not router}
-    waits = [again(one, named[one.component], policy, snapshot.now) for one in moves]
+    waits = [again(one, named[one.component], settings, snapshot.now) for one in moves]
     nodes = filter(None, map(snapshot.deps.nodes.get, {pod.node for pod in found.pods}))
     texts = [snapshot.service.annotations.get(keys.MOVE) or "", *(node.move for node in nodes if node.move)]
     waits.append(until_requests(texts, snapshot.now))
@@ -164,7 +164,7 @@ def _moving(
         excluded=tuple(sorted({node for role in named.values() for node in role.excluded})) if extra or goes else (),
         condition=messages.condition(
             {one: _facts(one, named[one.component], found, intent, snapshot.now) for one in moves},
-            policy,
+            settings,
             first,
             snapshot.now,
         ),
@@ -203,7 +203,8 @@ def _first(intent: Intent, step: RolloutStep, revision: str) -> First:
     return First("the end of the pause (spec.rollout.paused)") if intent.strategy.paused else NOTHING_FIRST
 
 
-def _policy(service: InferenceService) -> MovePolicy:
+def policy(service: InferenceService) -> MovePolicy:
+    """Return the settings of a service that has the field `spec.moves`."""
     moves = service.spec.moves
     assert moves is not None
     timeout = TIMEOUT if moves.timeout is None else quantity.seconds(moves.timeout)

@@ -48,6 +48,22 @@ def test_a_node_that_does_not_exist(cluster: dict[str, Any]) -> None:
     assert isinstance(found.exception, Unanswered) and str(found.exception).startswith("c: no such node")
 
 
+def test_moves_are_shown_in_the_table_and_in_documents(cluster: dict[str, Any]) -> None:
+    found = console.fleet(kimi=False, hostile=False).objects
+    body = next(each for each in found["InferenceService"] if each["metadata"]["name"] == "llama-scout")
+    revision = body["status"]["revision"].rpartition("→")[2]
+    move = {"component": "engine", "revision": revision, "group": 0, "phase": "Replacing", "since": "2026-01-01T09:00:00Z"}
+    body["status"]["moves"] = [{**move, "node": "h200-18", "cause": "cordoned", "replacement": "1"}]
+    cluster |= found
+    text = CliRunner().invoke(app, ["nodes"]).output
+    assert "(leaves)" in text and "(replaces engine 0)" in text and "chat/llama-scout engine 0 leaves h200-" in text
+    rows = json.loads(CliRunner().invoke(app, ["nodes", "-o", "json"]).output)["nodes"]
+    (leaving,) = [row["leaving"][0] for row in rows if row["leaving"]]
+    (coming,) = [row["coming"][0] for row in rows if row["coming"]]
+    assert leaving == coming and (leaving["phase"], leaving["replacement"]) == ("Replacing", "engine 1")
+    assert leaving["replacementNodes"] and leaving["until"] == "" and leaving["cause"] == "cordoned"
+
+
 def faults(name: str, avoided: str = "by services of team: engine of team/svc failed there 3 times") -> dict[str, Any]:
     """Return the NodeFaults of a node."""
     return {"metadata": {"name": name, "uid": f"of-{name}"}, "status": {"avoided": avoided} if avoided else {}}

@@ -24,12 +24,14 @@ def test_every_node_and_every_service_on_it_has_a_line() -> None:
     rows = cluster.node_rows(board.trees.values(), board.nodes, board.records)
     services = [max(1, len({(use.namespace, use.service) for use in row.uses})) for row in rows]
     assert max(services) > 1, "a node with groups of several services"
-    assert len(table()) == 1 + sum(services) + 2, "the header, the rows, an empty line and the sums"
+    assert len(table()) == 1 + sum(services) + 3, "the header, the rows, an empty line, the sums and what is free"
 
 
 def test_the_sums_say_how_many_gpus_are_free_and_which_accept_no_pods() -> None:
-    assert table()[-1].startswith("192 GPUs on 24 nodes, of which 22 ready: ")
-    assert table()[-1].endswith(" free, 16 free on nodes that accept no pods.")
+    *_, sums, free = table()
+    assert sums.startswith("192 GPUs on 24 nodes, of which 22 ready: ")
+    assert sums.endswith(" free, 16 free on nodes that accept no pods.")
+    assert free == cluster.FREE
 
 
 def test_unknown_numbers_are_not_written_as_zero() -> None:

@@ -63,6 +63,20 @@ async def test_nodes_show_groups_weights_and_who_waits() -> None:
     assert "192</b> GPUs on 24 nodes" in text and "cordoned" in text and "lost" in text
     assert "no space left on /raid" in text and "16/19 nodes" in text and "1240 MB/s" in text
     assert "minimax-m2" in text and "20 nodes: Insufficient nvidia.com/gpu" in text
+    assert "Free GPUs are those that no pod of these services uses" in text and "replaces" not in text
+
+
+async def test_nodes_show_the_groups_that_leave_and_those_that_come() -> None:
+    cluster = console.fleet(kimi=False, hostile=False)
+    body = next(each for each in cluster.objects["InferenceService"] if each["metadata"]["name"] == "llama-scout")
+    revision = body["status"]["revision"].rpartition("→")[2]
+    move = {"component": "engine", "revision": revision, "group": 0, "phase": "Replacing", "replacement": "1"}
+    body["status"]["moves"] = [{**move, "since": ago(minutes=1), "node": "h200-19", "cause": "taint <b>x"}]
+    body["spec"]["moves"] = {}
+    async with visiting(cluster) as visitor:
+        text = await visitor.page("/nodes")
+    assert "leaves</span>" in text and "replaces engine 0</span>" in text
+    assert "taint &lt;b&gt;x), Replacing: its replacement, engine 1, is starting on h200-" in text
 
 
 @pytest.mark.parametrize("path", ["/", "/nodes", "/service/zz-evil/hostile"])
