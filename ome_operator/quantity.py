@@ -7,7 +7,7 @@ what was applied and what is stored would always differ.
 import math
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -27,6 +27,10 @@ _DECIMAL = {
 }
 _LARGEST = 2**63 - 1
 """The largest quantity. The API server replaces larger values by this value."""
+LONGEST = 100 * 365 * 86400.0
+"""The longest duration in seconds (a hundred years). A longer one counts as this one, so that it can be added to any time
+that `instant` returns."""
+_EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 _DURATION = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _QUANTITY = re.compile(r"^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([eE][+-]?0*[0-9]{1,3})|([KMGTPE]i)|([numkMGTPE]))?$")
 """Matches a quantity. An exponent has at most three digits, because more would keep a processor busy for minutes."""
@@ -69,7 +73,9 @@ def valid(quantity: Any) -> bool:
 
 def whole(number: Any) -> int | None:
     """Return a whole number without a sign, of at most 64 bits, from a number or a text; None for anything else."""
-    text = str(number)
+    if not isinstance(number, int | str):
+        return None
+    text = number if isinstance(number, str) else str(number) if abs(number) < 10**19 else ""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 19 else None
 
 
@@ -137,8 +143,11 @@ def gpus(container: Mapping[str, Any]) -> int:
 
 
 def seconds(duration: str) -> float:
-    """Return the number of seconds of a duration such as `90s` or `1h30m`, in the format of `api.values.Duration`."""
-    return sum(float(number) * _DURATION[unit] for number, unit in re.findall(r"(?<![0-9.])([0-9.]++)([a-zµ]++)", duration))
+    """Return the number of seconds of a duration such as `90s` or `1h30m`, in the format of `api.values.Duration`; at most
+    `LONGEST`.
+    """
+    parts = re.findall(r"(?<![0-9.])([0-9.]++)([a-zµ]++)", duration)
+    return min(sum(float(number) * _DURATION[unit] for number, unit in parts), LONGEST)
 
 
 def part(value: int | str, whole: int, *, up: bool) -> int:
@@ -157,15 +166,29 @@ def rfc3339(when: datetime) -> str:
     return when.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def moment(text: str, now: datetime) -> datetime | None:
-    """Parse a time that must be before `now`. Return None if the text, which anybody may have written, is not such a
+def instant(text: object) -> datetime | None:
+    """Parse a time in RFC 3339. Return None if the value, which anybody may have written, is not such a time, or is a time
+    before 1970 or after the year 8999.
+
+    Every returned time has a time zone, and can be converted to UTC and to seconds since the epoch. Python accepts texts for
+    which this raises OverflowError, such as `0001-01-01T00:00:00+23:59`.
+    """
+    try:
+        when = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    if when is None:
+        return None
+    when = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+    return when if _EARLIEST <= when < _LATEST else None
+
+
+def moment(text: object, now: datetime) -> datetime | None:
+    """Parse a time that must be before `now`. Return None if the value, which anybody may have written, is not such a
     time.
 
     A time in the future is rejected because it means that a clock was set back, and a timeout that begins at that time would
     last too long.
     """
-    try:
-        when = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return when if (when.tzinfo is None) == (now.tzinfo is None) and when <= now else None
+    when = instant(text)
+    return when if when is not None and when <= now else None

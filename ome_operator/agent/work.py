@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
+from ome_operator import quantity
 from ome_operator.agent import model_facts, record
 from ome_operator.agent.download import Download, Failed, Limits
 from ome_operator.agent.fair_queue import TurnCheck, TurnOver
@@ -333,7 +334,5 @@ def _secret(folder: Path, name: str) -> dict[str, str]:
 
 def _age(timestamp: str, time: datetime) -> float:
     """Return the seconds from a timestamp to `time`; infinity for an invalid timestamp."""
-    try:
-        return (time - datetime.fromisoformat(timestamp)).total_seconds()
-    except (ValueError, TypeError):  # not a timestamp, or a timestamp without a time zone
-        return math.inf
+    when = quantity.instant(timestamp)
+    return math.inf if when is None else (time - when).total_seconds()

@@ -25,7 +25,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 SHORTEST = timedelta(minutes=10)
 """Shortest lifetime of a token. The API server issues no token with a shorter lifetime."""
 _PART = "[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
-_SPAN = re.compile(r"(\d+[hms])+")
+_SPAN = re.compile(r"([0-9]{1,9}[hms])+")
 
 
 @app.command(epilog="Examples: ome kubeconfig --serviceaccount ome/ome-operator; add -o - to print to stdout")

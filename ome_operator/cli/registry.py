@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ome_operator import keys
+from ome_operator import keys, quantity
 from ome_operator.cli.options import LogFormat, LogLevel
 from ome_operator.errors import UserError
 from ome_operator.machinery.health import PortTaken
@@ -94,9 +94,10 @@ def registry(
 def _role(text: str) -> RoleSpec:
     component, worker_type, port, pods, stem = (text.split(":") + [""] * 5)[:5]
     types = ("prefill", "decode", "regular")
-    if worker_type not in types or not (port.isdigit() and pods.isdigit() and stem) or text.count(":") != 4:
+    numbers = quantity.whole(port), quantity.whole(pods)
+    if worker_type not in types or numbers[0] is None or numbers[1] is None or not stem or text.count(":") != 4:
         raise typer.BadParameter(
             f"--role {text}: write component:type:port:pods:stem, where type is prefill, decode or regular",
             param_hint="--role",
         )
-    return RoleSpec(component, worker_type, int(port), int(pods), stem)
+    return RoleSpec(component, worker_type, *numbers, stem)

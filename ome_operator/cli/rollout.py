@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from ome_operator import keys
+from ome_operator import keys, quantity
 from ome_operator.cli.completing import services
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, on_cluster, resolve_service
 from ome_operator.cli.output import say
@@ -258,9 +258,9 @@ def _now() -> str:
 
 def _age(since: str, now: datetime) -> str:
     """Return the time since `since` in the largest unit that yields at least 2, as kubectl does."""
-    if not since:
+    if (when := quantity.instant(since)) is None:
         return "-"
-    seconds = max(0, int((now - datetime.fromisoformat(since)).total_seconds()))
+    seconds = max(0, int((now - when).total_seconds()))
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= 2 * size:
             return f"{seconds // size}{unit}"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ome_operator import keys
+from ome_operator import keys, quantity
 from ome_operator.cache.scope import Scope
 from ome_operator.kube.client import Client, Manifest
 from ome_operator.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
@@ -92,9 +92,7 @@ class ConflictingOperators:
 
     def _alive(self, spec: Mapping[str, Any]) -> bool:
         """Return whether the holder of a Lease has renewed it recently, by the clock of this process."""
-        try:
-            renewed = datetime.fromisoformat(str(spec.get("renewTime")))
-        except ValueError:
+        if (renewed := quantity.instant(spec.get("renewTime"))) is None:
             return False
         lives = timedelta(seconds=LIVES * float(spec.get("leaseDurationSeconds") or 0))
         return bool(spec.get("holderIdentity")) and self._wall() - renewed < lives

@@ -10,7 +10,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from ome_operator import keys
+from ome_operator import keys, quantity
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.reasons import (
     ADVICE,
@@ -186,10 +186,8 @@ def seconds_since(moment: str, now: datetime) -> float:
 
 
 def _seconds(moment: str) -> float | None:
-    try:
-        return datetime.fromisoformat(moment).timestamp()
-    except ValueError:
-        return None
+    when = quantity.instant(moment)
+    return None if when is None else when.timestamp()
 
 
 def _group_start(start: Mapping[str, Any]) -> tuple[str, float, Mapping[str, float]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from ome_operator import keys
+from ome_operator import keys, quantity
 from ome_operator.core.placement.messages import HELD
 from ome_operator.core.reasons import ANOTHER, CONDITION, ORDER, READY, SCALED, Reason, record_of
 from ome_operator.core.reasons.pods import FREE_GPUS, LABEL_NODES
@@ -115,17 +115,8 @@ def _complete_since(conditions: Iterable[Mapping[str, Any]], groups: Iterable[Ma
     replaced.
     """
     transitions = [found.get("lastTransitionTime") for found in conditions if found.get("type") in (READY, SCALED)]
-    times = [_time(text) for text in (*transitions, *(group.get("readySince") for group in groups))]
+    times = [quantity.instant(text) for text in (*transitions, *(group.get("readySince") for group in groups))]
     return max((when for when in times if when is not None), default=None)
-
-
-def _time(text: Any) -> datetime | None:
-    """Return a time with a time zone; None if the text is not such a time."""
-    try:
-        when = datetime.fromisoformat(str(text or ""))
-    except ValueError:
-        return None
-    return when if when.tzinfo is not None else None
 
 
 def _findings(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> Iterable[Symptom]:

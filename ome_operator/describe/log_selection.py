@@ -70,9 +70,9 @@ def explain_no_pods(pods: Iterable[Pod], choice: Choice) -> str:
 
 def parse_seconds(text: str) -> int | None:
     """Return the seconds of a duration such as `90`, `30s`, `5m` or `1h30m`; None if the text is invalid."""
-    if not re.fullmatch(r"(\d+[hms])+|\d+", text):
+    if not re.fullmatch(r"([0-9]{1,9}[hms])+|[0-9]{1,9}", text):
         return None
-    return int(text) if text.isdigit() else int(quantity.seconds(text))
+    return int(quantity.seconds(text if text[-1] in "hms" else f"{text}s"))
 
 
 def sort_key(when: str) -> tuple[str, str]:

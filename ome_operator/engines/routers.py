@@ -169,7 +169,7 @@ def _version(image: str) -> tuple[str, tuple[int, ...]]:
     version.
     """
     name, _, tag = image.partition("@")[0].rpartition("/")[2].partition(":")
-    match = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", tag)
+    match = re.match(r"v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?(?!\d)", tag)
     return name, tuple(int(number) for number in match.groups(default="0")) if match else ()
 
 

@@ -17,7 +17,11 @@ KubeError
 from collections.abc import Mapping
 from typing import Any
 
+from ome_operator import quantity
 from ome_operator.errors import OmeError
+
+LONGEST_WAIT = 3600
+"""Maximum seconds for which an answer can delay the next attempt by the header Retry-After."""
 
 
 class KubeError(OmeError):
@@ -102,10 +106,8 @@ def from_response(code: int, status: Any, retry_after: str = "", asked: tuple[st
     message = str(fields.get("message") or (status if isinstance(status, str) else "") or f"HTTP {code}")
     if kind is ServerError and MALFORMED in message:
         kind = Invalid
-    try:
-        wait = float(retry_after)
-    except ValueError:
-        wait = 1.0 if kind is TooMany else 0.0
+    asked_wait = quantity.whole(retry_after)
+    wait = (1.0 if kind is TooMany else 0.0) if asked_wait is None else float(min(asked_wait, LONGEST_WAIT))
     return kind(message, code, wait)
 
 

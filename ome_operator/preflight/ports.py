@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from ome_operator.preflight.findings import UNKNOWN
+from ome_operator.preflight.messages import MAX_PORT
 from ome_operator.preflight.node import CommandLine, Json, finding
 
 CHECK = b"ome-preflight\n"
@@ -99,11 +100,17 @@ def engine_ports(command_line: CommandLine, rank: int, http: int) -> list[int]:
     decode = "decode" in command_line.values("--disaggregation-mode")
     for flag, text in command_line.flags():
         value = text.split()[0]
-        if flag.endswith("-port") and not (decode and "bootstrap" in flag) and "metrics" not in flag and value.isdigit():
-            ports.add(int(value))
-        if flag in ("--dist-init-addr", "--nccl-init-addr") and value.rpartition(":")[2].isdigit():
-            ports.add(int(value.rpartition(":")[2]))
-    return sorted(port for port in ports if 0 < port < 65536)
+        if flag.endswith("-port") and not (decode and "bootstrap" in flag) and "metrics" not in flag:
+            ports.add(port_number(value))
+        if flag in ("--dist-init-addr", "--nccl-init-addr"):
+            ports.add(port_number(value.rpartition(":")[2]))
+    return sorted(port for port in ports if 0 < port <= MAX_PORT)
+
+
+def port_number(text: str) -> int:
+    """Return the number of a port; 0 if the text is not such a number."""
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) <= 5 else 0
+    return number if number <= MAX_PORT else 0
 
 
 def failure_reason(error: OSError) -> str:
@@ -147,4 +154,5 @@ def prefill(config: Json, ports: list[int]) -> Iterator[Json]:
 
 def other_ports(command_line: CommandLine) -> list[int]:
     """Return the ports of prefill leaders that decode ranks use."""
-    return [int(value) for value in command_line.values("--disaggregation-bootstrap-port") if value.isdigit()] or [8998]
+    found = map(port_number, command_line.values("--disaggregation-bootstrap-port"))
+    return [port for port in found if port] or [8998]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from ome_operator import quantity
 from ome_operator.recorder import sections
 from ome_operator.recorder.facts import Unreadable
 from ome_operator.recorder.passes import Pass
@@ -163,10 +164,7 @@ def _passes(entry: Any, name: str) -> Iterator[Replayed]:
 
 
 def _moment(text: Any, where: str) -> datetime:
-    try:
-        time = datetime.fromisoformat(text)
-    except (TypeError, ValueError) as error:
-        raise Unreadable(f"{where}: now is not a time in RFC 3339") from error
-    if time.tzinfo is None:
-        raise Unreadable(f"{where}: now has no time zone")
+    time = quantity.instant(text)
+    if time is None:
+        raise Unreadable(f"{where}: now is not a time in RFC 3339")
     return time

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from ome_operator.registry.exposition import EnginePage, number
+from ome_operator.registry.exposition import EnginePage, number, plus
 from ome_operator.util.untrusted_json import PARSE_ERRORS
 
 
@@ -91,5 +91,5 @@ def _sum(values: Iterable[Any]) -> float:
         found = number(value)
         if found is None or isinstance(value, str):
             raise ValueError("it is not a number")
-        total += found
+        total = plus(total, found)
     return total

@@ -21,6 +21,8 @@ BUCKETS = 64
 SAMPLES = 10_000
 """Maximum number of samples of the known series on a page. An engine with 16 data-parallel ranks has fewer than a thousand;
 a page with more is not used, because it would occupy the registry for seconds."""
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?|[+-]?Inf|NaN", re.ASCII)
+"""A number as the exposition format spells it. Python's `float` also reads `1_000` and the digits of other scripts."""
 _LABEL = re.compile(r'(?<!\w)([a-zA-Z_]\w*+)="((?:[^"\\\n]++|\\.)*+)"', re.ASCII)
 Labels = Mapping[str, str]
 
@@ -53,11 +55,18 @@ def number(value: object) -> float | None:
     """Return a number from 0 to `LARGEST`, given as a number or as the text of a page; None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
+    if isinstance(value, str) and not _NUMBER.fullmatch(value):
+        return None
     try:
         found = float(value)
     except (ValueError, OverflowError):
         return None
     return found if math.isfinite(found) and 0 <= found <= LARGEST else None
+
+
+def plus(one: float, other: float) -> float:
+    """Return the sum of two numbers, at most `LARGEST`, because the operator refuses a summary with a larger number."""
+    return min(one + other, LARGEST)
 
 
 def samples(text: str, names: frozenset[str]) -> Iterator[tuple[str, Labels, float]]:
@@ -95,10 +104,10 @@ def _page(engine: str, series: EngineSeries, text: str) -> EnginePage | None:
             if bound is not None:
                 copies = buckets.setdefault(series.histograms[name], {}).setdefault(rank, {})
                 at = copies.setdefault(copy, {})
-                at[bound] = at.get(bound, 0.0) + value
+                at[bound] = plus(at.get(bound, 0.0), value)
             continue
         by_copy = values.setdefault((name, rank), {})
-        by_copy[copy] = by_copy.get(copy, 0.0) + value
+        by_copy[copy] = plus(by_copy.get(copy, 0.0), value)
     if not values and not buckets and not phases:
         return None
     largest = {key: max(copies.values()) for key, copies in values.items()}
@@ -119,7 +128,7 @@ def _start(parts: Mapping[tuple[str, str], str], phases: Mapping[tuple[str, str]
     for (name, phase), seconds in phases.items():
         part = parts.get((name, phase)) or parts.get((name, ""))
         if part is not None and seconds > 0:
-            found[part] = found.get(part, 0.0) + seconds
+            found[part] = plus(found.get(part, 0.0), seconds)
     return found
 
 
@@ -129,7 +138,7 @@ def _summed(found: Mapping[tuple[str, str], float], names: Mapping[str, str]) ->
     for (series, _), value in found.items():
         name = names[series]
         before = values.get(name, 0.0)
-        values[name] = max(before, value) if name in LARGEST_ONLY else before + value
+        values[name] = max(before, value) if name in LARGEST_ONLY else plus(before, value)
     return values
 
 
@@ -139,7 +148,7 @@ def _added(ranks: Mapping[str, Mapping[str, Mapping[float, float]]]) -> dict[flo
     for copies in ranks.values():
         largest = max(copies.values(), key=lambda each: max(each.values(), default=0.0))
         for bound, count in largest.items():
-            total[bound] = total.get(bound, 0.0) + count
+            total[bound] = plus(total.get(bound, 0.0), count)
     return total
 
 
@@ -149,8 +158,7 @@ def _part(labels: Labels, names: frozenset[str]) -> str:
 
 def _bound(text: str) -> float | None:
     """Return the upper bound of a bucket, which may be infinite; None if it is not a positive number."""
-    try:
-        found = float(text)
-    except ValueError:
+    if not _NUMBER.fullmatch(text):
         return None
-    return found if found > 0 else None
+    found = float(text)
+    return found if 0 < found <= LARGEST or found == math.inf else None

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from ome_operator.registry.answers import RouterCounts
 from ome_operator.registry.engine_load import EngineLoad, loads
-from ome_operator.registry.exposition import samples
+from ome_operator.registry.exposition import plus, samples
 from ome_operator.util.json_limits import MIB, parsed
 
 LOAD_MEMORY = 32 * MIB
@@ -27,9 +27,9 @@ def router_counters(text: str) -> Mapping[str, float]:
     found = {"requests": 0.0, "errors": 0.0}
     for name, labels, value in samples(text, _ROUTER_SERIES):
         if name == ROUTER_REQUESTS:
-            found["requests"] += value
+            found["requests"] = plus(found["requests"], value)
         elif labels.get("status_code", labels.get("status", "")).startswith("5"):
-            found["errors"] += value
+            found["errors"] = plus(found["errors"], value)
     return found
 
 
@@ -42,7 +42,7 @@ def worker_counts(text: str) -> Mapping[str, RouterCounts]:
         url = labels.get("worker", "").partition("@")[0].rstrip("/")
         counts = found.get(url, RouterCounts())
         if name == WORKER_ACTIVE:
-            found[url] = counts._replace(active=counts.active + value)
+            found[url] = counts._replace(active=plus(counts.active, value))
         elif labels.get("outcome") == "success":
-            found[url] = counts._replace(succeeded=counts.succeeded + value)
+            found[url] = counts._replace(succeeded=plus(counts.succeeded, value))
     return found

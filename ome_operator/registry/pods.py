@@ -7,16 +7,17 @@ can create.
 """
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
-from ome_operator import keys, names
+from ome_operator import keys, names, quantity
 from ome_operator.errors import OmeError
 from ome_operator.registry.records import Pod
 from ome_operator.util.untrusted_json import PARSE_ERRORS
 
 HEALTH_PAGES = frozenset({"/health", "/health_generate", "/ping"})
 """Paths of pages that report only whether an engine is healthy. SGLang's `/ready` also tells whether it is paused."""
+MAX_PORT = 65535
+"""The highest number of a port."""
 PROMPT_DELAY, PROMPT_PERIOD = 5, 10
 """Maximum `initialDelaySeconds` and `periodSeconds` of a probe that is regarded as noticing soon that an engine is
 healthy."""
@@ -49,28 +50,28 @@ def _pod(body: Mapping[str, Any], stems: Mapping[str, str]) -> Pod | None:
     metadata, status = body["metadata"], body.get("status") or {}
     labels, notes = metadata.get("labels") or {}, metadata.get("annotations") or {}
     leader, group, rank = labels.get(keys.WORKER_INDEX) == "0", labels.get(keys.GROUP_INDEX), labels.get(keys.POD_INDEX)
-    if group is None or rank is None or not rank.isdecimal() or leader != (rank == "0"):
+    number = quantity.whole(rank)
+    if group is None or number is None or leader != (rank == "0"):
         return None  # a second pod of a leader's StatefulSet, which a user scaled manually, is not a rank
     if not _made_by_operator(metadata, stems.get(str(labels.get(keys.COMPONENT)), ""), str(group), str(rank), leader):
         return None
     spec = body.get("spec") or {}
     running, started = _running(spec, status)
     ready: Mapping[str, Any] = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), {})
-    port = str(notes.get(keys.BOOTSTRAP_PORT, ""))
     return Pod(
         name=str(metadata["name"]),
         uid=str(metadata["uid"]),
         ip=str(status.get("podIP") or ""),
         component=str(labels.get(keys.COMPONENT, "")),
         group=str(group),
-        rank=int(rank),
+        rank=number,
         running=running,
         started=started,
         ready=ready.get("status") == "True",
         ready_since=_seconds(ready.get("lastTransitionTime")),
         deleting=bool(metadata.get("deletionTimestamp")),
         draining=bool(notes.get(keys.DRAINING)),
-        bootstrap_port=int(port) if port.isdigit() else None,
+        bootstrap_port=_port(notes.get(keys.BOOTSTRAP_PORT)),
         health_port=_health_port(spec, status),
     )
 
@@ -127,10 +128,16 @@ def _probed_port(container: Mapping[str, Any], name: str) -> int | None:
         return None
     port = page.get("port")
     named = (one["containerPort"] for one in container.get("ports") or () if one.get("name") == port)
-    found = str(next(named, port))
-    return int(found) if found.isdecimal() else None
+    return _port(next(named, port))
+
+
+def _port(value: Any) -> int | None:
+    """Return a port that an annotation or a probe names; None if the value is no number of a port."""
+    number = quantity.whole(value)
+    return number if number is not None and 0 < number <= MAX_PORT else None
 
 
 def _seconds(stamp: Any) -> float:
-    """Return a timestamp in seconds since the epoch, or 0 if it is absent."""
-    return datetime.fromisoformat(stamp).timestamp() if isinstance(stamp, str) and stamp else 0.0
+    """Return a timestamp in seconds since the epoch, or 0 if it is absent or no such time."""
+    when = quantity.instant(stamp)
+    return 0.0 if when is None else when.timestamp()

@@ -12,7 +12,7 @@ from ome_operator.names import mark
 from ome_operator.registry import starting
 from ome_operator.registry.answers import AnswerSigns
 from ome_operator.registry.engine_load import EngineLoad
-from ome_operator.registry.exposition import EnginePage
+from ome_operator.registry.exposition import LARGEST, EnginePage
 from ome_operator.registry.records import LeaderState
 from ome_operator.registry.silence import LifeSigns, heard, moved
 
@@ -181,7 +181,7 @@ def summary(
 def _router(router: RouterReading, now: float) -> dict[str, Any]:
     found = _work(router.readings, now)
     if router.in_flight is not None:
-        found["inFlight"], found["inFlightAge"] = router.in_flight, _round(now - router.in_flight_at)
+        found["inFlight"], found["inFlightAge"] = min(router.in_flight, int(LARGEST)), _round(now - router.in_flight_at)
     return found
 
 
@@ -260,6 +260,6 @@ def _observations(before: Mapping[float, float], after: Mapping[float, float]) -
 
 
 def _round(value: float) -> float:
-    """Return a number that is at least 0, rounded to DECIMALS decimals; an integer if the result is a whole number."""
-    rounded = round(max(0.0, value), DECIMALS)
+    """Return a number from 0 to `LARGEST`, rounded to DECIMALS decimals; an integer if the result is a whole number."""
+    rounded = round(min(max(0.0, value), LARGEST), DECIMALS)
     return int(rounded) if rounded == int(rounded) else rounded

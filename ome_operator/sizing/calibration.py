@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from ome_operator import quantity
 from ome_operator.sizing import gpus, shapes
 from ome_operator.sizing.errors import PlanRefused, nearest
 from ome_operator.sizing.queueing import NO_DRAFTS, Drafts, Load, Role, expected_drafts
@@ -193,7 +194,8 @@ def _drafts(text: str) -> Drafts:
     """Return the drafts that the column `mtp` states: a number of draft tokens, or any word for one draft token."""
     if text in _NO_DRAFTS:
         return NO_DRAFTS
-    return expected_drafts(int(text) if text.isdecimal() and int(text) <= MOST_DRAFTS else 1)
+    drafts = quantity.whole(text)
+    return expected_drafts(drafts if drafts is not None and drafts <= MOST_DRAFTS else 1)
 
 
 def _with_whole_experts(role: Role | None) -> Role | None:

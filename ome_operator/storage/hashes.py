@@ -9,6 +9,8 @@ import hashlib
 import zlib
 from typing import Any, NamedTuple
 
+from ome_operator import quantity
+
 BLOCK = 64 * 1024 * 1024
 """Bytes per block. The manifest contains a checksum of each block; a periodic verification of a file reads at least one
 block."""
@@ -134,13 +136,12 @@ def from_etag(etag: str | None, size: int) -> Hash:
         return SIZE_ONLY
     if not count:
         return Hash("md5", etag_text)
-    if not count.isdigit() or int(count) < 1:
+    parts = quantity.whole(count)
+    if not parts:
         return SIZE_ONLY
-    if count == "1":
+    if parts == 1:
         return Hash(f"s3-parts:{max(size, 1)}", etag_text)
-    part_sizes = range(
-        -(-size // int(count)), -(-size // (int(count) - 1))
-    )  # bytes per part that result in this number of parts
+    part_sizes = range(-(-size // parts), -(-size // (parts - 1)))  # bytes per part that result in this number of parts
     sizes = [mib * MIB for mib in _USUAL if mib * MIB in part_sizes]
     if not sizes:
         sizes = list(range(-(-part_sizes.start // MIB) * MIB, part_sizes.stop, MIB))

@@ -7,12 +7,15 @@ from typing import NamedTuple
 import aiohttp
 from yarl import URL  # the class of URLs in the interface of aiohttp
 
+from ome_operator import quantity
 from ome_operator.storage import private_addresses
 from ome_operator.storage.addresses import Reach
 from ome_operator.storage.listing import Refused, RemoteFile, Unranged, Unreachable
 from ome_operator.util.bounded import content
 
 TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=15.0, sock_read=60.0)
+LONGEST_WAIT = 3600
+"""Maximum seconds for which a source can delay the next attempt by the header Retry-After."""
 NO_HEADERS: Mapping[str, str] = {}
 
 
@@ -178,9 +181,9 @@ def _check(response: aiohttp.ClientResponse) -> None:
     if code in (403, 404, 410):
         raise Absent(message, response.headers.get("X-Error-Code", ""))
     wait = response.headers.get("Retry-After", "")
-    raise Unreachable(message, float(wait) if wait.isdigit() else 0.0)
+    raise Unreachable(message, float(min(quantity.whole(wait) or 0, LONGEST_WAIT)))
 
 
 def _first(response: aiohttp.ClientResponse) -> int:
     text = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("-")[0]
-    return int(text) if text.isdigit() else -1
+    return -1 if (start := quantity.whole(text)) is None else start

@@ -142,12 +142,8 @@ def _latest(faults: Iterable[RememberedFault]) -> tuple[RememberedFault, ...]:
 
 def time(stamp: object) -> float:
     """Return a time in RFC 3339 as seconds since the epoch; 0 if the value is not such a time, or is before the epoch."""
-    try:
-        when = datetime.fromisoformat(str(stamp or ""))
-    except ValueError:
-        return 0.0
-    seconds = when.replace(tzinfo=when.tzinfo or UTC).timestamp()
-    return min(max(0.0, seconds), _LATEST)
+    when = quantity.instant(stamp)
+    return 0.0 if when is None else min(max(0.0, when.timestamp()), _LATEST)
 
 
 def stamp(seconds: float) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from ome_operator import keys
+from ome_operator import keys, quantity
 from ome_operator.core.observed.objects import Holding, Manifest, Node
 from ome_operator.core.reasons import NODES_AGREE, Reason
 from ome_operator.core.status import conditions as cond
@@ -106,10 +106,8 @@ def witnesses(
 
 
 def _young(made: str, now: datetime) -> bool:
-    try:
-        return now - datetime.fromisoformat(made) < LONE_WAIT
-    except ValueError:
-        return True
+    when = quantity.instant(made)
+    return when is None or now - when < LONE_WAIT
 
 
 def judge(
@@ -146,10 +144,7 @@ def _alone_since(status: Mapping[str, Any]) -> datetime | None:
     """Return the time since which the report of a single node has waited for confirmation, or None."""
     for condition in status.get("conditions") or ():
         if condition.get("type") == NODES_AGREE and condition.get("status") == "Unknown":
-            try:
-                return datetime.fromisoformat(condition.get("lastTransitionTime") or "")
-            except ValueError:
-                return None
+            return quantity.instant(condition.get("lastTransitionTime"))
     return None
 
 

@@ -130,10 +130,8 @@ def _time(at: float) -> str:
 
 
 def _seconds(text: Any) -> float | None:
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except (TypeError, ValueError, OverflowError, OSError):
-        return None
+    when = quantity.instant(text)
+    return None if when is None else when.timestamp()
 
 
 def _round(value: float) -> float:

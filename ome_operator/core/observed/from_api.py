@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from ome_operator import keys
+from ome_operator import keys, quantity
 from ome_operator.core.observed import managed_fields, route
 from ome_operator.core.observed.exclusions import exclusion
 from ome_operator.core.observed.failures import failure
@@ -327,16 +327,9 @@ def status_writers(body: Body) -> tuple[tuple[str, datetime], ...]:
         manager = entry.get("manager") or ""
         if entry.get("subresource") != "status" or manager == keys.MANAGER or manager.startswith("kubectl"):
             continue
-        if (when := _time(entry.get("time"))) is not None:
+        if (when := quantity.instant(entry.get("time"))) is not None:
             writers.append((manager, when))
     return tuple(writers)
-
-
-def _time(text: Any) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text)
-    except (TypeError, ValueError):
-        return None
 
 
 def _number(value: Any, default: int) -> int:

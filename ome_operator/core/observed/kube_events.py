@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from ome_operator import quantity
 from ome_operator.core.observed.starts import start_failure
 from ome_operator.core.reasons import Why
 
@@ -26,8 +27,8 @@ def last_seen(event: Mapping[str, Any]) -> datetime | None:
     """Return the time when an Event was seen last; None if the Event contains no time."""
     series = event.get("series") or {}
     for text in (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime")):
-        if text:
-            return datetime.fromisoformat(text)
+        if (when := quantity.instant(text)) is not None:
+            return when
     return None
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from ome_operator import keys
+from ome_operator import keys, quantity
 
 CLOCK_TOLERANCE = 60.0
 """Seconds by which the API server's clock may be ahead of the operator's clock. A time that is further in the future is
@@ -31,10 +31,8 @@ def weights(body: Mapping[str, Any]) -> dict[str, int]:
 
 def seconds_since(changed: str, now: datetime) -> float:
     """Return the seconds since a change; infinite if its time is unknown or invalid."""
-    try:
-        passed = (now - datetime.fromisoformat(changed)).total_seconds()
-    except (TypeError, ValueError):
-        return float("inf")
+    when = quantity.instant(changed)
+    passed = float("inf") if when is None else (now - when).total_seconds()
     return passed if passed > -CLOCK_TOLERANCE else float("inf")
 
 

@@ -8,11 +8,10 @@ Gangs in a queue of Kueue are in `core/placement/kueue.py`.
 
 from collections import Counter
 from collections.abc import Mapping
-from datetime import datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ome_operator import keys
+from ome_operator import keys, quantity
 from ome_operator.core import group_numbers
 from ome_operator.core.observed.admission import GangAdmission
 from ome_operator.core.observed.slices import Slice, group_number, is_leader_set, started
@@ -296,10 +295,8 @@ def _served(snapshot: Snapshot, ready: Groups, share: Numbers, found: Slice) -> 
 
 def _seconds(text: str) -> float:
     """Return a time in RFC 3339 as seconds since the epoch; 0 if `text` is not a time."""
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return 0.0
+    when = quantity.instant(text)
+    return 0.0 if when is None else when.timestamp()
 
 
 def served_first(placing: Placing, component: str, order: tuple[int, ...]) -> tuple[int, ...]:

@@ -3,7 +3,6 @@ service (docs/demand.md).
 """
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 
 from ome_operator import keys, quantity
 from ome_operator.api.scaling import DemandPolicy, Peak
@@ -163,11 +162,8 @@ def _starts(pods: tuple[Pod, ...]) -> Iterator[MeasuredStart]:
 
 
 def _time(text: str) -> float | None:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return found.replace(tzinfo=found.tzinfo or UTC).timestamp()
+    found = quantity.instant(text)
+    return None if found is None else found.timestamp()
 
 
 def scaling(decided: Decided) -> Manifest | None:

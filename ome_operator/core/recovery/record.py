@@ -88,11 +88,8 @@ class GroupRecord:
 
 def passed(since: str, now: datetime) -> float:
     """Return the seconds since a time; infinity if `since` is not a time."""
-    try:
-        when = datetime.fromisoformat(since)
-    except ValueError:
-        return float("inf")
-    return (now.astimezone(UTC) - when.astimezone(UTC)).total_seconds()
+    when = quantity.instant(since)
+    return float("inf") if when is None else (now.astimezone(UTC) - when).total_seconds()
 
 
 @memoize_by_identity(1024)

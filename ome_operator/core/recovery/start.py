@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from ome_operator import quantity
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.observed.telemetry import LeaderStart
 from ome_operator.core.recovery.group import Group
@@ -167,7 +168,5 @@ def _rounded(seconds: float) -> float:
 
 def _seconds(moment: str) -> float:
     """Return a time in seconds since the epoch; NaN if the text is no time."""
-    try:
-        return datetime.fromisoformat(moment).timestamp()
-    except ValueError:
-        return float("nan")
+    when = quantity.instant(moment)
+    return float("nan") if when is None else when.timestamp()

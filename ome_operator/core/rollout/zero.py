@@ -174,7 +174,8 @@ def kept_until(before: Mapping[str, Any], *, wakes: bool, now: datetime) -> date
     if not wakes or before.get("since") is not None or wake.get("by") != REQUEST or began is None:
         return None
     served = wake.get("servedAfterSeconds")
-    return began + timedelta(seconds=LONGEST_START if served is None else served + MINIMUM_UP)
+    known = isinstance(served, int | float) and 0 <= served <= quantity.LONGEST  # users can edit the status
+    return began + timedelta(seconds=served + MINIMUM_UP if known else LONGEST_START)
 
 
 def wanted(before: Mapping[str, Any], component: str) -> int:

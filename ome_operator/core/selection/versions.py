@@ -7,7 +7,7 @@ than or equal to the model's version.
 import re
 from typing import NamedTuple
 
-_RELEASE = re.compile(r"(?P<prefix>v?)(?P<major>\d+)(\.(?P<minor>\d+)(\.(?P<patch>\d+)(?P<rest>\D.*)?)?)?")
+_RELEASE = re.compile(r"(?P<prefix>v?)(?P<major>\d{1,18})(\.(?P<minor>\d{1,18})(\.(?P<patch>\d{1,18})(?P<rest>\D.*)?)?)?")
 UNORDERED = {"GreaterThan": "older than ", "GreaterThanOrEqual": "up to "}
 """Maps each operator of a runtime's version to its meaning for the version of a model, as a part of a message."""
 
