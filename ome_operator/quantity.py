@@ -167,20 +167,17 @@ def rfc3339(when: datetime) -> str:
 
 
 def instant(text: object) -> datetime | None:
-    """Parse a time in RFC 3339. Return None if the value, which anybody may have written, is not such a time, or is a time
-    before 1970 or after the year 8999.
+    """Parse a time in RFC 3339. Return None if the value, which anybody may have written, is not such a time, has no time
+    zone, or is a time before 1970 or after the year 8999.
 
-    Every returned time has a time zone, and can be converted to UTC and to seconds since the epoch. Python accepts texts for
+    Every returned time can be converted to UTC and to seconds since the epoch. Python accepts texts for
     which this raises OverflowError, such as `0001-01-01T00:00:00+23:59`.
     """
     try:
         when = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
         return None
-    if when is None:
-        return None
-    when = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
-    return when if _EARLIEST <= when < _LATEST else None
+    return when if when is not None and when.tzinfo is not None and _EARLIEST <= when < _LATEST else None
 
 
 def moment(text: object, now: datetime) -> datetime | None:

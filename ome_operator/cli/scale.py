@@ -64,8 +64,13 @@ def scale(
     if simulate:
         if service or resume or undo:
             raise UserError("--simulate needs no cluster: leave out SERVICE, --undo and --resume.")
+        if output is not None:
+            raise UserError("--simulate prints text only: leave out --output.")
         _simulate(simulate, oracle, plot)
         return
+    for given, option in ((oracle, "--oracle"), (plot is not None, "--plot")):
+        if given:
+            raise UserError(f"{option} is for simulations only: add --simulate, or leave out {option}.")
     if not service:
         raise UserError("name a SERVICE, or simulate a load with --simulate, such as `ome scale --simulate steps`.")
 
@@ -166,6 +171,8 @@ def _simulate(simulate: str, oracle: bool, plot: Path | None) -> None:
 
     if plot is not None and not oracle:
         raise UserError("--plot draws the oracle, too: add --oracle.")
+    if plot is not None and (plot.is_dir() or not plot.parent.is_dir()):
+        raise UserError(f"--plot={plot}: write the name of a file in a folder that exists.")
     trace = named(simulate)
     say(trace.title)
     if not oracle:
@@ -183,7 +190,10 @@ def _simulate(simulate: str, oracle: bool, plot: Path | None) -> None:
     for aim, value, met in aims(found):
         say(f"{aim}: {value}, {'met' if met else 'not met'}")
     if plot is not None:
-        plot.write_text(svg(found), encoding="utf-8")
+        try:
+            plot.write_text(svg(found), encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"--plot={plot}: {error.strerror}.") from error
 
 
 def _say(name: str, result: "SimulationResult") -> None:

@@ -55,7 +55,7 @@ def needed(trace: Trace, at: float, rate: float, busy: float = 1.0) -> Size:
 
 def peak(trace: Trace) -> Size:
     """Return the smallest size that serves every moment of a trace."""
-    sizes = [needed(trace, at, trace.rate(at)) for at in range(0, int(trace.seconds), 10)]
+    sizes = [needed(trace, at, trace.rate(at)) for at in range(0, math.ceil(trace.seconds), 10)]
     return max(size[0] for size in sizes), max(size[1] for size in sizes)
 
 

@@ -11,6 +11,8 @@ from ome_operator.errors import UserError
 
 MOST_ROWS = 10_000
 MOST_REQUESTS = 2_000_000
+LEAST_SECONDS, MOST_SECONDS = 10, 7 * 86_400
+"""Shortest and longest trace in seconds: controllers decide every 10 s."""
 
 
 class RequestKind(NamedTuple):
@@ -167,10 +169,16 @@ def read(text: str, name: str) -> Trace:
     peak = max((rate for _, rate, _ in rows), default=0.0)
     if peak <= 0:
         raise UserError(f"{name} has no row with a rate above 0: write the columns seconds, rate, prompt, answer.")
+    if not LEAST_SECONDS <= end <= MOST_SECONDS:
+        most = f"{MOST_SECONDS / 86_400:.0f} days"
+        raise UserError(f"{name} lasts {end:,.3g} s, but a trace has to last {LEAST_SECONDS} s to {most}: edit seconds.")
     if peak * end > MOST_REQUESTS:
         raise UserError(f"{name} has up to {peak * end:,.0f} requests, more than {MOST_REQUESTS:,}: shorten it.")
 
     def row_at(at: float) -> tuple[float, float, RequestKind]:
         return next((row for row in rows if at < row[0]), rows[-1])
 
-    return Trace(name, name, end, lambda at: row_at(at)[1], peak, kinds=lambda at: (row_at(at)[2],))
+    found = Trace(name, name, end, lambda at: row_at(at)[1], peak, kinds=lambda at: (row_at(at)[2],))
+    if next(requests(found), None) is None:
+        raise UserError(f"{name} is so short that no request arrives: raise rate or seconds.")
+    return found

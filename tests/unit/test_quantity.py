@@ -1,6 +1,6 @@
 """Tests of quantities in the spelling in which the API server stores them (apimachinery's resource.Quantity)."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 import pytest
@@ -92,3 +92,25 @@ def test_times_that_can_be_compared() -> None:
     assert quantity.moment("2026-01-01T00:00:00", now) is None, "the time has no zone"
     assert quantity.moment("", now) is quantity.moment("yesterday", now) is None
     assert quantity.moment("2026-01-01T00:00:01Z", now) is None, "a clock was set back"
+
+
+ODD_TIMES = [
+    "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "0000-12-31T00:01:00Z", "1969-12-31T23:59:59Z", "2026",
+    "2026-01-01T00:00:00", "NaN", "", "٢", "9" * 5000, 1e300, 10**400, True, None, [], {},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ODD_TIMES)
+def test_what_is_no_time(text: object) -> None:
+    assert quantity.instant(text) is None and quantity.moment(text, datetime(2026, 1, 1, tzinfo=UTC)) is None
+
+
+@pytest.mark.parametrize("text", ["1970-01-01T00:00:00Z", "8999-12-31T23:59:59-12:00", "2026-01-01T00:00:00.123456789Z"])
+def test_every_time_can_be_converted_and_a_duration_can_be_added(text: str) -> None:
+    when = quantity.instant(text)
+    assert when is None or (when.astimezone(UTC) + timedelta(seconds=quantity.LONGEST)).timestamp() > 0
+
+
+@pytest.mark.parametrize("text", ["99999999999999h", "9" * 400 + "h", "9" * 5000 + "s"])
+def test_a_long_duration_counts_as_the_longest(text: str) -> None:
+    assert quantity.seconds(text) == quantity.LONGEST

@@ -13,6 +13,7 @@ from ome_operator.core.podspec import queues
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import exposure, probes, queue_advice, rdma, router, scaled_object, scaling, services, ssh
 from ome_operator.core.render.statefulsets import stored
+from ome_operator.core.resolve import durations
 from ome_operator.core.resolve.scaling import unused_settings
 from ome_operator.core.rollout import demand_fields, zero
 from ome_operator.core.rollout.applied import applied_groups, overridden
@@ -50,6 +51,7 @@ def advice(snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object]) -> 
         messages += unused_settings(service, name, one)
     messages += demand_fields.advice(service, intent.policies, intent.gpus)
     messages += zero.never_zero(service, intent.policies)
+    messages += durations.advice(service, intent.resolved.runtime)
     messages += moving.advice(snapshot)
     messages += _restored(snapshot, intent)
     messages += _avoided(snapshot, intent)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ome_operator.api import Component, InferenceService, Lifecycle, Runtime
+from ome_operator.core.resolve import durations
 from ome_operator.engines import rejoin
 from ome_operator.quantity import seconds
 from ome_operator.util.memoize import memoize_by_identity
@@ -60,17 +61,18 @@ def _policy(above: Lifecycle | None, below: Lifecycle | None) -> RecoveryPolicy:
         values = [getattr(one, field) for one in (above, below) if one is not None]
         return next((value for value in values if value is not None), None)
 
-    def time(field: str, default: float) -> float:
-        return default if (value := first_of(field)) is None else seconds(value)
+    def time(field: str, name: str, default: float) -> float:
+        found = durations.usable(first_of(field), durations.LIFECYCLE[name])
+        return default if found is None else found
 
     force = first_of("force_delete_after")
     return RecoveryPolicy(
         recycles=first_of("restart_policy") != "None",
         spare=first_of("tolerated_lost_ranks") or 0,
-        self_heal=time("self_heal_timeout", SELF_HEAL),
-        hang=time("hang_timeout", HANG),
+        self_heal=time("self_heal_timeout", "selfHealTimeout", SELF_HEAL),
+        hang=time("hang_timeout", "hangTimeout", HANG),
         silence=first_of("silence") != "Observe",
-        start=time("instance_ready_timeout", START),
+        start=time("instance_ready_timeout", "instanceReadyTimeout", START),
         limit=first_of("max_recycles"),
         force=None if force is None else seconds(force),
     )

@@ -14,6 +14,7 @@ from ome_operator import keys, quantity
 from ome_operator.api import InferenceService
 from ome_operator.core.observed.slices import Slice
 from ome_operator.core.reconcile.snapshot import Snapshot
+from ome_operator.core.resolve import durations
 from ome_operator.core.rollout.target import TargetRevision
 from ome_operator.core.waves.shared_edits import whole_before
 
@@ -70,7 +71,8 @@ def clock(snapshot: Snapshot, aim: TargetRevision) -> Clock:
 
 def allowed(service: InferenceService) -> str:
     """Return the time limit for the progress of a revision, as the user wrote it, or the default."""
-    return (service.spec.rollout.ready_timeout if service.spec.rollout else None) or DEFAULT
+    written = service.spec.rollout.ready_timeout if service.spec.rollout else None
+    return written if written and durations.usable(written, durations.READY_TIMEOUT) is not None else DEFAULT
 
 
 def count(one: Slice) -> tuple[int, int]:

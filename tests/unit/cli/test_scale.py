@@ -46,6 +46,11 @@ def test_the_oracle_and_the_plot_are_added_on_request(load: str, tmp_path: Path)
         (("svc", "--simulate", "steps"), "leave out SERVICE"),
         (("--simulate", "nothing"), "there is no trace nothing"),
         (("--simulate", "steps", "--plot", "x.svg"), "add --oracle"),
+        (("--simulate", "steps", "--oracle", "--plot", "/nonexistent/x.svg"), "in a folder that exists"),
+        (("--simulate", "steps", "--oracle", "--plot", "/"), "in a folder that exists"),
+        (("--simulate", "steps", "-o", "json"), "leave out --output"),
+        (("svc", "--oracle"), "--oracle is for simulations only: add --simulate"),
+        (("svc", "--plot", "x.svg"), "--plot is for simulations only: add --simulate"),
     ],
 )
 def test_a_mistake_is_one_sentence(words: tuple[str, ...], said: str) -> None:

@@ -68,7 +68,25 @@ def test_vllm_reports_its_load_on_the_page() -> None:
     assert page.gauges == {"running": 7.0, "waiting": 1.0, "cacheUse": 0.9} and page.counters == {"requests": 11.0}
 
 
-WRONG = ["NaN", "-1", "+Inf", "-Inf", "text", "", "1e99", f"{2**54}", "0x10", '"', "1" * 5000, "é", "None", "true"]
+WRONG = [
+    "NaN",
+    "-1",
+    "+Inf",
+    "-Inf",
+    "text",
+    "",
+    "1e99",
+    f"{2**54}",
+    "0x10",
+    '"',
+    "1" * 5000,
+    "é",
+    "None",
+    "true",
+    "1_000",
+    "١٢",
+    "²",
+]
 
 
 @pytest.mark.parametrize("value", WRONG)

@@ -202,7 +202,6 @@ def test_an_empty_list_is_an_answer() -> None:
         {"kind": "PodList", "metadata": {}, "items": [{}]},
         {"kind": "PodList", "metadata": {}, "items": "many"},
         {"kind": "PodList", "metadata": {"continue": "more"}, "items": []},
-        pods(leader(conditions=[{"type": "Ready", "lastTransitionTime": "yesterday"}])),
     ],
 )
 def test_an_odd_answer_is_no_list(body: Any) -> None:
@@ -302,3 +301,16 @@ def test_the_probes_of_the_runtimes_wait_for_nothing_but_the_engine() -> None:
     assert {name for name, _ in containers} >= {"kimi-k2-pd-rt.yaml", "kimi-k2-tiny-pd-cpu-rt.yaml"}
     for name, container in containers:
         assert health_port({"containers": [container]}) == port_of(container), name
+
+
+@pytest.mark.parametrize("stamp", ["yesterday", "0000-12-31T00:01:00Z", "0001-01-01T00:00:00+23:59", 7, None])
+def test_an_odd_time_of_a_pod_does_not_hide_the_other_pods(stamp: Any) -> None:
+    body = pods(leader(conditions=[{"type": "Ready", "status": "True", "lastTransitionTime": stamp}]), leader(group=4))
+    assert [pod.ready_since == 0.0 for pod in parse_pods(body, STEMS)][0] and len(parse_pods(body, STEMS)) == 2
+
+
+@pytest.mark.parametrize("port", ["²", "٣", "9" * 5000, "99999", "-1", "0", "", "8998 "])
+def test_an_odd_bootstrap_port_does_not_hide_the_other_pods(port: str) -> None:
+    odd = leader(metadata={"annotations": {"sglang.ai/bootstrap-port": port}})
+    odd["metadata"]["labels"] = leader()["metadata"]["labels"]
+    assert [pod.bootstrap_port for pod in parse_pods(pods(leader(group=4), odd), STEMS)][1] is None

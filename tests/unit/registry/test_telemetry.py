@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ome_operator.names import mark, slice_mark
 from ome_operator.registry.answers import AnswerSigns
 from ome_operator.registry.engine_load import UNKNOWN, EngineLoad, for_role, gauges, loads
-from ome_operator.registry.exposition import EnginePage
+from ome_operator.registry.exposition import LARGEST, EnginePage, engine_page
 from ome_operator.registry.records import LeaderState
 from ome_operator.registry.telemetry import (
     LEADERS,
@@ -293,3 +293,19 @@ def test_a_leader_without_answers_is_silent_only_if_that_is_proven(is_proven: bo
     memories = {"u": LeaderMemory(answers=signs)}
     found = summary("s", [leader], memories, RouterReading(), NOBODY, 10.0)["leaders"][0]
     assert memories["u"].is_silent and found.get("silence") == expected
+
+
+def test_no_number_of_an_engine_makes_the_operator_refuse_the_summary() -> None:
+    """300 ranks report the largest number, and a bucket has a bound that the operator refuses."""
+    names = ("sglang:num_running_reqs", "sglang:num_requests_total", "sglang:generation_tokens_total")
+    lines = [f'{name}{{dp_rank="{rank}"}} {value}' for name in names for rank in range(300) for value in (2**53,)]
+    first = "sglang:time_to_first_token_seconds_bucket"
+    lines += [f'{first}{{dp_rank="{rank}",le="{bound}"}} {2**53}' for rank in range(9) for bound in ("1.0", "1e300", "+Inf")]
+    page = engine_page("\n".join(lines))
+    values = [*page.gauges.values(), *page.counters.values(), *(x for one in page.histograms.values() for x in one.values())]
+    assert values and max(values) == LARGEST
+    assert all(bound <= LARGEST or bound == float("inf") for one in page.histograms.values() for bound in one)
+    empty = EnginePage("sglang", dict.fromkeys(page.counters, 0.0), {}, {})
+    readings = with_work(with_work((), empty, 0.0), page, 0.001)
+    body = summary("s", [], {}, RouterReading(readings, 2**60, 0.0), NOBODY, 1.0)
+    assert max(value for value in body["router"].values() if not isinstance(value, list)) <= LARGEST

@@ -38,6 +38,10 @@ def test_a_file_is_a_trace() -> None:
         (FILE + "nan,1,1,2\n", "line 4: seconds must be above 0"),
         ("seconds,rate,prompt,answer\n", "has no row with a rate above 0"),
         ("seconds,rate,prompt,answer\n86400,1000,1,2\n", "more than 2,000,000: shorten it"),
+        ("seconds,rate,prompt,answer\n0.5,10,100,10\n", "lasts 0.5 s, but a trace has to last 10 s to 7 days"),
+        ("seconds,rate,prompt,answer\n1e12,1e-7,100,10\n", "lasts 1e[+]12 s, but a trace has to last 10 s to 7 days"),
+        ("seconds,rate,prompt,answer\n10,1e-7,100,10\n", "so short that no request arrives"),
+        ("seconds,rate,prompt,answer\n10,1e-320,100,10\n", "so short that no request arrives"),
     ],
 )
 def test_a_file_that_is_no_trace_is_refused_with_one_sentence(text: str, said: str) -> None:

@@ -1,0 +1,84 @@
+"""Durations of a service and of its runtime that are too short or too long to mean what their field says.
+
+A duration that is too short is not used: 0s in `hangTimeout` would recycle a group as soon as its leader fails one readiness
+probe, in `instanceReadyTimeout` before it can start, and in `rollout.readyTimeout` every new revision would fail at once.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from ome_operator import keys, quantity
+from ome_operator.api import Component, InferenceService, Runtime
+
+WEEK = 7 * 86400.0
+
+
+class DurationLimits(NamedTuple):
+    """The range of a duration in seconds, and what happens outside of it."""
+
+    least: float
+    """Shortest duration that is used; 0 if every duration is used."""
+    instead: str
+    """What is used instead of a duration that is shorter than `least`."""
+    late: str
+    """What happens if the duration is longer than a week; "" if any long duration is a usual choice."""
+
+
+LIFECYCLE: Mapping[str, DurationLimits] = {
+    "hangTimeout": DurationLimits(1.0, "60s", "a group that hangs is not recycled before"),
+    "instanceReadyTimeout": DurationLimits(1.0, "75m", "a group that does not start is not recycled before"),
+    "selfHealTimeout": DurationLimits(0.0, "", "a group that does not recover is not recycled before"),
+    "forceDeleteAfter": DurationLimits(0.0, "", "pods on lost nodes are not deleted before"),
+}
+"""The durations of `lifecycle`."""
+READY_TIMEOUT = DurationLimits(1.0, "1h", "")
+"""The range of `spec.rollout.readyTimeout`."""
+COOL_DOWN = DurationLimits(0.0, "", "no group is removed before")
+"""The range of `spec.scalingPolicy.demand.coolDown`."""
+
+
+def usable(written: str | None, limits: DurationLimits) -> float | None:
+    """Return a duration in seconds; None if it is unset, or too short to be used."""
+    found = None if written is None else quantity.seconds(written)
+    return found if found is not None and found >= limits.least else None
+
+
+def advice(service: InferenceService, runtime: Runtime | None) -> Iterator[str]:
+    """Yield a sentence for each duration that is not used because it is too short, or that is longer than a week."""
+    for component in (keys.ENGINE, keys.DECODER):
+        own = _lifecycle(getattr(service.spec, component))
+        below = _lifecycle(getattr(runtime.spec, f"{component}_config")) if runtime is not None else {}
+        for name, limits in LIFECYCLE.items():
+            if own.get(name) is not None:
+                yield from _sentence(f"spec.{component}.lifecycle.{name}", own[name], limits)
+            elif runtime is not None:
+                field = f"runtime {runtime.name}: spec.{component}Config.lifecycle.{name}"
+                yield from _sentence(field, below.get(name), limits)
+    rollout, scaling = service.spec.rollout, service.spec.scaling_policy
+    if rollout is not None:
+        yield from _sentence("spec.rollout.readyTimeout", rollout.ready_timeout, READY_TIMEOUT)
+    if scaling is not None and scaling.demand is not None:
+        yield from _sentence("spec.scalingPolicy.demand.coolDown", scaling.demand.cool_down, COOL_DOWN)
+
+
+def _lifecycle(component: Component | None) -> Mapping[str, str | None]:
+    """Return the durations of a component's `lifecycle`."""
+    found = component.lifecycle if component is not None else None
+    if found is None:
+        return {}
+    return {
+        "hangTimeout": found.hang_timeout,
+        "instanceReadyTimeout": found.instance_ready_timeout,
+        "selfHealTimeout": found.self_heal_timeout,
+        "forceDeleteAfter": found.force_delete_after,
+    }
+
+
+def _sentence(field: str, written: str | None, limits: DurationLimits) -> Iterator[str]:
+    if written is None:
+        return
+    seconds = quantity.seconds(written)
+    if seconds < limits.least:
+        yield f"{field} is {written}, which is not used because it is too short: {limits.instead} is used, write 1s or more"
+    elif seconds > WEEK and limits.late:
+        yield f"{field} is {written}, so {limits.late} more than a week has passed: write 168h or less"
