@@ -45,15 +45,18 @@ def faults(time: str) -> Any:
     return node_faults.status(node_faults.read(found, 0.0), [])
 
 
+def scaling(time: str) -> Any:
+    decision = {"time": time, "prefill": 1, "decode": 1, "routers": 1}
+    return to_status(from_status({"changedAt": time, "changes": [time], "decisions": [decision]}))
+
+
 def woken(time: str) -> Any:
     return zero.again({"wake": {"by": "Request", "time": time, "servedAfterSeconds": 1}}, NOW)
 
 
 READERS: dict[str, Callable[[str], Any]] = {
     "NodeFaults": faults,
-    "status.scaling": lambda time: to_status(
-        from_status({"changedAt": time, "changes": [time], "decisions": [{"time": time, "prefill": 1, "decode": 1, "routers": 1}]})
-    ),
+    "status.scaling": scaling,
     "status.groups": lambda time: record.passed(time, NOW),
     "status.zero": woken,
     "conditions of a model": lambda time: agreement.wait_left(unready(time), NOW),

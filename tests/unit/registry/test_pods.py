@@ -306,7 +306,8 @@ def test_the_probes_of_the_runtimes_wait_for_nothing_but_the_engine() -> None:
 @pytest.mark.parametrize("stamp", ["yesterday", "0000-12-31T00:01:00Z", "0001-01-01T00:00:00+23:59", 7, None])
 def test_an_odd_time_of_a_pod_does_not_hide_the_other_pods(stamp: Any) -> None:
     body = pods(leader(conditions=[{"type": "Ready", "status": "True", "lastTransitionTime": stamp}]), leader(group=4))
-    assert [pod.ready_since == 0.0 for pod in parse_pods(body, STEMS)][0] and len(parse_pods(body, STEMS)) == 2
+    first, _ = parse_pods(body, STEMS)
+    assert first.ready_since == 0.0
 
 
 @pytest.mark.parametrize("port", ["²", "٣", "9" * 5000, "99999", "-1", "0", "", "8998 "])
