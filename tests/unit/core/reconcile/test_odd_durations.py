@@ -1,0 +1,28 @@
+"""Tests of passes over a service whose durations are too short, too long or both: each pass succeeds, and the engines run."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.core.resolve import durations
+from tests.support.demanded import Demanded, spec
+
+LONG = "9" * 63 + "h"
+VALUES = ["0s", "1ns", "5s", "99999999999h", LONG]
+
+
+@pytest.mark.parametrize("text", VALUES)
+def test_a_pass_bears_any_duration(text: str) -> None:
+    found: dict[str, Any] = spec("Apply", coolDown=text, timeToFirstToken=text, timeBetweenTokens=text)
+    lifecycle = dict.fromkeys(durations.LIFECYCLE, text)
+    for component in ("engine", "decoder"):
+        found[component] = {**found[component], "lifecycle": lifecycle}
+    found["rollout"] = {"readyTimeout": text, "onFailure": "Rollback"}
+    found["moves"] = {"timeout": text}
+    world = Demanded(**found)
+    world.decide()
+    world.settle()
+    assert world.alive("engine") and world.alive("decoder")
+    said = world.condition("Advice").get("message", "") if world.condition("Advice") else ""
+    assert ("hangTimeout" in said) == (text != "5s"), said
+    assert (f"spec.scalingPolicy.demand.coolDown is {text}" in said) == (text in ("99999999999h", LONG)), said
