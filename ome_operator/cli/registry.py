@@ -94,10 +94,10 @@ def registry(
 def _role(text: str) -> RoleSpec:
     component, worker_type, port, pods, stem = (text.split(":") + [""] * 5)[:5]
     types = ("prefill", "decode", "regular")
-    numbers = quantity.whole(port), quantity.whole(pods)
-    if worker_type not in types or numbers[0] is None or numbers[1] is None or not stem or text.count(":") != 4:
+    listens, ranks = quantity.whole(port), quantity.whole(pods)
+    if worker_type not in types or listens is None or ranks is None or not stem or text.count(":") != 4:
         raise typer.BadParameter(
             f"--role {text}: write component:type:port:pods:stem, where type is prefill, decode or regular",
             param_hint="--role",
         )
-    return RoleSpec(component, worker_type, *numbers, stem)
+    return RoleSpec(component, worker_type, listens, ranks, stem)

@@ -174,8 +174,9 @@ def kept_until(before: Mapping[str, Any], *, wakes: bool, now: datetime) -> date
     if not wakes or before.get("since") is not None or wake.get("by") != REQUEST or began is None:
         return None
     served = wake.get("servedAfterSeconds")
-    known = isinstance(served, int | float) and 0 <= served <= quantity.LONGEST  # users can edit the status
-    return began + timedelta(seconds=served + MINIMUM_UP if known else LONGEST_START)
+    if isinstance(served, int | float) and 0 <= served <= quantity.LONGEST:  # users can edit the status
+        return began + timedelta(seconds=served + MINIMUM_UP)
+    return began + timedelta(seconds=LONGEST_START)
 
 
 def wanted(before: Mapping[str, Any], component: str) -> int:

@@ -118,7 +118,7 @@ def test_a_little_file_that_becomes_a_huge_text(monkeypatch: pytest.MonkeyPatch)
         (("saw", "settings"), {"password": 1}, "password is not a setting"),
         (("saw", "service"), {"metadata": {}}, "service cannot be read"),
         (("now",), "yesterday", "now is not a time"),
-        (("now",), "2026-01-01T00:00:00", "no time zone"),
+        (("now",), "2026-01-01T00:00:00", "not a time in RFC 3339"),
         (("decided",), {"steps": 3}, "decided.steps is not a list"),
         (("times",), "x", ""),
     ],
