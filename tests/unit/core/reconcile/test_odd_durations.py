@@ -1,4 +1,4 @@
-"""Tests of passes over a service whose durations are too short, too long or both: each pass succeeds, and the engines run."""
+"""Tests of passes over a service whose durations are too short or too long: each pass succeeds, and the engines run."""
 
 from typing import Any
 
