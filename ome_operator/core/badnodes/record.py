@@ -15,8 +15,6 @@ FAULTS = 16
 WORDS = 300
 """Maximum number of characters of a message. The rest is cut off."""
 _MOST_COUNTED = 1000
-_LATEST = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
-"""The latest time that is read. Later ones cannot be written in UTC."""
 
 
 class Role(NamedTuple):
@@ -143,7 +141,7 @@ def _latest(faults: Iterable[RememberedFault]) -> tuple[RememberedFault, ...]:
 def time(stamp: object) -> float:
     """Return a time in RFC 3339 as seconds since the epoch; 0 if the value is not such a time, or is before the epoch."""
     when = quantity.instant(stamp)
-    return 0.0 if when is None else min(max(0.0, when.timestamp()), _LATEST)
+    return 0.0 if when is None else when.timestamp()
 
 
 def stamp(seconds: float) -> str:
