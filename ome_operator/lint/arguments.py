@@ -9,7 +9,7 @@ from ome_operator.engines.servers import known_servers
 from ome_operator.lint import locations
 from ome_operator.lint.finding import Fix, Hit, Rule, Severity, rule
 from ome_operator.lint.launch import ROUTERS, Argument, Launch, joined_flags, references, resembling
-from ome_operator.lint.shell import unknown
+from ome_operator.lint.shell import names_in, unknown
 from ome_operator.lint.subject import Role, Subject
 
 PARSER = (
@@ -51,7 +51,7 @@ def script_unread(subject: Subject) -> Iterator[Hit]:
             yield Hit(locations.arguments(role), f"{role.title}: {role.unread}", remedy)
         start = role.launch
         for given in start.arguments if start is not None and start.shell else ():
-            names = set(re.findall(r"[A-Za-z_]\w*", " ".join(given.values)))
+            names = frozenset[str]().union(*map(names_in, given.values))
             if start is not None and any(map(unknown, given.values)) and not names <= start.names:
                 message = (
                     f"{role.title}: the value of {given.word} is {' '.join(given.values)[:80]}, which only the shell knows"
@@ -171,7 +171,7 @@ def flag_deprecated(subject: Subject) -> Iterator[Hit]:
 def flag_value(subject: Subject) -> Iterator[Hit]:
     for role, start, given in known(subject):
         # A shell may compute the value itself.
-        words = [word for word in given.values if not (start.shell and ("`" in word or "$" in word))]
+        words = [word for word in given.values if not (start.shell and unknown(word))]
         if given.flag is None or given.joined or (start.shell and len(words) < len(given.values)):
             continue
         if given.flag.refused:

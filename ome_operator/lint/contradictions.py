@@ -44,7 +44,7 @@ def _priorities(start: Launch, _: Sizes) -> bool:
 def _staged_drafts(start: Launch, found: Sizes) -> bool:
     drafts = start.text("--speculative-algorithm")
     on_prefill = start.text("--disaggregation-mode") == "prefill" and drafts in ("EAGLE", "NEXTN", "DSPARK")
-    return bool(drafts) and (found.pp or 1) > 1 and not on_prefill and "SGLANG_ENABLE_PP_SPEC" not in start.names
+    return bool(drafts) and (found.pp or 1) > 1 and not on_prefill and not start.may_be_on("SGLANG_ENABLE_PP_SPEC")
 
 
 def _no_steps(start: Launch, _: Sizes) -> bool:

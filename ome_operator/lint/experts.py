@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 
+from ome_operator import keys
 from ome_operator.engines.rejoin import why_not
+from ome_operator.engines.servers import server
 from ome_operator.lint import locations
 from ome_operator.lint.division import engines, locate
 from ome_operator.lint.finding import Hit, Location, Rule, Severity, rule
 from ome_operator.lint.launch import number
 from ome_operator.lint.sglang import graph_batch, requests
-from ome_operator.lint.subject import Subject
+from ome_operator.lint.subject import Role, Subject
 
 TOKENS = "SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK"
 UNSET = 128
@@ -208,11 +210,34 @@ def flashinfer_batch(subject: Subject) -> Iterator[Hit]:
 )
 def lost_ranks_fatal(subject: Subject) -> Iterator[Hit]:
     for role in subject.roles:
-        spares = ((place, path, part.lifecycle.tolerated_lost_ranks) for place, path, part in role.written if part.lifecycle)
-        place, path, spare = next((each for each in spares if each[2] is not None), ("", "", 0))
+        place, path, spare = _tolerated(role)
         if spare and (why := why_not(role.container, role.annotations)):
             message = f"toleratedLostRanks of {role.title} is {spare}, but {why}"
             yield Hit(Location(place, f"{path}.lifecycle.toleratedLostRanks"), message, "remove toleratedLostRanks")
+
+
+@rule(
+    "lost-ranks-unknown",
+    Severity.WARNING,
+    "toleratedLostRanks is set for an engine that is not known to survive the loss of a rank",
+    ignored="If the engine does not survive it, the group waits for the lost rank instead of being recycled, and its "
+    "requests fail meanwhile.",
+    evidence="Only for SGLang is it known when an engine keeps serving without a rank (docs/recovery.md).",
+)
+def lost_ranks_unknown(subject: Subject) -> Iterator[Hit]:
+    for role in subject.roles:
+        place, path, spare = _tolerated(role)
+        engine = server(role.container)
+        if spare and role.component != keys.ROUTER and (engine is None or engine.name != "sglang"):
+            name = engine.name if engine is not None else "its engine"
+            message = f"toleratedLostRanks of {role.title} is {spare}, but {name} is not known to survive the loss of a rank"
+            yield Hit(Location(place, f"{path}.lifecycle.toleratedLostRanks"), message, "remove toleratedLostRanks")
+
+
+def _tolerated(role: Role) -> tuple[str, str, int]:
+    """Return the object and the field in which toleratedLostRanks of a role is set, and its value; 0 if it is not set."""
+    spares = ((place, path, part.lifecycle.tolerated_lost_ranks) for place, path, part in role.written if part.lifecycle)
+    return next(((place, path, spare) for place, path, spare in spares if spare is not None), ("", "", 0))
 
 
 RULES: tuple[Rule, ...] = (
@@ -227,4 +252,5 @@ RULES: tuple[Rule, ...] = (
     overlap_alone,
     flashinfer_batch,
     lost_ranks_fatal,
+    lost_ranks_unknown,
 )

@@ -1,5 +1,6 @@
 """Rules about pods that concern Kubernetes: fields that the API server rejects, DNS, locked memory and probes."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -85,6 +86,50 @@ def variable_elsewhere(subject: Subject) -> Iterator[Hit]:
             yield Hit(
                 locations.whole(role), message, f"add {variable} to the env of the container, or write the value itself"
             )
+
+
+_OURS = frozenset(
+    {
+        "INFERENCESERVICE_NAME", "LWS_GROUP_SIZE", "LWS_LEADER_ADDRESS", "LWS_WORKER_INDEX", "MODEL_PATH",
+        "PARALLELISM_SIZE",
+    }
+)  # fmt: skip
+"""Variables that the operator sets in the main container, and that no image is likely to set itself."""
+_SHELL_REFERENCE = re.compile(r"(?<![\\$])\$(?:\{(\w+)\}|(\w+))")
+"""Pattern of a reference to a variable without a default value, in the notation of a shell."""
+
+
+@rule(
+    "variable-misplaced",
+    Severity.WARNING,
+    "A reference to a variable of the operator in the notation of a shell has no value",
+    ignored="A shell replaces the reference by nothing. In the value of a variable, the reference stays as it is written.",
+    evidence="Variables belong to one container; the operator sets its variables in the main container. Kubernetes expands "
+    "only references of the form $(NAME) in values of variables.",
+)
+def variable_misplaced(subject: Subject) -> Iterator[Hit]:
+    for role, pod in _pods(subject):
+        main = pod["spec"]["containers"][0]
+        ours = {str(item.get("name")) for item in items(main, "env")} & _OURS
+        boxes = [box for part in ("initContainers", "containers") for box in items(pod["spec"], part)]
+        for box in boxes:
+            own, place = {str(item.get("name")) for item in items(box, "env")}, locations.whole(role)
+            script = "\n".join(str(word) for part in ("command", "args") for word in _list(box.get(part)))
+            absent = sorted((_shell_names(script) & ours) - own) if box is not main and not box.get("envFrom") else []
+            for name in absent:
+                if not re.search(rf"\b{name}\+?=|\b(?:read|for|mapfile)\b[^\n;]*\b{name}\b", script):
+                    message = f"container {box.get('name')} refers to ${name}, which only another container has"
+                    remedy = f"add {name} to the env of the container, or write the value itself"
+                    yield Hit(place, message, remedy)
+            for item in items(box, "env"):
+                for name in sorted(_shell_names(str(item.get("value", ""))) & ours):
+                    message = f"the variable {item.get('name')} of container {box.get('name')} contains ${{{name}}}"
+                    remedy = f"write $({name})" if name in own else f"write the value itself, or add {name} to the env"
+                    yield Hit(place, f"{message}, which is not expanded", remedy)
+
+
+def _shell_names(text: str) -> frozenset[str]:
+    return frozenset(found[1] or found[2] for found in _SHELL_REFERENCE.finditer(text))
 
 
 @rule(
@@ -234,6 +279,7 @@ RULES: tuple[Rule, ...] = (
     pod_invalid,
     pod_unstartable,
     variable_elsewhere,
+    variable_misplaced,
     names_unresolved,
     ports_shared,
     memory_unlocked,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ome_operator.engines import images, servers
 from ome_operator.engines.flags import OPTIONAL, SWITCH, VALUE, CommandLine, Flag, Versions
 from ome_operator.engines.routers import SGLANG_ROUTER, SMG, of_image, parts, program
-from ome_operator.lint.shell import commands, unknown
+from ome_operator.lint.shell import commands, unclosed, unknown
 
 ROUTERS = (SGLANG_ROUTER, SMG)
 """Routers of SGLang: sglang-router, and its successor smg, which has the same flags and more."""
@@ -23,6 +23,11 @@ _MOST = {SWITCH: 0, VALUE: 1, OPTIONAL: 1}
 """Maps each kind of a flag to the maximum number of words that follow the flag."""
 _REFERENCE = re.compile(r"\$\(([A-Za-z_][\w.-]*)\)")
 """Pattern of a reference to an environment variable that the kubelet expands."""
+_OFF = frozenset({"", "false", "0", "no", "n"})
+"""Values that SGLang reads as false, in any case (SGLang 0.5.23, environ.py). An empty value is invalid, so that the default
+applies, which is false."""
+_MODULE = re.compile(r"^-[bBdEiIOPqsSuvx]*m(?=[A-Za-z_])")
+"""Beginning of a word that contains the option -m of Python and the name of a module."""
 _INSIDE = re.compile(r"\s--[a-z][\w-]+.{0,80}", re.S)
 _HOLDS_FLAGS = frozenset({"--sidecar-args", "--chat-template", "--completion-template"})
 """Flags whose value may contain words that have the form of flags."""
@@ -140,6 +145,13 @@ class Launch:
         default = self.read_as.variables.get(name) if self.read_as else None
         return self.env.get(name, "" if default is None or name in self.names else str(default))
 
+    def may_be_on(self, name: str) -> bool:
+        """Return whether an environment variable that is a switch may be on. A value counts as off only if SGLang reads it
+        as false; an unknown value may be anything.
+        """
+        value = self.env.get(name)
+        return (self.open or name in self.names) if value is None else unknown(value) or value.lower() not in _OFF
+
 
 def resembling(word: str, line: CommandLine) -> str:
     """Return the flag of a command line that the user probably meant by the unknown flag `word`; "" if no flag is
@@ -188,6 +200,8 @@ def read(container: Mapping[str, Any], annotations: Mapping[str, str], versions:
     found = [(start, _launch(start, container, annotations, versions, env)) for start in _starts(container, env)]
     if not found:
         return Reading()
+    if found[0][0].shell and any(map(unclosed, parts(container))):
+        return Reading(why="a quote in a script is not closed")
     made = tuple(one for _, one in found)
     if len(found) > 1:
         return Reading(
@@ -196,7 +210,7 @@ def read(container: Mapping[str, Any], annotations: Mapping[str, str], versions:
         )
     (start, one) = found[0]
     if not start.certain:
-        return Reading(partly=made, why=f"a script starts {one.engine} in a branch or in a function")
+        return Reading(partly=made, why=f"a script starts {one.engine} in a branch, a loop or a function")
     if (open_end := _open_end(start, one.read_as)) is not None:
         return Reading(partly=made, why=f"{open_end} in a script may stand for further arguments of {one.engine}")
     if any(map(joined_flags, one.arguments)):
@@ -278,6 +292,11 @@ def _starts(container: Mapping[str, Any], env: Mapping[str, str]) -> list[_Start
     return found or ([_Start(router, tuple(parts(container)))] if router else [])
 
 
+def module(word: str) -> str:
+    """Return the module of a word of a Python command such as `-mMODULE`; any other word is returned unchanged."""
+    return _MODULE.sub("", word)
+
+
 def one_word(container: Mapping[str, Any]) -> str:
     """Return the first word of the container's command if it consists of several words, and no program can have this name;
     "" otherwise.
@@ -291,14 +310,15 @@ def _start(line: Sequence[str], image: str) -> tuple[_Start, int] | None:
     """Return the known program that a command line starts, and the position of its first argument; None if it starts no
     known program.
     """
-    for at, word in enumerate(line):
+    plain = [module(word) for word in line]
+    for at, word in enumerate(plain):
         if name := program(word, "".join(line[at + 1 : at + 2]), image):
             words = [item for item in line[at + 1 :] if item != "launch"]
             return _Start(name, tuple(words)), len(line) - len(words)
     for server in servers.known_servers():
         for start in server.starts:
-            for at in range(len(line)):
-                if tuple(line[at : at + len(start)]) == start:
+            for at, word in enumerate(plain):
+                if (word.rpartition("/")[2], *line[at + 1 : at + len(start)]) == start:
                     return _Start(server.name, tuple(line[at + len(start) :])), at + len(start)
     return None
 

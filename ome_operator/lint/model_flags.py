@@ -71,7 +71,7 @@ def context_beyond(subject: Subject) -> Iterator[Hit]:
     whole = subject.model.facts.context_length if subject.model is not None else None
     for role, start, _ in engines(subject):
         asked = number(start.text("--context-length"))
-        changed = _LONGER in start.names or start.given("--json-model-override-args") is not None
+        changed = start.may_be_on(_LONGER) or start.given("--json-model-override-args") is not None
         if whole and asked and asked > whole and not changed:
             message = f"--context-length is {asked}, but the model supports {whole}"
             yield Hit(

@@ -4,10 +4,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ome_operator import keys, quantity
+from ome_operator.engines.routers import is_program, parts
+from ome_operator.engines.servers import known_servers
 from ome_operator.lint import locations
 from ome_operator.lint.division import locate
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
-from ome_operator.lint.launch import ROUTERS, Launch, number, one_word
+from ome_operator.lint.launch import ROUTERS, Launch, module, number, one_word
 from ome_operator.lint.subject import Manifest, Role, Subject, below, items
 
 SHM, DEVICES = "/dev/shm", "/dev/infiniband"
@@ -163,8 +165,10 @@ def port_differs(subject: Subject) -> Iterator[Hit]:
         given, ports = start.given("--port"), items(role.container, "ports")
         named = next((port for port in ports if port.get("name") == "http"), ports[0] if ports else None)
         told = number(given.values[0]) if given is not None and given.values else None
-        if named is not None and told is not None and named.get("containerPort") not in (None, told):
-            message = f"--port is {told}, but the container declares port {named['containerPort']}"
+        declared = named.get("containerPort") if named is not None else None
+        # A port that is not a number is reported by the rule `pod-invalid`.
+        if told is not None and isinstance(declared, int) and declared != told:
+            message = f"--port is {told}, but the container declares port {declared}"
             yield Hit(locations.field(role, "ports"), message, f"write containerPort: {told}")
 
 
@@ -271,8 +275,27 @@ def command_one_word(subject: Subject) -> Iterator[Hit]:
             yield Hit(locations.field(role, "command"), message, remedy)
 
 
+@rule(
+    "module-joined",
+    Severity.WARNING,
+    "The option -m of Python and the module of a program are written as one word",
+    ignored="The program starts, but the operator does not recognise it: an engine gets no probes, and a router no registry "
+    "of its workers.",
+    evidence="ome_operator/engines/servers.py and ome_operator/engines/routers.py compare whole words.",
+)
+def module_joined(subject: Subject) -> Iterator[Hit]:
+    programs = {start[0] for server in known_servers() for start in server.starts}
+    for role in subject.roles:
+        for word in parts(role.container):
+            name = module(word)
+            if name != word and (name in programs or is_program(name)):
+                message = f"{role.title}: {word} contains the name of the program"
+                yield Hit(locations.field(role, "command"), message, f"write -m and {name} as two entries of the list")
+
+
 RULES: tuple[Rule, ...] = (
     command_one_word,
+    module_joined,
     port_differs,
     router_port_differs,
     probe_port,

@@ -45,7 +45,9 @@ def cache_aware_random(subject: Subject) -> Iterator[Hit]:
         known = start.version and numbers(start.version)[:3] <= _RANDOM_UNTIL
         choice = subject.apart is not None and _has_choice(*subject.apart[0])
         if known and choice and start.on("--pd-disaggregation") and _policy(start, "prefill") == "cache_aware":
-            message = f"{start.engine} {start.version} with --pd-disaggregation ignores the policy cache_aware, its default"
+            chosen = start.given("--prefill-policy") or start.given("--policy")
+            default = "" if chosen is not None else ", its default"
+            message = f"{start.engine} {start.version} with --pd-disaggregation ignores the policy cache_aware{default}"
             remedy = (
                 "use the image docker.io/lightseekorg/smg:1.13.0 with the command smg launch, or write "
                 f"--prefill-policy=manual and send the header {_KEY} with the ID of the conversation"

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from ome_operator.lint import locations
 from ome_operator.lint.arguments import all_launches
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
-from ome_operator.lint.launch import ROUTERS, Launch, number
-from ome_operator.lint.subject import Manifest, Role, Subject, items
+from ome_operator.lint.launch import ROUTERS, SGLANG_ROUTER, Launch, number
+from ome_operator.lint.subject import Subject
 
 
 class Range(NamedTuple):
@@ -18,6 +18,8 @@ class Range(NamedTuple):
     most: float | None = None
     above: float | None = None
     below: float | None = None
+    other: float | None = None
+    """A single value that the flag must not have."""
 
     def holds(self, value: float) -> bool:
         """Return whether a value is in the range."""
@@ -26,6 +28,7 @@ class Range(NamedTuple):
             and (self.most is None or value <= self.most)
             and (self.above is None or value > self.above)
             and (self.below is None or value < self.below)
+            and value != self.other
         )
 
     def __str__(self) -> str:
@@ -33,6 +36,7 @@ class Range(NamedTuple):
             f"{word} {bound:g}"
             for word, bound in (
                 ("above", self.above), ("at least", self.least), ("below", self.below), ("at most", self.most),
+                ("other than", self.other),
             )
             if bound is not None
         ]  # fmt: skip
@@ -40,29 +44,79 @@ class Range(NamedTuple):
 
 
 _SHARE, _POSITIVE, _PORT = Range(above=0, below=1), Range(least=1), Range(least=1, most=65535)
+_NOT_NEGATIVE = Range(least=0)
 RANGES: Mapping[str, Mapping[str, Range]] = {
     "sglang": {
         "--mem-fraction-static": _SHARE,
         **dict.fromkeys(
             (
                 "--tp-size", "--dp-size", "--pp-size", "--ep-size", "--nnodes", "--page-size", "--max-running-requests",
-                "--context-length", "--max-total-tokens",
+                "--context-length", "--max-total-tokens", "--attn-dp-size", "--gpu-id-step", "--tokenizer-worker-num",
+                "--detokenizer-worker-num", "--max-loras-per-batch", "--pp-max-micro-batch-size",
+                "--grpc-response-timeout-secs",
             ),
             _POSITIVE,
         ),
-        **dict.fromkeys(("--port", "--nccl-port", "--disaggregation-bootstrap-port"), _PORT),
-        "--node-rank": Range(least=0),
+        "--hicache-host-memory-fraction": Range(above=0, most=1),
+        "--decode-log-interval": Range(other=0),
+        **dict.fromkeys(
+            ("--base-gpu-id", "--mm-processor-worker-num", "--mm-io-worker-num", "--schedule-conservativeness"),
+            _NOT_NEGATIVE,
+        ),
+        **dict.fromkeys(("--port", "--nccl-port", "--disaggregation-bootstrap-port", "--grpc-port"), _PORT),
+        "--node-rank": _NOT_NEGATIVE,
     },
     "vllm": {
         "--gpu-memory-utilization": Range(above=0, most=1),
         **dict.fromkeys(
-            ("--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size", "--max-num-seqs"), _POSITIVE
+            (
+                "--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size", "--max-num-seqs",
+                "--max-num-batched-tokens", "--stream-interval",
+            ),
+            _POSITIVE,
         ),
         "--port": _PORT,
     },
     **{name: {"--port": _PORT, "--prometheus-port": _PORT} for name in ROUTERS},
 }  # fmt: skip
-"""Maps each program to a map from its flags to the values with which the program can work."""
+"""Maps each program to a map from its flags to the values with which the program can work. A flag is missing if the program
+also works with other values, or if it is not known that it does not. Sources: SGLang 0.5.23, arg_groups/validation_hook.py,
+lora_hook.py, serving_hook.py, hicache_hook.py, and scheduler_components/metrics_reporter.py, which divides by the interval;
+vLLM, config/scheduler.py and config/cache.py."""
+_UNLESS: Mapping[str, Mapping[str, Range]] = {
+    "--disable-retries": {
+        "--retry-max-retries": _POSITIVE,
+        "--retry-initial-backoff-ms": _POSITIVE,
+        "--retry-backoff-multiplier": Range(least=1),
+        "--retry-jitter-factor": Range(least=0, most=1),
+    },
+    "--disable-circuit-breaker": {
+        "--cb-failure-threshold": _POSITIVE,
+        "--cb-success-threshold": _POSITIVE,
+        "--cb-timeout-duration-secs": _POSITIVE,
+        "--cb-window-duration-secs": _POSITIVE,
+    },
+    "": {"--request-timeout-secs": _POSITIVE, "--max-payload-size": _POSITIVE, "--worker-startup-timeout-secs": _POSITIVE},
+}
+"""Maps a switch of sglang-router to the values that its configuration check accepts unless the switch is on; "" for the
+values that it always checks (sgl-router/src/config/validation.rs)."""
+_CACHE_AWARE = {
+    "--cache-threshold": Range(least=0, most=1),
+    "--balance-rel-threshold": Range(least=1),
+    "--eviction-interval-secs": _POSITIVE,
+    "--max-tree-size": _POSITIVE,
+}
+"""The values that sglang-router checks for its policy cache_aware."""
+
+
+def allowed(start: Launch) -> Mapping[str, Range]:
+    """Return the values with which a program can work, by flag."""
+    found = dict(RANGES.get(start.engine, {}))
+    if start.engine == SGLANG_ROUTER:
+        for switch, ranges in _UNLESS.items():
+            found |= ranges if not switch or not start.on(switch) else {}
+        found |= _CACHE_AWARE if start.raw("--policy") == "cache_aware" else {}
+    return found
 
 
 @rule(
@@ -74,12 +128,12 @@ RANGES: Mapping[str, Mapping[str, Range]] = {
 )
 def flag_range(subject: Subject) -> Iterator[Hit]:
     for role, start in all_launches(subject):
-        for name, allowed in RANGES.get(start.engine, {}).items():
+        for name, valid in allowed(start).items():
             given = start.given(name)
-            value = _number(start.text(name)) if given is not None else None
-            if given is not None and value is not None and not allowed.holds(value):
-                message = f"{given.word} is {start.text(name)}, which is not {allowed}"
-                yield Hit(locations.argument(role, given), message, f"write a value {allowed}")
+            value = _number(start.raw(name)) if given is not None else None
+            if given is not None and value is not None and not valid.holds(value):
+                message = f"{given.word} is {start.raw(name)}, which is not {valid}"
+                yield Hit(locations.argument(role, given), message, f"write a value {valid}")
 
 
 def _number(text: str) -> float | None:
@@ -136,53 +190,4 @@ def _bad_buckets(kind: str, rest: tuple[str, ...]) -> str:
     return ""
 
 
-_PORTS = ("--port", "--nccl-port", "--disaggregation-bootstrap-port")
-
-
-@rule(
-    "port-twice",
-    Severity.ERROR,
-    "Two listeners of a pod use the same port",
-    ignored="The second listener exits with `address already in use`, and the group is recycled.",
-    evidence="A port can be bound once in a pod, because its containers share a network; rank 0 of SGLang listens on "
-    "--port, on --nccl-port or the port of --dist-init-addr, and in prefill on --disaggregation-bootstrap-port.",
-)
-def port_twice(subject: Subject) -> Iterator[Hit]:
-    for role, start in subject.launched():
-        ports: dict[int, str] = {}
-        for name, port in _listening(role, start):
-            other = ports.setdefault(port, name)
-            if other != name:
-                given = start.given(name)
-                place = locations.argument(role, given) if given is not None else locations.arguments(role)
-                yield Hit(place, f"{other} and {name} are both port {port}", "use another port for one of them")
-        for box in _others(role.leader):
-            for declared in items(box, "ports"):
-                taken = ports.get(declared.get("containerPort") or 0)
-                if taken is not None and str(declared.get("protocol", "TCP")) == "TCP":
-                    port = declared["containerPort"]
-                    message = f"container {box.get('name')} declares port {port}, which is {taken} of {start.engine}"
-                    yield Hit(locations.whole(role), message, "use another port for one of the two")
-
-
-def _listening(role: Role, start: Launch) -> Iterator[tuple[str, int]]:
-    """Yield each flag with a port on which rank 0 listens, and the port."""
-    prefill = start.text("--disaggregation-mode") == "prefill"
-    for name in _PORTS:
-        if name == "--port" or (start.engine == "sglang" and start.given(name) is not None):
-            port = number(start.text(name)) if name != "--disaggregation-bootstrap-port" or prefill else None
-            if port:
-                yield name, port
-    if start.engine == "sglang" and role.size > 1 and start.given("--dist-init-addr") is not None:
-        port = number(start.text("--dist-init-addr").rpartition(":")[2])
-        if port:
-            yield "--dist-init-addr", port
-
-
-def _others(pod: Manifest) -> Iterator[Manifest]:
-    """Yield the containers of a pod that run beside the main container."""
-    yield from items(pod["spec"], "containers")[1:]
-    yield from (box for box in items(pod["spec"], "initContainers") if box.get("restartPolicy") == "Always")
-
-
-RULES: tuple[Rule, ...] = (flag_range, buckets_invalid, port_twice)
+RULES: tuple[Rule, ...] = (flag_range, buckets_invalid)

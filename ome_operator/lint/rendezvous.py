@@ -10,6 +10,9 @@ from ome_operator.lint.subject import Subject
 _OWN = re.compile(r"(127\.0\.0\.1|localhost|0\.0\.0\.0|\[?::1\]?|\$[({]?(POD_IP|POD_NAME|HOSTNAME|HOST_IP)[)}]?)(:\d+)?")
 """Pattern of the addresses with which each pod reaches only itself."""
 
+_PORTLESS = re.compile(r"(?:\$\((?:LWS_\w+|POD_NAME|POD_IP|HOSTNAME|NAMESPACE)\)|[\w.-])+")
+"""Pattern of addresses that end without a port, also if they refer to variables that contain no port."""
+
 
 @rule(
     "address-own",
@@ -60,7 +63,7 @@ def rank_fixed(subject: Subject) -> Iterator[Hit]:
 def address_portless(subject: Subject) -> Iterator[Hit]:
     for role, start, _ in engines(subject):
         address = start.raw("--dist-init-addr")
-        if start.given("--dist-init-addr") is not None and re.fullmatch(r"(?:\$\(LWS_\w+\)|[\w.-])+", address):
+        if start.given("--dist-init-addr") is not None and _PORTLESS.fullmatch(address):
             message = f"--dist-init-addr is {address}, which has no port"
             yield Hit(locate(role, start, "--dist-init-addr"), message, f"write --dist-init-addr={address}:5757")
 

@@ -16,7 +16,16 @@ _SETS = frozenset({"read", "unset", "for", "select", "mapfile", "getopts"})
 """Shell commands whose arguments are names of variables that the command changes."""
 _ENDS = {"if": "fi", "case": "esac", "while": "done", "until": "done", "for": "done", "select": "done", "{": "}"}
 """Maps each word that begins a compound command to the word that ends the command."""
-_BRANCHES = frozenset({"fi", "esac", "function"})
+_UNSURE = frozenset({"if", "case", "for", "select"})
+"""Words that begin a compound command whose commands may not run, or run several times with different values."""
+_LOOPS = frozenset({"while", "until"})
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
+_SCRIPT_OPTION = re.compile(r"-[a-zA-Z]*c[a-zA-Z]*")
+"""Pattern of the options of a shell after which its script follows."""
+_SUBSTITUTED = re.compile(r"[<>]\(")
+"""Beginning of a process substitution, which stands for the path of a file."""
+_NESTED = 3
+"""Maximum depth of scripts within scripts that are read."""
 _BEFORE = frozenset({"then", "else", "elif", "do", "!", "time"})
 """Words of the shell after which a command begins."""
 _DOLLAR, _BACKQUOTE = "\0", "\1"
@@ -33,23 +42,40 @@ class Command(NamedTuple):
     loose: frozenset[int]
     """Positions of the words that may stand for several words or for none, because they are unquoted unknown expansions."""
     certain: bool
-    """Whether the command runs in every pod; False inside of a branch or a function, and after `||`."""
+    """Whether the command runs exactly as it is written in every pod; False inside of a branch or a function, after `||`, in
+    a loop over values, and for a command that a loop starts in the background."""
 
 
 class _Word(NamedTuple):
     text: str
     splits: bool = False
     """Whether the word contains an expansion that a shell splits at white space."""
+    open: str = ""
+    """The quote that begins in the word and is not closed; "" if there is none."""
 
 
-def commands(script: str, known: Mapping[str, str]) -> list[Command]:
-    """Return the simple commands of a script in order. `known` maps the variables of the container to their known values."""
-    if len(script) > LONGEST:
+class _Compound(NamedTuple):
+    """A compound command that is open."""
+
+    begin: str
+    """The word that begins the command."""
+    function: bool
+    """Whether the command is the body of a function."""
+
+
+def commands(script: str, known: Mapping[str, str], depth: int = 0) -> list[Command]:
+    """Return the simple commands of a script in order, and those of the scripts that it passes to shells (`bash -c`).
+    `known` maps the variables of the container to their known values. `depth` is the number of scripts around this one.
+    """
+    if len(script) > LONGEST or depth > _NESTED:
         return []
-    variables, ends, found = dict(known), list[str](), list[Command]()
+    variables, opened, found = dict(known), list[_Compound](), list[Command]()
     words, before, skip, function = list[_Word](), "", False, False
     for part in [*_tokens(script), "\n"]:
         if isinstance(part, _Word):
+            if not skip and len(words) == 1 and words[0].text == "function":
+                words, function = [], True  # function NAME { … }
+                continue
             words += [] if skip else [part]
             skip = False
         elif "<" in part or ">" in part:
@@ -59,30 +85,57 @@ def commands(script: str, known: Mapping[str, str]) -> list[Command]:
         elif part == "(" and len(words) == 1:
             words, function = [], True  # NAME() { … }
         else:
-            found += _flush(words, before, ends, variables, function)
+            for command in _flush(words, (before, part), opened, variables, function):
+                # A shell inherits only variables of the environment. Which of the new ones are exported is unknown.
+                inherited = {name: value for name, value in known.items() if variables.get(name) == value}
+                found += [command, *_inner(command, inherited, depth)]
             function = function and not words
             words, before = [], part
     return found
 
 
+def _inner(command: Command, known: Mapping[str, str], depth: int) -> Iterator[Command]:
+    """Yield the commands of the script that a command passes to a shell."""
+    shell = next((at for at, word in enumerate(command.words) if word.rpartition("/")[2] in _SHELLS), None)
+    rest = command.words[shell + 1 :] if shell is not None else ()
+    option = next((at for at, word in enumerate(rest) if _SCRIPT_OPTION.fullmatch(word)), None)
+    if option is None or not all(word.startswith(("-", "+")) for word in rest[:option]):
+        return
+    script = next((word for word in rest[option + 1 :] if not word.startswith("-")), "")
+    for each in commands(script, known, depth + 1) if re.search(r"\s", script) else ():
+        yield each._replace(certain=each.certain and command.certain)
+
+
+def unclosed(script: str) -> str:
+    """Return the first quote of a script that is not closed; "" if there is none."""
+    parts = _tokens(script) if len(script) <= LONGEST else ()
+    return next((part.open for part in parts if isinstance(part, _Word) and part.open), "")
+
+
 def _flush(
-    words: list[_Word], before: str, ends: list[str], variables: MutableMapping[str, str], function: bool
+    words: list[_Word],
+    around: tuple[str, str],
+    opened: list[_Compound],
+    variables: MutableMapping[str, str],
+    function: bool,
 ) -> Iterator[Command]:
-    """Yield the simple command that consists of `words`, if there is one. Update `ends`, the end words of the compound
-    commands that are open, and `variables`, the known variables.
+    """Yield the simple command that consists of `words`, if there is one. `around` contains the operators before and after
+    it. Update `opened`, the compound commands that are open, and `variables`, the known variables.
     """
     while words:
         head = words[0].text
-        if ends and head == ends[-1].removeprefix("function "):
-            ends.pop()
+        if opened and head == _ENDS[opened[-1].begin]:
+            opened.pop()
         elif head in _ENDS:
-            ends.append(f"function {_ENDS[head]}" if function else _ENDS[head])
+            opened.append(_Compound(head, function))
             if head in ("case", "for", "select"):
                 break
         elif head not in _BEFORE:
             break
         words = words[1:]
-    certain = before != "||" and not any(end in _BRANCHES or end.startswith("function ") for end in ends)
+    certain = around[0] != "||" and not any(
+        each.function or each.begin in _UNSURE or (each.begin in _LOOPS and around[1] == "&") for each in opened
+    )
     declares = bool(words) and words[0].text in _DECLARES
     assigned = [_ASSIGNMENT.fullmatch(word.text) for word in (words[1:] if declares else words)]
     if words and (declares or all(assigned)):
@@ -112,7 +165,20 @@ def _flush(
 
 def unknown(word: str) -> bool:
     """Return whether a word contains an expansion whose value is unknown."""
-    return "$" in word or "`" in word
+    return "$" in word or "`" in word or _SUBSTITUTED.search(word) is not None
+
+
+def names_in(word: str) -> frozenset[str]:
+    """Return the names in the expansions of a word, such as those of variables, but not those in its literal parts."""
+    at, inside = 0, list[str]()
+    while at < len(word):
+        if word[at] in "$`" or _SUBSTITUTED.match(word, at):
+            end = _after_expansion(word, at)
+            inside.append(word[at:end])
+            at = end
+        else:
+            at += 1
+    return frozenset(re.findall(r"[A-Za-z_]\w*", " ".join(inside)))
 
 
 def _plain(text: str) -> str:
@@ -132,11 +198,13 @@ def _expanded(word: _Word, variables: Mapping[str, str]) -> str:
 
 def _tokens(script: str) -> Iterator[_Word | str]:
     """Yield the words and the operators of a script. Comments and here-documents are left out."""
-    at, text, begun, splits, documents = 0, list[str](), False, False, list[str]()
+    at, text, begun, splits, opened, documents = 0, list[str](), False, False, "", list[str]()
     while at < len(script):
         here = script[at]
         if here in " \t\r" or (
-            (operator := _OPERATOR.match(script, at)) is not None and not (operator[0][0].isdigit() and begun)
+            (operator := _OPERATOR.match(script, at)) is not None
+            and not (operator[0][0].isdigit() and begun)
+            and not _SUBSTITUTED.match(script, at)
         ):
             if begun:
                 yield _Word("".join(text), splits)
@@ -158,11 +226,12 @@ def _tokens(script: str) -> Iterator[_Word | str]:
             at = len(script) if end_of_line < 0 else end_of_line
             continue
         piece, at, expands = _piece(script, at)
+        opened = here if here in "'\"" and at > len(script) else ""
         text.append(piece)
         begun = begun or piece != "" or here in "'\""
         splits = splits or expands
     if begun:
-        yield _Word("".join(text), splits)
+        yield _Word("".join(text), splits, opened)
 
 
 def _after_documents(script: str, at: int, documents: list[str]) -> int:
@@ -189,6 +258,9 @@ def _piece(script: str, at: int) -> tuple[str, int, bool]:
     if here in "$`":
         end = _after_expansion(script, at)
         return script[at:end], end, end - at > 1
+    if _SUBSTITUTED.match(script, at):
+        end = _after_expansion(script, at)
+        return script[at:end], end, False
     return here, at + 1, False
 
 
@@ -215,7 +287,7 @@ def _quoted(script: str, at: int) -> tuple[str, int, bool]:
 
 
 def _after_expansion(script: str, at: int) -> int:
-    """Return the position after the expansion that begins with the `$` or the backquote at `at`."""
+    """Return the position after the expansion that begins at `at` with a `$`, a backquote, or a process substitution."""
     if script[at] == "`":
         end = script.find("`", at + 1)
         return len(script) if end < 0 else end + 1

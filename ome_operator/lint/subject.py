@@ -1,6 +1,7 @@
 """The input of the rules: a service in the form in which the operator would run it, and what is known of its model."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -229,7 +230,14 @@ def _reading(pod: Manifest | None, annotations: Mapping[str, str], versions: Ver
 
 
 def _gpus(pod: Manifest) -> int:
-    return sum(quantity.gpus(box) for box in pod["spec"].get("containers") or ())
+    """Return the number of GPUs that a pod requests. GPUs of several vendors are not added up, because no engine uses them
+    together: the number is that of the vendor with the most.
+    """
+    found = Counter[str]()
+    for box in pod["spec"].get("containers") or ():
+        asked = quantity.most(box)
+        found.update({name: int(quantity.parse(amount)) for name, amount in asked.items() if name.endswith("/gpu")})
+    return max(found.values(), default=0)
 
 
 def _written(

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ome_operator import quantity
 from ome_operator.lint import locations
@@ -19,6 +19,8 @@ class Vendor(NamedTuple):
     """Prefix of the names of the vendor's extended resources and of its node labels."""
     image: str
     """A regular expression for a word of an image's repository or tag."""
+    devices: str
+    """A regular expression for the part of a resource's name behind the prefix, if the resource is a GPU."""
     backends: frozenset[str]
     """Attention back ends of SGLang that run only on these devices."""
 
@@ -27,12 +29,15 @@ VENDORS: Mapping[str, Vendor] = {
     "NVIDIA": Vendor(
         "nvidia.com/",
         r"cuda[0-9]*|cu1[0-9]{2}|tensorrt",
+        r"gpu(\..+)?|mig-.+",
         frozenset({"cutlass_mla", "fa3", "fa4", "flashinfer", "flashmla", "trtllm_mha", "trtllm_mla"}),
     ),
-    "AMD": Vendor("amd.com/", r"rocm[0-9]*|mi[23][0-9]{1,2}x?|gfx[0-9a-f]+", frozenset({"aiter", "wave"})),
-    "Intel": Vendor("gpu.intel.com/", r"xpu", frozenset({"intel_xpu"})),
-    "Gaudi": Vendor("habana.ai/", r"gaudi[0-9]*|hpu|habana", frozenset()),
-    "Ascend": Vendor("huawei.com/", r"npu|cann[0-9]*|ascend", frozenset({"ascend"})),
+    "AMD": Vendor(
+        "amd.com/", r"rocm[0-9]*|mi[23][0-9]{1,2}x?|gfx[0-9a-f]+", r"gpu|[sdqc]px_nps\d", frozenset({"aiter", "wave"})
+    ),
+    "Intel": Vendor("gpu.intel.com/", r"xpu", r"i915|xe", frozenset({"intel_xpu"})),
+    "Gaudi": Vendor("habana.ai/", r"gaudi[0-9]*|hpu|habana", r"gaudi", frozenset()),
+    "Ascend": Vendor("huawei.com/", r"npu|cann[0-9]*|ascend", r"(?i:ascend).*|npu", frozenset({"ascend"})),
 }
 """Maps the name of a vendor, or of a line of its devices, to how software for these devices is recognized."""
 _NO_GPU = r"cpu|xeon"
@@ -58,35 +63,61 @@ def image_for(image: str) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
+_MAY_BE_BESIDE = "Intel"
+"""The vendor whose integrated GPUs may be in nodes that also have GPUs of another vendor."""
+
+
+def _vendor(resource: str) -> str:
+    """Return the vendor of the GPUs that an extended resource stands for: a key of VENDORS, the resource's own name for
+    `gpu` of an unknown vendor, or "" if it is not known to be a GPU.
+    """
+    for name, vendor in VENDORS.items():
+        if resource.startswith(vendor.prefix):
+            return name if re.fullmatch(vendor.devices, resource.removeprefix(vendor.prefix)) else ""
+    return resource if resource.endswith("/gpu") else ""
+
+
+def _gpus(box: Manifest) -> dict[str, tuple[str, Any]]:
+    """Map each vendor of which a container requests GPUs to the resource and its amount."""
+    limits = {str(name): amount for name, amount in below(box, "resources", "limits").items()}
+    asked = {name: amount for name, amount in sorted(limits.items()) if quantity.parse(amount) > 0}
+    return {vendor: (name, amount) for name, amount in asked.items() if (vendor := _vendor(name))}
+
+
 def _requested(box: Manifest) -> str:
     """Return the vendor of the devices that a container requests; "" if it requests no devices, or devices of several
     vendors.
     """
-    limits = below(box, "resources", "limits")
-    devices = [str(name) for name, amount in limits.items() if quantity.parse(amount) > 0]
-    found = {name for name, vendor in VENDORS.items() if any(device.startswith(vendor.prefix) for device in devices)}
-    return found.pop() if len(found) == 1 else ""
+    found = _gpus(box).keys() & VENDORS.keys()
+    return next(iter(found)) if len(found) == 1 else ""
 
 
 @rule(
     "vendors-two",
     Severity.ERROR,
-    "A container requests GPUs of two vendors",
+    "A pod requests GPUs of two vendors",
     ignored="No node has both, so the pod is never scheduled.",
     evidence="A limit of the runtime stays if the service sets a limit of another name (docs/architecture.md, Merge).",
 )
 def vendors_two(subject: Subject) -> Iterator[Hit]:
     for role in subject.roles:
         for pod in role.pods:
-            for box in items(pod["spec"], "containers"):
-                asked = {str(name): amount for name, amount in below(box, "resources", "limits").items()}
-                gpus = sorted(name for name in asked if name.endswith("/gpu") and quantity.parse(asked[name]) > 0)
+            of_pod: dict[str, tuple[str, str]] = {}
+            boxes = [box for part in ("containers", "initContainers") for box in items(pod["spec"], part)]
+            for box in boxes:
+                gpus = _gpus(box)
                 if len(gpus) > 1:
-                    message = f"container {box.get('name')} has limits of {' and '.join(f'{asked[n]} {n}' for n in gpus)}"
-                    remedy = (
-                        f"remove one of them; a service sets {gpus[0]}: 0 or {gpus[1]}: 0 to undo a limit of its runtime"
-                    )
-                    yield Hit(locations.field(role, "resources"), f"{role.title}: {message}", remedy)
+                    limits = " and ".join(f"{amount} {name}" for name, amount in gpus.values())
+                    first, second, *_ = (name for name, _ in gpus.values())
+                    remedy = f"remove one of them; a service sets {first}: 0 or {second}: 0 to undo a limit of its runtime"
+                    message = f"{role.title}: container {box.get('name')} has limits of {limits}"
+                    yield Hit(locations.field(role, "resources"), message, remedy)
+                elif gpus:
+                    ((vendor, (name, amount)),) = gpus.items()
+                    of_pod.setdefault(vendor, (str(box.get("name")), f"{amount} {name}"))
+            if len(of_pod.keys() - {_MAY_BE_BESIDE}) > 1:
+                limits = ", and ".join(f"container {name} has a limit of {limit}" for name, limit in of_pod.values())
+                yield Hit(locations.whole(role), f"{role.title}: {limits}", "remove the limit of one of the containers")
 
 
 @rule(
@@ -132,10 +163,7 @@ def _in(role: Role, field: str) -> Location:
 
 
 def _devices(box: Manifest) -> str:
-    limits = below(box, "resources", "limits")
-    return " and ".join(
-        str(name) for name in limits if str(name).startswith(tuple(each.prefix for each in VENDORS.values()))
-    )
+    return " and ".join(name for name, _ in _gpus(box).values())
 
 
 def _back_ends(role: Role, start: Launch, vendor: str) -> Iterator[Hit]:

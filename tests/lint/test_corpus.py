@@ -1,7 +1,6 @@
 """Tests with invalid files, in a directory for each rule: the rule of the directory finds the fault of a file.
 
-The same author wrote the rules and these files; test_second.py has files by another author. The rules must find nine of ten
-faults.
+The same author wrote the rules and these files; test_second.py has files by another author.
 """
 
 import re
@@ -17,7 +16,6 @@ from tests.support.overlays import BASES, LINT
 
 CORPUS = LINT / "corpus"
 FILES = sorted(CORPUS.glob("*/*.yaml"))
-ASKED = 0.9
 ELSEWHERE = {"requests-few", "keda-missing"} | {
     rule.id for rule in files.RULES
 }  # works/max-running-below-dp; test_scaling.py; tests/unit/cli/test_gate.py
@@ -52,13 +50,14 @@ def test_every_base_has_a_case() -> None:
     }
 
 
-def test_nine_of_ten_are_found() -> None:
+def test_every_fault_is_found() -> None:
     missed = [name(path) for path in FILES if path.parent.name not in {each.rule.id for each in in_file(path)}]
-    assert len(missed) <= len(FILES) * (1 - ASKED), missed
+    assert missed == []
 
 
 ALSO = {
     "flag-range/port": {"port-differs"},
+    "port-twice/grpc": {"requirement-missing"},
     "flag-joined/several": {"host-loopback", "memory-short"},
     "drafts-differ/tokens": {"flags-contradict"},
     "ranks-differ/worker": {"host-loopback"},

@@ -6,8 +6,8 @@ import pytest
 
 from ome_operator.engines.flags import packaged
 from ome_operator.engines.images import version
-from ome_operator.engines.routers import SGLANG_ROUTER
-from ome_operator.lint.launch import Launch, launch, number, references
+from ome_operator.engines.routers import SGLANG_ROUTER, SMG
+from ome_operator.lint.launch import Launch, launch, number, read, references
 
 SGLANG = ["python3", "-m", "sglang.launch_server"]
 
@@ -83,7 +83,10 @@ def test_variables_are_filled_in_where_they_are_known() -> None:
         ),
         (["sh", "-c"], ["# sglang serve --tp 2\nset -e\nexec sglang serve --tp $N; echo --tp 1"], "sglang", 4),
         (["bash", "-c", "sglang serve --tp ${N} && sleep 1"], [], "sglang", 4),
-        (["bash", "-c", "sglang serve --tp 'open"], [], "sglang", None),
+        (["sh", "-c"], ["exec bash -lc 'sglang serve --tp $N'"], "sglang", 4),
+        (["python3", "-msglang.launch_server"], ["--tp=2"], "sglang", 2),
+        (["python3", "-um", "sglang.launch_server"], ["--tp=2"], "sglang", 2),
+        (["/opt/venv/bin/sglang", "serve"], ["--tp=2"], "sglang", 2),
         (["sglang", "serve"], ["--tp=2"], "sglang", 2),
     ],
 )
@@ -92,12 +95,28 @@ def test_shell_lines(command: list[str], args: list[str], engine: str, tp: int |
     assert (start.engine, start.whole("--tp-size")) == (engine, tp)
 
 
+@pytest.mark.parametrize("script", ["sglang serve --tp 'open", 'sglang serve --api-key "open --tp 2'])
+def test_a_script_with_an_open_quote_is_not_read(script: str) -> None:
+    found = read({"image": "sglang:v0.5.23", "command": ["bash", "-c", script]}, {}, packaged())
+    assert found.launch is None and not found.partly and found.why == "a quote in a script is not closed"
+
+
+def test_a_switch_in_a_variable_is_off_only_if_the_engine_reads_it_as_false() -> None:
+    known = {"A": "1", "B": "TRUE", "C": "0", "D": "False", "E": "$(X)"}
+    env = [*({"name": name, "value": value} for name, value in known.items()), {"name": "F", "valueFrom": {}}]
+    start = started([], env=env)
+    assert {name for name in "ABCDEFG" if start.may_be_on(name)} == {"A", "B", "E", "F"}
+    assert started([], envFrom=[{"configMapRef": {"name": "x"}}]).may_be_on("G")
+
+
 def test_programs_that_take_a_model_without_a_flag() -> None:
     start = started(["serve", "--port", "8000", "/model", "--tp_size", "8"], ["trtllm-serve"], "tensorrt-llm:1.2.1")
     assert [given.values for given in start.arguments] == [("8000",), ("8",)]
 
 
 def test_routers() -> None:
+    for module in ("smg.launch_router", "smg", "sglang_router.launch_router"):
+        assert started([], ["python3", f"-m{module}"], "smg:1.13.0").engine in (SGLANG_ROUTER, SMG)
     start = started(["--policy", "random"], ["python3", "-m", "sglang_router.launch_router"], "sgl-router:v0.3.2")
     assert (start.engine, start.version, start.text("--policy")) == (SGLANG_ROUTER, "0.3.2", "random")
     assert started(["--policy=random"], [], "sgl-model-gateway:v0.3.2").engine == SGLANG_ROUTER, "started by the image"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ome_operator.lint.shell import Command, commands
+from ome_operator.lint.shell import Command, commands, names_in, unclosed, unknown
 
 KNOWN = {"X": "3", "TWO": "--a 1", "EMPTY": "", "POD_NAME": "x-0-w-2"}
 SAME = (
@@ -24,7 +24,8 @@ UNKNOWN = (
 )  # fmt: skip
 UNSURE = (
     "if [ $X = 0 ]; then p a; else p b; fi", "case $X in 0) p a;; esac", "true || p a", "f() { p a; }", "f() {\n p a\n}\nf",
-    "if a; then if b; then c; fi; p a; fi",
+    "if a; then if b; then c; fi; p a; fi", "for i in 0 1; do p a & done", "for i in 0 1; do p a; done",
+    "while b; do p a & done", "function f { p a; }", "function f() {\n p a\n}\nf", "if a; then bash -c 'p a'; fi",
 )  # fmt: skip
 
 
@@ -53,6 +54,33 @@ def test_what_only_a_shell_can_compute_stays_unknown(script: str) -> None:
 def test_a_command_that_may_not_run_is_marked(script: str) -> None:
     found = of_p(script)
     assert found and not any(each.certain for each in found)
+
+
+@pytest.mark.parametrize("script", ["p --config <(echo 'a: b') x", "p a>(cat) x", "p $(cat <(echo b)) x"])
+def test_a_process_substitution_is_an_unknown_word(script: str) -> None:
+    (found,) = of_p(script)
+    assert len(found.words) == len(script.split(" --config")) + 2 and unknown(found.words[-2]) and found.words[-1] == "x"
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["bash -c 'p $X'", "exec bash -lc 'p $X' --", '/bin/sh -e -c "p $X"', "bash -c \"bash -c 'p 3'\"", "sh -ec 'p ${X}'"],
+)
+def test_a_script_in_a_script_is_read(script: str) -> None:
+    assert [found.words for found in of_p(script)] == [("p", "3")]
+
+
+def test_a_script_in_a_script_knows_only_the_environment() -> None:
+    assert [found.words for found in of_p("X=4; V=5; bash -c 'p $X $V'")] == [("p", "$X", "$V")]
+
+
+def test_quotes_that_are_not_closed() -> None:
+    assert unclosed("p 'a") == "'" and unclosed('p "a') == '"'
+    assert not any(map(unclosed, SAME))
+
+
+def test_names_in_expansions() -> None:
+    assert names_in("a.$(POD_NAME).b:$X-${Y:-0}") == {"POD_NAME", "X", "Y"} and names_in("POD_NAME") == frozenset()
 
 
 def test_redirections_and_comments_are_no_words() -> None:
