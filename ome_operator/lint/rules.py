@@ -86,9 +86,42 @@ def advice(subject: Subject) -> Iterator[Hit]:
         yield Hit(locations.service(subject), "; ".join(messages).rstrip("."), "follow the advice, or remove the field")
 
 
+@rule(
+    "model-dependent",
+    Severity.NOTE,
+    "A runtime that no service uses has a finding with some of the models that fit it",
+    ignored="The runtime may still be right for the other models.",
+    evidence="The runtime is checked with each model that its supportedModelFormats admit. A finding with all of them is "
+    "reported as such.",
+)
+def model_dependent(subject: Subject) -> Iterator[Hit]:
+    names = [name for name in RULES if name not in (model_dependent.id, *subject.ignored)]
+    count, by_rule = len(subject.variants), _by_model(subject, names)
+    for name, found in by_rule.items():
+        if len(found) < count:
+            model, hit = next(iter(found.items()))
+            message = f"with {len(found)} of the {count} models that fit it, there is the finding {name}"
+            remedy = "add a service with the model that you serve to the files"
+            yield Hit(hit.place, f"{message}; with {model}: {hit.says}", remedy)
+
+
+def _by_model(subject: Subject, names: Collection[str]) -> dict[str, dict[str, Hit]]:
+    """Map the ID of each rule to the models with which it has a finding, and each model to the first finding. Notes, and
+    rules that have a finding without a model, are left out.
+    """
+    found = dict[str, dict[str, Hit]]()
+    for name in names if subject.variants else ():
+        if RULES[name].severity == Severity.NOTE or next(hits(RULES[name], subject), None) is not None:
+            continue
+        first = {each.model_name: next(hits(RULES[name], each), None) for each in subject.variants}
+        if with_hit := {model: hit for model, hit in first.items() if hit is not None}:
+            found[name] = with_hit
+    return found
+
+
 FAMILIES: dict[str, tuple[Rule, ...]] = {
     "Whether a cluster accepts the objects": files.RULES,
-    "Whether the service can start at all": (refused, advice),
+    "Whether the service can start at all": (refused, advice, model_dependent),
     "Arguments and variables": arguments.RULES,
     "Values and ports": (*ranges.RULES, *listeners.RULES),
     "Combinations of arguments": (*contradictions.RULES, *requirements.RULES),
@@ -135,4 +168,9 @@ def check(subject: Subject, ignored: Collection[str] = ()) -> list[Finding]:
     """
     asked = [rule for name, rule in RULES.items() if name not in subject.ignored.union(ignored)]
     found = [Finding(rule, subject.service, _short(hit)) for rule in asked for hit in hits(rule, subject)]
+    for name, with_hit in _by_model(subject, [each.id for each in asked]).items():
+        if len(with_hit) == len(subject.variants):
+            model, hit = next(iter(with_hit.items()))
+            says = f"{hit.says} (with {model}, and with the other models that fit the runtime)"
+            found.append(Finding(RULES[name], subject.service, _short(hit._replace(says=says))))
     return sorted(dict.fromkeys(found), key=lambda finding: _ORDER.index(finding.rule.severity))

@@ -131,6 +131,8 @@ class Subject:
     """The parts of the objects in the checked files that a cluster would refuse."""
     ignored: frozenset[str] = frozenset()
     """IDs of the rules that are not applied to this service."""
+    variants: tuple["Subject", ...] = ()
+    """For a runtime that is checked without a service and fits several models: the runtime with each of them."""
 
     @property
     def launches(self) -> tuple[Launch, ...]:

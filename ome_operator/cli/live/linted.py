@@ -41,8 +41,8 @@ def subjects(
     refused: tuple[RefusedPart, ...] = (),
     catalog: str = "the catalog",
 ) -> Iterator[Subject]:
-    """Yield the services in the files, then the runtimes that none of these services uses, each with the only model that the
-    runtime states to support, if there is exactly one. If a cluster would refuse objects in the files (`refused`), yield
+    """Yield the services in the files, then the runtimes that none of these services uses, each with the models that the
+    runtime states to support. If a cluster would refuse objects in the files (`refused`), yield
     these first, and leave out services that cannot be parsed. `catalog` names the source of `beside` in messages.
     """
     if refused:
@@ -63,12 +63,26 @@ def subjects(
     yield from _misplaced(cluster, named, models, versions)
     alone = [each for which, each in cluster.deps().runtimes.items() if which in named and isinstance(each, Runtime)]
     for runtime in (each for each in alone if f"{each.kind} {each.name}" not in used):
-        model = _model_of(runtime, cluster.deps(), named)
-        bodies = [_made_up(runtime, model)] if model is not None else [_model(), _made_up(runtime)]
-        made_up = gather([*beside, *given, *bodies], model_agent=False)
-        service = next(kept.parsed for kept in made_up.services() if kept.ref not in services)
+        models = _models_of(runtime, cluster.deps(), named)
+        first, *variants = _alone(runtime, models, [*beside, *given], services, versions)
+        yield replace(first, variants=tuple(variants))
+
+
+def _alone(
+    runtime: Runtime, models: list[Model], around: list[Manifest], services: list[Ref], versions: Versions
+) -> Iterator[Subject]:
+    """Yield the subject of a runtime with its model. For several models, yield the subject with a model of which nothing is
+    known, then those with each model. `around` contains the other objects, and `services` names the services among them.
+    """
+    bodies = [_made_up(runtime, models[0])] if len(models) == 1 else [_model(), _made_up(runtime)]
+    if len(models) > 1:
+        bodies += [_made_up(runtime, model, f"-{number}") for number, model in enumerate(models)]
+    cluster = gather([*around, *bodies], model_agent=False)
+    made_up = {kept.ref.name: kept.parsed for kept in cluster.services() if kept.ref not in services}
+    for name in (str(body["metadata"]["name"]) for body in bodies if body["kind"] == SERVICE):
+        service = made_up[name]
         if isinstance(service, InferenceService):
-            yield _subject(service, made_up, versions, alone=True)
+            yield _subject(service, cluster, versions, alone=True)
         else:  # no service can name this runtime
             yield _unread(Ref(runtime.kind, runtime.namespace, runtime.name), getattr(service, "why", ""), versions)
 
@@ -108,9 +122,14 @@ def on_machine(looked_at: list[Subject], accelerator: str) -> list[Subject]:
             f"name one of {', '.join(known)}" if known else "no accelerator class with a known memory provides its GPUs"
         )
         raise Unanswered(f"--accelerator: no checked service or runtime runs on {accelerator}: {classes}.")
-    return [
-        replace(each, memory={name: size for name, size in each.memory.items() if name == accelerator}) for each in looked_at
-    ]
+    return [_with_memory(each, accelerator) for each in looked_at]
+
+
+def _with_memory(looked_at: Subject, accelerator: str) -> Subject:
+    """Return the subject, and the subjects of its models, with `accelerator` as the only accelerator class."""
+    variants = tuple(_with_memory(each, accelerator) for each in looked_at.variants)
+    memory = {name: size for name, size in looked_at.memory.items() if name == accelerator}
+    return replace(looked_at, memory=memory, variants=variants)
 
 
 def without_repeats(problems: tuple[str, ...], refused: Iterable[RefusedPart]) -> tuple[str, ...]:
@@ -249,10 +268,8 @@ def _model() -> Manifest:
     }
 
 
-def _model_of(runtime: Runtime, deps: Deps, named: Collection[Ref]) -> Model | None:
-    """Return the only model that a runtime states to support: of the models `named`, or else of all. None if there are
-    several, or none.
-    """
+def _models_of(runtime: Runtime, deps: Deps, named: Collection[Ref]) -> list[Model]:
+    """Return the models that a runtime states to support: of the models `named`, or else of all."""
     models = {which: model for which, model in deps.models.items() if isinstance(model, Model)}
     fitting = {
         which: model
@@ -261,17 +278,21 @@ def _model_of(runtime: Runtime, deps: Deps, named: Collection[Ref]) -> Model | N
         and which.namespace in ("", runtime.namespace or which.namespace)
         and not violations(runtime, profile_of(model, True, deps.well_known), chosen=False)
     }
-    found = [model for which, model in fitting.items() if which in named] or list(fitting.values())
-    return found[0] if len(found) == 1 else None
+    return [model for which, model in fitting.items() if which in named] or list(fitting.values())
 
 
-def _made_up(runtime: Runtime, model: Model | None = None) -> Manifest:
-    """Return a service that uses all components of a runtime, and this model or the made-up one."""
+def _made_up(runtime: Runtime, model: Model | None = None, suffix: str = "") -> Manifest:
+    """Return a service that uses all components of a runtime, and this model or the made-up one. Its name ends in
+    `suffix`.
+    """
     parts = {keys.ENGINE: True, keys.DECODER: runtime.spec.decoder_config, keys.ROUTER: runtime.spec.router_config}
     return {
         "apiVersion": keys.API_VERSION,
         "kind": "InferenceService",
-        "metadata": {"name": MADE_UP, "namespace": runtime.namespace or (model and model.namespace) or "default"},
+        "metadata": {
+            "name": f"{MADE_UP}{suffix}",
+            "namespace": runtime.namespace or (model and model.namespace) or "default",
+        },
         "spec": {
             "model": {"name": model.name, "kind": model.kind} if model else {"name": MADE_UP, "kind": "ClusterBaseModel"},
             "runtime": {"name": runtime.name, "kind": runtime.kind},
