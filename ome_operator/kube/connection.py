@@ -22,9 +22,9 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 from kubernetes.aio import config as loading
 from kubernetes.aio.client import Configuration
-from yaml import YAMLError
 
 from ome_operator.errors import OmeError
+from ome_operator.kube import kubeconfig as files
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +45,7 @@ class Connection:
         self._context = context
         self._configuration = Configuration()
         self._token = ""
+        self._context_of_tls: ssl.SSLContext | bool = True
         self.namespace = ""
         """Namespace of the kubeconfig's context; "" if the context names none."""
         self._loading = asyncio.Lock()
@@ -54,15 +55,21 @@ class Connection:
         """Load a kubeconfig; if there is none, load the ServiceAccount of this process's pod. Raises NoConnection."""
         connection = cls(kubeconfig, context)
         try:
+            plugin = files.check(kubeconfig, context) if kubeconfig is not None else ""
             await connection._load()
+        except files.Mistake as mistake:
+            raise NoConnection(str(mistake)) from mistake
         except (loading.ConfigException, OSError) as error:
             message = str(error).rstrip(".")  # the caller that prints the message ends the sentence
             raise NoConnection(f"{kubeconfig or 'the ServiceAccount of this pod'}: {message}") from error
-        except (TypeError, AttributeError, LookupError, ValueError, YAMLError) as error:
-            # The client library assumes the form of the file and raises whatever an unexpected value leads to.
-            if kubeconfig is None:
+        except Exception as error:
+            # What `check` does not know (auth-provider) leads to whatever the client library raises.
+            if kubeconfig is None or isinstance(error, NoConnection):
                 raise
-            raise NoConnection(f"{kubeconfig} is not a kubeconfig ({type(error).__name__})") from error
+            why = " ".join(f"{type(error).__name__}: {error}".split())
+            raise NoConnection(f"{kubeconfig}: the credentials of its user cannot be loaded ({why})") from error
+        if plugin and not connection._token and not connection._configuration.cert_file:
+            raise NoConnection(f"{plugin}: the plugin has returned no credentials: run its command to see why")
         return connection
 
     @property
@@ -96,7 +103,8 @@ class Connection:
                 persist_config=False,
             )
             self.namespace = str((loaded.current_context.get("context") or {}).get("namespace") or "")
-        self._configuration, self._token = fresh, await _authorization(fresh)
+        token, tls = await _authorization(fresh), self._tls(fresh)
+        self._configuration, self._token, self._context_of_tls = fresh, token, tls
 
     async def _renew(self, refused: str) -> bool:
         """Load the credentials again unless another request has just done so. Return whether there is a new token."""
@@ -134,7 +142,7 @@ class Connection:
         renewed and the request repeated before `middlewares` receive the answer.
         """
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=limit, ssl=self._tls(), keepalive_timeout=60),
+            connector=aiohttp.TCPConnector(limit=limit, ssl=self._context_of_tls, keepalive_timeout=60),
             middlewares=(*middlewares, self._authorize),
             trace_configs=list(traces),
             headers={"User-Agent": agent},
@@ -143,19 +151,41 @@ class Connection:
             read_bufsize=2**20,  # an event of a watch is a single line, which may be long
         )
 
-    def _tls(self) -> ssl.SSLContext | bool:
+    def _tls(self, settings: Configuration) -> ssl.SSLContext | bool:
         """Return the TLS context with the server's CA and the client certificate. A server without TLS, such as `kubectl
-        proxy`, needs no context, and no certificates are read for it, because that takes 0.05 s.
+        proxy`, needs no context, and no certificates are read for it, because that takes 0.05 s. Raises NoConnection.
         """
-        if not self.server.startswith("https:"):
+        if not str(settings.host).startswith("https:"):
             return True
-        settings = self._configuration
-        context = ssl.create_default_context(cafile=settings.ssl_ca_cert)
+        of = self._kubeconfig or "the ServiceAccount of this pod"
+        try:
+            context = ssl.create_default_context(cafile=settings.ssl_ca_cert)
+        except ssl.SSLError as error:
+            field = "certificate-authority of the cluster" if self._kubeconfig else f"the file {settings.ssl_ca_cert}"
+            raise NoConnection(f"{of}: {field} contains no valid certificate: write the CA of the API server") from error
         if settings.cert_file:
-            context.load_cert_chain(settings.cert_file, settings.key_file)
+            try:
+                context.load_cert_chain(settings.cert_file, settings.key_file, password="")
+            except ssl.SSLError as error:
+                fields = "client-certificate and client-key of the user"
+                raise NoConnection(
+                    f"{of}: {fields} cannot be used ({_reason(error)}): write a certificate and its own key, without a "
+                    "password"
+                ) from error
         if not settings.verify_ssl:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context
+
+
+def _reason(error: ssl.SSLError) -> str:
+    """Return the reason of an error in words."""
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return "the key does not belong to the certificate"
+    return (
+        "they are not valid PEM, or the key is encrypted"
+        if error.reason in (None, "PEM_LIB", "BAD_DECRYPT")
+        else error.reason
+    )
 
 
 async def _authorization(configuration: Configuration) -> str:
