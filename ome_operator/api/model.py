@@ -1,5 +1,6 @@
 """ClusterBaseModel and BaseModel: the weights of a model, their source, and the known facts about the model."""
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -8,7 +9,7 @@ from ome_operator.api.base import ATOMIC, ATOMIC_MAP, Rule, Spec
 from ome_operator.api.conditions import Conditions, Users, Waves
 from ome_operator.api.learned import Facts
 from ome_operator.api.objects import Object
-from ome_operator.api.values import Labels, Name, NodePath, Open, ParameterCount, ReleaseNumber, StorageUri
+from ome_operator.api.values import ABOVE, Labels, Name, NodePath, Open, ParameterCount, ReleaseNumber, StorageUri
 
 
 class Version(Spec):
@@ -66,6 +67,13 @@ class Storage(Spec):
                 f"storageUri names {s.storage_uri.removeprefix('local://')}, but path is {s.path}: write "
                 "the same directory in both, or leave out path"
             ),
+            new_only=True,
+        ),
+        Rule(
+            f"!self.storageUri.startsWith('local://') || !self.storageUri.matches('{ABOVE}')",
+            'storageUri contains "..", which Kubernetes refuses in the path of a volume: write the directory itself, for '
+            "example local:///mnt/models/kimi-k2",
+            lambda s: not s.storage_uri.startswith("local://") or re.search(ABOVE, s.storage_uri) is None,
             new_only=True,
         ),
     )

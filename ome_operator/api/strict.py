@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 from pydantic import ValidationError
 
-from ome_operator.api import pod_fields
+from ome_operator.api import misplaced, pod_fields
 from ome_operator.api.base import Inline, Spec
 from ome_operator.api.invalid import sentence, shown
 from ome_operator.api.kinds import KINDS, Kind
@@ -26,6 +26,7 @@ _NAMESPACE = re.compile(_LABEL)
 _WORD = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)")
 _NOTES = 256 * 1024
 """Maximum number of bytes in the annotations of an object."""
+REMOVE = ": remove it"
 _TOP = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 
 
@@ -59,7 +60,16 @@ def mistakes(kind: Kind, body: Mapping[str, Any]) -> list[Mistake]:
     if deeper(spec, DEEPEST):
         return [*found, Mistake("spec", f"spec is nested more than {DEEPEST} levels deep: use fewer levels")]
     found += _fields(kind.spec, spec, ("spec",), (kind.spec,), kind.kind)
+    found = [_with_home(kind, each) for each in found]
     return [*found, *_values(kind, spec)]
+
+
+def _with_home(kind: Kind, mistake: Mistake) -> Mistake:
+    """Return a mistake whose remedy names the place where the field belongs, if the field exists elsewhere in the kind."""
+    said, found, _ = mistake.sentence.rpartition(REMOVE)
+    if not found or not (place := misplaced.home(kind.spec, mistake.field)):
+        return mistake
+    return mistake._replace(sentence=f"{said}: {place}")
 
 
 def _values(kind: Kind, spec: Mapping[str, Any]) -> Iterator[Mistake]:

@@ -118,14 +118,15 @@ StorageUri = Annotated[
 FileUri = Annotated[str, Field(max_length=2048), _starts((*SCHEMES, "https", "http"), "https://example.com/questions.jsonl")]
 """Source of a file. In addition to storage URIs, http and https URLs are permitted."""
 
-_ABOVE = "(^|/)[.][.](/|$)"
+ABOVE = "(^|/)[.][.](/|$)"
+"""Pattern of paths with a part `..`."""
 NodePath = Annotated[
     str,
     Field(max_length=2048),
     Rule(
-        f"self.startsWith('/') && !self.matches('^[/.]*$') && !self.matches('{_ABOVE}')",
+        f"self.startsWith('/') && !self.matches('^[/.]*$') && !self.matches('{ABOVE}')",
         'write a directory below the root, as an absolute path without "..", for example /mnt/models/kimi-k2',
-        lambda path: path.startswith("/") and not matches("^[/.]*$")(path) and re.search(_ABOVE, path) is None,
+        lambda path: path.startswith("/") and not matches("^[/.]*$")(path) and re.search(ABOVE, path) is None,
     ),
 ]
 """A directory on a node. The root directory is rejected, because pods mount the directory and would get the complete file

@@ -110,7 +110,10 @@ def _foreign(part: WrittenObject) -> FileRefusal:
     version, kind = str(part.body.get("apiVersion") or ""), str(part.body.get("kind") or "")
     right = next((one for one in _versions() if one[1] == kind), None)
     near = pod_fields.meant(kind, {one[1] for one in _versions()})
-    message = f"apiVersion {version} has no kind {kind} that this operator reads"
+    message = f"apiVersion {version or '(none)'} has no kind {kind or '(none)'} that this operator reads"
+    if not version or not kind:
+        missing = " and ".join(name for name, value in (("apiVersion", version), ("kind", kind)) if not value)
+        message = f"the object has no {missing}"
     if right is not None and part.group != right[0].rpartition("/")[0] and part.group not in _GROUPS:
         remedy = f"write apiVersion: {right[0]}, or check the file without this object if another operator reads it"
     elif right is not None:

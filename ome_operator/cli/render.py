@@ -88,7 +88,11 @@ def render(
             continue  # the refusal says why
         rendered, said, used = _service(kept, cluster, catalog_named)
         report_borrowed(used, found, catalog_named)
-        objects += rendered
+        name = f"{kept.ref.kind} {kept.ref.namespace}/{kept.ref.name}"
+        if stops := [each for each in sorted(refused) if each == name or _without_namespace(each) in used]:
+            complain(f"{kept.ref.namespace}/{kept.ref.name}: nothing is rendered, because a cluster would refuse {stops[0]}")
+        else:
+            objects += rendered
         problems += said
     if not objects and not problems:
         raise Unanswered(f"no InferenceService in {', '.join(map(str, files))}: nothing to render.")
@@ -99,6 +103,12 @@ def render(
     ):
         complain(sentence)
     raise typer.Exit(1 if problems else 0)
+
+
+def _without_namespace(name: str) -> str:
+    """Return the kind and name of an object from its kind, namespace and name."""
+    kind, _, rest = name.partition(" ")
+    return f"{kind} {rest.rpartition('/')[2]}"
 
 
 def _service(kept: "Resource", cluster: "ClusterCache", catalog: str) -> tuple[list["Manifest"], list[str], list[str]]:

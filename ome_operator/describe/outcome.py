@@ -166,7 +166,9 @@ def _problems(conditions: Mapping[str, Mapping[str, Any]]) -> list[str]:
     failing = [item for item in failing if item["reason"] not in _PATIENCE]
     if not failing and ready["reason"] not in _PATIENCE and ready["status"] == "False":
         failing = [ready]
-    return list(dict.fromkeys(item["message"] for item in failing))
+    messages = dict.fromkeys(item["message"] for item in failing)
+    # RolledOut repeats the message of a component for which the revision waits.
+    return [text for text in messages if not any(text.endswith(f": {other}") for other in messages)]
 
 
 _GRAVE = (MODEL_READY, RUNTIME_READY, ENGINE_READY, DECODER_READY, ROUTER_READY, ROLLED_OUT)

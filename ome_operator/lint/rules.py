@@ -64,7 +64,7 @@ def _place(subject: Subject, message: str) -> Location:
     found = re.match(r"(the runtime's )?(spec[\w.\[\]]+) ", message)
     if found is None:
         return locations.service(subject)
-    return Location(subject.runtime if found[1] else f"InferenceService {subject.service}", found[2])
+    return Location(subject.runtime if found[1] else locations.service(subject).object, found[2])
 
 
 _ELSEWHERE = ("a probe of the workers",)

@@ -1,5 +1,6 @@
 """Builds the subjects of `ome lint`: services and runtimes of files, or services of a cluster, as they would run."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ from ome_operator.lint.finding import Severity
 from ome_operator.lint.model import gpu_memory, model_facts, node_labels
 from ome_operator.lint.subject import RefusedPart, Subject, subject
 from ome_operator.lint.validator import ALREADY_REPORTED, refusals
+from ome_operator.util.similar import meant
 
 if TYPE_CHECKING:
     from ome_operator.kube.client import Client
@@ -84,7 +86,8 @@ def _alone(
         if isinstance(service, InferenceService):
             yield _subject(service, cluster, versions, alone=True)
         else:  # no service can name this runtime
-            yield _unread(Ref(runtime.kind, runtime.namespace, runtime.name), getattr(service, "why", ""), versions)
+            name = f"{runtime.kind} {runtime.name}"
+            yield Subject("", name, (), None, (getattr(service, "why", ""),), versions, {})
 
 
 def _misplaced(
@@ -105,7 +108,10 @@ def _misplaced(
 
 NO_FIELD = " is not a field of a pod: "
 """Part of advice that the rule `pod-field-unknown` repeats."""
-_ABSENT = " does not exist: apply it, or "
+_ABSENT = re.compile(
+    r"(?P<what>.+?) does not exist: (?P<question>did you mean \S+\? Otherwise )?apply it, or (?P<remedy>.+)"
+)
+"""Message about an object that does not exist, with or without a question about a similar name."""
 _WAITS = "a runtime is selected as soon as the model exists"
 
 
@@ -119,7 +125,9 @@ def on_machine(looked_at: list[Subject], accelerator: str) -> list[Subject]:
     known = sorted({name for each in looked_at for name in each.memory})
     if accelerator not in known:
         classes = (
-            f"name one of {', '.join(known)}" if known else "no accelerator class with a known memory provides its GPUs"
+            f"{meant(accelerator, known)}name one of {', '.join(known)}"
+            if known
+            else "no accelerator class with a known memory provides its GPUs"
         )
         raise Unanswered(f"--accelerator: no checked service or runtime runs on {accelerator}: {classes}.")
     return [_with_memory(each, accelerator) for each in looked_at]
@@ -132,14 +140,16 @@ def _with_memory(looked_at: Subject, accelerator: str) -> Subject:
     return replace(looked_at, memory=memory, variants=variants)
 
 
-def without_repeats(problems: tuple[str, ...], refused: Iterable[RefusedPart]) -> tuple[str, ...]:
+def without_repeats(problems: tuple[str, ...], refused: Collection[RefusedPart]) -> tuple[str, ...]:
     """Return the problems of a service without those that are caused by another of its problems, or by an object in the
     files that a cluster would refuse.
     """
     objects = (each.object.rpartition(" ")[2].rpartition("/") for each in refused)
     unread = [f" {name}{f' in namespace {space}' if space else ''} cannot be read: " for space, _, name in objects]
     cut = tuple(problem for problem in problems if not any(text in problem for text in unread))
-    if any(problem.startswith(_NO_ENGINE) for problem in cut):
+    if any(each.remedy == "write engine" for each in refused):  # it has another name, which is refused
+        cut = tuple(problem for problem in cut if not problem.startswith(_NO_ENGINE))
+    if any(problem.startswith(_NO_ENGINE) for problem in problems):
         cut = tuple(problem for problem in cut if not problem.startswith(_NO_RUNTIME))
     return tuple(problem for problem in cut if not (len(problems) > 1 and _WAITS in problem))
 
@@ -152,9 +162,9 @@ def without_cluster(problems: Iterable[str], catalog: str, named: Iterable[Ref] 
 
 
 def _rephrased(problem: str, catalog: str, named: Iterable[Ref]) -> str:
-    what, found, remedy = problem.partition(_ABSENT)
-    if not found:
+    if (found := _ABSENT.fullmatch(problem)) is None:
         return problem
+    what, question, remedy = found["what"], found["question"] or "", found["remedy"]
     kind, _, name = what.partition(" in namespace ")[0].partition(" ")
     of = (each for each in named if each.namespace and each.name == name and each.kind == kind.removeprefix("Cluster"))
     if (other := next(of, None)) is not None:
@@ -163,8 +173,8 @@ def _rephrased(problem: str, catalog: str, named: Iterable[Ref]) -> str:
             f"own namespace, so create it there, or write kind: Cluster{other.kind}"
         )
     return (
-        f"{what} is neither in these files nor in {catalog}: add -f with its file, or {remedy}; if it is on your cluster, "
-        "`ome diff -f` with the same files finds it there"
+        f"{what} is neither in these files nor in {catalog}: {question}add -f with its file, or {remedy}; if it is on your "
+        "cluster, `ome diff -f` with the same files finds it there"
     )
 
 

@@ -21,9 +21,12 @@ from ome_operator.core.podspec.validate import first_mistake
 from ome_operator.core.problem import ProblemError
 from ome_operator.core.reasons import CONDITION, Reason
 
-ROUTER_SAMPLE = "copy spec.routerConfig of config/runtimes/srt/kimi-k2-pd-rt.yaml into the runtime"
+ROUTER_SAMPLE = (
+    "write a router for its engine into spec.routerConfig of the runtime, for SGLang that of "
+    "config/runtimes/srt/kimi-k2-pd-rt.yaml"
+)
 """Remedy in a message about a router without a container. It names a file of the catalog whose router sends requests to
-prefill and decode engines of SGLang."""
+prefill and decode engines of SGLang; a router of SGLang does not serve other engines."""
 
 
 class Composed(NamedTuple):
@@ -144,7 +147,7 @@ def _pod(component: str, shared: Mapping[str, Any], *layers: tuple[Component, Po
         runners += [component_layer.runner, part.runner if part else None]
     pod, runner = merge_layers(*pods), merge_layers(*runners)
     if not runner and not pod.get("containers"):
-        sample = f": {ROUTER_SAMPLE}" if component == keys.ROUTER else ""
+        sample = f": {ROUTER_SAMPLE}, or remove spec.router" if component == keys.ROUTER else ""
         raise ProblemError(
             CONDITION[component],
             Reason.NO_CONTAINER,

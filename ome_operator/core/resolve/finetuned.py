@@ -10,6 +10,7 @@ from ome_operator.core.observed.objects import Deps, Manifest
 from ome_operator.core.problem import NOT_READ, Problem
 from ome_operator.core.reasons import MODEL_READY, Reason
 from ome_operator.core.weights.mount import weights
+from ome_operator.util.similar import meant
 
 ADAPTERS = "adapters"
 """Key in stored inputs: identities of the LoRA weights, in the order of the service's spec."""
@@ -58,7 +59,8 @@ def _wrong(name: str, weight: FineTunedWeight | Invalid | None, model: Model | N
         message = f"FineTunedWeight {name} is {NOT_READ}: remove it from spec.model.fineTunedWeights"
         return Problem(MODEL_READY, Reason.FINE_TUNED_WEIGHT_NOT_FOUND, message)
     if weight is None:
-        message = f"FineTunedWeight {name} does not exist: apply it, or fix spec.model.fineTunedWeights"
+        question = meant(name, deps.weights)
+        message = f"FineTunedWeight {name} does not exist: {question}apply it, or fix spec.model.fineTunedWeights"
         return Problem(MODEL_READY, Reason.FINE_TUNED_WEIGHT_NOT_FOUND, message)
     if isinstance(weight, Invalid):
         return Problem(MODEL_READY, Reason.INVALID_FINE_TUNED_WEIGHT, f"FineTunedWeight {name} cannot be read: {weight.why}")

@@ -6,8 +6,6 @@ replica counts, autoscaling, budgets, the router and metadata (decisions 2).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
-from itertools import islice
 from typing import Any, NamedTuple
 
 from ome_operator.api import Component, InferenceService, Invalid, Model, Runtime, RuntimeSpec, migrate
@@ -30,6 +28,7 @@ from ome_operator.core.selection.runtime import remedy_for_unknown_model, select
 from ome_operator.core.traces import collector as traces_collector
 from ome_operator.core.weights.mount import weights
 from ome_operator.util.memoize import memoize_by_identity
+from ome_operator.util.similar import meant
 
 NOT_IDENTITY = frozenset(
     {
@@ -330,16 +329,11 @@ def _similar(refs: tuple[Ref, ...], existing: Mapping[Ref, object], used: Mappin
     if used and used.get("name") == refs[0].name:
         return ""
     places = {(ref.kind, ref.namespace) for ref in refs}
-    names = [ref.name for ref in islice(existing, _MOST_COMPARED) if (ref.kind, ref.namespace) in places]
-    return next((f"did you mean {name}? Otherwise " for name in get_close_matches(refs[0].name, names, 1, 0.75)), "")
+    return meant(refs[0].name, (ref.name for ref in existing if (ref.kind, ref.namespace) in places))
 
 
 def _instead(part: str, other: Ref | None) -> str:
     return f"a {other.kind} of this name exists, so write {other.kind} in spec.{part}.kind, or remove kind" if other else ""
-
-
-_MOST_COMPARED = 2_000
-"""Maximum number of names that are compared with the name of a missing object."""
 
 
 def _shape(service: InferenceService) -> tuple[Problem, ...]:

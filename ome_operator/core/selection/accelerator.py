@@ -18,6 +18,7 @@ from ome_operator.core.problem import NOT_READ, Problem, ProblemError
 from ome_operator.core.reasons import RUNTIME_READY, Reason
 from ome_operator.core.selection.capability import DEFAULT_POLICY, Want, ranked, unfit
 from ome_operator.core.selection.model_profile import ModelProfile
+from ome_operator.util.similar import meant
 
 ASKED = "asked"
 """Key in a stored component: the request by which the class was selected; absent if the service named the class."""
@@ -144,7 +145,7 @@ def _missing(name: str, component: str, deps: Deps, *, chosen: bool, by_annotati
         )
     else:
         where = f"annotation {keys.ACCELERATOR_CLASS}" if by_annotation else f"acceleratorClass of spec.{component}"
-        message = f"AcceleratorClass {name} does not exist: apply it, or fix the {where}"
+        message = f"AcceleratorClass {name} does not exist: {meant(name, deps.accelerators)}apply it, or fix the {where}"
     return Problem(RUNTIME_READY, Reason.ACCELERATOR_NOT_FOUND, message)
 
 

@@ -30,9 +30,9 @@ def test_a_named_runtime_that_keeps_prefill_and_decode_apart_wants_a_decoder(com
 
 def test_prefill_and_decode_want_somebody_who_pairs_them() -> None:
     assert "nothing pairs prefill and decode" in advice(APART, engine={}, decoder={})
-    assert "routerConfig of config/runtimes/srt/kimi-k2-pd-rt.yaml" not in advice(APART, engine={}, decoder={})
+    assert "config/runtimes/srt/kimi-k2-pd-rt.yaml" not in advice(APART, engine={}, decoder={})
     bare = parts.simple(decoder=True, router=False)
-    assert "routerConfig of config/runtimes/srt/kimi-k2-pd-rt.yaml" in advice(bare, engine={}, decoder={})
+    assert "config/runtimes/srt/kimi-k2-pd-rt.yaml" in advice(bare, engine={}, decoder={})
     assert (parts.ROOT / "config/runtimes/srt/kimi-k2-pd-rt.yaml").is_file()
     command = ["python3", "-m", "sglang.launch_server"]
     sglang = {"runner": parts.container(command=command, args=["--port=30000"])}
