@@ -22,6 +22,8 @@ def home(spec: type[Spec], field: str) -> str:
     written, such as `spec.minReplicas`; `spec` is the class of the kind's spec.
     """
     *above, key = re.sub(r"\[\d+\]", "", field).split(".")
+    if len(above) > 1 and "runner" not in above:
+        return ""  # whether an outer part of the object takes the value depends on its form, see strict.py
     places = _places(spec)
     if (instead := WHOLE.get(key)) and instead.rpartition(".")[0] in places.get(instead.rpartition(".")[2], ()):
         return f"write {instead} instead"

@@ -55,8 +55,8 @@ def revision_data(children: Iterable[Child], owners: Collection[str]) -> Mapping
     """Return the data of a stored revision, {} if there is none.
 
     `children` have the labels of the revision, and `owners` are the UIDs of the services of that name. A revision of another
-    owner does not count, and an orphan counts only if no revision has an owner. Without a service, all of them count, because
-    pods may outlive their service.
+    owner does not count, and an orphan counts only if no revision has an owner. Without a service, all of them count,
+    because pods may outlive their service.
     """
     found = [child for child in children if not owners or any(controlled_or_adoptable(child, uid) for uid in owners)]
     found.sort(key=lambda child: child.owner not in owners)
