@@ -212,9 +212,8 @@ class ClusterCache:
 
     def revision(self, namespace: str, service: str, name: str) -> Mapping[str, Any]:
         """Return the data of a service's stored revision, or {}. Anybody may have written its content."""
-        kept = self.children["ControllerRevision"].group((namespace, service))
         owners = {each.uid for each in self.resources[SERVICE].group(Ref(SERVICE, namespace, service))}
-        return revision_data((child for child in kept if child.labels.get(keys.REVISION) == name), owners)
+        return revision_data(self.children["ControllerRevision"].group((namespace, service)), name, owners)
 
     def job_of(self, benchmark: Resource) -> Child | None:
         """Return the Job of a BenchmarkJob, or None."""

@@ -51,14 +51,15 @@ def child_group(child: Child) -> tuple[str, str]:
     return child.namespace, child.labels.get(keys.SERVICE) or ""
 
 
-def revision_data(children: Iterable[Child], owners: Collection[str]) -> Mapping[str, Any]:
+def revision_data(children: Iterable[Child], name: str, owners: Collection[str]) -> Mapping[str, Any]:
     """Return the data of a stored revision, {} if there is none.
 
-    `children` have the labels of the revision, and `owners` are the UIDs of the services of that name. A revision of another
-    owner does not count, and an orphan counts only if no revision has an owner. Without a service, all of them count,
-    because pods may outlive their service.
+    `children` have the label of the service, `name` is that of the revision, and `owners` are the UIDs of the services of
+    that name. A revision of another owner does not count, and an orphan counts only if no revision has an owner. Without a
+    service, all of them count, because pods may outlive their service.
     """
-    found = [child for child in children if not owners or any(controlled_or_adoptable(child, uid) for uid in owners)]
+    named = (child for child in children if child.labels.get(keys.REVISION) == name)
+    found = [child for child in named if not owners or any(controlled_or_adoptable(child, uid) for uid in owners)]
     found.sort(key=lambda child: child.owner not in owners)
     return (next((child.content for child in found), None) or {}).get("data") or {}
 

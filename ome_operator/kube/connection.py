@@ -57,7 +57,7 @@ class Connection:
         try:
             plugin = files.check(kubeconfig, context) if kubeconfig is not None else ""
             await connection._load()
-        except files.Mistake as mistake:
+        except files.KubeconfigMistake as mistake:
             raise NoConnection(str(mistake)) from mistake
         except (loading.ConfigException, OSError) as error:
             message = str(error).rstrip(".")  # the caller that prints the message ends the sentence

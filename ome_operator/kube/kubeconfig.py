@@ -47,25 +47,25 @@ class _Entry(NamedTuple):
     settings: Mapping[str, Any]
 
 
-class Mistake(Exception):
+class KubeconfigMistake(Exception):
     """A part of a kubeconfig that cannot be used. The text is a sentence without a full stop."""
 
 
 def check(path: Path, context: str | None) -> str:
     """Return the file and field of the plugin for credentials that the context of a kubeconfig uses, "" without one. None
-    means `current-context`; several files are separated as in KUBECONFIG. Raises Mistake if the context cannot be used.
-    Settings that the context does not use are not checked.
+    means `current-context`; several files are separated as in KUBECONFIG. Raises KubeconfigMistake if the context cannot be
+    used. Settings that the context does not use are not checked.
     """
     files = [Path(name).expanduser() for name in str(path).split(os.pathsep) if name]
     bodies = {file: _body(file) for file in files if file.exists()}
     if not bodies:
-        raise Mistake(f"{path} does not exist")
+        raise KubeconfigMistake(f"{path} does not exist")
     entries = {section: _entries(bodies, section) for section in SECTIONS}
     chosen = _named(entries, "contexts", *_context(bodies, path, context))
     _strings(chosen, "context")
     cluster = _referred(entries, chosen, "cluster", "clusters")
     if cluster is None:
-        raise Mistake(f"{chosen.file}: {chosen.where}.cluster is missing: name an entry of clusters")
+        raise KubeconfigMistake(f"{chosen.file}: {chosen.where}.cluster is missing: name an entry of clusters")
     _cluster(cluster)
     # The client library ignores the name of a user that does not exist.
     user = _referred(entries, chosen, "user", "users") if chosen.settings.get("user") in entries["users"] else None
@@ -81,19 +81,19 @@ def _body(file: Path) -> Mapping[str, Any]:
     try:
         body = yaml.safe_load(file.read_text())
     except IsADirectoryError as error:
-        raise Mistake(f"{file} is a folder: name the file in it") from error
+        raise KubeconfigMistake(f"{file} is a folder: name the file in it") from error
     except OSError as error:
-        raise Mistake(f"{file} cannot be read ({error.strerror}): name a file that you may read") from error
+        raise KubeconfigMistake(f"{file} cannot be read ({error.strerror}): name a file that you may read") from error
     except UnicodeDecodeError as error:
-        raise Mistake(f"{file} is not a kubeconfig, because it is not a text: name another file") from error
+        raise KubeconfigMistake(f"{file} is not a kubeconfig, because it is not a text: name another file") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f" in line {mark.line + 1}" if mark is not None else ""
-        raise Mistake(f"{file} is not valid YAML{line}: correct it, or name another file") from error
+        raise KubeconfigMistake(f"{file} is not valid YAML{line}: correct it, or name another file") from error
     if body is None:
-        raise Mistake(f"{file} is empty: {again}")
+        raise KubeconfigMistake(f"{file} is empty: {again}")
     if not isinstance(body, Mapping):
-        raise Mistake(f"{file} is not a kubeconfig, because it contains {_form(body)} instead of fields: {again}")
+        raise KubeconfigMistake(f"{file} is not a kubeconfig, because it contains {_form(body)} instead of fields: {again}")
     return body
 
 
@@ -103,18 +103,18 @@ def _entries(bodies: Mapping[Path, Mapping[str, Any]], section: str) -> dict[str
     for file, body in bodies.items():
         listed, here = body.get(section) or [], set()
         if not isinstance(listed, list):
-            raise Mistake(f"{file}: {section} is {_form(listed)}: write a list")
+            raise KubeconfigMistake(f"{file}: {section} is {_form(listed)}: write a list")
         for number, item in enumerate(listed):
             at, inner = f"{section}[{number}]", SECTIONS[section]
             if not isinstance(item, Mapping):
-                raise Mistake(f"{file}: {at} is {_form(item)}: write a map with name and {inner}")
+                raise KubeconfigMistake(f"{file}: {at} is {_form(item)}: write a map with name and {inner}")
             name, settings = item.get("name"), item.get(inner)
             if not isinstance(name, str):
-                raise Mistake(f"{file}: {at}.name {_is(name)}: write a string")
+                raise KubeconfigMistake(f"{file}: {at}.name {_is(name)}: write a string")
             if settings is not None and not isinstance(settings, Mapping):
-                raise Mistake(f"{file}: {at}.{inner} is {_form(settings)}: write a map of fields")
+                raise KubeconfigMistake(f"{file}: {at}.{inner} is {_form(settings)}: write a map of fields")
             if name in here:
-                raise Mistake(f"{file}: {section} has two entries with the name {name}: remove one of them")
+                raise KubeconfigMistake(f"{file}: {section} has two entries with the name {name}: remove one of them")
             here.add(name)
             found.setdefault(name, _Entry(file, f"{at}.{inner}", settings or {}))
     return found
@@ -127,7 +127,7 @@ def _context(bodies: Mapping[Path, Mapping[str, Any]], path: Path, context: str 
     named = [(file, body["current-context"]) for file, body in bodies.items() if "current-context" in body]
     file, found = named[-1] if named else (path, None)  # as in the client library, the last file counts
     if not isinstance(found, str) or not found:
-        raise Mistake(f"{file}: current-context {_is(found)}: name an entry of contexts, or pass --context")
+        raise KubeconfigMistake(f"{file}: current-context {_is(found)}: name an entry of contexts, or pass --context")
     return f"{file}: current-context", found
 
 
@@ -136,7 +136,7 @@ def _named(entries: Mapping[str, Mapping[str, _Entry]], section: str, field: str
     if name not in entries[section]:
         known = ", ".join(sorted(entries[section])[:8])
         what = f"write one of {known}" if known else f"add it to {section}, or name another file"
-        raise Mistake(f"{field} is {name}, and {section} has no entry with this name: {what}")
+        raise KubeconfigMistake(f"{field} is {name}, and {section} has no entry with this name: {what}")
     return entries[section][name]
 
 
@@ -154,7 +154,7 @@ def _cluster(entry: _Entry) -> None:
     if proxy:
         _url(f"{place}.proxy-url", proxy, FIXES["proxy"])
     if unchecked is not None and not isinstance(unchecked, bool):
-        raise Mistake(f"{place}.insecure-skip-tls-verify {_is(unchecked)}: write true or false, without quotes")
+        raise KubeconfigMistake(f"{place}.insecure-skip-tls-verify {_is(unchecked)}: write true or false, without quotes")
     if str(server).startswith("https:"):  # without TLS, nothing reads the certificates
         _contents(entry, "certificate-authority")
 
@@ -164,10 +164,10 @@ def _user(entry: _Entry, secure: bool) -> None:
     place, settings = f"{entry.file}: {entry.where}", entry.settings
     token = settings.get("token")
     if token is not None and not isinstance(token, str | int):
-        raise Mistake(f"{place}.token is {_form(token)}: write a string")
+        raise KubeconfigMistake(f"{place}.token is {_form(token)}: write a string")
     for name in ("exec", "auth-provider"):
         if name in settings and not isinstance(settings[name], Mapping):
-            raise Mistake(f"{place}.{name} is {_form(settings[name])}: write a map of fields, or remove it")
+            raise KubeconfigMistake(f"{place}.{name} is {_form(settings[name])}: write a map of fields, or remove it")
     if "exec" in settings:
         _plugin(f"{place}.exec", settings["exec"])
     elif not token:
@@ -175,7 +175,9 @@ def _user(entry: _Entry, secure: bool) -> None:
     if secure:
         for one, other in (("client-certificate", "client-key"), ("client-key", "client-certificate")):
             if _has(settings, one) and not _has(settings, other):
-                raise Mistake(f"{place}.{one} is set without {other}: add {other}, or {other}-data, or remove {one}")
+                raise KubeconfigMistake(
+                    f"{place}.{one} is set without {other}: add {other}, or {other}-data, or remove {one}"
+                )
             _contents(entry, one)
 
 
@@ -184,19 +186,21 @@ def _plugin(place: str, settings: Mapping[str, Any]) -> None:
     for name in ("command", "apiVersion"):
         if not isinstance(settings.get(name), str) or not settings[name]:
             such = "client.authentication.k8s.io/v1" if name == "apiVersion" else "the name of the plugin's program"
-            raise Mistake(f"{place}.{name} {_is(settings.get(name))}: write {such}")
+            raise KubeconfigMistake(f"{place}.{name} {_is(settings.get(name))}: write {such}")
     args, variables = settings.get("args") or [], settings.get("env") or []
     if not isinstance(args, list) or not all(isinstance(each, str) for each in args):
-        raise Mistake(f"{place}.args {_is(args)}: write a list of strings")
+        raise KubeconfigMistake(f"{place}.args {_is(args)}: write a list of strings")
     pairs = isinstance(variables, list) and all(
         isinstance(each, Mapping) and isinstance(each.get("name"), str) and isinstance(each.get("value"), str)
         for each in variables
     )
     if not pairs:
-        raise Mistake(f"{place}.env {_is(variables)}: write a list of entries with name and value, both strings")
+        raise KubeconfigMistake(f"{place}.env {_is(variables)}: write a list of entries with name and value, both strings")
     command, own = settings["command"], {each["name"]: each["value"] for each in variables}
     if shutil.which(command, path=own.get("PATH")) is None:
-        raise Mistake(f"{place}.command is {command}, which is not a program on this machine: install it, or correct it")
+        raise KubeconfigMistake(
+            f"{place}.command is {command}, which is not a program on this machine: install it, or correct it"
+        )
 
 
 def _strings(entry: _Entry, kind: str) -> None:
@@ -204,7 +208,7 @@ def _strings(entry: _Entry, kind: str) -> None:
         value = entry.settings.get(field)
         if value is not None and not isinstance(value, str):
             found = f"is {_form(value)}" if field in SECRET else _is(value)
-            raise Mistake(f"{entry.file}: {entry.where}.{field} {found}: write a string, in quotes")
+            raise KubeconfigMistake(f"{entry.file}: {entry.where}.{field} {found}: write a string, in quotes")
 
 
 def _contents(entry: _Entry, field: str) -> None:
@@ -217,18 +221,20 @@ def _contents(entry: _Entry, field: str) -> None:
         try:
             content = base64.b64decode("".join(data.split()), validate=True)
         except (binascii.Error, ValueError) as error:
-            raise Mistake(f"{place}-data is not base64: {fix}") from error
+            raise KubeconfigMistake(f"{place}-data is not base64: {fix}") from error
         if data and marker not in content and b"BEGIN TRUSTED CERTIFICATE" not in content:
-            raise Mistake(f"{place}-data does not contain {what}: {fix}")
+            raise KubeconfigMistake(f"{place}-data does not contain {what}: {fix}")
     elif entry.settings.get(field):
         file = Path(os.path.normpath(entry.file.absolute().parent / entry.settings[field]))
         try:
             content = file.read_bytes()
         except OSError as error:
             why = "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
-            raise Mistake(f"{place} is {entry.settings[field]}, and {file} {why}: correct the path") from error
+            raise KubeconfigMistake(f"{place} is {entry.settings[field]}, and {file} {why}: correct the path") from error
         if field in PEM and marker not in content and b"BEGIN TRUSTED CERTIFICATE" not in content:
-            raise Mistake(f"{place} is {entry.settings[field]}, and this file does not contain {what} in PEM: name another")
+            raise KubeconfigMistake(
+                f"{place} is {entry.settings[field]}, and this file does not contain {what} in PEM: name another"
+            )
 
 
 def _url(field: str, value: str | None, fix: str) -> None:
@@ -239,7 +245,7 @@ def _url(field: str, value: str | None, fix: str) -> None:
     except ValueError:
         fine = False
     if not fine:
-        raise Mistake(f"{field} {_is(value)}: {fix}")
+        raise KubeconfigMistake(f"{field} {_is(value)}: {fix}")
 
 
 def _has(settings: Mapping[str, Any], field: str) -> bool:

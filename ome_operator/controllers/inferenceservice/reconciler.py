@@ -29,7 +29,6 @@ from ome_operator.controllers.waves import WaveRegistry
 from ome_operator.core.freeze.hold import Hold
 from ome_operator.core.observed import starts
 from ome_operator.core.observed.objects import Epoch, Observed, Ref
-from ome_operator.core.observed.slices import controlled_or_adoptable
 from ome_operator.core.reasons import READY, Reason, ReasonRecord
 from ome_operator.core.reconcile.plan import NEEDED, Event, Plan
 from ome_operator.core.reconcile.sync import with_hold
@@ -218,8 +217,9 @@ class InferenceServiceReconciler:
         """
         if resource.status.get("rejected"):
             return True
-        group = self._cluster.children["StatefulSet"].group((resource.ref.namespace, resource.ref.name))
-        own = [child for child in group if controlled_or_adoptable(child, resource.uid)]
+        own = (
+            one for one in self._cluster.children["StatefulSet"].group(resource.ref[1:]) if one.owner in ("", resource.uid)
+        )
         return len({child.labels.get(keys.REVISION) for child in own} | whole_before(resource.status)) > 1
 
     def _ahead(self, resource: Resource) -> Callable[[Mapping[Ref, Epoch]], str]:

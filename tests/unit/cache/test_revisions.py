@@ -22,9 +22,9 @@ def revision(name: str, owner: str, data: object) -> object:
 def test_the_revision_of_the_owner_counts(first: bool) -> None:
     found = [revision("a", "svc", OWN), revision("b", "another", COPY)]
     children = found if first else found[::-1]
-    assert revision_data(children, {"svc"}) == OWN  # type: ignore[arg-type]
-    assert revision_data(children[:1] if children[0].owner != "svc" else children[1:], {"svc"}) == {}  # type: ignore
+    assert revision_data(children, "r", {"svc"}) == OWN  # type: ignore[arg-type]
+    assert revision_data(children[:1] if children[0].owner != "svc" else children[1:], "r", {"svc"}) == {}  # type: ignore
 
 
 def test_pods_that_outlive_their_service_are_still_counted() -> None:
-    assert revision_data([revision("a", "gone", OWN)], set()) == OWN  # type: ignore[list-item]
+    assert revision_data([revision("a", "gone", OWN)], "r", set()) == OWN  # type: ignore[list-item]
