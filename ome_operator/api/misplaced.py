@@ -54,9 +54,9 @@ def _places(spec: type[Spec]) -> dict[str, tuple[str, ...]]:
 
 def _maps(spec: type[Spec], where: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:
     own = {str(field.alias): field for field in spec.model_fields.values()}
-    inline, container = pod_fields.forms(spec.INLINE) if issubclass(spec, Inline) else {}, ()
+    inline = pod_fields.forms(spec.INLINE) if issubclass(spec, Inline) else {}
+    container = pod_fields.forms(pod_fields.CONTAINER) if "runner" in own else {}
     if "runner" in own:  # what pod and container both have, such as resources, is meant for the container
-        container = pod_fields.forms(pod_fields.CONTAINER)
         yield ".".join((*where, "runner")), list(container)
     yield ".".join(where), [*own, *(name for name in inline if name not in own and name not in container)]
     if len(where) < _DEEPEST:
