@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from ome_operator.engines.routers import SGLANG_ROUTER
 from ome_operator.lint import locations
 from ome_operator.lint.arguments import all_launches
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
-from ome_operator.lint.launch import ROUTERS, SGLANG_ROUTER, Launch, number
+from ome_operator.lint.launch import ROUTERS, Launch, number
 from ome_operator.lint.subject import Subject
 
 

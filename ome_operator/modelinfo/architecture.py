@@ -310,7 +310,7 @@ def _router(text: Config, kind: str, hidden: int, mixture: Experts) -> int:
 
 
 def _uncorrected(text: Config, mixture: Experts) -> int:
-    """Return the number of routing biases that DeepSeek V4 lacks: some of its layers choose experts by a hash of the token."""
+    """Return the number of routing biases that DeepSeek V4 lacks: some layers choose experts by a hash of the token."""
     kinds = text.get("mlp_layer_types")
     if isinstance(kinds, list):
         return kinds[: mixture.layers].count("hash_moe") * mixture.routed

@@ -65,8 +65,8 @@ def subjects(
     yield from _misplaced(cluster, named, models, versions)
     alone = [each for which, each in cluster.deps().runtimes.items() if which in named and isinstance(each, Runtime)]
     for runtime in (each for each in alone if f"{each.kind} {each.name}" not in used):
-        models = _models_of(runtime, cluster.deps(), named)
-        first, *variants = _alone(runtime, models, [*beside, *given], services, versions)
+        fitting = _models_of(runtime, cluster.deps(), named)
+        first, *variants = _alone(runtime, fitting, [*beside, *given], services, versions)
         yield replace(first, variants=tuple(variants))
 
 
