@@ -127,11 +127,13 @@ def _print(found: list["Tree"], output: Format | None, ranks: bool) -> None:
 
 def _drawn(found: list["Tree"], ranks: bool) -> "RenderableType":
     from rich.console import Group
+    from rich.text import Text
 
     from ome_operator.describe.draw import service
     from ome_operator.util.visible import everywhere
 
-    return Group(*(service(tree, every=ranks) for tree in everywhere(found)))
+    late = dict.fromkeys(tree.late for tree in found if tree.late)
+    return Group(*(Text(line, style="yellow") for line in late), *(service(tree, every=ranks) for tree in everywhere(found)))
 
 
 async def _watch(look: Callable[[], Awaitable[list["Tree"]]], output: Format | None, ranks: bool) -> list["Tree"]:

@@ -12,7 +12,8 @@ from ome_operator.describe import states
 from ome_operator.describe.actions import Shell, of_rank
 from ome_operator.describe.diagnosis import lacks, next_step, trouble
 from ome_operator.describe.text import numbers, together
-from ome_operator.describe.tree import MISSING, GroupView, Rank, RoleView, SliceView, Tree
+from ome_operator.describe.tree import GroupView, Rank, RoleView, SliceView, Tree
+from ome_operator.describe.words import MISSING
 from ome_operator.util.wording import count
 
 OLD = "old"

@@ -10,9 +10,10 @@ from typing import Any
 
 from ome_operator import keys, quantity
 from ome_operator.core.placement.messages import HELD
-from ome_operator.core.reasons import ANOTHER, CONDITION, ORDER, READY, SCALED, Reason, record_of
+from ome_operator.core.reasons import ANOTHER, CONDITION, ORDER, READY, SCALED, Reason, ReasonRecord, State, record_of
 from ome_operator.core.reasons.pods import FREE_GPUS, LABEL_NODES
-from ome_operator.describe.tree import MISSING, WHEN_TRUE, GroupView, Rank, RoleView, SliceView, Tree
+from ome_operator.describe.tree import WHEN_TRUE, GroupView, Rank, RoleView, SliceView, Tree
+from ome_operator.describe.words import OUTDATED, WORDS
 from ome_operator.util.wording import count
 
 EVENTS = 8
@@ -77,6 +78,12 @@ class Trouble:
     """The reason why desired groups are missing; "" if all groups are ready."""
     pin: str = ""
     """The revision to which the service is pinned; "" if it is not pinned."""
+    late: str = ""
+    """The sentence that no operator has renewed its Lease in time; "" if one has, or if that is unknown."""
+    next: str = ""
+    """What to do about the service's own reason; "" if findings or pods contain the next step."""
+    back: str = ""
+    """The step back to the last complete revision; "" unless pods of a newer revision need a person's action."""
 
 
 def trouble(
@@ -84,9 +91,11 @@ def trouble(
     conditions: Sequence[Mapping[str, Any]],
     events: Iterable[Seen],
     groups: Iterable[Mapping[str, Any]] = (),
+    back: str = "",
 ) -> Trouble:
     """Return the problems that keep a service from being ready. `events` are the events about the service and its
-    objects, and `groups` the records of its groups, in the form of `status.groups`.
+    objects, `groups` the records of its groups, in the form of `status.groups`, and `back` is the revision to which an undo
+    would return ("" if there is none).
 
     For a service whose groups are all ready, only events after they became ready are returned, because earlier problems
     are over.
@@ -106,7 +115,26 @@ def trouble(
         events=tuple(_news(event for event in late if not any(words in event.message for words in messages))),
         missing=tree.missing.reason if tree.missing is not None else "",
         pin=tree.pin,
+        late=tree.late,
+        next=step(OUTDATED, tree) if tree.reason == OUTDATED and not tree.late else "",
+        back=_undo(tree, back),
     )
+
+
+def _undo(tree: Tree, back: str) -> str:
+    """Return how to go back to a complete revision; "" unless pods of the wanted revision need a person's action."""
+    bad = (part for part, _, _, rank in _unready(tree) if not rank.draining and _broken(rank))
+    if not back or tree.pin or all(part.revision != tree.revision for part in bad):
+        return ""
+    return f"revision {back} was complete before; to go back to it: ome undo {tree.name} -n {tree.namespace}"
+
+
+def _broken(rank: Rank) -> bool:
+    """Return whether a person has to act, and an older revision may not have the problem."""
+    if rank.reason in WORDS:
+        return WORDS[rank.reason].state is State.BROKEN
+    record = record_of(rank.reason)
+    return record.state is State.BROKEN and not record.passing and rank.reason != Reason.NODE_LOST
 
 
 def _complete_since(conditions: Iterable[Mapping[str, Any]], groups: Iterable[Mapping[str, Any]]) -> datetime | None:
@@ -226,15 +254,36 @@ def next_step(reason: str, message: str, tree: Tree, which: str = "", role: str 
     """
     if "persistentvolumeclaim" in message.lower():
         return f"create the claim that the message names, or wait until it is bound: kubectl get pvc -n {tree.namespace}"
-    advice = step(reason, tree, which, role, part)
+    known = step(reason, tree, which, role, part)
+    first = FREE_GPUS if known.startswith(FREE_GPUS) else ""
+    advice = first + _tolerating(message, role) + known.removeprefix(first)
     scarce = dict.fromkeys(_INSUFFICIENT.findall(message))
     if not scarce and lacks(message):
-        return advice.removeprefix(FREE_GPUS)
+        return advice.replace(FREE_GPUS, "")
     if scarce and not any("/" in name for name in scarce):  # names of GPUs have a domain
         return advice.replace(FREE_GPUS, f"free {' and '.join(scarce)} on nodes, ")
     return advice
 
 
+def _tolerating(message: str, role: str) -> str:
+    """Return the part of a next step that names the toleration of a taint in the message; "" if the message names no taint
+    that pods of services should tolerate. Without a `role`, the message names it.
+    """
+    taints = dict.fromkeys(item for found in _TAINT.findall(message) for item in found if item)
+    mine = [name for name in taints if not name.startswith(_NOT_OURS)]
+    if not mine:
+        return ""
+    found = _NEEDS.search(message)
+    role = role or (found[1] if found else keys.ENGINE)
+    component = _COMPONENTS.get(role, role)
+    return f"add a toleration of {' and '.join(mine)} to spec.{component}.tolerations (if the pods may use such nodes), "
+
+
+_COMPONENTS = {"prefill": keys.ENGINE, "decode": keys.DECODER}
+_TAINT = re.compile(r"untolerated taint(?:\(s\))? \{([^:}]+)|without the taint ([^\s:=]+)")
+_NEEDS = re.compile(r"\b(prefill|decode|engine|router) needs ")
+_NOT_OURS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "node-role.kubernetes.io/")
+"""Prefixes of taints that describe the state of a node, or keep all services away from nodes of the control plane."""
 _INSUFFICIENT = re.compile(r"Insufficient ([a-z][\w./-]*\w)")
 
 
@@ -261,19 +310,7 @@ def _remedy(reason: str, *, router: bool) -> str:
     """Return the remedy for a reason, with the placeholders of `core/reasons/record.py:ReasonRecord.remedy`. `router` is
     whether the reason is that of a router's pod.
     """
-    record = record_of(reason)
-    if not record.printed:
-        return _ROUTERS[reason] if router and reason in _ROUTERS else _OTHERS.get(reason, "")
+    record = WORDS.get(reason) or record_of(reason)
+    if isinstance(record, ReasonRecord) and not record.printed:
+        return ""
     return record.router_remedy if router and record.router_remedy else record.remedy
-
-
-_OTHERS: Mapping[str, str] = {
-    "Error": Reason.CRASH_LOOP_BACK_OFF.remedy,
-    "OOMKilled": "the container needs more memory: raise resources.limits.memory of its runner",
-    MISSING: "wait until its StatefulSet creates the pod; if the pod stays missing, the events show the cause",
-}
-"""Remedies for reasons without a record. They are the exit reasons of containers, and the reason for a missing pod."""
-_ROUTERS: Mapping[str, str] = {
-    MISSING: "wait until its Deployment creates the pod; if it stays missing, the condition RouterReady shows the cause",
-}
-"""Remedies that differ from `_OTHERS` for the pods of a router."""

@@ -13,7 +13,8 @@ from ome_operator.describe.changes import ADDED, CHANGED, REMOVED, Change
 from ome_operator.describe.diagnosis import Trouble
 from ome_operator.describe.preview import Preview
 from ome_operator.describe.text import numbers, together
-from ome_operator.describe.tree import MISSING, GroupView, Rank, RoleView, Tree
+from ome_operator.describe.tree import GroupView, Rank, RoleView, Tree
+from ome_operator.describe.words import MISSING, OUTDATED
 from ome_operator.quantity import moment
 from ome_operator.util.wording import count
 
@@ -180,8 +181,11 @@ def trouble(found: Trouble, now: datetime) -> Iterator[RenderableType]:
     if found.ready and found.missing:
         state += f", and groups are missing: {found.missing}"
     yield Text.assemble(_mark(found.ready), " ", (found.name, "bold"), f" in namespace {found.namespace} {state}")
-    if not found.ready and not (found.findings or found.pods):
+    if not found.ready and (found.reason == OUTDATED or not (found.findings or found.pods)):
         yield _indented(Text(found.message))
+    if found.late:
+        yield _indented(Text(found.late, style="yellow"))
+    yield from _next(found.next)
     if found.pin:
         yield _indented(_pinned(found.pin, found.name, found.namespace))
     for item in found.findings:
@@ -198,6 +202,9 @@ def trouble(found: Trouble, now: datetime) -> Iterator[RenderableType]:
         if names := together((name for name in stuck.pods if name), shown=4):
             yield _indented(Text(names, style="dim"))
         yield from _next(stuck.next)
+    if found.back:
+        yield Text()
+        yield from _next(found.back)
     if found.events:
         yield Text()
         yield Text("events", style="bold")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ome_operator.core.reasons import FAMILIES, ReasonRecord
 from ome_operator.describe.actions import Shell
+from ome_operator.describe.words import WORDS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "troubleshooting.md"
 BEGIN, END = "## Reasons\n", "## Nodes\n"
@@ -28,6 +29,13 @@ with this reason:
 
 `Stalled` or `Reconciling` is the first entry of `status.conditions`. It has the reason and the message of the condition
 because of which it exists. At most one of the two exists.
+"""
+_WORDS_HEAD = """### Words of commands
+
+`ome status`, `ome explain` and `ome ui` show these words in the place of a reason. No condition has them.
+
+| word | of | meaning | what to do |
+|---|---|---|---|
 """
 _NAMES = {
     "service": "NAME -n NAMESPACE",
@@ -53,6 +61,10 @@ def tables() -> str:
         parts.append(
             f"### {title}\n\n| reason | condition | kstatus | meaning | what to do |\n|---|---|---|---|---|\n{rows}\n"
         )
+    rows = "\n".join(
+        f"| {name} | {word.of} | {word.meaning} | {_remedy_text(word.remedy)} |" for name, word in WORDS.items()
+    )
+    parts.append(f"{_WORDS_HEAD}{rows}\n")
     return "\n".join(parts) + "\n"
 
 
@@ -63,11 +75,14 @@ def _row(record: ReasonRecord) -> str:
 
 def _remedy(record: ReasonRecord) -> str:
     """Return the remedy in Markdown, with the link that follows it."""
-    text = record.remedy
-    if record.printed:
-        prose, command = Shell().step(text.format_map(_NAMES))
-        text = ": ".join(filter(None, (prose, f"`{command}`" if command else "")))
+    text = _remedy_text(record.remedy) if record.printed else record.remedy
     return ". ".join(filter(None, (text, record.see)))
+
+
+def _remedy_text(printed: str) -> str:
+    """Return a remedy that commands print in Markdown."""
+    prose, command = Shell().step(printed.format_map(_NAMES))
+    return ": ".join(filter(None, (prose, f"`{command}`" if command else "")))
 
 
 if __name__ == "__main__":

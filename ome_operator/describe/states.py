@@ -5,17 +5,15 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.core.reasons import FROZEN, ROLLED_OUT, State, record_of
-from ome_operator.describe.tree import MISSING, Tree
-
-_OTHERS: Mapping[str, State] = {MISSING: State.STARTING, "Outdated": State.STARTING}
-"""Maps each reason of a rank that is never the reason of a condition to the state of a service with this reason."""
+from ome_operator.describe.tree import Tree
+from ome_operator.describe.words import WORDS
 
 
 def for_reason(reason: str) -> State:
     """Return the state of a service whose problem has this reason. For a reason without a record, it is the state in which a
     person has to act.
     """
-    return _OTHERS.get(reason) or record_of(reason).state
+    return WORDS[reason].state if reason in WORDS else record_of(reason).state
 
 
 def service_state(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> State:

@@ -22,7 +22,6 @@ from ome_operator.core.reasons import (
     FROZEN,
     MODEL_READY,
     PREFLIGHT,
-    READY,
     ROLLED_OUT,
     RUNTIME_READY,
     SCALED,
@@ -33,14 +32,14 @@ from ome_operator.core.resolve.finetuned import mounted_weights
 from ome_operator.core.status.progress import REFUSED
 from ome_operator.core.weights.mount import claim, directories, required_label, with_directories
 from ome_operator.describe.group_notes import NO_NOTES, GroupNotes, group_notes
+from ome_operator.describe.readiness import readiness
+from ome_operator.describe.words import MISSING
 from ome_operator.names import title
 
 ROLES = (keys.ENGINE, keys.DECODER, keys.ROUTER)
 WHEN_TRUE = (ANOTHER, FROZEN, *DRIFTED.values(), ADVICE)
 """Conditions that report a problem if their status is True. All other conditions report a problem if their status is
 False."""
-MISSING = "NotCreated"
-"""Reason of a rank whose pod does not exist."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +140,8 @@ class Tree:
     pin: str = ""
     """The revision to which `spec.rollout.revision` pins the service, so that edits are not rolled out; "" if it is not
     pinned."""
+    late: str = ""
+    """The sentence that no operator has renewed its Lease in time; "" if one has, or if that is unknown."""
 
     def groups(self) -> Iterator[tuple[SliceView, RoleView, GroupView]]:
         """Yield every group with its slice and its role."""
@@ -158,20 +159,16 @@ def tree(body: Mapping[str, Any], observed: Observed, now: datetime | None = Non
     """
     metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
     by_type = {entry.get("type"): entry for entry in status.get("conditions") or ()}
-    ready = by_type.get(READY) or {}
-    if not ready or ready.get("reason") == Reason.NOT_SEEN:
-        message = _unseen(body) if ready or not status else "the service has no condition Ready yet"
-        ready = {"status": "Unknown", "reason": str(Reason.NOT_SEEN), "message": message}
-    current = ready.get("observedGeneration", metadata.get("generation")) == metadata.get("generation")
+    told = readiness(body)
     wanted = str(status.get("revision") or "").rpartition("→")[2]
     data = _stored(metadata.get("uid") or "", observed)
     pin = (spec.get("rollout") or {}).get("revision") or ""
     return Tree(
         namespace=metadata.get("namespace") or "",
         name=metadata["name"],
-        ready=ready["status"] == "True" and current,
-        reason=ready.get("reason") or "" if current else "Outdated",
-        message=ready.get("message") or "" if current else "the operator has not processed the last edit yet",
+        ready=told.ready,
+        reason=told.reason,
+        message=told.message,
         url=status.get("url") or "",
         model=status.get("model") or _called(spec.get("model") or spec.get("baseModel")),
         runtime=status.get("runtime") or _called(spec.get("runtime")),
@@ -187,12 +184,6 @@ def tree(body: Mapping[str, Any], observed: Observed, now: datetime | None = Non
 def _called(reference: Any) -> str:
     """Return the name of the object to which a field of the spec refers. In a Serving, the field contains only the name."""
     return str((reference.get("name") if isinstance(reference, dict) else reference) or "")
-
-
-def _unseen(body: Mapping[str, Any]) -> str:
-    of = (body["metadata"].get("labels") or {}).get(keys.OPERATOR_CLASS)
-    who = f"no operator of the class {of}, which its label {keys.OPERATOR_CLASS} names," if of else "no operator"
-    return f"{who} has processed it yet"
 
 
 def _conditions(by_type: Mapping[str, Mapping[str, Any]]) -> Iterable[ShownCondition]:

@@ -3,13 +3,19 @@
 from collections.abc import Container, Iterable
 from datetime import UTC, datetime
 
+from ome_operator.api import InferenceService, Invalid
+from ome_operator.cache.resources import SERVICE
 from ome_operator.cli.live.cluster_from_manifests import gather
+from ome_operator.cli.live.operator_lease import late
 from ome_operator.cli.live.trees import KINDS, found, selector
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.kube_events import last_seen, start_failures
-from ome_operator.core.observed.objects import Manifest, Observed
+from ome_operator.core.observed.objects import Child, Manifest, Observed
+from ome_operator.core.observed.slices import stored
 from ome_operator.core.observed.starts import with_failures
+from ome_operator.core.rollout import target
 from ome_operator.describe.diagnosis import Seen, Trouble, trouble
+from ome_operator.describe.readiness import judged
 from ome_operator.describe.tree import tree
 from ome_operator.kube.client import Client
 from ome_operator.kube.listing import listed
@@ -23,9 +29,19 @@ async def troubles(client: Client, namespace: str, name: str) -> Trouble:
     events = await listed(client, ("Event",), namespace, optional=("Event",))
     seen = about(events, {from_api.uid(item) for item in (body, *parts)})
     pods = with_failures(there.pods_of(namespace, name), start_failures(events, datetime.now(UTC)))
-    seen_as = tree(body, Observed(there.children_of(namespace, name), pods))
+    children = there.children_of(namespace, name)
+    (silent,) = (await late(client, [body], datetime.now(UTC))).values()
+    seen_as = judged(tree(body, Observed(children, pods)), silent)
     status = body.get("status") or {}
-    return trouble(seen_as, status.get("conditions") or (), seen, status.get("groups") or ())
+    return trouble(seen_as, status.get("conditions") or (), seen, status.get("groups") or (), _back(body, children.values()))
+
+
+def _back(body: Manifest, children: Iterable[Child]) -> str:
+    """Return the last complete revision, to which `ome undo` would return; "" if there is none."""
+    service = InferenceService.parse(body) if body.get("kind", SERVICE) == SERVICE else None
+    if service is None or isinstance(service, Invalid):
+        return ""
+    return target.of(service, {item.name: item.number for item in stored(children, service.uid)}).back
 
 
 def about(events: Iterable[Manifest], uids: Container[str]) -> list[Seen]:

@@ -5,7 +5,9 @@ from datetime import UTC, datetime
 from ome_operator import keys
 from ome_operator.cache.resources import SERVICE, SERVING
 from ome_operator.cli.live.cluster_from_manifests import gather
+from ome_operator.cli.live.operator_lease import late
 from ome_operator.core.observed.objects import Observed
+from ome_operator.describe.readiness import judged, operator_class
 from ome_operator.describe.tree import Tree, tree
 from ome_operator.kube.client import Client, Manifest
 from ome_operator.kube.errors import Forbidden, NotFound, NotServed
@@ -22,11 +24,13 @@ def selector(service: str) -> str:
 
 
 async def trees(client: Client, namespace: str, service: str = "") -> list[Tree]:
-    """Return the tree of one service, or those of all services in a namespace ("" for all namespaces). Raises KubeError, and
-    NotFound for the name of a service.
+    """Return the tree of one service, or those of all services in a namespace ("" for all namespaces), as the pods and the
+    operator's Lease show them. Raises KubeError, and NotFound for the name of a service.
     """
+    there = await services(client, namespace, service)
     now = datetime.now(UTC)
-    return [tree(body, observed, now) for body, observed in await services(client, namespace, service)]
+    silent = await late(client, (body for body, _ in there), now)
+    return [judged(tree(body, observed, now), silent[operator_class(body)]) for body, observed in there]
 
 
 async def services(client: Client, namespace: str, service: str = "") -> list[tuple[Manifest, Observed]]:

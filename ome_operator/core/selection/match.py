@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ome_operator.api import Runtime, SupportedModelFormat, Version
 from ome_operator.core.selection import versions
-from ome_operator.core.selection.model_profile import PLAIN, ModelProfile, parameter_count
+from ome_operator.core.selection.model_profile import PLAIN, ModelProfile, parameter_count, sized
 
 
 class Violation(NamedTuple):
@@ -141,7 +141,7 @@ def _size(runtime: Runtime, model: ModelProfile) -> tuple[Violation, ...]:
         return ()
     size_range = runtime.spec.model_size_range
     bounds = f"{(size_range.min if size_range else None) or '0'} to {(size_range.max if size_range else None) or 'any'}"
-    return (Violation(f"it is for sizes from {bounds}, but the model has {model.parameters / 1e9:,.1f}B parameters"),)
+    return (Violation(f"it is for sizes from {bounds}, but the model has {sized(model.parameters)} parameters"),)
 
 
 def _range(runtime: Runtime) -> tuple[float | None, float | None]:

@@ -109,6 +109,14 @@ def learned(model: Model) -> Facts:
         return Facts()
 
 
+def sized(parameters: float) -> str:
+    """Return a number of parameters in the unit in which it is readable, such as 1,026.4B, 82.0M or 330.0K."""
+    for unit, size, least in (("B", 1e9, 1e8), ("M", 1e6, 1e6)):
+        if parameters >= least:
+            return f"{parameters / size:,.1f}{unit}"
+    return f"{parameters / 1e3:,.1f}K"
+
+
 def parameter_count(text: str | None) -> float | None:
     """Return the number of parameters in "7B", "1.04T" or "500M"; None for other texts."""
     match = _SIZE.match(text or "")

@@ -9,7 +9,7 @@ from ome_operator.core.reasons import Reason, State
 from ome_operator.describe import states
 from ome_operator.describe.actions import Shell, of_service
 from ome_operator.describe.causes import Cause, causes
-from ome_operator.describe.tree import MISSING
+from ome_operator.describe.words import MISSING
 from tests.support import console
 
 

@@ -1,9 +1,13 @@
 """Tests that docs/troubleshooting.md has a row for every reason, generated from the records."""
 
+import ast
 import re
+from pathlib import Path
 
+from ome_operator import describe
 from ome_operator.core.reasons import REASONS
 from ome_operator.describe.page import PAGE, page_text, tables
+from ome_operator.describe.words import WORDS
 
 
 def test_the_page_is_current() -> None:
@@ -21,3 +25,21 @@ def test_a_printed_remedy_has_its_command_as_code_and_no_placeholder() -> None:
     assert "| `ome logs NAME -n NAMESPACE --role ROLE --group GROUP --previous` |" in text
     placeholders = [word for word in re.findall(r"\{(\w*)\}", text) if word]
     assert placeholders == []
+
+
+def test_every_word_that_commands_show_in_place_of_a_reason_has_a_row() -> None:
+    rows = re.findall(r"^\| (\w+) \| (?:Service|Pod) \| [^|]+ \| [^|]+ \|$", tables(), re.M)
+    assert rows == list(WORDS) and not WORDS.keys() & REASONS.keys()
+
+
+def test_trees_take_no_word_from_elsewhere() -> None:
+    """A word that the modules of trees set as a reason is a reason with a record, or one of WORDS."""
+    where = Path(describe.__file__).parent
+    assigned = {
+        node.value.value
+        for name in ("tree.py", "readiness.py", "states.py", "diagnosis.py", "causes.py")
+        for node in ast.walk(ast.parse((where / name).read_text(encoding="utf-8")))
+        if isinstance(node, ast.keyword) and node.arg == "reason"
+        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    }
+    assert assigned <= {*REASONS, *WORDS}

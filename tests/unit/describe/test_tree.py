@@ -11,7 +11,8 @@ from ome_operator import keys
 from ome_operator.core.observed.objects import Observed, Pod
 from ome_operator.core.reasons import State
 from ome_operator.describe import draw, overview, states
-from ome_operator.describe.tree import MISSING, Tree, tree
+from ome_operator.describe.tree import Tree, tree
+from ome_operator.describe.words import MISSING
 from tests.support import parts
 from tests.support.simulator import World
 

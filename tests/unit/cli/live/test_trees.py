@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ome_operator.cli.live.trees import trees
-from ome_operator.kube.errors import NotFound, NotServed
+from ome_operator.kube.errors import Forbidden, NotFound, NotServed
 from tests.support import yamls
 from tests.support.fake_api import Call, FakeApi
 
@@ -46,3 +46,19 @@ async def test_a_name_may_be_that_of_a_serving() -> None:
     assert found.name == "new"
     with pytest.raises(NotFound):
         await trees(cluster([]), "team", "new")
+
+
+@pytest.mark.parametrize("old", [True, False])
+async def test_the_lease_is_read_with_one_request_for_all_services(old: bool) -> None:
+    api = cluster([serving("new")])
+    stamp = "2026-01-01T00:00:00.000000Z" if old else "2999-01-01T00:00:00.000000Z"
+    api.answers["list_objects Lease"] = [{"metadata": {"namespace": "ome"}, "spec": {"renewTime": stamp}}]
+    found = await trees(api, "team")
+    assert [bool(one.late) for one in found] == [old, old]
+    assert [call.selector for call in api.calls if call.kind == "Lease"] == ["metadata.name=ome-operator"]
+
+
+async def test_a_user_who_may_not_read_leases_gets_no_hint() -> None:
+    api = cluster([])
+    api.answers["list_objects Lease"] = Forbidden("no", 403)
+    assert [one.late for one in await trees(api, "team")] == [""]

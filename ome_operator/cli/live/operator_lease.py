@@ -1,0 +1,26 @@
+"""Reads from the Lease of the operator whether an operator works on services."""
+
+import asyncio
+from collections.abc import Iterable
+from datetime import datetime
+
+from ome_operator.describe.readiness import operator_class, overdue
+from ome_operator.kube.client import Client, Manifest
+from ome_operator.kube.errors import KubeError
+from ome_operator.settings import Settings
+
+
+async def late(client: Client, bodies: Iterable[Manifest], now: datetime) -> dict[str, str]:
+    """Return, for each class of operators that these services have, the sentence that no operator works ("" if one does). A
+    class takes one request. If the user may not read Leases, the answer is "", too.
+    """
+
+    async def of(name: str) -> str:
+        lease = Settings(operator_class=name).own_name
+        try:
+            return overdue(await client.list_objects("Lease", field_selector=f"metadata.name={lease}"), now)
+        except KubeError:
+            return ""
+
+    classes = sorted({operator_class(body) for body in bodies})
+    return dict(zip(classes, await asyncio.gather(*map(of, classes)), strict=True))

@@ -1,0 +1,98 @@
+"""Reads whether a service is ready from its condition Ready, and compares it with the operator's Lease and the pods."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ome_operator import keys
+from ome_operator.core.catalog.node_models import duration
+from ome_operator.core.reasons import READY, Reason
+from ome_operator.describe.words import OUTDATED
+from ome_operator.util.visible import visible
+
+if TYPE_CHECKING:
+    from ome_operator.describe.tree import Tree
+
+LATE = 45.0
+"""Seconds without a renewal of the Lease after which the operator is considered gone: three times the duration of the
+Lease (Settings.lease_duration), as for other operators (controllers/conflicting_operators.py). The rest is a margin for
+clocks that differ."""
+
+
+class Readiness(NamedTuple):
+    """What the condition Ready states about the present generation of a service."""
+
+    ready: bool
+    reason: str
+    message: str
+
+
+def readiness(body: Mapping[str, Any]) -> Readiness:
+    """Return what the condition Ready of an InferenceService or a Serving states."""
+    metadata, status = body["metadata"], body.get("status") or {}
+    by_type = {entry.get("type"): entry for entry in status.get("conditions") or ()}
+    ready = by_type.get(READY) or {}
+    if not ready or ready.get("reason") == Reason.NOT_SEEN:
+        message = _unseen(body) if ready or not status else "the service has no condition Ready yet"
+        ready = {"status": "Unknown", "reason": str(Reason.NOT_SEEN), "message": message}
+    if ready.get("observedGeneration", metadata.get("generation")) != metadata.get("generation"):
+        return Readiness(False, OUTDATED, "the operator has not processed the last edit yet")
+    return Readiness(ready["status"] == "True", ready.get("reason") or "", ready.get("message") or "")
+
+
+def _unseen(body: Mapping[str, Any]) -> str:
+    of = operator_class(body)
+    who = f"no operator of the class {of}, which its label {keys.OPERATOR_CLASS} names," if of else "no operator"
+    return f"{who} has processed it yet"
+
+
+def operator_class(body: Mapping[str, Any]) -> str:
+    """Return the class of the operator that handles a service; "" for the default operator."""
+    return str((body["metadata"].get("labels") or {}).get(keys.OPERATOR_CLASS) or "")
+
+
+def overdue(leases: Iterable[Mapping[str, Any]], now: datetime) -> str:
+    """Return a sentence that says that no operator works, from the Leases of all operators that may handle a service; "" if
+    one of them was renewed in time, or if none was ever renewed, as without leader election.
+    """
+    renewed = [(when, lease) for lease in leases if (when := _renewed(lease)) is not None]
+    if not renewed:
+        return ""
+    last, lease = max(renewed, key=lambda item: item[0])
+    if (seconds := (now - last).total_seconds()) < LATE:
+        return ""
+    where = visible(str(lease["metadata"].get("namespace") or ""))
+    return (
+        f"No operator has renewed its Lease for {duration(seconds)}: this status is from before. To look for the operator: "
+        f"kubectl get pods -n {where} (on a cluster of ome local: ome local status)"
+    )
+
+
+def _renewed(lease: Mapping[str, Any]) -> datetime | None:
+    """Return when a Lease was renewed last; None if that is unknown."""
+    try:
+        when = datetime.fromisoformat(str((lease.get("spec") or {}).get("renewTime")))
+    except ValueError:
+        return None
+    return when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+
+
+def judged(tree: "Tree", late: str) -> "Tree":
+    """Return the tree of a service with `late`, the sentence that no operator works. If it is not "", a service whose pods
+    contradict its condition Ready is not ready.
+    """
+    if late and tree.ready and (roles := _down(tree)):
+        message = f"the condition Ready is True, but no pod of {' and '.join(roles)} is ready"
+        return replace(tree, ready=False, reason=OUTDATED, message=message, late=late)
+    return replace(tree, late=late)
+
+
+def _down(tree: "Tree") -> list[str]:
+    """Return the roles that should have groups but have no ready group, over all revisions."""
+    wanted: dict[str, int] = {}
+    ready: dict[str, int] = {}
+    for role in (role for part in tree.slices for role in part.roles):
+        wanted[role.role] = wanted.get(role.role, 0) + role.wanted
+        ready[role.role] = ready.get(role.role, 0) + role.ready
+    return [role for role, number in wanted.items() if number and not ready[role]]

@@ -1,0 +1,89 @@
+"""Tests of services whose operator no longer works."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from ome_operator.describe.diagnosis import trouble
+from ome_operator.describe.readiness import LATE, judged, overdue
+from ome_operator.describe.tree import tree
+from ome_operator.settings import Settings
+from tests.support import parts
+from tests.support.simulator import World
+from tests.unit.describe.test_diagnosis import text
+from tests.unit.describe.test_tree import body, grown
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+GONE = (
+    "No operator has renewed its Lease for 2 min: this status is from before. To look for the operator: "
+    "kubectl get pods -n ome"
+)
+
+
+def lease(seconds: float, **spec: Any) -> dict[str, Any]:
+    """Return a Lease that was renewed so many seconds ago."""
+    stamp = (NOW - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    known = {"holderIdentity": "pod", "leaseDurationSeconds": 15, "renewTime": stamp, **spec}
+    return {"metadata": {"name": "ome-operator", "namespace": "ome"}, "spec": known}
+
+
+def test_a_lease_that_was_not_renewed_is_named() -> None:
+    assert overdue([lease(120)], NOW).startswith(GONE)
+    assert overdue([lease(120, holderIdentity="", leaseDurationSeconds=1)], NOW).startswith(GONE), "the operator has ended"
+    assert 3 * Settings.lease_duration == LATE
+
+
+@pytest.mark.parametrize("leases", [[], [lease(40)], [lease(-300)], [lease(999), lease(5)], [{"metadata": {}}]])
+def test_an_operator_that_may_work_is_not_reported(leases: list[dict[str, Any]]) -> None:
+    """Without leader election there is no Lease, or one that was never renewed. Operators of other namespaces count."""
+    assert overdue(leases, NOW) == ""
+
+
+def test_a_dead_service_of_a_dead_operator_is_not_ready() -> None:
+    world = grown(World(*parts.kimi(), seed=1))
+    observed, one = world.observed(), body(world)
+    down = tuple(pod._replace(ready=False) if pod.component == "router" else pod for pod in observed.pods)
+    whole, dead = tree(one, observed), tree(one, replace(observed, pods=down))
+    assert judged(dead, "").ready, "the operator has not processed the pods yet"
+    found = judged(dead, GONE)
+    assert (found.ready, found.reason) == (False, "Outdated")
+    shown = text(trouble(found, one["status"]["conditions"], ()))
+    assert (
+        "is not Ready: Outdated\n  the condition Ready is True, but no pod of router is ready\n" in shown and GONE in shown
+    )
+    kept = judged(whole, GONE)
+    assert kept.ready and GONE in text(trouble(kept, one["status"]["conditions"], ()))
+
+
+def test_some_ready_groups_of_each_role_are_no_contradiction() -> None:
+    world = grown(World(*parts.kimi(), seed=1))
+    observed, one = world.observed(), body(world)
+    seen = tree(one, observed)
+    (part,) = seen.slices
+
+    def ready(number: int) -> bool:
+        roles = tuple(replace(role, wanted=3, ready=number) for role in part.roles)
+        return judged(replace(seen, slices=(replace(part, roles=roles),)), GONE).ready
+
+    assert [ready(number) for number in (0, 1, 3)] == [False, True, True]
+
+
+def test_an_old_revision_that_serves_is_no_contradiction() -> None:
+    """While a rollout replaces a revision, the new one has no ready group for a while."""
+    world = grown(World(*parts.kimi(), seed=1))
+    seen = tree(body(world), world.observed())
+    (part,) = seen.slices
+    new = replace(part, revision="new", roles=tuple(replace(role, ready=0) for role in part.roles))
+    assert judged(replace(seen, slices=(part, new)), GONE).ready
+
+
+def test_an_edit_that_nobody_processes_has_a_remedy() -> None:
+    world = grown(World(*parts.kimi(), seed=1))
+    later = body(world)
+    later["metadata"]["generation"] = 2
+    found = trouble(tree(later, world.observed()), later["status"]["conditions"], ())
+    assert found.next.endswith("kubectl get pods -A -l app.kubernetes.io/name=ome-operator")
+    shown = text(found)
+    assert "the operator has not processed the last edit yet\n" in shown and "→ wait a few seconds" in shown
