@@ -15,6 +15,7 @@ import yaml
 
 from ome_operator.api import schema
 from ome_operator.api.kinds import KINDS, Column, Kind
+from ome_operator.util.kubeyaml import PlainDumper
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAIN = Path("crds")
@@ -113,14 +114,7 @@ def write(root: Path = ROOT) -> None:
 
 
 def _yaml(manifest: dict[str, Any]) -> str:
-    return _HEAD + yaml.dump(manifest, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=10_000)
-
-
-class _Plain(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc] # the base class depends on whether libyaml is available
-    """A YAML dumper that writes no anchors and aliases: rules that several parts share are written several times."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
+    return _HEAD + yaml.dump(manifest, Dumper=PlainDumper, sort_keys=False, allow_unicode=True, width=10_000)
 
 
 def escaped(text: str) -> str:

@@ -10,6 +10,7 @@ from ome_operator import keys
 from ome_operator.core.observed.managed_fields import digest
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.describe.outcome import Outcome
+from ome_operator.util.kubeyaml import PlainDumper
 from ome_operator.util.wording import count
 
 ADDED, CHANGED, REMOVED = "+", "~", "-"
@@ -97,7 +98,7 @@ def _text(manifest: Manifest, revision: str) -> list[str]:
     group = metadata.get("labels", {}).get(keys.GROUP_INDEX)
     del metadata["name"]
     body = {**manifest, "metadata": {**metadata, **({"annotations": notes} if notes else {})}}
-    text = yaml.safe_dump(body, sort_keys=True, allow_unicode=True, width=200)
+    text = yaml.dump(body, Dumper=PlainDumper, sort_keys=True, allow_unicode=True, width=200)
     if revision:
         text = text.replace(revision, "REVISION")
     return [line for line in text.splitlines() if not (group and line.strip() == f"{keys.GROUP_INDEX}: '{group}'")]

@@ -1,5 +1,5 @@
 """A YAML parser for the subset of YAML that Kubernetes accepts: no dates, no sets, no numbers with colons, and a limited
-depth.
+depth; and a dumper that writes no aliases.
 """
 
 import json
@@ -31,6 +31,13 @@ to its own exceptions."""
 _TAG = "tag:yaml.org,2002:"
 _UNSUPPORTED = tuple(_TAG + name for name in ("timestamp", "binary", "set", "omap", "pairs"))
 _REMOVED = frozenset(_TAG + name for name in ("timestamp", "value"))
+
+
+class PlainDumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc] # the base class depends on whether libyaml is available
+    """A YAML dumper that writes no anchors and aliases: a part that occurs several times is written several times."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
 
 
 class Repeat(NamedTuple):

@@ -1,0 +1,24 @@
+"""Tests of the comparison of two outcomes."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.describe.changes import changes
+from ome_operator.describe.outcome import Outcome
+
+
+def outcome(probes: dict[str, Any]) -> Outcome:
+    template = {"spec": {"containers": [{"name": "main", **probes}]}}
+    body = {"kind": "StatefulSet", "metadata": {"name": "a"}, "spec": {"template": template}}
+    return Outcome("", {}, (body,), (), ())
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_part_that_occurs_twice_is_written_twice(shared: bool) -> None:
+    """A template may contain the same Python object twice. YAML anchors for it would look like a change."""
+    probe = {"httpGet": {"path": "/health"}}
+    new = {"livenessProbe": probe, "readinessProbe": probe if shared else {"httpGet": {"path": "/health"}}}
+    (change,) = changes(outcome({"livenessProbe": {"httpGet": {"path": "/health"}}}), outcome(new))
+    edits = [line for line in change.lines if line[0] in "+-"]
+    assert [line.split() for line in edits] == [["+", "readinessProbe:"], ["+", "httpGet:"], ["+", "path:", "/health"]]
