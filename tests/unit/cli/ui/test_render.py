@@ -1,11 +1,13 @@
 """Tests of ages, of which sections count as changed, and of escaping."""
 
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from markupsafe import Markup
 
-from ome_operator.cli.ui import render
+from ome_operator.cli.ui import render, views
 from ome_operator.cli.ui.views import Section
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)
@@ -43,3 +45,15 @@ def test_values_are_escaped_by_every_template() -> None:
         assert "safe" not in source.replace("safe.", "") and "autoescape" not in source, name
     html = render.draw(Section("reading", {"why": "<b>"}), NOW).html
     assert "&lt;b&gt;" in html and "<b>" not in html
+
+
+def test_no_width_depends_on_the_position_of_a_column() -> None:
+    """Widths belong to the class of a column, which its header and its cells have, so another column moves none of them."""
+    css = Path(views.__file__).with_name("static").joinpath("ui.css").read_text()
+    assert "nth-child" not in css
+    sized = set(re.findall(r"\.(services|nodes) th\.([\w-]+) \{ width", css))
+    assert len(sized) == 11
+    for table, column in sized:
+        source = Path(views.__file__).with_name("templates").joinpath(f"{table}.html").read_text()
+        assert re.search(rf'<th scope="col" class="(n )?{column}">', source), (table, column)
+        assert re.search(rf'<td class="(n )?{column}[ "{{]', source), (table, column)
