@@ -28,17 +28,21 @@ class Stage(NamedTuple):
     """Message about the current state of the step; "" if there is none."""
 
 
-def steps(body: Mapping[str, Any]) -> list[Stage]:
-    """Return the steps of the rollout of the last edit; [] if the operator has not reported a rollout yet."""
+def steps(body: Mapping[str, Any], tree: Tree) -> list[Stage]:
+    """Return the steps of the rollout of the last edit, in the order in which they are passed; [] if the operator has not
+    reported a rollout yet.
+    """
     by_type = {said.get("type"): said for said in (body.get("status") or {}).get("conditions") or ()}
     rolled = by_type.get(ROLLED_OUT)
     if rolled is None:
         return []
     reason, message = rolled.get("reason") or "", rolled.get("message") or ""
     record = record_of(reason)
-    at = len(RolloutStage) if rolled.get("status") == "True" else (record.stage or RolloutStage.VALID).number
+    stage = None if rolled.get("status") == "True" else record.stage or RolloutStage.VALID
+    order = _order(stage, tree)
+    at = order.index(stage) if stage is not None else len(order)
     found = []
-    for number, step in enumerate(RolloutStage):
+    for number, step in enumerate(order):
         progress = StageState.DONE if number < at else StageState.LATER
         if number == at:
             progress = StageState.NOW if record.passes else StageState.STOPPED
@@ -47,6 +51,31 @@ def steps(body: Mapping[str, Any]) -> list[Stage]:
             said = (by_type.get(MODEL_READY) or {}).get("message") or ""
         found.append(Stage(str(step), progress, said))
     return found
+
+
+def _order(stage: RolloutStage | None, tree: Tree) -> list[RolloutStage]:
+    """Return the steps of a rollout that is at `stage` (None: complete), in their order.
+
+    With the strategies whose old pods end first, the groups of the revision become ready after the old revision is gone.
+    While no other revision has objects and the rollout is not complete, none has to go: it is the first rollout, or groups
+    of the only revision are starting.
+    """
+    order = list(RolloutStage)
+    others = any(part.revision != tree.revision for part in tree.slices)
+    if stage is RolloutStage.ALONE:
+        if not _is_ready(tree):
+            order.remove(RolloutStage.READY)
+            order.append(RolloutStage.READY)
+    elif stage is not None and not others:
+        order.remove(RolloutStage.ALONE)
+    return order
+
+
+def _is_ready(tree: Tree) -> bool:
+    """Return whether the target revision has groups, and all of them are ready."""
+    roles = [role for part in tree.slices if part.revision == tree.revision for role in part.roles]
+    engines = [role for role in roles if role.component != keys.ROUTER]
+    return bool(engines) and all(role.ready >= role.wanted for role in engines)
 
 
 class RoleShare(NamedTuple):

@@ -117,7 +117,7 @@ def _right(board: Board, key: Key, shell: Shell) -> Data:
     """Return the data of the right column: the rollout, the earlier revisions and the possible actions."""
     tree, body, known = board.trees[key], board.bodies[key], _history(board, key)
     return {
-        "steps": everywhere(rollout.steps(body)),
+        "steps": everywhere(rollout.steps(body, tree)),
         "shares": everywhere(list(rollout.shares(tree))),
         "rejected": everywhere(list(rollout.rejected(body))),
         "lines": everywhere(known),
