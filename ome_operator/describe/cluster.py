@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ome_operator import keys
 from ome_operator.core.catalog.node_models import duration, summary
 from ome_operator.core.observed.objects import Holding, Node, NodeRecord, Ref
-from ome_operator.core.reasons import READY, SCALED, State
+from ome_operator.core.reasons import READY, ROLLED_OUT, SCALED, State
 from ome_operator.describe import states
 from ome_operator.describe.actions import Shell
 from ome_operator.describe.causes import causes
@@ -279,7 +279,7 @@ class Wait(NamedTuple):
     reason: str
     said: tuple[str, ...]
     since: str
-    """Time at which the service began to wait, in RFC 3339; "" if unknown."""
+    """Time since which the service is not complete, in RFC 3339; "" if unknown."""
     command: str
 
 
@@ -297,7 +297,8 @@ def _waits(tree: Tree, body: Mapping[str, Any], shell: Shell) -> Iterator[Wait]:
     status = body.get("status") or {}
     conditions = status.get("conditions") or ()
     told = defaultdict[tuple[str, tuple[str, ...], str], list[str]](list)
-    since = (_condition(conditions, SCALED) or _condition(conditions, READY)).get("lastTransitionTime")
+    known = [_condition(conditions, name) for name in (SCALED, READY, ROLLED_OUT)]
+    since = next((one.get("lastTransitionTime") for one in known if one.get("status") == "False"), None)
     first = (status.get("placement") or {}).get("first") or since or ""
     for cause in causes(tree, conditions, shell):
         if cause.state is State.WAITING:

@@ -42,7 +42,7 @@ class Symptom:
     reason: str
     message: str
     since: str
-    """Time at which the condition changed, in RFC 3339; "" if unknown."""
+    """Time since which the condition has its status, in RFC 3339; "" if unknown. The reason may be younger."""
     next: str
     """The next step of the user; "" if the message already contains it."""
 

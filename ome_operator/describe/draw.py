@@ -13,7 +13,7 @@ from ome_operator.describe.changes import ADDED, CHANGED, REMOVED, Change
 from ome_operator.describe.diagnosis import Trouble
 from ome_operator.describe.preview import Preview
 from ome_operator.describe.text import numbers, together
-from ome_operator.describe.tree import GroupView, Rank, RoleView, Tree
+from ome_operator.describe.tree import WHEN_TRUE, GroupView, Rank, RoleView, Tree
 from ome_operator.describe.words import MISSING, OUTDATED
 from ome_operator.quantity import moment
 from ome_operator.util.wording import count
@@ -190,8 +190,9 @@ def trouble(found: Trouble, now: datetime) -> Iterator[RenderableType]:
         yield _indented(_pinned(found.pin, found.name, found.namespace))
     for item in found.findings:
         ago = _ago(item.since, now)
+        status = "True" if item.condition in WHEN_TRUE else "not True"  # the age of the reason is unknown
         yield Text()
-        yield Text.assemble((item.condition, "bold"), f"  {item.reason}", (f"  for {ago}" if ago else "", "dim"))
+        yield Text.assemble((item.condition, "bold"), f"  {item.reason}", (f"  {status} for {ago}" if ago else "", "dim"))
         yield _indented(Text(item.message))
         yield from _next(item.next)
     for stuck in found.pods:

@@ -1,5 +1,6 @@
 """Tests of the overview: services, waves, nodes with their groups and weights, and services that wait."""
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -8,10 +9,11 @@ import pytest
 from ome_operator import keys
 from ome_operator.cli.live.board import Board
 from ome_operator.core.observed.nodes import node, node_record
-from ome_operator.core.reasons import State
+from ome_operator.core.reasons import RolloutStage, State
 from ome_operator.describe import cluster, overview, rollout
 from ome_operator.describe.actions import Shell
 from ome_operator.describe.rollout import StageState
+from ome_operator.describe.tree import Tree
 from tests.support import console
 
 
@@ -137,6 +139,20 @@ def test_who_waits_for_what_is_told_once_for_alike_groups() -> None:
     assert wait.said[0] == "20 nodes: Insufficient nvidia.com/gpu"
 
 
+def test_a_rollout_does_not_wait_since_its_service_became_complete() -> None:
+    """A service that is complete may wait with its next revision. Then the time is that of the condition RolledOut."""
+    tree = next(tree for tree in board().trees.values() if tree.ready)
+    told = [
+        {"type": kind, "status": status, "reason": reason, "message": "m", "lastTransitionTime": f"2026-01-{day}T00:00:00Z"}
+        for kind, status, reason, day in (
+            ("Ready", "True", "Serving", "01"), ("Scaled", "True", "Complete", "02"),
+            ("RolledOut", "False", "WaitingForRoom", "09"),
+        )
+    ]  # fmt: skip
+    (wait,) = cluster.waits([(tree, {"status": {"conditions": told}})], Shell())
+    assert wait.since == "2026-01-09T00:00:00Z"
+
+
 def test_a_node_without_gpus_services_or_weights_is_no_row() -> None:
     assert cluster.node_rows((), [node(console.node("plain", gpus=0))], ()) == []
 
@@ -144,9 +160,40 @@ def test_a_node_without_gpus_services_or_weights_is_no_row() -> None:
 # --- rollouts ---------------------------------------------------------------------------------------------------------
 
 
-def rolled(status: str, reason: str) -> list[StageState]:
+def of_revisions(**ready: bool) -> Tree:
+    """Return a service whose target revision is `new`, and in which these revisions have groups."""
+    made = next(tree for tree in board().trees.values() if tree.ready)
+    part = made.slices[-1]
+    slices = tuple(
+        replace(part, revision=name, roles=tuple(replace(role, ready=role.wanted if whole else 0) for role in part.roles))
+        for name, whole in ready.items()
+    )
+    return replace(made, revision="new", slices=slices)
+
+
+def steps(status: str, reason: str, tree: Tree) -> list[rollout.Stage]:
     conditions = [{"type": "RolledOut", "status": status, "reason": reason, "message": "why"}]
-    return [step.progress for step in rollout.steps({"status": {"conditions": conditions}})]
+    return rollout.steps({"status": {"conditions": conditions}}, tree)
+
+
+def rolled(status: str, reason: str) -> list[StageState]:
+    return [step.progress for step in steps(status, reason, of_revisions(old=True, new=True))]
+
+
+def test_the_groups_are_not_ready_while_old_pods_end_first() -> None:
+    """With the strategy `recreate`, the old revision is gone before the new revision has groups."""
+    for tree in (of_revisions(old=True), of_revisions(old=True, new=False), of_revisions()):
+        found = steps("False", "RetiringOldSlice", tree)
+        assert [(step.title, step.progress) for step in found[-2:]] == [
+            (RolloutStage.ALONE, StageState.NOW),
+            (RolloutStage.READY, StageState.LATER),
+        ]
+
+
+@pytest.mark.parametrize("reason", ["Progressing", "Paused", "ProgressDeadlineExceeded"])
+def test_without_an_old_revision_no_step_waits_for_its_end(reason: str) -> None:
+    assert RolloutStage.ALONE not in [step.title for step in steps("False", reason, of_revisions(new=False))]
+    assert RolloutStage.ALONE in [step.title for step in steps("False", reason, of_revisions(old=True, new=False))]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +218,7 @@ def test_a_rollout_is_at_the_step_that_its_reason_names(reason: str, at: int, ho
 
 def test_a_rollout_that_is_over_has_nothing_left() -> None:
     assert set(rolled("True", "Complete")) == {StageState.DONE}
-    assert rollout.steps({}) == []
+    assert rollout.steps({}, of_revisions(new=True)) == []
 
 
 def test_rejections_are_told() -> None:

@@ -1,0 +1,28 @@
+"""Tests of the times that `ome explain` prints next to conditions."""
+
+from datetime import timedelta
+
+from ome_operator.describe.diagnosis import trouble
+from ome_operator.describe.tree import tree
+from tests.support import parts
+from tests.support.simulator import World
+from tests.unit.describe.test_diagnosis import NOW, text
+from tests.unit.describe.test_tree import body, grown
+
+
+def test_a_time_is_said_of_the_status_and_not_of_the_reason() -> None:
+    """A condition that stays False keeps its time when its reason changes, so the time is not the age of the reason."""
+    since = (NOW - timedelta(seconds=57)).isoformat()
+    both = [
+        {
+            "type": "RolledOut",
+            "status": "False",
+            "reason": "ConfigurationRefused",
+            "message": "m",
+            "lastTransitionTime": since,
+        },
+        {"type": "Frozen", "status": "True", "reason": "Frozen", "message": "m", "lastTransitionTime": since},
+    ]
+    world = grown(World(*parts.kimi(), seed=1))
+    drawn = text(trouble(tree(body(world), world.observed()), both, ()))
+    assert "RolledOut  ConfigurationRefused  not True for 57 s\n" in drawn and "Frozen  Frozen  True for 57 s\n" in drawn
