@@ -36,20 +36,26 @@ class Forecast:
     """Whether nothing serves until new pods are ready, and the strategy blueGreen would keep the old pods until then."""
 
 
-def forecast(service: Ref, before: Outcome | None, after: Outcome | None, remark: str = "") -> Forecast | None:
+def forecast(
+    service: Ref, before: Outcome | None, after: Outcome | None, remark: str = "", held: str = ""
+) -> Forecast | None:
     """Return the effect of an edit, which is the difference between the current outcome and the outcome after the edit.
     Return None if both are equal.
 
-    `remark` is a sentence about the rollout, or about pods that the edit adds.
+    remark      A sentence about the rollout, or about pods that the edit adds.
+    held        The target revision before the edit, if it has no groups because its rollout has not begun. In this case
+                `before` is the outcome of the revision that has groups.
     """
     made = changes(before, after) if after is None or after.manifests or not before else ()
     old, new = before or _NOTHING, after or _NOTHING
-    if not made and old.problems == new.problems and old.revision == new.revision:
+    if not made and old.problems == new.problems and old.revision == new.revision and not held:
         return None
     rolls = bool(old.revision and new.revision and old.revision != new.revision and new.manifests)
     restarts = tuple(role for role in old.roles if role.groups) if rolls else ()
     why = tuple(differences(old.inputs, new.inputs)) if rolls else ()
-    sentence = _sentence(before, after, restarts, why, made)
+    sentence = _sentence(before, after, restarts, why, made, held)
+    if held:
+        sentence += f"; the rollout of revision {held}, which has not begun, is dropped"
     if remark:
         sentence += f". {remark}"
     if after and after.advice and after.advice != old.advice:
@@ -67,6 +73,7 @@ def _sentence(
     restarts: tuple[RoleOutcome, ...],
     why: tuple[str, ...],
     made: tuple[Change, ...],
+    held: str,
 ) -> str:
     if after is None:
         return f"it would be deleted, and {count_changes(made)}" if made else "it would be deleted"
@@ -79,9 +86,7 @@ def _sentence(
     scaled = _scaled(before.roles, after.roles)
     if before.revision == after.revision:
         router = ["the router's pods are replaced"] if _router(before) != _router(after) else []
-        return "; ".join(
-            item for item in ["no new revision, no GPU pod restarts", *router, *scaled, count_changes(made)] if item
-        )
+        return "; ".join(item for item in [_stays(before, after, held), *router, *scaled, count_changes(made)] if item)
     because = "; ".join(why[:MOST_REASONS]) + (f"; and {len(why) - MOST_REASONS} more" if len(why) > MOST_REASONS else "")
     what = "no pod runs that would restart"
     if restarts:
@@ -89,6 +94,17 @@ def _sentence(
         what = f"{_listed(restarts)} {verb}{_in_all(restarts)}{_how(before, after)}"
     message = f"revision {before.revision} → {after.revision}: {what}" + (f". Why: {because}" if because else "")
     return "; ".join([message, *scaled])
+
+
+def _stays(before: Outcome, after: Outcome, held: str) -> str:
+    """Return the beginning of a sentence about an edit after which the same revision runs as before."""
+    if after.refused:
+        return (
+            f"the operator would refuse this edit, so nothing rolls out and revision {after.revision} stays: {after.refused}"
+        )
+    if held or before.refused:
+        return f"revision {after.revision} runs already, so no GPU pod restarts"
+    return "no new revision, no GPU pod restarts"
 
 
 def _how(before: Outcome, after: Outcome) -> str:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.api import InferenceService, Runtime, migrate
+from ome_operator.api import InferenceService, Rollout, Runtime, migrate
 from ome_operator.core.freeze import hold
 from ome_operator.core.observed import slices
 from ome_operator.core.observed.objects import Child, Deps, Manifest, Observed, Ref
@@ -65,6 +65,9 @@ class Outcome:
     """The roles of the components engine and decoder."""
     problems: tuple[str, ...]
     """The reasons why the service cannot start, each with the next step."""
+    refused: str = ""
+    """Why the operator refuses to make a new revision from the service, so that an older revision stays the target; "" if it
+    does not. Only known if the objects have a judge (`Deps.judge`)."""
     advice: str = ""
     demand: str = ""
     """Why the service, as it is written, cannot be scaled with its demand; "" if it can, or if its autoscaler class is not
@@ -102,6 +105,7 @@ def outcome(service: InferenceService, deps: Deps, children: Iterable[Child] = (
         manifests=(*written, *(_scale(service, item) for item in scales)) if any(_runs(item) for item in written) else (),
         roles=roles,
         problems=tuple(_problems(conditions)),
+        refused=_refused(conditions.get(ROLLED_OUT) or {}),
         advice=(conditions.get(ADVICE) or {}).get("message", ""),
         demand=plan.demand.problem if plan.demand is not None and revision else "",
         bounds=strategy(service, _runtime(data, deps)).bounds({role.component: role.groups for role in roles}),
@@ -155,6 +159,17 @@ def _roles(found: Mapping[str, Stored], written: Iterable[Manifest]) -> tuple[Ro
         for name in (keys.ENGINE, keys.DECODER)
         if name in found
     )
+
+
+def pinned(service: InferenceService, revision: str) -> InferenceService:
+    """Return the service as if its spec pinned a stored revision."""
+    spec: Any = migrate(service.spec)
+    rollout = (spec.rollout or Rollout()).model_copy(update={"revision": revision})
+    return replace(service, spec=spec.model_copy(update={"rollout": rollout}))
+
+
+def _refused(rolled_out: Mapping[str, Any]) -> str:
+    return str(rolled_out["message"]) if rolled_out.get("reason") == Reason.CONFIGURATION_REFUSED else ""
 
 
 def _problems(conditions: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -8,7 +8,7 @@ from ome_operator.api import InferenceService, Invalid
 from ome_operator.core.observed.objects import Child, Deps, Ref
 from ome_operator.describe.edits import edits
 from ome_operator.describe.forecast import Forecast, forecast
-from ome_operator.describe.outcome import Outcome, outcome
+from ome_operator.describe.outcome import Outcome, outcome, pinned
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class Side:
 
     services: Mapping[Ref, InferenceService | Invalid]
     deps: Deps
+    judged: Deps | None = None
+    """The same objects with a judge, which refuses revisions as the operator does. None if nothing is refused."""
 
 
 def edited(ref: Ref, before: Any, after: Any) -> Edited | None:
@@ -51,19 +53,44 @@ def edited(ref: Ref, before: Any, after: Any) -> Edited | None:
 
 
 def forecasts(
-    before: Side, after: Side, children: Mapping[Ref, Iterable[Child]], remarks: Mapping[Ref, str] | None = None
+    before: Side,
+    after: Side,
+    children: Mapping[Ref, Iterable[Child]],
+    remarks: Mapping[Ref, str] | None = None,
+    running: Mapping[Ref, str] | None = None,
 ) -> tuple[Forecast, ...]:
-    """Return the forecast of every service that the edit affects. `remarks` maps a service to a sentence about its
-    rollout, or about the pods that the edit adds.
+    """Return the forecast of every service that the edit affects.
+
+    remarks     Sentences about the rollout of a service, or about the pods that the edit adds.
+    running     The revision that has groups, for services whose target revision before the edit has none, because its
+                rollout has not begun.
     """
     found = []
     for ref, new in sorted(after.services.items()):
         old, there = before.services.get(ref), tuple(children.get(ref, ()))
         then = _outcome(new, after.deps, there)
         now = _outcome(old, before.deps, there) if old is not None else None
-        if then is not None and (item := forecast(ref, now, then, (remarks or {}).get(ref, ""))):
+        held = ""
+        if then is not None and (now is None or now.revision != then.revision):
+            # Only these services may be refused, and judging all others would take long in a large cluster.
+            then = _outcome(new, after.judged or after.deps, there)
+            now = _outcome(old, before.judged or before.deps, there) if old is not None else None
+            if now is not None and then is not None and now.revision != then.revision:
+                runs = _as_it_runs(old, before.deps, there, (running or {}).get(ref, ""))
+                held, now = (now.revision, runs) if runs is not None else ("", now)
+        if then is not None and (item := forecast(ref, now, then, (remarks or {}).get(ref, ""), held)):
             found.append(item)
     return tuple(found)
+
+
+def _as_it_runs(
+    service: InferenceService | Invalid | None, deps: Deps, children: Iterable[Child], revision: str
+) -> Outcome | None:
+    """Return the outcome of the revision that has groups; None if it is not known or not stored."""
+    if not revision or not isinstance(service, InferenceService):
+        return None
+    found = outcome(pinned(service, revision), deps, children)
+    return found if found.revision == revision else None
 
 
 def _outcome(service: InferenceService | Invalid, deps: Deps, children: Iterable[Child]) -> Outcome | None:

@@ -16,7 +16,8 @@ from ome_operator.cli.live.first_pods import adds_pods, changes_pods, held_by_ot
 from ome_operator.cli.live.linted import lines
 from ome_operator.cli.live.pod_references import missing
 from ome_operator.cli.live.trees import OURS, selector
-from ome_operator.core.observed.objects import Child, Manifest, Node, Observed, Pod, Ref
+from ome_operator.core.observed.objects import Child, Deps, Manifest, Node, Observed, Pod, Ref
+from ome_operator.core.observed.slices import slices, started
 from ome_operator.core.reasons import ROLLED_OUT, Reason, RolloutStage, record_of
 from ome_operator.core.reconcile.plan import CapacityCheck, Check
 from ome_operator.core.reconcile.sync import sync
@@ -28,6 +29,7 @@ from ome_operator.kube.errors import Forbidden
 from ome_operator.kube.errors import Invalid as Refused
 from ome_operator.kube.listing import listed
 from ome_operator.kube.resources import CHILDREN
+from ome_operator.lint.validator import Validator
 
 
 async def preview(
@@ -48,7 +50,10 @@ async def preview(
     unread = [f"{which.kind} {which.name}: {item.why}" for which, item in parsed.items() if isinstance(item, Invalid)]
     problems = unread or await dry_run.refused(client, given, made)
     children = {item.ref: tuple(before.children_of(*item.ref[1:]).values()) for item in after.services()}
-    first = forecasts(_side(before), _side(after), children)
+    sides = _side(before), _side(after)
+    first = forecasts(*sides, children)
+    if running := await _running(client, after, first):
+        first = forecasts(*sides, children, running=running)
     remarks = {
         item.service: await _remark(client, after, item, children, made, others) for item in first if changes_pods(item)
     }
@@ -56,13 +61,37 @@ async def preview(
     return Preview(
         objects=tuple(item for which, new in parsed.items() if (item := edited(which, _parsed(before, which), new))),
         lint=lines(after, reached, "`ome lint -f` with the same files"),
-        services=forecasts(_side(before), _side(after), children, remarks) if any(remarks.values()) else first,
+        services=forecasts(*sides, children, remarks, running) if any(remarks.values()) else first,
         problems=tuple(problems),
     )
 
 
 def _side(cluster: ClusterCache) -> Side:
-    return Side({item.ref: item.parsed for item in cluster.services() if not item.deleting}, cluster.deps())
+    services = {item.ref: item.parsed for item in cluster.services() if not item.deleting}
+    return Side(services, cluster.deps(), _judged(cluster.deps()))
+
+
+def _judged(deps: Deps) -> Deps:
+    """Return the objects with a judge that refuses revisions as the operator does. It gives no advice, because `ome diff`
+    prints the findings of `ome lint` separately.
+    """
+    judge = Validator()
+    return replace(deps, judge=lambda asked: judge(asked)._replace(advice=(), reason=Reason.NO_EFFECT))
+
+
+async def _running(client: Client, after: ClusterCache, found: Collection[Forecast]) -> Mapping[Ref, str]:
+    """Return the only revision that has groups, by service, for services whose target revision has none: its rollout has
+    not begun. Only services that the edit gives another target are read.
+    """
+    running = {}
+    for item in (each for each in found if each.before and each.before != each.after):
+        which = item.service
+        there = gather(await listed(client, ("StatefulSet",), which.namespace, selector(which.name)))
+        parts = slices(Observed(there.children_of(*which[1:])), _parsed(after, which).uid)
+        names = [name for name, part in parts.items() if started(part)]
+        if len(names) == 1 and names[0] != item.before:
+            running[which] = names[0]
+    return running
 
 
 def _parsed(cluster: ClusterCache, which: Ref) -> Any:
@@ -89,6 +118,7 @@ async def _remark(
     elif adds_pods(item):
         messages += await _unstarted(client, after, item, then, made)
     messages += await missing(client, then, item.service.namespace, others)
+    messages = [text for text in messages if text not in item.sentence]
     if any(messages):
         return f"But {'; '.join(filter(None, messages))}"
     return await second_copy.advice(client, then, service, after.deps().nodes) if item.interrupts else ""
@@ -124,12 +154,13 @@ async def _planned(
     there = gather(found)
     service: InferenceService = _parsed(after, which)
     observed = Observed(there.children_of(*which[1:]), there.pods_of(*which[1:]))
-    plan = sync(service, after.deps(), observed, datetime.now(UTC))
+    deps = _judged(after.deps())
+    plan = sync(service, deps, observed, datetime.now(UTC))
     while asked := {check.revision: await _tried(client, check) for check in plan.check} | {
-        look.key: await _without_nodes(client, look, after.deps().nodes, there.pods_of(*which[1:])) for look in plan.look
+        look.key: await _without_nodes(client, look, deps.nodes, there.pods_of(*which[1:])) for look in plan.look
     }:
         observed = replace(observed, checks={**observed.checks, **asked})
-        plan = sync(service, after.deps(), observed, datetime.now(UTC))
+        plan = sync(service, deps, observed, datetime.now(UTC))
     conditions = plan.status["conditions"]
     said = next((one for one in conditions if one["type"] == ROLLED_OUT), None)
     waits = str(said["message"]) if said and not _soon(said["reason"]) else ""

@@ -1,9 +1,11 @@
 """Tests of the output of `ome diff` about an edit, given the responses of a cluster."""
 
+import sys
 from typing import Any
 
 import pytest
 
+from ome_operator.api import Runtime
 from ome_operator.cli.live.preview import preview
 from ome_operator.core.observed.objects import Observed
 from ome_operator.core.reconcile.sync import sync
@@ -11,6 +13,7 @@ from ome_operator.kube.errors import Forbidden
 from tests.support import parts, yamls
 from tests.support.fake_api import Call, FakeApi
 from tests.support.simulator import START
+from tests.unit.core.rollout import judged
 
 MODEL, RUNTIME = yamls.model("tiny", "hf://test/tiny"), yamls.runtime("rt", size=2, gpus=8)
 HOLDS = {"models.ome.io/clusterbasemodel.tiny": "Ready", "gpu": "H100"}
@@ -241,3 +244,59 @@ async def test_groups_that_an_edit_adds_lack_nodes() -> None:
         "engine needs 4 nodes with 8 free GPUs: 3 are free, 1 is held by others"
     )
     assert "But" not in await said(NODES, minReplicas=2)
+
+
+def held(**engine: Any) -> FakeApi:
+    """Return a cluster in which revision A has groups, and in which an edit made revision B, which has none. `engine` is the
+    engine of the edit.
+    """
+    api = live(NODES)
+    answers, wanted = api.answers["list_objects"], live(NODES, engine=engine)
+
+    def listed(call: Call) -> Any:
+        found = answers(call)
+        if call.kind == "InferenceService":
+            return wanted.answers["list_objects"](call)
+        if call.kind == "ControllerRevision":
+            (second,) = wanted.answers["list_objects"](call)
+            return [*found, {**second, "revision": 2, "metadata": {**second["metadata"], "uid": "second"}}]
+        return found
+
+    return FakeApi({"list_objects": listed})
+
+
+HELD = {"nodeSelector": {"gpu": "H300"}}
+
+
+async def test_going_back_to_the_revision_that_runs_restarts_nothing() -> None:
+    """`ome diff` compares with the revision that has groups, and not with that of an edit that was never rolled out."""
+    (found,) = (await preview(held(**HELD), [service()])).services
+    assert found.before == found.after and not found.restarts and not found.changes
+    assert found.sentence.startswith(
+        f"revision {found.after} runs already, so no GPU pod restarts; the rollout of revision "
+    )
+    assert found.sentence.endswith(", which has not begun, is dropped")
+
+
+async def test_another_edit_is_compared_with_the_revision_that_runs() -> None:
+    (back,) = (await preview(held(**HELD), [service()])).services
+    (found,) = (await preview(held(**HELD), [service(nodeSelector={"gpu": "H100"})])).services
+    assert found.before == back.after and found.restarts and "H300 →" not in found.sentence
+    assert f"revision {found.before} → {found.after}: engine (1 group" in found.sentence
+
+
+def sglang(*args: str) -> dict[str, Any]:
+    """Return the runtime with an engine whose version is known exactly, and with these arguments."""
+    (found,) = (item.dump() for item in judged.deps(*args).runtimes.values() if isinstance(item, Runtime))
+    return {**RUNTIME, "spec": {**RUNTIME["spec"], "engineConfig": found["spec"]["engineConfig"]}}
+
+
+async def test_an_edit_that_would_be_refused_restarts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The arguments of an edit are validated as by the operator, which would not roll the edit out."""
+    monkeypatch.setattr(sys.modules[__name__], "RUNTIME", sglang())
+    (found,) = (await preview(live(NODES), [sglang("--tp-sized=2")])).services
+    assert found.before == found.after and not found.restarts and "nothing serves meanwhile" not in found.sentence
+    start = f"the operator would refuse this edit, so nothing rolls out and revision {found.after} stays: "
+    assert found.sentence.startswith(start) and "--tp-sized" in found.sentence and "blueGreen" not in found.sentence
+    (accepted,) = (await preview(live(NODES), [sglang(judged.GOOD)])).services
+    assert accepted.restarts and "refuse" not in accepted.sentence
