@@ -7,13 +7,18 @@ from typing import Any
 
 from ome_local.realnode.spec import PAUSE, TAINT, RealNode, mark
 
+_RESERVED = 4
+"""The machine itself, with the control plane and the operator, keeps one part of this number of parts of its memory."""
 
-def files(node: RealNode, plugins: str) -> dict[str, str]:
-    """Return file name -> content of every configuration file. `plugins` is the folder of the CNI plugins."""
+
+def files(node: RealNode, plugins: str, memory: int) -> dict[str, str]:
+    """Return file name -> content of every configuration file. `plugins` is the folder of the CNI plugins, and `memory` is
+    the memory of the machine in bytes.
+    """
     return {
         "containerd.toml": containerd(node, plugins),
         "net.d/10-pods.conflist": json.dumps(cni(node)),
-        "kubelet.yaml": json.dumps(kubelet(node), indent=2),
+        "kubelet.yaml": json.dumps(kubelet(node, memory), indent=2),
         "kube-proxy.yaml": json.dumps(kube_proxy(node), indent=2),
         "Corefile": corefile(node),
         "resolv.conf": "",
@@ -67,9 +72,10 @@ def cni(node: RealNode) -> dict[str, Any]:
     return {"cniVersion": "0.4.0", "name": "pods", "plugins": [bridge]}
 
 
-def kubelet(node: RealNode) -> dict[str, Any]:
+def kubelet(node: RealNode, memory: int) -> dict[str, Any]:
     """Return the kubelet's configuration. With it, the kubelet needs neither the capability to raise limits nor systemd,
-    and evicts pods only if resources are nearly exhausted.
+    and evicts pods only if resources are nearly exhausted. All pods together may use the memory of the machine (`memory`, in
+    bytes) less a reserve, so that a pod without a memory limit cannot take the memory of the control plane.
     """
     pki = node.at.pki
     return {
@@ -87,6 +93,7 @@ def kubelet(node: RealNode) -> dict[str, Any]:
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": f"/{mark(node.at.root)}",
         "enforceNodeAllocatable": ["pods"],
+        "systemReserved": {"memory": f"{memory // _RESERVED // 1024}Ki"},
         "failSwapOn": False,
         "failCgroupV1": False,
         "oomScoreAdj": 0,

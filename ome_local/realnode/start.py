@@ -1,5 +1,6 @@
 """Start the node's programs, and wait until they serve requests."""
 
+import os
 import time
 from collections.abc import Callable
 
@@ -79,12 +80,17 @@ def _write(node: RealNode) -> None:
     folder = requirements.plugins()
     if folder is None:
         raise UserError("The CNI plugins are missing: `ome local up --real-node` installs them again.")
-    for name, text in configs.files(node, folder).items():
+    for name, text in configs.files(node, folder, _memory()).items():
         file = node.config / name
         file.parent.mkdir(parents=True, exist_ok=True)
         # kube-proxy exits whenever its configuration file is written, even if the content stays the same
         if not file.exists() or file.read_text() != text:
             write_atomically(file, text)
+
+
+def _memory() -> int:
+    """Return the memory of the machine in bytes."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _answers(node: RealNode) -> bool:

@@ -70,12 +70,14 @@ class TestAddresses:
 
 def test_files_are_valid(node: RealNode) -> None:
     """Each file is valid in its language, and contains nothing that another node would use, too."""
-    files = configs.files(node, "/usr/lib/cni")
+    files = configs.files(node, "/usr/lib/cni", 16 * 2**30)
     containerd = tomllib.loads(files["containerd.toml"])
     assert containerd["root"].startswith(str(node.folder))
     assert containerd["plugins"]["io.containerd.grpc.v1.cri"]["cni"]["bin_dir"] == "/usr/lib/cni"
     kubelet = json.loads(files["kubelet.yaml"])
     assert kubelet["cgroupRoot"] == f"/{mark(node.at.root)}"
+    assert kubelet["enforceNodeAllocatable"] == ["pods"]
+    assert kubelet["systemReserved"] == {"memory": f"{4 * 2**20}Ki"}  # a quarter, so all pods together may use 12 GiB
     assert kubelet["clusterDNS"] == [kubelet["address"]] == ["10.244.3.1"]
     assert kubelet["registerWithTaints"] == [TAINT]
     [[pods]] = json.loads(files["net.d/10-pods.conflist"])["plugins"][0]["ipam"]["ranges"]
