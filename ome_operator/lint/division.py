@@ -192,7 +192,8 @@ def gpus_none(subject: Subject) -> Iterator[Hit]:
             continue
         claims = below(role.container, "resources").get("claims")
         if not role.per_pod and not claims and start.text("--device") != "cpu":
-            remedy = "add resources.limits with nvidia.com/gpu, or --device=cpu"
+            bounds = " with --max-total-tokens and resources.limits.memory" if start.engine == _PROGRAM else ""
+            remedy = f"add resources.limits with nvidia.com/gpu, or --device=cpu{bounds}"
             yield Hit(locations.field(role, "resources"), f"{role.title} requests no GPU", remedy)
 
 

@@ -13,7 +13,7 @@ from ome_operator.lint.division import engines, locate
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.launch import Launch, number
 from ome_operator.lint.sglang import Sizes, options
-from ome_operator.lint.subject import Role, Subject, below
+from ome_operator.lint.subject import Manifest, Role, Subject, below
 
 
 def needs(model: ModelFacts, start: Launch, found: Sizes) -> Memory | None:
@@ -178,4 +178,37 @@ def host_memory_short(subject: Subject) -> Iterator[Hit]:
             yield Hit(locations.field(role, "resources"), message, f"write a memory limit of more than {needed}Gi{lower}")
 
 
-RULES: tuple[Rule, ...] = (memory_short, memory_beside, host_memory_short)
+_BOUNDS = ("--max-total-tokens", "--mem-fraction-static")
+
+
+@rule(
+    "cpu-memory-unbounded",
+    Severity.WARNING,
+    "Nothing bounds the memory that an engine on CPUs takes",
+    ignored="The engine reserves nearly all free memory of the node for its KV cache, so other programs on the node, "
+    "including the kubelet, run out of memory or respond too late.",
+    evidence="SGLang 0.5.23, utils/common.py (get_free_cpu_memory) and arg_groups/memory_hook.py: on CPUs, the default "
+    "share is computed from the memory of the node, or from the container's limit if it is visible as "
+    "/sys/fs/cgroup/memory.max. Seen: an engine grew to 18.4 GB, and the operator on the same machine lost its Lease.",
+)
+def cpu_memory_unbounded(subject: Subject) -> Iterator[Hit]:
+    for role, start in subject.launched("sglang"):
+        if start.text("--device") != "cpu" or any(start.given(flag) for flag in _BOUNDS):
+            continue
+        if not all(_limited(pod) for pod in role.pods):
+            message = f"{role.title} runs with --device=cpu, but has neither a memory limit nor --max-total-tokens"
+            remedy = (
+                "add --max-total-tokens with the number of tokens for which the KV cache has room, such as "
+                "--max-total-tokens=4096, and resources.limits.memory with room for weights, cache and Python, such as 4Gi "
+                "for a tiny model"
+            )
+            yield Hit(locations.field(role, "resources"), message, remedy)
+
+
+def _limited(pod: Manifest) -> bool:
+    """Return whether the main container of a pod, or the pod as a whole, has a memory limit."""
+    spec = pod["spec"]
+    return any("memory" in below(part, "resources", "limits") for part in (spec["containers"][0], spec))
+
+
+RULES: tuple[Rule, ...] = (memory_short, memory_beside, host_memory_short, cpu_memory_unbounded)

@@ -119,9 +119,30 @@ def _by_model(subject: Subject, names: Collection[str]) -> dict[str, dict[str, H
     return found
 
 
+@rule(
+    "runtime-elsewhere",
+    Severity.WARNING,
+    "No runtime in the files or in the catalog fits a service that names none",
+    ignored="Unless a runtime on the cluster fits, no pods are created, and the condition RuntimeReady states why.",
+    evidence="The operator selects among the runtimes of the cluster (docs/choosing.md), which a check of files does not "
+    "know.",
+)
+def runtime_elsewhere(subject: Subject) -> Iterator[Hit]:
+    """Yield a hit if only a runtime that is not known here can serve the service."""
+    if subject.elsewhere:
+        message, remedy = divided(subject.elsewhere)
+        known = f". If no other runtime exists: {remedy.rstrip('.')}" if remedy else ""
+        yield Hit(
+            locations.service(subject),
+            f"{message.rstrip('.')} among those of these files and of the catalog, but one on your cluster may fit",
+            "add -f with the file of the runtime; if it is on your cluster, `ome diff -f` with the same files finds it there"
+            + known,
+        )
+
+
 FAMILIES: dict[str, tuple[Rule, ...]] = {
     "Whether a cluster accepts the objects": files.RULES,
-    "Whether the service can start at all": (refused, advice, model_dependent),
+    "Whether the service can start at all": (refused, advice, runtime_elsewhere, model_dependent),
     "Arguments and variables": arguments.RULES,
     "Values and ports": (*ranges.RULES, *listeners.RULES),
     "Combinations of arguments": (*contradictions.RULES, *requirements.RULES),

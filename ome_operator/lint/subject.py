@@ -129,6 +129,9 @@ class Subject:
     """Kind and name of the model; "" if the service has none."""
     refused: tuple["RefusedPart", ...] = ()
     """The parts of the objects in the checked files that a cluster would refuse."""
+    elsewhere: str = ""
+    """Why no runtime in the files and in the catalog fits a service that names none, although one on its cluster may; "" if
+    one fits, or if the runtimes of the cluster are known."""
     ignored: frozenset[str] = frozenset()
     """IDs of the rules that are not applied to this service."""
     variants: tuple["Subject", ...] = ()

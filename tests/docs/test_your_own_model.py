@@ -2,6 +2,7 @@
 other.
 """
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from ome_operator.cli.app import app
 from ome_operator.core.selection.model_profile import profile_of
 from ome_operator.core.selection.runtime import select
 from tests.support import parts
-from tests.support.parts import ROOT, good
+from tests.support.parts import ROOT, good, read
 
 PAGE = (ROOT / "docs/your-own-model.md").read_text(encoding="utf-8")
 BLOCKS: list[str] = re.findall(r"```yaml\n(.*?)```", PAGE, re.S)
@@ -37,6 +38,49 @@ def test_the_page_counts_its_own_lines() -> None:
 def test_lint_finds_nothing(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["lint", "-f", str(written(tmp_path))])
     assert (done.exit_code, done.stdout) == (0, "no findings\n")
+
+
+@pytest.mark.parametrize(("left_out", "severity", "code"), [(1, "warning", 0), (0, "error", 2)])
+def test_a_runtime_that_may_be_on_the_cluster_is_no_error(tmp_path: Path, left_out: int, severity: str, code: int) -> None:
+    """Without the file of the runtime, none fits that `ome lint` knows, but the cluster may have it. A model that exists
+    nowhere else is an error.
+    """
+    (written(tmp_path) / f"{left_out}.yaml").unlink()
+    done = CliRunner().invoke(app, ["lint", "-f", str(tmp_path), "-o", "json"])
+    (finding,) = json.loads(done.stdout)
+    assert (finding["severity"], done.exit_code) == (severity, code)
+    assert "add -f with " in finding["remedy"] and "`ome diff -f` with the same files finds it there" in finding["remedy"]
+
+
+def test_a_given_runtime_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
+    other = written(tmp_path) / "1.yaml"
+    other.write_text(other.read_text().replace("OlmoeForCausalLM", "LlamaForCausalLM"))
+    done = CliRunner().invoke(app, ["lint", "-f", str(tmp_path)])
+    assert done.exit_code == 2 and "error refused: no runtime fits model acme-moe" in done.stdout
+
+
+def on_cpus() -> dict[str, Any]:
+    """Return the runtime of the page with the lines for CPUs."""
+    (lines,) = re.findall(r"```\n(  engineConfig:\n.*?)```", PAGE, re.S)
+    runtime: dict[str, Any] = yaml.safe_load(BLOCKS[1])
+    runtime["spec"] |= yaml.safe_load(lines)
+    return runtime
+
+
+def test_the_lines_for_cpus_bound_the_memory(tmp_path: Path) -> None:
+    runtime, file = on_cpus(), written(tmp_path) / "1.yaml"
+    file.write_text(yaml.safe_dump(runtime))
+    done = CliRunner().invoke(app, ["lint", "-f", str(tmp_path), "--strict"])
+    assert (done.exit_code, done.stdout) == (0, "no findings\n")
+    runner = runtime["spec"]["engineConfig"]["runner"]
+    (shipped,) = read(ROOT / "config/runtimes/srt/kimi-k2-tiny-pd-cpu-rt.yaml")
+    own = shipped["spec"]["engineConfig"]["runner"]
+    assert set(runner["args"]) <= set(own["args"])
+    assert (runner["image"], runner["resources"]) == (own["image"], own["resources"])
+    runner["args"].remove("--max-total-tokens=4096")
+    del runner["resources"]
+    file.write_text(yaml.safe_dump(runtime))
+    assert "warning cpu-memory-unbounded" in CliRunner().invoke(app, ["lint", "-f", str(tmp_path)]).stdout
 
 
 @pytest.mark.parametrize("left_out", ["", "modelFormat", "modelArchitecture"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ome_operator import keys
 from ome_operator.api import InferenceService, Invalid, Model, Runtime
 from ome_operator.cache.cluster_cache import ClusterCache
-from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
+from ome_operator.cache.resources import CATALOG, RUNTIMES, SERVICE, SHORT
 from ome_operator.cli.live.cluster_from_manifests import gather, made, ref
 from ome_operator.core.observed.objects import Deps, Manifest, Ref
 from ome_operator.core.observed.validation import RenderedComponent
@@ -60,8 +60,9 @@ def subjects(
         used.add(looked_at.runtime)
         models.add(looked_at.model_name)
         advice = "; ".join(part for part in looked_at.advice.split("; ") if not (refused and NO_FIELD in part))
-        problems = without_repeats(looked_at.problems, refused)
-        yield replace(looked_at, problems=without_cluster(problems, catalog, named), advice=advice)
+        problems, elsewhere = _apart(without_repeats(looked_at.problems, refused), named)
+        told = without_cluster(problems, catalog, named)
+        yield replace(looked_at, problems=told, elsewhere=elsewhere, advice=advice)
     yield from _misplaced(cluster, named, models, versions)
     alone = [each for which, each in cluster.deps().runtimes.items() if which in named and isinstance(each, Runtime)]
     for runtime in (each for each in alone if f"{each.kind} {each.name}" not in used):
@@ -116,6 +117,7 @@ _WAITS = "a runtime is selected as soon as the model exists"
 
 
 _NO_ENGINE, _NO_RUNTIME = "spec.engine is missing", "no runtime fits "
+_NONE_FITS = (_NO_RUNTIME, "no runtime exists ")
 
 
 def on_machine(looked_at: list[Subject], accelerator: str) -> list[Subject]:
@@ -152,6 +154,16 @@ def without_repeats(problems: tuple[str, ...], refused: Collection[RefusedPart])
     if any(problem.startswith(_NO_ENGINE) for problem in problems):
         cut = tuple(problem for problem in cut if not problem.startswith(_NO_RUNTIME))
     return tuple(problem for problem in cut if not (len(problems) > 1 and _WAITS in problem))
+
+
+def _apart(problems: tuple[str, ...], named: Iterable[Ref]) -> tuple[tuple[str, ...], str]:
+    """Separate the problem that no runtime fits from the other problems of a service in files. It is "" if there is none.
+    If the files contain a runtime, it remains among the problems, because that runtime has to fit.
+    """
+    found = next((problem for problem in problems if problem.startswith(_NONE_FITS)), "")
+    if not found or any(each.kind in RUNTIMES for each in named):
+        return problems, ""
+    return tuple(problem for problem in problems if problem != found), found
 
 
 def without_cluster(problems: Iterable[str], catalog: str, named: Iterable[Ref] = ()) -> tuple[str, ...]:

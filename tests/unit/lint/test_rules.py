@@ -1,6 +1,7 @@
 """Tests of all rules: their page, their wording, and their behavior with invalid input."""
 
 import re
+from typing import Any
 
 import pytest
 import yaml
@@ -83,6 +84,39 @@ def test_a_runtime_is_looked_at_by_itself() -> None:
         ("ClusterServingRuntime rt", "spec.engineConfig.runner.args"),
     )
     assert error.hit.fix == ("--tp-sise", "--tp-size")
+
+
+_LIMITED = {"limits": {"memory": "4Gi"}}
+
+
+@pytest.mark.parametrize(
+    ("args", "resources", "pod", "unbounded"),
+    [
+        (["--device=cpu"], None, None, True),
+        (["--device", "cpu"], {"requests": {"memory": "4Gi"}}, None, True),
+        (["--device=cpu"], {"limits": {"cpu": "2"}}, None, True),
+        (["--device=cpu"], _LIMITED, None, False),
+        (["--device=cpu"], None, _LIMITED, False),
+        (["--device=cpu", "--max-total-tokens=4096"], None, None, False),
+        (["--device=cpu", "--max-total-tokens=$(TOKENS)"], None, None, False),
+        (["--device=cpu", "--mem-fraction-static=0.1"], None, None, False),
+        (["--device=cuda"], None, None, False),
+        ([], None, None, False),
+    ],
+)
+def test_an_engine_on_cpus_needs_a_bound_of_its_memory(
+    args: list[str], resources: object, pod: object, unbounded: bool
+) -> None:
+    """A limit of the container or of the pod bounds the memory, and so does a size of the cache; a request does not."""
+    bodies: Any = body(["--model-path=/m", *args])
+    config = bodies[0]["spec"]["engineConfig"]
+    config["runner"]["resources"] = resources or {}
+    config |= {"resources": pod} if pod else {}
+    hits = [each.hit for each in found(bodies) if each.rule.id == "cpu-memory-unbounded"]
+    assert len(hits) == unbounded
+    for hit in hits:
+        assert hit.place == ("ClusterServingRuntime rt", "spec.engineConfig.runner.resources")
+        assert "--max-total-tokens" in hit.remedy and "resources.limits.memory" in hit.remedy
 
 
 def test_arguments_stand_where_they_are_written() -> None:
