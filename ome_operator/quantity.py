@@ -173,11 +173,17 @@ def instant(text: object) -> datetime | None:
     Every returned time can be converted to UTC and to seconds since the epoch. Python accepts texts for
     which this raises OverflowError, such as `0001-01-01T00:00:00+23:59`.
     """
+    when = _time(text)
+    return when if when is not None and when.tzinfo is not None else None
+
+
+def _time(text: object) -> datetime | None:
+    """Parse a time with or without a time zone, as `instant` does."""
     try:
         when = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
         return None
-    return when if when is not None and when.tzinfo is not None and _EARLIEST <= when < _LATEST else None
+    return when if when is not None and _EARLIEST <= when.replace(tzinfo=when.tzinfo or UTC) < _LATEST else None
 
 
 def moment(text: object, now: datetime) -> datetime | None:
@@ -187,5 +193,5 @@ def moment(text: object, now: datetime) -> datetime | None:
     A time in the future is rejected because it means that a clock was set back, and a timeout that begins at that time would
     last too long.
     """
-    when = instant(text)
-    return when if when is not None and when <= now else None
+    when = _time(text)
+    return when if when is not None and (when.tzinfo is None) == (now.tzinfo is None) and when <= now else None
