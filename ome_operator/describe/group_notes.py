@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from ome_operator import quantity
 from ome_operator.core.catalog.node_models import duration
 from ome_operator.core.moves.record import Phase, read
 from ome_operator.core.recovery.failure import sentence
@@ -63,10 +64,10 @@ def _moves(component: str, revision: str, status: Mapping[str, Any]) -> Iterator
     move = read(status).get(component)
     if move is None or move.revision != revision or move.phase is Phase.RETURNED:
         return
-    if move.member.isdecimal():
-        yield int(move.member), f"leaves node {move.node} ({move.cause}): {move.phase}"
-    if move.replacement.isdecimal():
-        yield int(move.replacement), f"replaces group {move.member}"
+    if (group := quantity.whole(move.member)) is not None:
+        yield group, f"leaves node {move.node} ({move.cause}): {move.phase}"
+    if (group := quantity.whole(move.replacement)) is not None:
+        yield group, f"replaces group {move.member}"
 
 
 def starting(entry: Mapping[str, Any], entries: Iterable[Mapping[str, Any]], now: datetime | None) -> str:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ome_operator import keys
+from ome_operator import keys, quantity
 from ome_operator.core.catalog.node_models import duration
 from ome_operator.core.reasons import READY, Reason
 from ome_operator.describe.words import OUTDATED
@@ -71,11 +71,7 @@ def overdue(leases: Iterable[Mapping[str, Any]], now: datetime) -> str:
 
 def _renewed(lease: Mapping[str, Any]) -> datetime | None:
     """Return when a Lease was renewed last; None if that is unknown."""
-    try:
-        when = datetime.fromisoformat(str((lease.get("spec") or {}).get("renewTime")))
-    except ValueError:
-        return None
-    return when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+    return quantity.instant((lease.get("spec") or {}).get("renewTime"))
 
 
 def judged(tree: "Tree", late: str) -> "Tree":
