@@ -64,6 +64,7 @@ TRUSTED = {
     "recorder/recording.py:_json": f"{OWN_MACHINE}: `ome replay FILE`, which has a limit of its bytes",
     "recorder/writer.py:_entry": f"{OURS}: recordings that the operator sends to its child, which has a limit of memory",
     "registry/clients.py:_json": f"{SERVER}; and the router in the same pod",
+    "sizing/shapes.py:_configs": f"{OURS}: a file of the package",
     "storage/grants.py:parse_grant": "a flag of the agent, which an administrator writes",
     "util/json_limits.py:": SERVER,
     "util/json_limits.py:decoded": SERVER,

@@ -12,7 +12,7 @@ from tests.support import parts
 
 NOT_FOR_USERS = {
     "MANAGED_BY", "SERVICE", "REVISION", "GROUP_INDEX", "BENCHMARK", "ANSWERED_BY", "LEASE_CLASS", "PREFLIGHT_RUN",
-    "HASH", "DRAINING", "EXCLUDED_NODES", "SCALE_DOWN_MARK", "WAKE_GENERATION", "GENERATION",
+    "HASH", "DRAINING", "EXCLUDED_NODES", "SCALE_DOWN_MARK", "WAKE_GENERATION", "GENERATION", "IMAGE_PULL",
 }  # fmt: skip
 """Labels and annotations on objects that the operator or a command creates."""
 ON_OTHERS = {"FORGIVEN": "NodeFaults", "OPERATOR_CLASS": "a label of all kinds"}
