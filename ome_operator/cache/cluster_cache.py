@@ -19,7 +19,6 @@ from ome_operator.cache.facts import (
     pod_group,
     record_group,
     resource_group,
-    revision_data,
     same_fact,
     same_node,
 )
@@ -211,9 +210,10 @@ class ClusterCache:
         return stored(self.revision(namespace, service, revision))
 
     def revision(self, namespace: str, service: str, name: str) -> Mapping[str, Any]:
-        """Return the data of a service's stored revision, or {}. Anybody may have written its content."""
-        owners = {each.uid for each in self.resources[SERVICE].group(Ref(SERVICE, namespace, service))}
-        return revision_data(self.children["ControllerRevision"].group((namespace, service)), name, owners)
+        """Return the data of a stored revision; {} if the revision does not exist. Anybody may have written its content."""
+        kept = self.children["ControllerRevision"].group((namespace, service))
+        contents = (child.content for child in kept if child.labels.get(keys.REVISION) == name)
+        return (next(contents, None) or {}).get("data") or {}
 
     def job_of(self, benchmark: Resource) -> Child | None:
         """Return the Job of a BenchmarkJob, or None."""

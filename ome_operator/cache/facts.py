@@ -1,12 +1,10 @@
 """The facts that the cache stores: their types, how they are grouped and compared, and the record of a change."""
 
-from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.cache.resources import Resource
 from ome_operator.core.observed.objects import Child, Node, NodeRecord, Pod, Ref
-from ome_operator.core.observed.slices import controlled_or_adoptable
 
 
 class NodeResource(NamedTuple):
@@ -49,19 +47,6 @@ def same_node(a: NodeResource, b: NodeResource) -> bool:
 def child_group(child: Child) -> tuple[str, str]:
     """Return the namespace of a child object, and the name of the service in its label."""
     return child.namespace, child.labels.get(keys.SERVICE) or ""
-
-
-def revision_data(children: Iterable[Child], name: str, owners: Collection[str]) -> Mapping[str, Any]:
-    """Return the data of a stored revision, {} if there is none.
-
-    `children` have the label of the service, `name` is that of the revision, and `owners` are the UIDs of the services of
-    that name. A revision of another owner does not count, and an orphan counts only if no revision has an owner. Without a
-    service, all of them count, because pods may outlive their service.
-    """
-    named = (child for child in children if child.labels.get(keys.REVISION) == name)
-    found = [child for child in named if not owners or any(controlled_or_adoptable(child, uid) for uid in owners)]
-    found.sort(key=lambda child: child.owner not in owners)
-    return (next((child.content for child in found), None) or {}).get("data") or {}
 
 
 def pod_group(pod: Pod) -> tuple[str, str]:

@@ -212,12 +212,13 @@ class InferenceServiceReconciler:
         )
 
     def _replacing(self, resource: Resource) -> bool:
-        """Return whether the service has StatefulSets of a revision other than the last complete one, or has gone back."""
+        """Return whether the service has begun to replace its revision: StatefulSets of a revision other than the last
+        complete one exist, or it has rejected a revision and has gone back, so that no further service tries it.
+        """
         if resource.status.get("rejected"):
-            return True  # no further service tries the revision
-        group = self._cluster.children["StatefulSet"].group(resource.ref[1:])
-        found = {one.labels.get(keys.REVISION) for one in group if one.owner in ("", resource.uid)}
-        return len(found | whole_before(resource.status)) > 1
+            return True
+        group = self._cluster.children["StatefulSet"].group((resource.ref.namespace, resource.ref.name))
+        return len({child.labels.get(keys.REVISION) for child in group} | whole_before(resource.status)) > 1
 
     def _ahead(self, resource: Resource) -> Callable[[Mapping[Ref, Epoch]], str]:
         """Return a function that returns which wave a service waits for; "" if it has begun to replace its revision."""
