@@ -74,7 +74,7 @@ def test_the_plan_of_the_page_becomes_ready(rig: Rig, everywhere: None, tmp_path
     page = (ROOT / "docs/sizing.md").read_text(encoding="utf-8")
     (words,) = re.findall(r'^plan="ome (plan [^"]+)"$', page, re.MULTILINE)
     (told,) = re.findall(r"agents\.yaml +# (.+)$", page, re.MULTILINE)
-    assert told == "5 groups of 2 nodes for prefill, a group of 6 for decode"
+    assert told == "4 groups of 2 nodes for prefill, a group of 7 for decode"
     planned = CliRunner().invoke(ome, [*words.split(), "-o", "yaml"])
     assert planned.exit_code == 0, planned.output
     file = tmp_path / "agents.yaml"
@@ -85,9 +85,9 @@ def test_the_plan_of_the_page_becomes_ready(rig: Rig, everywhere: None, tmp_path
         rig.cluster.kubectl("apply", "-f", str(file))
         status = rig.ready(MODEL, MODEL, 60)["status"]
         assert {component: part["ready"] for component, part in status["components"].items()} == {
-            "engine": "10/10", "decoder": "6/6", "router": "1/1",
+            "engine": "8/8", "decoder": "7/7", "router": "1/1",
         }  # fmt: skip
-        assert [group["phase"] for group in status["groups"]] == ["Ready"] * 6
+        assert [group["phase"] for group in status["groups"]] == ["Ready"] * 5
     finally:
         gone(rig, MODEL)
 
