@@ -29,6 +29,10 @@ RULES: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
         ("pvc://Weights_1/x", "pvc://weights/../x", "pvc:///x", "pvc://a:b:c/x", "pvc://c/.."),
     ),
     "matches('^local:///.*$')": (("local:///p",), ("local://p", "local://./p")),
+    "!self.storageUri.matches(": (
+        ({"storageUri": "local:///p/..a/b.."}, {"storageUri": "local:///p.."}),
+        ({"storageUri": "local:///p/../q"}, {"storageUri": "local:///p/.."}, {"storageUri": "local:///.."}),
+    ),
     "'local://' + self.path": (
         (
             {"storageUri": "local:///p", "path": "/p"}, {"storageUri": "local:///p/", "path": "/p"},
