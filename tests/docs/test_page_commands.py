@@ -16,6 +16,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from ome_operator.api.kinds import KINDS
 from ome_operator.cli.app import app
 from tests.support.parts import ROOT, read
 
@@ -188,3 +189,21 @@ def test_files_that_commands_name_are_there() -> None:
         for word in (word for line in block for word in line.split()):
             if re.match(r"(config|charts|images|examples|tests)/", word):
                 assert (ROOT / word).exists(), f"{page}: {word}"
+
+
+def test_listings_have_the_columns_of_their_kind() -> None:
+    """A listing of `kubectl get` on a page has the columns that the CRD of the kind defines, in their order, with "…" in the
+    place of columns that are left out.
+    """
+    kinds = {name: kind for kind in KINDS for name in (kind.plural, kind.kind.lower(), *kind.short)}
+    listings = [
+        (kinds[name], head.split())
+        for page in PAGES
+        for name, head in re.findall(r"^ *\$ kubectl get (\w+)[^\n]*\n *(NAME .*)$", page.read_text(), re.MULTILINE)
+        if name in kinds
+    ]
+    assert len(listings) >= 3
+    for kind, head in listings:
+        columns = " ".join(["NAME", *(column.name.upper() for column in kind.columns if not column.wide)])
+        shown = [re.escape(word) if word != "…" else r"\S.*?" for word in head]
+        assert re.fullmatch(" ".join(shown), columns), (kind.kind, head, columns)
