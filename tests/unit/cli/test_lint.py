@@ -108,6 +108,11 @@ def test_what_people_read() -> None:
     assert run("-f", ROOT / "config/samples/isvc/moonshotai/kimi-k2-pd.yaml").stdout == "no findings\n"
 
 
+def test_each_part_of_a_finding_has_a_label() -> None:
+    parts = [line.split(":")[0].strip() for line in run("-f", ERROR).stdout.splitlines() if line.startswith("  ")]
+    assert parts == ["Where", "If ignored", "Fix", "More"]
+
+
 def test_what_programs_read() -> None:
     (finding,) = json.loads(run("-f", ERROR, "-o", "json").stdout)
     assert finding["rule"] == "flag-removed" and finding["file"] == str(ERROR)

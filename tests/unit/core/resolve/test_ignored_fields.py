@@ -3,7 +3,7 @@
 `tests/unit/test_silent_fields.py` tests every field.
 """
 
-from ome_operator.core.resolve.ignored_fields import ignored, in_service
+from ome_operator.core.resolve.ignored_fields import LABELS_OF_OPERATOR, ignored, in_service
 from tests.support import parts
 
 
@@ -51,3 +51,15 @@ def test_lists_and_maps_are_looked_into() -> None:
         "spec.supportedModelFormats.modelType has no effect",
         "spec.supportedModelFormats.acceleratorConfig.h100.minMemoryPerBillionParams has no effect",
     ]
+
+
+def test_each_label_that_the_operator_sets_is_told() -> None:
+    labels = dict.fromkeys((*LABELS_OF_OPERATOR, "team"), "a")
+    written = parts.service(engine={"labels": labels}, router={"labels": labels})
+    runtime = parts.runtime(decoderConfig={"labels": labels})
+    for found, places in ((in_service(written, None, False), ("engine", "router")), (ignored(runtime), ("decoderConfig",))):
+        assert found == tuple(
+            f"label {name} of spec.{place} has no effect: the operator sets it on its pods"
+            for place in places
+            for name in sorted(LABELS_OF_OPERATOR)
+        )
