@@ -1,4 +1,6 @@
-"""Tests that the tests of each report from the field exist, and that docs/field-reports.md is generated from the rows."""
+"""Tests that every report from the field has a row, that the tests of each row exist, and that docs/field-reports.md is
+generated from the rows.
+"""
 
 import re
 from collections import Counter
@@ -12,6 +14,17 @@ from tests.support.review import standing
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/field-reports.md"
 ROWS = rows()
+REPORTS = {"R": 15, "W": 25, "P": 10, "G": 7}
+"""Number of reports by letter: public reports, the first week, published models, and routers beside real engines."""
+
+
+def test_every_report_has_a_row() -> None:
+    """A report has a row of its own, or another row says that it covers the report."""
+    reports = {f"{letter}{number}" for letter, count in REPORTS.items() for number in range(1, count + 1)}
+    covered = {name for row in ROWS for name in row.covers}
+    assert sorted(reports - {row.id for row in ROWS} - covered) == [], "these reports have no row"
+    assert sorted(covered - reports) == [], "there are no reports with these numbers"
+    assert [row.id for row in ROWS if row.id in covered] == [], "these reports have a row of their own"
 
 
 def test_every_report_is_there_once_and_in_order() -> None:

@@ -26,7 +26,11 @@ In November 2026, four people tried this project from the outside: with 48 publi
 had the same fault), the behavior before and now, and the tests that cover the whole kind. A row without a test is marked
 "open", and describes what is left to do.
 
-`tests/docs/test_field_reports.py` checks that each of these tests exists. The rows are in
+R1 to R15, W1 to W25 and G1 to G7 have the numbers of the reports. The reports about published models have the numbers P1
+to P10, and the rows M1 to M9 group them by kind. Reports that another row covers are in parentheses behind its ID. W26 to
+W42 and M10 are kinds that were found later, in the same way.
+
+`tests/docs/test_field_reports.py` checks that each of these tests exists, and that every report has a row. The rows are in
 [field_reports.yaml](../tests/data/field_reports.yaml), from which `pytest tests/docs/test_field_reports.py
 --update-golden` generates this page.
 """
@@ -45,6 +49,8 @@ class Row(NamedTuple):
     now: str
     tests: tuple[str, ...]
     """IDs of pytest, without parameters."""
+    covers: tuple[str, ...] = ()
+    """Other reports of the same kind: R, W or G and the number of a report, or P and the number of a report about models."""
 
     @property
     def open(self) -> bool:
@@ -55,7 +61,7 @@ class Row(NamedTuple):
 def rows() -> list[Row]:
     """Return the rows in the order of the file."""
     read = yaml.load(FILE.read_text(encoding="utf-8"), yaml.CSafeLoader)
-    return [Row(**{**row, "tests": tuple(row["tests"])}) for row in read]
+    return [Row(**{**row, "tests": tuple(row["tests"]), "covers": tuple(row.get("covers", ()))}) for row in read]
 
 
 def page() -> str:
@@ -69,5 +75,6 @@ def page() -> str:
         said += ["", f"## {title}", "", "| | kind | siblings | before | now | tests |", "|---|---|---|---|---|---|"]
         for row in mine:
             texts = " | ".join(map(cell, (row.kind, row.siblings, row.before, row.now)))
-            said.append(f"| {row.id} | {texts} | {links(row.tests)} |")
+            others = f" ({', '.join(row.covers)})" if row.covers else ""
+            said.append(f"| {row.id}{others} | {texts} | {links(row.tests)} |")
     return "\n".join(said) + "\n"
