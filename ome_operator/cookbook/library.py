@@ -21,7 +21,6 @@ from ome_operator.modelinfo.extract import CONFIG, facts
 from ome_operator.modelinfo.weight_sizes import WeightBytes, weight_bytes
 from ome_operator.util import package_data
 from ome_operator.util.kubeyaml import document
-from ome_operator.util.similar import similar
 
 
 @dataclass(frozen=True)
@@ -177,9 +176,7 @@ class Library:
             if asked in (key, one.accelerator.name):
                 return one
         known = ", ".join(sorted(self.hardware))
-        near = similar(name, [*self.hardware, *(one.accelerator.name for one in self.hardware.values())])
-        question = f" Did you mean {near}?" if near else ""
-        raise RecipeRefused(f"The hardware {name} is unknown: use one of {known} (config/accelerators).{question}")
+        raise RecipeRefused(f"The hardware {name} is unknown: use one of {known} (config/accelerators).")
 
 
 def library(models: Iterable[tuple[Model, str]], classes: Iterable[AcceleratorClass], samples: Mapping[str, str]) -> Library:

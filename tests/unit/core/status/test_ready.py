@@ -131,7 +131,7 @@ READERS = {
     "ome_operator/describe/cluster.py": "since when a service waits: of Scaled, if it exists",
     "ome_operator/describe/diagnosis.py": "which events are over: those before Ready and Scaled became True",
     "ome_operator/describe/outcome.py": "problems of a forecast, in which nothing serves",
-    "ome_operator/describe/tree.py": "URL and mark; `missing` is Scaled while it is False",
+    "ome_operator/describe/readiness.py": "a Ready service whose pods contradict it, while no operator works",
     "ome_local/demo/view.py": "the demo waits for Ready and Scaled",
     "bench/alone.py": "steady state: Scaled",
     "bench/life.py": "waits for Ready of services whose pods all become ready",
