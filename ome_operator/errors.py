@@ -11,6 +11,7 @@ Exception
 │   │   └── Cancelled           ome_local/cancel.py: the work of a thread was called off
 │   ├── KubeError               kube/errors.py: the API server did not answer with success
 │   ├── NoConnection            kube/connection.py: there is no usable kubeconfig or ServiceAccount
+│   ├── KubeconfigMistake       kube/kubeconfig.py: a part of a kubeconfig cannot be used
 │   ├── Lost                    kube/leader_election.py: another process is the leader
 │   ├── CannotWatch             watch/sink.py: a kind cannot be watched any more
 │   ├── _Again                  watch/informer.py: a list has to begin again

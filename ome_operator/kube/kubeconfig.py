@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from ome_operator.errors import OmeError
+
 SECTIONS = {"clusters": "cluster", "contexts": "context", "users": "user"}
 """List of a kubeconfig -> the field of its entries that contains the settings."""
 STRINGS = {
@@ -47,7 +49,7 @@ class _Entry(NamedTuple):
     settings: Mapping[str, Any]
 
 
-class KubeconfigMistake(Exception):
+class KubeconfigMistake(OmeError):
     """A part of a kubeconfig that cannot be used. The text is a sentence without a full stop."""
 
 
