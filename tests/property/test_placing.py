@@ -56,8 +56,8 @@ def test_the_sentence_of_who_waits() -> None:
     assert any(text.startswith(told) for text in said)
 
 
-@pytest.mark.parametrize("brake", ["", keys.FREEZE])
-def test_who_waits_makes_nothing_and_a_freeze_keeps_what_is_stored(removal_hold: str) -> None:
+@pytest.mark.parametrize("freeze", ["", keys.FREEZE])
+def test_who_waits_makes_nothing_and_a_freeze_keeps_what_is_stored(freeze: str) -> None:
     shape = Shape(size=2, engines=1, decoders=1, router=False)
     world = World(shape.service(), changed(shape.deps(), nodes=Race({"a": shape}, 4, 1).nodes, gang_timeout=TIMEOUT), 1)
     world.healthy = lambda _: False
@@ -65,12 +65,12 @@ def test_who_waits_makes_nothing_and_a_freeze_keeps_what_is_stored(removal_hold:
     assert len(world.alive()) == 4 and world.service.status["placement"]["trying"]
     for number, pod in enumerate(world.pods.values()):
         pod.node = f"n{number}" if number < 3 else ""
-    if removal_hold:
-        world.edit(replace(world.service, annotations={removal_hold: "me"}))
+    if freeze:
+        world.edit(replace(world.service, annotations={freeze: "me"}))
         before = world.service.status["placement"]
     world.now += timedelta(seconds=61)
     world.run(10)
-    if removal_hold:
+    if freeze:
         assert len(world.alive()) == 4 and world.service.status["placement"] == before
         return
     assert world.alive() == {} and world.service.status["placement"]["waiting"] == {"engine": 1, "decoder": 1}
