@@ -95,7 +95,7 @@ def opened(cell: str, flags: str) -> set[str]:
         return {"", FIRST, SECOND}
     if cell == "that key":
         return {FIRST if flags == "`--api-key`" else SECOND}
-    return {{"the first key": FIRST, "the second key": SECOND}[cell]}
+    return {{"the key of `--api-key`": FIRST, "the key of `--control-plane-api-keys`": SECOND}[cell]}
 
 
 def test_every_path_of_the_table_is_asked() -> None:
