@@ -53,7 +53,7 @@ def _missing(container: Mapping[str, Any]) -> list[str]:
 
 def _program(container: Mapping[str, Any]) -> str:
     """Return the name of the program that a container starts. Return "" for a router that also starts engines, because it
-    uses other names for these arguments.
+    has other names for the arguments of tracing.
     """
     words = [word for part in parts(container) for word in part.split()]
     image = str(container.get("image", ""))

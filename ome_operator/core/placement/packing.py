@@ -163,8 +163,8 @@ def _alike(
 
 
 def _loads(kinds: Sequence[PodClass], room: Amounts, takes: frozenset[int]) -> Iterator[Load]:
-    """Yield every load that a node can hold. `room` is the capacity of the node, `takes` the indices of the classes that
-    the node accepts.
+    """Yield every load that a node can hold: the number of pods of each class in `kinds`. `room` is the capacity of the
+    node, and `takes` contains the indices of the classes whose pods the node accepts.
     """
 
     def filled(number: int, has: dict[str, int], load: Load) -> Iterator[Load]:

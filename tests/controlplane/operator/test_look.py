@@ -131,8 +131,8 @@ def generation_of(one: Manifest | None) -> Any:
 
 
 def same_objects_as_rendered(rig: Rig, sample: Path, service: Manifest, tmp_path: Path) -> None:
-    """Check that the hashes of all objects are equal, apart from owner references: the UID of the service is not in the
-    file.
+    """Check that each object on the cluster has the hash of the object that `ome render` prints, apart from owner
+    references: the file that is rendered does not contain the UID of the service.
     """
     documents = list(yaml.safe_load_all(sample.read_text()))
     documents[1]["metadata"]["uid"] = service["metadata"]["uid"]

@@ -170,8 +170,8 @@ def test_groups_with_one_of_several_gpus_come_and_go(first: Configuration) -> No
 
 @pytest.mark.parametrize("former", [MIXED, H200])
 def test_measurements_of_the_same_gpus_are_preferred_to_a_prediction(former: Configuration) -> None:
-    """If measurements of groups with the same GPUs exist, they are preferred to a prediction. After a rollout, groups with
-    some of the former groups' GPUs are ready first.
+    """After a rollout, the first new groups have only some of the GPU models of the former groups. The measured speed of the
+    former groups is used for them, and not the prediction of the planner.
     """
     found = fleet(2, 1, Configuration("new", "8x H200"))
     begin = configurations.bound(before(learned=KNOWN._replace(configurations=(former, former))), found, NOW)
