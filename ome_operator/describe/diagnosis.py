@@ -12,6 +12,7 @@ from ome_operator import keys, quantity
 from ome_operator.core.placement.messages import HELD
 from ome_operator.core.reasons import ANOTHER, CONDITION, ORDER, READY, SCALED, Reason, ReasonRecord, State, record_of
 from ome_operator.core.reasons.pods import FREE_GPUS, LABEL_NODES
+from ome_operator.core.rollout.applied import COMPONENT_OF
 from ome_operator.describe.tree import WHEN_TRUE, GroupView, Rank, RoleView, SliceView, Tree
 from ome_operator.describe.words import OUTDATED, WORDS
 from ome_operator.util.wording import count
@@ -275,11 +276,10 @@ def _tolerating(message: str, role: str) -> str:
         return ""
     found = _NEEDS.search(message)
     role = role or (found[1] if found else keys.ENGINE)
-    component = _COMPONENTS.get(role, role)
+    component = COMPONENT_OF.get(role, role)
     return f"add a toleration of {' and '.join(mine)} to spec.{component}.tolerations (if the pods may use such nodes), "
 
 
-_COMPONENTS = {"prefill": keys.ENGINE, "decode": keys.DECODER}
 _TAINT = re.compile(r"untolerated taint(?:\(s\))? \{([^:}]+)|without the taint ([^\s:=]+)")
 _NEEDS = re.compile(r"\b(prefill|decode|engine|router) needs ")
 _NOT_OURS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "node-role.kubernetes.io/")

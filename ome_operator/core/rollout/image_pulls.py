@@ -58,16 +58,18 @@ def pulled_first(snapshot: Snapshot, intent: Intent, counts: ReplicaCounts, *, b
     advice about images that could not be pulled. `begins` states that the rollout would begin now: the service waits for no
     wave, and has not waited for free capacity.
     """
+    jobs, now = _jobs(snapshot), snapshot.now
     intent = replace(
-        intent, pulls=ImagePulls(active=active(snapshot)), advice=(*intent.advice, *_failures(snapshot, intent.target))
+        intent,
+        pulls=ImagePulls(active=_active(jobs, now)),
+        advice=(*intent.advice, *_failures(snapshot, jobs, intent.target)),
     )
     serving = _replaced(snapshot, intent, counts) if begins and snapshot.deps.policy.image_pulls else None
     if serving is None:
         return intent
     wanted = {_name(intent, pull): pull for pull in _pulls(snapshot, intent, serving)}
-    jobs, now = _jobs(snapshot), snapshot.now
     outcomes = {name: outcome(jobs[name], now) for name in wanted if name in jobs}
-    left = _left(snapshot, intent.target)
+    left = _left(snapshot, jobs, intent.target)
     missing = [name for name in wanted if name not in jobs and ("Job", name) not in snapshot.observed.refusals]
     free = max(0, snapshot.deps.policy.image_pulls - snapshot.observed.pulls - intent.pulls.active)
     new = missing[:free] if left > 0 else []
@@ -84,7 +86,11 @@ def pulled_first(snapshot: Snapshot, intent: Intent, counts: ReplicaCounts, *, b
 
 def active(snapshot: Snapshot) -> int:
     """Return the number of the service's Jobs that pull images now, for any revision."""
-    return sum(outcome(job, snapshot.now) is PullOutcome.ACTIVE for job in _jobs(snapshot).values())
+    return _active(_jobs(snapshot), snapshot.now)
+
+
+def _active(jobs: Mapping[str, Child], now: datetime) -> int:
+    return sum(outcome(job, now) is PullOutcome.ACTIVE for job in jobs.values())
 
 
 def outcome(job: Child, now: datetime) -> PullOutcome:
@@ -166,26 +172,26 @@ def _accepts(snapshot: Snapshot, intent: Intent, node: str, template: Manifest) 
     return found is not None and accepts(demand(template, True).without(intent.fit.excluded), found, False)
 
 
-def _left(snapshot: Snapshot, target: str) -> float:
+def _left(snapshot: Snapshot, jobs: Mapping[str, Child], target: str) -> float:
     """Return the seconds for which the rollout may still wait: since its first Job began or, if the Jobs have no status,
     since the status has said that it waits.
     """
     hold, now = stored_hold(snapshot.service.status), snapshot.now
-    dates = [_status(job).get("startTime") or "" for job in _jobs(snapshot).values() if _of(job, target)]
+    dates = [_status(job).get("startTime") or "" for job in jobs.values() if _of(job, target)]
     if (hold.get("gate"), hold.get("target")) == (Reason.PULLING_IMAGES, target):
         dates.append(str(hold.get("since") or ""))
     since = min((when for date in dates if (when := quantity.moment(date, now)) is not None), default=now)
     return snapshot.deps.policy.image_pull_timeout - (now - since).total_seconds()
 
 
-def _failures(snapshot: Snapshot, target: str) -> Iterator[str]:
+def _failures(snapshot: Snapshot, jobs: Mapping[str, Child], target: str) -> Iterator[str]:
     """Yield a sentence about images of the target that could not be pulled, until the rollout is complete."""
     if not target or not snapshot.slices.keys() - {target}:
         return
     prefix = names.image_pull(snapshot.service.name, target)
     refused = {name: why for (kind, name), why in snapshot.observed.refusals.items() if kind == "Job"}
     why = {name: f"refused: {refusal.message}" for name, refusal in sorted(refused.items()) if name.startswith(prefix)}
-    for name, job in sorted(_jobs(snapshot).items()):
+    for name, job in sorted(jobs.items()):
         if _of(job, target) and outcome(job, snapshot.now) is PullOutcome.FAILED:
             why[name] = f"kubectl describe job {name} -n {job.namespace}"
     if why:
