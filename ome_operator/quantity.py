@@ -170,8 +170,8 @@ def instant(text: object) -> datetime | None:
     """Parse a time in RFC 3339. Return None if the value, which anybody may have written, is not such a time, has no time
     zone, or is a time before 1970 or after the year 8999.
 
-    Every returned time can be converted to UTC and to seconds since the epoch. Python accepts texts for
-    which this raises OverflowError, such as `0001-01-01T00:00:00+23:59`.
+    Every returned time can be converted to UTC and to seconds since the epoch. Python accepts texts for which this raises
+    OverflowError, such as `0001-01-01T00:00:00+23:59`.
     """
     when = _time(text)
     return when if when is not None and when.tzinfo is not None else None

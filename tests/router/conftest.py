@@ -153,8 +153,8 @@ class Api:
         }
 
     def begin(self, name: str, component: str, ip: str) -> None:
-        """Add a leader that is starting: its container runs, but the pod is not ready, because its engine has not been
-        healthy yet.
+        """Add a leader whose container runs and whose pod is not ready, because its engine has never answered the readiness
+        probe with success.
         """
         self.run(name, component, ip)
         probe = {"httpGet": {"path": "/health", "port": PORT}}

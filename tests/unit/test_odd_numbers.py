@@ -131,6 +131,8 @@ def test_times_are_read_in_one_place() -> None:
 
 
 def test_digits_are_tested_with_isascii() -> None:
-    """`str.isdigit` accepts ², which `int` refuses, and a text with more than 4,300 digits: use `quantity.whole`."""
+    """No code of the operator checks a number with `str.isdigit` and its like, except at the allowed places. These methods
+    accept ² and texts of more than 4,300 digits, for which `int` raises ValueError; `quantity.whole` accepts neither.
+    """
     found = uses(r"\.is(digit|decimal|numeric)\(", r"\.isascii\(\)")
     assert found.keys() <= ALLOWED.keys(), found

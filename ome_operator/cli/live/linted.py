@@ -44,8 +44,8 @@ def subjects(
     catalog: str = "the catalog",
 ) -> Iterator[Subject]:
     """Yield the services in the files, then the runtimes that none of these services uses, each with the models that the
-    runtime states to support. If a cluster would refuse objects in the files (`refused`), yield
-    these first, and leave out services that cannot be parsed. `catalog` names the source of `beside` in messages.
+    runtime states to support. If a cluster would refuse objects in the files (`refused`), yield these first, and leave out
+    services that cannot be parsed. `catalog` names the source of `beside` in messages.
     """
     if refused:
         yield Subject("", "", (), None, (), versions, {}, refused=refused)
@@ -198,8 +198,8 @@ def _is_refused(looked_at: Subject, refused: Iterable[RefusedPart]) -> bool:
 
 
 def lines(cluster: ClusterCache, named: Collection[Ref], all_of_it: str) -> tuple[str, ...]:
-    """Return the errors and warnings of these services, one line each, for commands other than `ome lint`. After TOLD lines,
-    the number of the remaining findings follows, and `all_of_it` names the command that shows all.
+    """Return the errors and warnings of these services, one line each, for commands other than `ome lint`. After
+    `MOST_LINES` lines, the number of the remaining findings follows, and `all_of_it` names the command that shows all.
     """
     messages = []
     for looked_at in of_services(cluster, named, packaged()):

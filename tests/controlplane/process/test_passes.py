@@ -17,7 +17,9 @@ from tests.support.manager import Counted, leading, service, small_role, status,
 
 
 def wanted(manifest: dict[str, Any], seen: Observed) -> tuple[Apply, ...]:
-    """Return the apply of a manifest that `sync` would plan; () if the object already has these contents."""
+    """Return the write that `sync` would plan for a manifest, or an empty tuple if the object on the cluster already has the
+    contents of the manifest.
+    """
     found = seen.children.get((manifest["kind"], manifest["metadata"]["name"]))
     hash_ = managed_fields.digest(manifest)
     if found is not None and found.hash == hash_ and found.owned in (hash_, seen.accepted.get(found.uid)):

@@ -99,8 +99,8 @@ def test_the_page_needs_nothing_else_and_escapes_what_servers_say() -> None:
 
 
 def test_no_text_of_a_stranger_becomes_a_tag() -> None:
-    """No text of another user becomes an HTML tag on the page of results. Names, the URL, the facts of the service,
-    scenarios and errors contain tags here, and a text that ends an attribute.
+    """The page of results escapes every text that another user may have written. In this test, names, the URL, the facts of
+    the service, scenarios and errors contain HTML tags, and a text that would end an attribute.
     """
     evil = ["<script>", "<img src=x onerror=a>", "<svg onload=a>", "<a href=x>", "</td><b>", '" onload="a']
     told = plan(*((f"D(1,{number}){text}", 1) for number, text in enumerate(evil)))

@@ -166,8 +166,8 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeMoveWaits")
 def _(bed: Bed) -> Iterator[None]:
-    """A user requests that a group moves to another node, but the service may use a single node only. Afterwards it may use
-    a second node, too.
+    """Cause the alert: a user requests the move of a group of a service that may use only one node. End the alert: the
+    service may use a second node, too.
     """
     label, first, second = "test-pool", "h200-02", "h200-03"
     for node in (first, second):

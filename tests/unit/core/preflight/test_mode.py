@@ -48,7 +48,9 @@ def runtime(note: str | None = None) -> Manifest:
 
 
 def box(revision: Manifest, part: str = "leader") -> Manifest | None:
-    """Return the init container of the check in a stored template of the engine; None if it has none."""
+    """Return the init container that runs the preflight check, from the engine's pod template `part` (leader or worker) in a
+    stored revision. Return None if the template has no such container.
+    """
     spec = revision["data"]["workloads"]["engine"][part]["spec"]["template"]["spec"]
     return next((each for each in spec.get("initContainers") or () if each["name"] == keys.PREFLIGHT_CONTAINER), None)
 
