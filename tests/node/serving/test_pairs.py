@@ -64,12 +64,17 @@ async def test_a_decode_that_the_prefill_cannot_reach_is_out_until_it_can(
         await asyncio.sleep(CALM_S)
         began = time.monotonic()
         await asyncio.to_thread(happens, prefill, bad)
-        out = await after(began, "out of the router", OUT_WITHIN_S, lambda: not pair.lists(bad))
-        (found,) = pair.summary()["pairs"]
-        await asyncio.sleep(CALM_S)
-        told = pair.rig.condition(NAME, NAME, "TransfersWork")
-        mended = time.monotonic()
-        await asyncio.to_thread(decoders.mend, prefill)
+        try:
+            out = await after(began, "out of the router", OUT_WITHIN_S, lambda: not pair.lists(bad))
+            (found,) = pair.summary()["pairs"]
+            await asyncio.sleep(CALM_S)
+            told = pair.rig.condition(NAME, NAME, "TransfersWork")
+        except AssertionError:
+            print(pair.summary())
+            raise
+        finally:
+            mended = time.monotonic()
+            await asyncio.to_thread(decoders.mend, prefill)
         back = await after(mended, "back", BACK_WITHIN_S, lambda: pair.lists(bad))
         await asyncio.sleep(CALM_S)
     lost = f"{len(report.failed)} of {len(report.answers)} requests failed"
