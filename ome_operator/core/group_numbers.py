@@ -50,6 +50,18 @@ def taken(role: str, slice_: Slice) -> frozenset[int]:
     return frozenset(stored | {pod.group for pod in pods(role, slice_)}) if stored else frozenset()
 
 
+def finishing(role: str, slice_: Slice) -> frozenset[int]:
+    """Return the numbers of the groups that have no StatefulSet of a leader any more, and whose leader may still have
+    requests: it is ready, or was drained, or ends while the StatefulSet of its workers is kept for it.
+
+    A group that is removed to release its nodes loses both StatefulSets at once, and its leader is usually not ready.
+    """
+    found, led = sets(role, slice_), existing(role, slice_)
+    kept = {group_number(child) for child in found if not (is_leader_set(child) or child.deleting)}
+    leaders = (pod for pod in pods(role, slice_) if is_leader(pod) and not pod.over and pod.group not in led)
+    return frozenset(pod.group for pod in leaders if pod.ready or pod.draining or (pod.running and pod.group in kept))
+
+
 def left(role: str, slice_: Slice) -> int:
     """Return the number of groups of which any object still exists, terminating or not."""
     return len({*map(group_number, sets(role, slice_)), *(pod.group for pod in pods(role, slice_))} - {None})

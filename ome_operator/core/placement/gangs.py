@@ -163,7 +163,8 @@ def _placed(roles: Mapping[str, Stored], share: Numbers, served: Groups, found: 
 def _seen(roles: Mapping[str, Stored], share: Numbers, served: Groups, placed: Groups, found: Slice) -> Seen:
     """Return the observed groups as the input of the state machine."""
     there = {name: len(group_numbers.on_nodes(name, role.size, found) | served[name]) for name, role in roles.items()}
-    pods = (pod for name in roles for pod in group_numbers.pods(name, found) if pod.group not in placed[name])
+    stays = {name: placed[name] | group_numbers.finishing(name, found) for name in roles}
+    pods = (pod for name in roles for pod in group_numbers.pods(name, found) if pod.group not in stays[name])
     half = any(pod.node and not pod.deleting for pod in pods)
     return Seen(share, there, {name: len(served[name]) for name in roles}, half)
 
@@ -319,7 +320,7 @@ def without_gangs(placing: Placing, component: str, found: Slice) -> Slice:
 
 def give_back(placing: Placing, component: str, kept: tuple[int, ...], found: Slice) -> tuple[Delete, ...]:
     """Return the deletions of the groups of a role that were created and now have to wait for nodes: their StatefulSets
-    and their remaining pods.
+    and their remaining pods. Groups whose leaders finish their requests are left to `retire.leftovers`.
 
     The workers of these groups are deleted without waiting for the end of their leader, unlike workers of groups that may
     have served (`retire.leftovers`). If they waited, they would hold their nodes longer, and a worker without a node would
@@ -327,7 +328,7 @@ def give_back(placing: Placing, component: str, kept: tuple[int, ...], found: Sl
     """
     if not placing.withheld:
         return ()
-    stays = {*kept, *placing.served.get(component, ())}
+    stays = {*kept, *placing.served.get(component, ()), *group_numbers.finishing(component, found)}
     goes = [
         child for child in group_numbers.sets(component, found) if not child.deleting and group_number(child) not in stays
     ]
