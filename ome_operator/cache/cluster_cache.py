@@ -44,7 +44,6 @@ from ome_operator.core.freeze.hold import Hold, active_hold
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed import nodes as node_facts
 from ome_operator.core.observed.objects import Child, Deps, Holding, Manifest, NodeRecord, Pod, Ref
-from ome_operator.core.render.statefulsets import Stored, stored
 from ome_operator.core.waves import terms as wave_terms
 from ome_operator.core.waves.terms import Terms
 from ome_operator.kube.resources import CHILDREN, ON_DEMAND
@@ -202,18 +201,6 @@ class ClusterCache:
                 if known is None or known.version < child.version:
                     found[(kind, child.name)] = child
         return found
-
-    def roles(self, namespace: str, service: str, revision: str) -> Mapping[str, Stored]:
-        """Return the roles of a stored revision; {} if it does not exist. Anybody may write a ControllerRevision with the
-        operator's labels, so parsing its content may raise AttributeError, KeyError, TypeError or ValueError.
-        """
-        return stored(self.revision(namespace, service, revision))
-
-    def revision(self, namespace: str, service: str, name: str) -> Mapping[str, Any]:
-        """Return the data of a stored revision; {} if the revision does not exist. Anybody may have written its content."""
-        kept = self.children["ControllerRevision"].group((namespace, service))
-        contents = (child.content for child in kept if child.labels.get(keys.REVISION) == name)
-        return (next(contents, None) or {}).get("data") or {}
 
     def job_of(self, benchmark: Resource) -> Child | None:
         """Return the Job of a BenchmarkJob, or None."""

@@ -100,11 +100,15 @@ def scale(
 
 
 async def _found(client: "Client", service: str, namespace: str) -> tuple["Manifest", dict[str, "Manifest"]]:
-    """Return a service and its RoleScales by name."""
+    """Return a service, and its RoleScales by name. Those of a former service of the same name are left out."""
+    from ome_operator.core.observed.from_api import controller
+
     body = await get_service(client, service, namespace)
     where, name = body["metadata"]["namespace"], body["metadata"]["name"]
     found = await client.list_objects("RoleScale", where, label_selector=f"{keys.SERVICE}={name}")
-    return body, {each["metadata"]["name"]: each for each in found}
+    uid = body["metadata"]["uid"]
+    own = (each for each in found if (controller(each["metadata"]) or {"uid": uid}).get("uid") == uid)
+    return body, {each["metadata"]["name"]: each for each in own}
 
 
 def _is_set_back(body: "Manifest") -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import ClusterCache
+from ome_operator.cache.owned import own_routers, stored_roles
 from ome_operator.cache.resources import Resource
 from ome_operator.controllers.planned_speeds import SpeedPlanner
 from ome_operator.core.demand import days as scaling_days
@@ -236,9 +237,7 @@ class DemandScaler:
             asks.take(more)
 
     def _sample(self, ref: Ref, task: DemandTask, followed: _DemandMemory, now: float) -> DemandSample:
-        routers = [
-            pod for pod in self._cluster.pods_of(ref.namespace, ref.name) if pod.component == keys.ROUTER and pod.ready
-        ]
+        routers = [pod for pod in own_routers(self._cluster, ref) if pod.ready]
         known = self._reports(routers)
         reports = [known.get(pod.uid, SILENT) for pod in routers]
         bound = bound_below(task.targets.ttft)
@@ -275,7 +274,7 @@ class DemandScaler:
 
     def fits(self, ref: Ref, task: DemandTask, more: Mapping[str, int], taken: list[Needs], now: datetime) -> Needs | None:
         """Return the needs of the additional groups `more` if they fit beside `taken`, the needs of other services."""
-        roles = self._cluster.roles(ref.namespace, ref.name, task.revision)
+        roles = stored_roles(self._cluster, ref, task.revision)
         groups = dict.fromkeys(roles, 0) | {COMPONENT_OF[role]: more[role] for role in GROUPS if COMPONENT_OF[role] in roles}
         asked = needs(roles, groups, ref.namespace, True)
         return asked if self._fits_now(ref, beside(*taken, asked), now) else None

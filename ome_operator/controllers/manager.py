@@ -13,6 +13,7 @@ from ome_operator.api import Invalid, well_known
 from ome_operator.api.well_known import WellKnown
 from ome_operator.cache.cluster_cache import KINDS, RECORD, ClusterCache
 from ome_operator.cache.event_handler import EventHandler, Urgency
+from ome_operator.cache.owned import owned
 from ome_operator.cache.resources import BENCHMARK, CATALOG, SERVICE, SHORT
 from ome_operator.cache.scope import Scope
 from ome_operator.controllers import tidying
@@ -227,7 +228,7 @@ class Manager:
 
     def _creates_everything(self, ref: Ref) -> bool:
         """Return whether nothing of a service exists yet, so that its reconciliation will take long."""
-        return ref.kind == SERVICE and not any(self.cluster.children["StatefulSet"].group((ref.namespace, ref.name)))
+        return ref.kind == SERVICE and not any(owned(self.cluster, "StatefulSet", ref))
 
     def _enqueue(self, ref: Ref, urgency: Urgency) -> None:
         settings = self._settings

@@ -10,6 +10,7 @@ from functools import partial
 
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import RECORD, ClusterCache
+from ome_operator.cache.owned import stored_roles
 from ome_operator.cache.resources import SERVICE, Resource
 from ome_operator.core import service_metrics
 from ome_operator.core.observed.objects import Ref
@@ -102,7 +103,7 @@ class MetricsCollector:
         """Return the roles of the desired revision."""
         components: Mapping[str, Mapping[str, str]] = resource.status.get("components") or {}
         wanted = next((each["updateRevision"] for each in components.values() if each.get("updateRevision")), "")
-        return self._cluster.roles(resource.ref.namespace, resource.ref.name, wanted) if wanted else {}
+        return stored_roles(self._cluster, resource.ref, wanted) if wanted else {}
 
     def _update(self, ref: Ref) -> None:
         found = self._figures.get(ref)

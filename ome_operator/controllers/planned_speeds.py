@@ -12,6 +12,7 @@ from typing import Any
 
 from ome_operator.api import Model
 from ome_operator.cache.cluster_cache import ClusterCache
+from ome_operator.cache.owned import revision as stored_revision
 from ome_operator.core.demand.facts import GROUPS, NO_PLAN, PlannedSpeeds
 from ome_operator.core.demand.task import DemandTask
 from ome_operator.core.observed.objects import Ref
@@ -65,7 +66,7 @@ class SpeedPlanner:
             return PlannedSpeeds(missing=f"`ome plan` failed with {type(error).__name__}, which is a bug of the operator")
 
     async def _of(self, ref: Ref, revision: str, lengths: tuple[float, float]) -> PlannedSpeeds:
-        data = self._cluster.revision(ref.namespace, ref.name, revision)
+        data = stored_revision(self._cluster, ref, revision)
         inputs = data.get("inputs") or {}
         model, hardware = self._model(inputs), self._hardware(data, inputs)
         key, kept = (revision, lengths, hardware), self._kept.setdefault(ref, {})

@@ -8,6 +8,7 @@ from ome_operator import keys
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.facts import has_served, pod_group
 from ome_operator.cache.mounts import mounted
+from ome_operator.cache.owned import revision_of_pods
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.weights.mount import root_of
 
@@ -20,7 +21,7 @@ def starting_directories(cluster: ClusterCache, node: str, roots: tuple[str, ...
     found = set[str]()
     for pod in cluster.pods_on(node):
         if starts(pod, cluster.pods.group(pod_group(pod))):
-            found |= mounted(cluster.revision(pod.namespace, pod.service, pod.revision), pod.component)
+            found |= mounted(revision_of_pods(cluster, *pod_group(pod), pod.revision), pod.component)
     return tuple(sorted(place for place in found if root_of(place, roots)))[:LISTED]
 
 

@@ -17,6 +17,8 @@ import aiohttp
 
 from ome_operator import keys, names
 from ome_operator.cache.cluster_cache import ClusterCache
+from ome_operator.cache.facts import pod_group
+from ome_operator.cache.owned import own_routers
 from ome_operator.cache.resources import SERVICE
 from ome_operator.controllers.registry_page import foreign_workers
 from ome_operator.core.observed.arrivals import Arrivals, apart, arrivals
@@ -66,16 +68,8 @@ STATES = (FRESH, WITHOUT, SILENT)
 
 def owned_routers(cache: ClusterCache) -> Iterator[Pod]:
     """Yield the pods of routers whose Deployment a known service controls, by its UID."""
-    owned: dict[tuple[str, str], set[str]] = {}
-    for pod in cache.pods:
-        if pod.component != keys.ROUTER:
-            continue
-        place = pod.namespace, pod.service
-        if place not in owned:
-            service, deployments = cache.find(Ref(SERVICE, *place)), cache.children["Deployment"].group(place)
-            owned[place] = {each.name for each in deployments if service is not None and each.owner == service.uid}
-        if pod.workload.rpartition("-")[0] in owned[place]:  # the Deployment owns the pod through a ReplicaSet
-            yield pod
+    for place in dict.fromkeys(pod_group(pod) for pod in cache.pods if pod.component == keys.ROUTER):
+        yield from own_routers(cache, Ref(SERVICE, *place))
 
 
 class _Known(NamedTuple):

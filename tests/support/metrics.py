@@ -79,7 +79,8 @@ def revision(size: int = 1, gpus: int = 8, service: str = "svc", namespace: str 
     role = {"metadata": {"name": "svc"}, "spec": {"template": {"spec": {"containers": [yamls.container(gpus=gpus)]}}}}
     workloads = {keys.ENGINE: {"size": size, "port": 1, "leader": role, "worker": role if size > 1 else None}}
     labels = {keys.SERVICE: service, keys.REVISION: "r1", keys.MANAGED_BY: keys.MANAGER}
-    metadata = {"name": f"{service}-r1", "namespace": namespace, "labels": labels}
+    owner = {"kind": SERVICE, "name": service, "uid": f"{namespace}-{service}", "controller": True}
+    metadata = {"name": f"{service}-r1", "namespace": namespace, "labels": labels, "ownerReferences": [owner]}
     return {
         "metadata": metadata | {"uid": f"{namespace}-{service}-r1", "resourceVersion": "1"},
         "data": {"workloads": workloads},

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cache.occupancy import Occupancy
 from ome_operator.controllers.placement.gangs import Gangs
@@ -34,8 +33,6 @@ def role(pod: LivePod) -> str:
 
 class Known:
     """A stand-in for the operator's cache, from which the arbiter reads the state of the cluster."""
-
-    roles, revision = ClusterCache.roles, ClusterCache.revision
 
     def __init__(self, race: "Race") -> None:
         self.race, self.children = race, {"ControllerRevision": self}

@@ -11,6 +11,7 @@ from functools import partial
 from ome_operator import keys
 from ome_operator.api import Invalid
 from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.owned import owned
 from ome_operator.cache.resources import Resource
 from ome_operator.controllers import events as kube_events
 from ome_operator.controllers import status_writer
@@ -215,10 +216,8 @@ class InferenceServiceReconciler:
         """Return whether the service has begun to replace its revision: StatefulSets of a revision other than the last
         complete one exist, or it has rejected a revision and has gone back, so that no further service tries it.
         """
-        if resource.status.get("rejected"):
-            return True
-        group = self._cluster.children["StatefulSet"].group((resource.ref.namespace, resource.ref.name))
-        return len({child.labels.get(keys.REVISION) for child in group} | whole_before(resource.status)) > 1
+        revisions = {child.labels.get(keys.REVISION) for child in owned(self._cluster, "StatefulSet", resource.ref)}
+        return bool(resource.status.get("rejected")) or len(revisions | whole_before(resource.status)) > 1
 
     def _ahead(self, resource: Resource) -> Callable[[Mapping[Ref, Epoch]], str]:
         """Return a function that returns which wave a service waits for; "" if it has begun to replace its revision."""

@@ -8,9 +8,11 @@ from collections.abc import Collection, Iterable, Mapping
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cache.occupancy import PodOrigin
+from ome_operator.cache.owned import revision_of_pods
 from ome_operator.core.observed.objects import Node, Ref
 from ome_operator.core.placement.claims import less
 from ome_operator.core.placement.demand import demand
+from ome_operator.core.render.statefulsets import stored
 
 
 class FreeCapacity:
@@ -71,7 +73,8 @@ class FreeCapacity:
         cannot be read.
         """
         try:
-            role = self._cluster.roles(made.namespace, made.service, made.revision).get(made.component)
+            data = revision_of_pods(self._cluster, made.namespace, made.service, made.revision)
+            role = stored(data).get(made.component)
             workload = role and (role.leader if made.leads else role.worker)
             if workload:
                 return demand(workload["spec"]["template"], True).requests

@@ -13,6 +13,7 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.core.freeze.hold import Hold
+from ome_operator.core.observed.slices import controlled_or_adoptable
 from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import FROZEN as CONDITION
 from ome_operator.core.reasons import ORDER, READY, ROLLED_OUT, Reason, record_of
@@ -287,7 +288,8 @@ def _far(item: RoleProgress, hold: Hold, snapshot: Snapshot) -> RoleProgress:
     """Return the progress of a role. If groups have no workloads, the reason is that of the hold, because no workloads
     are created now.
     """
-    made = all(key in snapshot.observed.children for key in item.role.workloads)
+    found = [snapshot.observed.children.get(key) for key in item.role.workloads]
+    made = all(child is not None and controlled_or_adoptable(child, snapshot.service.uid) for child in found)
     return item if made or item.reason != Reason.CREATING else item._replace(reason=hold.reason)
 
 

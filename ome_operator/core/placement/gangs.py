@@ -192,8 +192,8 @@ def _contested(snapshot: Snapshot, intent: Intent, share: Numbers, new: bool) ->
 
 def _refused(snapshot: Snapshot) -> str:
     """Return why pods of a StatefulSet of the service could not be created; "" if no creation failed."""
-    failures, there = snapshot.observed.failures.items(), snapshot.observed.children
-    return next((why[:LONGEST] for key, why in failures if why and key[0] == "StatefulSet" and key in there), "")
+    failures = ((key, why) for key, why in snapshot.observed.failures.items() if why and key[0] == "StatefulSet")
+    return next((why[:LONGEST] for key, why in failures if snapshot.controlled(*key) is not None), "")
 
 
 def _priority_class(roles: Mapping[str, Stored]) -> str:

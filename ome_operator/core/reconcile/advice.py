@@ -94,7 +94,8 @@ def _overridden(snapshot: Snapshot, component: str) -> str:
 
 def _avoided(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
     """Yield sentences about avoided nodes on which pods of the service run, or that its groups exclude."""
-    excluded = {node for child in snapshot.observed.children.values() for node in child.excluded}
+    own = (child for child in snapshot.observed.children.values() if child.owner == snapshot.service.uid)
+    excluded = {node for child in own for node in child.excluded}
     near = sorted(({pod.node for pod in snapshot.pods} | excluded) & snapshot.observed.avoided.keys())
     for node in near[:AVOIDED]:
         used = "" if node in intent.fit.excluded else ", but is used now because the groups fit on no other nodes"

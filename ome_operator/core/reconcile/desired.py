@@ -110,7 +110,7 @@ def desired(
         advice=advice(snapshot, intent, scaled),
         held=held,
         traffic=traffic,
-        missing=tuple(key for one in far if one.missing for key in one.role.workloads if key in snapshot.observed.children),
+        missing=tuple(key for one in far if one.missing for key in one.role.workloads if snapshot.controlled(*key)),
     )
 
 

@@ -16,7 +16,7 @@ from ome_operator.core.freeze import plan_filter
 from ome_operator.core.freeze.hold import Hold, active_hold
 from ome_operator.core.moves import moving as moves
 from ome_operator.core.observed.objects import Deps, Observed, Ref
-from ome_operator.core.observed.slices import has_former_name
+from ome_operator.core.observed.slices import controlled_or_adoptable, has_former_name
 from ome_operator.core.placement import making_room, second_copy
 from ome_operator.core.placement.gangs import place
 from ome_operator.core.reasons import ANOTHER, ORDER, READY, ROLLED_OUT, Reason
@@ -61,7 +61,8 @@ def _left_alone(snapshot: Snapshot) -> Plan | None:
     if observed.another:
         return _another(service, observed.another, now)
     if virtual.is_virtual(service):
-        return Plan(status=virtual.virtual_status(service, bool(observed.children), now))
+        left = any(controlled_or_adoptable(child, service.uid) for child in observed.children.values())
+        return Plan(status=virtual.virtual_status(service, left, now))
     if former := _former(snapshot):
         return refuse_spec(dict(service.status), service.generation, Reason.FORMER_SHAPE, former, now)
     return None

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from ome_operator.cache.resources import SERVICE
+from ome_operator import keys
+from ome_operator.cache.resources import SERVICE, Resource, keep
 from ome_operator.controllers import planned_speeds
 from ome_operator.controllers.planned_speeds import KEPT, SpeedPlanner
 from ome_operator.core.demand.facts import NO_PLAN, PlannedSpeeds, PrefillWork
 from ome_operator.core.demand.task import APPLY, DemandTask
-from ome_operator.core.observed.objects import Deps, Node, Ref
+from ome_operator.core.observed.objects import Child, Deps, Node, Ref
 from tests.support import parts
 from tests.unit.core.demand.loads import TARGETS, fleet
 
@@ -55,13 +56,23 @@ class Cluster:
             "inputs": {"model": model, **inputs}, "workloads": {name: workload(name) for name in ARGS},
         }  # fmt: skip
         node = Node("n", 1, {"product": "b200"}, True, 8)
+        self.children = {"ControllerRevision": self}
         self.known = Deps(
             models={Ref(**model): MODEL}, accelerators={each.name: each for each in CLASSES.values()}, nodes={"n": node}
         )
 
-    def revision(self, namespace: str, service: str, revision: str) -> Mapping[str, Any]:
-        """Return the data of the revision."""
-        return self.data if (namespace, revision) == ("ns", "r1") else {}
+    def find(self, service: Ref) -> Resource:
+        """Return the service."""
+        return keep(
+            SERVICE, {"metadata": {"namespace": service.namespace, "name": service.name, "uid": "s"}, "spec": {}}, None
+        )
+
+    def group(self, service: tuple[str, str]) -> list[Child]:
+        """Return the revisions of a service of the namespace: `r1`, and one of the same name that a StatefulSet stored."""
+        labels, content = {keys.REVISION: "r1"}, {"revision": 1, "data": self.data}
+        own = Child("ControllerRevision", "ns", "svc-r1", "u", 1, "s", labels, "", "applied", False, 0, "", content)
+        other = own._replace(name="svc-engine-r1-0", owner="set", owned="", content={"data": {"spec": {}}})
+        return [other, own] if service[0] == "ns" else []
 
     def deps(self) -> Deps:
         """Return the catalog and the nodes."""

@@ -38,6 +38,7 @@ def host_path(place: str) -> Body:
 def revision(places: dict[str, str]) -> Body:
     """Return a stored revision. `places` maps components to the directories that they mount."""
     labels = {keys.SERVICE: "svc", keys.MANAGED_BY: keys.MANAGER, keys.REVISION: "r1"}
+    applied = [{"manager": keys.MANAGER, "operation": "Apply", "fieldsV1": {"f:data": {}}}]
     volumes = [{"name": "shm", "hostPath": {"path": "/dev/shm"}}]
     roles = {
         name: {
@@ -48,7 +49,7 @@ def revision(places: dict[str, str]) -> Body:
     return {
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
-        "metadata": meta("svc-r1", namespace="ns", labels=labels),
+        "metadata": meta("svc-r1", namespace="ns", labels=labels, managedFields=applied),
         "revision": 1,
         "data": {"workloads": roles},
     }

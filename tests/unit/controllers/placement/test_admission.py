@@ -61,11 +61,12 @@ def replaced(name: str) -> dict[str, Any]:
     one.
     """
     labels = {keys.SERVICE: name, keys.MANAGED_BY: keys.MANAGER}
+    owner = {"kind": "InferenceService", "name": name, "uid": f"uid-{name}", "controller": True}
     made = [{**labels, keys.REVISION: revision} for revision in ("old", "new")]
     return {
         "items": [
             {"metadata": {"name": each[keys.REVISION], "namespace": "ns", "uid": f"{name}-{each[keys.REVISION]}",
-                          "resourceVersion": "7", "labels": each}, "spec": {"replicas": 1}}
+                          "resourceVersion": "7", "labels": each, "ownerReferences": [owner]}, "spec": {"replicas": 1}}
             for each in made
         ]
     }  # fmt: skip

@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cache.occupancy import Occupancy
 from ome_operator.controllers.placement.free_capacity import FreeCapacity
@@ -24,8 +23,6 @@ def workload(gpus: int) -> dict[str, Any]:
 class Known:
     """A cluster with two nodes and a revision."""
 
-    roles, revision = ClusterCache.roles, ClusterCache.revision
-
     def __init__(self) -> None:
         self.found = {name: Node(name, 1, {}, True, 8, room=((GPU, 8),)) for name in ("n1", "n2")}
         self.occupancy, self.children = Occupancy(), {"ControllerRevision": self}
@@ -34,6 +31,9 @@ class Known:
 
     def deps(self) -> Deps:
         return replace(Deps(), nodes=self.found)
+
+    def find(self, _: Ref) -> None:
+        """Return None: the service is deleted, and its pods are still there."""
 
     def group(self, _: tuple[str, str]) -> list[Child]:
         return self.revisions
@@ -46,7 +46,9 @@ class Known:
         roles = {"engine": {"leader": workload(2), "worker": workload(3), "size": 2, "port": 80}}
         content = {"revision": 1, "data": {"workloads": roles}}
         labels = {keys.REVISION: "r1"}
-        self.revisions = [Child("ControllerRevision", "team", "r", "u", 1, "", labels, "", "", False, 0, "", content)]
+        self.revisions = [
+            Child("ControllerRevision", "team", "r", "u", 1, "former", labels, "", "applied", False, 0, "", content)
+        ]
 
 
 def room(known: Any, foreign: ForeignPods | None = None) -> FreeCapacity:

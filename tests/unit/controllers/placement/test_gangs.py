@@ -1,16 +1,17 @@
 """Tests of what services that wait for nodes learn, and of which services are enqueued."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
+from ome_operator import keys
 from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cache.occupancy import Occupancy
 from ome_operator.controllers.placement import gangs as module
 from ome_operator.controllers.placement.gangs import Gangs
 from ome_operator.core.observed.admission import NO_ADMISSION
-from ome_operator.core.observed.objects import Deps, Node, Pod, Ref
+from ome_operator.core.observed.objects import Child, Deps, Node, Pod, Ref
 from ome_operator.core.placement.claims import Claim, Idle, less
 from ome_operator.core.placement.demand import Demand, Expression
 from ome_operator.core.placement.need import Need
@@ -169,20 +170,17 @@ class Full(Known):
     def pods_of(self, *service: str) -> tuple[Pod, ...]:
         return (pod(service[-1], "")._replace(reason=self.reason),)
 
-    def roles(self, *_: str) -> dict[str, Any]:
+    def group(self, _: tuple[str, str]) -> list[Child]:
+        """Return the revision of the pods."""
         box = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
         workload = {"spec": {"template": {"spec": {"containers": [box]}}}}
-        return {"engine": RoleOf(workload, workload)}
+        engine = {"leader": workload, "worker": workload, "size": 2, "port": 80}
+        content = {"revision": 1, "data": {"workloads": {"engine": engine}}}
+        labels = {keys.REVISION: "r1"}
+        return [Child("ControllerRevision", "ns", "r", "u", 1, "s", labels, "", "applied", False, 0, "", content)]
 
     def find(self, _: Ref) -> None:
         return None
-
-
-class RoleOf(NamedTuple):
-    """A stored role."""
-
-    leader: dict[str, Any]
-    worker: dict[str, Any]
 
 
 def pod(service: str, node: str) -> Pod:

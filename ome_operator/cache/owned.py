@@ -1,0 +1,66 @@
+"""Read the children of a service by their owner. Labels alone prove nothing: StatefulSets store ControllerRevisions with the
+labels of their pods, and anybody can copy labels.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.cache.cluster_cache import ClusterCache
+from ome_operator.cache.resources import SERVICE
+from ome_operator.core.observed.objects import Child, Pod, Ref
+from ome_operator.core.observed.slices import controlled_or_adoptable
+from ome_operator.core.render.statefulsets import Stored, stored
+
+
+def owned(cluster: ClusterCache, kind: str, service: Ref) -> Iterator[Child]:
+    """Yield the children of a kind that the service of this name controls now, or may adopt."""
+    found = cluster.find(service)
+    if found is not None:
+        group = cluster.children[kind].group((service.namespace, service.name))
+        yield from (child for child in group if controlled_or_adoptable(child, found.uid))
+
+
+def own_routers(cluster: ClusterCache, service: Ref) -> list[Pod]:
+    """Return the pods of routers whose Deployment the service of this name controls now."""
+    deployments = {child.name for child in owned(cluster, "Deployment", service) if child.owner}
+    return [
+        pod
+        for pod in cluster.pods_of(service.namespace, service.name)
+        if pod.component == keys.ROUTER
+        and pod.workload.rpartition("-")[0] in deployments  # the Deployment owns the pod through a ReplicaSet
+    ]
+
+
+def revision(cluster: ClusterCache, service: Ref, name: str) -> Mapping[str, Any]:
+    """Return the data of a stored revision of the service that has this name now; {} if there is none. Anybody may have
+    written its content, so parsing it may raise AttributeError, KeyError, TypeError or ValueError.
+    """
+    return next((data for _, data in _named(owned(cluster, "ControllerRevision", service), name)), {})
+
+
+def stored_roles(cluster: ClusterCache, service: Ref, name: str) -> Mapping[str, Stored]:
+    """Return the roles of a stored revision of the service that has this name now; {} if there is none. Raises
+    AttributeError, KeyError, TypeError or ValueError if somebody else has written data that the operator never stores.
+    """
+    return stored(revision(cluster, service, name))
+
+
+def revision_of_pods(cluster: ClusterCache, namespace: str, service: str, name: str) -> Mapping[str, Any]:
+    """Return the data of the revision from which pods with these labels were created; {} if it is not known. The content
+    may be of any form, as that of `revision`.
+
+    Pods occupy their nodes until they are gone. If their service is deleted, or if its successor of the same name lacks
+    the revision, any revision counts that the operator wrote, whatever its owner is.
+    """
+    if found := revision(cluster, Ref(SERVICE, namespace, service), name):
+        return found
+    labelled = _named(cluster.children["ControllerRevision"].group((namespace, service)), name)
+    return next((data for child, data in labelled if child.owned), {})
+
+
+def _named(children: Iterator[Child] | list[Child], name: str) -> Iterator[tuple[Child, Mapping[str, Any]]]:
+    """Yield each of these ControllerRevisions that has the label of a revision, and its data."""
+    for child in children:
+        if child.labels.get(keys.REVISION) == name and child.content:
+            yield child, child.content.get("data") or {}
