@@ -60,6 +60,8 @@ def show(
     board = on_cluster(kubeconfig, context, work, error=Unanswered, read_only=True)
     for kind, why in board.denied.items():
         complain(f"{kind} are not shown: {why}")
+    for sentence in everywhere(board.late):
+        complain(sentence)
     rows = everywhere(node_rows(board))
     if unknown := sorted(set(names or ()) - {row.name for row in rows}):
         raise Unanswered(f"{', '.join(unknown)}: no such node with GPUs, services or weights. `ome nodes` lists them.")

@@ -8,11 +8,12 @@ there.
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
-from ome_operator import keys, quantity
+from ome_operator import keys
 from ome_operator.cache.scope import Scope
+from ome_operator.core.observed.leases import alive
 from ome_operator.kube.client import Client, Manifest
 from ome_operator.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from ome_operator.machinery.background import repeat
@@ -25,8 +26,6 @@ EVERY, CLAIM_EVERY = 60.0, 300.0
 """Seconds between two checks, for an operator with cluster-wide rights and for an operator with rights in some namespaces
 only. A list of all Leases costs the same for any number of namespaces; claims cost two requests for each namespace."""
 WITHOUT = "without a class, like this operator,"
-LIVES = 3
-"""Number of missed renewals after which an operator is considered gone."""
 
 
 class ConflictingOperators:
@@ -81,7 +80,7 @@ class ConflictingOperators:
         spec = lease.get("spec") or {}
         if (namespace, name) == (self._namespace, self._name) or spec.get("holderIdentity") == self._me:
             return False  # this operator's own Lease, or a claim that it wrote earlier
-        if not self._alive(spec):
+        if not alive(lease, self._wall()):
             return False
         mine = self._scope.namespaces
         return name == self._name or not mine or namespace in mine
@@ -89,13 +88,6 @@ class ConflictingOperators:
     def _called(self, lease: Mapping[str, Any]) -> str:
         metadata = lease["metadata"]
         return f"{metadata['namespace']}/{metadata['name']} of {(lease.get('spec') or {}).get('holderIdentity')}"
-
-    def _alive(self, spec: Mapping[str, Any]) -> bool:
-        """Return whether the holder of a Lease has renewed it recently, by the clock of this process."""
-        if (renewed := quantity.instant(spec.get("renewTime"))) is None:
-            return False
-        lives = timedelta(seconds=LIVES * float(spec.get("leaseDurationSeconds") or 0))
-        return bool(spec.get("holderIdentity")) and self._wall() - renewed < lives
 
     # --- claims -----------------------------------------------------------------------------------------------------
 
@@ -112,7 +104,7 @@ class ConflictingOperators:
         try:
             lease = await self._client.get("Lease", namespace, name)
             spec = lease.get("spec") or {}
-            if spec.get("holderIdentity") != self._me and self._alive(spec):
+            if spec.get("holderIdentity") != self._me and alive(lease, self._wall()):
                 return self._called(lease)
             await self._client.update({**lease, "spec": self._renewed()})
         except NotFound:

@@ -12,6 +12,7 @@ from ome_operator.describe import states, waves
 from ome_operator.describe.actions import Shell
 from ome_operator.describe.causes import causes
 from ome_operator.describe.tree import Tree
+from ome_operator.describe.words import OUTDATED
 
 
 class RoleCount(NamedTuple):
@@ -67,7 +68,8 @@ def row(tree: Tree, body: Mapping[str, Any]) -> Row:
     conditions = (body.get("status") or {}).get("conditions") or ()
     state = states.service_state(tree, conditions)
     found = causes(tree, conditions, Shell()) if state is not State.READY else []
-    worst = next((cause for cause in found if cause.pods), None)
+    dead = tree.late and tree.reason == OUTDATED  # nobody will act on the reasons of the pods
+    worst = None if dead else next((cause for cause in found if cause.pods), None)
     rolled = (
         condition for condition in conditions if condition.get("type") == ROLLED_OUT and condition.get("status") == "False"
     )

@@ -5,19 +5,15 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ome_operator import keys, quantity
+from ome_operator import keys
 from ome_operator.core.catalog.node_models import duration
+from ome_operator.core.observed.leases import alive, renewed
 from ome_operator.core.reasons import READY, Reason
 from ome_operator.describe.words import OUTDATED
 from ome_operator.util.visible import visible
 
 if TYPE_CHECKING:
     from ome_operator.describe.tree import Tree
-
-LATE = 45.0
-"""Seconds without a renewal of the Lease after which the operator is considered gone: three times the duration of the
-Lease (Settings.lease_duration), as for other operators (controllers/conflicting_operators.py). The rest is a margin for
-clocks that differ."""
 
 
 class Readiness(NamedTuple):
@@ -54,24 +50,18 @@ def operator_class(body: Mapping[str, Any]) -> str:
 
 def overdue(leases: Iterable[Mapping[str, Any]], now: datetime) -> str:
     """Return a sentence that says that no operator works, from the Leases of all operators that may handle a service; "" if
-    one of them was renewed in time, or if none was ever renewed, as without leader election.
+    one of them was renewed in time (core/observed/leases.py), or if none was ever renewed, as without leader election.
     """
-    renewed = [(when, lease) for lease in leases if (when := _renewed(lease)) is not None]
-    if not renewed:
+    known = [(when, lease) for lease in leases if (when := renewed(lease)) is not None]
+    if not known or any(alive(lease, now) for _, lease in known):
         return ""
-    last, lease = max(renewed, key=lambda item: item[0])
-    if (seconds := (now - last).total_seconds()) < LATE:
-        return ""
+    last, lease = max(known, key=lambda item: item[0])
+    seconds = max(0.0, (now - last).total_seconds())
     where = visible(str(lease["metadata"].get("namespace") or ""))
     return (
         f"No operator has renewed its Lease for {duration(seconds)}: this status is from before. To look for the operator: "
         f"kubectl get pods -n {where} (on a cluster of ome local: ome local status)"
     )
-
-
-def _renewed(lease: Mapping[str, Any]) -> datetime | None:
-    """Return when a Lease was renewed last; None if that is unknown."""
-    return quantity.instant((lease.get("spec") or {}).get("renewTime"))
 
 
 def judged(tree: "Tree", late: str) -> "Tree":

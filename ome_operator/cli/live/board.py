@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from ome_operator import keys
 from ome_operator.cache.resources import ACCELERATORS, MODELS, RUNTIMES, SERVICE, SERVING
 from ome_operator.cli.live import avoided
 from ome_operator.cli.live.cluster_from_manifests import gather
+from ome_operator.cli.live.operator_lease import late as late_operators
 from ome_operator.cli.live.simulated import simulated_nodes
 from ome_operator.cli.live.trees import OURS
 from ome_operator.core.observed.from_api import controller
@@ -19,6 +21,7 @@ from ome_operator.core.observed.nodes import node, node_record
 from ome_operator.core.observed.objects import Manifest, Node, NodeRecord, Observed
 from ome_operator.describe import cluster
 from ome_operator.describe.moves import moves
+from ome_operator.describe.readiness import judged, operator_class
 from ome_operator.describe.tree import Tree, tree
 from ome_operator.describe.unknown_weights import UnknownWeights, unknown_weights
 from ome_operator.kube.client import Client
@@ -71,6 +74,11 @@ class Board:
     denied: Mapping[str, str] = field(default_factory=dict)
     """Plural name of a kind → why it could not be read."""
 
+    @property
+    def late(self) -> tuple[str, ...]:
+        """The sentences that no operator works on some of the services (`Tree.late`), each once."""
+        return tuple(dict.fromkeys(tree.late for tree in self.trees.values() if tree.late))
+
 
 class Looker:
     """Polls a cluster. Kinds that change seldom are read only every PERIOD seconds."""
@@ -79,6 +87,8 @@ class Looker:
         self._client, self._namespace, self._fallback = client, namespace, fallback
         self._kept: dict[str, tuple[list[Manifest], str]] = {}
         """Kind → its objects, and why they could not be read ("" if they could)."""
+        self._late: dict[str, str] = {}
+        """Class of operators → the sentence that no operator of the class works; "" if one does."""
         self._next = 0.0
 
     async def look(self) -> Board:
@@ -100,10 +110,11 @@ class Looker:
             self._kept[kind] = found
         if now >= self._next:
             self._kept[AGENTS] = await self._agents()
+            self._late = await late_operators(self._client, [*services, *self._kept[SERVING][0]], datetime.now(UTC))
             self._next = now + PERIOD
         elif self._unknown():
             self._kept["ControllerRevision"] = await self._read("ControllerRevision")
-        return board(datetime.now(UTC), self._namespace, services, self._kept)
+        return board(datetime.now(UTC), self._namespace, services, self._kept, self._late)
 
     def forget(self) -> None:
         """Read all kinds at the next poll."""
@@ -150,9 +161,15 @@ def _revision(body: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def board(
-    at: datetime, namespace: str, services: Iterable[Manifest], read: Mapping[str, tuple[list[Manifest], str]]
+    at: datetime,
+    namespace: str,
+    services: Iterable[Manifest],
+    read: Mapping[str, tuple[list[Manifest], str]],
+    late: Mapping[str, str] = MappingProxyType({}),
 ) -> Board:
-    """Build the board from what was read. It never fails on invalid objects: each service gets a row."""
+    """Build the board from what was read. It never fails on invalid objects: each service gets a row. `late` maps a class of
+    operators to the sentence that no operator of the class works.
+    """
     bodies = {_key(body): body for body in services}
     for body in read.get(SERVING, ([], ""))[0]:
         bodies.setdefault(_key(body), body)
@@ -166,7 +183,9 @@ def board(
         at=at,
         namespace=namespace,
         bodies=bodies,
-        trees={key: tree(body, observed[key], at) for key, body in bodies.items()},
+        trees={
+            key: judged(tree(body, observed[key], at), late.get(operator_class(body), "")) for key, body in bodies.items()
+        },
         observed=observed,
         pods={"/".join(_key(body)): body for body in pods},
         stored={

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from ome_operator.cli.live.board import Board
@@ -15,6 +16,9 @@ PAUSE = 2.0
 SHARE = 4.0
 """The pause after a poll is at least this many times the duration of the poll, so that a large cluster is polled less
 often."""
+PATIENCE = 2.0
+"""Maximum seconds for which a page waits for the first poll after a pause. A page that has waited in vain shows the age of
+what it shows."""
 
 
 class Feed:
@@ -31,6 +35,8 @@ class Feed:
         self.number = 0
         """Number of polls so far."""
         self.viewers = 0
+        self._paused = False
+        """Whether polling has stopped, because no page is open."""
 
     async def run(self) -> None:
         """Poll and pause forever. Without a viewer, wait until `ask` is called."""
@@ -41,7 +47,9 @@ class Feed:
             spent = asyncio.get_running_loop().time() - started
             await asyncio.sleep(max(self._pause, spent * SHARE))
             if not self.viewers:
+                self._paused = True
                 await self._asked.wait()
+                self._paused = False
 
     async def once(self) -> None:
         """Poll the cluster once. Every error is recorded in `problem` and does not end the feed."""
@@ -62,6 +70,17 @@ class Feed:
     def ask(self) -> None:
         """Start a poll although no viewer is registered, because a page was requested."""
         self._asked.set()
+
+    async def ask_after_pause(self) -> None:
+        """Start a poll as `ask` does. If polling had stopped, `board` may be hours old: wait for the poll, but at most for
+        PATIENCE.
+        """
+        number, paused = self.number, self._paused
+        self.ask()
+        if paused:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PATIENCE):
+                    await self.after(number)
 
     async def after(self, number: int) -> int:
         """Wait until a poll newer than poll number `number` is complete, and return its number."""

@@ -72,6 +72,11 @@ def draw(section: Section, now: datetime) -> Drawn:
     return Drawn(section.name, Markup(text))  # noqa: S704 its values were escaped when it was rendered
 
 
-def page(title: str, here: str, sections: list[Drawn], **more: Any) -> str:
-    """Render a complete page. `here` is the name of the page, which its navigation marks."""
-    return ENVIRONMENT.get_template("page.html").render(title=title, here=here, sections=sections, **more)
+def page(title: str, here: str, sections: list[Drawn], at: datetime | None, **more: Any) -> str:
+    """Render a complete page. `here` is the name of the page, which its navigation marks, and `at` the time at which the
+    cluster was read; None if it has not been read yet.
+    """
+    old = age(at, datetime.now(UTC)) if at is not None else ""
+    return ENVIRONMENT.get_template("page.html").render(
+        title=title, here=here, sections=sections, at=iso(at or ""), old=old, **more
+    )

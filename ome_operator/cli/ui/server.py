@@ -108,7 +108,7 @@ class Site:
     def _whole(self, which: Callable[[web.Request], Page]) -> Any:
         async def handle(request: web.Request) -> web.Response:
             page = which(request)
-            self.feed.ask()
+            await self.feed.ask_after_pause()
             text = render.page(
                 page.title, page.name, self._sections(page), live=f"/live{request.rel_url.raw_path}", cluster=self._cluster,
                 version=__version__, problem=self.feed.problem, at=self.feed.board.at if self.feed.board else None,
@@ -129,8 +129,8 @@ class Site:
             response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8"})
             await response.prepare(request)
             self.feed.viewers += 1
-            self.feed.ask()
             try:
+                await self.feed.ask_after_pause()
                 async for event, data in self._changes(which(request)):
                     if not admits(request):
                         break

@@ -4,7 +4,7 @@ the templates.
 All text passes through `everywhere`, which makes control and bidirectional characters visible. The templates escape markup.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ome_operator import keys
@@ -43,6 +43,7 @@ def services(board: Board, shell: Shell) -> Iterator[Section]:
     rows = everywhere(rows)
     gpus = sum(row.gpus for row in rows)
     idle = sum(row.idle for row in rows)
+    yield from _operator(board.late)
     yield Section("summary", {"counted": overview.counted(rows), "services": len(rows), "gpus": gpus, "idle": idle})
     yield Section("waves", {"waves": everywhere(overview.active_waves(board.shared, shell))})
     words = {"broken": "act", "waiting": "on others"}
@@ -59,6 +60,12 @@ def _loads(board: Board) -> dict[Key, tuple[str, str]]:
         for heard, row in rows
         if row.source
     }
+
+
+def _operator(late: Iterable[str]) -> Iterator[Section]:
+    """Yield the section with the sentences that no operator works, if there are any."""
+    if sentences := everywhere([*late]):
+        yield Section("operator", {"late": sentences})
 
 
 def _rights(board: Board) -> Section:
@@ -80,6 +87,7 @@ def service(
     conditions = (body.get("status") or {}).get("conditions") or ()
     found = causes(tree, conditions, shell)
     safe: Tree = everywhere(tree)
+    yield from _operator(filter(None, [tree.late]))
     yield Section("head", _head(safe, body, states.service_state(tree, conditions)))
     plotted = _plots(traffic)
     if not plotted.data["why"]:
@@ -266,6 +274,7 @@ def _actions(board: Board, key: Key, shell: Shell) -> Iterator[Any]:
 def nodes(board: Board, shell: Shell) -> Iterator[Section]:
     """Yield the sections of the page of nodes and weights."""
     rows = everywhere(node_rows(board))
+    yield from _operator(board.late)
     yield Section(
         "capacity",
         {

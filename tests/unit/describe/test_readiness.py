@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ome_operator.describe.diagnosis import trouble
-from ome_operator.describe.readiness import LATE, judged, overdue
+from ome_operator.describe.readiness import judged, overdue
 from ome_operator.describe.tree import tree
 from ome_operator.settings import Settings
 from tests.support import parts
@@ -32,7 +32,13 @@ def lease(seconds: float, **spec: Any) -> dict[str, Any]:
 def test_a_lease_that_was_not_renewed_is_named() -> None:
     assert overdue([lease(120)], NOW).startswith(GONE)
     assert overdue([lease(120, holderIdentity="", leaseDurationSeconds=1)], NOW).startswith(GONE), "the operator has ended"
-    assert 3 * Settings.lease_duration == LATE
+    assert overdue([lease(3 * Settings.lease_duration)], NOW)
+
+
+def test_the_patience_is_that_of_the_lease() -> None:
+    """An operator with another duration of its Lease is not considered gone sooner or later than it says itself."""
+    assert overdue([lease(120, leaseDurationSeconds=60)], NOW) == ""
+    assert overdue([lease(20, leaseDurationSeconds=5)], NOW).startswith("No operator has renewed its Lease for 20 s")
 
 
 @pytest.mark.parametrize("leases", [[], [lease(40)], [lease(-300)], [lease(999), lease(5)], [{"metadata": {}}]])

@@ -50,9 +50,13 @@ function arrange(names) {
 }
 
 let source = null;
+let state = "connecting";
+let at = Date.parse(live.dataset.at) || 0;
+const OLD = 30; // seconds after which a state of the cluster is no longer called live
 
 function connect() {
   if (source || document.hidden) return;
+  state = "reading";
   source = new EventSource(document.body.dataset.live);
   source.addEventListener("section", (event) => { put(JSON.parse(event.data)); choose(); });
   source.addEventListener("look", (event) => {
@@ -60,22 +64,32 @@ function connect() {
     arrange(looked.sections);
     problem.hidden = !looked.problem;
     problem.textContent = looked.problem ? `The cluster does not answer: ${looked.problem}` : "";
-    const at = looked.at ? new Date(looked.at).toLocaleTimeString() : "";
-    say(looked.problem ? "lost" : looked.at ? "on" : "wait", looked.problem ? (at ? `as of ${at}` : "no response") : at ? `live ${at}` : "reading");
+    at = Date.parse(looked.at) || 0;
+    state = looked.problem ? "no response" : at ? "live" : "reading";
+    say();
   });
   source.onerror = () => {
-    say("lost", "ome ui has ended or cannot be reached");
+    state = "ome ui has ended or cannot be reached";
+    say();
     if (source.readyState === EventSource.CLOSED) { source = null; setTimeout(connect, 5000); }
   };
+  say();
 }
 
-function say(kind, text) { live.className = `live ${kind}`; live.textContent = text; }
+function pause() { source?.close(); source = null; state = "paused"; say(); }
+
+// Say whether the page is live. If it is not, say when the cluster was in the state that the page shows.
+function say() {
+  const seconds = Math.max(0, Math.floor((Date.now() - at) / 1000)), time = new Date(at).toLocaleTimeString();
+  const on = state === "live" && seconds < OLD;
+  live.className = `live ${on ? "on" : ["live", "reading", "paused", "connecting"].includes(state) ? "wait" : "lost"}`;
+  const text = on ? `live ${time}` : [state === "live" ? "" : state, at ? `as of ${time}, ${age(seconds)} ago` : ""].filter(Boolean).join(", ");
+  if (live.textContent !== text) live.textContent = text;
+}
 
 // A browser opens at most six connections to a server, so hidden pages close theirs.
-document.addEventListener("visibilitychange", () => {
-  if (document.hidden) { source?.close(); source = null; say("wait", "paused"); } else connect();
-});
-addEventListener("pagehide", () => { source?.close(); source = null; });
+document.addEventListener("visibilitychange", () => { if (document.hidden) pause(); else connect(); });
+addEventListener("pagehide", pause);
 addEventListener("pageshow", connect);
 
 function age(seconds) {
@@ -83,6 +97,7 @@ function age(seconds) {
   return `${seconds}s`;
 }
 setInterval(() => {
+  say();
   for (const time of document.querySelectorAll("time[datetime]")) {
     const text = age(Math.max(0, Math.floor((Date.now() - Date.parse(time.dateTime)) / 1000)));
     if (time.textContent !== text) time.textContent = text;

@@ -52,7 +52,9 @@ async def test_a_name_may_be_that_of_a_serving() -> None:
 async def test_the_lease_is_read_with_one_request_for_all_services(old: bool) -> None:
     api = cluster([serving("new")])
     stamp = "2026-01-01T00:00:00.000000Z" if old else "2999-01-01T00:00:00.000000Z"
-    api.answers["list_objects Lease"] = [{"metadata": {"namespace": "ome"}, "spec": {"renewTime": stamp}}]
+    api.answers["list_objects Lease"] = [
+        {"metadata": {"namespace": "ome"}, "spec": {"holderIdentity": "pod", "leaseDurationSeconds": 15, "renewTime": stamp}}
+    ]
     found = await trees(api, "team")
     assert [bool(one.late) for one in found] == [old, old]
     assert [call.selector for call in api.calls if call.kind == "Lease"] == ["metadata.name=ome-operator"]

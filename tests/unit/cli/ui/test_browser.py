@@ -6,6 +6,7 @@ written again.
 """
 
 import os
+import re
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -236,6 +237,21 @@ async def test_what_changes_comes_by_itself_and_moves_nothing_that_is_looked_at(
         browser.cluster.vanish("kimi-k2-instruct")
         await browser.page.wait_for_selector("text=There is no InferenceService kimi-k2-instruct")
         assert await browser.page.locator("#s-left").count() == 0
+
+
+async def test_a_page_that_slept_says_how_old_it_is() -> None:
+    """A page that is shown again, or whose polls have stopped, is not called live until it has read the cluster."""
+    async with looking(console.fleet(hostile=False)) as browser:
+        live = browser.page.locator("#live")
+        await browser.page.evaluate("dispatchEvent(new Event('pagehide'))")
+        assert re.fullmatch(r"paused, as of [\d:]+, \ds ago", await live.inner_text())
+        await browser.page.evaluate(
+            "const now = Date.now; Date.now = () => now() + 60000; dispatchEvent(new Event('pageshow'))"
+        )
+        await browser.page.wait_for_function(
+            "/^as of [\\d:]+, 6\\ds ago$/.test(document.getElementById('live').textContent)"
+        )
+        assert await live.get_attribute("class") == "live wait"
 
 
 async def test_a_hundred_services_with_a_thousand_pods_are_painted_within_a_second(tmp_path: Path) -> None:

@@ -1,0 +1,72 @@
+"""Tests of what the pages of `ome ui` say about a state that is old: after a pause of the page, or of a dead operator."""
+
+import asyncio
+import re
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from ome_operator.cli.ui import feed
+from tests.support import console
+from tests.support.bodies import ago
+from tests.support.visitor import Visitor, visiting
+from tests.support.waiting import until
+
+
+async def paused(visitor: Visitor) -> None:
+    """Wait until polling has stopped, because no page is open."""
+
+    async def stopped() -> bool:
+        before = visitor.site.feed.number
+        await asyncio.sleep(0.4)
+        return visitor.site.feed.number == before
+
+    await until(stopped, within=10)
+
+
+async def test_the_first_page_after_a_pause_shows_the_present_state() -> None:
+    cluster = console.fleet(hostile=False)
+    async with visiting(cluster) as visitor:
+        await paused(visitor)
+        cluster.vanish("search")
+        assert "embedder" not in await visitor.page("/")
+        await paused(visitor)
+        cluster.vanish("code")
+        async with visitor.stream("/") as stream:
+            await stream.look()
+            assert "qwen3-coder" not in stream.shown["services"]
+
+
+async def test_a_page_that_waited_in_vain_shows_how_old_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "PATIENCE", 0.1)
+    async with visiting(console.fleet(hostile=False)) as visitor:
+        await paused(visitor)
+        board, hung = visitor.site.feed.board, asyncio.Event()
+        assert board is not None
+        visitor.site.feed.board = replace(board, at=board.at - timedelta(minutes=5))
+        monkeypatch.setattr(visitor.site.feed, "_look", hung.wait)
+        text = await visitor.page("/")
+        assert "kimi-k2-instruct" in text and re.search(r"connecting, read <time [^>]*>5m</time> ago", text)
+
+
+async def test_a_dead_operator_is_named_and_a_dead_service_is_not_ready() -> None:
+    """The page applies the rule of `ome status`: services whose pods contradict the condition Ready are Outdated."""
+    cluster = console.fleet(kimi=False, hostile=False)
+    lease = {"holderIdentity": "pod", "leaseDurationSeconds": 15, "renewTime": ago(minutes=10)}
+    cluster.add("Lease", {"metadata": {"name": "ome-operator", "namespace": "ome"}, "spec": lease})
+    for pod in cluster.objects["Pod"]:
+        if pod["metadata"]["namespace"] == "search":
+            pod["status"]["conditions"][-1]["status"] = "False"
+    said = "No operator has renewed its Lease for 10 min: this status is from before."
+    async with visiting(cluster) as visitor:
+        for path in ("/", "/nodes", "/service/search/embedder"):
+            assert (await visitor.page(path)).count(said) == 1, path
+        assert re.search(r'id="r-search/embedder" class="starting".*?<b>Outdated</b>', await visitor.page("/"), re.DOTALL)
+        lease["renewTime"] = ago(seconds=0)
+        visitor.looker.forget()
+        async with visitor.stream("/") as stream:
+            await stream.look()
+            while "operator" in (await stream.look())["sections"]:
+                pass
+            assert "Outdated" not in stream.shown["services"]
