@@ -6,22 +6,20 @@ desired state. That apply removes the fields that only OME set, because an apply
 and does not set any more.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ome_operator import keys
+from ome_operator.core.observed.field_managers import Metadata, entries, writer_of
 from ome_operator.core.observed.objects import Manifest
-
-Metadata = Mapping[str, Any]
 
 
 def patch(metadata: Metadata) -> Manifest:
     """Return a merge patch that takes the object over. The patch contains the resourceVersion, so that the API server
     rejects it after any other change.
     """
-    entries = metadata.get("managedFields") or ()
-    maker = _maker(entries)
-    omes_entries = [entry for entry in entries if entry.get("manager") == maker and not entry.get("subresource")]
+    maker = str(writer_of(metadata, "ownerReferences").get("manager") or "")
+    omes_entries = [entry for entry in entries(metadata) if entry.get("manager") == maker]
     return {"metadata": {**_owned(metadata, omes_entries), "labels": {keys.MANAGED_BY: keys.MANAGER}}}
 
 
@@ -30,11 +28,7 @@ def status_patch(metadata: Metadata, managers: Collection[str]) -> Manifest:
     that these managers wrote.
     """
     managers_and_own = {*managers, keys.MANAGER}
-    their_entries = [
-        entry
-        for entry in metadata.get("managedFields") or ()
-        if entry.get("subresource") == "status" and entry.get("manager") in managers_and_own
-    ]
+    their_entries = [entry for entry in entries(metadata, "status") if entry.get("manager") in managers_and_own]
     return {"metadata": _owned(metadata, their_entries)}
 
 
@@ -51,14 +45,6 @@ def _owned(metadata: Metadata, theirs: list[Any]) -> Manifest:
         "resourceVersion": metadata["resourceVersion"],
         "managedFields": [*other_entries, entry] if entry else other_entries,
     }
-
-
-def _maker(entries: Iterable[Mapping[str, Any]]) -> str:
-    """Return the name of the field manager that wrote the owner reference, or ""."""
-    for entry in entries:
-        if "f:ownerReferences" in ((entry.get("fieldsV1") or {}).get("f:metadata") or {}):
-            return str(entry.get("manager"))
-    return ""
 
 
 def _union(first: Mapping[str, Any], second: Mapping[str, Any]) -> Manifest:

@@ -126,12 +126,9 @@ async def _request(client: "Client", kind: str, body: "Manifest", text: Callable
 
 def _time_of(body: "Manifest") -> str:
     """Return the time at which the API server changed the annotation, in RFC 3339; "" if it is unknown."""
-    fields = f"f:{keys.MOVE}"
-    for one in body["metadata"].get("managedFields") or ():
-        metadata = (one.get("fieldsV1") or {}).get("f:metadata") or {}
-        if fields in (metadata.get("f:annotations") or {}):
-            return str(one.get("time") or "")
-    return ""
+    from ome_operator.core.observed.field_managers import writer_of
+
+    return str(writer_of(body["metadata"], "annotations", keys.MOVE).get("time") or "")
 
 
 def _parsed(group: str) -> tuple[str, int]:

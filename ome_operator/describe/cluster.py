@@ -26,7 +26,7 @@ class Use(NamedTuple):
     namespace: str
     service: str
     place: str
-    """The role, the group and the ranks, as text."""
+    """The role, the group and the ranks, as text; also the revision, if the service has objects of several revisions."""
     gpus: int
     state: State
     reason: str
@@ -157,20 +157,22 @@ def _uses(trees: Iterable[Tree]) -> dict[str, list[Use]]:
     """Return the ranks of services on each node, by name of the node."""
     found = defaultdict[str, list[Use]](list)
     for tree in trees:
-        for _, role, group in tree.groups():
+        for part, role, group in tree.groups():
             on = defaultdict[str, list[Rank]](list)
             for rank in group.ranks:
                 on[rank.node].append(rank)
+            revision = f" · {part.revision}" if len(tree.slices) > 1 else ""
             for node, ranks in on.items():
                 if node:
-                    found[node].append(_use(tree, role.role, group, ranks))
+                    found[node].append(_use(tree, role.role, group, ranks, revision))
     return found
 
 
-def _use(tree: Tree, role: str, group: GroupView, ranks: list[Rank]) -> Use:
+def _use(tree: Tree, role: str, group: GroupView, ranks: list[Rank], revision: str) -> Use:
     place = role
     if role != keys.ROUTER:
         place += f" {group.group} · {'rank' if len(ranks) == 1 else 'ranks'} {numbers(rank.rank for rank in ranks)}"
+    place += revision
     bad = [rank for rank in ranks if not rank.ready]
     reason = bad[0].reason if bad else "draining" if any(rank.draining for rank in ranks) else ""
     state = states.for_reason(reason) if bad else State.ROLLING if reason else State.READY

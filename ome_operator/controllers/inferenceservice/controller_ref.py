@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ome_operator import keys
+from ome_operator.core.observed.field_managers import last_writer
 from ome_operator.core.observed.from_api import controller
 from ome_operator.core.observed.managed_fields import applied_fields
 from ome_operator.core.observed.objects import Refusal
@@ -64,9 +65,7 @@ def _taken(why: str, service: str) -> Ownership:
 
 def _writer(metadata: Mapping[str, Any]) -> str:
     """Return the field manager that wrote the object last."""
-    entries = [entry for entry in metadata.get("managedFields") or () if not entry.get("subresource")]
-    entries.sort(key=lambda entry: entry.get("time") or "")
-    return str(entries[-1].get("manager")) if entries else "an unknown client"
+    return last_writer(metadata) or "an unknown client"
 
 
 def may_be_bound(role: Mapping[str, Any], service_uid: str) -> bool:

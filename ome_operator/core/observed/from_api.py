@@ -13,6 +13,7 @@ from ome_operator import keys, quantity
 from ome_operator.core.observed import managed_fields, route
 from ome_operator.core.observed.exclusions import exclusion
 from ome_operator.core.observed.failures import failure
+from ome_operator.core.observed.field_managers import entries
 from ome_operator.core.observed.objects import YIELDS, Child, Pod, Termination
 from ome_operator.core.observed.restored import contacted
 from ome_operator.core.observed.times import Times
@@ -323,9 +324,9 @@ def status_writers(body: Body) -> tuple[tuple[str, datetime], ...]:
     (decisions 24).
     """
     writers = []
-    for entry in (body.get("metadata") or {}).get("managedFields") or ():
+    for entry in entries(body.get("metadata") or {}, "status"):
         manager = entry.get("manager") or ""
-        if entry.get("subresource") != "status" or manager == keys.MANAGER or manager.startswith("kubectl"):
+        if manager == keys.MANAGER or manager.startswith("kubectl"):
             continue
         if (when := quantity.instant(entry.get("time"))) is not None:
             writers.append((manager, when))

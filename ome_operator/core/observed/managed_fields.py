@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from ome_operator import keys
+from ome_operator.core.observed.field_managers import applied
 from ome_operator.core.observed.objects import Manifest
 
 Fields = Mapping[str, Any]
@@ -80,15 +81,8 @@ def applied_fields(body: Mapping[str, Any], subresource: str = "") -> Fields | N
     """Return the fields of the operator's server-side apply from `managedFields`, for the object or for a subresource;
     None if there is no entry of the operator.
     """
-    for entry in (body.get("metadata") or {}).get("managedFields") or ():
-        if (
-            entry.get("manager") == keys.MANAGER
-            and entry.get("operation") == "Apply"
-            and (entry.get("subresource") or "") == subresource
-        ):
-            fields: Fields = entry.get("fieldsV1") or {}
-            return fields
-    return None
+    entry = applied(body.get("metadata") or {}, subresource)
+    return (entry.get("fieldsV1") or {}) if entry is not None else None
 
 
 def project(body: Mapping[str, Any], fields_v1: Fields) -> Manifest:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from ome_operator import keys, quantity
+from ome_operator import quantity
+from ome_operator.core.observed.field_managers import applied
 
 CLOCK_TOLERANCE = 60.0
 """Seconds by which the API server's clock may be ahead of the operator's clock. A time that is further in the future is
@@ -38,7 +39,4 @@ def seconds_since(changed: str, now: datetime) -> float:
 
 def _changed(body: Mapping[str, Any]) -> str:
     """Return the time when the operator's last apply changed the object, as the API server recorded it."""
-    for entry in (body.get("metadata") or {}).get("managedFields") or ():
-        if entry.get("manager") == keys.MANAGER and entry.get("operation") == "Apply" and not entry.get("subresource"):
-            return str(entry.get("time") or "")
-    return ""
+    return str((applied(body.get("metadata") or {}) or {}).get("time") or "")

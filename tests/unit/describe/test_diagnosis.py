@@ -41,7 +41,7 @@ def test_pods_that_no_node_takes_are_one_paragraph() -> None:
     found = asked(world, ready=False, reason="Unschedulable", message=FULL)
     (one,) = found.pods
     assert (one.role, len(one.pods)) == ("decode", 12)
-    assert one.lacks == ("12 nodes: Insufficient nvidia.com/gpu", "4 nodes: had untolerated taint {ome.io/real: true, a: b}")
+    assert one.lacks == ("12 nodes: Insufficient nvidia.com/gpu", "4 nodes: untolerated taint {ome.io/real: true, a: b}")
     assert one.next.endswith("kubectl get nodes -L models.ome.io/clusterbasemodel.kimi-k2-instruct")
     assert "decode  12 pods Unschedulable\n  12 nodes: Insufficient nvidia.com/gpu\n" in text(found)
 

@@ -1,0 +1,45 @@
+"""Search the entries of `managedFields`, in which the API server records who wrote which fields of an object, and when."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ome_operator import keys
+
+Entry = Mapping[str, Any]
+"""An entry of `managedFields`. Its field `fieldsV1` contains the written fields (`core/observed/managed_fields.py:Fields`)."""
+Metadata = Mapping[str, Any]
+_NONE: Entry = {}
+
+
+def entries(metadata: Metadata, subresource: str = "") -> Iterator[Entry]:
+    """Yield the entries about the object itself, or about a subresource such as `status`."""
+    for entry in metadata.get("managedFields") or ():
+        if (entry.get("subresource") or "") == subresource:
+            yield entry
+
+
+def applied(metadata: Metadata, subresource: str = "") -> Entry | None:
+    """Return the entry of the operator's server-side apply; None if the operator never applied the object."""
+    for entry in entries(metadata, subresource):
+        if entry.get("manager") == keys.MANAGER and entry.get("operation") == "Apply":
+            return entry
+    return None
+
+
+def writer_of(metadata: Metadata, *path: str) -> Entry:
+    """Return the first entry with a field of the metadata, such as `("annotations", "ome.io/move")`; {} if there is none."""
+    for entry in metadata.get("managedFields") or ():
+        fields = entry.get("fieldsV1") or {}
+        for name in ("metadata", *path):
+            fields = fields.get(f"f:{name}")
+            if fields is None:
+                break
+        else:
+            return entry
+    return _NONE
+
+
+def last_writer(metadata: Metadata) -> str:
+    """Return the field manager that wrote the object itself last; "" if it is unknown."""
+    ordered = sorted(entries(metadata), key=lambda entry: entry.get("time") or "")
+    return str(ordered[-1].get("manager") or "") if ordered else ""
