@@ -206,7 +206,9 @@ def lacks(message: str) -> list[str]:
     head, found, rest = message.partition(" nodes are available: ")
     if not found or not re.fullmatch(r"\d+/\d+", head):
         return []
-    matches = (re.fullmatch(r"(\d+) (?:node\(s\) )?(?:were |had )?(.+)", part.strip(" ."), re.DOTALL) for part in _parts(rest))
+    matches = (
+        re.fullmatch(r"(\d+) (?:node\(s\) )?(?:were |had )?(.+)", part.strip(" ."), re.DOTALL) for part in _parts(rest)
+    )
     known = [(int(match[1]), match[2]) for match in matches if match]
     return [f"{count(number, 'node')}: {why}" for number, why in sorted(known, key=lambda item: -item[0])]
 

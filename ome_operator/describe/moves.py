@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys, names
 from ome_operator.api import InferenceService, Invalid
-from ome_operator.core.moves.messages import phase_end
+from ome_operator.core.moves.messages import Progress, phase_end, phase_sentence
 from ome_operator.core.moves.moving import policy
 from ome_operator.core.moves.record import Move, Phase, read
 from ome_operator.core.moves.state_machine import MovePolicy
@@ -70,7 +70,16 @@ def _view(tree: Tree, move: Move, settings: MovePolicy | None, now: datetime, *,
     waits = settings is not None and not held and not (move.phase is Phase.REPLACING and placed)
     until = phase_end(move, settings, now) if settings is not None and waits else ""
     replacement = _place(tree, move, move.replacement) if move.replacement else ""
-    said = _said(move, replacement, together(_nodes(others)), until, settings, placed=placed)
+    known = Progress(
+        thing="pod" if move.component == keys.ROUTER else "group",
+        until=until,
+        waits=_WAITS,
+        replacement=replacement,
+        placed=placed,
+        lacks="free nodes",
+        goes=settings is not None and settings.goes,
+        nodes=together(_nodes(others)),
+    )
     return MoveView(
         namespace=tree.namespace,
         service=tree.name,
@@ -83,25 +92,12 @@ def _view(tree: Tree, move: Move, settings: MovePolicy | None, now: datetime, *,
         nodes=_nodes(mine) or ((move.node,) if move.node else ()),
         replacement=replacement,
         replacement_nodes=_nodes(others),
-        said="nothing moves while the service is frozen" if held else said,
+        said="nothing moves while the service is frozen" if held else phase_sentence(move, known),
     )
 
 
-def _said(move: Move, replacement: str, nodes: str, until: str, settings: MovePolicy | None, *, placed: bool) -> str:
-    end = f" until {until}" if until else ""
-    match move.phase:
-        case Phase.SETTLING:
-            return "the move begins if the cause lasts" + end
-        case Phase.WAITING:
-            return "the move waits for the end of a rollout or a pause, or until all groups of the role are ready"
-        case Phase.LEAVING:
-            return f"it is removed {'without a replacement ' if move.alone else ''}when its requests have ended"
-        case Phase.STAYING:
-            return "no replacement became ready, so it stays" + (f"; the move is tried again at {until}" if until else "")
-    if placed:
-        return f"its replacement, {replacement}, is starting on {nodes}"
-    then = f", and then it {'leaves without one' if settings is not None and settings.goes else 'stays'}" if until else ""
-    return f"its replacement{f', {replacement},' if replacement else ''} waits for free nodes{end}{then}"
+_WAITS = "the end of a rollout or a pause, or until all groups of the role are ready"
+"""What a move in the phase `Waiting` may wait for. The condition Moved says which of it is the case."""
 
 
 def _ranks(tree: Tree, move: Move, member: str) -> Iterator[Rank]:

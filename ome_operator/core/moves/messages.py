@@ -45,26 +45,74 @@ def _why(move: Move, facts: MoveFacts, policy: MovePolicy, first: First, now: da
 
 def _state(move: Move, facts: MoveFacts, policy: MovePolicy, first: First, now: datetime) -> tuple[str, str]:
     thing = "pod" if move.component == keys.ROUTER else "group"
-    end = phase_end(move, policy, now)
+    known = Progress(
+        thing=thing,
+        until=phase_end(move, policy, now),
+        waits=first.text or f"the groups of its role: {facts.unready}",
+        # The message stays the same while one replacement without nodes takes the place of another.
+        replacement=f"{thing} {move.replacement}" if move.replacement and not facts.lacks_nodes else "",
+        placed=not facts.lacks_nodes,
+        lacks=f"free nodes with {count(facts.gpus, 'GPU')}" if facts.gpus else "a node",
+        goes=policy.goes,
+    )
+    sentence = phase_sentence(move, known)
+    if move.phase is Phase.STAYING:
+        sentence += f"; `ome move --now {move.node}` moves it without a replacement"
+    if move.phase is Phase.REPLACING:
+        return Reason.NO_SPARE_NODES if facts.lacks_nodes else Reason.MOVING, sentence
+    return _REASONS[move.phase], sentence
+
+
+_REASONS = {
+    Phase.SETTLING: Reason.MOVE_PENDING,
+    Phase.WAITING: Reason.MOVE_PENDING,
+    Phase.LEAVING: Reason.MOVING,
+    Phase.STAYING: Reason.MOVE_TIMED_OUT,
+}
+
+
+class Progress(NamedTuple):
+    """What is known about the present phase of a move."""
+
+    thing: str
+    """The word for what moves: group or pod."""
+    until: str
+    """Time at which the phase ends if nothing else happens before, in RFC 3339; "" if it is unknown, or if only an event
+    ends the phase."""
+    waits: str
+    """What the phase `Waiting` waits for, as a text to follow "waits for"."""
+    replacement: str
+    """The word and the number, or the name, of the replacement; "" if it does not exist yet."""
+    placed: bool
+    """Whether the replacement does not lack nodes."""
+    lacks: str
+    """The nodes that the replacement lacks, as a text to follow "waits for"."""
+    goes: bool
+    """Whether the moving group or pod leaves if the phase ends without a replacement."""
+    nodes: str = ""
+    """The nodes on which the replacement starts; "" if they are not shown."""
+
+
+def phase_sentence(move: Move, known: Progress) -> str:
+    """Return what happens in the present phase of a move, without a full stop. The condition Moved and the commands say it
+    with the same words.
+    """
     match move.phase:
         case Phase.SETTLING:
-            return Reason.MOVE_PENDING, f"the move begins if this lasts for {SETTLE:.0f} s"
+            return f"the move begins if the cause lasts{f' until {known.until}' if known.until else ''}"
         case Phase.WAITING:
-            return Reason.MOVE_PENDING, f"the move waits for {first.text or f'the groups of its role: {facts.unready}'}"
+            return f"the move waits for {known.waits}"
         case Phase.LEAVING:
-            without = " without a replacement" if move.alone else ""
-            return Reason.MOVING, f"it is removed{without} when its requests have ended"
+            return f"it is removed{' without a replacement' if move.alone else ''} when its requests have ended"
         case Phase.STAYING:
-            return Reason.MOVE_TIMED_OUT, (
-                f"no replacement became ready, so the {thing} stays and serves. The move is tried again at {end}; `ome move "
-                f"--now {move.node}` moves it without a replacement"
-            )
-    if not facts.lacks_nodes:
-        named = f"its replacement, {thing} {move.replacement}," if move.replacement else "its replacement"
-        return Reason.MOVING, f"{named} is starting, and the {thing} leaves when it serves"
-    room = f"free nodes with {count(facts.gpus, 'GPU')}" if facts.gpus else "a node"
-    ends = "leaves without it" if policy.goes else "stays"
-    return Reason.NO_SPARE_NODES, f"its replacement waits for {room}; at {end} the {thing} {ends}"
+            again = f"; the move is tried again at {known.until}" if known.until else ""
+            return f"no replacement became ready, so the {known.thing} stays and serves{again}"
+    who = f"its replacement, {known.replacement}," if known.replacement else "its replacement"
+    if known.placed:
+        where = f" on {known.nodes}" if known.nodes else ""
+        return f"{who} is starting{where}, and the {known.thing} leaves when it serves"
+    ends = f"; at {known.until} the {known.thing} {'leaves without it' if known.goes else 'stays'}" if known.until else ""
+    return f"{who} waits for {known.lacks}{ends}"
 
 
 def phase_end(move: Move, policy: MovePolicy, now: datetime) -> str:

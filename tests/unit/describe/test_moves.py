@@ -5,8 +5,12 @@ from typing import Any
 
 import pytest
 
+from ome_operator.api import InferenceService
 from ome_operator.cli.live.board import Board, node_rows
-from ome_operator.core.moves.record import Phase
+from ome_operator.core.moves.messages import MoveFacts, condition
+from ome_operator.core.moves.moving import policy
+from ome_operator.core.moves.record import Phase, read
+from ome_operator.core.moves.state_machine import First
 from ome_operator.describe.cluster import FREE, NodeRow
 from ome_operator.describe.moves import MoveView, moves
 from ome_operator.describe.node_table import node_table
@@ -55,11 +59,11 @@ def test_every_phase_says_what_it_waits_for_and_until_when(phase: Phase) -> None
             "the move waits for the end of a rollout or a pause, or until all groups of the role are ready", ""
         ),
         Phase.REPLACING: (
-            "its replacement waits for free nodes until 2026-01-01T10:10:00Z, and then it stays", "2026-01-01T10:10:00Z"
+            "its replacement waits for free nodes; at 2026-01-01T10:10:00Z the group stays", "2026-01-01T10:10:00Z"
         ),
         Phase.LEAVING: ("it is removed when its requests have ended", ""),
         Phase.STAYING: (
-            "no replacement became ready, so it stays; the move is tried again at 2026-01-01T10:10:00Z",
+            "no replacement became ready, so the group stays and serves; the move is tried again at 2026-01-01T10:10:00Z",
             "2026-01-01T10:10:00Z",
         ),
     }[phase]  # fmt: skip
@@ -79,7 +83,7 @@ def test_a_replacement_on_nodes_waits_no_longer() -> None:
 def test_what_happens_after_the_wait_and_while_nothing_moves() -> None:
     goes = view(board({"withoutReplacement": "Go"}, replacement="7"))
     assert goes.said == (
-        "its replacement, engine 7, waits for free nodes until 2026-01-01T10:20:00Z, and then it leaves without one"
+        "its replacement, engine 7, waits for free nodes; at 2026-01-01T10:20:00Z the group leaves without it"
     )
     frozen = {"type": "Frozen", "status": "True", "reason": "Frozen", "message": "x"}
     held = view(board(conditions=(frozen,), phase="Settling"))
@@ -133,3 +137,17 @@ def test_the_tree_of_a_service_names_moving_groups() -> None:
     notes = {each.group: each.note for _, role, each in board().trees[KEY].groups() if role.component == "engine"}
     assert notes == {0: "leaves node h200-19 (taint karpenter.sh/disrupted): Replacing", 1: "replaces group 0"}
     assert not any(each.note for _, _, each in board(phase="Returned").trees[KEY].groups())
+
+
+@pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.RETURNED])
+def test_the_condition_and_the_commands_say_the_same(phase: Phase) -> None:
+    """The condition Moved knows more (the number of GPUs, what a move waits for), but has the same sentence."""
+    found = board({"timeout": "20m"}, phase=str(phase), replacement="")
+    (move,) = read(found.bodies[KEY]["status"]).values()
+    service = InferenceService.parse(found.bodies[KEY])
+    assert isinstance(service, InferenceService)
+    facts = MoveFacts("engine", lacks_nodes=True, gpus=0, unready="", more=0)
+    first = First("the end of a rollout or a pause, or until all groups of the role are ready")
+    told = condition({move: facts}, policy(service), first, NOW)
+    assert told is not None
+    assert view(found).said.replace("free nodes", "a node") in told.message
