@@ -152,6 +152,9 @@ def preview(found: Preview, brief: bool) -> Iterator[RenderableType]:
         where = f" in {item.object.namespace}" if item.object.namespace else ""
         yield Text(f"{mark} {item.object.kind} {item.object.name}{where}", style=_COLOURS[mark])
         yield from (Padding(Text(edit), (0, 0, 0, 4), expand=False) for edit in item.edits)
+    if found.waves:
+        yield Text()
+        yield from (Text(f"{sentence}.") for sentence in found.waves)
     for service in found.services:
         yield Text()
         yield Text(f"{service.service.namespace}/{service.service.name}", style="bold")

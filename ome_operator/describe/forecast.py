@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ome_operator.core.observed.objects import Ref
+from ome_operator.core.waves.shared_edits import pending
 from ome_operator.describe.changes import Change, changes, count_changes
 from ome_operator.describe.history import differences
 from ome_operator.describe.outcome import Outcome, RoleOutcome
@@ -34,6 +35,9 @@ class Forecast:
     """Number of GPUs in the pods that restart."""
     interrupts: bool = False
     """Whether nothing serves until new pods are ready, and the strategy blueGreen would keep the old pods until then."""
+    shared: tuple[Ref, ...] = ()
+    """The runtime, the model and the accelerator classes of which an edit restarts groups. The service waits for its wave in
+    the rollout of this edit (docs/rollouts.md)."""
 
 
 def forecast(
@@ -61,10 +65,17 @@ def forecast(
     if after and after.advice and after.advice != old.advice:
         sentence += f". Note: {after.advice}"
     interrupts = bool(restarts) and _same_roles(old, new) and _interrupts(new)
-    return Forecast(service, sentence, restarts, why, made, old.revision, new.revision, _sum(restarts), interrupts)
+    shared = tuple(_shared(old, new)) if restarts else ()
+    return Forecast(service, sentence, restarts, why, made, old.revision, new.revision, _sum(restarts), interrupts, shared)
 
 
 _NOTHING = Outcome("", {}, (), (), ())
+
+
+def _shared(old: Outcome, new: Outcome) -> Iterable[Ref]:
+    """Return the shared objects whose edits distinguish two revisions."""
+    data = {each.revision: {"inputs": each.inputs} for each in (old, new)}
+    return pending(new.revision, [old.revision], data)
 
 
 def _sentence(
@@ -122,10 +133,13 @@ def _how(before: Outcome, after: Outcome) -> str:
         return f"{together}, so nothing serves meanwhile"
     above, missing = ({item: part.get(item.component, 0) for item in roles} for part in (bounds.surge, bounds.unavailable))
     more = _gpus(sum(above[item] * item.gpus for item in roles), ", with ", " more meanwhile")
-    steps = [f"{min(above[item] + missing[item], item.groups)} of {count(item.groups, 'group')}" for item in roles]
+    sizes = [min(above[item] + missing[item], item.groups) for item in roles]
+    steps = [f"{size} of {count(item.groups, 'group')}" for size, item in zip(sizes, roles, strict=True)]
     if len(roles) > 1:
         steps = [f"{item.title} {step}" for item, step in zip(roles, steps, strict=True)]
-    return f", {' and '.join(steps)} at a time{more}"
+    number = max(-(-item.groups // size) for size, item in zip(sizes, roles, strict=True))
+    order = f" in {number} steps, the group with the highest number first" if number > 1 else ""
+    return f", {' and '.join(steps)} at a time{order}{more}"
 
 
 def _same_roles(before: Outcome, after: Outcome) -> bool:

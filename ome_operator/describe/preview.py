@@ -1,14 +1,20 @@
 """Computes the effect of editing several objects: the differences in these objects, and the effect on every service."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
+from ome_operator import keys
 from ome_operator.api import InferenceService, Invalid
+from ome_operator.core.catalog.node_models import duration
 from ome_operator.core.observed.objects import Child, Deps, Ref
+from ome_operator.core.waves.terms import Terms, sizes, terms
 from ome_operator.describe.edits import edits
 from ome_operator.describe.forecast import Forecast, forecast
 from ome_operator.describe.outcome import Outcome, outcome, pinned
+from ome_operator.util.wording import count
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,8 @@ class Preview:
     """Sentences about the objects in the files that cannot be parsed."""
     lint: tuple[str, ...] = ()
     """Findings of `ome lint` in the affected services, one sentence each."""
+    waves: tuple[str, ...] = ()
+    """The waves in which each edit of a shared object would reach its services, one sentence for each object."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +89,30 @@ def forecasts(
         if then is not None and (item := forecast(ref, now, then, (remarks or {}).get(ref, ""), held)):
             found.append(item)
     return tuple(found)
+
+
+def waves(services: Iterable[Forecast], notes: Mapping[Ref, Mapping[str, str]]) -> Iterator[str]:
+    """Yield a sentence for each shared object of which an edit restarts several services: how many services each wave adds.
+    `notes` contains the annotations of the shared objects.
+    """
+    members = Counter(ref for item in services for ref in item.shared)
+    for ref, number in sorted(members.items()):
+        if number == 1:
+            continue
+        own = notes.get(ref, {})
+        rules, _ = terms(own, Terms())
+        ends = sizes(rules.waves, number)
+        more = [str(end - start) for start, end in pairwise(ends)]
+        head = f"The edit of {ref.kind} {ref.name} restarts groups of {number} services"
+        if not more:
+            yield f"{head}, all of them in a single wave"
+            continue
+        baked = f" for {duration(rules.bake)}" if rules.bake else ""
+        whose = f"annotation {keys.WAVES}" if keys.WAVES in own else "default; rollout.waves of the chart may set others"
+        yield (
+            f"{head} in {len(ends)} waves: {count(ends[0], 'service')} first, then {', '.join(more)} more ({whose}). A wave "
+            f"begins when all services of the wave before have been complete{baked}"
+        )
 
 
 def _as_it_runs(

@@ -23,7 +23,7 @@ from ome_operator.core.reconcile.plan import CapacityCheck, Check
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.describe.forecast import Forecast
 from ome_operator.describe.outcome import SURVIVES, Outcome, outcome
-from ome_operator.describe.preview import Preview, Side, edited, forecasts
+from ome_operator.describe.preview import Preview, Side, edited, forecasts, waves
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Forbidden
 from ome_operator.kube.errors import Invalid as Refused
@@ -58,11 +58,13 @@ async def preview(
         item.service: await _remark(client, after, item, children, made, others) for item in first if changes_pods(item)
     }
     reached = {*written, *(each.service for each in first)}
+    notes = {which: body["metadata"].get("annotations") or {} for which, body in {**live, **written}.items()}
     return Preview(
         objects=tuple(item for which, new in parsed.items() if (item := edited(which, _parsed(before, which), new))),
         lint=lines(after, reached, "`ome lint -f` with the same files"),
         services=forecasts(*sides, children, remarks, running) if any(remarks.values()) else first,
         problems=tuple(problems),
+        waves=tuple(waves(first, notes)),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from ome_operator import keys
 
 Entry = Mapping[str, Any]
-"""An entry of `managedFields`. Its field `fieldsV1` contains the written fields (`core/observed/managed_fields.py:Fields`)."""
+"""An entry of `managedFields`. Its field `fieldsV1` names the written fields (`core/observed/managed_fields.py:Fields`)."""
 Metadata = Mapping[str, Any]
 _NONE: Entry = {}
 

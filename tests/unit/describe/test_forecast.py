@@ -65,11 +65,12 @@ def test_an_edit_of_the_runtime_restarts_every_group_and_says_which_flag_did_it(
     ("groups", "rollout", "how"),
     [
         (1, {}, "restarts, so nothing serves meanwhile."),
-        (4, {}, "restarts, 1 of 4 groups at a time."),
+        (4, {}, "restarts, 1 of 4 groups at a time in 4 steps, the group with the highest number first."),
         (
             4,
             {"rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}},
-            "restarts, 2 of 4 groups at a time, with 4 GPUs more meanwhile.",
+            "restarts, 2 of 4 groups at a time in 2 steps, the group with the highest number first, with 4 GPUs more "
+            "meanwhile.",
         ),
         (
             4,
