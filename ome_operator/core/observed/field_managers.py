@@ -1,6 +1,6 @@
 """Search the entries of `managedFields`, in which the API server records who wrote which fields of an object, and when."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ome_operator import keys
@@ -28,8 +28,9 @@ def applied(metadata: Metadata, subresource: str = "") -> Entry | None:
 
 def writer_of(metadata: Metadata, *path: str) -> Entry:
     """Return the first entry with a field of the metadata, such as `("annotations", "ome.io/move")`; {} if there is none."""
-    for entry in metadata.get("managedFields") or ():
-        fields = entry.get("fieldsV1") or {}
+    written: Iterable[Entry] = metadata.get("managedFields") or ()
+    for entry in written:
+        fields: Any = entry.get("fieldsV1") or {}
         for name in ("metadata", *path):
             fields = fields.get(f"f:{name}")
             if fields is None:
