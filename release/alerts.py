@@ -33,7 +33,7 @@ of the part "Engines and routers" never fire.
 
 _FAULTS = """## Faults
 
-Each fault was run (2026-11-25; OmeServiceIncomplete 2026-11-27; OmeRoutersSilent, OmeDemandUnknown, OmeDemandUnmet,
+Each fault was run (2026-11-25; OmeServiceIncomplete 2026-11-27; OmeRoutersSilent, OmeDemandUnknown, OmeDemandIgnored,
 OmeMoveWaits, OmeNodesAvoided, OmeGroupsSilent and OmeTransfersFail 2026-11-28) on two cores while other tests ran, with a
 Prometheus that scrapes every second, or every five seconds where engines are real. From the start of a fault until the
 cluster was healthy again, no other alert fired, except OmeRolloutFailed together with OmeWaveStopped.
@@ -70,7 +70,10 @@ the same effect.
 | OmeGpusWasted | a leader with GPUs hangs, and nothing is recycled | 60 | 31 s | 1 s |
 | OmeGangWaits | two services require 12 of 16 nodes each | 360 | 17 s | 0 s |
 | OmeDemandUnknown | the operator asks no router for numbers (`--router-watch 0`) | 60 | 31 s | 1 s |
-| OmeDemandUnmet | the GPU budget of a service is smaller than a pair of groups | 30 | 31 s | 1 s |
+| OmeDemandUnmet | more requests arrive than the maximum of groups serves | 30 | not run yet | |
+| OmeDemandIgnored | the GPU budget of a service is smaller than a pair of groups | 30 | 31 s | 1 s |
+| OmeDemandStopped | a person writes the RoleScale of a service with the class Demand | 2880 | not run yet | |
+| OmeDemandSurplus | `changesPerHour: 1` keeps a group that is not needed | 360 | not run yet | |
 | OmeMoveWaits | a person moves a group whose service may use one node only | 60 | 16 s | 0 s |
 | OmeBrakeForgotten | a person freezes a service | 2880 | 21 s | 1 s |
 | OmeNodesUnready | a node is cordoned | 60 | 32 s | 1 s |

@@ -25,8 +25,8 @@ NODES = 500
 """Number of nodes that have their own series. The values of all other nodes are summed under an empty label."""
 _STATES = frozenset({keys.MODEL_READY, keys.MODEL_UPDATING, keys.MODEL_FAILED})
 _SUMMED = (
-    "ome_advised_services", "ome_demand_services", "ome_moving_services", "ome_transfers_failing_services", "ome_groups",
-    "ome_gangs_waiting", "ome_rollouts", "ome_service_ready",
+    "ome_advised_services", "ome_demand_services", "ome_demand_surplus_services", "ome_moving_services",
+    "ome_transfers_failing_services", "ome_groups", "ome_gangs_waiting", "ome_rollouts", "ome_service_ready",
     "ome_service_complete", "ome_service_groups", "ome_service_gpus_wanted", "ome_service_gpus_held",
     "ome_service_gpus_wasted", "ome_weights", "ome_node_weights_bytes", "ome_node_weights_missing_bytes",
     "ome_node_weights_bytes_per_second",
@@ -209,6 +209,8 @@ def _numbers(now: Figures, own: tuple[str, str]) -> Mapping[Key, int]:
         found["ome_advised_services", (now.advice,)] = 1
     if now.follows:
         found["ome_demand_services", (now.follows,)] = 1
+    if now.surplus:
+        found["ome_demand_surplus_services", (now.surplus,)] = 1
     if now.moved:
         found["ome_moving_services", (now.moved,)] = 1
     if now.transfers_fail:

@@ -11,6 +11,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ome_operator import keys, quantity
+from ome_operator.core.demand.holds import SURPLUS
+from ome_operator.core.demand.task import APPLY
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.reasons import (
     ADVICE,
@@ -70,6 +72,9 @@ class Figures(NamedTuple):
     """Reason of the condition Advice; "" without this condition."""
     follows: str
     """Reason of the condition FollowsDemand; "" without this condition."""
+    surplus: str
+    """Reason (`HoldReason`) why the service keeps more groups than its demand needs, in the mode Apply; "" if it does
+    not."""
     moved: str
     """Reason of the condition Moved; "" if no group has to leave its node."""
     transfers_fail: bool
@@ -124,6 +129,7 @@ def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, 
         complete=complete,
         advice=_known(conditions[ADVICE].get("reason")) if ADVICE in conditions else "",
         follows=_known(conditions[FOLLOWS_DEMAND].get("reason")) if FOLLOWS_DEMAND in conditions else "",
+        surplus=_surplus(status.get("scaling") or {}),
         moved=_known(conditions[MOVED].get("reason")) if MOVED in conditions else "",
         transfers_fail=conditions.get(TRANSFERS_WORK, {}).get("status") == "False",
         groups=Counter((_role(each.component, split), _word(each.phase, record.PHASES)) for each in records),
@@ -142,6 +148,12 @@ def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, 
         was_whole=any((each or {}).get("latestReadyRevision") for each in components.values()),
         complete_at=since if complete else "",
     )
+
+
+def _surplus(scaling: Mapping[str, Any]) -> str:
+    """Return the reason in `status.scaling` why groups that are not needed stay; "" if there is none."""
+    hold = str(scaling.get("hold") or "")
+    return hold if hold in SURPLUS and scaling.get("mode") == APPLY else ""
 
 
 def _scales(rolled: Mapping[str, Any], components: Mapping[str, Any]) -> bool:

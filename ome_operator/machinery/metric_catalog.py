@@ -105,6 +105,10 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
                 "condition FollowsDemand", ("reason",),
             ),
             Family(
+                "ome_demand_surplus_services", GAUGE, "InferenceServices in the mode Apply that keep more groups than their "
+                "demand needs, by the reason in status.scaling.hold", ("hold",),
+            ),
+            Family(
                 "ome_moving_services", GAUGE, "InferenceServices with groups or routers that have to leave their nodes, by "
                 "the reason of their condition Moved", ("reason",),
             ),

@@ -4,7 +4,8 @@ import re
 
 _LANGUAGE = """
 abs absent and avg by bool changes clamp count delta for group_left group_right histogram_quantile ignoring increase irate
-label_replace label_values le max min offset on or quantile rate scalar sort sum time topk unless vector without
+label_replace label_values le max max_over_time min offset on or quantile rate scalar sort sum time topk unless vector
+without
 """
 WORDS = frozenset(_LANGUAGE.split())
 _TEXT = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")

@@ -18,26 +18,12 @@ from ome_operator.core.demand.facts import (
     SizeDecision,
     Targets,
 )
-from ome_operator.core.demand.holds import HoldReason
+from ome_operator.core.demand.holds import SURPLUS, HoldReason
 from ome_operator.core.demand.removal_holds import HOUR, at_cap, removal_hold
 
 DECISIONS, CHANGES = 10, 100
 """How many of the last decisions, and of the times of the last changes, are kept in the state."""
-LASTING = (
-    HoldReason.INVALID,
-    HoldReason.FROZEN,
-    HoldReason.SCHEDULED_ZERO,
-    HoldReason.UNDONE,
-    HoldReason.UNHEARD,
-    HoldReason.UNKNOWN,
-    HoldReason.UNMEASURED,
-    HoldReason.UNREACHABLE,
-    HoldReason.MAXIMUM,
-    HoldReason.BUDGET,
-    HoldReason.NO_ROOM,
-    HoldReason.CAPPED,
-    HoldReason.FIRST_STEP,
-)
+LASTING = tuple(reason for reason in HoldReason if reason not in SURPLUS)
 """Reasons whose beginning and end are recorded among the last decisions. The other reasons only delay the removal of a
 group, and would fill the list because they come and go often.
 """

@@ -29,6 +29,19 @@ class HoldReason(StrEnum):
     PLANNED = "Planned"
 
 
+SURPLUS = (
+    HoldReason.STARTING,
+    HoldReason.BUSY,
+    HoldReason.HOLE,
+    HoldReason.LATE,
+    HoldReason.ERRORS,
+    HoldReason.COOL_DOWN,
+    HoldReason.CAP,
+    HoldReason.PLANNED,
+)
+"""Reasons why a service keeps more groups than its demand needs. With every other reason, it may have too few groups, or
+none at all."""
+
 HOLDS: dict[str, str] = {
     HoldReason.INVALID: "The service cannot be scaled with its demand as it is written. Nothing changes.",
     HoldReason.FROZEN: "The service is frozen or paused. Nothing changes.",

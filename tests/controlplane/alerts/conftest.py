@@ -25,6 +25,9 @@ OTHERS: Mapping[str, float] = {
     "OmeGpusWasted": 60,
     "OmeDemandUnknown": 60,
     "OmeDemandUnmet": 30,
+    "OmeDemandIgnored": 30,
+    "OmeDemandStopped": 2880,
+    "OmeDemandSurplus": 360,  # 60 s, and 2.5 s in which a Prometheus that scrapes every second has two values
     "OmeNodesUnready": 60,
     "OmeMoveWaits": 60,
     "OmeNodesAvoided": 60,
