@@ -12,13 +12,14 @@ from ome_operator.core.observed.objects import Node
 FAILURES = 3
 """Number of failures of a role on a node after which the node may be to blame."""
 TIMES = 3
-"""A node is to blame only if a role has failed on it at least this many times as often as on any other node."""
+"""Smallest ratio between the failures of a role on a node and its failures on any other node at which the node can be to
+blame."""
 LASTS = 300.0
 """Seconds for which a node has to report a fault of its own before it is to blame. (A device plugin that restarts reports no
 GPUs for a moment.)
 """
 PART = 10
-"""At most this fraction of the nodes is avoided: 10 stands for a tenth of the nodes."""
+"""Denominator of the largest fraction of the nodes that is avoided: 10 stands for a tenth of the nodes."""
 
 
 class Avoided(NamedTuple):
@@ -71,7 +72,8 @@ def blamed(memory: Memory) -> list[tuple[Role, str]]:
 def avoid(memory: Memory, nodes: Mapping[str, Node], now: float) -> Avoided:
     """Return the nodes that are avoided, and by whom. The services of each namespace avoid at most `_limit` nodes, including
     those that all services avoid. Nodes that report a fault themselves take precedence, because tenants can make their own
-    containers fail. If a node's own fault is ignored, failures of services on this node count nevertheless.
+    containers fail. If the fault that a node reports itself is ignored, the node can still be avoided because services
+    failed on it.
     """
     known = {name: each for name, each in memory.items() if name in nodes}
     limit = _limit(nodes, known)
@@ -108,9 +110,9 @@ def _limit(nodes: Mapping[str, Node], memory: Memory) -> int:
 
 
 def _own(memory: Memory, now: float, limit: int, wrong: dict[str, str]) -> Iterator[_Blame]:
-    """Yield the nodes to blame for faults that they report themselves. If more than `limit` nodes have a fault at the same
-    time, none of them is to blame for it, because the report is probably wrong, or something that all nodes share is broken.
-    These nodes are added to `wrong`.
+    """Yield the nodes to blame for faults that they report themselves. If more than `limit` nodes report the same kind of
+    fault, none of them is to blame for it, because the reports are probably wrong, or something that all nodes share is
+    broken. These nodes are added to `wrong`, each with the reason.
     """
     kinds: dict[str, list[_Blame]] = {}
     for name, known in memory.items():
@@ -126,8 +128,8 @@ def _own(memory: Memory, now: float, limit: int, wrong: dict[str, str]) -> Itera
 
 
 def _first(blames: list[_Blame], limit: int, beyond: dict[str, str]) -> dict[str, str]:
-    """Return the nodes to avoid, each with the reason: the `limit` nodes that have been to blame for the longest time. Add
-    the other nodes to `beyond`.
+    """Return the nodes to avoid, each with the reason: of the nodes in `blames`, the `limit` nodes that have been to blame
+    for the longest time. Add the other nodes to `beyond`, each with the reason.
     """
     found: dict[str, str] = {}
     for blame in sorted(blames):

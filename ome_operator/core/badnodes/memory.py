@@ -13,14 +13,13 @@ from ome_operator.core.observed.objects import Node
 EXPIRES = 24 * 3600.0
 """Seconds after which a failure of a service is forgotten."""
 CLEARED = 600.0
-"""Seconds after its last report until a fault that the node itself reported is forgotten."""
+"""A fault that the node itself reported is forgotten when the node has not reported it for this many seconds."""
 REFRESH = 300.0
-"""Seconds after which the time of the last report is updated while the node continues to report a fault. A shorter interval
-would write the object more often.
+"""While a node continues to report a fault, the stored time of the last report is updated at this interval, in seconds. A
+shorter interval would write the NodeFaults object more often.
 """
 PROVEN = 600.0
-"""Minimum number of seconds for which a group of the same role has to be ready on other nodes to confirm that a node is to
-blame.
+"""Seconds for which a group of the same role has to be ready on other nodes to prove that a node is to blame for failures.
 """
 
 

@@ -13,12 +13,12 @@ NODES = 200
 FAULTS = 16
 """Largest number of faults of a node that are remembered."""
 WORDS = 300
-"""Maximum number of characters of a message. The rest is cut off."""
+"""Maximum number of characters of a fault's message that are remembered."""
 _MOST_COUNTED = 1000
 
 
 class Role(NamedTuple):
-    """A role of a revision of a service, whose failures are counted together."""
+    """A component of a service in one of its revisions. The failures of a role's groups on a node are counted together."""
 
     namespace: str
     service: str
@@ -69,7 +69,7 @@ class Avoider(NamedTuple):
 
 
 def summary(avoiders: Iterable[Avoider]) -> str:
-    """Return a text for people that states which services avoid a node, and why; "" if none does."""
+    """Return a text for people that states which services avoid a node, and why; "" if no service avoids it."""
     return "; ".join(f"{_by(one.namespace)}{one.why}" for one in avoiders)[:WORDS]
 
 
@@ -97,8 +97,8 @@ def avoided_by(found: Mapping[str, Any], namespace: str) -> bool:
 
 
 def read(found: Mapping[str, Any], forgiven: float) -> NodeMemory:
-    """Return the memory that the status of a NodeFaults object contains. Invalid entries are skipped, because users can edit
-    the object.
+    """Return the remembered faults of a node. `found` is the status of its NodeFaults object, and `forgiven` the time of
+    `ome nodes forgive` (`NodeMemory.forgiven`). Invalid entries are skipped, because users can edit the object.
     """
     entries = found.get("faults")
     known = (_read(entry) for entry in (entries if isinstance(entries, list) else ())[:FAULTS])
@@ -106,8 +106,8 @@ def read(found: Mapping[str, Any], forgiven: float) -> NodeMemory:
 
 
 def without_common(memory: Memory) -> dict[str, NodeMemory]:
-    """Return the memory without the faults that more than NODES nodes report themselves. Such a fault cannot be remembered
-    completely, and the nodes with it would displace all failures of services.
+    """Return the memory without the kinds of faults that more than NODES nodes report themselves. There is no space to
+    remember such a kind for all of these nodes, and it would displace all failures of services.
     """
     reports = Counter(fault.kind for each in memory.values() for fault in each.faults if fault.role is None)
     common = {kind for kind, number in reports.items() if number > NODES}

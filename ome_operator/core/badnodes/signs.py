@@ -45,13 +45,14 @@ class ReadyGroup(NamedTuple):
 def signs(
     pods: Iterable[Pod], groups: Iterable[Mapping[str, Any]], counted: Counted, floor: float, now: float
 ) -> tuple[list[Sign], dict[GroupKey, float]]:
-    """Return the failures of a service's groups that have not been counted yet, and the next value of `counted`.
+    """Return the failures of a service's groups that have not been counted yet, and the value of `counted` for the next
+    call.
 
     Of each group, at most one failure is counted within ROUND seconds: the failure of the container that ended first.
 
     groups      `status.groups` of the service.
-    counted     The time up to which the failures of each group have been counted.
-    floor       The time up to which the failures of groups that are not in `counted` have been counted.
+    counted     For each group, the time up to which its failures have been counted, in seconds since the epoch.
+    floor       This time for the groups that are not in `counted`.
     """
     records, found, then = {_key_of(each): each for each in groups}, list[Sign](), dict[GroupKey, float]()
     members = _groups(pods)
@@ -89,7 +90,9 @@ def _role(pod: Pod) -> Role:
 
 
 def _hang(members: list[Pod], record: Mapping[str, Any], since: float) -> Iterator[Sign]:
-    """Yield a failure for each node of a group that is being recycled because it hangs."""
+    """Yield a failure for each node of a group that is being recycled because it hangs, unless the group began to hang at or
+    before the time `since`.
+    """
     failure = record.get("lastFailure") or {}
     at = time(failure.get("time"))
     if record.get("phase") != "Recycling" or failure.get("reason") not in HANGS or at <= since:
@@ -121,7 +124,9 @@ def _endings(members: list[Pod], since: float, now: float) -> Iterator[Sign]:
 
 
 def _ended(pod: Pod) -> float:
-    """Return when a container of the pod failed, in seconds since the epoch; 0 if none did, or if the pod was disrupted."""
+    """Return when the main container of a pod last failed, in seconds since the epoch. Return 0 if the container has not
+    failed, or if the pod was evicted, preempted or deleted.
+    """
     if pod.ending is None or (pod.ending.code is None and pod.ending.reason not in _OF_THE_KUBELET):
         return 0.0
     return time(pod.ending.time) or time(pod.times.created)
@@ -132,7 +137,7 @@ def _how(pod: Pod) -> str:
 
 
 def _held(members: list[Pod], now: float) -> Iterator[Sign]:
-    """Yield a failure for each node in which a preflight check found a fault and therefore keeps an engine from starting."""
+    """Yield a failure for each node on which a preflight check found a problem that keeps an engine from starting."""
     ranks, seen = {pod.rank: pod for pod in members}, set[str]()
     for pod in members:
         if pod.preflight is None or not pod.preflight.held:
