@@ -25,7 +25,8 @@ PLAN = "OME_BENCHMARK"
 """Environment variable that contains the work plan of the containers, as JSON."""
 DAY_S = 86_400
 BESIDE_S = 3600
-"""Seconds that a Job may take in addition to the runs, for pulling images, downloading a data set and importing SGLang."""
+"""Seconds that a Job may take in addition to its benchmark runs, for pulling images, downloading a data set and importing
+SGLang."""
 EACH_S = 120
 """Seconds that each run may take in addition to its configured time, for preparing prompts and counting tokens."""
 SECRETS = "/ome/secrets"
@@ -39,10 +40,10 @@ _OF_QUESTIONS = ("num_shots", "max_new_tokens", "temperature")
 
 
 class Images(NamedTuple):
-    """Images of the containers."""
+    """The images of the containers of a benchmark's Job, and the Secrets with which they are pulled."""
 
     sglang: str
-    """Any image that contains SGLang's serving benchmark."""
+    """The image of the container that runs the benchmark. Any image with SGLang's serving benchmark works."""
     tools: str
     """Our image with clients of object stores (images/agent); "" if the operator has no such image."""
     pull_secrets: tuple[str, ...] = ()
@@ -127,7 +128,9 @@ def _plan(
 
 
 def _remote(place: PodPath | None, storage: Storage | None) -> Manifest:
-    """Return the arguments for downloading from, or uploading to, a remote location; {} if the location is mounted."""
+    """Return the part of the work plan for downloading from, or uploading to, a remote location: its URI and settings.
+    Return {} if the location is mounted in the pod.
+    """
     if place is None or storage is None or not place.remote:
         return {}
     return {"uri": place.remote, "path": place.path, "parameters": dict(storage.parameters or {})}
@@ -215,7 +218,7 @@ def _sglang(image: str, env: list[Manifest], mounts: list[Manifest], more: Manif
 
 
 def _ours(step: str, image: str, env: list[Manifest], mounts: list[Manifest]) -> Manifest:
-    """Return a container that runs a command of this program."""
+    """Return the container of the step `step` (`prepare` or `report`), which runs `ome benchmark STEP` in our image."""
     return {
         "name": step,
         "image": image,
@@ -257,8 +260,8 @@ def _volumes(benchmark: BenchmarkJob, server: ServerUnderTest, data: PodPath | N
 
 
 def _where(benchmark: BenchmarkJob, server: ServerUnderTest, more: Manifest) -> Manifest:
-    """Return the node selection of the pod. It requires the model, the data set and the results on the node, and is
-    restricted further by podOverride (`more`).
+    """Return the node selector, affinity and tolerations of the pod. It selects nodes that have the model and the locations
+    of the data set and the results. `more` is the value of spec.podOverride, whose labels and affinity take precedence.
     """
     places = [place for place in (benchmark.spec.dataset, benchmark.spec.output_location) if place is not None]
     selector: dict[str, str] = {}

@@ -26,7 +26,7 @@ class PodProgress(NamedTuple):
     """The state of the benchmark's pod."""
 
     running: bool = False
-    """Whether the benchmark is running, or has run."""
+    """Whether the container that runs the benchmark is running, or has ended."""
     reason: str = ""
     message: str = ""
     report: BenchmarkReport | None = None
@@ -59,8 +59,9 @@ def pod_progress(pods: Iterable[Mapping[str, Any]]) -> PodProgress:
 
 
 def _report(text: str) -> BenchmarkReport | None:
-    """Return the summary of the results in a termination message. Return None if the container ended before it wrote a
-    summary, so that the message contains log lines instead, or if a number in it is too large for the API server.
+    """Return the summary of the results, parsed from the termination message of a container. Return None if the message
+    contains log lines, because the container ended before it wrote a summary, or if a number in the summary is too large for
+    the API server.
     """
     try:
         found = BenchmarkReport.model_validate_json(text, by_alias=True, by_name=False)
@@ -74,8 +75,8 @@ def _report(text: str) -> BenchmarkReport | None:
 def benchmark_status(
     job: BenchmarkJob, made: Child | None, pods: Iterable[Mapping[str, Any]], why: Why, now: datetime
 ) -> dict[str, Any]:
-    """Return the complete status of a BenchmarkJob. `made` is the Job, `pods` are its pods as JSON, and `why` is the reason
-    if the Job is missing.
+    """Return the complete status of a BenchmarkJob. `made` is its Job; `pods` are the pods of this Job as JSON. `why` is the
+    reason why there is no Job, if there is none.
     """
     before = job.status
     if is_final(before):
@@ -181,8 +182,8 @@ def _whole(job: BenchmarkJob, shared: Mapping[str, Any], conditions: list[dict[s
 
 
 def unreadable(status: Mapping[str, Any], generation: int, why: Why, now: datetime) -> dict[str, Any]:
-    """Return the status of a BenchmarkJob that cannot be read or handled. `why` is the reason. Results from before the edit
-    are kept.
+    """Return the status of a BenchmarkJob whose spec is invalid, or for which the operator raised an error. `why` is the
+    reason. Results of a benchmark that ran before the spec was edited are kept.
     """
     shared = {name: status[name] for name in _LASTING if status.get(name) is not None} or {"state": PENDING}
     stored = status.get("conditions") or ()

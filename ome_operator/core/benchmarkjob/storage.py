@@ -22,7 +22,7 @@ class PodPath(NamedTuple):
     path: str
     """Path in the pod. For results in an object store it is the directory in which they are written before the upload."""
     remote: str = ""
-    """URI to download from or to upload to; "" if the path is mounted."""
+    """URI from which a data set is downloaded, or to which results are uploaded; "" if the path is on a mounted volume."""
     volume: Manifest | None = None
     mount: Manifest | None = None
 
@@ -71,8 +71,8 @@ def _file(field: str, uri: str) -> str:
 
 
 def _inside(field: str, uri: str) -> str:
-    """Return the path within a volume claim or a node's file system. Raises ProblemError for a path that leads out of it,
-    or for an unsupported scheme.
+    """Return the path of a `pvc://` or `local://` URI within the volume claim, or within the file system of a node. Raises
+    ProblemError if the URI contains `..`, or for another scheme.
     """
     if ".." in PurePosixPath(uri.partition("://")[2]).parts:
         raise _refused(f"{field} {uri} contains `..`: write a path without it")

@@ -12,7 +12,8 @@ from ome_operator.core.resolve.inputs import object_refs
 from ome_operator.core.weights.mount import Mount, directory, mount, weights
 
 NATIVE, CHAT = "sglang", "vllm-chat"
-"""Backends of SGLang's benchmark: `/generate`, and `/v1/chat/completions` of any server."""
+"""Backends of SGLang's benchmark. The first sends requests to `/generate` of SGLang, the second to `/v1/chat/completions` of
+any server."""
 _FORMATS = {"sglang": NATIVE, "openai": CHAT}
 _CHATS = ("vllm", "tgi")
 
@@ -44,7 +45,7 @@ def target(job: BenchmarkJob, service: InferenceService | Invalid | None, deps: 
             COMPLETE,
             Reason.SERVICE_NOT_FOUND,
             f"there is no InferenceService {where} that allows BenchmarkJobs of namespace {job.namespace}: the job waits "
-            f"until its annotation {keys.BENCHMARK_NAMESPACES} names {job.namespace}",
+            f"until {where} exists and its annotation {keys.BENCHMARK_NAMESPACES} names {job.namespace}",
         )
     if service is None:
         raise ProblemError(

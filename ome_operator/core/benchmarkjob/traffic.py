@@ -30,18 +30,22 @@ _FORMS = {
     "P": re.compile(r"P\((\d+),(\d+)\)/(\d+)"),
 }
 DIGITS = 9
-"""Maximum number of digits of a number of tokens. No model accepts a billion tokens."""
+"""Maximum number of digits of a number of tokens in a scenario. No model accepts a billion tokens."""
 MOST_RUNS = 256
 """Maximum number of runs of a job: scenarios times numbers of concurrent requests. The containers get all runs in an
 environment variable, for which Linux has 128 KiB."""
 BLANKS = 40
-"""Maximum number of blanks in a scenario. The containers get the scenario as it is written."""
+"""Maximum number of blanks in a scenario. The containers get the text of the scenario with its blanks, so it must be
+bounded."""
 LEVELS = 100
-"""Maximum nesting of lists and maps in a request, so that every JSON parser can read the request."""
+"""Maximum depth to which lists and maps in `additionalRequestParams` may be nested, so that every JSON parser can read the
+requests."""
 
 
 class Lengths(NamedTuple):
-    """Lengths of prompts and answers in tokens: two numbers each, whose meaning depends on the form."""
+    """The distribution of the lengths of prompts and of answers. Each has two parameters in tokens, whose meaning depends on
+    `form`.
+    """
 
     form: str
     """Form of the distribution, which defines the two numbers. `D`: (n, n). `N`: (mean, standard deviation). `U`:
@@ -135,7 +139,7 @@ def _shaped(scenario: str, requests: int) -> tuple[tuple[str, ...], Lengths | No
 
 
 def _cut(text: str) -> str:
-    """Shorten a text for a message."""
+    """Return a text for a message, shortened to 60 characters."""
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -149,8 +153,8 @@ def _lengths(form: str, numbers: list[int]) -> Lengths:
 
 
 def params(spec: BenchmarkSpec) -> dict[str, Any]:
-    """Return `additionalRequestParams`: parsed as JSON where possible, else as strings. Raises ProblemError for too deep
-    nesting.
+    """Return `additionalRequestParams`, with each value parsed as JSON or, if it is not JSON, as a string. Raises
+    ProblemError if a value is nested too deeply.
     """
     return {name: _value(name, text) for name, text in (spec.additional_request_params or {}).items()}
 
