@@ -21,13 +21,13 @@ from ome_operator.core.weights.mount import AnyModel, both
 from ome_operator.core.weights.node_selection import UnreadableSelection, selects_node
 
 LONE_WAIT = timedelta(minutes=5)
-"""Time after which the report of a single node is used although no other node has confirmed it, if no other node reports
-anything else. Agents look up the revision of a new model within a minute, so other nodes have reported by then. If the
-record of the only agent is at least this old, the operator assumes that no other agent is about to start."""
+"""Time after which the report of a single node is used although no second node has confirmed it. It is not used if another
+node reports something else. Agents look up the revision of a new model within a minute, so other nodes have reported by
+then. If the record of the only agent is at least this old, the operator assumes that no other agent is about to start."""
 NAMED = 5
 """Maximum number of nodes that a message names."""
 _COMMIT = re.compile(r"hf://[^@]+@([0-9a-f]{40})|oci://.+@(sha256:[0-9a-f]{64})|(local)://.*")
-"""URIs that name their revision themselves. The revision of `local://` is the word `local`."""
+"""Matches URIs that contain their revision: a commit or a digest. For `local://`, the revision is the word `local`."""
 
 
 class Pin(NamedTuple):
@@ -45,8 +45,9 @@ class Witnesses(NamedTuple):
     trusted: frozenset[str] = frozenset()
     """Nodes that an administrator named (`agent.pinFrom`)."""
     others: bool = False
-    """Whether the model selects other nodes whose agents may report later: nodes that have a record but whose kubelets do
-    not report now, or, while the record of an agent is younger than `LONE_WAIT` (a new cluster), nodes without a record."""
+    """Whether the model also selects nodes whose agents do not report now but may report later. These are nodes whose agents
+    have a record but whose kubelets do not report. While the record of any agent is younger than `LONE_WAIT`, as in a new
+    cluster, they also include nodes without a record."""
 
     def decide(self, words: Mapping[str, str], waited: timedelta) -> str | None:
         """Return the report that is used, or None if none is confirmed yet. `words` maps nodes to their reports (a revision,
@@ -113,7 +114,8 @@ def _young(made: str, now: datetime) -> bool:
 def judge(
     uri: str, before: Mapping[str, Any], holdings: Mapping[str, Holding], speakers: Witnesses, now: datetime
 ) -> Verdict:
-    """Return the revision and the facts of a model that are used. `before` is its stored status.
+    """Return the revision and the facts of a model that are used on all nodes. `before` is the stored status of the model.
+    `holdings` maps nodes to what their agents report about the model, and `speakers` decides which report is used.
 
     A revision is used until the URI changes. Facts are used until other facts are confirmed or the URI changes.
     """
@@ -141,7 +143,9 @@ def wait_left(status: Mapping[str, Any], now: datetime) -> float | None:
 
 
 def _alone_since(status: Mapping[str, Any]) -> datetime | None:
-    """Return the time since which the report of a single node has waited for confirmation, or None."""
+    """Return since when the report of a single node has waited for confirmation, according to the stored condition
+    NodesAgree; None if no report waits.
+    """
     for condition in status.get("conditions") or ():
         if condition.get("type") == NODES_AGREE and condition.get("status") == "Unknown":
             return quantity.instant(condition.get("lastTransitionTime"))

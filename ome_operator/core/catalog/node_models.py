@@ -11,13 +11,14 @@ from ome_operator.core.observed.objects import Holding, Ref, Unused
 from ome_operator.core.weights.mount import digest_of, place_of
 
 LISTED = 50
-"""Maximum number of nodes or users that a status names; further ones are only counted."""
+"""Maximum number of nodes, or of services that use an object, that the status of the object names. Further nodes and
+services are only counted."""
 MESSAGE = 300
-"""Maximum characters of a node's message in a status, because the messages of all nodes are in the status of one model."""
+"""Maximum number of characters of a node's message in the status of a model, which contains the messages of all nodes."""
 
 LABEL_LIMIT = 1000
-"""Maximum number of labels on a node for namespaced models. They take about 180 kB, which the kubelet and every watcher
-of nodes receive."""
+"""Maximum number of labels for namespaced models on one node. This many labels take about 180 kB, which the kubelet and
+every watcher of nodes receive."""
 
 
 def labels(
@@ -69,11 +70,11 @@ def _in_turn(wanted: Iterable[tuple[str, dict[str, str]]]) -> Iterator[dict[str,
 
 
 def status(verdict: Verdict, directory: str, holdings: Mapping[str, Holding]) -> dict[str, Any]:
-    """Return the part of a model's status that comes from agents' records: pinned revision, facts, progress per node,
-    summary.
+    """Return the part of a model's status that comes from the records of agents: the revision that all nodes use, the facts,
+    the progress of each node, and a summary.
 
-    `directory` is the digest that agents use as the name of the model's directory. The pinned revision and the facts are
-    kept when all records are gone, until the URI changes.
+    `directory` is the digest that agents use as the name of the model's directory. The revision and the facts are kept when
+    all records are gone, until the URI of the model changes.
     """
     pin, ready = verdict.pin, [holding for holding in holdings.values() if holding.state == keys.MODEL_READY]
     done = sum(pin == Pin(holding.uri, holding.revision) for holding in ready)

@@ -1,4 +1,6 @@
-"""Build the statuses of models, runtimes and accelerator classes: which services use them, and what is wrong."""
+"""Build the statuses of models, runtimes and accelerator classes: which services use an object, and what is wrong with the
+object.
+"""
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -263,7 +265,9 @@ def accelerator_status(accelerator: AcceleratorClass, nodes: Iterable[Node], now
 def _with_advice(
     ready: cond.Condition, about: AnyModel | Runtime | AcceleratorClass, more: cond.Condition | None = None
 ) -> list[cond.Condition]:
-    """Return the condition Ready together with `more` and the condition Advice, which names fields without effect."""
+    """Return the conditions of the object `about`: `ready` (its condition Ready), `more` if it is given, and the condition
+    Advice if fields of the object have no effect or its annotations about waves are invalid.
+    """
     return [
         ready,
         *filter(None, [more]),
