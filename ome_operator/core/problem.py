@@ -23,7 +23,7 @@ class Problem:
 
 
 class ProblemError(OmeError):
-    """Raised in nested pure functions to pass a Problem to a caller, which catches the exception and reports the Problem."""
+    """Raised by nested pure functions to pass a Problem to a caller, which catches the exception and reports the Problem."""
 
     def __init__(self, condition: str, reason: str, message: str) -> None:
         super().__init__(message)

@@ -29,9 +29,10 @@ from ome_operator.core.status.service import Report
 from ome_operator.core.waves.shared_edits import whole_before
 
 MENDED = frozenset({"Service", "ServiceAccount", "Role", "RoleBinding"})
-"""Kinds of objects that lead requests to pods and create no pods. These objects are restored while a service is frozen."""
+"""Kinds of objects that lead requests to pods and create no pods. If somebody changes or deletes such an object while the
+service is frozen, it is restored."""
 SHOWN = 3
-"""Number of object names that are shown for each kind."""
+"""Number of names of objects of one kind that the list of suppressed steps shows."""
 MOST = 600
 """Largest number of characters of the list of suppressed steps. The message must also have space for who froze the
 service and how to end the freeze."""
@@ -51,8 +52,8 @@ def _nothing(_: Any, __: Snapshot) -> tuple[Any, ...]:
 
 
 def _at_no_time(_: float | None, __: Snapshot) -> None:
-    """Return None: while a service is held, no timeout of a rollout or a recycle runs, so none of them needs a further
-    pass.
+    """Return None as the time of the next pass: while a service is held, no timeout of a rollout or a recycle runs, so no
+    timeout needs another pass.
     """
 
 
@@ -84,14 +85,16 @@ def _taken_back(_: Iterable[Patch], snapshot: Snapshot) -> tuple[Patch, ...]:
 
 
 def _begun(rolls: bool, snapshot: Snapshot) -> bool:
-    """Return whether the rollout of the edit of a shared object to the service has begun. If it has, other services wait for
-    this service. If it has not, other services roll out the edit first.
+    """Return whether the rollout of the edit of a shared object to this service had begun before the freeze. If it had,
+    other services wait for this service. If it had not, other services get the edit first.
     """
     return rolls and len(snapshot.slices.keys() | whole_before(snapshot.service.status)) > 1
 
 
 def _pulling(_: int, snapshot: Snapshot) -> int:
-    """Return the number of Jobs that pull images already, because no further Job is created."""
+    """Return the number of Jobs of the service that already pull images. The Jobs that the plan would create are not
+    counted, because no Job is created while the service is held.
+    """
     return image_pulls.active(snapshot)
 
 
@@ -145,7 +148,9 @@ _FIELDS = tuple(item.name for item in fields(Plan))
 
 
 def would(plan: Plan, less: Plan) -> tuple[str, ...]:
-    """Return texts about the suppressed steps of a plan. `less` is the part of the plan that is carried out."""
+    """Return a text for each suppressed step of a plan, such as "create Service a". `less` is the part of the plan that is
+    carried out.
+    """
     return tuple(word for name in _FIELDS if name in SAYS for word in _blocked(name, plan, less))
 
 
@@ -211,7 +216,9 @@ def _many(verb: str, found: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def condition(hold: Hold, steps: Iterable[str] | None) -> cond.Condition:
-    """Return the condition Frozen. `steps` contains the suppressed steps; None if they were not computed."""
+    """Return the condition Frozen. `steps` contains the texts of `would` about the suppressed steps; None if these were not
+    computed.
+    """
     waits = ", ".join(steps or ())
     if len(waits) > MOST:
         waits = waits[:MOST] + " …"
@@ -285,8 +292,8 @@ def _unreachable(report: Report, hold: Hold, snapshot: Snapshot) -> tuple[Proble
 
 
 def _far(item: RoleProgress, hold: Hold, snapshot: Snapshot) -> RoleProgress:
-    """Return the progress of a role. If groups have no workloads, the reason is that of the hold, because no workloads
-    are created now.
+    """Return the progress of a role. If workloads of the role are missing, the reason is replaced by the reason of the hold,
+    because no workloads are created now.
     """
     found = [snapshot.observed.children.get(key) for key in item.role.workloads]
     made = all(child is not None and controlled_or_adoptable(child, snapshot.service.uid) for child in found)
