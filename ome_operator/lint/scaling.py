@@ -10,7 +10,7 @@ from ome_operator.lint.subject import Subject
 @rule(
     "demand-unusable",
     Severity.WARNING,
-    "The service cannot be scaled with its demand as it is written",
+    "The spec does not allow the operator to scale the service with its demand",
     ignored="The number of groups never changes, and the condition FollowsDemand has the reason DemandIgnored.",
     evidence="docs/demand.md: the decision needs prefill, decode, routers and targets that can be judged.",
 )

@@ -12,7 +12,7 @@ POINTS = 5
 """Number of windows to which a trend is fitted."""
 FEW, UNSURE = 3, 2.0
 """With fewer than `FEW` windows, for example after a restart of the operator, `UNSURE` standard errors are subtracted from
-the rate, so that no group is added by chance. Waiting requests still add groups."""
+the estimated rate of arrivals, so that no group is added by chance. Waiting requests still add groups."""
 SIGNIFICANT = 4.0
 """Number of standard errors from which a slope is taken for a trend, and not for chance."""
 STEP = 4.5
@@ -20,13 +20,14 @@ STEP = 4.5
 limit of 3 would report several steps a day for a constant load.
 """
 UNLIKELY = 25.9
-"""Sum of squared deviations from a line, in units of the variance, that a constant load or a line exceeds once in 100,000
-windows (chi-squared distribution with 3 degrees of freedom). A day has 1,440 windows."""
+"""Limit of the sum of squared deviations of the rates from a fitted line, in units of the variance. A load that is constant
+or grows linearly exceeds it once in 100,000 windows (chi-squared distribution with 3 degrees of freedom). A day has 1,440
+windows."""
 RECENT = 20.0
 """Length in seconds of the period before now that is compared with the time before it to detect a step."""
 FASTEST = 10.0
-"""Length in seconds of a shorter period that is compared in the same way, but only to detect an increase: a large increase
-is significant after this time already."""
+"""Length in seconds of a second, shorter period. It is compared like that of `RECENT`, but only to detect an increase of the
+load: a large increase is significant after this short time already."""
 
 
 class ArrivalForecast(NamedTuple):

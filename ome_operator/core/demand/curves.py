@@ -6,13 +6,13 @@ from itertools import pairwise
 from ome_operator.core.demand.facts import FULL, Curve
 
 STEP = 1.4
-"""Ratio of the numbers of requests at neighbouring points of a measured curve."""
+"""Ratio between the numbers of requests at two neighbouring points of a measured curve."""
 FLATTEST = 0.25
 """Smallest assumed slope above the last point of a curve, as a fraction of the slope of the line from the origin to
 this point."""
 SHOWN = 0.9
-"""If a measured time between tokens is at most this fraction of the target, a group serves the number of requests at which
-it was measured within the target."""
+"""Fraction of the target. If the time between tokens that was measured with some number of requests is at most this
+fraction, a group is known to serve this number of requests within the target."""
 
 
 def rising(curve: Curve) -> Curve:

@@ -16,15 +16,16 @@ class DaySums(NamedTuple):
     day: str
     """The date, such as 2026-11-28."""
     gpu_hours: float = 0.0
-    """GPU-hours of the groups that existed."""
+    """GPU-hours of the groups that existed during the day."""
     gpu_hours_wanted: float = 0.0
-    """GPU-hours that the service would have used with the wanted size."""
+    """GPU-hours that the service would have used if it had always had the wanted size."""
     requests: float = 0.0
     """Number of requests for which it is known whether they met the target of the time to the first token."""
     met: float = 0.0
     """Number of the requests in `requests` that met the target."""
     met_wanted: float = 0.0
-    """Upper bound of `met` for the wanted size: all requests count as met while fewer groups than wanted existed."""
+    """Upper bound of the value that `met` would have if the service had always had the wanted size: while fewer groups than
+    wanted existed, all requests are counted as if they had met the target."""
 
 
 _FIELDS = {
@@ -39,8 +40,8 @@ _FIELDS = {
 def counted(
     days: Sequence[DaySums], sample: DemandSample, fleet: Fleet, made: SizeDecision, seconds: float
 ) -> tuple[DaySums, ...]:
-    """Return the sums of the days `days`, to which the last `seconds` seconds are added: the load `sample`, the existing
-    groups `fleet`, and the wanted size `made`.
+    """Return the sums of the days `days` after the last `seconds` seconds have been added to them. In this time, the service
+    had the load `sample`, the groups `fleet`, and the wanted size in `made`.
     """
     today = datetime.fromtimestamp(sample.at, UTC).strftime("%Y-%m-%d")
     last = days[-1] if days and days[-1].day == today else DaySums(today)

@@ -25,12 +25,12 @@ DECISIONS, CHANGES = 10, 100
 """How many of the last decisions, and of the times of the last changes, are kept in the state."""
 LASTING = tuple(reason for reason in HoldReason if reason not in SURPLUS)
 """Reasons whose beginning and end are recorded among the last decisions. The other reasons only delay the removal of a
-group, and would fill the list because they come and go often.
+group. They begin and end so often that they would fill the list.
 """
 
 LATE_FOR = 300.0
-"""Seconds for which too many requests have to be late, without a change of the size, until the groups are assumed to be
-slower than measured before. A shorter time may be due to chance or to a step of the load."""
+"""If too many requests are late for this many seconds without a change of the size, the groups are assumed to be slower than
+measured before. Chance or a step of the load can make requests late for a shorter time."""
 
 Size = tuple[int, int, int]
 """The numbers of prefill groups, decode groups and routers."""
@@ -106,8 +106,8 @@ def _taught(
 def _judged(
     samples: Sequence[DemandSample], fleet: Fleet, targets: Targets, state: ScalingState, now: float
 ) -> tuple[bool, bool]:
-    """Return two values: whether the existing groups have served in time, and whether too many requests have been late for
-    `LATE_FOR` seconds. Both values are False if the groups have changed in this time.
+    """Return two values: whether the existing groups serve requests in time, and whether too many requests have been late
+    for `LATE_FOR` seconds. Both values are False if groups, or their configuration, have changed recently.
     """
     changing = any(role.starting or role.draining for role in (fleet.prefill, fleet.decode))
     late, same_for = samples[-1].late, now - max(state.changed, *state.configured)
@@ -160,8 +160,8 @@ def _sized(
 
 
 def _least(demand: DemandEstimate, fleet: Fleet, targets: Targets, present: Size) -> tuple[int, int]:
-    """Return the numbers of groups that would be enough with a margin. A role for which no number is known to be enough
-    keeps its present number.
+    """Return the numbers of prefill and decode groups that would be enough for the demand with a margin. For a role for
+    which no number is known to be enough, return its present number.
     """
     fewer = demand.fewer(targets)
     enough, _ = limits.limited(fewer, fleet, targets)
@@ -194,8 +194,9 @@ def _lower_since(
 
 
 def _smaller(state: ScalingState, present: Size, routers: int) -> Size:
-    """Return the size with one group less: of the role for which fewer groups have been enough for the longest time. If both
-    roles need all of their groups, return the size with one router less if `routers` permits it.
+    """Return the present size with one group less, of the role for which fewer groups have been enough for the longest time.
+    If both roles need all of their groups, return the present size with one router less, or unchanged if all of the routers
+    are needed (`routers` is the needed number).
     """
     prefill, decode, _ = present
     since = {role: at for role, at in zip(GROUPS, state.lower_since, strict=True) if at is not None}

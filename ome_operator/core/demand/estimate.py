@@ -34,13 +34,13 @@ CLEARED = 0.5
 A backlog is thus gone within two start times after it began.
 """
 ENOUGH = 4
-"""Minimum number of windows for an estimate of the variation of prompt lengths. A change of the length is only searched in
-more windows."""
+"""Minimum number of windows for an estimate of how much the lengths of prompts vary. To search for a change of the mean
+length, more windows than this are needed."""
 MEDIAN = 0.455
 """Median of the square of a normal variable with the variance 1 (chi-squared distribution with 1 degree of freedom)."""
 OTHER, SURPRISE = 1.2, 6.0
-"""The length of prompts has changed if the means before and after differ by more than the factor `OTHER`, and by more than
-`SURPRISE` standard errors."""
+"""The mean length of prompts is considered changed at a time if the means before and after this time differ by more than the
+factor `OTHER`, and by more than `SURPRISE` standard errors."""
 SHORTER_FOR = 2
 """Number of windows after which shorter prompts are taken for a change. Longer prompts are taken for a change after one
 window."""
@@ -75,22 +75,23 @@ class DemandEstimate(NamedTuple):
     serving: int
     """Number of prefill groups that serve now. The waiting requests are in their queues."""
     service: float
-    """Mean time of a request in a prefill group, in seconds, from which the number of groups to have is computed."""
+    """Mean time for which a request occupies a prefill group, in seconds. The number of groups that the service needs is
+    computed from it."""
     longest: float
-    """Mean time of a request in a prefill group, in seconds, from which it is computed whether fewer groups would be enough;
-    at least `service`. It is the time of prompts of `MeanRequest.fewer` tokens, and is taken from measurements instead of
-    the prediction if there are any."""
+    """A more cautious estimate of `service`, at least as long. It decides whether fewer groups would be enough. It is the
+    time of prompts of `MeanRequest.fewer` tokens, and comes from measurements, or from the prediction if nothing was
+    measured."""
     prompt: float
-    """Prompt tokens of a request."""
+    """Mean number of prompt tokens of a request."""
     answer: float
-    """Output tokens of a request."""
+    """Mean number of output tokens of a request."""
     patience: float
-    """Mean wait with exponential service times, divided by the mean wait with the service times of these prompts
-    (`queues.patience_factor`)."""
+    """Correction of waits that are computed for exponential service times: such a mean wait, divided by the mean wait with
+    the service times of the prompts of this service (`queues.patience_factor`)."""
     curve: Curve
     """Time between tokens in a decode group, from measurements and the plan."""
     measured: Curve
-    """Time between tokens in a decode group, from measurements alone; empty if there is none."""
+    """Time between tokens in a decode group, from measurements alone; empty if nothing was measured."""
     basis: Mapping[str, Basis]
     """States for each role how the speed of its groups is known."""
     unproven: frozenset[str]
@@ -105,8 +106,8 @@ class DemandEstimate(NamedTuple):
         return max(self.forecast.now, self.forecast.ahead)
 
     def curve_for(self, targets: Targets) -> Curve:
-        """Return the curve from which the number of decode groups to have is computed: `curve`, or `measured` if the target
-        cannot be met according to `curve`, because only measurements prove that no group can meet it.
+        """Return the curve from which the needed number of decode groups is computed: `curve`, or `measured` if the target
+        cannot be met according to `curve`. Only measurements prove that no group can meet the target.
         """
         predicted = self.measured and curves.batch_within(self.curve, targets.tbt) < 1
         return self.measured if predicted else self.curve
@@ -251,8 +252,8 @@ def _prompt(samples: Sequence[DemandSample]) -> float:
 
 
 def patience(mean: MeanRequest, work: PrefillWork | None) -> float:
-    """Return `queues.patience_factor` for the service times of these requests. `work` states which part of a service time is
-    proportional to the length of the prompt; if it is None, the whole time is.
+    """Return `queues.patience_factor` for the service times of requests with the lengths `mean`. `work` states which part of
+    a service time is proportional to the length of the prompt; if `work` is None, the whole service time is proportional.
     """
     part = work.seconds(0.0, mean.more) / work.seconds(1.0, mean.more) if work is not None else 1.0
     return queues.patience_factor(mean.variation * part**2)

@@ -24,7 +24,7 @@ class CompletedWork(NamedTuple):
     groups: int = 0
     requests: float = 0.0
     tokens: float = 0.0
-    """Prompt tokens of the completed requests."""
+    """Prompt tokens per second of the completed requests."""
 
 
 class DemandSample(NamedTuple):
@@ -35,35 +35,35 @@ class DemandSample(NamedTuple):
     at: float
     """Time in seconds since the epoch."""
     arrivals: float | None = None
-    """Requests that arrived at the routers, without probes and without retries of the router."""
+    """Requests per second that arrived at the routers, without probes and without retries of the router."""
     waiting: int | None = None
-    """Requests that wait for prefill, over all groups."""
+    """Number of requests that wait for prefill now, in all groups together."""
     running: float | None = None
-    """Mean number of requests in decode, over all groups and the window."""
+    """Number of requests in decode in all groups together, averaged over the last `WINDOW` seconds."""
     running_now: int | None = None
-    """Requests in decode at this time, over all groups."""
+    """Number of requests in decode now, in all groups together."""
     requests: float | None = None
-    """Requests that prefill has completed."""
+    """Requests per second that the prefill groups completed."""
     prompt_tokens: float | None = None
-    """Prompt tokens of the requests that prefill has completed."""
+    """Prompt tokens per second of the requests that the prefill groups completed."""
     ended: float | None = None
-    """Requests that decode has completed."""
+    """Requests per second that the decode groups completed."""
     output_tokens: float | None = None
-    """Output tokens of the requests that decode has completed."""
+    """Output tokens per second of the requests that the decode groups completed."""
     errors: float | None = None
-    """Responses with a status of 500 or more."""
+    """Responses of the routers per second with an HTTP status of 500 or more."""
     late: float | None = None
     """Share of the requests in the window whose time to the first token exceeded the target; None if there were too few
     requests.
     """
     saturated: CompletedWork = CompletedWork()
-    """The prefill groups that were busy during the whole window: at each reading at least as many requests waited as were
-    completed until the next."""
+    """The work of the prefill groups that were busy during the whole window: at each reading, at least as many requests
+    waited as the group completed until the next reading."""
     queued: CompletedWork = CompletedWork()
-    """The prefill groups in which requests waited at each reading of the window. They may have been idle between two
-    readings."""
+    """The work of the prefill groups in which requests waited at each reading of the window. They may have been idle between
+    two readings."""
     in_flight: int | None = None
-    """Requests in flight, over all routers."""
+    """Number of requests in flight now, in all routers together."""
 
 
 def nearest(samples: Sequence[DemandSample], at: float) -> DemandSample | None:
@@ -106,11 +106,11 @@ class RoleFleet(NamedTuple):
     """The groups of a role that exist."""
 
     ready: int
-    """Groups that serve."""
+    """Number of groups that serve."""
     starting: int = 0
     draining: int = 0
     gpus: int = 8
-    """GPUs of a group."""
+    """Number of GPUs of one group."""
     room: int | None = None
     """Largest number of groups for which the cluster has nodes; None if this is not known."""
     configurations: tuple[Configuration, ...] = ()
@@ -130,9 +130,9 @@ class Fleet(NamedTuple):
     decode: RoleFleet
     routers: int = 1
     busy: str = ""
-    """Why no group may be removed now: a rollout, a recycle, a move or a drain; "" if there is no reason."""
+    """Why no group may be removed now: a rollout, a recycle, a move or a drain is in progress; "" if there is no reason."""
     frozen: str = ""
-    """Why the size may not be changed now: a freeze or a pause; "" if there is no reason."""
+    """Why the size may not be changed now: the service is frozen or paused; "" if there is no reason."""
 
     def role(self, name: str) -> RoleFleet:
         """Return the groups of the role `prefill` or `decode`."""
@@ -162,7 +162,7 @@ class Targets(NamedTuple):
     share: float = 0.95
     bounds: Mapping[str, GroupBounds] = {PREFILL: GroupBounds(1, 1), DECODE: GroupBounds(1, 1), ROUTER: GroupBounds(1, 1)}
     gpus: int | None = None
-    """Largest number of GPUs of all groups; None without a budget."""
+    """Largest number of GPUs that all groups together may have; None if the service sets no budget."""
     in_flight_of_a_router: int = 0
     """Number of requests in flight for each router; with 0, routers are not scaled."""
     changes_an_hour: int = 40

@@ -23,7 +23,7 @@ from ome_operator.core.demand.task import APPLY, DemandTask
 from ome_operator.core.demand.undo import permitted
 
 Granted = Callable[[Mapping[str, int]], Mapping[str, int]]
-"""A function that takes a number of additional groups for each role, and returns how many of them fit on the nodes now."""
+"""A function that takes the number of additional groups of each role, and returns how many of them fit on the nodes now."""
 
 
 def follow(

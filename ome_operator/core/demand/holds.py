@@ -43,7 +43,7 @@ SURPLUS = (
 none at all."""
 
 HOLDS: dict[str, str] = {
-    HoldReason.INVALID: "The service cannot be scaled with its demand as it is written. Nothing changes.",
+    HoldReason.INVALID: "The spec does not allow the operator to scale the service with its demand. Nothing changes.",
     HoldReason.FROZEN: "The service is frozen or paused. Nothing changes.",
     HoldReason.SCHEDULED_ZERO: "The schedule lets the service have no groups now, and no request has arrived for ten "
     "minutes. The groups come back when the scheduled time ends.",

@@ -20,11 +20,11 @@ from ome_operator.core.demand.facts import (
 )
 
 NEW = 0.2
-"""Weight of a new measurement in the mean with the earlier ones, as a fraction."""
+"""Weight of a new measurement when it is averaged with the earlier measurements, as a fraction of 1."""
 MOST = 1000
-"""Largest value of the counter of measurements."""
+"""Largest value of `Learned.measured`. Further measurements are not counted."""
 STARTS = 5
-"""Number of the last starts whose durations are kept."""
+"""Number of starts of groups whose durations are kept, the latest ones."""
 FIRST_START = 300.0
 """Assumed seconds of a start until the first start was measured. The value is long, so that the first decision looks far
 ahead.

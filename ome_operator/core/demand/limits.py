@@ -21,8 +21,8 @@ def first_steps(need: NeededGroups, fleet: Fleet, roles: Collection[str]) -> Nee
 
 
 def limited(need: NeededGroups, fleet: Fleet, targets: Targets) -> tuple[tuple[int, int], str]:
-    """Return the permitted numbers of prefill and decode groups, and the reason (`HoldReason`) if they are fewer than
-    needed; "" if they are not. `need` must contain numbers.
+    """Return the permitted numbers of prefill and decode groups, and the reason (`HoldReason`) if fewer groups are permitted
+    than needed, otherwise "". `need` must not contain None.
     """
     hold = ""
     size = list[int]()
@@ -72,7 +72,7 @@ def grown(present: tuple[int, int], wanted: tuple[int, int], fleet: Fleet, targe
 
 
 def least(present: tuple[int, int], fleet: Fleet, targets: Targets) -> tuple[int, int]:
-    """Return the present numbers of groups plus those that a role lacks of its minimum, as far as the budget permits."""
+    """Return the present numbers of groups, increased to the minimum of each role as far as the budget of GPUs permits."""
     prefill, decode = (max(have, targets.bounds[role].low) for role, have in zip(GROUPS, present, strict=True))
     return grown(present, (prefill, decode), fleet, targets)
 

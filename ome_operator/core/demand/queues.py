@@ -7,8 +7,8 @@ from ome_operator.core.demand import curves
 from ome_operator.core.demand.facts import Curve
 
 MOST = 512
-"""Largest number of groups for which the queue is computed. For a larger load, the groups that the load keeps busy are
-enough, because hardly any request waits if there are so many servers."""
+"""Largest number of groups for which the waits in a queue are computed. For a larger load, the groups that the load keeps
+busy are enough, because hardly any request waits if there are so many servers."""
 
 HALVINGS = 12
 """Number of steps of a search by bisection, after which its result is exact to 0.03 % of the searched interval."""
@@ -37,8 +37,9 @@ def late_share(servers: int, load: float, service: float, patience: float) -> fl
 
 
 def patience_factor(variation: float) -> float:
-    """Return the mean wait with exponential service times, divided by the mean wait with service times whose squared
-    coefficient of variation is `variation`: 2 for equal times, less than 1 for a few long times among short ones.
+    """Return the factor that corrects a wait which is computed for exponential service times: such a mean wait, divided by
+    the mean wait with service times whose squared coefficient of variation is `variation`. It is 2 if all service times are
+    equal, and less than 1 for a few long times among short ones.
 
     Method: the mean wait in a queue with random arrivals is about proportional to 1 + variation (Kingman; Allen and Cunneen
     for several servers), and the wait of the requests that wait is assumed to be exponential.
@@ -79,9 +80,9 @@ def decode_groups(tokens: float, curve: Curve, target: float, shown: float = 0.0
     stays within `target` seconds; None if no number is enough.
 
     A group with B requests generates B / (time between tokens) tokens per second (Little's law). The number of requests in a
-    group fluctuates by about its square root, as with random arrivals, so the mean is kept two square roots below the limit.
-    `shown` is the number of tokens per second that a group was measured to generate within the target: a group is never
-    assumed to generate less.
+    group fluctuates by about its square root, as with random arrivals, so the mean number of requests is kept below the
+    limit by two square roots. `shown` is the number of tokens per second that a group was measured to generate within the
+    target: a group is never assumed to generate less.
     """
     limit = curves.batch_within(curve, target)
     if limit < 1:

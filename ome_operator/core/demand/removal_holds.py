@@ -12,8 +12,8 @@ LOWER_FOR = 90.0
 """Seconds for which fewer groups must have been enough before a group is removed."""
 HOUR = 3600.0
 FAILING, RISE = 0.01, 1.5
-"""The error rate counts as rising if the share of requests that fail exceeds `FAILING`, and also `RISE` times the share in
-the earlier windows."""
+"""Failures are considered to rise if the share of requests that fail exceeds `FAILING`, and also exceeds `RISE` times the
+share in the earlier windows."""
 
 
 def removal_hold(samples: Sequence[DemandSample], fleet: Fleet, targets: Targets, state: ScalingState, now: float) -> str:
@@ -37,8 +37,8 @@ def at_cap(state: ScalingState, targets: Targets, now: float) -> bool:
 
 
 def hole(samples: Sequence[DemandSample], now: float) -> bool:
-    """Return whether the samples of the last `KEPT` seconds have a gap: more than `STALE` seconds without known arrivals and
-    waiting requests.
+    """Return whether the samples of the last `KEPT` seconds have a gap: more than `STALE` seconds in which the arrivals or
+    the number of waiting requests are unknown.
     """
     known = [one.at for one in samples if one.at >= now - KEPT and one.arrivals is not None and one.waiting is not None]
     return any(after - before > STALE for before, after in pairwise((now - KEPT, *known, now)))

@@ -69,8 +69,8 @@ def goes(task: DemandTask, made: SizeDecision) -> bool:
 
 
 def applied(task: DemandTask, made: SizeDecision, state: ScalingState, before: Mapping[str, int]) -> dict[str, int]:
-    """Return the number of groups that reconciliations use, by component. `before` contains the numbers that they use at
-    present, and `state` is the state after the decision `made`.
+    """Return the numbers of groups that reconciliations have to use, by component. `before` contains the numbers that they
+    use at present, and `state` is the state after the decision `made`.
 
     A service that is to go to zero keeps its numbers until the numbers of its RoleScales are 0. From then on, a number above
     0 in a RoleScale wakes the service, and this number is used.
@@ -84,8 +84,8 @@ def applied(task: DemandTask, made: SizeDecision, state: ScalingState, before: M
 
 
 def _size_back(task: DemandTask, now: float) -> tuple[int, int]:
-    """Return the numbers of groups with which a service comes back from zero groups: its last numbers, within the present
-    limits.
+    """Return the numbers of prefill and decode groups with which a service comes back from zero groups: those that it had
+    before, within the present limits.
     """
     targets = task.targets_at(now)
     last = dict(zip(GROUPS, task.back or (1, 1), strict=True))

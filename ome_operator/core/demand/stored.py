@@ -100,8 +100,8 @@ def _work(stored: Mapping[str, Any]) -> tuple[PrefillWork | None, float, int]:
 
 
 def _pair(stored: Mapping[str, Any], one: str, two: str, divisor: float = 1) -> tuple[float, float] | None:
-    """Return the numbers in two fields of a stored status, the second divided by `divisor`; None if one of them is missing
-    or 0.
+    """Return the numbers in the fields `one` and `two` of a stored status, the second divided by `divisor`; None if one of
+    the numbers is missing or 0.
     """
     first, second = _number(stored.get(one)), _number(stored.get(two))
     return (first, second / divisor) if first and second else None

@@ -53,20 +53,22 @@ class DemandTask(NamedTuple):
     targets: Targets
     """The targets. For a role whose number a person or another autoscaler sets, both bounds are this number."""
     asked: tuple[int, int, int]
-    """Prefill groups, decode groups and routers that the service is to have at present."""
+    """Numbers of prefill groups, decode groups and routers that the service is to have at present."""
     peaks: tuple[PeakTime, ...] = ()
     priority: int = 0
     revision: str = ""
     """Name of the desired revision, to which new groups would belong."""
     fits: bool = False
-    """Whether new groups are assumed to fit on the nodes, without a check."""
+    """Whether new groups are assumed to fit on the nodes, so that this is not checked."""
     starts: tuple[MeasuredStart, ...] = ()
     roles: Mapping[str, str] = {}
     """Maps the roles that are scaled to the names of their components."""
     undone: tuple[int, int, int] | None = None
-    """The size that somebody went back to, which stays until the demand is to decide again; None if nobody did."""
+    """The size that somebody restored with `ome scale --undo`. It stays until somebody lets the demand decide again. None if
+    nobody has restored a size."""
     back: tuple[int, int] | None = None
-    """Prefill and decode groups that the service had before its schedule brought it to zero; None if it did not."""
+    """Numbers of prefill and decode groups that the service had before its schedule brought it to zero groups; None if the
+    schedule has not done so."""
     problem: str = ""
     """Why the service cannot be scaled with its demand, with a remedy; "" if it can. A service with a problem keeps its
     size.

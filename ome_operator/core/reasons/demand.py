@@ -15,7 +15,7 @@ class DemandReasons:
     )  # fmt: skip
     DEMAND_IGNORED = ReasonRecord(
         "DemandIgnored", of=_OF, kstatus=_CURRENT,
-        meaning="the service cannot be scaled with its demand as it is written, and keeps its size",
+        meaning="the spec does not allow the operator to scale the service with its demand, so its size stays",
         remedy="correct the field that the message names",
     )  # fmt: skip
     DEMAND_UNMET = ReasonRecord(
