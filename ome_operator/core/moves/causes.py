@@ -31,18 +31,18 @@ class LeavingCause(NamedTuple):
 
     @property
     def precedence(self) -> tuple[bool, bool]:
-        """Which of several causes counts: the one with the greatest value. A request without a replacement comes before any
-        other request, and a request before a taint or a cordon.
+        """The precedence of the cause: of several causes for the same pod, the cause with the greatest value applies. A
+        request for a move without a replacement precedes any other request, and a request precedes a taint or a cordon.
         """
         return self.now, self.requested
 
 
 NO_PRECEDENCE = (False, False)
-"""The least `LeavingCause.precedence`, which also stands for no cause."""
+"""The lowest value of `LeavingCause.precedence`, which is also used if there is no cause."""
 
 
 class MoveRequest(NamedTuple):
-    """A request of `ome move`. It concerns the pods that were created before the time of the request."""
+    """A request that `ome move` has written. It applies to the pods that were created before the time of the request."""
 
     at: datetime
     now: bool = False

@@ -48,7 +48,7 @@ class Moving(NamedTuple):
     stored: tuple[dict[str, Any], ...] = ()
     """The new `status.moves`."""
     extra: Mapping[str, int] = MappingProxyType({})
-    """Number of groups, or routers, to run beyond the desired number, by component."""
+    """Number of groups, or routers, to run in addition to the desired number, by component."""
     goes: Mapping[str, int] = MappingProxyType({})
     """The number of the group that is removed now, by component."""
     leaving: Mapping[str, frozenset[int]] = MappingProxyType({})
@@ -61,7 +61,7 @@ class Moving(NamedTuple):
     """The nodes from which a person asked to move groups. New groups are not placed on them."""
     condition: Condition | None = None
     asks: bool = False
-    """Whether the decision depends on the nodes."""
+    """Whether the decision depends on the state of nodes, so that a change of a node has to trigger a pass."""
     again: float | None = None
 
 
@@ -69,7 +69,9 @@ NO_MOVES = Moving()
 
 
 def enabled(snapshot: Snapshot) -> bool:
-    """Return whether the service uses moves. Its disruption budgets then allow no eviction."""
+    """Return whether the operator moves groups of the service away from nodes. If so, the disruption budgets of the service
+    allow no eviction, because the operator removes the groups itself.
+    """
     return snapshot.service.spec.moves is not None and snapshot.deps.policy.sees_cluster
 
 
@@ -212,7 +214,7 @@ def policy(service: InferenceService) -> MovePolicy:
 
 
 def _groups(snapshot: Snapshot, intent: Intent, found: Slice, step: RolloutStep) -> Iterable[MovingRole]:
-    """Yield the engines and decoders of the revision."""
+    """Yield the observed groups of the engine and of the decoder of the target revision."""
     requests = group_requests(snapshot.service.annotations.get(keys.MOVE) or "", snapshot.now)
     failed = {
         (group.get("component"), str(group.get("index") or 0))
@@ -255,7 +257,7 @@ def _groups(snapshot: Snapshot, intent: Intent, found: Slice, step: RolloutStep)
 
 
 def _routers(snapshot: Snapshot, intent: Intent, found: Slice) -> Iterable[MovingRole]:
-    """Yield the routers of the revision, if it has any."""
+    """Yield the observed router pods of the target revision, if it has any."""
     pods = [pod for pod in found.pods if pod.component == keys.ROUTER]
     if intent.router is None or not pods:
         return

@@ -14,15 +14,15 @@ class Phase(StrEnum):
     """The phases of a move (docs/moves.md)."""
 
     SETTLING = "Settling"
-    """The cause has not lasted for long enough yet."""
+    """The cause of the move has not lasted for long enough yet."""
     WAITING = "Waiting"
     """The move waits for something else, such as a rollout."""
     REPLACING = "Replacing"
-    """Another group is created and is starting; the group still serves."""
+    """A replacement is created and starts. The group that is to leave still serves."""
     LEAVING = "Leaving"
-    """The group finishes its requests and is removed."""
+    """The group that is to leave finishes its requests and is removed."""
     STAYING = "Staying"
-    """No replacement was possible, and the group still serves on its node. The move is tried again later."""
+    """No replacement became ready, so the group still serves on its node. The move is tried again later."""
     RETURNED = "Returned"
     """The node came back before the replacement served. For a while no group of the role moves."""
 
@@ -33,7 +33,7 @@ class Move(NamedTuple):
     component: str
     revision: str
     member: str
-    """The number of the group, or the name of the router's pod."""
+    """What moves: the number of the group, or the name of the router's pod."""
     phase: Phase
     since: str
     """When the phase began, in RFC 3339."""

@@ -23,7 +23,7 @@ group stays before a move that found no nodes is tried again. Both limit how oft
 START = 7200.0
 """Seconds within which a replacement that is on nodes has to serve."""
 SCHEDULED = 10.0
-"""Seconds within which the pods of a replacement are created and assigned to nodes, if nodes are free for them."""
+"""Seconds within which the pods of a replacement are usually created and assigned to nodes if free nodes exist."""
 TIMEOUT = 1800.0
 """Default of `MovePolicy.timeout`."""
 SHORTEST, LONGEST = 20.0, 30 * 24 * 3600.0
@@ -47,7 +47,7 @@ class MovePolicy(NamedTuple):
 
 
 class MovingRole(NamedTuple):
-    """The observed groups of a role, or the pods of the routers. Groups are named by their numbers."""
+    """The observed members of a role: its groups, named by their numbers, or the router pods, named by their names."""
 
     component: str
     revision: str
@@ -78,14 +78,17 @@ class First(NamedTuple):
     text: str = ""
     """What the move waits for, as a text to follow "waits for"; "" if it need not wait."""
     ends: bool = False
-    """Whether a move whose replacement is starting is abandoned. If not, the move only waits before its next step."""
+    """Whether a move whose replacement is already starting gives up this replacement. Otherwise such a move only waits
+    before its next step."""
 
 
 NOTHING_FIRST = First()
 
 
 def advance(move: Move | None, role: MovingRole, policy: MovePolicy, first: First, now: datetime) -> Move | None:
-    """Return the next state of the move of a role; None if no group of the role has to move."""
+    """Return the next state of the move of a role; None if no group of the role has to move. `move` is the stored state,
+    None if nothing moves.
+    """
     if move is not None and (move.revision != role.revision or _over(move, role) or _overtaken(move, role)):
         move = None
     if move is None and (move := _next(role, now)) is None:
@@ -109,9 +112,9 @@ def _over(move: Move, role: MovingRole) -> bool:
 
 
 def _overtaken(move: Move, role: MovingRole) -> bool:
-    """Return whether a person asked for the move of another group of the role that does not wait for this move. A move
-    without a replacement waits only for a group that leaves already. Any other move that a person asked for also waits for
-    a replacement that is starting.
+    """Return whether another group of the role has to leave first, because a person asked for its move and it need not wait
+    until the present move has ended. A move without a replacement waits only for a group that leaves already. Any other move
+    that a person asked for also waits for a replacement that is starting.
     """
     name = _first_to_leave(role)
     if name in (None, move.member) or move.phase is Phase.LEAVING:
