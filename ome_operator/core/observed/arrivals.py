@@ -8,7 +8,8 @@ from typing import NamedTuple
 from ome_operator.core.observed.telemetry import RouterReport, WorkRates
 
 APART = 10.0
-"""Minimum seconds between two reconciliations that requests without an engine cause at the same router."""
+"""Minimum number of seconds between two reconciliations that are triggered because requests arrive at the same router while
+it has no engine."""
 
 
 class Arrivals(NamedTuple):
@@ -38,12 +39,12 @@ def _has_tokens(work: WorkRates) -> bool:
 
 
 def apart(before: float | None, after: float | None) -> float | None:
-    """Return the time of the last request that no engine could serve, as the next reconciliation uses it: `after`, the time
-    that was just read. If `after` is None or less than `APART` seconds from `before`, the time that was used last, return
-    `before`.
+    """Return the time of the last request that no engine could serve, for the next reconciliation. `before` is the time that
+    was used last, and `after` is the time that was just read. The result is `after`, unless it is None or differs from
+    `before` by less than `APART` seconds; then it is `before`.
 
-    The times are calculated from ages, so they vary by a second or two, and many requests must not cause many
-    reconciliations.
+    The times are calculated from ages, so two readings of the same time differ by a second or two. Many requests must not
+    cause many reconciliations.
     """
     if before is None or after is None:
         return before if after is None else after

@@ -34,8 +34,8 @@ def sample(
 ) -> tuple[DemandSample, dict[str, LeaderQueue]]:
     """Return the sample at the time `now`, and the state of the prefill leaders for the next sample.
 
-    `routers` are the reports of all routers of the service, `recent` the earlier samples, and `before` what the previous
-    call returned. A request is late if its first token came after more than `bound` seconds.
+    `routers` are the reports of all routers of the service, `recent` the earlier samples, and `before` the state of the
+    leaders that the previous call returned. A request is late if its first token came after more than `bound` seconds.
     """
     every = [one if fresh(one.at, now) else None for one in routers]
     known = [one for one in every if one is not None]

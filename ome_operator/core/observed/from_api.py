@@ -203,7 +203,8 @@ def _ending(status: Body, main: Body, conditions: Mapping[str, Body]) -> Termina
 def _place(labels: Mapping[str, str], component: str) -> tuple[int, int]:
     """Return the group and the rank of a pod. The group is the value of a label, and the rank is the pod index.
 
-    Leaders have an additional label. If someone scales a leader's StatefulSet manually, its further pods have no valid rank.
+    Only leaders have the worker index 0 as another label. If someone scales a leader's StatefulSet manually, its additional
+    pods have this label but not the pod index 0, so they have no valid rank.
     """
     if component == keys.ROUTER:
         return 0, 0
@@ -216,8 +217,8 @@ def _place(labels: Mapping[str, str], component: str) -> tuple[int, int]:
 def why_not_ready(
     body: Body, conditions: Mapping[str, Body], checked: preflight_results.Checked | None = None
 ) -> tuple[str, str]:
-    """Return the reason and message of a pod that is not ready, from the most specific source. `checked` is its preflight
-    result.
+    """Return the reason and message of a pod that is not ready, taken from the part of its status that states the cause most
+    precisely. `checked` is its preflight result.
     """
     metadata, status = body.get("metadata") or {}, body.get("status") or {}
     phase = status.get("phase") or ""
@@ -289,8 +290,8 @@ def _running(body: Body, conditions: Mapping[str, Body]) -> tuple[str, str]:
 
 
 def _again(container: Body) -> str:
-    """Return a clause about the last termination of a restarted container. The termination is reported until the
-    container is ready.
+    """Return a clause about the last termination of a container that was restarted. The clause is a part of the message
+    about the pod until the container is ready.
     """
     times = _number(container.get("restartCount"), 1)
     return "it was restarted" if times <= 1 else f"it was restarted, so far {times} times"

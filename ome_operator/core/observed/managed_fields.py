@@ -78,8 +78,8 @@ def owned_status(body: Mapping[str, Any]) -> str:
 
 
 def applied_fields(body: Mapping[str, Any], subresource: str = "") -> Fields | None:
-    """Return the fields of the operator's server-side apply from `managedFields`, for the object or for a subresource;
-    None if there is no entry of the operator.
+    """Return the fields that the operator's server-side apply owns according to `managedFields`, of the object or of a
+    subresource; None if `managedFields` has no entry of the operator.
     """
     entry = applied(body.get("metadata") or {}, subresource)
     return (entry.get("fieldsV1") or {}) if entry is not None else None
@@ -142,9 +142,11 @@ def _project_list(items: Sequence[Any], fields: Fields) -> list[Any]:
 
 
 def _project_keyed(items: Sequence[Any], keyed: list[tuple[tuple[tuple[str, Any], ...], Fields]]) -> list[Any]:
-    """Return the selected items of an associative list; all keys of a list have the same names.
+    """Return the items of an associative list that `keyed` selects, each reduced to the selected fields. All keys of a list
+    have the same names.
 
-    Every client that may write the object may also write these entries in our name, so keys may have any structure.
+    Every client that may write the object may also write entries of `managedFields` under the operator's name, so keys may
+    have any structure.
     """
     names = [name for name, _ in keyed[0][0]]
     wanted = {tuple(value for _, value in key): under for key, under in keyed}

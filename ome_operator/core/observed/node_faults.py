@@ -21,7 +21,7 @@ WORDS = 160
 
 
 def faults(status: Mapping[str, Any], taints: Iterable[Taint]) -> Iterator[tuple[str, str]]:
-    """Yield the kind of each fault that a node reports, with a text for people; each kind once."""
+    """Yield each kind of fault that a node reports once, with a text for people. `status` is the status of the node."""
     found: dict[str, str] = {}
     for condition in status.get("conditions") or ():
         kind = condition.get("type")

@@ -76,7 +76,8 @@ class Child(NamedTuple):
     generation: int = 0
     """metadata.generation of a RoleScale; 0 for other kinds."""
     woken: int = 0
-    """The generation that the operator produced when it last wrote the number of a RoleScale; 0 without such a write."""
+    """The metadata.generation of a RoleScale after the operator last changed its number, as an annotation states it; 0 if
+    the operator has not changed the number since the RoleScale was created."""
     excluded: Exclusion = ()
     """The nodes on which the pods of a StatefulSet are not placed, as its annotation names them; () for other kinds."""
 
@@ -97,7 +98,8 @@ class Termination(NamedTuple):
 
 
 YIELDS = "-1"
-"""Value of the annotation `keys.DELETION_COST` of a pod that its ReplicaSet removes first; other pods have the cost 0."""
+"""Value of the annotation `keys.DELETION_COST` that the operator sets on a pod which its ReplicaSet is to remove first.
+Other pods have the cost 0."""
 
 
 class Pod(NamedTuple):
@@ -128,7 +130,8 @@ class Pod(NamedTuple):
     message: str
     """Message for `reason`, from the scheduler, the kubelet or the container's last log lines."""
     draining: str = ""
-    """Value of the annotation on a leader whose group will be removed: the start of draining, in RFC 3339; "" without it."""
+    """When the draining of the leader began, in RFC 3339, from the annotation of a leader whose group will be removed; ""
+    without the annotation."""
     workload_uid: str = ""
     """UID of the controller owner. It is necessary because a pod of a deleted workload can have the same names and labels
     as a pod of the workload that replaced it."""
@@ -153,9 +156,9 @@ class Pod(NamedTuple):
     """Number of GPUs that the pod requests."""
     times: Times = NO_TIMES
     scale_down: tuple[str, ...] = ()
-    """Keys of the pod's annotations for autoscalers of nodes."""
+    """Keys of those annotations of the pod that autoscalers of nodes read."""
     scale_down_mark: str = ""
-    """The keys that the operator wrote, separated by commas."""
+    """Those of the keys in `scale_down` whose annotations the operator wrote, separated by commas."""
     yields: bool = False
     """Whether the pod's ReplicaSet removes it first when it is reduced, because the operator marked it."""
     contacts: str = ""
@@ -210,7 +213,7 @@ class Holding(NamedTuple):
     bytes: int = 0
     total: int = 0
     speed: int = 0
-    """Speed of the download in bytes per second."""
+    """Speed of the model's download in bytes per second."""
     message: str = ""
     verified_at: str = ""
     facts: Manifest | None = None
@@ -245,7 +248,7 @@ class NodeRecord(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """The API server's refusal to write or delete an object."""
+    """The last answer of the API server that refused to write or delete an object."""
 
     reason: str
     """Reason of the refusal, in one word: NameTaken, Waiting, Forbidden, Invalid, Conflict, …"""
@@ -331,7 +334,8 @@ class Observed:
     pulls: int = 0
     """Number of Jobs that pull images for other services before their rollouts."""
     another: str = ""
-    """Name of a foreign field manager that wrote the service's status within the last five minutes; "" if there is none."""
+    """Name of another operator's field manager that wrote the service's status within the last five minutes; "" if there is
+    none."""
 
     @cached_property
     def pod_failures(self) -> Mapping[tuple[str, str], str]:

@@ -14,15 +14,16 @@ from ome_operator.util.memoize import memoize_by_identity
 LEADER_ADDRESS = "LWS_LEADER_ADDRESS"
 """Name of the environment variable with the DNS name of the leader of the pod's group."""
 OWN_NAME, OWN_GROUP = "$(POD_NAME)", "$(LWS_GROUP_INDEX)"
-"""References in this variable: to the name of the pod, which is the leader itself, and to the number of its group."""
+"""References in the value of `LEADER_ADDRESS`: in the template of a leader to the name of its own pod, and in the template
+of a worker to the number of its group."""
 
 
 def elsewhere(revision: Revision, service: str, namespace: str) -> str:
-    """Return the namespace for which a revision of a service was rendered, if it is another namespace than that of the
-    service, and no service has adopted the revision there; "" otherwise.
+    """Return the namespace for which a revision was rendered if the revision was restored from another namespace: it was
+    rendered for another namespace than that of the service, and no service owns it. Return "" otherwise.
 
-    A backup is restored without owner references. A revision that the service controls may be serving, so it is not
-    returned, whatever its addresses are.
+    A backup is restored without owner references. A revision that the service owns may be serving, so the result is "" for
+    it, whatever its addresses are.
     """
     return "" if revision.child.owner else other_namespace(revision, service, namespace)
 

@@ -108,5 +108,5 @@ def stored(children: Iterable[Child], uid: str) -> list[Revision]:
 
 
 def inputs(revisions: Iterable[Revision]) -> dict[str, Mapping[str, Any]]:
-    """Return the stored inputs by the name of the revision, in the order of the argument."""
+    """Return the stored inputs of the revisions by the name of the revision, in the order of `revisions`."""
     return {revision.name: revision.data["inputs"] for revision in revisions if revision.data.get("inputs")}

@@ -16,7 +16,7 @@ STALE = 20.0
 """Age in seconds above which a reported number is treated as unknown."""
 LARGEST = 2.0**53
 MEMORY = 16 * MIB
-"""Maximum bytes of memory while a summary is parsed."""
+"""Maximum number of bytes of memory that parsing a summary may take."""
 LEADERS, BUCKETS = 256, 65
 """Maximum numbers of leaders in a summary and of buckets in a histogram."""
 STATES = ("serving", "adding", "waiting", "draining", "silent")
@@ -47,7 +47,7 @@ class WorkRates(NamedTuple):
 
 
 class LeaderLoad(NamedTuple):
-    """The requests in an engine at one time. None stands for an unknown number."""
+    """The numbers of requests in an engine at one time. None stands for an unknown number."""
 
     at: float
     running: int | None = None
@@ -56,7 +56,7 @@ class LeaderLoad(NamedTuple):
     cache_use: float | None = None
     empty_readings: int | None = None
     """Number of consecutive readings without any request since the router removed the draining leader from its list; None if
-    the engine does not report all numbers that are needed to determine this."""
+    the engine does not report all numbers of its requests, which are running, waiting or in transfer."""
 
 
 class LeaderSilence(NamedTuple):

@@ -39,9 +39,9 @@ class Numbers(NamedTuple):
 
     leaders: int = 0
     with_load: int = 0
-    """Number of leaders whose requests are known."""
+    """Number of leaders whose number of requests is known."""
     with_work: int = 0
-    """Number of leaders whose tokens are known."""
+    """Number of leaders whose rates of tokens are known."""
     requests: float | None = None
     """Requests per second."""
     prompt_tokens: float | None = None
@@ -51,7 +51,7 @@ class Numbers(NamedTuple):
     running: int | None = None
     waiting: int | None = None
     cache_use: float | None = None
-    """Used share of the KV cache of the leader that uses most, from 0 to 1."""
+    """Share of its KV cache that a leader uses, from 0 to 1: the largest share of any leader."""
     first_token: tuple[Buckets, ...] = ()
     """Histograms of the time to the first token, in seconds."""
     between_tokens: tuple[Buckets, ...] = ()
@@ -64,7 +64,7 @@ class ServiceNumbers(NamedTuple):
     routers: int
     """Number of routers that are ready."""
     routers_heard: int
-    """Number of ready routers whose summaries are known."""
+    """Number of ready routers whose summaries the operator has received recently."""
     requests: float | None
     """Requests per second that arrive at the routers."""
     leaders: Mapping[str, LeaderNumbers]

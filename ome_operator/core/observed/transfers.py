@@ -17,9 +17,9 @@ class FailingPair(NamedTuple):
     prefill: str
     decode: str
     probes: int
-    """Number of the latest probes of the pair that are counted."""
+    """Number of probes of the pair that `failed` counts, the latest ones."""
     failed: int
-    """Number of the probes in `probes` that failed."""
+    """How many of these latest `probes` probes failed."""
     prefill_works_with: str = ""
     """A decode leader to which the prefill leader transfers without failure; "" if none is known."""
     decode_works_with: str = ""

@@ -1,7 +1,7 @@
 """The interface for validating a revision before it is stored, and while it is the target of a rollout.
 
-The rules of `ome lint` implement this interface. They are in a higher layer, so the core does not import them: `Deps`
-contains the function.
+The rules of `ome lint` implement this interface. They are in a higher layer, so the core does not import them. The function
+that applies them is passed as `Deps.judge`.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from ome_operator.core.reasons import Reason
 
 
 class RenderedComponent(NamedTuple):
-    """An engine component of a revision, or its router."""
+    """The rendered pods of a component of a revision: prefill, decode, engine or router."""
 
     component: str
     title: str
@@ -44,7 +44,7 @@ class Objection(NamedTuple):
     rule: str
     """ID of the violated rule. The annotation `ome.io/lint-ignore` with this ID skips the rule."""
     says: str
-    """Description of the mistake, without its place and the remedy."""
+    """Description of the mistake, without its place in the object and without the remedy."""
     sentence: str
     """Description of the mistake, its place, and the remedy."""
 
