@@ -1,11 +1,11 @@
 """Decide which of the gangs that wait for nodes are admitted. The functions are pure: their input is the claims of all
 services of an operator.
 
-The decision is stateless. Capacity is promised to an admitted gang until all of its pods are bound to nodes, for at most
-the time limit of a placement attempt. The other gangs are considered in the order of their standing (how much promised
-capacity they left unused), of their priority, then of their waiting time. A gang that fits may be admitted before a gang
-that does not fit, but not before a gang that will fit once the present attempts have ended. For gangs that have waited for
-half an hour, nodes are kept free in rotation: for one gang at a time, eight minutes of every 32.
+The decision is stateless. Capacity is promised to an admitted gang until all of its pods are bound to nodes, for at most the
+time limit of a placement attempt. The gangs that wait are considered in the order of their standing (how much promised
+capacity they left unused), then of their priority, then of their waiting time. A gang that fits may be admitted before a
+gang that does not fit, but not before a gang that will fit once the present attempts have ended. For gangs that have waited
+for half an hour, nodes are kept free in rotation: for one gang at a time, eight minutes of every 32.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from ome_operator.core.placement.fit import Ground, Needs, Nodes, beside, fits, 
 from ome_operator.core.placement.promises import Capacity, promises
 
 NAMED = 3
-"""Number of gangs that a message names as those to which capacity is promised."""
+"""Largest number of gangs with promised capacity that a message names."""
 
 
 class Admissions(NamedTuple):
@@ -76,15 +76,17 @@ def admit(claims: Iterable[Claim], nodes: Nodes, free: Nodes, now: datetime, tim
 
 
 def has_capacity(needs: Needs, promised: Sequence[Claim], free: Nodes) -> bool:
-    """Return whether the pods fit now, next to the capacity that is promised to the claims `promised`."""
+    """Return whether the pods `needs` fit on the free nodes now, next to the capacity that is promised to the claims
+    `promised`.
+    """
     taken, blocked = promises(promised, free)
     ground = Ground(unwanted(free, blocked))
     return bool(ground.nodes) and fits(beside(taken, plain(needs)), ground)
 
 
 def _behind(claim: Claim, passed: Sequence[Claim], nodes: Nodes) -> bool:
-    """Return whether a gang has to wait behind gangs with a better standing: these gangs wait for nodes that the gang could
-    use, and the nodes of the cluster can hold them.
+    """Return whether a gang has to wait because gangs with a better standing wait for nodes that it could use, too, and
+    these gangs would fit on the nodes of the cluster.
     """
     better = [other for other in passed if other.standing < claim.standing and not lacks(other.needs, nodes)]
     return bool(better) and contested(claim.needs, better, nodes)

@@ -3,7 +3,7 @@ released and the gang is queued for admission (docs/placement.md).
 
 A gang is a set of groups that have to be on nodes together. Until a service has a group of every role on nodes, one group of
 every role forms the first gang. Later each group is a gang of its own. The state contains only how many groups of each role
-are not created for now. Another module chooses these groups; groups without any node are chosen first.
+are not created for now. Another module chooses which groups these are; it chooses groups without any node first.
 """
 
 from collections.abc import Mapping
@@ -164,8 +164,8 @@ def _begun(record: Record, seen: Seen, sure: bool, now: datetime) -> Record:
 
 
 def _missing(seen: Seen) -> dict[str, int]:
-    """Return the number of groups by role that are not placed. Until every role has a group on nodes, only groups that have
-    served count as placed.
+    """Return the number of desired groups by role that are not placed. Until every role has a group on nodes, only groups
+    that have served count as placed.
     """
     placed = seen.served if not _founded(seen) else {role: _there(seen, role) for role in seen.wanted}
     return {role: max(0, count - placed.get(role, 0)) for role, count in seen.wanted.items()}

@@ -39,8 +39,8 @@ class ClaimBook:
     def put(self, ref: Ref, claim: Claim | None, now: float, *, gone: bool = False) -> bool:
         """Store the present claim of a service, or None if the service has none. Return whether the claim has changed.
 
-        `gone`: True if the service was deleted. The promise of its attempt counts as wasted, because another service may
-        take its place again and again.
+        `gone`: True if the service was deleted. The promise to its placement attempt then counts as wasted. Otherwise a user
+        could create and delete services again and again, each of which takes a promise.
         """
         before = self._claims.pop(ref, None)
         ended = before is not None and before.trying and not before.serves and before.since > 0
@@ -61,7 +61,9 @@ class ClaimBook:
         return self._shares.standing(claim, now, self._timeout())
 
     def review(self, now: float) -> None:
-        """Bring the standing of all gangs up to date, and end promises to services that serve and did not use them."""
+        """Bring the standing of all gangs up to date, and end promises to services that already serve and have not used the
+        promised capacity for the time limit of a placement attempt.
+        """
         serving = {ref: claim for ref, claim in self._claims.items() if claim.serves}
         there = self._there(serving.values())
         for ref, claim in serving.items():
@@ -95,7 +97,9 @@ class ClaimBook:
             self._shares.charge(claim, min(self._timeout(), max(0.0, now - claim.since)), now, self._timeout())
 
     def _there(self, claims: Iterable[Claim]) -> Mapping[Needs, bool]:
-        """Return whether the pods of each promise fit on the free nodes by themselves."""
+        """Return, for the pods of each claim's promise, whether they fit on the free nodes if the other promises are
+        disregarded.
+        """
         asked = dict.fromkeys(claim.promise for claim in claims)
         if not asked:
             return {}

@@ -32,7 +32,7 @@ class Fitting(NamedTuple):
     held: bool = False
     """Whether the revision that serves is kept because the desired revision does not fit."""
     asked: bool = False
-    """Whether the result depends on which nodes exist."""
+    """Whether the result depends on the existing nodes, so that a change of the nodes requires another check."""
     advice: tuple[str, ...] = ()
     moves: Needs = ()
     """The pods of the desired revision, if they would replace pods that are on nodes now but do not fit on the nodes that
@@ -42,7 +42,7 @@ class Fitting(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """Which pods do not fit, and why, as a text for people."""
+        """A text for people that states which pods do not fit, and why."""
         return "; ".join(lack.sentence for lack in self.lacks)
 
 
@@ -55,8 +55,8 @@ def fitting(
     """Choose the nodes that new groups exclude, and compare the desired groups of the target revision with the nodes of the
     cluster.
 
-    The avoided nodes are excluded, unless the groups fit on the nodes of the cluster only if these nodes are included: a
-    node that may be bad is better than none.
+    New groups exclude the avoided nodes. If the groups fit on the cluster only with these nodes, no avoided node is
+    excluded, because a node that may be bad is better than none.
 
     `data` maps each revision to its stored data. `groups` is the number of desired groups by component. `weights` is true if
     the nodes also have to hold the model. It is false while too few nodes hold the model, because another condition reports
@@ -141,8 +141,8 @@ def serves(roles: Mapping[str, Stored], found: Slice) -> bool:
 
 
 def _ends(snapshot: Snapshot, others: Iterable[Slice]) -> bool:
-    """Return whether pods of the old revisions are terminating on ready nodes. If so, the state of nodes is ignored, so that
-    a node whose readiness flaps does not bring the old revisions back.
+    """Return whether pods of the old revisions are terminating on ready nodes. If so, the capacity check ignores the state
+    of nodes (not ready, cordoned), so that a node whose readiness flaps does not bring the old revisions back.
 
     Pods on nodes that are not ready are not considered.
     """
@@ -185,7 +185,7 @@ def _beside(mine: Slice, role: str, avoided: Exclusion) -> frozenset[int]:
 
 
 class _Part(NamedTuple):
-    """Some groups of a role that exclude the same nodes."""
+    """A number of groups of one role that all exclude the same nodes."""
 
     role: Stored
     groups: int

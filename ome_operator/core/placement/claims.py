@@ -18,8 +18,8 @@ Member = tuple[str, int]
 
 
 class Idle(NamedTuple):
-    """Nodes that a service holds although the groups on these nodes cannot serve requests, because a rank was lost and
-    found no node within the time limit of a placement attempt.
+    """Nodes that a service holds although the groups on these nodes cannot serve requests: the groups have lost a rank,
+    which found no node within the time limit of a placement attempt.
     """
 
     goes: frozenset[Member]
@@ -56,8 +56,8 @@ class Claim(NamedTuple):
     """Whether the pause after the last failed placement attempt is over."""
     priority_class: str = ""
     serves: bool = False
-    """True for a service that already serves and makes this capacity available for itself (by a rollout, a recycle or a
-    recovery). Such a claim is never withdrawn because of a timeout."""
+    """True for a service that already serves, and that makes the claimed capacity available itself, because a rollout, a
+    recycle or a recovery removes its old pods. Such a claim is never withdrawn because of a timeout."""
     failed: bool = False
     """Whether a placement attempt of the gang failed in this pass."""
     idle: Idle | None = None
@@ -99,8 +99,8 @@ def keeps(claim: Claim, now: float, timeout: float) -> bool:
 
 
 def overdue(claim: Claim, now: float, timeout: float) -> bool:
-    """Return whether a gang has been in placement for longer than `timeout` seconds. Attempts last that long only where
-    nodes are created on demand.
+    """Return whether the placement attempt of a gang has lasted for longer than `timeout` seconds. Attempts last that long
+    only where an autoscaler creates nodes on demand.
     """
     return claim.trying and not claim.serves and bool(claim.since) and now - claim.since >= timeout
 
@@ -121,8 +121,8 @@ def less(node: Node, held: Mapping[str, int]) -> Node:
 
 
 def with_capacity(free: Nodes, several: Iterable[Needs]) -> dict[str, Node]:
-    """Return the nodes that have capacity for at least one pod of these needs. The other nodes, of which a cluster may have
-    thousands, cannot change the decision.
+    """Return the nodes that have capacity for at least one pod of the needs in `several`. Other nodes, of which a cluster
+    may have thousands, cannot change a decision about these pods.
     """
     asked = {need.demand.requests for needs in several for need in needs if need.pods}
     known = dict[Amounts, bool]()
@@ -142,13 +142,15 @@ def roomy(needs: Needs, free: Nodes) -> Iterator[str]:
 
 
 def contested(needs: Needs, others: Iterable[Claim], nodes: Nodes) -> bool:
-    """Return whether one of the claims `others` could use a node that these pods could use."""
+    """Return whether the pods `needs` compete with other claims: one of the claims `others` could use a node that the pods
+    could use, too.
+    """
     rivals = {plain(claim.needs) for claim in others}
     return bool(rivals) and any(suit(needs, node) and any(suit(other, node) for other in rivals) for node in nodes.values())
 
 
 def plain(needs: Needs) -> Needs:
-    """Return the same pods without the names of their roles, so that the needs of different services can be compared."""
+    """Return the needs without the names of their roles, so that the needs of different services can be compared."""
     return merged(tuple(need._replace(components=(), title="") for need in needs if need.pods > 0))
 
 

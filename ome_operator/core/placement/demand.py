@@ -62,7 +62,7 @@ class Expression(NamedTuple):
 
 
 class Term(NamedTuple):
-    """A node selector term: expressions that a node has to meet all together."""
+    """A node selector term: expressions, all of which a node has to meet."""
 
     labels: tuple[Expression, ...]
     name: tuple[Expression, ...]
@@ -100,7 +100,7 @@ class Demand(NamedTuple):
     """The requirements of a pod on a node."""
 
     selector: tuple[Expression, ...] = ()
-    """Expressions that the labels of a node have to meet all together."""
+    """Expressions, all of which the labels of a node have to meet."""
     terms: tuple[Term, ...] = ()
     """Terms of node affinity, of which a node has to meet at least one; () if the pod has no node affinity."""
     tolerations: tuple[Toleration, ...] | None = ()
@@ -222,7 +222,9 @@ def expressions(selector: Mapping[str, Any]) -> list[Expression]:
 
 
 def _asked(container: Mapping[str, Any]) -> Counter[str]:
-    """Return the requests of a container. If only a limit is set for a resource, the limit is the request."""
+    """Return the requests of a container, by resource. If a container sets only the limit of a resource, the limit is the
+    request.
+    """
     resources = container.get("resources") or {}
     amounts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
     return Counter({name: units(name, value) for name, value in amounts.items()})
@@ -237,8 +239,8 @@ def _host_ports(spec: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _term(term: Mapping[str, Any], weights: bool) -> Term | None:
-    """Return a term of node affinity. If `weights` is false, requirements on the weights are left out; None if nothing
-    else is left, because every node meets such a term.
+    """Return a term of node affinity. If `weights` is false, the requirements that the node has the weights are left out; if
+    the term has no other requirements, every node meets it, and the result is None.
     """
     labels = tuple(map(_expression, term.get("matchExpressions") or ()))
     kept = tuple(each for each in labels if weights or not each.key.startswith(keys.MODEL_LABEL_PREFIX))

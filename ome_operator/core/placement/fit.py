@@ -15,7 +15,7 @@ from ome_operator.util.memoize import memoize_by_identity
 from ome_operator.util.wording import count
 
 ANSWERS = 4096
-"""Number of results that are cached for a set of nodes."""
+"""Maximum number of results that are cached for one set of nodes."""
 
 
 class Lack(NamedTuple):
@@ -43,7 +43,7 @@ def lacks(needs: Needs, nodes: Nodes, lasting: bool = False) -> tuple[Lack, ...]
 
 
 def beside(*several: Needs) -> Needs:
-    """Return the needs of several revisions as one tuple."""
+    """Return the needs of several revisions as one tuple. The indices in `Need.apart` are adapted to it."""
     found: list[Need] = []
     for needs in several:
         found += [need._replace(apart=tuple(other + len(found) for other in need.apart)) for need in needs]
@@ -74,7 +74,7 @@ class Ground:
 
 
 def merged(needs: Needs) -> Needs:
-    """Return the same pods as fewer needs, by combining needs with the same demand. If pods of any need exclude other
+    """Return needs for the same pods, in which needs with the same demand are combined. If pods of any need exclude other
     pods from a node, the needs are returned unchanged.
     """
     plain = not any(need.alone or need.apart for need in needs)
@@ -82,7 +82,7 @@ def merged(needs: Needs) -> Needs:
 
 
 def suit(needs: Needs, node: Node) -> bool:
-    """Return whether a node accepts any of these pods, regardless of its capacity."""
+    """Return whether a node accepts any pod of `needs`, regardless of the capacity of the node."""
     return any(need.pods and accepts(need.demand, node, False) for need in needs)
 
 
@@ -152,8 +152,8 @@ def _lacking(wanted: Sequence[Need], ground: Ground) -> list[Need]:
 
 
 def _beside(needs: Needs, wanted: Sequence[Need], ground: Ground) -> tuple[Lack, ...]:
-    """Return the shortage of needs that fit each by itself, but not together, because they want the same nodes; () if they
-    fit together.
+    """Return which pods do not fit if each of the needs `wanted` fits by itself, but all of them together do not, because
+    they want the same nodes. Return () if they fit together.
     """
     if len(wanted) == 1:
         return ()

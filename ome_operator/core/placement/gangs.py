@@ -30,7 +30,7 @@ from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.waves.shared_edits import whole_before
 
 LONGEST = 300
-"""Number of characters that a status keeps of the reason why pods could not be created."""
+"""Maximum number of characters of the reason why pods could not be created that a status contains."""
 
 
 EMPTY: Groups = MappingProxyType({})
@@ -113,8 +113,8 @@ def _advanced(
     timeout: float,
     gives_way: bool,
 ) -> Decision:
-    """Return the next state of the gangs. The state includes the priority of their pods and, after a failed placement
-    attempt, the reason why pods could not be created.
+    """Return the decision about the gangs of the service. Its state includes the priority of the pods and, after a failed
+    placement attempt, the reason why pods could not be created.
     """
     roles = intent.roles(intent.target)
     replaces = any(started(other) for name, other in snapshot.slices.items() if name != found.revision)
@@ -143,8 +143,8 @@ def _key(snapshot: Snapshot) -> str:
 
 
 def _asking(placing: Placing, asks: Idle | None, lost: Stranded, admission: GangAdmission) -> Placing:
-    """Add to the claim the nodes that the service could release, and schedule the pass that reads the decision about
-    them.
+    """Return `placing`, to whose claim the nodes are added that the service could release (`asks`), and with the time of the
+    pass that reads the decision about these nodes.
     """
     waits = [timing.RECHECK if admission.gives_way is not None else timing.FIRST_ANSWER] if asks is not None else []
     waits += [again for again in (placing.again, lost.again) if again is not None]

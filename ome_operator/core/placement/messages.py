@@ -11,7 +11,7 @@ from ome_operator.core.placement.packing import most
 from ome_operator.util.wording import count
 
 NAMED = 3
-"""Number of services that a message names as holders of nodes. Further services are only counted."""
+"""Largest number of services that a message names as holders of nodes. Further services are only counted."""
 OTHERS = "others"
 HELD = "that its pods could take"
 """Part of the text that `held_by_services` returns, by which it is recognized in a condition."""
@@ -54,8 +54,8 @@ def _needs(title: str) -> str:
 
 
 def held_by_services(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) -> str:
-    """Return which services hold nodes that these pods could take, such as "of the nodes that its pods could take, 4 are
-    held by gang/two, which is serving"; "" if no service is known to hold one.
+    """Return a text that states which services hold nodes that the pods `needs` could take, such as "of the nodes that its
+    pods could take, 4 are held by gang/two, which is serving". Return "" if no service is known to hold such a node.
 
     Unlike `awaited`, the text does not state how much is free. It is shown for pods that exist, next to the message of the
     scheduler, which also takes pods into account that do not belong to services.
@@ -71,18 +71,18 @@ def held_by_services(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) 
 
 
 class _Taken(NamedTuple):
-    """How many pods with the same demand the nodes can hold now, and which services hold the capacity for more of these
-    pods.
+    """For pods with the same demand: how many of them the nodes can hold now, and which services hold the capacity that
+    further pods could use.
     """
 
     places: int
     """Number of free places for pods with this demand."""
     lost: Counter[str]
-    """Maps the name of a service that holds nodes to the number of places for these pods that it takes."""
+    """Maps the name of each service that holds nodes to the number of places for such pods that it occupies."""
     lacks: Counter[str]
     """Maps each resource to the number of nodes that have too little of it."""
     shared: bool
-    """Whether any node has several places."""
+    """Whether any node has places for several of these pods."""
 
 
 def _taken(need: Need, ground: Ground, free: Nodes, holders: Holders) -> _Taken:
@@ -98,7 +98,9 @@ def _taken(need: Need, ground: Ground, free: Nodes, holders: Holders) -> _Taken:
 
 
 def _clause(need: Need, ground: Ground, free: Nodes, holders: Holders) -> str:
-    """Return the part of a message about pods with the same demand."""
+    """Return the part of a message about the pods of one need: how many nodes or places they need, how many are free, and
+    which services hold others.
+    """
     places, lost, lacks, shared = _taken(need, ground, free, holders)
     what = f"places for {need.pods} pods" if shared else count(need.pods, "node")
     found = [f"{places} {'is' if places == 1 else 'are'} free", *_held(lost)]

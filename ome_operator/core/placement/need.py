@@ -59,7 +59,7 @@ def _ignored(demand: Demand, taint: Taint, lasting: bool) -> bool:
 
 
 def held(need: Need, nodes: Iterable[Node]) -> int:
-    """Return how many pods of the need fit on these nodes, at most all of its pods."""
+    """Return how many of the pods of the need fit on the nodes."""
     found = 0
     for node in nodes:
         found += most(need.demand.requests, node.room, 1 if need.alone else need.pods)
@@ -102,7 +102,9 @@ def explain(need: Need, nodes: Sequence[Node], lasting: bool) -> str:
 
 
 def _found(stage: _Stage, met: int, nodes: int, passed: str) -> str:
-    """Return a text that states how many nodes meet a requirement, of those that meet the earlier ones (`passed`)."""
+    """Return a text that states how many nodes meet a requirement (`met`), of the `nodes` nodes that meet the earlier
+    requirements, which `passed` describes.
+    """
     of = f"of the {nodes} nodes {passed}".rstrip()
     if met:
         return f"{met} {of} {stage.one if met == 1 else stage.some}"
@@ -171,7 +173,9 @@ def _against(demand: Demand, nodes: Iterable[Node], lasting: bool) -> list[Taint
 
 
 def amount(name: str, number: int) -> str:
-    """Format an amount of a resource as people write it."""
+    """Return an amount of a resource as people write it. `number` is in the unit of `quantity.units`: thousandths of a CPU,
+    or the plain number of other resources.
+    """
     if name == "cpu":
         return canonical(f"{number}m")
     return canonical(f"{number // 1024}Ki") if number and number % 1024 == 0 else str(number)

@@ -13,8 +13,8 @@ from ome_operator.core.placement.demand import HOST_PORT
 from ome_operator.errors import OmeError
 
 STEPS = 100_000
-"""Number of comparisons after which the search stops and all pods are assumed to fit. This many comparisons take less
-than a tenth of a second."""
+"""Number of comparisons after which the search stops, and all pods are assumed to fit. These comparisons take less than a
+tenth of a second."""
 
 MANY = 5
 """Largest number of classes in a combination that `_missing` checks."""
@@ -37,14 +37,14 @@ class PodClass(NamedTuple):
 
 
 def most(requests: tuple[tuple[str, int], ...], room: Amounts, limit: int) -> int:
-    """Return how many pods with these requests fit into the capacity `room`, at most `limit`."""
+    """Return how many pods with the requests `requests` fit into the capacity `room`, at most `limit`."""
     has = _amounts(room)
     return min([limit, *(_has(has, name) // amount for name, amount in requests if _known(has, name))])
 
 
 def holds(room: Amounts, name: str, amount: int) -> bool:
-    """Return whether the capacity `room` contains this amount of a resource. An amount that is unknown is assumed to
-    suffice.
+    """Return whether the capacity `room` contains the amount `amount` of the resource `name`. An amount that is unknown is
+    assumed to suffice.
     """
     return most(((name, amount),), room, 1) > 0
 
@@ -84,7 +84,9 @@ def _missing(kinds: Sequence[PodClass], nodes: Mapping[tuple[Amounts, frozenset[
 
 
 def least(requests: Sequence[tuple[tuple[str, int], ...]]) -> tuple[tuple[str, int], ...]:
-    """Return the smallest request of each resource that all of these pods request."""
+    """Return, for each resource that all pods request, the smallest request. `requests` contains the requests of every
+    pod.
+    """
     if len(requests) == 1:
         return requests[0]
     first, *others = map(dict, requests)
@@ -96,7 +98,7 @@ def least(requests: Sequence[tuple[tuple[str, int], ...]]) -> tuple[tuple[str, i
 
 
 class _TooMany(OmeError):
-    """Raised when there are more combinations than the budget allows."""
+    """Raised if the search needs more comparisons than the budget allows."""
 
 
 class _Budget:
@@ -113,8 +115,8 @@ class _Budget:
 
 
 def _searched(kinds: Sequence[PodClass], nodes: Sequence[tuple[Amounts, frozenset[int]]], budget: _Budget) -> int | None:
-    """Return the largest number of pods that fit; None if all pods fit. The search adds node after node, and keeps the
-    loads that no other load exceeds.
+    """Return the largest number of pods that fit on the nodes; None if all pods fit. The search adds one node after the
+    other, and keeps the possible loads of all added nodes together, except loads that another load exceeds.
     """
     want = tuple(kind.pods for kind in kinds)
     best: set[Load] = {tuple(0 for _ in kinds)}
@@ -129,8 +131,8 @@ def _searched(kinds: Sequence[PodClass], nodes: Sequence[tuple[Amounts, frozense
 
 
 def _greedy(kinds: Sequence[PodClass], nodes: Sequence[tuple[Amounts, frozenset[int]]]) -> bool:
-    """Return whether all pods fit if they are placed in a simple order: the class with the fewest nodes per pod first, on
-    the nodes that the fewest classes accept.
+    """Return whether all pods fit if they are placed in a simple order: the nodes that the fewest classes can use are filled
+    first, and on each node the class that has the fewest nodes per pod comes first.
     """
     choice = Counter(kind for _, takes in nodes for kind in takes)
     left = {number: kind.pods for number, kind in enumerate(kinds)}
@@ -151,7 +153,9 @@ def _greedy(kinds: Sequence[PodClass], nodes: Sequence[tuple[Amounts, frozenset[
 def _alike(
     kinds: Sequence[PodClass], nodes: Sequence[tuple[Amounts, frozenset[int]]], budget: _Budget
 ) -> dict[frozenset[Load], int]:
-    """Return each set of maximal loads of a node, and the number of nodes that have this set."""
+    """Group the nodes by their maximal loads, which are the loads that can take no further pod. Return each set of maximal
+    loads with the number of nodes that have this set.
+    """
     found: dict[tuple[Amounts, frozenset[int]], frozenset[Load]] = {}
     for node in set(nodes):
         loads: set[Load] = set()
@@ -185,7 +189,9 @@ def _loads(kinds: Sequence[PodClass], room: Amounts, takes: frozenset[int]) -> I
 
 
 def _maximal(loads: set[Load], budget: _Budget) -> set[Load]:
-    """Return the loads that no other load exceeds."""
+    """Return the loads that no other load exceeds. A load exceeds another one if it has at least as many pods of every
+    class.
+    """
     budget.spend(len(loads) ** 2)
     return {load for load in loads if not any(load != other and _within(load, other) for other in loads)}
 

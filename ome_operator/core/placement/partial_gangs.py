@@ -52,8 +52,8 @@ def stranded(
 ) -> Stranded | None:
     """Return the groups of the target revision in which a rank has found no node for `lasts` seconds.
 
-    If a role has no other group left, all groups of the service are returned, because the service serves no requests. Return
-    None if all groups are placed, or if another revision exists that may serve.
+    If all groups of any role have lost a rank in this way, all groups of the service are returned, because the service
+    serves no requests. Return None if all groups are placed, or if another revision exists that may serve.
     """
     if any(started(other) for name, other in snapshot.slices.items() if name != intent.target):
         return None
@@ -114,8 +114,8 @@ def idle(snapshot: Snapshot, intent: Intent, roles: Mapping[str, Stored], share:
 
 
 def unplaced(needs: Needs, found: Slice, placed: Groups) -> Needs:
-    """Return those of the pods `needs` that are on no node. `needs` has leaders and workers of groups that are not in
-    `placed`, the leaders of each role first. Return () if none of them is on a node.
+    """Return those of the pods `needs` that are on no node; () if all of the pods are on no node. `needs` has the leaders
+    and the workers of the groups that are not in `placed`, the leaders of each role first.
     """
     there = Counter(
         (pod.component, pod.rank == 0)
@@ -131,8 +131,8 @@ def unplaced(needs: Needs, found: Slice, placed: Groups) -> Needs:
 
 
 def expected(needs: Needs, pods: Iterable[Pod]) -> Needs:
-    """Return the part of `needs` for which pods of the same role exist that are on no node or are being deleted. A service
-    that serves thus claims no more capacity than its pods had, even if its next revision has more pods.
+    """Return `needs`, of which each role has at most as many pods as it has pods that are on no node or are being deleted. A
+    service that serves thus claims no more capacity than its pods had, even if its next revision has more pods.
     """
     left = Counter(pod.component for pod in pods if pod.deleting or not pod.node)
     found = []

@@ -11,7 +11,7 @@ def promises(active: Sequence[Claim], free: Nodes) -> tuple[Needs, list[Claim]]:
     """Return the capacity that the active gangs will take, and the active gangs that do not fit on the free nodes.
 
     The pods of a gang that does not fit may take any suitable node as long as its placement attempt lasts. A service that
-    already serves is not returned among these gangs, so that it keeps no nodes from other services.
+    already serves is never returned as such a gang, because it must not keep nodes from other services.
     """
     left = with_capacity(free, [claim.promise for claim in active])
     ground, known = Ground(left), dict[Needs, bool]()
@@ -41,7 +41,9 @@ def promises(active: Sequence[Claim], free: Nodes) -> tuple[Needs, list[Claim]]:
 
 
 class _View(NamedTuple):
-    """The capacity that remains for gangs to which the same promises apply."""
+    """The capacity that remains for a gang that waits, next to the promises that take precedence over it. Gangs to which the
+    same promises apply share a view.
+    """
 
     promised: Needs
     ground: Ground
@@ -87,9 +89,9 @@ class Capacity:
         self._less()
 
     def reserve(self, claim: Claim) -> bool:
-        """Reserve capacity for a gang that would fit if no gang were being placed, and return whether capacity was reserved.
-        The present attempts last for a limited time: when they end, either the gang is admitted, or the gangs of these
-        attempts have taken the nodes.
+        """Reserve capacity for a gang that waits and would fit if no gang were being placed, and return whether capacity was
+        reserved. The present attempts last for a limited time: when they end, either the gang is admitted, or the gangs of
+        these attempts have taken the nodes.
         """
         asked, mine = plain(claim.needs), claim is self._keeper
         if not any(_holds(promise, claim) for promise in self._active):
@@ -134,8 +136,9 @@ class Capacity:
 
 
 def _holds(promise: Claim, claim: Claim) -> bool:
-    """Return whether the promise to a gang that is being placed takes precedence over `claim`, a gang that waits. It does
-    unless the standing of the gang in placement is worse, or the gang began before a gang that waited (`_jumped`).
+    """Return whether the promise to a gang that is being placed takes precedence over `claim`, a gang that waits. It does,
+    unless the gang in placement has a worse standing than `claim`, or began although `claim` was waiting already
+    (`_jumped`).
     """
     return promise.standing <= claim.standing and not _jumped(promise, claim)
 

@@ -93,7 +93,7 @@ def _total(spec: Mapping[str, Any], side: Iterable[tuple[Usage, int]]) -> Counte
 
 
 def _name(resource: str) -> str:
-    """Return the name by which `Usage` lists a resource that a quota names."""
+    """Return the name under which `Usage.amounts` contains a resource that a quota names."""
     return f"requests.{resource}" if resource in _BARE or resource.startswith("hugepages-") else resource
 
 
@@ -120,7 +120,9 @@ def _in_scope(scope: Mapping[str, Any], usage: Usage) -> bool:
 
 
 def _only(part: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the containers of a spec, each with `limits` or `requests` (`part`) as its requests."""
+    """Return the containers of a spec in which the amounts in `part`, which is `limits` or `requests`, take the place of the
+    requests.
+    """
     out: dict[str, Any] = {}
     for field in ("containers", "initContainers"):
         out[field] = [

@@ -15,8 +15,8 @@ from ome_operator.core.placement.fit import Ground, Needs, Nodes, beside, fits
 from ome_operator.core.placement.promises import promises
 
 MOST = 20
-"""Number of services of each kind (those that could release nodes, and those that wait) that one decision compares. The
-compared services change with the time."""
+"""Largest number of services that could release nodes, and of services that wait, that one decision compares. If there are
+more services, successive decisions compare different ones."""
 
 
 def giving_way(claims: Iterable[Claim], nodes: Nodes, now: float, patience: float) -> frozenset[str]:
@@ -48,8 +48,8 @@ def giving_way(claims: Iterable[Claim], nodes: Nodes, now: float, patience: floa
 
 
 def _comes(idle: Idle, capacity: "_FreeCapacity", now: float) -> bool:
-    """Return whether the lost ranks would find nodes, as far as the free capacity is known. The result is always False
-    when `timing.RECOVERY_EXPECTED` seconds have passed since the loss.
+    """Return whether the ranks that a service has lost would find nodes without a release, as far as the free capacity is
+    known. The result is always False when `timing.RECOVERY_EXPECTED` seconds have passed since the loss.
     """
     return now - idle.since < timing.RECOVERY_EXPECTED and any(map(capacity.takes, idle.missing))
 
@@ -64,7 +64,9 @@ class _FreeCapacity:
         self._taken = taken
 
     def takes(self, needs: Needs, holders: Sequence[Claim] = ()) -> bool:
-        """Return whether pods fit, next to the reserved capacity, once the services `givers` have released their nodes."""
+        """Return whether the pods `needs` fit, next to the reserved capacity, once the services `holders` have released
+        their nodes.
+        """
         released: dict[str, Counter[str]] = {}
         for holder in holders:
             for name, amounts in holder.idle.holds if holder.idle else ():
@@ -87,8 +89,8 @@ def _asked(claim: Claim) -> tuple[Needs, ...]:
 
 
 def _wanting(stranded: Sequence[Claim], waiting: Sequence[Claim]) -> list[tuple[Needs, Claim]]:
-    """Return the sets of pods that are not placed, each with the claim that it belongs to, in order of precedence of the
-    claims.
+    """Return the sets of pods for which nodes could be released, each with the claim that it belongs to, in order of
+    precedence of the claims: the pods of services that wait, and the pods that services with lost ranks lack.
     """
     found = [(claim.needs, claim) for claim in waiting]
     found += [(lack, claim) for claim in stranded if claim.idle for lack in claim.idle.missing]
@@ -96,11 +98,11 @@ def _wanting(stranded: Sequence[Claim], waiting: Sequence[Claim]) -> list[tuple[
 
 
 def _may_release(holder: Claim, other: Claim, capacity: _FreeCapacity) -> bool:
-    """Return whether the service `giver` may release nodes for the service `other`.
+    """Return whether the service `holder` may release nodes for the service `other`.
 
     A service never releases nodes for a service of lower priority. Of two services that have lost a rank, the service that
     comes later in precedence releases nodes. The earlier service releases nodes only if the nodes of the later service would
-    not complete it.
+    not make the earlier service complete.
     """
     if holder.key == other.key or holder.priority > other.priority or holder.idle is None:
         return False
@@ -111,8 +113,8 @@ def _may_release(holder: Claim, other: Claim, capacity: _FreeCapacity) -> bool:
 
 def _least(needs: Needs, holders: Sequence[Claim], capacity: _FreeCapacity) -> frozenset[str]:
     """Return the keys of the services that have to release nodes so that the pods `needs` fit. Services are tried in the
-    order of `givers`, and a service is left out if the nodes of the others suffice. The result is empty if the nodes of all
-    services of `givers` do not suffice.
+    order of `holders`, and a service is left out if the nodes of the others suffice. The result is empty if the nodes of all
+    services in `holders` together do not suffice.
     """
     if not holders or not capacity.takes(needs, holders):
         return frozenset()
@@ -143,8 +145,8 @@ def order(claim: Claim) -> tuple[int, float, str]:
 
 
 def _some(claims: Sequence[Claim], turn: int) -> list[Claim]:
-    """Return one part of the claims: at most MOST of them, in order of precedence. `turn` is the number of the part, and the
-    first part follows the last one, so all claims are compared as `turn` increases.
+    """Return one part of the claims: at most MOST of them, in order of precedence. `turn` is the number of the part. After
+    the last part, the first part is returned again, so all claims are compared as `turn` increases.
     """
     start = turn % _windows(claims) * MOST
     return sorted(claims, key=order)[start : start + MOST]

@@ -2,7 +2,8 @@
 of it.
 
 The capacity is read once, live, after every gate has opened and before the first serving group is removed, because the
-removal would free capacity. The answer is for people only: the rollout does not depend on it, and nothing is promised.
+removal would free capacity. The result is only used for advice: the rollout does not depend on it, and no capacity is
+promised.
 """
 
 from collections.abc import Mapping

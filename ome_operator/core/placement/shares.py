@@ -6,8 +6,8 @@ from ome_operator.core.placement import timing
 from ome_operator.core.placement.claims import GOOD, Claim, Standing
 
 UNIT = 0.25
-"""Unit of standings, as a fraction of the time limit of a placement attempt. A wasted time below half of a unit is
-forgotten.
+"""Unit of the times in a standing, as a fraction of the time limit of a placement attempt. A wasted time below half of a
+unit is forgotten.
 """
 
 
@@ -31,7 +31,9 @@ class Shares:
             del self._wasted[account]
 
     def standing(self, claim: Claim, now: float, timeout: float) -> Standing:
-        """Return the standing of a gang."""
+        """Return the standing of a gang, which contains the wasted times of its namespace and of the gang itself, in units
+        of `UNIT`.
+        """
         if not self._wasted or not timeout:
             return GOOD
         team, mine = (round(self._left(account, now) / (UNIT * timeout)) for account in _accounts(claim))

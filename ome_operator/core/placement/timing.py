@@ -6,11 +6,12 @@
 from datetime import timedelta
 
 TRY_ON_DEMAND = 1200.0
-"""Time limit of a placement attempt if an autoscaler creates the nodes for it: a cloud needs minutes to provide a machine
-with GPUs."""
+"""Time limit of a placement attempt if an autoscaler creates the nodes for its pods: a cloud needs minutes to provide a
+machine with GPUs."""
 IN_QUEUE = 10
 """Factor by which a placement attempt in a queue of Kueue is longer than others, because pods that Kueue preempts for the
-gang may use their whole grace period. A shorter attempt would end before, and would preempt them again after its pause.
+gang may use their whole grace period. A shorter attempt would end before these pods, and the next attempt would preempt pods
+again.
 """
 PAUSES = (timedelta(0), timedelta(minutes=1), timedelta(minutes=2), timedelta(minutes=5))
 """How long a gang waits after a failed placement attempt although it seems to fit, because the known capacity was wrong.
@@ -19,7 +20,7 @@ QUEUE_JITTER = 60.0
 """By how many seconds at most the pauses of different services in a queue of Kueue differ, so that two services that have
 released their nodes at the same time do not try again at the same time."""
 RECHECK = 30.0
-"""How long until a gang that waits is reconciled again if no event triggers a pass."""
+"""How long until a service whose gang waits is reconciled again if no event triggers a pass before."""
 FIRST_ANSWER = 1.0
 """How long until a service that has just offered nodes for release is reconciled again to read the decision."""
 RETRY_REGARDLESS = timedelta(minutes=5)
@@ -40,7 +41,7 @@ RESERVATION = timedelta(minutes=8)
 a reservation."""
 
 REDECIDE = 5
-"""How long an admission decision stays valid if nothing but the time changes."""
+"""How long an admission decision stays valid if no claim and no node changes."""
 REDECIDE_AFTER_RELEASE = 15
 """How long after a release of nodes the next release may be decided: the released pods have to end, and other pods have
 to be bound to the nodes."""
