@@ -25,8 +25,8 @@ ROUTER_SAMPLE = (
     "write a router for its engine into spec.routerConfig of the runtime, for SGLang that of "
     "config/runtimes/srt/kimi-k2-pd-rt.yaml"
 )
-"""Remedy in a message about a router without a container. It names a file of the catalog whose router sends requests to
-prefill and decode engines of SGLang; a router of SGLang does not serve other engines."""
+"""Remedy that a message about a router without a container contains. It names a file of the catalog whose router sends
+requests to prefill and decode engines of SGLang; a router of SGLang does not serve other engines."""
 
 
 class Composed(NamedTuple):
@@ -45,7 +45,7 @@ class Composed(NamedTuple):
     worker_annotations: dict[str, str]
     """Annotations (and labels) of the other ranks, to which the runtime's deprecated `workers` block may add."""
     config: dict[str, str]
-    """Environment variables of a router."""
+    """Environment variables that `config` of a router adds to its container."""
     timeout: int | None
     """Maximum duration of a request in seconds (`timeoutSeconds`)."""
     dropped: tuple[str, ...]

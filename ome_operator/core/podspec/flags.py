@@ -1,5 +1,5 @@
-"""Parse and edit command lines that are lists of words. A flag with a value may be two words, one word with a space, or
-`--flag=value`.
+"""Parse and edit command lines that are lists of words. A flag with a value may be two words, one word with a space in it,
+or `--flag=value`.
 """
 
 from collections.abc import Collection, Iterable
@@ -43,5 +43,5 @@ def grouped(words: Iterable[str]) -> list[list[str]]:
 
 
 def override(words: Iterable[str], extra: list[str]) -> list[str]:
-    """Return the words, in which flags of `extra` replace the same flags. The flags of `extra` are at the end."""
+    """Return the words without the flags that `extra` contains, followed by `extra`."""
     return [*without(words, flags(extra)), *extra]

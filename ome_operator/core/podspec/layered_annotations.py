@@ -36,8 +36,8 @@ def effective_value(inputs: Mapping[str, Any], component: str, note: str, stored
 def invalid_values(
     service: InferenceService, runtime: Runtime | None, note: str, read: Read, wanted: str, components: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return one sentence for each invalid value, which is ignored. `wanted` describes valid values, and is the end of
-    the sentence.
+    """Return one sentence for each value of the annotation that is invalid and therefore ignored. `wanted` describes valid
+    values, and is the end of the sentence.
     """
     return tuple(
         f"annotation {note} of {where} is ignored: {str(value)[:40]!r} {wanted}"

@@ -32,8 +32,8 @@ FREE = frozenset(
         "overhead",
     }
 )  # fmt: skip
-"""Map fields whose keys users choose, so that a label called `env` or `ports` is not taken for a field of a pod.
-`options` belongs to a FlexVolume."""
+"""Map fields whose keys users choose. Their entries are not merged as fields of a pod, even if a label is called `env` or
+`ports`. `options` belongs to a FlexVolume."""
 
 _HANDLERS = frozenset({"exec", "httpGet", "tcpSocket", "grpc", "sleep"})
 _ONE_OF = {
@@ -87,7 +87,7 @@ def _key(item: Any, field: str) -> Any:
 
 
 def merge_layers(*layers: Mapping[str, Any] | None) -> Manifest:
-    """Merge all layers, lowest first; absent layers are skipped."""
+    """Return the merge of all layers. The lowest layer comes first, and layers that are None are skipped."""
     out: Manifest = {}
     for layer in layers:
         out = merge(out, layer) if layer else out

@@ -18,7 +18,7 @@ PRIORITY = "kueue-scheduling-high-priority"
 
 
 def queue_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
-    """Return the annotations about queues."""
+    """Return those of the annotations that request a queue or a priority in a queue."""
     return {name: annotations[name] for name in NOTES if annotations.get(name)}
 
 
@@ -47,7 +47,7 @@ def _marks(requested: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]
 
 
 def advice(annotations: Mapping[str, str], scheduler: str) -> list[str]:
-    """Return a sentence if the queue that a pod requests has no effect."""
+    """Return a list with a sentence if the queue that a pod requests has no effect; otherwise []."""
     if VOLCANO in annotations and scheduler != "volcano":
         return [
             f"queue {annotations[VOLCANO]} has no effect unless Volcano schedules the pods: set schedulerName: volcano, too"

@@ -56,7 +56,9 @@ class _Field(NamedTuple):
 
 
 def misspelled(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
-    """Return a sentence for each unknown field of a service and its runtime that resembles a valid field."""
+    """Return a sentence for each field of pods, in a service and its runtime, that does not exist but resembles a valid
+    field.
+    """
     return _misspelled(service.spec, runtime)
 
 

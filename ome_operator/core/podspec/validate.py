@@ -47,7 +47,7 @@ _MAPS_OF_AMOUNTS = frozenset({"limits", "requests", "overhead"})
 
 
 def first_mistake(value: Any, where: str, field: str = "") -> str:
-    """Return a message about the first value of the wrong type at or below `where`, or "".
+    """Return a message about the first value of the wrong type in `value`, whose path is `where`; "" if all types are right.
 
     `field` is the name of the field that holds the value; "" for a pod spec or container itself.
     """
@@ -73,7 +73,7 @@ def _wrong_map(value: Mapping[str, Any], where: str, field: str) -> str:
 
 
 def _wrong_one(value: Any, where: str, field: str) -> str:
-    """Return a message about a scalar value that has the wrong type, or ""."""
+    """Return a message about a scalar value that has the wrong type; "" if its type is right."""
     if field in _MAPS:
         return f"{where} must be a map"
     if field in _TEXTS and not isinstance(value, str):
