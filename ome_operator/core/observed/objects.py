@@ -76,8 +76,7 @@ class Child(NamedTuple):
     generation: int = 0
     """metadata.generation of a RoleScale; 0 for other kinds."""
     woken: int = 0
-    """The metadata.generation of a RoleScale after the operator last changed its number, as an annotation states it; 0 if
-    the operator has not changed the number since the RoleScale was created."""
+    """metadata.generation of a RoleScale after the operator last changed its number; 0 if it never changed the number."""
     excluded: Exclusion = ()
     """The nodes on which the pods of a StatefulSet are not placed, as its annotation names them; () for other kinds."""
 
@@ -98,8 +97,7 @@ class Termination(NamedTuple):
 
 
 YIELDS = "-1"
-"""Value of the annotation `keys.DELETION_COST` that the operator sets on a pod which its ReplicaSet is to remove first.
-Other pods have the cost 0."""
+"""Value of the annotation `keys.DELETION_COST` of a pod that its ReplicaSet is to remove first; other pods have 0."""
 
 
 class Pod(NamedTuple):
@@ -130,8 +128,7 @@ class Pod(NamedTuple):
     message: str
     """Message for `reason`, from the scheduler, the kubelet or the container's last log lines."""
     draining: str = ""
-    """When the draining of the leader began, in RFC 3339, from the annotation of a leader whose group will be removed; ""
-    without the annotation."""
+    """When the draining of the leader began, in RFC 3339, as an annotation states it; "" if the leader is not drained."""
     workload_uid: str = ""
     """UID of the controller owner. It is necessary because a pod of a deleted workload can have the same names and labels
     as a pod of the workload that replaced it."""
@@ -158,7 +155,7 @@ class Pod(NamedTuple):
     scale_down: tuple[str, ...] = ()
     """Keys of those annotations of the pod that autoscalers of nodes read."""
     scale_down_mark: str = ""
-    """Those of the keys in `scale_down` whose annotations the operator wrote, separated by commas."""
+    """Those of the keys in `scale_down` that the operator wrote, separated by commas."""
     yields: bool = False
     """Whether the pod's ReplicaSet removes it first when it is reduced, because the operator marked it."""
     contacts: str = ""
@@ -334,8 +331,8 @@ class Observed:
     pulls: int = 0
     """Number of Jobs that pull images for other services before their rollouts."""
     another: str = ""
-    """Name of another operator's field manager that wrote the service's status within the last five minutes; "" if there is
-    none."""
+    """Field manager of another operator that wrote the service's status within the last five minutes; "" if there is none.
+    """
 
     @cached_property
     def pod_failures(self) -> Mapping[tuple[str, str], str]:
