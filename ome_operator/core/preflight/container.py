@@ -57,8 +57,8 @@ def group(service: str, namespace: str, revision: str, component: str, size: int
 
 
 def placed(stem: str, domain: str, size: int, port: int, prefill: str) -> dict[str, Any]:
-    """Return the same data as `group`, from the common prefix (`stem`) of the pods' names. `prefill` is the prefix of the
-    prefill groups that decode ranks contact; "" if there are none.
+    """Return the data that a check needs about its group, as `group` does, but from the common prefix (`stem`) of the names
+    of the group's pods. `prefill` is the prefix of the prefill groups that decode ranks contact; "" if there are none.
     """
     own = "$(LWS_GROUP_INDEX)"
     out: dict[str, Any] = {"rank": "$(LWS_WORKER_INDEX)", "size": size, "http": port}

@@ -18,16 +18,17 @@ from ome_operator.core.render import pod_template
 from ome_operator.core.render.statefulsets import Stored, stem
 
 KEPT = (keys.KUEUE_LABEL, keys.VOLCANO_LABEL, "sidecar.istio.io/inject")
-"""Labels that are kept, because they determine whether and how a pod is admitted."""
+"""Labels of the service's pods that the pods of a check keep, because they determine whether and how a pod is admitted."""
 OF_POD_GROUPS = frozenset({keys.KUEUE_COUNT, keys.KUEUE_SERVING, keys.KUEUE_PARENT})
-"""Annotations that are removed. A check is no part of a pod group of Kueue, which refuses such annotations without the name
-of a group."""
+"""Annotations of the service's pods that the pods of a check do not get. A check is not part of a pod group of Kueue, and
+Kueue refuses pods with these annotations that name no group."""
 ANOTHERS = frozenset(
     {"initContainers", "ephemeralContainers", "readinessGates", "priorityClassName", "priority", "preemptionPolicy"}
 )
-"""Fields that are removed from the pod, because a check preempts no pods, fetches no files, and is never ready."""
+"""Fields of the service's pods that the pods of a check do not get, because a check preempts no pods, fetches no files, and
+is never ready."""
 APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
-"""Prefix of AppArmor annotations, which name a container that has to exist."""
+"""Prefix of AppArmor annotations. Each of them names a container of the pod, which has to exist."""
 GRACE, MARGIN = 1, 120
 """Grace period of a pod in seconds, and the seconds by which its lifetime exceeds that of the command that created it."""
 _REQUIRED, _PREFERRED = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
@@ -62,7 +63,9 @@ class Trial(NamedTuple):
 
 
 def patience(size: int, timeout: int) -> int:
-    """Return the time limit in seconds of a check whose ranks may start up to `timeout` seconds apart."""
+    """Return the time limit in seconds of the check of a group with `size` ranks, which may start up to `timeout` seconds
+    apart.
+    """
     return timeout + (check_container.MANY_SECONDS if size >= check_container.MANY else check_container.SECONDS)
 
 
@@ -101,7 +104,9 @@ def trial(
 
 
 def owned(pod: Manifest, headless: Manifest) -> Manifest:
-    """Return the pod as a dependent of its Service, given the Service as the API server returned it."""
+    """Return the pod with an owner reference to the headless Service of the run, so that it is deleted with the Service.
+    `headless` is the Service as the API server returned it.
+    """
     metadata = headless["metadata"]
     owner = {"apiVersion": "v1", "kind": "Service", "name": metadata["name"], "uid": metadata["uid"]}
     return {**pod, "metadata": {**pod["metadata"], "ownerReferences": [owner]}}
@@ -165,8 +170,8 @@ def _marked(key: str) -> str:
 
 
 def _renaming(stems: Mapping[str, str], headless: str, name: str) -> Rename:
-    """Return a function that replaces the names of the service's pods by the names of this run, in all texts of a
-    container.
+    """Return a function that replaces the names of the service's pods and of its headless Service by those of this run, in
+    all texts of a container.
     """
     known = {**stems, headless: name}
     words = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
@@ -194,8 +199,8 @@ def _literal(variable: Manifest, labels: Mapping[str, str]) -> Manifest:
 
 
 def _there(volume: Manifest, service: str) -> Manifest:
-    """Return a volume for a pod of the check. A volume of SSH keys becomes optional, because its Secret does not exist
-    before the service starts.
+    """Return a volume of the service's pods as a pod of the check has it. A volume of SSH keys becomes optional, because its
+    Secret does not exist before the service starts.
     """
     secret = volume.get("secret") or {}
     return (

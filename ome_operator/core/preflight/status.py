@@ -56,7 +56,9 @@ def told(said: Mapping[int, Checked | None]) -> list[PreflightFinding]:
 
 
 def line(found: PreflightFinding, node: str) -> str:
-    """Return a line with the rank of a finding, its node ("" if unknown), the cause and the fix."""
+    """Return a line of text about a finding: its rank, the node of the rank (`node`, "" if unknown), the cause and the
+    fix.
+    """
     where = f"rank {found.rank}" + (f" on node {node}" if node else "")
     return f"{where}: {found._replace(rank=OWN).sentence}"
 

@@ -186,8 +186,8 @@ def scaling(decided: Decided) -> Manifest | None:
 
 
 def again(decided: Decided) -> float | None:
-    """Return 0 if the status that this pass stores changes the decisions of the next pass, which has to run at once;
-    otherwise None.
+    """Return the seconds until the next pass that the class Demand needs: 0 if the status that this pass stores changes the
+    decisions of the next pass, which then has to run at once; otherwise None.
     """
     numbers, status = (scaling(decided) or {}).get("applied") or {}, decided.snapshot.service.status
     begins = goes(decided) and not scheduled_zero.is_stored(status.get("scaling"))

@@ -120,9 +120,9 @@ def _readable(service: InferenceService, intent: Intent) -> bool:
 
 
 def _lives_on(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> bool:
-    """Return whether a running revision is kept although the service has other roles now.
+    """Return whether a running revision is kept although the spec of the service now has other roles than this revision.
 
-    The router and the Services in front of that revision were made for its roles (prefill and decode need a router, an
+    The router and the Services in front of the kept revision were made for its roles (prefill and decode need a router, an
     engine alone may have none). They stay unchanged until the revision is removed.
     """
     named = intent.policies.keys() - {keys.ROUTER}
@@ -209,8 +209,8 @@ def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep, placing: Placin
 def _leaders(snapshot: Snapshot, intent: Intent, revision: str, held: Held) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the addresses of the leaders of each role of a revision, for a router that does not discover them itself.
 
-    These are the desired leaders that are ready. While none is ready, all desired leaders are returned, so that the list of
-    a role with a single group does not change when its leader becomes ready.
+    The result contains the desired leaders that are ready. While none is ready, it contains all desired leaders, so that the
+    list of a role with a single group does not change when its leader becomes ready.
     """
     ready = {
         (pod.component, pod.group)
@@ -265,8 +265,8 @@ def _engines(snapshot: Snapshot, intent: Intent, revision: str, held: Held) -> l
 
 
 def _allowed_disruptions(snapshot: Snapshot, policy: ReplicaPolicy, replicas: int) -> int:
-    """Return how many pods of a role may be evicted at the same time: none if groups of the service move, because the
-    operator removes them itself (decisions 14).
+    """Return how many pods of a role may be evicted at the same time. It is 0 if the operator moves groups of the service,
+    because it removes such groups itself (decisions 14).
     """
     return 0 if moves_enabled(snapshot) else scaling.allowed_disruptions(policy, replicas)
 

@@ -23,7 +23,7 @@ from ome_operator.core.rollout.traffic import allowed
 from ome_operator.util.memoize import memoize_by_identity
 
 HISTORY = 10
-"""Number of stored revisions that are kept for each service."""
+"""Number of stored revisions of a service from which on the oldest revisions that are not in use are deleted."""
 PRUNED = frozenset(
     {
         "Service", "ServiceAccount", "Role", "RoleBinding", "HorizontalPodAutoscaler", "RoleScale",
@@ -155,8 +155,8 @@ def _scaled_down(snapshot: Snapshot, want: Desired) -> Iterator[Delete]:
 
 
 def _prune(snapshot: Snapshot, step: RolloutStep, want: Desired) -> list[Delete]:
-    """Return the deletions of our objects that are not desired. These objects belong to no revision, to a revision that is
-    kept without them, or (a Service) to a revision whose pods and workloads no longer exist.
+    """Return the deletions of objects of the service that are not desired. These objects belong to no revision, to a
+    revision that is kept without them, or (a Service) to a revision whose pods and workloads no longer exist.
     """
     wanted = {(one["kind"], one["metadata"]["name"]) for one in want.manifests}
     wanted |= {("RoleScale", name) for name in want.scales}
@@ -181,8 +181,8 @@ def _left_behind(snapshot: Snapshot, child: Child) -> bool:
 
 
 def _strayed(snapshot: Snapshot) -> Iterator[Delete]:
-    """Yield the deletion of our RoleBinding if a Role of another owner has the name that the RoleBinding refers to. The
-    RoleBinding would grant the permissions of that Role.
+    """Yield the deletion of the operator's RoleBinding if the Role to which it refers has another owner. The RoleBinding
+    would otherwise grant the permissions of that Role to routers.
     """
     for (kind, name), refusal in snapshot.observed.refusals.items():
         binding = snapshot.observed.children.get(("RoleBinding", name))

@@ -47,8 +47,8 @@ class Apply:
     """UID of the object to change; "" if the object must not exist yet."""
     guard: Guard | None = None
     after: tuple[str, str] | None = None
-    """Kind and name of one of our objects that has to be stored first; None if there is none. If it is a Role, it is also
-    read live."""
+    """Kind and name of another object of the service that has to be stored before this one; None if there is none. If that
+    object is a Role, it is also read live before the apply."""
 
     @property
     def kind(self) -> str:
@@ -65,8 +65,8 @@ class Create:
 
 @dataclass(frozen=True)
 class EnsureSecret:
-    """A Secret that must exist. The executor generates its data and creates it by a POST; the operator never reads it
-    (decisions 20).
+    """A Secret that must exist. The executor generates the data of the Secret and creates it by a POST; the operator never
+    reads it (decisions 20).
     """
 
     manifest: Manifest
@@ -139,9 +139,11 @@ class PodQuestion(NamedTuple):
     """The role and the place of the pod in its group, for messages."""
     pod: Manifest
     serving: Manifest | None = None
-    """The same pod of the revision that serves; None if that revision has no such pod."""
+    """The corresponding pod of the revision that serves. A refusal of `pod` is compared with the answer for this pod. None
+    if that revision has no corresponding pod."""
     live: str = ""
-    """Name of an existing pod that takes the place of `serving`, because its template is not stored; "" for none."""
+    """Name of an existing router pod that is used instead of `serving`, because templates of routers are not stored; "" for
+    none."""
 
 
 @dataclass(frozen=True)
@@ -151,11 +153,12 @@ class Check:
     """
 
     revision: str
-    """The revision, followed by "." and a digest of the question."""
+    """The revision, followed by "." and a digest of the objects that are checked."""
     manifests: tuple[Manifest, ...]
     pods: tuple[PodQuestion, ...] = ()
     quotas: QuotaChange | None = None
-    """The amounts that the rollout uses and releases of ResourceQuotas; None if quotas are not compared."""
+    """The objects that the rollout creates and removes, to be compared with the ResourceQuotas; None if quotas are not
+    compared."""
 
 
 @dataclass(frozen=True)
@@ -168,8 +171,8 @@ class CapacityCheck:
     key: str
     needs: Needs
     second_copy: bool = False
-    """Whether the pods would run next to the service's own pods. If so, no capacity is promised, and the result stays valid
-    until the next such check."""
+    """Whether the pods would run in addition to all pods of the service. If so, no capacity is promised, and the result
+    stays valid until the next such check."""
 
 
 @dataclass(frozen=True)
@@ -248,8 +251,8 @@ class Plan:
     """Whether the service is rolling out an edit of a shared object, or would be if it did not have to wait for other
     services. False once the rollout is complete."""
     stands: Mapping[Ref, Stand] = field(default_factory=dict)
-    """The state with respect to the last edit of each shared object; empty for a service to which no edits of shared objects
-    are rolled out."""
+    """The state of the service in the rollout of the last edit of each shared object; empty if no edits of shared objects
+    are rolled out to the service."""
     nodes: bool = False
     """Whether the decision depends on the existing nodes. If it does, a change of nodes triggers the next pass."""
     claim: Claim | None = None

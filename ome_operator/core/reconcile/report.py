@@ -88,7 +88,7 @@ def report(decided: Decided, work: Plan) -> Report:
 
 
 def _problems(decided: Decided, work: Plan) -> Iterator[Problem]:
-    """Yield the problems that keep the service from running as its user asks."""
+    """Yield the problems that keep the service from running as its spec describes."""
     snapshot, intent, want = decided.snapshot, decided.intent, decided.want
     yield from intent.problems
     yield from _refused(work, snapshot, intent)
@@ -135,7 +135,7 @@ def _telemetry_advice(snapshot: Snapshot, intent: Intent, want: Desired) -> Iter
 
 
 def _left_out(recovery: Recovery) -> Iterator[str]:
-    """Yield a sentence if `status.groups` has no space for the records of all groups."""
+    """Yield a sentence, which states the consequence, if `status.groups` has no space for the records of all groups."""
     if recovery.left_out:
         groups = len(recovery.groups)
         yield (

@@ -39,8 +39,8 @@ class Snapshot:
 
     @cached_property
     def restored(self) -> Mapping[str, str]:
-        """Stored revisions that were restored from a backup of another namespace, with that namespace. They are never
-        used, and nothing of them may run, because their pods would contact the ranks of the original service.
+        """Maps each stored revision that was restored from a backup of another namespace to that namespace. These revisions
+        are never used, and none of their pods may run, because the pods would contact the ranks of the original service.
         """
         service = self.service
         found = {one.name: elsewhere(one, service.name, service.namespace) for one in self.revisions}
@@ -72,7 +72,7 @@ class Snapshot:
         return slices.inputs(self.revisions)
 
     def started(self, revision: str) -> bool:
-        """Return whether a revision has a slice with engines, or is about to get engines."""
+        """Return whether a revision has engines on the cluster, or is about to get them."""
         return revision in self.slices and slices.started(self.slices[revision])
 
     def lost(self, node: str) -> bool:

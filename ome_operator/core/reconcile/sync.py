@@ -119,7 +119,7 @@ def _decide(snapshot: Snapshot, as_written: InferenceService, *, frozen: bool) -
 
 
 def _zero(snapshot: Snapshot, intent: Intent, want: Desired) -> Mapping[str, Any]:
-    """Return the field `zero` of the status, which describes a service of which a role has or had no groups."""
+    """Return the field `zero` of the status. It describes a service in which some role has, or once had, no groups."""
     serves = serving.serves(snapshot.slices, snapshot.revisions, routed=want.front == keys.ROUTER)
     return zero.state(zero.facts(snapshot, intent.groups, serves=serves))
 
@@ -189,13 +189,17 @@ def _with_status(decided: Decided, work: Plan, new_status: dict[str, Any]) -> Pl
 
 
 def _refused(status: Mapping[str, Any]) -> bool:
-    """Return whether a stored status reports that the rollout cannot begin until a person edits the service."""
+    """Return whether a status reports that the API server or the rules of `ome lint` refused the revision, so that its
+    rollout cannot begin until somebody corrects the cause.
+    """
     why = {each["type"]: each["reason"] for each in status["conditions"]}.get(ROLLED_OUT)
     return why in (Reason.DRY_RUN_REFUSED, Reason.CONFIGURATION_REFUSED)
 
 
 def _ways(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
-    """Yield a text that describes the complete rollout, because the plan contains only the next step of the rollout."""
+    """Yield a text that describes the complete rollout, for a service that is held. The plan contains only the next step of
+    the rollout.
+    """
     others = [name for name in snapshot.slices if name != intent.target]
     if others and intent.target:
         yield f"replace revision {', '.join(others)} with {intent.target}"

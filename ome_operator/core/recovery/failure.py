@@ -18,7 +18,8 @@ Failure = dict[str, Any]
 DELETED, REPLACED, MISSING = "PodDeleted", "PodReplaced", "PodMissing"
 HUNG, QUIET, LATE, DRIFTED = "NotReady", "Silent", "NotReadyInTime", "TemplateDrift"
 _WEAK = frozenset({DELETED, REPLACED, MISSING, HUNG, QUIET})
-"""Reasons that are visible only from outside a container: the exit of a container is stronger evidence."""
+"""Reasons of failures that are visible only from outside a container. If a container has ended, its exit is stronger
+evidence."""
 _PLAIN = frozenset({"Error", "Completed"})
 
 

@@ -74,13 +74,14 @@ class Standing(NamedTuple):
     recorded: tuple[Pod, ...]
     """Pods whose present start is the recorded start. Only these pods may ever be deleted."""
     whole: bool
-    """Whether the leader and the other ranks have been running since the recorded start, except as many ranks as the
-    engine survives losing."""
+    """Whether the leader and the other ranks have been running since the recorded start. As many of the other ranks may be
+    missing as the engine survives losing."""
     ending: bool
     """Whether the leader is being deleted by somebody else: it finishes its requests, and all other ranks still work for
     it."""
     restarting: bool
-    """Whether every pod is the recorded pod, and main containers were restarted or are about to be restarted."""
+    """Whether the pods of all ranks are still the recorded pods. If the group is not `whole`, main containers were
+    restarted, or are about to be restarted."""
 
 
 def view(group: Group, record: GroupRecord, spare: int = 0) -> Standing:

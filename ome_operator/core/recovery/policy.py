@@ -12,17 +12,19 @@ from ome_operator.quantity import seconds
 from ome_operator.util.memoize import memoize_by_identity
 
 SELF_HEAL = 60.0
-"""Default of `self_heal`. Ranks of SGLang that were restarted in place form a group again after 40 to 48 s (measured)."""
+"""Default of `RecoveryPolicy.self_heal`, in seconds. Ranks of SGLang that were restarted in place form a group again after
+40 to 48 s (measured)."""
 HANG = 60.0
-"""Default of `hang`, in addition to the 15 s of the probes. A recycle may require loading a terabyte, so a pause of the
-engine must not be taken for a hang."""
+"""Default of `RecoveryPolicy.hang`, in seconds, which begin when the probes have failed for 15 s. A recycle may require
+loading a terabyte, so a pause of the engine must not be taken for a hang."""
 START = 75 * 60.0
-"""Default of `start`: somewhat more than the hour that the start-up probes of engines allow."""
+"""Default of `RecoveryPolicy.start`, in seconds: somewhat more than the hour that the start-up probes of engines allow."""
 FIRST, LAST = 10.0, 300.0
 """The first and the largest number of seconds between two recycles of a group that does not stay ready. The number
 doubles with every recycle."""
 STABLE = 600.0
-"""Seconds for which a group has to be ready until it has recovered. Its next recycle is then the first in a row again."""
+"""Seconds for which a group has to be ready to be considered recovered. Recycles before that are no longer counted as
+recycles in a row."""
 
 
 class RecoveryPolicy(NamedTuple):

@@ -36,7 +36,7 @@ checks of such a pod."""
 
 
 class RoleGroups(NamedTuple):
-    """The groups that are kept of a component of a revision."""
+    """The groups of one component of one revision that are kept."""
 
     component: str
     revision: str

@@ -1,8 +1,8 @@
 """Compute how many seconds each part of a group's last start took, from the times of its pods and from the observations of
 the registries of routers (docs/telemetry.md, "The start of a group"). A part whose duration is unknown is left out.
 
-The API reports whole seconds, and the clocks of nodes and of this process differ a little. A computed duration below zero is
-therefore taken as 0 if it is not below -`TOLERANCE`; otherwise it is unknown.
+The API reports whole seconds, and the clocks of nodes and of this process differ a little, so a computed duration may be
+negative. A duration from -`TOLERANCE` to 0 is taken as 0; a smaller one is treated as unknown.
 """
 
 from collections.abc import Iterable, Mapping

@@ -38,7 +38,8 @@ TURN = 5.0
 of that recycle."""
 RARE_TURN = 60.0
 """Seconds after which a group that answers no probes, or whose token generation is paused, is checked again if it is not
-recycled. A change of the reports triggers a pass; the end of a hold on the whole cluster does not."""
+recycled. A change of the reports triggers a pass, but the end of a cluster-wide stop of such recycles (`silence.hold`) does
+not."""
 APART = 300.0
 """Time limit in seconds for a group in which a preflight check holds one rank while the engine of another rank runs. A
 rank that waits in its check repeats the check within this time, and then finds that its group runs."""
@@ -115,8 +116,8 @@ def _met(group: Group, record: GroupRecord, seen: Standing, spare: int) -> bool:
 
 
 def _came_back(group: Group, record: GroupRecord, seen: Standing) -> bool:
-    """Return whether the pods that were to be deleted serve after all and come from the template of their revision. For a
-    start that was never ready, the readiness of the leader counts only if the leader has a probe.
+    """Return whether the pods of a group that was to be recycled serve after all, and were created from the template of
+    their revision. For a start that was never ready, the readiness of the leader counts only if the leader has a probe.
     """
     if not (seen.whole and group.ready):
         return False  # the leader may be gone already
@@ -134,7 +135,7 @@ def _with_failure(group: Group, record: GroupRecord, ground: Circumstances) -> G
 
 
 def _recorded(group: Group, record: GroupRecord, now: datetime) -> GroupRecord:
-    """Return the record of a new start. Every pod exists, no pod is being deleted, and the leader is ready."""
+    """Return the record after a new start of the group. The caller has checked that the group is ready (`Group.ready`)."""
     return replace(
         record.to(READY, now),
         incarnation=record.incarnation + 1,
@@ -299,7 +300,8 @@ def _broken(group: Group, record: GroupRecord, seen: Standing, ground: Circumsta
 def _recycle(
     record: GroupRecord, failure: Failure | None, ground: Circumstances, never_ready: dict[str, str] | None = None
 ) -> Transition:
-    """Announce a recycle, unless the last recycle was too recent or the limit of recycles is reached.
+    """Return the transition that announces a recycle. If the limit of recycles is reached, return the transition to FAILED;
+    if the last recycle was too recent, return a transition that waits.
 
     `never_ready` contains the marks of the starts that have to be deleted, if they are not the recorded starts.
     """

@@ -23,7 +23,7 @@ from ome_operator.core.recovery.record import (
 from ome_operator.core.recovery.state_machine import Circumstances, Transition, advance
 
 PLACING = 300.0
-"""Seconds within which pods usually get their nodes, including nodes that an autoscaler creates."""
+"""Seconds within which pods are usually assigned to nodes, including nodes that an autoscaler has to create."""
 
 
 def together(
