@@ -331,8 +331,7 @@ class Observed:
     pulls: int = 0
     """Number of Jobs that pull images for other services before their rollouts."""
     another: str = ""
-    """Field manager of another operator that wrote the service's status within the last five minutes; "" if there is none.
-    """
+    """Field manager of another operator that wrote the service's status in the last five minutes; "" if there is none."""
 
     @cached_property
     def pod_failures(self) -> Mapping[tuple[str, str], str]:

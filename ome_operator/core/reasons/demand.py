@@ -11,7 +11,8 @@ class DemandReasons:
 
     FOLLOWED = ReasonRecord(
         "Followed", of=_OF, kstatus=_CURRENT, state=State.READY,
-        meaning="the service has the groups that its demand needs. It may have more; `ome scale NAME` shows why they stay",
+        meaning="the service has the groups that its demand needs. It may have more groups; `ome scale NAME` shows "
+                "why they stay",
     )  # fmt: skip
     DEMAND_IGNORED = ReasonRecord(
         "DemandIgnored", of=_OF, kstatus=_CURRENT,
@@ -28,15 +29,15 @@ class DemandReasons:
     DEMAND_UNKNOWN = ReasonRecord(
         "DemandUnknown", of=_OF, kstatus=_CURRENT, state=State.WAITING,
         meaning="numbers of the routers or engines are missing, so the size stays",
-        remedy="`ome scale NAME` shows which; `--enable-metrics` of SGLang, the registry of the routers, and the operator's "
-               "option `router-watch` are necessary ([telemetry](telemetry.md))",
+        remedy="`ome scale NAME` shows which numbers are missing; `--enable-metrics` of SGLang, the registry of the routers, "
+               "and the operator's option `router-watch` are necessary ([telemetry](telemetry.md))",
     )  # fmt: skip
     DEMAND_UNMEASURED = ReasonRecord(
         "DemandUnmeasured", of=_OF, kstatus=_CURRENT, state=State.WAITING,
         meaning="`ome plan` has no prediction for the service, and no requests have waited for a whole minute yet, so the "
                 "speed of a group is unknown, and no number changes",
-        remedy="nothing: the first load at which requests wait is the measurement. Until then, `minReplicas` must suffice. "
-               "`ome scale NAME` shows why there is no prediction",
+        remedy="nothing: the speed is measured when requests wait for the first time. Until then, `minReplicas` must "
+               "suffice. `ome scale NAME` shows why there is no prediction",
     )  # fmt: skip
     DEMAND_FIRST_STEP = ReasonRecord(
         "DemandFirstStep", of=_OF, kstatus=_CURRENT, state=State.WAITING,

@@ -6,7 +6,7 @@ from typing import Self
 from ome_operator.core.reasons.conditions import READY
 
 ORDINARY = 100
-"""Gravity of reasons that have no gravity of their own."""
+"""Default of `ReasonRecord.gravity`."""
 POD = "Pod"
 """Value in `ReasonRecord.of` for a reason that is displayed for a pod (`ome explain`)."""
 
@@ -31,7 +31,7 @@ class State(StrEnum):
 
     @property
     def order(self) -> int:
-        """The position of the state among all states, from 0, the worst."""
+        """The position of the state among all states. The worst state has the position 0."""
         return list(State).index(self)
 
 
@@ -88,8 +88,8 @@ class ReasonRecord(str):
     meaning: str
     """Description of what has happened, in Markdown, for docs/troubleshooting.md."""
     remedy: str
-    """Description of what to do. If `printed` is True, it is plain text with `{service}`, `{which}`, `{columns}` and
-    `{holders}`; otherwise Markdown."""
+    """Description of what to do. If `printed` is True, it is plain text with the placeholders `{service}`, `{which}`,
+    `{columns}` and `{holders}`; otherwise Markdown."""
     printed: bool
     """Whether `ome explain` and `ome ui` print the remedy. For other reasons the message of the condition states what to
     do."""
@@ -109,14 +109,17 @@ class ReasonRecord(str):
     """Rank of the reason among several reasons that are reported together. The lowest value is reported first. From
     ORDINARY on, reasons of pods are sorted by name."""
     pods: str
-    """The text after a number of pods, such as "2 pods unschedulable"; "" for the word itself."""
+    """The text that follows a number of pods, such as "unschedulable" in "2 pods unschedulable"; "" to use the word of the
+    reason."""
     stops: bool
-    """Whether a rollout with the reason waits for a change that somebody has to make, although its state is WAITING."""
+    """Whether a rollout with the reason waits for a change that a person has to make, although the state of the reason is
+    WAITING."""
     on_its_way: bool
-    """Whether a pod has the reason during a normal start, so that the condition of its component is Progressing."""
+    """Whether a pod has the reason during a normal start, so that the condition of its component gets the reason
+    Progressing."""
 
     def __new__(cls, word: str, **_: object) -> Self:
-        """Create the string of the word. The other arguments are attributes of the record."""
+        """Create the string that is the word. The other arguments are set as attributes by `__init__`."""
         return str.__new__(cls, word)
 
     def __init__(

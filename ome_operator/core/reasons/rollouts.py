@@ -68,7 +68,7 @@ class RolloutReasons:
         "Frozen", of=_HOLDS, kstatus=IN_PROGRESS, state=State.HELD, stage=RolloutStage.RELEASED,
         meaning="a user has frozen the service, or all services ([observe and freeze](observe-freeze.md)). A "
         "BenchmarkJob that is frozen starts after the thaw",
-        remedy="`ome thaw NAME`, or `ome thaw --all`; the message names which",
+        remedy="`ome thaw NAME`, or `ome thaw --all`; the message names the command",
     )  # fmt: skip
     OBSERVED = ReasonRecord(
         "Observed", of=(*_HOLDS, READY), kstatus=IN_PROGRESS, state=State.HELD, stage=RolloutStage.RELEASED,
@@ -140,8 +140,8 @@ class RolloutReasons:
         "RollingOut", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, state=State.STARTING, stage=RolloutStage.READY,
         meaning="two revisions serve; the message states the new groups that are ready and the old groups that are "
                 "ending ([rollouts](rollouts.md))",
-        remedy="wait. If there is no progress: new groups are not ready, or pods of old groups do not end and hold "
-               "accelerators",
+        remedy="wait. If there is no progress, new groups do not become ready, or pods of old groups do not end and still "
+               "hold accelerators",
     )  # fmt: skip
     RETIRING_OLD_SLICE = ReasonRecord(
         "RetiringOldSlice", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, state=State.STARTING, stage=RolloutStage.ALONE,
