@@ -13,15 +13,16 @@ from ome_operator.core.render import meta
 
 COMMAND = "true"
 KEPT_S = 3600
-"""Seconds for which a Job is kept after its end. It shows that the image was pulled, so it has to outlive the rollout's
-wait."""
+"""Seconds for which a Job is kept after its end. The finished Job shows that the image was pulled, so it has to exist for as
+long as the rollout waits for images."""
 ALWAYS, NEVER = "Always", "Never"
 _KEPT = ("imagePullSecrets", "runtimeClassName", "serviceAccountName", "tolerations")
 """Fields of the service's pods that determine whether, how and with which credentials an image may be pulled."""
 _RESOURCES = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "64Mi"}}
 _USER = 65532
 _RESTRICTED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
-"""Together with `_POD_RESTRICTED`, what Pod Security's level `restricted` demands."""
+"""The securityContext of the container. Together with that of the pod (`_POD_RESTRICTED`), it satisfies the level
+`restricted` of Pod Security."""
 _POD_RESTRICTED = {"runAsNonRoot": True, "runAsUser": _USER, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
@@ -33,7 +34,9 @@ def policy(container: Mapping[str, Any]) -> str:
 
 
 def name(owner: meta.Owner, revision: str, node: str, image: str) -> str:
-    """Return the name of the Job. A service that is created again does not use the Jobs of its predecessor."""
+    """Return the name of the Job that pulls an image onto a node. The name differs between services that have the same name
+    but different UIDs, so a service that is created again does not use the Jobs of its predecessor.
+    """
     return names.image_pull(owner.name, revision, names.digest([owner.uid, node, image]))
 
 

@@ -16,7 +16,7 @@ class Owner(NamedTuple):
 
 
 def labels(service: str, component: str = "", revision: str = "") -> dict[str, str]:
-    """Return the labels of an object of a service; empty arguments are left out."""
+    """Return the labels of an object of a service. There is no label for an argument that is ""."""
     out = {keys.MANAGED_BY: keys.MANAGER, keys.SERVICE: service}
     if component:
         out[keys.COMPONENT] = component

@@ -10,10 +10,11 @@ from ome_operator import keys
 from ome_operator.core.observed.objects import Manifest
 
 KUEUE = "kueue"
-"""Value of `podGroup` in a stored role whose engine groups are named as pod groups of Kueue. Roles that an earlier operator
-stored have no such value, so their pods get no pod group."""
+"""Value of `podGroup` in a stored role whose engine groups are named as pod groups of Kueue. Roles that an earlier version
+of the operator stored have no such value, so their pods get no pod group."""
 PARENT = "ome.io/inferenceservice"
-"""Name of the controller that owns the pods, as Kueue's integrations name themselves."""
+"""Value of the annotation `kueue.x-k8s.io/pod-suspending-parent`: the name of the controller that owns the pods, in the form
+in which the integrations of Kueue are named."""
 
 
 def queues(leader: Manifest, worker: Manifest | None) -> frozenset[str]:

@@ -42,7 +42,7 @@ class Context(NamedTuple):
     directories: Sequence[str] = ()
     """Directories of the revisions of the weights, in the order of `weights`; see `core.weights.mount.mount`."""
     labels: Mapping[str, str] = MappingProxyType({})
-    """Labels that OME defines; a label from the user takes precedence."""
+    """The labels that OME sets on pods (`core/resolve/ome_labels.py`). A label that the user sets takes precedence."""
     collector: str = ""
     """HOST:PORT of the collector that receives spans; "" disables tracing. Set it only if `traces_refusal` returns ""."""
     title: str = ""
@@ -56,7 +56,7 @@ class RankContext(NamedTuple):
 
     context: Context
     composed: Composed
-    """The composed pods of the group; the labels and annotations are those of this rank."""
+    """The composed pods of the group. Its labels and annotations are those of the rank that is rendered."""
     leads: bool
 
     @property
@@ -165,7 +165,7 @@ def _ssh_keys(pod: Manifest, rank: RankContext) -> Manifest:
 
 
 def _defaults(pod: Manifest, rank: RankContext) -> Manifest:
-    """Set fields of the pod spec that the user left unset."""
+    """Set the defaults of the operator for fields of the pod spec that the user left unset."""
     spec = dict(pod)
     spec.setdefault("automountServiceAccountToken", False)
     spec.setdefault("enableServiceLinks", False)
@@ -238,7 +238,7 @@ def _parallelism(context: Context, composed: Composed) -> int:
 
 
 def base_env(service: str, namespace: str) -> list[Manifest]:
-    """Return the environment variables that every container of the operator gets, including those of routers."""
+    """Return the environment variables that the main container of every pod of a service gets, including routers."""
     return [
         {"name": "INFERENCESERVICE_NAME", "value": service},
         {"name": "NAMESPACE", "value": namespace},
@@ -276,11 +276,12 @@ def _worker_env(context: Context, composed: Composed) -> list[Manifest]:
 
 
 def add_env(container: Manifest, ours: list[Manifest]) -> Manifest:
-    """Return the container with `ours` before the user's variables, so that the user's variables can refer to them. A
-    variable that the user set keeps the user's value.
+    """Return the container with the operator's variables `ours` before the user's variables, so that the user's variables
+    can refer to them. A variable that the user set keeps the user's value.
 
-    A reference is expanded only if its variable stands earlier in the list, and our variables refer to each other. A user's
-    variable with the name of one of ours therefore takes the place of ours, unless its value contains references.
+    The kubelet expands a reference only if the variable stands earlier in the list, and the variables in `ours` refer to
+    each other. A user's variable with the same name as one of `ours` is therefore moved to the place of the latter, unless
+    its value contains references.
     """
     theirs = {variable["name"]: variable for variable in container.get("env") or ()}
     first = {variable["name"]: variable for variable in ours}

@@ -1,5 +1,5 @@
-"""Add a shared process namespace, environment variables and probes to the pods of known engines, so that an engine that died
-ends its pod soon, and an engine that starts slowly is not killed.
+"""Add a shared process namespace, environment variables and probes to the pods of known engines, so that the container ends
+soon after its engine has died, and an engine that starts slowly is not killed.
 """
 
 from ome_operator.core.observed.objects import Manifest
@@ -26,7 +26,7 @@ def with_probes(pod: Manifest, port: int | None) -> Manifest:
 
 
 def advice(worker: Manifest) -> tuple[str, ...]:
-    """Return sentences about unsuitable probes in the pod spec of the ranks above 0."""
+    """Return sentences about unsuitable probes in `worker`, the pod spec of the ranks above 0."""
     main = worker["containers"][0]
     engine = server(main)
     if engine is None or not probes_dummy_page(engine, main):

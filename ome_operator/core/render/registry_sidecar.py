@@ -28,7 +28,9 @@ class Groups(NamedTuple):
 
 
 class Sidecar(NamedTuple):
-    """Settings of a router's registry that do not come from the router itself."""
+    """Settings of the registry beside a router that do not come from the router's own spec: its image, and the groups of
+    engines.
+    """
 
     image: str
     """Image of the registry; "" if routers get no registry."""

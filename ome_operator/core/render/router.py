@@ -42,16 +42,18 @@ class RouterSettings(NamedTuple):
     """Settings of a router that come from its revision, its service and the operator, and not from its pod spec."""
 
     leaders: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """(component, addresses of its leaders) for each component, if `names_leaders` is true for the router."""
+    """For each component, the name of the component and the addresses of its leaders. Only a router for which
+    `names_leaders` is true needs them."""
     replaced: Manifest | None = None
     """The result of `replacement`: how the router's pods are replaced; None for the default."""
     labels: tuple[tuple[str, str], ...] = ()
     """OME's labels, as the engines of the revision have them. They are read from the stored templates, so that a change of
     these labels does not restart the routers of existing revisions."""
     key: str = "false"
-    """Whether the router's control plane gets a key, as the value of an annotation that `accepts_control_key` parses."""
+    """The user's choice whether the router's control plane gets a key: the value of an annotation, which
+    `accepts_control_key` parses."""
     collector: str = ""
-    """HOST:PORT of the collector for the router's spans; "" disables them."""
+    """HOST:PORT of the collector to which the router sends its spans; "" if it sends none."""
 
 
 @memoize_by_identity(1024)
@@ -149,8 +151,8 @@ def replacement(above: Component | None, below: Component | None) -> Manifest:
 
 
 def advice(router: Component | None, where: str) -> list[str]:
-    """Return a sentence if the type of a router's `deploymentStrategy` is unknown; `where` is the field path of the
-    router.
+    """Return a list with a sentence if the type of a router's `deploymentStrategy` is unknown, otherwise []. `where` is the
+    field path of the router.
     """
     strategy = router.deployment_strategy if router is not None else None
     if strategy is None or strategy.type in (None, ROLLING, RECREATE):
@@ -159,7 +161,9 @@ def advice(router: Component | None, where: str) -> list[str]:
 
 
 def divided(composed: Composed, replicas: int) -> list[str]:
-    """Return a sentence if several routers each know only a part of the prefixes that the engines cache."""
+    """Return a list with a sentence if each of several routers knows only a part of the prefixes that the engines cache,
+    otherwise [].
+    """
     if replicas < 2 or not divides_prefix_tree(composed.leader["containers"][0]):
         return []
     return [

@@ -1,7 +1,7 @@
 """Render the autoscalers of a service, including the ScaledObjects with which KEDA scales its roles, and give advice about
 ScaledObjects.
 
-KEDA creates a HorizontalPodAutoscaler for each ScaledObject. Both write only the number of the RoleScale.
+KEDA creates a HorizontalPodAutoscaler for each ScaledObject. Both change nothing but the number in the RoleScale.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,8 +14,8 @@ from ome_operator.core.resolve.scaling import ReplicaPolicy
 from ome_operator.util.memoize import memoize_by_identity
 
 EXCLUDED_LABELS = "scaledobject.keda.sh/hpa-excluded-labels"
-"""Annotation with the labels that KEDA does not copy to its HorizontalPodAutoscaler. With the operator's labels, that object
-would look like one of the operator's own."""
+"""Annotation that lists the labels which KEDA does not copy to its HorizontalPodAutoscaler. With the labels of the operator,
+the HorizontalPodAutoscaler would look as if the operator had created it."""
 FAILURES = 3
 """Number of consecutive failed reads of a trigger after which the default fallback applies."""
 RESOURCE_TRIGGERS = ("cpu", "memory")
@@ -32,7 +32,7 @@ def autoscalers(owner: meta.Owner, scaled: Mapping[str, ReplicaPolicy], *, keda:
 
 @memoize_by_identity(1024)
 def scaled_object(owner: meta.Owner, component: str, policy: ReplicaPolicy) -> Manifest:
-    """Return the ScaledObject that targets the role's scale object."""
+    """Return the ScaledObject with which KEDA scales the RoleScale of a role."""
     name, labels = names.component(owner.name, component), meta.labels(owner.name, component)
     spec: Manifest = {
         "scaleTargetRef": {"apiVersion": keys.API_VERSION, "kind": "RoleScale", "name": name},

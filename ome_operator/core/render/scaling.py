@@ -1,4 +1,4 @@
-"""Render the disruption budgets, scale objects and autoscalers of a service."""
+"""Render the disruption budgets, RoleScales and HorizontalPodAutoscalers of a service."""
 
 from collections.abc import Iterator
 
@@ -44,8 +44,8 @@ def allowed_disruptions(policy: ReplicaPolicy, groups: int) -> int:
 
 
 def role_scale(owner: meta.Owner, component: str, replicas: int) -> Manifest:
-    """Return the scale object of a role, for its creation only; later its spec belongs to autoscalers and users
-    (decisions 4).
+    """Return the RoleScale of a role as it is created. Afterwards only autoscalers and users change its spec (decisions
+    4).
     """
     name = names.component(owner.name, component)
     body = {"spec": {"replicas": replicas}}
@@ -53,15 +53,15 @@ def role_scale(owner: meta.Owner, component: str, replicas: int) -> Manifest:
 
 
 def role_scale_status(owner: meta.Owner, component: str, groups: int, ready: int) -> Manifest:
-    """Return the numbers of groups in the status of a scale object, and the label selector with which autoscalers find the
-    leaders of all revisions.
+    """Return the status of a RoleScale: the numbers of existing and of ready groups, and the label selector with which
+    autoscalers find the leaders of all revisions.
     """
     selector = meta.requirement(meta.leaders(owner.name, component))
     return {"replicas": groups, "readyReplicas": ready, "selector": selector}
 
 
 def with_status(owner: meta.Owner, component: str, status: Manifest) -> Manifest:
-    """Return the manifest of a scale object with a status, in order to apply the status."""
+    """Return a manifest with which the status `status` of a RoleScale is applied."""
     return {
         "apiVersion": keys.API_VERSION,
         "kind": "RoleScale",
@@ -72,8 +72,8 @@ def with_status(owner: meta.Owner, component: str, status: Manifest) -> Manifest
 
 @memoize_by_identity(1024)
 def autoscaler(owner: meta.Owner, component: str, policy: ReplicaPolicy) -> Manifest:
-    """Return the HorizontalPodAutoscaler that targets the role's scale object. Its minimum is at least 1, because it
-    cannot scale up from zero.
+    """Return the HorizontalPodAutoscaler that scales the RoleScale of a role. Its minimum is at least 1, because a
+    HorizontalPodAutoscaler cannot scale up from zero.
     """
     name = names.component(owner.name, component)
     spec: Manifest = {
@@ -104,8 +104,8 @@ def advice(
 ) -> list[str]:
     """Return advice about the requested scaling and disruption budget of a component.
 
-    `groups` is the effective number of groups; `asked` is the number in the scale object's spec, None without a scale
-    object. `moves` is true if groups of the service move, so that its budgets allow no eviction.
+    `groups` is the effective number of groups; `asked` is the number in the spec of the RoleScale, None without a RoleScale.
+    `moves` is true if groups of the service move, so that its budgets allow no eviction.
     """
     sentences = []
     if moves and (policy.min_available is not None or policy.max_unavailable is not None):

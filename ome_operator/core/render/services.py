@@ -28,7 +28,7 @@ def services(
     `ports` lists the existing components with the port where their leaders or routers serve HTTP. `front` is the component
     behind the URL: the router, or the engine if there is no router. `address` is the IP address to request for a
     LoadBalancer. The external Service comes first: it has priority over another service's component Service of the same
-    name. `answered` is as in `slice_service`.
+    name. With `answered`, Services of routers lead to the registries beside the routers, as in `slice_service`.
     """
     external = _external(owner, front, dict(ports)[front], service_type, address)
     out = [_answered(external) if answered else external, _headless(owner, ports[0][1])]

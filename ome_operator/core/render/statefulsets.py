@@ -28,8 +28,8 @@ from ome_operator.engines import servers
 from ome_operator.util.memoize import memoize_by_identity
 
 RENDER = 3
-"""Version of the renderer, which is stored with its result. Increase it when templates change; running pods keep their
-templates."""
+"""Version of the format in which `workloads` stores templates and `stamp` reads them. CONTRIBUTING.md says when it has to be
+raised. A change of the contents of new templates does not require that."""
 OLDEST = 3
 """Oldest version of the renderer whose stored templates can still be used. Older versions rendered one StatefulSet for all
 leaders of a role."""
@@ -181,8 +181,8 @@ def _stamp(
     together: tuple[str, int] | tuple[()],
     excluded: Exclusion,
 ) -> Manifest:
-    """Return the StatefulSet of a group. `together` is the name and the size of its pod group, or () without a pod group.
-    `excluded` contains the nodes on which its pods are not placed.
+    """Return the StatefulSet of a group. `together` is the name of the group's Kueue pod group and the number of its pods,
+    or () without a pod group. `excluded` contains the nodes on which the pods of the group are not placed.
     """
     mark = {keys.GROUP_INDEX: str(group)}
     spec, inner = template["spec"], template["spec"]["template"]
