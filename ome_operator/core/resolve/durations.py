@@ -1,4 +1,5 @@
-"""Durations of a service and of its runtime that are too short or too long to mean what their field says.
+"""Check durations of a service and of its runtime: whether they are too short to be used, or so long that they hardly have
+an effect.
 
 A duration that is too short is not used: 0s in `hangTimeout` would recycle a group as soon as its leader fails one readiness
 probe, in `instanceReadyTimeout` before it can start, and in `rollout.readyTimeout` every new revision would fail at once.

@@ -41,7 +41,7 @@ NOT_IDENTITY = frozenset(
 
 
 class _Kinds(NamedTuple):
-    """The two kinds of models, or of runtimes: namespaced and cluster-wide."""
+    """The names of the two kinds of models, or of the two kinds of runtimes: the namespaced and the cluster-wide kind."""
 
     here: str
     """Kind of the objects in a namespace."""
@@ -62,8 +62,8 @@ class Resolved:
     """Inputs of the revision that the service's current spec describes; None while an object to which the service refers
     is missing."""
     router: tuple[Manifest, Manifest] | None = None
-    """(spec of the runtime, or the default router, router of the service), from which the router is composed; None without
-    a router or runtime."""
+    """The two parts from which the router is composed: the spec of the runtime (or the default router), and the router in
+    the spec of the service. None if there is no router or no runtime."""
     problems: tuple[Problem, ...] = ()
     advice: tuple[str, ...] = field(default=())
     """Sentences about the service that are useful to the user, but require no action."""
@@ -297,14 +297,16 @@ def _kept(service: InferenceService, model: Model, deps: Deps, before: Mapping[s
 
 
 def _where(refs: tuple[Ref, ...], existing: Mapping[Ref, object]) -> str:
-    """Return the name of an object for messages: of the object that exists, or else of the cluster-wide kind."""
+    """Return the kind, name and namespace of an object for messages. Of the objects that may be meant (`refs`), it is the
+    one that exists; if none exists, it is that of the cluster-wide kind.
+    """
     ref = next((candidate for candidate in refs if candidate in existing), refs[-1])
     return f"{ref.kind} {ref.name}" + (f" in namespace {ref.namespace}" if ref.namespace else "")
 
 
 def _not_read(where: str, service: InferenceService, kinds: _Kinds) -> str:
-    """Return a message for a user of an operator without cluster-wide rights: the operator does not read cluster-wide
-    objects, so create a namespaced object instead.
+    """Return a message which states that the operator does not read cluster-wide objects, and that the user can create a
+    namespaced object instead.
     """
     return f"{where} is {NOT_READ}: apply a {kinds.here} of this name in namespace {service.namespace}"
 

@@ -21,7 +21,9 @@ Part = Literal["runtime", "model"]
 
 
 class _PartNames(NamedTuple):
-    """Names that belong to the runtime or the model: an annotation, a field of the status, and a condition."""
+    """The names that are used for the runtime, or for the model, of a service: an annotation, a field of the status, and a
+    condition.
+    """
 
     annotation: str
     token: str
@@ -38,7 +40,7 @@ PART_NAMES: Mapping[Part, _PartNames] = {
 
 @dataclass(frozen=True)
 class Pinned:
-    """The runtime or model that a service uses, in the form in which inputs store it."""
+    """The runtime or model that a service uses, in the form in which the inputs of a revision store it."""
 
     part: Manifest
     """The stored form of the runtime or model."""

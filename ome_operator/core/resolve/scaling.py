@@ -38,7 +38,7 @@ class ReplicaPolicy(NamedTuple):
     demand: bool = False
     """Whether the operator decides the number (autoscaler.class Demand). The annotation cannot set this class."""
     node_scale_down: str = ""
-    """Whether autoscalers of nodes may remove the nodes of the component's pods: Allow or Forbid; "" if unset."""
+    """Allow or Forbid: whether autoscalers of nodes may remove the nodes of the component's pods. "" if unset."""
     keda: KedaSettings = NO_KEDA
     """Settings of the ScaledObject, if `scaler` is keda."""
     waits: bool = False

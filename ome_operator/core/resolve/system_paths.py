@@ -1,4 +1,4 @@
-"""Refuse weights for a new revision whose path on the nodes is a directory of the system."""
+"""Refuse a new revision if its weights have a path on the nodes that is a directory of the operating system."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -24,7 +24,9 @@ def of_system(inputs: Mapping[str, Any], kept: Iterable[Mapping[str, Any]], agen
 
 
 def refusal(kind: str, name: str, path: str) -> str:
-    """Return a message if the path of weights on the nodes is a directory of the system, otherwise ""."""
+    """Return a message if `path`, the path of an object's weights on the nodes, is a directory of the operating system,
+    otherwise "".
+    """
     if not (system := system_directory(path)):
         return ""
     return (
