@@ -24,7 +24,7 @@ def demand_policy(service: InferenceService) -> DemandPolicy | None:
 
 
 def role_scale(snapshot: Snapshot, component: str) -> Child | None:
-    """Return the RoleScale of a component; None if it does not exist, or if an object other than the service owns it. A
+    """Return the RoleScale of a component; None if it does not exist, or if it belongs to an owner other than the service. A
     RoleScale without an owner is returned, because the service is about to adopt it.
     """
     service = snapshot.service

@@ -1,10 +1,10 @@
 """Pull the images of a new revision onto the nodes of the serving groups before the rollout replaces groups
 (decisions 45; docs/rollouts.md).
 
-The computation is stateless. The Jobs that pull show what was pulled, and since when the rollout waits. Nothing is pulled,
-and nothing waits, unless the serving revision is complete and unchanged: a service that has lost a group, and a rollout that
-has begun to remove groups, are never held up. The wait ends when no Job of the service runs, at the latest after
-`Policy.image_pull_timeout`.
+The computation is stateless. The Jobs that pull images show which images were pulled, and since when the rollout waits.
+Nothing is pulled, and nothing waits, unless the serving revision is complete and unchanged: a service that has lost a group,
+and a rollout that has begun to remove groups, are never held up. The wait ends when no Job of the service runs, at the
+latest after `Policy.image_pull_timeout`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,13 +28,14 @@ from ome_operator.core.rollout.step import Gate, stored_hold
 from ome_operator.util.wording import count
 
 PODLESS_S = 30.0
-"""Seconds after which a Job that has no pod has failed: a quota or an admission policy refuses the pod."""
+"""A Job that has no pod for this many seconds is considered failed, because a quota or an admission policy refuses its pod.
+"""
 SHOWN = 3
-"""Number of Jobs that a message names."""
+"""Largest number of failed Jobs that a message names."""
 
 
 class PullOutcome(Enum):
-    """What has become of a Job."""
+    """The result of a Job that pulls an image onto a node: it still runs, the image was pulled, or the Job failed."""
 
     ACTIVE = "active"
     PULLED = "pulled"
@@ -49,7 +50,7 @@ class NodePull(NamedTuple):
 
     @property
     def image(self) -> str:
-        """The image."""
+        """The image that is to be pulled."""
         return str(_main(self.template)["image"])
 
 
@@ -94,8 +95,8 @@ def _active(jobs: Mapping[str, Child], now: datetime) -> int:
 
 
 def outcome(job: Child, now: datetime) -> PullOutcome:
-    """Return what has become of a Job. Its pod has exited, with any code, only if the image was pulled
-    (`core/render/image_pull.py`).
+    """Return the result of a Job that pulls an image. If a container of its pod has exited, with whatever code, the image
+    was pulled (`core/render/image_pull.py`).
     """
     status = _status(job)
     for condition in status.get("conditions") or ():

@@ -81,7 +81,7 @@ class Intent:
     """The result of the capacity check: whether nodes have capacity for the revision."""
     gate: Gate = OPEN
     warnings: tuple[str, ...] = ()
-    """Sentences of the condition Advice about what the API server says of the revision."""
+    """Sentences of the condition Advice about the answers of the API server to the dry run of the revision."""
     check: tuple[Check, ...] = ()
     """The dry run that the gate waits for; () if it waits for none."""
     look: tuple[CapacityCheck, ...] = ()

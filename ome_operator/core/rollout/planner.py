@@ -34,7 +34,7 @@ class GroupCounts(NamedTuple):
 Counts = Mapping[str, GroupCounts]
 """The numbers of existing, ready and remaining groups of one revision, by role."""
 Share = dict[str, int]
-"""The desired number of groups of each role of one revision."""
+"""A number of groups of each role of one revision."""
 
 
 class Bounds(NamedTuple):
@@ -148,7 +148,9 @@ def _whole(wanted: Share) -> int:
 
 
 def _need(serves: int, wanted: Share, bounds: Bounds) -> int:
-    """Return the capacity that the other revisions have to keep while the target has the capacity `serves`."""
+    """Return the capacity that the revisions other than the target have to keep while the target has the capacity
+    `serves`.
+    """
     if bounds.whole:
         return _whole(wanted) if serves < _whole(wanted) else 0
     return max(0, _least(wanted, bounds) - serves)
@@ -161,8 +163,8 @@ def _least(wanted: Share, bounds: Bounds) -> int:
 
 
 def _least_first(others: Mapping[str, Counts], wanted: Share) -> list[str]:
-    """Return the other revisions in the order of their removal: the revision with the least capacity first, then the
-    revision with the fewest groups.
+    """Return the revisions other than the target in the order of their removal: the one with the least capacity first and,
+    of revisions with equal capacities, the one with the fewest groups.
     """
     has = {name: sum(one.have for one in counts.values()) for name, counts in others.items()}
     return sorted(others, key=lambda name: (capacity(others[name], wanted), has[name], name))
@@ -221,8 +223,8 @@ def _freed(shares: dict[str, Share], target: str, seen: Mapping[str, Counts], wa
 
 
 def _could(kept: Mapping[str, Share], mine: Counts, wanted: Share, bounds: Bounds) -> int:
-    """Return the capacity that the target could reach next to the groups `kept`. A group whose removal does not raise
-    this capacity need not be removed.
+    """Return the capacity that the target could reach if the other revisions had the groups `kept`. A group whose removal
+    does not raise this capacity need not be removed.
     """
     share = _grown(mine, wanted, {role: _number(kept, role) for role in wanted}, bounds.surge)
     return min((share[role] * _whole(wanted) // count for role, count in wanted.items() if count), default=0)

@@ -10,7 +10,8 @@ from ome_operator.core.rollout.strategy import RECREATE, Strategy
 
 
 def replica_counts(snapshot: Snapshot, intent: Intent) -> ReplicaCounts:
-    """Return how many groups of each role each revision should have and has, with the bounds of the rollout.
+    """Return, for each revision, how many groups of each role it should have and has, together with the bounds of the
+    rollout.
 
     If a revision has other roles than the target, the two cannot run next to each other, because they need different
     routers. In this case the other revisions are removed first.

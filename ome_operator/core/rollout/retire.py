@@ -66,8 +66,8 @@ def discard(slice_: Slice) -> tuple[Delete, ...]:
 
 
 def hurry(pods: Iterable[Pod]) -> tuple[Delete, ...]:
-    """Return deletions of the pods with a short grace period. Pods that are already being deleted with a grace period as
-    short as this are left out.
+    """Return the deletions of the pods with the grace period `WORKER_GRACE`. Pods that are already being deleted with a
+    grace period that is not longer are left out.
     """
     return tuple(
         Delete("Pod", pod.name, pod.uid, grace=WORKER_GRACE) for pod in pods if not pod.deleting or pod.grace > WORKER_GRACE

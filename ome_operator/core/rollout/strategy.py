@@ -74,7 +74,7 @@ def _rolling(bounds: RollingUpdate | DeploymentUpdate, where: str) -> Strategy:
 
 
 def _looser(service: InferenceService, groups: list[RolloutGroup]) -> list[str]:
-    """Return advice about strategies in `spec.rollout.groups` that the operator does not apply."""
+    """Return sentences about strategies in `spec.rollout.groups` that the operator does not apply."""
     messages = []
     if len(groups) > 1 or not {*service.spec.components} <= {*groups[0].components}:
         messages.append(

@@ -26,8 +26,8 @@ class TargetRevision(NamedTuple):
     pin: str
     """The stored revision that the spec pins; "" if it pins none."""
     back: str
-    """The revision that is restored if the wish is rejected: the newest other revision that was complete last and is not
-    rejected; "" if there is none."""
+    """The revision that is restored if the revision `wish` is rejected: of the other revisions that were complete last and
+    are not rejected, the newest; "" if there is none."""
     edit: int
     """Number of the newest revision."""
     retry: str
@@ -38,7 +38,7 @@ class TargetRevision(NamedTuple):
 
     @property
     def rejection(self) -> Mapping[str, Any] | None:
-        """The rejection because of which the wish is not the target; None if the wish is the target."""
+        """The rejection because of which the revision `wish` is not the target; None if it is the target."""
         return None if self.revision == self.wish else _of(self.wish, self.rejected)
 
     @property

@@ -79,7 +79,8 @@ def weigh(snapshot: Snapshot, step: RolloutStep, counts: ReplicaCounts, routed: 
 
 
 def allowed(snapshot: Snapshot, wanted: TrafficSplit | None, deletes: Iterable[Delete]) -> Allowed:
-    """Return the deletions that break no request through the HTTPRoute. `wanted` is None if no HTTPRoute is wanted.
+    """Return those of the deletions `deletes` that can be made without breaking a request that comes through the HTTPRoute.
+    `wanted` is None if no HTTPRoute is wanted.
 
     The router of a revision that can answer requests is removed when the HTTPRoute has sent requests elsewhere for `NOTICE`
     seconds. It is also removed, although the HTTPRoute still sends requests to it, if no other revision can answer requests

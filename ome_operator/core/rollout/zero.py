@@ -21,7 +21,7 @@ FIELD = "zero"
 MINIMUM_UP = 600.0
 """Seconds for which a service that a request has woken keeps its groups, from the time at which it serves."""
 LONGEST_START = 3600.0
-"""For how many seconds after a request has woken a service its groups are kept although the service does not serve yet."""
+"""Seconds for which the groups of a service that a request has woken are kept although the service does not serve yet."""
 RECHECK = 10.0
 """Seconds between two passes that look for the first token after a wake, because no event reports the token."""
 REQUEST, SCALE = "Request", "Scale"
