@@ -12,7 +12,8 @@ from ome_operator.util.versions import numbers
 
 DEFAULT_POLICY = "BestFit"
 HEADROOM = Fraction(5, 4)
-"""Bytes of memory per byte of weights that the policy BestFit requires, because caches and buffers need memory, too."""
+"""Bytes of GPU memory that the policy BestFit requires for each byte of weights, because caches and buffers need memory,
+too."""
 
 
 class Want(NamedTuple):

@@ -94,8 +94,8 @@ def _format(supported: SupportedModelFormat, model: ModelProfile) -> tuple[Viola
 
 
 def _equal(what: str, wanted: str, actual: str, write: str) -> Violation | None:
-    """Return the violation if a value of the model differs from the one that a runtime supports. `write` is the field of the
-    model's spec with the wanted value.
+    """Return the violation if a value of the model (`actual`) differs from the value that a runtime supports (`wanted`).
+    `what` is the name of the property. `write` is the field of the model's spec with the wanted value.
     """
     if wanted.lower() == actual.lower():
         return None
@@ -107,7 +107,9 @@ def _equal(what: str, wanted: str, actual: str, write: str) -> Violation | None:
 
 
 def _quantized(wanted: str, model: ModelProfile) -> Violation | None:
-    """Return the violation if a runtime supports another quantization. `none` is the same as no value."""
+    """Return the violation if a runtime supports another quantization (`wanted`) than that of the model. The value `none`
+    means the same as no value.
+    """
     wanted = "" if wanted.lower() == PLAIN else wanted
     if wanted.lower() in model.quantizations:
         return None

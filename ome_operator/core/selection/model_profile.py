@@ -15,7 +15,7 @@ from ome_operator.util.memoize import memoize_by_identity
 _SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([KMBT]?)\s*$", re.IGNORECASE)
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 PLAIN = "none"
-"""Quantization of weights that are not quantized, in facts and in specs; in a spec it is the same as no value."""
+"""The word by which facts and specs state that weights are not quantized. In a spec, it means the same as no value."""
 
 
 class ModelProfile(NamedTuple):
@@ -42,7 +42,8 @@ class ModelProfile(NamedTuple):
 
 @memoize_by_identity(512)
 def profile_of(model: Model, files: bool = True, well_known: WellKnown = NO_MODELS) -> ModelProfile:
-    """Return the known properties of a model. If `files` is false, only its spec is used.
+    """Return the known properties of a model. If `files` is false, only the spec of the model is used, and not the facts
+    from its files.
 
     The version of a format or framework is left out if only the files state it, because nobody has requested it.
     """

@@ -20,7 +20,7 @@ from ome_operator.core.selection.model_profile import ModelProfile
 from ome_operator.settings.policy import ENABLE_AGENTS
 
 NAMED = 600
-"""Maximum number of characters of a condition's message that name excluded candidates."""
+"""Maximum number of characters that a condition's message spends on the names and violations of excluded candidates."""
 
 
 SPLIT = "it separates prefill and decode, but the service has no decoder"
@@ -76,8 +76,8 @@ class Selection:
 
     @property
     def _asking(self) -> tuple[Candidate, ...]:
-        """The candidates that are excluded only because the model does not state a property. If several candidates ask for
-        the same fields, only one of them is returned.
+        """The candidates that are excluded only because the spec of the model does not state a property. If several
+        candidates ask for the same fields, only one of these candidates is returned.
         """
         return tuple({each.write: each for each in reversed(self.excluded) if each.write}.values())[::-1]
 
@@ -105,7 +105,7 @@ def remedy_for_unknown_model(model: ModelProfile, deps: Deps) -> str:
 
 
 def runtime_title(ref: Ref) -> str:
-    """Return the name of a runtime for messages."""
+    """Return the kind and the name of a runtime, as messages show them."""
     return f"{ref.kind} {ref.name}"
 
 
