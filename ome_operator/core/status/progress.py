@@ -9,7 +9,7 @@ from ome_operator.core.reasons import ORDINARY, Reason, Why, record_of
 from ome_operator.util.wording import count
 
 REFUSED = " cannot be created: "
-"""Text between the number of pods that are refused and the API server's message."""
+"""Text in a message between the number of pods that the API server refuses and the API server's message."""
 
 
 class RoleProgressSpec(NamedTuple):

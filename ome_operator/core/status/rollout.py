@@ -48,8 +48,8 @@ def hold(target: str, decision: RolloutStep, before: Mapping[str, Any], now: dat
 
 
 def bounded(target: str, numbers: ReplicaCounts) -> bool | None:
-    """Return whether the revisions that have groups serve together as much as the rollout's bounds require; None if only one
-    revision has groups.
+    """Return whether the revisions that have groups together have at least the serving capacity that the bounds of the
+    rollout require; None if only one revision has groups.
     """
     existing = {name: counts for name, counts in numbers.seen.items() if any(group.have for group in counts.values())}
     if len(existing) < 2 or target not in numbers.wanted:

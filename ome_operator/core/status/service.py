@@ -319,8 +319,8 @@ def urgent(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 
 def _flags(conditions: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
-    """Return the status of each condition by its type. The message is included only for the runtime, because that message
-    contains no counts, and shows the effect of edits of the catalog.
+    """Return the status of each condition by its type. The message is included only for the condition RuntimeReady, because
+    it contains no counts, and shows the effect of edits of runtimes.
     """
     return {
         condition["type"]: (condition["status"], condition["message"] if condition["type"] == RUNTIME_READY else "")
