@@ -25,8 +25,8 @@ class Tally(NamedTuple):
     waiting: int
     failed: tuple[Ref, ...]
     holding: tuple[Ref, ...] = ()
-    """Some of the services that are being updated, at most `LISTED`. Services whose pods wait for a volume, a quota or a
-    node come first."""
+    """Names of services that are being updated, at most `LISTED` of them. Services whose pods wait for a volume, a quota or
+    a node come first."""
 
     @property
     def total(self) -> int:
@@ -67,7 +67,9 @@ def _state(turn: CurrentWave, tally: Tally) -> str:
 
 
 def steps(rollout: Mapping[str, Any] | None) -> tuple[Any, ...]:
-    """Return the fields of the status other than counts. A change of these fields is written at once."""
+    """Return the values of those fields of `status.rollout` that are not counts. A change of any of them is written at
+    once.
+    """
     found = rollout or {}
     return tuple(found.get(name) for name in ("generation", "state", "wave", "waves", "failedServices"))
 
