@@ -168,7 +168,7 @@ def directory(identity: Mapping[str, str], agents: bool, roots: tuple[str, ...] 
 
 
 def home(identity: Mapping[str, str], roots: tuple[str, ...]) -> str:
-    """Return the directory that contains the directories of weights with this identity, which agents create."""
+    """Return the parent directory of the directories that agents create for weights with this identity."""
     beside = dirname(identity["path"])
     if not (namespace := identity["namespace"]):
         return join(beside, keys.WEIGHTS)
@@ -247,7 +247,7 @@ def host_directories(pod: Mapping[str, Any]) -> set[str]:
 
 
 def any_inside(mounted: Iterable[str], places: Iterable[str]) -> bool:
-    """Return whether a mounted directory is one of these directories or is inside one of them.
+    """Return whether any directory in `mounted` is one of the directories `places` or is inside one of them.
 
     A mount of a parent directory is ignored: agents mount the whole disk for weights, and other pods mount the whole
     node.
