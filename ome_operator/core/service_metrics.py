@@ -157,8 +157,8 @@ def _surplus(scaling: Mapping[str, Any]) -> str:
 
 
 def _scales(rolled: Mapping[str, Any], components: Mapping[str, Any]) -> bool:
-    """Return whether groups are missing only of a revision that was complete before, so that no rollout is in progress.
-    `rolled` is the condition RolledOut.
+    """Return whether the condition RolledOut is False although no rollout is in progress: groups are missing, but only of a
+    revision that was complete before. `rolled` is the condition RolledOut.
     """
     parts = [each or {} for each in components.values()]
     return rolled.get("reason") == Reason.PROGRESSING and all(

@@ -29,8 +29,8 @@ class DemandReasons:
     DEMAND_UNKNOWN = ReasonRecord(
         "DemandUnknown", of=_OF, kstatus=_CURRENT, state=State.WAITING,
         meaning="numbers of the routers or engines are missing, so the size stays",
-        remedy="`ome scale NAME` shows which numbers are missing; `--enable-metrics` of SGLang, the registry of the routers, "
-               "and the operator's option `router-watch` are necessary ([telemetry](telemetry.md))",
+        remedy="`ome scale NAME` shows which numbers are missing; `--enable-metrics` of SGLang, the registry of the "
+               "routers, and the operator's option `router-watch` are necessary ([telemetry](telemetry.md))",
     )  # fmt: skip
     DEMAND_UNMEASURED = ReasonRecord(
         "DemandUnmeasured", of=_OF, kstatus=_CURRENT, state=State.WAITING,
