@@ -222,7 +222,7 @@ def lost_ranks_fatal(subject: Subject) -> Iterator[Hit]:
     "toleratedLostRanks is set for an engine that is not known to survive the loss of a rank",
     ignored="If the engine does not survive it, the group waits for the lost rank instead of being recycled, and its "
     "requests fail meanwhile.",
-    evidence="Only for SGLang is it known when an engine keeps serving without a rank (docs/recovery.md).",
+    evidence="It is known only of SGLang when an engine keeps serving without a rank (docs/recovery.md).",
 )
 def lost_ranks_unknown(subject: Subject) -> Iterator[Hit]:
     for role in subject.roles:

@@ -48,7 +48,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "object-twice",
         "The files contain an object twice",
-        ignored="`kubectl apply` applies both, and the last one takes effect without a message.",
+        ignored="`kubectl apply` applies both objects, and the last one takes effect without a message.",
         evidence="`kubectl apply` sends the objects one after the other.",
     ),
     _rule(

@@ -298,7 +298,7 @@ def module(word: str) -> str:
 
 
 def one_word(container: Mapping[str, Any]) -> str:
-    """Return the first word of the container's command if it consists of several words, and no program can have this name;
+    """Return the first entry of the container's command if it contains white space, so that no program can have this name;
     "" otherwise.
     """
     command = container.get("command")

@@ -55,7 +55,9 @@ def _place(role: Role, start: Launch, listener: Listener) -> Location:
 
 
 def _beside(subject: Subject, role: Role, start: Launch, ports: dict[int, Listener], box: Manifest) -> Iterator[Hit]:
-    """Yield the ports of another container that are among the ports of the main container."""
+    """Yield a violation for each port that the container `box` uses although the main container listens on it. `ports`
+    contains the listeners of the main container by port.
+    """
     for declared in _declared(box):
         if (taken := ports.get(declared)) is not None:
             message = f"container {box.get('name')} declares port {declared}, which is {taken.name} of {start.engine}"

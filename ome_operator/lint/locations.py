@@ -69,9 +69,9 @@ def service(subject: Subject) -> Location:
 
 
 def _runner(role: Role, *says: Callable[[Runner], bool] | str) -> Location:
-    """Return the location of a field of a role's runner. `says` contains tests of a runner in order of preference, and the
-    name of the field. The location is in the topmost layer whose runner satisfies the first test that any runner satisfies.
-    If no runner satisfies a test, return the location of the component.
+    """Return the location of a field of a role's runner. `says` contains the name of the field, and functions that test a
+    runner, in order of preference. Of these tests, the first that the runner of any layer satisfies is used: the location is
+    in the topmost layer whose runner satisfies it. If no runner satisfies any test, return the location of the component.
     """
     name = next(item for item in says if isinstance(item, str))
     for asks in (item for item in says if not isinstance(item, str)):

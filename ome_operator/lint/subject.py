@@ -121,8 +121,8 @@ class Subject:
     advice: str = ""
     """The operator's message in the condition Advice of the service."""
     demand: str = ""
-    """Why the service, as it is written, cannot be scaled with its demand; "" if it can, or if its autoscaler class is not
-    Demand."""
+    """Why the spec does not allow the operator to scale the service with its demand; "" if it does, or if no component has
+    the autoscaler class Demand."""
     keda_absent: bool = False
     """Whether the cluster of the service is known not to serve KEDA's ScaledObjects."""
     model_name: str = ""

@@ -155,8 +155,8 @@ def certain(looked_at: Subject) -> Subject:
 def _ends(rule: Rule, hit: Hit) -> bool:
     """Return whether SGLang's parser rejects the argument of this hit.
 
-    A value that contains flags may be intended. But SGLang's parser certainly rejects a flag and its value in a single word;
-    a hit of this kind has a fix.
+    The parser certainly rejects a flag and its value that are written in a single word, and such a hit has a fix. It accepts
+    a value that contains flags, which may be intended.
     """
     return rule is not arguments.flag_joined or hit.fix is not None
 
