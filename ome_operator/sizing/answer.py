@@ -20,7 +20,9 @@ NAMES = {"ttft": "ttft", "tpot": "tpot", "tokens": "throughput"}
 
 
 def document(request: PlanRequest, layout: Layout, price: Price | None, shelf: Library) -> dict[str, Any]:
-    """Return the document of one layout, as an element of `layouts` in `ome plan -o json`."""
+    """Return the document of one layout, as an element of `layouts` in `ome plan -o json`. `shelf` is the cookbook, with
+    which `ome generate` can write manifests of the layout.
+    """
     state, load = layout.state, means(request.loads)
     reads = layout.prefill or layout.decode
     found = trust(request.place, layout.prefill.role if layout.prefill else None, layout.decode.role, load)
@@ -83,7 +85,7 @@ def kind(request: PlanRequest) -> str:
 
 
 def _percentiles(request: PlanRequest, layout: Layout) -> dict[str, float] | None:
-    """Return percentiles of TTFT in seconds; None for a closed loop, and if most of TTFT is a wait for a slot."""
+    """Return percentiles of TTFT in seconds; None for a closed loop, or if most of TTFT is a wait for a slot in decode."""
     found = {f"p{part * 100:.0f}": layout.state.ttft_percentile(part) for part in PERCENTILES}
     if request.concurrency is not None or None in found.values():
         return None
@@ -91,7 +93,9 @@ def _percentiles(request: PlanRequest, layout: Layout) -> dict[str, float] | Non
 
 
 def _tpots(request: PlanRequest, layout: Layout) -> dict[str, float] | None:
-    """Return percentiles of TPOT in milliseconds; None for a closed loop, and if prefill stops decode."""
+    """Return percentiles of TPOT in milliseconds; None for a closed loop, or if prefill interrupts decode on the same
+    GPUs.
+    """
     if request.concurrency is not None or not layout.state.tpots:
         return None
     return {

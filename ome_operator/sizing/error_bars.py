@@ -134,9 +134,10 @@ class Trust:
 def trust(place: ServingStack, prefill: Role | None, decode: Role | None, load: Load) -> Trust:
     """Return the error bars of a prediction for these roles and this load.
 
-    They are those of rows with the same engine, family of GPUs, and mode (prefill and decode on the same GPUs or not). If
-    none of these rows has the GPU or the model of the prediction, the rows count with the errors of fits without the rows of
-    their GPU or of their model. If none has a similar layout or load, they count with the larger of both errors.
+    They are computed from the rows with the same engine, family of GPUs, and mode (prefill and decode on the same GPUs or
+    not). The error of a row is usually that of the fit which left out its deployment. If no row has the GPU (or the model)
+    of the prediction, it is that of the fit which left out all rows with the GPU (or the model) of the row. If no row has a
+    similar layout or load, it is the larger of these two errors.
     """
     if place.shape.estimated:
         why = f"the family of {place.shape.name} is unknown: its sizes are estimated from its files"
@@ -175,8 +176,8 @@ def _gpu_and_precision(place: ServingStack) -> tuple[str, str]:
 
 
 def _left_out(place: ServingStack, here: Sequence[Row]) -> tuple[tuple[str, ...], str]:
-    """Return the kinds of groups that the fits left out whose errors the prediction may have, and why; "" if the rows
-    contain the GPU and the model.
+    """Return the kinds of groups (DEPLOYMENT, GPU or MODEL) that a fit must have left out so that its errors are those to
+    expect of this prediction, and a text that states what the rows lack; "" if they contain the GPU and the model.
     """
     why = {}
     if place.gpu.name not in {row.place.gpu.name for row in here}:

@@ -22,7 +22,8 @@ from ome_operator.sizing.row_arrays import Array, Rows
 
 DATA = Path(__file__).parent / "data"
 ROUNDS, ENOUGH = 40, 1e-3
-"""Largest number of iterations of a fit, and the part of the cost by which an iteration has to reduce it."""
+"""Largest number of iterations of a fit; and the fraction of the cost by which an iteration has to reduce the cost for the
+fit to continue."""
 FOLDS = 12
 """Number of parts into which cross-validation divides the deployments. A fit leaves out all deployments of a part."""
 _WEIGHTS = np.array([WEIGHT[name] for name in FIGURES])

@@ -15,7 +15,7 @@ from ome_operator.sizing.queueing import BURST
 
 Array = NDArray[np.float64]
 OWN = ("decode", "prefill", "fixed", "burst", "queue", "ranks", "slots")
-"""The factors of a row other than those of its terms."""
+"""Names of the factors of a row that do not multiply a single term."""
 HALVINGS = 32
 
 
@@ -31,12 +31,12 @@ class Rows:
         decode, prefill = (max(len(_terms(row, phase)) for row in rows) for phase in ("decode", "prefill"))
         self.decode, self.prefill, self.factors = decode, prefill, decode + prefill + len(OWN)
         self.terms = np.zeros((len(rows), decode, 4))
-        """Seconds of each term of decode at peak rates, multiplied by 1, by the batch, by its square root, and by the
-        share of the experts that the batch selects."""
+        """Seconds of each term of decode at peak rates, with the shape (rows, terms, 4). The last axis has the coefficients
+        of 1, of the batch, of the square root of the batch, and of the share of the experts that the batch selects."""
         self.prompts = np.zeros((len(rows), prefill))
-        """Seconds of each term of prefill at peak rates."""
+        """Seconds of each term of prefill at peak rates, with the shape (rows, terms)."""
         self.bounded = np.zeros((len(rows), decode + prefill), bool)
-        """Whether the factor of a term is at least 1."""
+        """Whether the factor of a term is at least 1, with the shape (rows, terms of decode and of prefill)."""
         places = []
         for number, row in enumerate(rows):
             names = priors.factors(row)
@@ -126,7 +126,8 @@ class Rows:
 
 
 def _decoder(none: Array, each: Array, busy: Array, experts: Array, skipped: Array) -> Callable[[Array], Array]:
-    """Return a function that maps the batch of a worker to the seconds of a step, as `steps.decoder` does. `skipped` is the
+    """Return a function that maps the batch of a worker to the seconds of a step, as `steps.decoder` does, for all rows at
+    once. The first four arguments are the coefficients that `Rows.terms` describes, summed over the terms. `skipped` is the
     logarithm of the share of the experts that a token does not select.
     """
     return lambda batch: none + each * batch + busy * np.sqrt(batch) - experts * np.expm1(batch * skipped)

@@ -65,8 +65,8 @@ class Shape:
     routed_flops: float
     """Number of operations for one token in routed experts."""
     rest_flops: Mapping[str, float]
-    """Precision -> number of operations for one token outside routed experts, without attention to other tokens. Matrices
-    that are not quantized compute in BF16."""
+    """Maps each precision to the number of operations in it for one token, outside routed experts and without attention to
+    other tokens. Matrices that are not quantized compute in BF16."""
     head_flops: float
     """The part of `rest_flops` that prefill computes only for the last token of a prompt: the matrix before the softmax."""
     attended: tuple[Attended, ...]
@@ -76,7 +76,7 @@ class Shape:
     longest: int
     """Context length of the model, in tokens; 0 if unknown."""
     kept: RequestCache = _NOTHING
-    """What an engine keeps for a request."""
+    """The memory that an engine needs for each request."""
     state: int = 0
     """Bytes of the states of linear attention that each step reads and writes for a request."""
     state_heads: int = 1

@@ -87,7 +87,8 @@ def touched(shape: Shape, tokens: float, slots: int = 0) -> float:
 
 
 def busiest(shape: Shape, worker: Worker, batch: float) -> float:
-    """Return the load of the busiest GPU beyond the mean load of the GPUs, in the unit of `batch`.
+    """Return by how much the load of the busiest GPU exceeds the mean load of the GPUs, in the unit of `batch` (requests of
+    the worker).
 
     Formula: with m balls in each of g bins on average, the fullest bin has about m + sqrt(2 m ln g) (Raab and Steger, 1998).
     The fitted factors account for experts that are selected more often than others.
@@ -177,7 +178,9 @@ def _attended(place: ServingStack, worker: Worker, context: float) -> tuple[floa
 
 
 def _sharing(worker: Worker, each: Attended) -> int:
-    """Return the number of GPUs that divide the operations of attention of a token."""
+    """Return the number of GPUs of a worker that divide the operations of attention of a token. `each` is what the attention
+    reads.
+    """
     return min(worker.tp, each.heads) if each.heads else worker.tp
 
 
