@@ -58,8 +58,8 @@ _TIES: Mapping[str, _Decide] = MappingProxyType(
         **dict.fromkeys(("glm4v_moe", "qwen2_5_vl", "llava", "llava_onevision"), lambda outer, inner: outer or inner),
     }
 )
-"""`model_type` of a multimodal config → a function that decides, as the class in transformers 5.24 does, whether the
-embedding is also the output matrix. Its arguments are `tie_word_embeddings` of the config and of its text part."""
+"""Maps the `model_type` of a multimodal config to a function that decides, as the class in transformers 5.24 does, whether
+the embedding is also the output matrix. Its arguments are `tie_word_embeddings` of the config and of its text part."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Count:
     total: int
     active: int
     lookups: int = 0
-    """Number of parameters of the embeddings of which a token needs a single row."""
+    """Number of parameters of those embeddings of which a token needs a single row."""
     routed: int = 0
     """Number of parameters of all routed experts."""
     shared: int = 0
@@ -310,7 +310,7 @@ def _router(text: Config, kind: str, hidden: int, mixture: Experts) -> int:
 
 
 def _uncorrected(text: Config, mixture: Experts) -> int:
-    """Return the number of routing biases that DeepSeek V4 lacks: some layers choose experts by a hash of the token."""
+    """Return the number of routing biases that DeepSeek V4 lacks because some layers choose experts by a hash of a token."""
     kinds = text.get("mlp_layer_types")
     if isinstance(kinds, list):
         return kinds[: mixture.layers].count("hash_moe") * mixture.routed

@@ -107,7 +107,9 @@ def _stated(value: object) -> bool:
 
 
 def _number(text: Config, *names: str) -> int | None:
-    """Return the first of these fields that is a whole number, or a list with the same whole number for every layer."""
+    """Return the number in the first of the fields `names` that contains a whole number, or a list with the same whole
+    number for every layer; None without such a field.
+    """
     for name in names:
         value = text.get(name)
         if isinstance(value, list) and value and all(is_whole(each) and each == value[0] for each in value):

@@ -16,23 +16,26 @@ class Attended:
     every: int = 1
     """Number of tokens for which the cache has one entry: 1, or more if the cache is compressed."""
     most: int = 0
-    """Largest number of entries that are read for a token: a window, or the entries that an indexer chooses. 0: all."""
+    """Largest number of entries that are read for a token: those of a window, or those that an indexer chooses; 0 if all are
+    read."""
     numbers: int = 0
-    """Numbers of an entry, each in the data type of the cache."""
+    """Number of values in an entry that have the data type of the cache."""
     fixed: int = 0
     """Bytes of an entry that do not depend on the data type of the cache. Each GPU reads all of them."""
     operations: int = 0
-    """Operations for each pair of a token and an entry."""
+    """Number of operations for each pair of a token and an entry that it reads."""
     of_prompts: int = 0
-    """Operations for each such pair in a prompt, if all earlier tokens of the prompt are read; 0 if they are as many as
-    `operations`. With latent attention (MLA), they are fewer, because only decode computes on the latent vectors."""
+    """Number of operations for each pair of a token and an entry in prefill, if all earlier tokens of the prompt are read; 0
+    if it is the same as `operations`. With latent attention (MLA), it is smaller, because only decode computes on the latent
+    vectors."""
     heads: int = 0
-    """Largest number of GPUs among which tensor parallelism divides these operations; 0 if all of them divide them."""
+    """Largest number of GPUs among which tensor parallelism divides the operations; 0 if all GPUs of tensor parallelism
+    divide them."""
     precision: str = "bf16"
     """Precision of the operations."""
 
     def times(self, layers: int) -> "Attended":
-        """Return what this number of equal layers reads."""
+        """Return what `layers` equal layers read together."""
         return replace(
             self,
             numbers=layers * self.numbers,
@@ -58,7 +61,7 @@ class Layers:
     tables: int = 0
     """Parameters of an embedding of the layer. A token needs a single row of it."""
     cached: int = 0
-    """Numbers that the cache keeps for each token, in the data type of the cache."""
+    """Number of values that the cache keeps for each token in the data type of the cache."""
     cached_bytes: Fraction = Fraction(0)
     """Bytes that the cache keeps for each token in addition, whatever its data type. The bytes of a compressed token are
     divided among the tokens that it stands for, so this may be a fraction."""
@@ -66,7 +69,7 @@ class Layers:
     """Size of the attention window in tokens, for each of which the cache keeps `windowed` numbers; 0 if the layers keep no
     window."""
     windowed: int = 0
-    """Numbers that the cache keeps for each token of the window, in the data type of the cache."""
+    """Number of values that the cache keeps for each token of the window in the data type of the cache."""
     state: int = 0
     """Bytes of state that a request needs, whatever its length."""
     attended: tuple[Attended, ...] = ()
@@ -82,7 +85,9 @@ class ConfigSizes:
         self.text = text
 
     def __call__(self, *names: str) -> int:
-        """Return the first of these fields that is a whole number above 0. Raises KeyError without such a field."""
+        """Return the value of the first of the fields `names` that is a whole number above 0. Raises KeyError without such a
+        field.
+        """
         found = whole_number(self.text, *names)
         if not found:
             raise KeyError(names[0])

@@ -203,7 +203,8 @@ def _nemotron(size: ConfigSizes, layers: int) -> Sequence[Layers]:
 _RATES: Mapping[str, int] = MappingProxyType(
     {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
 )
-"""DeepSeek V4's word for a layer → number of tokens that it compresses to one; 0 for a layer without compression."""
+"""Maps each kind of a layer of DeepSeek V4 to the number of tokens that the layer compresses to one; 0 without compression.
+"""
 _CHOSEN = 512
 """Number of compressed vectors that an indexer of DeepSeek V4 chooses, if its config does not state it."""
 _LATENT_BYTES = 8
@@ -212,9 +213,9 @@ _LATENT_BYTES = 8
 
 def _deepseek_v4(size: ConfigSizes, layers: int) -> Sequence[Layers]:
     """Return the layers of DeepSeek V4: a window of latent vectors in each layer, and compressed latent vectors in most
-    layers. An indexer chooses some of those that stand for 4 tokens each; of the others, all are read. The cache is that of
-    FlashMLA, whose vectors are FP8 with a part in BF16, whatever the data type of the cache. In SGLang 0.5.23
-    (layers/attention/dsv4/indexer.py), each rank has all heads of an indexer.
+    layers. Of the compressed vectors that stand for 4 tokens each, an indexer chooses some; compressed vectors of other
+    layers are all read. The cache is that of FlashMLA, whose vectors are FP8 with a part in BF16, whatever the data type of
+    the cache. In SGLang 0.5.23 (layers/attention/dsv4/indexer.py), each rank has all heads of an indexer.
     """
     hidden, heads, width = size("hidden_size"), size("num_attention_heads"), size("head_dim")
     rank, copies = size("q_lora_rank"), size("hc_mult")

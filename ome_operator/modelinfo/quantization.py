@@ -12,11 +12,12 @@ _MODELOPT = {
     "NVFP4": ("nvfp4", 4), "W4A16_NVFP4": ("nvfp4", 4), "FP8": ("fp8", 8), "W4A16_AWQ": ("awq", 4), "W4A8_AWQ": ("awq", 4),
     "INT8_SQ": ("int8", 8),
 }  # fmt: skip
-"""Value of `quant_algo` in NVIDIA's files → name and bits of the quantization."""
+"""Maps the value of `quant_algo` in NVIDIA's files to the name and the bits of the quantization."""
 _OF_NVIDIA = frozenset({"modelopt", "modelopt_fp4", "modelopt_mixed"})
 """Values of `quant_method` in checkpoints that NVIDIA's tool has quantized."""
 _MIXED = "MIXED_PRECISION"
-"""NVIDIA's word for a checkpoint whose modules have several quantizations; `quantized_layers` states that of each module."""
+"""NVIDIA's word for a checkpoint whose modules have several quantizations. The field `quantized_layers` states the
+quantization of each module."""
 _BITS: Mapping[str, int] = MappingProxyType(
     {NONE: 0, "fp8": 8, "fbgemm_fp8": 8, "int8": 8, "int4": 4, "mxfp4": 4, "nvfp4": 4, "awq": 4}
 )

@@ -105,10 +105,10 @@ def attended(text: Config, attention_shape: Attention) -> tuple[Attended, ...]:
 
 
 def _chosen(text: Config, layers: int) -> tuple[int, Attended] | None:
-    """Return the largest number of tokens that DeepSeek sparse attention reads for a token, and what the indexers read that
-    choose them (DeepSeek-V3.2 technical report, section 2); None if a size is missing.
+    """Return the largest number of earlier tokens that DeepSeek sparse attention reads for a token, and what is read by the
+    indexers that choose these tokens (DeepSeek-V3.2 technical report, section 2). Return None if a size is missing.
 
-    In layers of the type `shared`, no indexer computes. The indexers compute in FP8, and in SGLang 0.5.23
+    Layers of the type `shared` have no indexer that computes. The indexers compute in FP8, and in SGLang 0.5.23
     (layers/attention/dsa/dsa_indexer.py) each rank has all heads of an indexer.
     """
     tokens, heads = whole_number(text, "index_topk"), whole_number(text, "index_n_heads")

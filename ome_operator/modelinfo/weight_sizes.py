@@ -39,11 +39,11 @@ _PARTS = ("attention", "outputs", "dense", "shared")
 
 
 class _Weight(NamedTuple):
-    """The size of a weight."""
+    """The size of a single weight in some quantization."""
 
     bits: int
     bytes: float
-    """Bytes with its part of the scale that its group shares."""
+    """Bytes of the weight, including its part of the scale that the weights of a group share."""
 
 
 _FP8 = _Weight(8, 1.0)
@@ -60,7 +60,8 @@ class WeightBytes:
     rest: int
     """Bytes of attention, dense layers, shared experts and embeddings."""
     quantized: tuple[tuple[int, float], ...] = ()
-    """Pairs: the bits of a weight, and the number of weights of this size outside the routed experts."""
+    """The quantized weights outside the routed experts, as pairs of the bits of a weight and the number of weights with so
+    many bits."""
 
     @property
     def total(self) -> int:
@@ -119,8 +120,9 @@ def _layers_with(text: Config, mixture: Experts | None) -> dict[str, int]:
 
 
 def _by_module(modules: Mapping[str, Quantization], layers: Mapping[str, int]) -> dict[str, dict[_Weight, float]]:
-    """Return the sizes of a weight in each of `Count.parts`, each with the share of the layers in which the part has it.
-    All modules of a part in a layer are assumed to have the same size.
+    """Return, for each of `Count.parts`, the sizes that a weight of this part has. Each size is mapped to the share of the
+    layers in which the weights of the part have this size. All modules of a part in a layer are assumed to have the same
+    size.
     """
     sizes: dict[tuple[str, int], _Weight] = {}
     for name, found in modules.items():
@@ -141,7 +143,7 @@ def _size(stored: Quantization) -> _Weight:
 
 
 def _bytes_per_weight(stored: Quantization) -> float:
-    """Return the bytes of a quantized weight, with its part of the scale that its group shares."""
+    """Return the bytes of a single quantized weight, including its part of the scale that the weights of a group share."""
     weight = (stored.bits or 0) / 8
     if stored.name == "bitsandbytes":
         return weight + (4 / _BLOCK_OF_BITSANDBYTES if stored.bits == 4 else 0)
