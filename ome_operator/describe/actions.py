@@ -24,7 +24,9 @@ class Shell(NamedTuple):
         return shlex.join([*words, *self.flags])
 
     def step(self, message: str) -> tuple[str, str]:
-        """Split a next step into its sentence and the command at its end. Return "" for a part that is missing."""
+        """Split a next step into the sentence and the command at the end of the sentence. Return "" for a part that is
+        missing.
+        """
         match = _COMMAND.search(message, message.rfind(";") + 1)
         if match is None:
             return message, ""

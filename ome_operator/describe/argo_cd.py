@@ -21,7 +21,7 @@ LUA = Path("charts/ome-resources/files/argocd-health.lua")
 CHART = Path("charts/ome-resources/files/argocd-cm.yaml")
 FOLDER = Path("examples/argo-cd/resource_customizations")
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
-"""Time in the example objects."""
+"""Time of all conditions in the example objects."""
 
 
 def checked() -> tuple[Kind, ...]:

@@ -127,7 +127,9 @@ def _moving(row: NodeRow, moves: Iterable[MoveView]) -> NodeRow:
 
 
 def _of_use(place: str) -> str:
-    """Return the group of a move in the form of `Use.group`: the routers of a node are shown together."""
+    """Return the place of a move (`MoveView.place`) in the form of `Use.group`, in which all routers of a node are one
+    group.
+    """
     return keys.ROUTER if place.startswith(f"{keys.ROUTER} ") else place
 
 
@@ -232,8 +234,8 @@ def _over_nodes(ref: Ref, holdings: list[Holding]) -> ModelHolding:
 
 
 FREE = "Free GPUs are those that no pod of these services uses; `ome fit -f FILE` also counts all other pods."
-"""What the commands and the page count as free. The pods of other software are not read, because a list of the pods of all
-namespaces is expensive, and a page is updated every few seconds."""
+"""The sentence with which commands and pages state which GPUs they count as free. Pods of other software are not read,
+because a list of the pods of all namespaces is expensive, and a page is updated every few seconds."""
 
 
 @dataclass(frozen=True)

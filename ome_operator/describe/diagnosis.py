@@ -80,7 +80,8 @@ class Trouble:
     pin: str = ""
     """The revision to which the service is pinned; "" if it is not pinned."""
     late: str = ""
-    """The sentence that no operator has renewed its Lease in time; "" if one has, or if that is unknown."""
+    """A sentence which states that no operator has renewed its Lease in time; "" if an operator has, or if that is unknown.
+    """
     next: str = ""
     """What to do about the service's own reason; "" if findings or pods contain the next step."""
     back: str = ""
@@ -131,7 +132,7 @@ def _undo(tree: Tree, back: str) -> str:
 
 
 def _broken(rank: Rank) -> bool:
-    """Return whether a person has to act, and an older revision may not have the problem."""
+    """Return whether a rank has a problem that requires action and that an older revision may not have."""
     if rank.reason in WORDS:
         return WORDS[rank.reason].state is State.BROKEN
     record = record_of(rank.reason)
@@ -270,7 +271,7 @@ def next_step(reason: str, message: str, tree: Tree, which: str = "", role: str 
 
 def _tolerating(message: str, role: str) -> str:
     """Return the part of a next step that names the toleration of a taint in the message; "" if the message names no taint
-    that pods of services should tolerate. Without a `role`, the message names it.
+    that pods of services should tolerate. If `role` is "", the role is taken from the message.
     """
     taints = dict.fromkeys(item for found in _TAINT.findall(message) for item in found if item)
     mine = [name for name in taints if not name.startswith(_NOT_OURS)]

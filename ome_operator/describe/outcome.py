@@ -70,8 +70,8 @@ class Outcome:
     does not. Only known if the objects have a judge (`Deps.judge`)."""
     advice: str = ""
     demand: str = ""
-    """Why the service, as it is written, cannot be scaled with its demand; "" if it can, or if its autoscaler class is not
-    Demand."""
+    """Why the spec does not allow the operator to scale the service with its demand; "" if it does, or if no component has
+    the autoscaler class Demand."""
     bounds: Bounds = field(default_factory=lambda: Bounds({}, {}))
     """The limits of a rollout to the target revision."""
     workloads: Mapping[str, Stored] = field(default_factory=dict)

@@ -65,8 +65,8 @@ def overdue(leases: Iterable[Mapping[str, Any]], now: datetime) -> str:
 
 
 def judged(tree: "Tree", late: str) -> "Tree":
-    """Return the tree of a service with `late`, the sentence that no operator works. If it is not "", a service whose pods
-    contradict its condition Ready is not ready.
+    """Return the tree of a service with `late`, the sentence which states that no operator works ("" if one works). If
+    `late` is not "", a service whose pods contradict its condition Ready is shown as not ready.
     """
     if late and tree.ready and (roles := _down(tree)):
         message = f"the condition Ready is True, but no pod of {' and '.join(roles)} is ready"

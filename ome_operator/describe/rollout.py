@@ -54,11 +54,12 @@ def steps(body: Mapping[str, Any], tree: Tree) -> list[Stage]:
 
 
 def _order(stage: RolloutStage | None, tree: Tree) -> list[RolloutStage]:
-    """Return the steps of a rollout that is at `stage` (None: complete), in their order.
+    """Return the steps of a rollout in their order. `stage` is the step that the rollout has reached; None if it is
+    complete.
 
-    With the strategies whose old pods end first, the groups of the revision become ready after the old revision is gone.
-    While no other revision has objects and the rollout is not complete, none has to go: it is the first rollout, or groups
-    of the only revision are starting.
+    With the strategies whose old pods end first, the groups of the revision become ready after the old revision is gone. The
+    step in which the old revision goes is left out if no other revision has objects and the rollout is not complete: it is
+    the first rollout, or groups of the only revision are starting.
     """
     order = list(RolloutStage)
     others = any(part.revision != tree.revision for part in tree.slices)

@@ -33,8 +33,9 @@ def together(found: Iterable[str], shown: int = 3) -> str:
 
 
 def _unpadded(stems: dict[tuple[str, int], list[int]]) -> dict[tuple[str, int], list[int]]:
-    """Combine numbers with and without leading zeros as people expect. `n9` and `n10` get the same stem with width 1, but
-    `n09` and `n10` the same stem with width 2. The keys are pairs of stem and width.
+    """Return the numbers at the ends of names, grouped by (stem of the names, width of the numbers). A number without
+    leading zeros joins a group with leading zeros if its width allows it: `n9` and `n10` form a group of width 1, `n09` and
+    `n10` a group of width 2.
     """
     padded = {stem for (stem, width), ends in stems.items() if width > 1 and min(ends) < 10 ** (width - 1)}
     found: dict[tuple[str, int], list[int]] = {}

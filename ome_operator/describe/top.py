@@ -90,8 +90,8 @@ def group_rows(services: Iterable[ServiceWithNumbers], now: datetime) -> list[To
 
 
 def node_rows(services: Iterable[ServiceWithNumbers], nodes: Iterable[Node], now: datetime) -> list[TopRow]:
-    """Return a row for each node with GPUs or with groups. A group that has ranks on several nodes is shown completely on
-    each of them, because all of it needs the node.
+    """Return a row for each node with GPUs or with groups. The numbers of a group that has ranks on several nodes are
+    included completely in the row of each of these nodes, because the whole group needs each node.
     """
     on = dict[str, list[LeaderNumbers]]()
     heard = list(services)

@@ -141,7 +141,8 @@ class Tree:
     """The revision to which `spec.rollout.revision` pins the service, so that edits are not rolled out; "" if it is not
     pinned."""
     late: str = ""
-    """The sentence that no operator has renewed its Lease in time; "" if one has, or if that is unknown."""
+    """A sentence which states that no operator has renewed its Lease in time; "" if an operator has, or if that is unknown.
+    """
 
     def groups(self) -> Iterator[tuple[SliceView, RoleView, GroupView]]:
         """Yield every group with its slice and its role."""
