@@ -54,7 +54,7 @@ def script_unread(subject: Subject) -> Iterator[Hit]:
             names = frozenset[str]().union(*map(names_in, given.values))
             if start is not None and any(map(unknown, given.values)) and not names <= start.names:
                 message = (
-                    f"{role.title}: the value of {given.word} is {' '.join(given.values)[:80]}, which only a shell can expand"
+                    f"{role.title}: the value of {given.word} is {' '.join(given.values)[:80]}, which only the shell knows"
                 )
                 yield Hit(locations.argument(role, given), message, "write the value, or a variable of the container")
 

@@ -205,8 +205,8 @@ def flashinfer_batch(subject: Subject) -> Iterator[Hit]:
     Severity.ERROR,
     "toleratedLostRanks is set, but the engine does not survive the loss of a rank",
     ignored="The operator treats it as 0: if a rank is lost, the whole group is recycled.",
-    evidence="SGLang 0.5.23: DeepEP has no time-out for a lost rank, --elastic-ep-backend selects the collectives that "
-    "survive one, and a process joins again only with --elastic-ep-join-mode.",
+    evidence="SGLang 0.5.23: DeepEP has no time-out for a lost rank, --elastic-ep-backend selects "
+    "collectives that survive the loss, and a process joins again only with --elastic-ep-join-mode.",
 )
 def lost_ranks_fatal(subject: Subject) -> Iterator[Hit]:
     for role in subject.roles:

@@ -76,8 +76,8 @@ def _missing(wanted: Mapping[str, str], engine: Role) -> list[tuple[str, str]]:
     "router-everywhere",
     Severity.WARNING,
     "The router searches for engines in all namespaces",
-    ignored="The ServiceAccount of the router may read only pods of its own namespace, so the router gets `pods is forbidden` "
-    "and finds no worker.",
+    ignored="The ServiceAccount of the router may read only pods of its own namespace, so the router gets `pods is "
+    "forbidden` and finds no worker.",
     evidence="The help of sglang-router 0.3.2 (--service-discovery-namespace); "
     "https://github.com/vllm-project/aibrix/issues/1350",
 )
