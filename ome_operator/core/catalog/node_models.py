@@ -27,7 +27,8 @@ def labels(
     unused: Iterable[Unused] = (),
     used: Callable[[Ref], bool] = lambda ref: True,
 ) -> dict[str, str]:
-    """Return the labels below `models.ome.io/` for the node with these records.
+    """Return the labels below `models.ome.io/` for a node. `holdings` is what the agent of the node reports about each
+    model.
 
     Each model has a label with its state, for users' own selectors, and a label for each complete revision, which pods
     require; the labels of revisions are kept even if no model names the revision any more. A revision other than the one in

@@ -14,10 +14,10 @@ FEW, UNSURE = 3, 2.0
 """With fewer than `FEW` windows, for example after a restart of the operator, `UNSURE` standard errors are subtracted from
 the estimated rate of arrivals, so that no group is added by chance. Waiting requests still add groups."""
 SIGNIFICANT = 4.0
-"""Number of standard errors from which a slope is taken for a trend, and not for chance."""
+"""Number of standard errors by which a slope has to differ from 0 to be treated as a trend, and not as chance."""
 STEP = 4.5
-"""Number of standard errors from which the newest arrivals count as a step of the load. With thousands of decisions a day, a
-limit of 3 would report several steps a day for a constant load.
+"""Number of standard errors by which the newest arrivals have to deviate to be treated as a step of the load. With thousands
+of decisions a day, a limit of 3 would report several steps a day for a constant load.
 """
 UNLIKELY = 25.9
 """Limit of the sum of squared deviations of the rates from a fitted line, in units of the variance. A load that is constant

@@ -42,8 +42,8 @@ OTHER, SURPRISE = 1.2, 6.0
 """The mean length of prompts is considered changed at a time if the means before and after this time differ by more than the
 factor `OTHER`, and by more than `SURPRISE` standard errors."""
 SHORTER_FOR = 2
-"""Number of windows after which shorter prompts are taken for a change. Longer prompts are taken for a change after one
-window."""
+"""Number of windows with shorter prompts after which the mean length is considered changed. For longer prompts, a single
+window suffices."""
 BOUNDS = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 20.0, 40.0, 60.0, 80.0, 100.0, 200.0, 400.0)
 """Upper bounds in seconds of the buckets of `sglang:time_to_first_token_seconds` in SGLang 0.5.x."""
 
@@ -73,7 +73,7 @@ class DemandEstimate(NamedTuple):
     time; 0 if there is no backlog.
     """
     serving: int
-    """Number of prefill groups that serve now. The waiting requests are in their queues."""
+    """Number of prefill groups that serve now. The waiting requests are in the queues of these groups."""
     service: float
     """Mean time for which a request occupies a prefill group, in seconds. The number of groups that the service needs is
     computed from it."""

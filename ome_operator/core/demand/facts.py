@@ -112,7 +112,7 @@ class RoleFleet(NamedTuple):
     gpus: int = 8
     """Number of GPUs of one group."""
     room: int | None = None
-    """Largest number of groups for which the cluster has nodes; None if this is not known."""
+    """Largest number of groups of the role that the nodes of the cluster can hold; None if this is not known."""
     configurations: tuple[Configuration, ...] = ()
     """The configurations of the groups that serve or, if none serves, of those that exist, without repetitions. That of the
     oldest revision comes first. There are several during a rollout; () if there are no groups."""
@@ -164,7 +164,7 @@ class Targets(NamedTuple):
     gpus: int | None = None
     """Largest number of GPUs that all groups together may have; None if the service sets no budget."""
     in_flight_of_a_router: int = 0
-    """Number of requests in flight for each router; with 0, routers are not scaled."""
+    """Number of requests in flight that one router should handle. If it is 0, routers are not scaled."""
     changes_an_hour: int = 40
     """Largest number of changes of the size within an hour."""
     cool_down: float = 60.0
@@ -238,10 +238,11 @@ class Learned(NamedTuple):
     scale: float = 1.0
     """Measured time of prefill groups, divided by the time according to `work`."""
     measured: int = 0
-    """Number of measurements of saturated groups in `scale`; 0 if only the first estimate is known, from a queue."""
+    """Number of measurements of saturated groups from which `scale` was computed; 0 if only a first estimate is known, which
+    comes from a queue."""
     shown: tuple[float, float] | None = None
-    """(prompt tokens, seconds): a request of this mean length occupies a prefill group for at most these seconds, because
-    otherwise the groups could not have served so many requests in time. None if no such bound is known. Only the shortest
+    """A pair (prompt tokens, seconds): a request of this mean length occupies a prefill group for at most this time, because
+    otherwise the groups could not have served the observed load in time. None if no such bound is known. Only the shortest
     time is kept."""
     curve: Curve = ()
     """Measured time between tokens in a decode group; empty if nothing was measured yet."""
@@ -304,4 +305,5 @@ class ScalingState(NamedTuple):
     changes: tuple[float, ...] = ()
     """Times of the changes within the last hour."""
     last: tuple[SizeDecision, ...] = ()
-    """The last decisions that changed the size, or its reason (`decide.LASTING`); the newest last, at most ten."""
+    """The last decisions that changed the size, or that began or ended a reason in `decide.LASTING`; at most ten, the newest
+    last."""

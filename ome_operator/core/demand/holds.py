@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class HoldReason(StrEnum):
-    """Why the size of a service is not, or not yet, the size that its demand needs."""
+    """Reasons why a service does not have the size that its demand needs, or does not have it yet."""
 
     INVALID = "Invalid"
     FROZEN = "Frozen"
@@ -48,7 +48,7 @@ HOLDS: dict[str, str] = {
     HoldReason.SCHEDULED_ZERO: "The schedule lets the service have no groups now, and no request has arrived for ten "
     "minutes. The groups come back when the scheduled time ends.",
     HoldReason.UNDONE: "Somebody has undone the last decision with `ome scale SERVICE --undo`. The former size does not "
-    "change until `ome scale SERVICE --resume`.",
+    "change until somebody runs `ome scale SERVICE --resume`.",
     HoldReason.UNHEARD: "The operator does not read the load from the routers, because its option `router-watch` is 0: set "
     "it to 5 (only possible inside the cluster). Nothing changes.",
     HoldReason.UNKNOWN: "The newest numbers of the load are missing or older than 20 s. Nothing changes.",

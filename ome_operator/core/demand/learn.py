@@ -24,7 +24,7 @@ NEW = 0.2
 MOST = 1000
 """Largest value of `Learned.measured`. Further measurements are not counted."""
 STARTS = 5
-"""Number of starts of groups whose durations are kept, the latest ones."""
+"""Number of durations of starts that are kept: those of the latest starts."""
 FIRST_START = 300.0
 """Assumed seconds of a start until the first start was measured. The value is long, so that the first decision looks far
 ahead.

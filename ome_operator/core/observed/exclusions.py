@@ -3,7 +3,8 @@
 import re
 
 MOST = 64
-"""Largest number of nodes that a group excludes, so that its pods stay small: each name has at most 253 characters."""
+"""Largest number of nodes that a group excludes. Each name may have 253 characters, and the names are in every pod of the
+group."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 
 Exclusion = tuple[str, ...]

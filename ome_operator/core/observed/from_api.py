@@ -304,7 +304,7 @@ def _ran(container: Body) -> bool:
 
 
 def _ended(containers: Iterable[Body]) -> tuple[str, str]:
-    """Return the reason and message of the first of these containers that failed, or ("", "")."""
+    """Return the reason and message of the first container in `containers` that failed; ("", "") if none did."""
     for container in containers:
         terminated = (container.get("state") or {}).get("terminated")
         if terminated and terminated.get("exitCode"):

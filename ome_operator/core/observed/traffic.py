@@ -70,13 +70,13 @@ class ServiceNumbers(NamedTuple):
     leaders: Mapping[str, LeaderNumbers]
     """The numbers of the leaders to which routers can send requests, by the UID of the leader's pod."""
     at: float | None
-    """Time of the oldest of these numbers, in seconds since the epoch; None if nothing is known."""
+    """Time of the oldest of the numbers of the service, in seconds since the epoch; None if no number is known."""
 
 
 def traffic(reports: Mapping[str, RouterReport], pods: Iterable[Pod], now: float) -> ServiceNumbers:
-    """Return the numbers of the service with these pods. `reports` maps UIDs of routers' pods to the reports of their
-    registries. Numbers that are too old are left out, and reports about pods that are not leaders of the service are
-    ignored.
+    """Return the numbers of the service to which the pods `pods` belong. `reports` maps UIDs of routers' pods to the reports
+    of their registries. Numbers that are too old are left out, and reports about pods that are not leaders of the service
+    are ignored.
     """
     pods = [*pods]
     routers = [pod.uid for pod in pods if pod.component == keys.ROUTER and pod.ready]

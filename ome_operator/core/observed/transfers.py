@@ -17,7 +17,7 @@ class FailingPair(NamedTuple):
     prefill: str
     decode: str
     probes: int
-    """Number of probes of the pair that `failed` counts, the latest ones."""
+    """Number of the latest probes of the pair from which `failed` was counted."""
     failed: int
     """How many of these latest `probes` probes failed."""
     prefill_works_with: str = ""

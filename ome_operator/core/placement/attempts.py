@@ -51,10 +51,10 @@ class Seen(NamedTuple):
 
     wanted: Numbers
     bound: Numbers
-    """Number of groups by role that have every rank on a node, or that have served."""
+    """Number of groups, by role, that have every rank on a node or that have served before."""
     served: Numbers
-    """Number of groups by role that have served, whether or not they are complete now. A failed placement attempt does
-    not remove these groups."""
+    """Number of groups, by role, that have served before, whether or not they are complete now. A failed placement attempt
+    does not remove these groups."""
     half: bool = True
     """Whether any group that may still be removed to release its nodes has a pod on a node. A group is kept once it has
     served. If every role has a group that is complete on nodes or has served, all groups that are complete on nodes are

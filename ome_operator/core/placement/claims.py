@@ -23,18 +23,18 @@ class Idle(NamedTuple):
     """
 
     goes: frozenset[Member]
-    """The groups on these nodes, which are removed if the service releases the nodes."""
+    """The groups that hold the nodes. They are removed if the service releases the nodes."""
     holds: tuple[tuple[str, Amounts], ...]
-    """The name of each of these nodes, and the amounts of resources that the pods of the groups request on the node."""
+    """The name of each node, and the amounts of resources that the pods of the groups request on the node."""
     missing: tuple[Needs, ...]
     """Sets of pods. Placing any one of these sets would let the service serve with more groups than now. A set contains
     the pods that one group lacks or, if the service serves no requests at all, the pods that one group of every role
     lacks."""
     units: tuple[Needs, ...]
-    """The same sets, each with all pods of its groups, including those that are on nodes already. They are needed if several
-    groups hold nodes, because each of these groups may keep the others from being complete; otherwise ()."""
+    """The sets of `missing`, each extended to all pods of its groups, including the pods that are on nodes already. They are
+    needed only if several groups hold nodes, because such groups may keep each other from being complete; otherwise ()."""
     since: float
-    """When the first of these groups lost its rank, in seconds since the epoch."""
+    """When the first of the groups in `goes` lost its rank, in seconds since the epoch."""
 
 
 class Claim(NamedTuple):
@@ -61,10 +61,11 @@ class Claim(NamedTuple):
     failed: bool = False
     """Whether a placement attempt of the gang failed in this pass."""
     idle: Idle | None = None
-    """The nodes that the service could release because the groups on these nodes serve no requests; None if there are no
+    """The nodes that the service could release, because the groups on them serve no requests; None if the service has no
     such nodes."""
     missing: Needs = ()
-    """Those of the pods `needs` that are on no node while the gang is being placed; () if none of them is on a node."""
+    """While the gang is being placed: those of the pods `needs` that are on no node; () if all of the pods are on no node.
+    """
     refused: bool = False
     """Whether pods of the gang could not be created, for example because of a quota: in the present placement attempt or,
     if the gang waits, in the last one."""
@@ -133,7 +134,7 @@ def with_capacity(free: Nodes, several: Iterable[Needs]) -> dict[str, Node]:
 
 
 def roomy(needs: Needs, free: Nodes) -> Iterator[str]:
-    """Yield the names of the nodes that accept at least one pod of these needs and have capacity for it, as far as their
+    """Yield the names of the nodes that accept at least one of the pods `needs` and have capacity for it, as far as their
     free capacity is known.
     """
     for name, node in free.items():
@@ -155,6 +156,8 @@ def plain(needs: Needs) -> Needs:
 
 
 def unwanted(free: Nodes, claims: Sequence[Claim]) -> Nodes:
-    """Return the nodes that no pod of these claims could use, regardless of the capacity of the nodes."""
+    """Return those of the nodes `free` that no pod of the claims `claims` could use, regardless of the capacity of the
+    nodes.
+    """
     wanted = {plain(claim.needs) for claim in claims}
     return {name: node for name, node in free.items() if not any(suit(needs, node) for needs in wanted)} if wanted else free

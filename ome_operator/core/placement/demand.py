@@ -36,8 +36,8 @@ class Expression(NamedTuple):
     values: tuple[str, ...]
 
     def met(self, labels: Mapping[str, str]) -> bool:
-        """Return whether these labels meet the requirement. A requirement whose operator Kubernetes does not define (yet) is
-        assumed to be met.
+        """Return whether the labels of a node meet the requirement. A requirement whose operator Kubernetes does not define
+        (yet) is assumed to be met.
         """
         value = labels.get(self.key)
         if self.operator == "In":
@@ -68,8 +68,8 @@ class Term(NamedTuple):
     name: tuple[Expression, ...]
 
     def met(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Return whether a node with this name and these labels meets the term. A term without expressions matches no
-        node.
+        """Return whether a node with the name `name` and the labels `labels` meets the term. A term without expressions
+        matches no node.
         """
         for each in self.labels:  # a loop: called for each of thousands of nodes
             if not each.met(labels):
@@ -192,9 +192,7 @@ def requests(spec: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
 
 
 def apart(first: Manifest, second: Manifest, namespace: str) -> bool:
-    """Return whether pods of these two templates never share a node, because of the anti-affinity of one of the
-    templates.
-    """
+    """Return whether pods of the two templates never share a node, because of the anti-affinity of either template."""
     return _avoids(first, second, namespace) or _avoids(second, first, namespace)
 
 
@@ -205,8 +203,8 @@ def _avoids(who: Manifest, whom: Manifest, namespace: str) -> bool:
 
 
 def _about(term: Mapping[str, Any], labels: Mapping[str, str], namespace: str) -> bool:
-    """Return whether a term of pod anti-affinity is certain to match pods with these labels in this namespace on the same
-    node.
+    """Return whether a term of pod anti-affinity certainly matches pods with the labels `labels` in the namespace
+    `namespace`, and keeps them off the node of its own pod.
     """
     selector, spaces = term.get("labelSelector"), term.get("namespaces") or (namespace,)
     unknown = any(term.get(name) for name in ("namespaceSelector", "matchLabelKeys", "mismatchLabelKeys"))

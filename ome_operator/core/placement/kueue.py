@@ -25,12 +25,14 @@ WAITS = (
 
 
 def placed_elsewhere(roles: Mapping[str, Stored]) -> bool:
-    """Return whether another scheduler binds pods of these roles to nodes."""
+    """Return whether any role has pods that a scheduler other than that of Kubernetes binds to nodes."""
     return any(map(scheduled_elsewhere, _templates(roles)))
 
 
 def queued(roles: Mapping[str, Stored]) -> bool:
-    """Return whether pods of these roles wait in a queue of Kueue, or another scheduler binds them."""
+    """Return whether any role has pods that wait in a queue of Kueue, or that a scheduler other than that of Kubernetes
+    binds to nodes.
+    """
     return any(map(elsewhere, _templates(roles)))
 
 

@@ -27,9 +27,9 @@ class Need(NamedTuple):
     demand: Demand
     pods: int
     alone: bool = False
-    """Whether each of these pods needs a node on which none of the other pods of this need runs."""
+    """Whether no two of the pods can share a node."""
     apart: tuple[int, ...] = ()
-    """Indices of the other needs whose pods must not share a node with these pods."""
+    """Indices, in the tuple of needs, of the other needs whose pods must not share a node with the pods of this need."""
 
 
 def accepts(demand: Demand, node: Node, lasting: bool) -> bool:

@@ -17,7 +17,7 @@ STEPS = 100_000
 tenth of a second."""
 
 MANY = 5
-"""Largest number of classes in a combination that `_missing` checks."""
+"""Largest number of classes in the combinations of classes that `_missing` checks."""
 _REPORTED = ""
 """Key that is set in the amounts of a node that has reported its resources."""
 Amounts = tuple[tuple[str, int], ...]

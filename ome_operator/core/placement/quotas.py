@@ -14,7 +14,7 @@ from ome_operator.quantity import units
 _BARE = ("cpu", "memory", "ephemeral-storage")
 """Names that a quota may use for `requests.<name>`."""
 _SHOWN = 3
-"""Largest number of shortages in a message."""
+"""Largest number of insufficient ResourceQuotas that a message lists."""
 
 
 class Usage(NamedTuple):
@@ -102,7 +102,9 @@ def _amount(kind: str, amount: int) -> str:
 
 
 def _counts(spec: Mapping[str, Any], usage: Usage) -> bool:
-    """Return whether a quota counts an object. A scope that is not known here is assumed not to match."""
+    """Return whether a quota counts an object, according to its scopes. A scope that this function does not know is assumed
+    not to match.
+    """
     scopes = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()]
     scopes += (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
     return all(usage.pod and _in_scope(scope, usage) for scope in scopes)

@@ -22,7 +22,8 @@ released their nodes at the same time do not try again at the same time."""
 RECHECK = 30.0
 """How long until a service whose gang waits is reconciled again if no event triggers a pass before."""
 FIRST_ANSWER = 1.0
-"""How long until a service that has just offered nodes for release is reconciled again to read the decision."""
+"""How long until a service whose claim has just offered nodes for release is reconciled again to read the decision about
+them."""
 RETRY_REGARDLESS = timedelta(minutes=5)
 """How long a gang waits before it is admitted regardless of the known capacity: an autoscaler has to see its pods from
 time to time."""
@@ -37,8 +38,8 @@ is good again after three half-lives."""
 RESERVE_AFTER = timedelta(minutes=30)
 """How long a gang has to wait, while smaller gangs overtake it, before nodes may be kept free for it."""
 RESERVATION = timedelta(minutes=8)
-"""How long nodes are kept free for a gang that smaller gangs overtake. Of four consecutive periods of this length, one is
-a reservation."""
+"""How long nodes are kept free for a gang that smaller gangs overtake. Nodes are kept free in one of four consecutive
+periods of this length."""
 
 REDECIDE = 5
 """How long an admission decision stays valid if no claim and no node changes."""
@@ -46,7 +47,8 @@ REDECIDE_AFTER_RELEASE = 15
 """How long after a release of nodes the next release may be decided: the released pods have to end, and other pods have
 to be bound to the nodes."""
 ROTATION = 60.0
-"""How long the same subset of services is compared if there are too many services to compare all of them."""
+"""If there are too many services to compare all of them in one decision: how long decisions compare the same subset of
+services."""
 RECOVERY_EXPECTED = 1200.0
 """How long after a group lost a rank the operator expects the rank to take free capacity. After that, something other
 than missing capacity keeps the rank from being placed."""

@@ -28,8 +28,8 @@ class InputReasons:
     NOT_SEEN = ReasonRecord(
         "NotSeen", of=(READY, COMPLETE), kstatus=IN_PROGRESS, state=State.WAITING, passing=True,
         meaning="no operator has processed the object yet. The CRD has this status as its default",
-        remedy="wait some seconds. If that does not change: is the operator running, does it watch the object's namespace "
-        "([namespaces](namespaces.md)), and is it of the class that the object's label `ome.io/operator-class` names?",
+        remedy="wait some seconds. If nothing changes, check that the operator runs, that it watches the object's namespace "
+        "([namespaces](namespaces.md)), and that it is of the class that the object's label `ome.io/operator-class` names",
     )  # fmt: skip
     FORMER_SHAPE = ReasonRecord(
         "FormerShape", of=(READY,), kstatus=IN_PROGRESS,

@@ -51,7 +51,8 @@ class PodReasons:
         meaning="a volume cannot be mounted: the directory does not exist on the node, or the claim, Secret or ConfigMap "
         "does not exist. The message contains the message of the kubelet",
         remedy="correct what the message names, on the pod's node or in the spec; the kubelet tries again by itself",
-        see="Put a model's files where `spec.storage.path` points, or take the label off that node (see \"Nodes\" below)",
+        see="Put the files of a model where `spec.storage.path` points, or remove the label of the model from the node (see "
+            "\"Nodes\" below)",
     )  # fmt: skip
     STARTING = ReasonRecord(
         "Starting", of=(POD,), kstatus=IN_PROGRESS, state=State.STARTING, passing=True, pods="starting", on_its_way=True,
@@ -70,7 +71,7 @@ class PodReasons:
         "Terminating", of=(POD,), kstatus=IN_PROGRESS, state=State.STARTING, pods="terminating", on_its_way=True,
         printed=True,
         meaning="the pod is being deleted",
-        remedy="wait for its grace period; a pod that stays is on a lost node",
+        remedy="wait until the grace period of the pod has passed; a pod that stays longer is on a lost node",
     )  # fmt: skip
     NODE_LOST = ReasonRecord(
         "NodeLost", of=(POD, *COMPONENTS), kstatus=IN_PROGRESS, printed=True,

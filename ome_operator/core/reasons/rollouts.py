@@ -14,7 +14,7 @@ class ObjectReasons:
     NAME_TAKEN = ReasonRecord(
         "NameTaken", of=(*COMPONENTS, READY, COMPLETE), kstatus=IN_PROGRESS,
         meaning="an object of that name exists and does not belong to this service",
-        remedy="rename the object that the message names, or the service. An object that OME made: `ome adopt service "
+        remedy="rename the object that the message names, or the service. If OME made the object, run `ome adopt service "
         "NAMESPACE/NAME` ([coming from OME](migrate.md))",
     )  # fmt: skip
     WAITING = ReasonRecord(
@@ -30,9 +30,9 @@ class ObjectReasons:
     FORBIDDEN = ReasonRecord(
         "Forbidden", of=_REFUSALS, kstatus=IN_PROGRESS, loud=True,
         meaning="the operator has no right to write the object",
-        remedy="`kubectl auth can-i … --as system:serviceaccount:ome:ome-operator`; is the namespace the operator's own, "
-        'or in `admissionPolicy.forbiddenNamespaces`? "cannot set blockOwnerDeletion" (OpenShift): install the chart '
-        "with `rbac.ownerReferencesPermissionEnforcement=true`",
+        remedy="check the rights: `kubectl auth can-i … --as system:serviceaccount:ome:ome-operator`. The namespace must not "
+        "be the operator's own, and not be in `admissionPolicy.forbiddenNamespaces`. If the message contains \"cannot set "
+        "blockOwnerDeletion\" (OpenShift), install the chart with `rbac.ownerReferencesPermissionEnforcement=true`",
     )  # fmt: skip
     CONFLICT = ReasonRecord(
         "Conflict", of=_REFUSALS, kstatus=IN_PROGRESS, loud=True,

@@ -20,8 +20,8 @@ loading a terabyte, so a pause of the engine must not be taken for a hang."""
 START = 75 * 60.0
 """Default of `RecoveryPolicy.start`, in seconds: somewhat more than the hour that the start-up probes of engines allow."""
 FIRST, LAST = 10.0, 300.0
-"""The first and the largest number of seconds between two recycles of a group that does not stay ready. The number
-doubles with every recycle."""
+"""Seconds between two recycles of a group that does not stay ready: the first and the largest pause. The pause doubles with
+every recycle."""
 STABLE = 600.0
 """Seconds for which a group has to be ready to be considered recovered. Recycles before that are no longer counted as
 recycles in a row."""

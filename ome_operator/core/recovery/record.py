@@ -54,7 +54,7 @@ class GroupRecord:
     since: str = ""
     """When the phase began, in RFC 3339, like all times of this class."""
     incarnation: int = 0
-    """Number of recorded starts; 0 before the first."""
+    """Number of starts that were recorded; 0 before the first recorded start."""
     ready_since: str = ""
     """When the present start was recorded, or when the group became ready again; "" if the start in `members` was never
     ready."""
@@ -127,7 +127,7 @@ LARGEST = 900 * 1024
 """Largest number of bytes of all groups in a status: etcd stores no object above 1.5 MiB, and the spec and the conditions
 need space too."""
 WORDS = 200
-"""Number of characters of a failure's message that are kept if the groups together exceed LARGEST bytes."""
+"""Number of characters to which the messages of failures are shortened if the groups together exceed LARGEST bytes."""
 
 
 def bounded(entries: Sequence[dict[str, Any]]) -> tuple[tuple[dict[str, Any], ...], int]:

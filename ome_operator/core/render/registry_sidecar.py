@@ -41,7 +41,9 @@ class Sidecar(NamedTuple):
 
 
 def sidecar(image: str, roles: Mapping[str, Stored], pull_secrets: tuple[str, ...] = ()) -> Sidecar:
-    """Return the registry settings for the routers of a revision with these roles."""
+    """Return the settings of the registries beside the routers of a revision. `roles` contains the stored roles of the
+    revision.
+    """
     words: list[str] = []
     if keys.ENGINE in roles:
         box = roles[keys.ENGINE].leader["spec"]["template"]["spec"]["containers"][0]

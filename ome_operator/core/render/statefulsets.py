@@ -143,8 +143,8 @@ def pod_gpus(workload: Manifest) -> int:
 def stamp(
     owner: meta.Owner, role: Stored, groups: Iterable[int], excluded: Mapping[int, Exclusion] = MappingProxyType({})
 ) -> list[Manifest]:
-    """Return the StatefulSets of these groups of a role, from the stored templates: for each group the leader's, and the
-    workers' if the group has workers.
+    """Return the StatefulSets of the groups `groups` (numbers) of a role, made from the stored templates: for each group
+    that of the leader and, if the group has workers, that of the workers.
 
     `excluded` maps the number of a group to the nodes on which its pods are not placed. It must not change for a group that
     exists: its pods would no longer have the template of their StatefulSet.

@@ -22,7 +22,8 @@ class DurationLimits(NamedTuple):
     instead: str
     """What is used instead of a duration that is shorter than `least`."""
     late: str
-    """What happens if the duration is longer than a week; "" if any long duration is a usual choice."""
+    """Beginning of a clause about a duration of more than a week, which ends with "more than a week has passed"; "" if such
+    a duration is a usual choice."""
 
 
 LIFECYCLE: Mapping[str, DurationLimits] = {

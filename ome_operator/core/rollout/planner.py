@@ -16,8 +16,8 @@ from math import lcm
 from typing import NamedTuple
 
 MOST_ROUTERS = 8
-"""Largest number to which the routers of a revision are increased in order to express its share of requests. The shares are
-only as exact as this number allows."""
+"""Largest number of routers that a revision gets so that its share of all routers is its share of requests. This number
+limits how exact the shares can be."""
 
 
 class GroupCounts(NamedTuple):
@@ -41,7 +41,7 @@ class Bounds(NamedTuple):
     """The limits of a rollout, as numbers of groups by role."""
 
     surge: Mapping[str, int]
-    """How many groups may exist above the desired number, over all revisions."""
+    """How many groups may exist beyond the desired number, in all revisions together."""
     unavailable: Mapping[str, int]
     """How many of the desired groups may be missing."""
     whole: bool = False

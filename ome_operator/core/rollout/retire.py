@@ -114,6 +114,8 @@ def leftovers(
 
 
 def _leader_gone(service: str, component: str, revision: str, workers: Child) -> Guard:
-    """Return the guard with which these workers are deleted only if no pod of their leader exists."""
+    """Return the guard of the deletion of `workers`, the StatefulSet of a group's workers: no pod of the group's leader may
+    exist.
+    """
     mark = {keys.WORKER_INDEX: "0", keys.GROUP_INDEX: str(group_number(workers))}
     return Guard(meta.requirement({**meta.labels(service, component, revision), **mark}))

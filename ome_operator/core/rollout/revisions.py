@@ -17,8 +17,8 @@ from ome_operator.core.render.statefulsets import OLDEST, RENDER, workloads
 from ome_operator.core.resolve.identity import equivalent, identity
 
 SIZE_LIMIT = 200_000
-"""Largest number of bytes of JSON in a ControllerRevision: etcd refuses requests above 1.5 MB, and ten revisions are
-kept."""
+"""Largest number of bytes of the JSON that a ControllerRevision stores. etcd refuses requests above 1.5 MB, and ten
+revisions are kept."""
 Refuses = Callable[[str, Mapping[str, Any]], Problem | None]
 """A function that returns why a new revision is refused, from its name and the data that it would store; None if the
 revision is accepted."""

@@ -77,8 +77,8 @@ _DECIDES = {ANOTHER: 0, READY: 1, ROLLED_OUT: 2}
 
 
 def advice(sentences: Iterable[str], reason: str = Reason.NO_EFFECT) -> list[Condition]:
-    """Return a list with the condition Advice, which contains these sentences; [] if there are no sentences. `reason` is the
-    worst severity of the sentences.
+    """Return a list with the condition Advice, whose message consists of `sentences`; [] if there are no sentences. `reason`
+    is the worst severity of the sentences.
     """
     message = "; ".join(sentences)
     return [Condition(ADVICE, True, reason, message)] if message else []

@@ -41,7 +41,7 @@ def loaded_model(
 
 
 def model_names(revisions: Iterable[Mapping[str, Any]], named: str) -> str:
-    """Return the names of the models of these revisions, each once and joined by arrows; `named` if no name is known.
+    """Return the names of the models of several revisions, each once and joined by arrows; `named` if no name is known.
 
     `revisions` contains the stored data of each revision. For fine-tuned weights, the name of their base model is returned.
     """

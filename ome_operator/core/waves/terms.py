@@ -17,7 +17,7 @@ _is_duration = matches(DURATION)
 LONGEST = 30 * 24 * 3600.0
 """Longest allowed bake time in seconds: a longer time is a mistake."""
 PATIENCE = timedelta(minutes=30)
-"""How long a wave waits for a service whose pods wait for a volume, a quota or a node that the edit does not concern."""
+"""How long a wave waits for a service whose pods wait for a volume, a quota or a node, which are independent of the edit."""
 _RISE = "such as 1, 5%, 25%, 100%"
 
 
