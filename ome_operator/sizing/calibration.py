@@ -151,8 +151,8 @@ def read(text: str, name: str, models: Models = shapes.shape) -> Iterator[Row | 
 
 
 def row(fields: Mapping[str, str], models: Models = shapes.shape) -> Row:
-    """Return the row for these cells. `fields` maps the name of each column to its cell. Raises PlanRefused with the reason
-    if the row cannot be used.
+    """Return the row of a calibration file. `fields` maps the name of each column to the text of the row's cell. Raises
+    PlanRefused with the reason if the row cannot be used.
     """
     precision = fields["precision"].lower()
     precision = _PRECISIONS.get(precision, precision)

@@ -75,7 +75,9 @@ def held() -> tuple[Held, ...]:
 
 
 def bars(ratios: Iterable[Mapping[str, float]]) -> dict[str, Bar]:
-    """Return the error bar of each figure over these rows; an item of `ratios` maps a figure to predicted / measured."""
+    """Return the error bar of each figure over several rows. `ratios` has an item for each row, which maps each figure to
+    the predicted value divided by the measured value.
+    """
     found: dict[str, list[float]] = {}
     for each in ratios:
         for name, ratio in each.items():
@@ -132,7 +134,7 @@ class Trust:
 
 
 def trust(place: ServingStack, prefill: Role | None, decode: Role | None, load: Load) -> Trust:
-    """Return the error bars of a prediction for these roles and this load.
+    """Return the error bars of the prediction of a deployment with the roles `prefill` and `decode` under the load `load`.
 
     They are computed from the rows with the same engine, family of GPUs, and mode (prefill and decode on the same GPUs or
     not). The error of a row is usually that of the fit which left out its deployment. If no row has the GPU (or the model)

@@ -30,7 +30,7 @@ _WEIGHTS = np.array([WEIGHT[name] for name in FIGURES])
 
 
 def fit(rows: Sequence[Row]) -> dict[str, float]:
-    """Return the logarithm of each constant, fitted to these rows by damped Gauss-Newton steps."""
+    """Return the logarithm of each constant by name, fitted to the rows by damped Gauss-Newton steps."""
     problem = Rows(rows)
     mean, spread = np.array([priors.prior(name) for name in problem.names]).T
     at = mean

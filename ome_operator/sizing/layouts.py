@@ -178,7 +178,9 @@ def workers(place: ServingStack, gpus: int) -> Iterator[Worker]:
 
 
 def _cuts(widths: Iterable[int], size: int) -> bool:
-    """Return whether matrices of these widths can be cut into `size` parts of complete quantization blocks."""
+    """Return whether matrices of all the widths `widths` can be cut into `size` parts that consist of complete quantization
+    blocks.
+    """
     return all(whole_blocks(width, size, _BLOCK) for width in widths)
 
 
@@ -337,7 +339,7 @@ def _too_little_memory(request: PlanRequest) -> str:
 
 
 def _tight(place: ServingStack, nodes: int) -> Iterator[tuple[Fit, Worker]]:
-    """Yield every worker that is possible on these nodes, and how it fits into memory without redundant experts. The
+    """Yield every worker that is possible on `nodes` nodes, and how it fits into memory without redundant experts. The
     workers do both prefill and decode.
     """
     for worker in workers(place, nodes * place.gpu.node):

@@ -137,8 +137,9 @@ class SteadyState:
         """Return the TTFT in seconds that the fraction `part` of the requests does not exceed; None if most of TTFT is a
         wait for a slot in decode, whose distribution is not known.
 
-        Method: the waiting time in the queue of prefill is exponential beyond an empty queue, as in a queue with a single
-        server and random arrivals (M/M/1): it exceeds t with the probability busy * exp(-t * busy / mean wait).
+        Method: the queue of prefill is treated as a queue with a single server and random arrivals (M/M/1). The waiting time
+        is 0 if the server is idle, otherwise exponential: it exceeds t with the probability busy * exp(-t * busy / mean
+        wait).
         """
         busy = self.rate / self.most_prefill
         if self.regime == "waits" or not 0 < busy < 1:

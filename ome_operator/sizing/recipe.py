@@ -137,8 +137,8 @@ def _check(request: PlanRequest, stage: str, side: Side) -> None:
 
 
 def batch(request: PlanRequest, decode: Side) -> int:
-    """Return the batch of a decode rank: the number of requests of these lengths for which its KV cache has space,
-    rounded up to a multiple of 8, and at most 480.
+    """Return the batch of a decode rank: the number of requests of the request's lengths for which the KV cache of the rank
+    has space, rounded up to a multiple of 8, and at most 480.
     """
     weight = sum(load.share * load.answer for load in request.loads)
     tokens = sum(load.share * load.answer * (load.prompt + load.answer) for load in request.loads) / weight
