@@ -31,8 +31,8 @@ _HEADS_SHARE_NOTHING = frozenset({"llama", "deepseek_v2"})
 _HEAD_DIM: Mapping[str, int] = MappingProxyType(
     {"qwen3": 128, "qwen3_vl_text": 128, "gpt_oss": 64, "minimax_m2": 128, "llama4_text": 128}
 )
-"""Dimension of a head if the config does not contain it. In the other families it is the hidden size divided by the number
-of heads."""
+"""Maps families to the dimension of a head if the config does not contain it. In families that are not listed, it is the
+hidden size divided by the number of heads."""
 _BIASED = frozenset({"glm4v_moe_text", "gpt_oss"})
 """Families in which the attention has biases if the config does not contain `attention_bias`."""
 _NEVER_BIASED = frozenset({"mistral", "mixtral", "minimax_m2"})

@@ -171,8 +171,9 @@ def _listed(text: Config, layers: int) -> int | None:
 
 
 def _computed(text: Config, layers: int) -> int | None:
-    """Return the number of layers with experts, computed from fields such as the first of these layers and their distance.
-    Return None for a family that is not known and whose config contains none of these fields.
+    """Return the number of layers with experts, computed from fields such as the number of the first layer with experts and
+    the distance between two such layers. Return None for a family that is not known and whose config contains none of these
+    fields.
     """
     if (first := whole_number(text, "first_k_dense_replace")) is not None:  # DeepSeek numbers the layers from 0
         step = _step(text, "moe_layer_freq")

@@ -23,10 +23,10 @@ FILES = (CONFIG, PIPELINE, INDEX, MODELOPT)
 _CACHE_BYTES = {"bfloat16": 2, "fp8": 1}
 T = TypeVar("T")
 MEMORY: Mapping[str, int] = {CONFIG: 64 * MIB, PIPELINE: 64 * MIB, MODELOPT: 64 * MIB, INDEX: 160 * MIB}
-"""Maps each file to the maximum bytes of memory while it is parsed, by the estimate of `json_limits.memory_of`. The largest
-published indexes have some 208,000 entries (a trillion parameters in 4 bits)."""
+"""Maps each file to the maximum number of bytes of memory that parsing it may take, as `json_limits.memory_of` estimates it.
+The largest published indexes have some 208,000 entries (a trillion parameters in 4 bits)."""
 HEADER_MEMORY = 160 * MIB
-"""Maximum bytes of memory while the header of one safetensors file is parsed."""
+"""Maximum number of bytes of memory that parsing the header of one safetensors file may take."""
 
 
 def facts(

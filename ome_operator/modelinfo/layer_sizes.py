@@ -107,7 +107,9 @@ def layer_kinds(size: ConfigSizes, layers: int) -> list[str]:
 
 
 def grouped(size: ConfigSizes, heads: int, kv_heads: int, key: int, value: int, layers: int = 1) -> Layers:
-    """Return layers of grouped-query attention with heads of these dimensions, whose cache keeps every token."""
+    """Return layers of grouped-query attention whose cache keeps every token. `key` and `value` are the dimensions of a key
+    head and of a value head.
+    """
     hidden, kept = size("hidden_size"), kv_heads * (key + value)
     return Layers(
         layers,
