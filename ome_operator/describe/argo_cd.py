@@ -79,8 +79,8 @@ def _examples(kind: Kind) -> Iterator[tuple[str, dict[str, str], Mapping[str, An
 
 
 def status_with(*conditions: tuple[str, bool | None, str, str]) -> dict[str, Any]:
-    """Return a status with `observedGeneration` 2 and with these conditions. Each is given as (type, status, reason,
-    message).
+    """Return a status with `observedGeneration` 2 and with the conditions `conditions`, each of which is given as (type,
+    status, reason, message).
     """
     return {"observedGeneration": 2, "conditions": cond.stamp([cond.Condition(*one) for one in conditions], (), 2, WHEN)}
 

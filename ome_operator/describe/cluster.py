@@ -256,7 +256,7 @@ class Totals:
 
 
 def totals(found: Iterable[NodeRow]) -> Totals:
-    """Return the sums of GPUs over these nodes."""
+    """Return the sums of GPUs over the nodes in the rows `found`."""
     known = [row for row in found if row.gpus > 0]
     serving = sum(use.gpus for row in known for use in row.uses if use.serves)
     free = {row.name: max(0, row.gpus - row.held) for row in known}

@@ -170,7 +170,7 @@ def _in_all(roles: Sequence[RoleOutcome]) -> str:
 
 
 def _sum(roles: Iterable[RoleOutcome]) -> int:
-    """Return the number of GPUs in all groups of these roles."""
+    """Return the number of GPUs in all groups of several roles."""
     return sum(item.groups * item.gpus for item in roles)
 
 

@@ -137,7 +137,9 @@ _WORDS = {"runtime": "Runtime", "acceleratorclass": "AcceleratorClass"}
 
 
 def active_waves(shared: Iterable[Mapping[str, Any]], shell: Shell) -> list[Wave]:
-    """Return the rollout waves of edits to these objects. Stopped rollouts come first."""
+    """Return the rollout waves of the edits to shared objects. `shared` contains the objects. Stopped rollouts come
+    first.
+    """
     found = []
     for body in shared:
         rollout = (body.get("status") or {}).get("rollout")

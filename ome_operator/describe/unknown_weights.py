@@ -9,7 +9,7 @@ from ome_operator.core.catalog.node_models import duration
 from ome_operator.quantity import moment
 
 NEVER, DENIED = "no agent has reported yet", "they may not be read"
-"""Reasons why the weights on a node are unknown if it is not known since when."""
+"""Reasons why the weights on a node are unknown, for the cases in which it is also not known since when they are."""
 Body = Mapping[str, Any]
 
 

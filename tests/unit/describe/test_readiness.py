@@ -17,7 +17,7 @@ from tests.unit.describe.test_tree import body, grown
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 GONE = (
-    "No operator has renewed its Lease for 2 min: this status is from before. To look for the operator: "
+    "No operator has renewed its Lease for 2 min, so the status may be outdated. To look for the operator: "
     "kubectl get pods -n ome"
 )
 
