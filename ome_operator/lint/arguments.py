@@ -92,8 +92,8 @@ def version_unknown(subject: Subject) -> Iterator[Hit]:
 
 
 def _gone(subject: Subject, start: Launch, given: Argument) -> tuple[str, ...]:
-    """Return the other versions of the program that have the flag of this argument, if the program's own version lacks the
-    flag.
+    """Return the known versions of the program `start` that have the flag of the argument `given`, which the program's own
+    version lacks.
     """
     return subject.versions.elsewhere(start.engine, given.word)
 

@@ -60,15 +60,15 @@ def _beside(subject: Subject, role: Role, start: Launch, ports: dict[int, Listen
     """
     for declared in _declared(box):
         if (taken := ports.get(declared)) is not None:
-            message = f"container {box.get('name')} declares port {declared}, which is {taken.name} of {start.engine}"
+            message = f"container {box.get('name')} declares port {declared}, on which {start.engine} listens ({taken.name})"
             yield Hit(locations.whole(role), message, "use another port for one of the two")
     other = read(box, role.annotations, subject.versions).launch
     for each in _listening(role, other, leads=False) if other is not None else ():
         taken = ports.get(each.port)
         if taken is not None and each.port not in _declared(box) and _collide(taken, each):
             message = (
-                f"{each.name} of {other.engine if other else ''} in container {box.get('name')} is {each.port}, which is "
-                f"{taken.name} of {start.engine}"
+                f"{each.name} of {other.engine if other else ''} in container {box.get('name')} is {each.port}, on which "
+                f"{start.engine} listens ({taken.name})"
             )
             yield Hit(locations.whole(role), message, "use another port for one of the two")
 

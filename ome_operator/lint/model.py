@@ -74,8 +74,8 @@ def gpu_memory(
     parts: Iterable[RenderedComponent],
     classes: Mapping[str, AcceleratorClass],
 ) -> dict[str, int]:
-    """Return the memory in bytes of one GPU, by name of the accelerator class, for the classes on which a revision with
-    these inputs may run.
+    """Return the memory in bytes of one GPU, by name of the accelerator class, for the classes on which a revision with the
+    inputs `inputs` may run.
     """
     chosen = {part["class"] for part in (inputs.get("accelerator") or {}).values() if "class" in part}
     required = runtime.spec.accelerator_requirements if runtime is not None else None

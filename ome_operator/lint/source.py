@@ -40,7 +40,9 @@ def spot(files: Mapping[str, str], hit: Hit) -> Spot | None:
 
 
 def patch(files: Mapping[str, str], findings: Iterable[Finding]) -> str:
-    """Return a unified diff that applies the automatic fixes to these files; "" if there are none."""
+    """Return a unified diff that applies the automatic fixes of the findings to the files; "" if there are no automatic
+    fixes.
+    """
     hits = [finding.hit for finding in findings if finding.hit.fix is not None]
     return "".join(
         line
