@@ -59,8 +59,8 @@ def overdue(leases: Iterable[Mapping[str, Any]], now: datetime) -> str:
     seconds = max(0.0, (now - last).total_seconds())
     where = visible(str(lease["metadata"].get("namespace") or ""))
     return (
-        f"No operator has renewed its Lease for {duration(seconds)}, so the status may be outdated. To look for the operator: "
-        f"kubectl get pods -n {where} (on a cluster of ome local: ome local status)"
+        f"No operator has renewed its Lease for {duration(seconds)}, so the status may be outdated. To look for the "
+        f"operator: kubectl get pods -n {where} (on a cluster of ome local: ome local status)"
     )
 
 
