@@ -229,7 +229,7 @@ def _parts(reasons: str) -> Iterator[str]:
 
 
 def _news(events: Iterable[Seen]) -> list[Seen]:
-    """Return the newest warnings."""
+    """Return the newest events of the type Warning, at most `EVENTS`."""
     return merged(item for item in events if item.type == "Warning")[:EVENTS]
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ome_operator.core.podspec.flags import flag
 
 SHOWN = 60
-"""Maximum number of characters of a value."""
+"""Maximum number of characters of a value that the text of a difference shows."""
 _ABSENT = object()
 
 

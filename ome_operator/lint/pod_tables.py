@@ -56,7 +56,7 @@ class Grammar(NamedTuple):
     pattern: str
     """A regular expression for the whole text."""
     write: str
-    """The instruction what to write instead of another text."""
+    """The instruction to the user what to write instead of a text that does not have this form."""
 
     def accepts(self, text: str) -> bool:
         """Return whether the whole text has the form of this grammar."""

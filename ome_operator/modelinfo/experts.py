@@ -15,7 +15,7 @@ from ome_operator.modelinfo.json_fields import Config, is_whole, section, string
 MOST_LAYERS = 10_000
 """Maximum number of layers whose experts are counted, because they are counted one by one."""
 _MOST_NUMBERS = 65_536
-"""Maximum characters of a text with numbers of layers."""
+"""Maximum number of characters of a text that lists numbers of layers."""
 _ROUTED = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
 _PER_TOKEN = (
     "num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_top_k", "moe_topk", "moe_k", "top_k_experts",

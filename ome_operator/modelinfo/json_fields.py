@@ -8,7 +8,7 @@ from ome_operator.util.visible import visible
 LARGEST = 2**63 - 1
 """Largest number that the API server stores as an integer. A record with a larger number is rejected as a whole."""
 LONGEST = 256
-"""Maximum characters of a text in facts."""
+"""Maximum number of characters of a text that facts contain."""
 Config = Mapping[str, Any]
 
 TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")

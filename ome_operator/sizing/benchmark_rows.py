@@ -18,7 +18,7 @@ _PLAIN = re.compile(r"^[-=+@\s]++|[^\w .,:()/+-]")
 """Matches characters that a cell does not need. The author of a BenchmarkJob chooses the content of some cells, and a
 spreadsheet program evaluates a cell as a formula if it begins with a character such as `=`."""
 MEDIANS = "TTFT and TPOT are medians of a BenchmarkJob run; the request lengths are means"
-"""Value of the column `kind`, which describes the figures of a row."""
+"""Value of the column `kind` in the rows of a BenchmarkJob. It describes what the figures of these rows are."""
 
 
 def rows(job: Any, given: Mapping[str, str]) -> list[dict[str, str]]:

@@ -52,7 +52,7 @@ def signs(
 
     groups      `status.groups` of the service.
     counted     For each group, the time up to which its failures have been counted, in seconds since the epoch.
-    floor       This time for the groups that are not in `counted`.
+    floor       The time up to which failures have been counted for groups that are not in `counted`.
     """
     records, found, then = {_key_of(each): each for each in groups}, list[Sign](), dict[GroupKey, float]()
     members = _groups(pods)

@@ -54,7 +54,7 @@ def with_speed(known: Learned, other: Learned, role: str) -> Learned:
 
 
 def speed_of(known: Learned, role: str) -> dict[str, Any]:
-    """Return the fields that state the speed of a role."""
+    """Return those fields of `known` that state the speed of the groups of a role, with their values."""
     return {name: getattr(known, name) for name in SPEED[role]}
 
 

@@ -8,7 +8,7 @@ PREFILL, DECODE, ROUTER = "prefill", "decode", "router"
 GROUPS = (PREFILL, DECODE)
 """The roles that are decided together, in the order in which they serve a request."""
 KEPT = 600.0
-"""Seconds of samples that a decision uses."""
+"""Length in seconds of the period whose samples a decision uses."""
 STALE = 20.0
 """Age in seconds from which a sample is not used any more. A longer pause between two samples is a gap, in which the load
 is unknown."""
@@ -210,7 +210,7 @@ class PlannedSpeeds(NamedTuple):
     """The speed of a group of each role as `ome plan` predicts it, slowed by its error (`sizing/speeds.py`)."""
 
     work: PrefillWork | None = None
-    """The time of prefill groups; None if there is no prediction."""
+    """The predicted time for which a request occupies a prefill group; None if there is no prediction."""
     curve: Curve = ()
     """The time between tokens of decode groups; empty if there is no prediction. A last point with `FULL` seconds is not
     predicted: it marks a number of requests that is one more than the KV cache of a group holds."""
@@ -236,7 +236,7 @@ class Learned(NamedTuple):
     work: PrefillWork | None = None
     """The time that prefill needs, up to the factor `scale`; None if nothing was measured yet."""
     scale: float = 1.0
-    """Measured time of prefill groups, divided by the time according to `work`."""
+    """Measured time for which requests occupied prefill groups, divided by the time according to `work`."""
     measured: int = 0
     """Number of measurements of saturated groups from which `scale` was computed; 0 if only a first estimate is known, which
     comes from a queue."""

@@ -14,11 +14,11 @@ class PeakTime(NamedTuple):
     """A time of high demand, or without demand, that is known in advance, in UTC."""
 
     days: frozenset[int]
-    """Days of the week on which it begins; 0 is Monday."""
+    """Days of the week on which the peak begins; 0 is Monday."""
     start: int
-    """Time of day at which it begins, in minutes after midnight."""
+    """Time of day at which the peak begins, in minutes after midnight."""
     end: int
-    """Time of day at which it ends, in minutes after midnight. If this is not after `start`, the peak ends on the next
+    """Time of day at which the peak ends, in minutes after midnight. If it is not after `start`, the peak ends on the next
     day."""
     minimum: Mapping[str, int]
     """Maps each role that has a minimum number of groups during this time to the minimum. If it is 0 for both roles, the

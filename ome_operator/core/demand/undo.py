@@ -11,7 +11,7 @@ from ome_operator.core.demand.task import DemandTask
 NAMES = ("prefill", "decode", "routers")
 """The numbers of a size in the order in which they are written."""
 MOST = 1000
-"""Largest number of groups or routers that is accepted in the annotation."""
+"""Largest number of groups or routers that is accepted in the annotation that `ome scale --undo` writes."""
 
 Size = tuple[int, int, int]
 """The numbers of prefill groups, decode groups and routers."""

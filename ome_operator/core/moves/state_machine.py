@@ -25,7 +25,7 @@ START = 7200.0
 SCHEDULED = 10.0
 """Seconds within which the pods of a replacement are usually created and assigned to nodes if free nodes exist."""
 TIMEOUT = 1800.0
-"""Default of `MovePolicy.timeout`."""
+"""Default of `MovePolicy.timeout`, in seconds."""
 SHORTEST, LONGEST = 20.0, 30 * 24 * 3600.0
 """Minimum and maximum of `MovePolicy.timeout`, in seconds. In less time than the minimum, the pods of a replacement are
 often not created and assigned to nodes although nodes are free, so every replacement would be removed before it could

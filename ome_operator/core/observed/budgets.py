@@ -17,7 +17,7 @@ class Budget(NamedTuple):
 
     name: str
     selector: Mapping[str, Any] | None
-    """The label selector of its pods as JSON; None if it is not set."""
+    """The label selector of the budget as JSON; None if it is not set."""
 
 
 class PodLabels(NamedTuple):

@@ -87,9 +87,9 @@ class Termination(NamedTuple):
     container: str
     """Name of the container; "" if the termination concerns the whole pod."""
     reason: str
-    """Error, OOMKilled, Completed, Evicted, EvictionByEvictionAPI, DeletionByTaintManager, …"""
+    """The reason: Error, OOMKilled, Completed, Evicted, EvictionByEvictionAPI, DeletionByTaintManager, …"""
     code: int | None
-    """Exit code of the container; None for a pod."""
+    """Exit code of the container; None if the termination concerns the whole pod."""
     message: str
     """The last log lines of the container, or the message of the pod's condition or status."""
     time: str
@@ -182,7 +182,7 @@ class Node(NamedTuple):
     gpus: int
     """Number of allocatable GPUs: the sum of all resources whose names end with `/gpu`."""
     ours: frozenset[str] = frozenset()
-    """Keys of the labels that the operator applied."""
+    """Keys of those labels of the node that the operator applied."""
     alive: bool = True
     """Whether the kubelet reports its status, even if the node is not schedulable."""
     taints: tuple[Taint, ...] = ()

@@ -17,9 +17,9 @@ class FailingPair(NamedTuple):
     prefill: str
     decode: str
     probes: int
-    """Number of the latest probes of the pair from which `failed` was counted."""
+    """Number of probes of the pair that the registry remembers: the latest ones."""
     failed: int
-    """How many of these latest `probes` probes failed."""
+    """How many of the probes that `probes` counts failed."""
     prefill_works_with: str = ""
     """A decode leader to which the prefill leader transfers without failure; "" if none is known."""
     decode_works_with: str = ""

@@ -12,7 +12,7 @@ from ome_operator.core.placement.demand import HOST_PORT, requests
 from ome_operator.quantity import units
 
 _BARE = ("cpu", "memory", "ephemeral-storage")
-"""Names that a quota may use for `requests.<name>`."""
+"""Names of resources for which a quota may write NAME instead of `requests.NAME`."""
 _SHOWN = 3
 """Largest number of insufficient ResourceQuotas that a message lists."""
 

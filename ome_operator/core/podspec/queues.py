@@ -11,7 +11,8 @@ from ome_operator.core.podspec.compose import Composed
 
 NOTES = (keys.VOLCANO_QUEUE, keys.DEDICATED_CLUSTER, keys.KUEUE_ENABLED)
 VOLCANO = "scheduling.volcano.sh/queue-name"
-"""Annotation by which Volcano determines the queue of a pod that it schedules; OME sets a label."""
+"""Annotation by which Volcano determines the queue of a pod that it schedules. OME itself sets only a label for the queue.
+"""
 KUEUE_PRIORITY = "kueue.x-k8s.io/priority-class"
 PRIORITY = "kueue-scheduling-high-priority"
 """Name of the WorkloadPriorityClass of OME's dedicated clusters."""

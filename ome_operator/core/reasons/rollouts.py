@@ -31,8 +31,8 @@ class ObjectReasons:
         "Forbidden", of=_REFUSALS, kstatus=IN_PROGRESS, loud=True,
         meaning="the operator has no right to write the object",
         remedy="check the rights: `kubectl auth can-i … --as system:serviceaccount:ome:ome-operator`. The namespace must "
-        "not be the operator's own, and not be in `admissionPolicy.forbiddenNamespaces`. If the message contains \"cannot set "
-        "blockOwnerDeletion\" (OpenShift), install the chart with `rbac.ownerReferencesPermissionEnforcement=true`",
+        "not be the operator's own, and not be in `admissionPolicy.forbiddenNamespaces`. If the message contains \"cannot "
+        "set blockOwnerDeletion\" (OpenShift), install the chart with `rbac.ownerReferencesPermissionEnforcement=true`",
     )  # fmt: skip
     CONFLICT = ReasonRecord(
         "Conflict", of=_REFUSALS, kstatus=IN_PROGRESS, loud=True,

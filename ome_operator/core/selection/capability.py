@@ -20,9 +20,9 @@ class Want(NamedTuple):
     """The requirements that a component has for its accelerator."""
 
     constraints: AcceleratorConstraints | None
-    """Constraints of the service."""
+    """What the service requests of the accelerator."""
     requirements: AcceleratorRequirements | None
-    """Requirements of the runtime."""
+    """What the runtime requires of the accelerator."""
     bytes_each: int | None
     """Bytes of weights that one accelerator has to hold; None if unknown."""
 

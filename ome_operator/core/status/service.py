@@ -44,7 +44,7 @@ class Report:
     model: cond.Condition | None = None
     """Condition that states how many nodes have the model; None if a condition about a problem replaces it."""
     served: str = ""
-    """Name of the model of the revisions, in the form of the status."""
+    """Names of the models of the existing revisions, as the status states them (`loaded_model.model_names`)."""
     runtime: str = ""
     url: str = ""
     revision: str = ""
