@@ -9,7 +9,7 @@ from ome_operator.core.catalog.node_models import duration
 from ome_operator.quantity import moment
 
 NEVER, DENIED = "no agent has reported yet", "they may not be read"
-"""Reasons why the weights on a node are unknown, for the cases in which it is also not known since when they are."""
+"""Values of `UnknownWeights.why` for the cases in which it is not known since when the weights on a node are unknown."""
 Body = Mapping[str, Any]
 
 

@@ -204,7 +204,7 @@ def flashinfer_batch(subject: Subject) -> Iterator[Hit]:
     "lost-ranks-fatal",
     Severity.ERROR,
     "toleratedLostRanks is set, but the engine does not survive the loss of a rank",
-    ignored="The operator treats it as 0: if a rank is lost, the whole group is recycled.",
+    ignored="The operator treats the field as 0: if a rank is lost, the whole group is recycled.",
     evidence="SGLang 0.5.23: DeepEP has no time-out for a lost rank, --elastic-ep-backend selects "
     "collectives that survive the loss, and a process joins again only with --elastic-ep-join-mode.",
 )

@@ -110,7 +110,8 @@ def _listening(role: Role, start: Launch, *, leads: bool) -> Iterator[Listener]:
     "port-declared-twice",
     Severity.WARNING,
     "Two containers beside the engine declare the same port",
-    ignored="If both listen on the port, the second exits with `address already in use` and is restarted repeatedly.",
+    ignored="If both containers listen on the port, the second exits with `address already in use` and is restarted "
+    "repeatedly.",
     evidence="A port can be bound once in a pod, because its containers share a network. What a container declares is not "
     "certainly what it listens on.",
 )

@@ -91,8 +91,8 @@ def advice(subject: Subject) -> Iterator[Hit]:
     Severity.NOTE,
     "A runtime that no service uses has a finding with some of the models that fit it",
     ignored="The runtime may still be right for the other models.",
-    evidence="The runtime is checked with each model that its supportedModelFormats admit. A finding with all of them is "
-    "reported as such.",
+    evidence="The runtime is checked with each model that its supportedModelFormats admit. A finding that "
+    "occurs with all of these models is reported under the rule that it violates.",
 )
 def model_dependent(subject: Subject) -> Iterator[Hit]:
     names = [name for name in RULES if name not in (model_dependent.id, *subject.ignored)]

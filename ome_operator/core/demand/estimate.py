@@ -86,8 +86,8 @@ class DemandEstimate(NamedTuple):
     answer: float
     """Mean number of output tokens of a request."""
     patience: float
-    """Correction of waits that are computed for exponential service times: such a mean wait, divided by the mean wait with
-    the service times of the prompts of this service (`queues.patience_factor`)."""
+    """Ratio of two mean waits: with exponential service times, and with the service times of the prompts of this service
+    (`queues.patience_factor`)."""
     curve: Curve
     """Time between tokens in a decode group, from measurements and the plan."""
     measured: Curve

@@ -38,7 +38,7 @@ class BenchmarkReasons:
     NO_TOOLS_IMAGE = ReasonRecord(
         "NoToolsImage", of=(COMPLETE,), kstatus=Kstatus.IN_PROGRESS,
         meaning="the operator runs outside of its chart and has no image for data sets and reports",
-        remedy="start it with `--tools-image=REGISTRY/ome-agent:TAG` ([images/agent](../images/agent))",
+        remedy="start the operator with `--tools-image=REGISTRY/ome-agent:TAG` ([images/agent](../images/agent))",
     )  # fmt: skip
     NO_TOKENIZER = ReasonRecord(
         "NoTokenizer", of=(COMPLETE,), kstatus=Kstatus.IN_PROGRESS,
@@ -63,7 +63,7 @@ class BenchmarkReasons:
     FAILED = ReasonRecord(
         "Failed", of=(COMPLETE,), kstatus=Kstatus.FAILED,
         meaning="its Job failed, and Kubernetes gave no other reason",
-        remedy="the message states how its pod ended; delete the BenchmarkJob and apply it again",
+        remedy="the message states how the pod of the Job ended; delete the BenchmarkJob and apply it again",
     )  # fmt: skip
     EDITED_AFTER_START = ReasonRecord(
         "EditedAfterStart", of=(ADVICE,), kstatus=Kstatus.CURRENT,

@@ -64,8 +64,8 @@ class InputReasons:
     )  # fmt: skip
     SCALED_TO_ZERO = ReasonRecord(
         "ScaledToZero", of=(READY,), kstatus=CURRENT, state=State.OFF,
-        meaning="a component that the service names has no replicas, such as decode in a service with prefill and decode",
-        remedy="`ome wake SERVICE`, raise its `minReplicas`, or leave the component out",
+        meaning="a component of the service has no replicas, such as decode in a service with prefill and decode",
+        remedy="run `ome wake SERVICE`, raise `minReplicas` of the component, or remove the component from the service",
     )  # fmt: skip
     BASE_MODEL_NOT_FOUND = ReasonRecord(
         "BaseModelNotFound", of=(MODEL_READY, READY), kstatus=IN_PROGRESS,
@@ -218,7 +218,7 @@ class InputReasons:
     FOREIGN_MANAGER = ReasonRecord(
         "ForeignManager", of=(ANOTHER,), kstatus=IN_PROGRESS,
         meaning="another operator writes this service's status, so this operator changes nothing until five minutes "
-                "after its last write",
+                "after the last write of the other",
         remedy="stop one of the two ([coming from OME](migrate.md))",
     )  # fmt: skip
     INTERNAL_ERROR = ReasonRecord(

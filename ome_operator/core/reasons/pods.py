@@ -65,7 +65,7 @@ class PodReasons:
         "NotReady", of=(POD, RECOVERED), kstatus=IN_PROGRESS, passing=True, gravity=120, pods="not ready",
         on_its_way=True, printed=True,
         meaning="a pod, or the leader of a group, was ready and no longer is",
-        remedy="wait, and read its logs: ome logs {service}{which} --since 10m",
+        remedy="wait, and read the logs of the pod: ome logs {service}{which} --since 10m",
     )  # fmt: skip
     TERMINATING = ReasonRecord(
         "Terminating", of=(POD,), kstatus=IN_PROGRESS, state=State.STARTING, pods="terminating", on_its_way=True,
