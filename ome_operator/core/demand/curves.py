@@ -66,8 +66,8 @@ def batch_within(curve: Curve, target: float) -> float:
     `curve` is not empty, and its times rise (`rising`). Between points the time is interpolated. Below the first point the
     line through the first two points is extended, and above the last point the line through the last two. A time without
     load cannot be negative, so an extended line is never steeper than the line from the origin to its point. A curve with a
-    single point is extended along the line from the origin: if the target is above the time of this point, the result may be
-    too small but not too large, and if it is below, too large but not too small.
+    single point is extended along the line from the origin. The result is then a lower bound if the target is above the time
+    of this point, and an upper bound if it is below.
     """
     (x0, y0), (x1, y1) = curve[0], curve[-1]
     if len(curve) == 1:

@@ -51,12 +51,12 @@ def learned(
     been idle between two readings, so this estimate may be too slow but not too fast, and only a faster one replaces it. How
     the time depends on the length of the prompt is taken from `planned`; without it the time is proportional to the prompt.
 
-    `on_time` is None unless the fleet has not changed for longer than the window, and requests were in time (`late` is
-    False) or have been late for minutes (`late` is True). The arguments of `on_time` are a number of groups and a rate in
-    requests per second. It returns the longest time in seconds that a request may occupy a group so that these groups serve
-    this rate in time. If requests were in time, this is an upper bound of the time of a request, even if no request waits.
-    If they were late, the time is longer, and an earlier bound that is shorter, for example that of a faster revision, is
-    dropped.
+    `on_time` is None if the fleet has changed within about a window, or if requests are late but have not been late for
+    minutes. Otherwise `late` states whether requests have been late for minutes (True), or were in time (False). The
+    arguments of `on_time` are a number of groups and a rate in requests per second. It returns the longest time in seconds
+    that a request may occupy a group so that these groups serve this rate in time. If requests were in time, this is an
+    upper bound of the time of a request, even if no request waits. If they were late, the time is longer, and an earlier
+    bound that is shorter, for example that of a faster revision, is dropped.
     """
     after = _prefill(before, sample, planned)
     if on_time is not None:

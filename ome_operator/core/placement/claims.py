@@ -8,8 +8,8 @@ from ome_operator.core.placement.fit import Needs, Nodes, merged, suit
 from ome_operator.core.placement.packing import most
 
 Standing = tuple[int, int]
-"""For how long capacity that was promised in the recent past was not used: first the time of all gangs in the namespace of a
-gang, then the time of the gang itself, both in quarters of the time limit of a placement attempt. Gangs with smaller numbers
+"""For how long the capacity that was recently promised was not used, in quarters of the time limit of a placement attempt.
+The first number is about all gangs in the namespace of a gang, the second about the gang itself. Gangs with smaller numbers
 are considered earlier."""
 GOOD: Standing = (0, 0)
 Amounts = tuple[tuple[str, int], ...]

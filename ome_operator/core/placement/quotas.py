@@ -60,7 +60,7 @@ def shortage(quotas: Iterable[Mapping[str, Any]], change: QuotaChange) -> str:
     """Return a text that names the ResourceQuotas that do not suffice for the objects that a rollout creates, once the
     objects that it removes are gone; "" if all suffice.
 
-    The available amount of a resource is `hard - used`, and what the removed objects release.
+    The available amount of a resource is `hard - used`, plus what the removed objects release.
     """
     messages = [line for quota in quotas for line in _short(quota, change)]
     more = [f"{len(messages) - _SHOWN} more"] if len(messages) > _SHOWN else []

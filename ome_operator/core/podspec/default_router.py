@@ -26,8 +26,8 @@ def default_router(runtime: RuntimeSpec, service: ServiceSpec) -> Manifest | Non
     """Return {"routerConfig": …} of the default router, in the form that `compose` takes as the parts of a runtime.
 
     Return None if the runtime configures a router, if the service specifies a complete router, or if the default router
-    could not reach the engines: engines other than SGLang, engines with a key, certificates or another protocol, and prefill
-    and decode whose ports differ or are not literal numbers.
+    could not reach the engines. It cannot reach engines other than SGLang, engines with a key, certificates or another
+    protocol, and prefill and decode engines whose ports differ or are not literal numbers.
     """
     if runtime.router_config is not None or _is_complete(service.router):
         return None

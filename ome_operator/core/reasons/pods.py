@@ -16,7 +16,7 @@ from ome_operator.core.reasons.record import POD, Kstatus, ReasonRecord, Rollout
 
 CURRENT, IN_PROGRESS = Kstatus.CURRENT, Kstatus.IN_PROGRESS
 FREE_GPUS, LABEL_NODES = "free GPUs (who holds them: ome nodes), ", "label nodes, or "
-"""The part of the remedy for pods without a node that helps only if nodes have too little free capacity."""
+"""Two parts of the remedy for pods that find no node. They help only if nodes have too little free capacity."""
 _PULL = "check the image's name and tag, and the pull secret of the pods' ServiceAccount"
 
 

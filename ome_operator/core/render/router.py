@@ -253,8 +253,9 @@ def _scoped(words: list[str], ours: str) -> list[str]:
 
 
 def _draining(container: Manifest, pod: Manifest) -> Manifest:
-    """Return the field `lifecycle` of the container with a pause before its stop, during which it still accepts connections,
-    because endpoints may be updated late; {} if the user defines a pre-stop hook, or if there is no time for a pause.
+    """Return the field `lifecycle` of the router's container: a pause before the container is stopped, during which the
+    router still accepts connections, because endpoints may be updated late. Return {} if the user defines a pre-stop hook,
+    or if there is no time for a pause.
 
     The pause has to be shorter than the user's termination grace period; otherwise the API server rejects the pod.
     """

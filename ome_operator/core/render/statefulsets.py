@@ -66,7 +66,7 @@ def workloads(
 
     The data is JSON: it maps each component to an object with the fields size, port, leader and worker, and with podGroup if
     its pods wait in a queue of Kueue. `directories` are the directories of the weights of the model and of every adapter; ""
-    for weights that are in their path itself. `labels` are OME's labels; labels from the user take precedence.
+    for weights that are mounted from their path itself. `labels` are OME's labels; labels from the user take precedence.
     `default_preflight` is the preflight mode if the inputs name none.
     """
     out: dict[str, Any] = {}

@@ -1,8 +1,9 @@
 """Check durations of a service and of its runtime: whether they are too short to be used, or so long that they hardly have
 an effect.
 
-A duration that is too short is not used: 0s in `hangTimeout` would recycle a group as soon as its leader fails one readiness
-probe, in `instanceReadyTimeout` before it can start, and in `rollout.readyTimeout` every new revision would fail at once.
+A duration that is too short is not used. With 0s in `hangTimeout`, a group would be recycled as soon as its leader fails one
+readiness probe; with 0s in `instanceReadyTimeout`, before it can start; and with 0s in `rollout.readyTimeout`, every new
+revision would fail at once.
 """
 
 from collections.abc import Iterator, Mapping

@@ -34,8 +34,8 @@ def equivalent(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
 
 
 def _align(left: Manifest, right: Manifest) -> None:
-    """Change two sets of inputs in place so that differences in the weights that have no effect are not compared: the source
-    of weights if only one side contains it, and a default path (`_placed`).
+    """Change two sets of inputs in place, so that two kinds of differences between their weights, which have no effect, are
+    not compared: the source of weights if only one side contains it, and the default of a path (`_placed`).
 
     Earlier operators did not store the source of weights, and without model agents nothing uses it.
     """

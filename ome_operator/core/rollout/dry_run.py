@@ -62,9 +62,10 @@ def _warned(intent: Intent, remark: str) -> Intent:
 
 
 def _workloads(intent: Intent, revision: str) -> tuple[Manifest, ...]:
-    """Return the StatefulSets of one group of each role of a revision that has any groups.
+    """Return the StatefulSets of one group of each role of a revision, except roles without desired groups.
 
-    The order does not depend on whether the revision was just made or has been read, so that it is checked only once.
+    The order of the StatefulSets does not depend on whether the revision was just made or has been read, so that the
+    revision is checked only once.
     """
     manifests: list[Manifest] = []
     for name, role in sorted(intent.roles(revision).items(), reverse=True):
