@@ -74,8 +74,8 @@ def unchanged_modules(config: Config, modelopt: Config | None = None) -> list[st
 
 
 def quantized_modules(config: Config, modelopt: Config | None = None) -> dict[str, Quantization]:
-    """Return the quantization of each module of a checkpoint of NVIDIA whose modules have several, by the module's name;
-    {} for other checkpoints. Modules that are not in the result are not quantized.
+    """Return the quantization of each module, by the name of the module, for a checkpoint of NVIDIA whose modules have
+    several quantizations; {} for other checkpoints. Modules that are not in the result are not quantized.
 
     Only the bits and the size of groups matter: the name `fp8` also stands for MXFP8.
     """
