@@ -11,10 +11,10 @@ _ROLES = {"prefill": "Prefill groups", "decode": "Decode groups", "routers": "Ro
 
 
 def demand_plots(found: ScalingView, seen: Sequence[ScalingView] = ()) -> list[Plot]:
-    """Return the plots of a service: for each role the ready groups and the wanted groups over time, and the wanted groups
-    of the last decisions next to the number that is set now; for the last days, the GPU-hours and the share of requests
-    within the target, both as measured and as they would have been with the wanted groups. The list is empty before the
-    first decision.
+    """Return the plots of a service. For each role they show the ready groups and the wanted groups over time, and the
+    wanted groups of the last decisions next to the number that is set now. For the last days they show the GPU-hours and the
+    share of requests within the target, as measured and as they would have been with the wanted groups. The list is empty
+    before the first decision.
 
     `seen` contains the scaling of the service at equal intervals, the newest last.
     """
