@@ -30,7 +30,8 @@ class Score(NamedTuple):
     """The quality of the match between a runtime and a model. Smaller scores are better."""
 
     minus_weight: int
-    """−(weight of the format + weight of the framework) × priority, for the supported format that matches best."""
+    """−(weight of the format + weight of the framework) × priority, for the supported format that matches best. It is
+    negative because smaller scores are better."""
     width: float
     """Width of the supported range of model sizes: a narrow range is the more specific match. Infinite if the range or
     the model's size is unknown."""
