@@ -39,7 +39,9 @@ class RequestCache:
         return math.ceil(self.numbers * number + self.fixed)
 
     def request_bytes(self, number: int) -> int:
-        """Return the maximum bytes of a request in addition to those for each token: full windows, and states."""
+        """Return the maximum number of bytes that a request needs in addition to those for each token: full windows, and
+        states.
+        """
         return self.window * self.windowed * number + self.state
 
 
