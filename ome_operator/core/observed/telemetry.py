@@ -23,8 +23,8 @@ STATES = ("serving", "adding", "waiting", "draining", "silent")
 ROLES = ("prefill", "decode", "regular")
 RATES = ("requests", "promptTokens", "outputTokens", "failedTransfers", "errors")
 START_PARTS = ("own", "weights", "cache", "graphs")
-"""Parts of its start that an engine reports: the whole start as the engine measures it, and in it the loading of the
-weights, the allocation of the KV cache, and the capture of graphs."""
+"""The durations that an engine reports about its start: of the whole start as the engine measures it, and of three of its
+parts, which are the loading of the weights, the allocation of the KV cache, and the capture of graphs."""
 HISTOGRAMS = ("firstToken", "betweenTokens")
 
 Buckets = tuple[tuple[float, float], ...]

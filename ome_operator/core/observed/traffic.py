@@ -51,7 +51,7 @@ class Numbers(NamedTuple):
     running: int | None = None
     waiting: int | None = None
     cache_use: float | None = None
-    """Share of its KV cache that a leader uses, from 0 to 1: the largest share of any leader."""
+    """Used share of the KV cache, from 0 to 1, of the leader that uses the largest share of its KV cache."""
     first_token: tuple[Buckets, ...] = ()
     """Histograms of the time to the first token, in seconds."""
     between_tokens: tuple[Buckets, ...] = ()

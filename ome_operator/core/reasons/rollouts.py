@@ -38,8 +38,8 @@ class ObjectReasons:
         "Conflict", of=_REFUSALS, kstatus=IN_PROGRESS, loud=True,
         meaning="the API server repeatedly answers 409 when the operator changes or deletes the object that the "
                 "message names",
-        remedy="wait: the operator tries again by itself. If it lasts, read the answer in the condition's message: it may "
-               "come from a webhook or a proxy",
+        remedy="wait: the operator tries again by itself. If the conflict lasts, read the answer in the condition's "
+               "message: it may come from a webhook or a proxy",
     )  # fmt: skip
     SERVER_ERROR = ReasonRecord(
         "ServerError", of=_REFUSALS, kstatus=IN_PROGRESS,

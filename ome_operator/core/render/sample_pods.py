@@ -15,7 +15,7 @@ from ome_operator.core.observed.objects import Manifest
 POD_NAME = "statefulset.kubernetes.io/pod-name"
 TEMPLATE_HASH = "pod-template-hash"
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
-"""UID that stands for that of a workload which does not exist yet."""
+"""UID that is used for a workload which does not exist yet."""
 _HASH = "5c8d9f7b6d"
 """A hash of the length that a Deployment gives to its ReplicaSets."""
 _ACCESS = "kube-api-access-"
