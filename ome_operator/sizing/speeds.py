@@ -103,8 +103,8 @@ def _worker(role: str, start: Launch) -> Worker:
         raise PlanRefused(f"the parallel sizes of {role} are not known")
     if found.gpus != tp * dp or found.ep not in (1, tp * dp):
         raise PlanRefused(
-            f"{role} has pipeline stages, context parallelism, copies of the model or groups of experts, which the model of "
-            "step times does not have"
+            f"{role} has pipeline stages, context parallelism, copies of the model or groups of experts, which the "
+            "prediction does not cover"
         )
     return Worker(tp, dp, found.ep)
 
