@@ -41,7 +41,7 @@ class Hit(NamedTuple):
     says: str
     """A statement of what is wrong, as a sentence without its full stop."""
     remedy: str
-    """The instruction how to correct it, as an imperative sentence without capital letter and full stop."""
+    """The instruction how to correct the mistake, as an imperative sentence without capital letter and full stop."""
     fix: Fix | None = None
 
 

@@ -33,7 +33,7 @@ class RefusedValue(NamedTuple):
     says: str
     """A statement of what is wrong, without a full stop."""
     remedy: str
-    """The instruction how to correct it, without capital letter and full stop."""
+    """The instruction how to correct the value, without capital letter and full stop."""
     late: bool = False
     """Whether the API server accepts the value, so that a pod is created, but cannot start."""
 

@@ -97,7 +97,7 @@ class RefusedPart(Protocol):
 
     @property
     def remedy(self) -> str:
-        """The instruction how to correct it."""
+        """The instruction how to correct the mistake."""
 
 
 @dataclass(frozen=True)
