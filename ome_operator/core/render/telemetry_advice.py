@@ -42,7 +42,7 @@ def advice(
             known = " and ".join(sorted(engine_series()))
             yield (
                 f"{component}: {SHOWN} do not contain the requests of {engine.name} engines, because the registry reads "
-                f"only those of {known}, and a group that is removed waits a fixed time for its requests (docs/telemetry.md)"
+                f"only those of {known}; so a group that is removed waits a fixed time for its requests (docs/telemetry.md)"
             )
 
 
