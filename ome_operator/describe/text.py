@@ -33,9 +33,10 @@ def together(found: Iterable[str], shown: int = 3) -> str:
 
 
 def _unpadded(stems: dict[tuple[str, int], list[int]]) -> dict[tuple[str, int], list[int]]:
-    """Return the numbers at the ends of names, grouped by (stem of the names, width of the numbers). A number without
-    leading zeros joins a group with leading zeros if its width allows it: `n9` and `n10` form a group of width 1, `n09` and
-    `n10` a group of width 2.
+    """Return the numbers at the ends of names, grouped by (stem of the names, width of the numbers). `stems` groups them by
+    their exact width. If no number of a stem has leading zeros, all of its numbers form one group of width 1, such as those
+    of `n9` and `n10`. If one has, numbers of different widths stay apart, such as those of `n09` and `n10` (width 2) and of
+    `n100`.
     """
     padded = {stem for (stem, width), ends in stems.items() if width > 1 and min(ends) < 10 ** (width - 1)}
     found: dict[tuple[str, int], list[int]] = {}
