@@ -188,7 +188,7 @@ def flag_value(subject: Subject) -> Iterator[Hit]:
     "flag-joined",
     Severity.ERROR,
     "A flag and its value, or several flags, are written in one argument with a space between them",
-    ignored="The engine reads them as a single unknown word, and exits with code 2.",
+    ignored="The engine reads the argument as a single unknown word, and exits with code 2.",
     evidence="argparse does not recognise a word with a space as a flag. SGLang 0.5.23 exits at `--tp 8` (`make e2e` "
     "verifies this with its parser).",
 )

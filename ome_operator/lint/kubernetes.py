@@ -155,7 +155,7 @@ def names_unresolved(subject: Subject) -> Iterator[Hit]:
     "ports-shared",
     Severity.WARNING,
     "Pods in the network of their node may use the same port",
-    ignored="If two of these pods are scheduled to one node, the second exits with `address already in use`.",
+    ignored="If two pods with hostNetwork are scheduled to one node, the second engine exits with `address already in use`.",
     evidence=(
         "https://github.com/ome-projects/ome/issues/236; the scheduler keeps two pods off the same node only if both "
         "declare the port."

@@ -297,7 +297,8 @@ FORBIDDEN: Mapping[tuple[str, str], str] = {
     ("PodSpec", "activeDeadlineSeconds"): "remove it: the pods of a service have no deadline",
     ("PodSpec", "ephemeralContainers"): "remove it: `kubectl debug` adds such containers to running pods",
 }
-"""Maps (type, field), for a field that a pod of a StatefulSet or Deployment must not have, to what to do about it."""
+"""Maps each (type, field) that a pod of a StatefulSet or Deployment must not have to the instruction what to do about the
+field."""
 ONE_OF: Mapping[str, tuple[str, ...]] = {
     "EnvFromSource": ("configMapRef", "secretRef"),
     "EnvVarSource": ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"),

@@ -175,7 +175,7 @@ def port_differs(subject: Subject) -> Iterator[Hit]:
 @rule(
     "router-port-differs",
     Severity.ERROR,
-    "The router connects to engines on a port on which they do not listen",
+    "The router connects to engines on a port on which the engines do not listen",
     ignored="The router finds no healthy worker, and answers every request with 503.",
     evidence="sglang-router 0.3.2: --service-discovery-port, which is 80 when unset, is the port of every worker.",
 )

@@ -204,7 +204,7 @@ def _architecture(subject: Subject, start: Launch) -> str | None:
     Severity.ERROR,
     "The value of a flag is no valid JSON",
     ignored="The engine exits with a JSONDecodeError after its parser has accepted the arguments.",
-    evidence="SGLang 0.5.23, configs/model_config.py, and kv_events.py: they read the text of the flag with json.loads.",
+    evidence="SGLang 0.5.23, configs/model_config.py, and kv_events.py read the text of the flag with json.loads.",
 )
 def json_invalid(subject: Subject) -> Iterator[Hit]:
     for role, start, _ in engines(subject):

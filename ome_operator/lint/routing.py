@@ -19,7 +19,8 @@ _OURS = frozenset({keys.COMPONENT, keys.SERVICE, keys.WORKER_INDEX})
     "mode-alone",
     Severity.WARNING,
     "An engine runs only prefill or only decode, but the service has no engine for the other role",
-    ignored="No other engine sends or receives its KV caches, so no request is answered.",
+    ignored="No engine of the other role sends KV caches to this engine or receives its KV caches, so no request is "
+    "answered.",
     evidence="SGLang's --disaggregation-mode; `engine` without `decoder` does both prefill and decode "
     "(docs/architecture.md).",
 )

@@ -29,7 +29,7 @@ def demand_unusable(subject: Subject) -> Iterator[Hit]:
     Severity.WARNING,
     "An autoscaler of the class KEDA, on a cluster without KEDA",
     ignored="Nothing scales the component: it keeps the number of its RoleScale.",
-    evidence="The cluster's API server, which serves no ScaledObjects. Files are not checked for this.",
+    evidence="The cluster's API server, which serves no ScaledObjects. The rule is not applied to services in files.",
 )
 def keda_missing(subject: Subject) -> Iterator[Hit]:
     """Yield the components with the autoscaler class KEDA if the cluster is known not to have KEDA."""
