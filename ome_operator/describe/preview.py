@@ -47,7 +47,8 @@ class Side:
     services: Mapping[Ref, InferenceService | Invalid]
     deps: Deps
     judged: Deps | None = None
-    """The same objects with a judge, which refuses revisions as the operator does. None if nothing is refused."""
+    """The objects in `deps` together with a validator (`Deps.judge`) that refuses revisions as the operator does; None if
+    nothing is refused."""
 
 
 def edited(ref: Ref, before: Any, after: Any) -> Edited | None:

@@ -62,7 +62,7 @@ class ServiceWithNumbers(NamedTuple):
     tree: Tree
     pods: tuple[Pod, ...]
     numbers: ServiceNumbers | None
-    """The numbers; None if the routers were not asked, or did not answer usably."""
+    """The numbers that the routers reported; None if they were not asked, or if no answer could be used."""
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------------
