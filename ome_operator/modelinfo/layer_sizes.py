@@ -1,4 +1,6 @@
-"""The sizes of a layer of a model, and what its attention reads; the parts from which `layers` builds its groups."""
+"""Types and functions for the sizes of a layer of a model and for what its attention reads. The module `layers` builds its
+groups of layers from them.
+"""
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -79,7 +81,7 @@ class Layers:
 
 
 class ConfigSizes:
-    """Reads sizes that a config has to state. A missing size is a KeyError with the name of its field."""
+    """Reads sizes that a config has to state. A missing size raises KeyError with the name of its field."""
 
     def __init__(self, text: Config) -> None:
         self.text = text
