@@ -221,8 +221,8 @@ class PlannedSpeeds(NamedTuple):
     (`speeds.expected`)."""
 
     def basis(self, role: str) -> Basis:
-        """Return how the speed of a role is known whose groups were not measured: it was measured on the former groups, or
-        `ome plan` predicts it.
+        """Return how the speed of a role whose present groups were not measured is known: by a measurement of groups of the
+        former configuration, or by a prediction of `ome plan`.
         """
         return Basis.FORMER if role in self.former else Basis.PLANNED
 

@@ -82,7 +82,9 @@ def with_expectation(record: GroupRecord, others: Iterable[GroupRecord]) -> Grou
 
 
 def is_recent(leader: Pod, now: datetime) -> bool:
-    """Return whether the leader became ready so recently that its start may still be completed."""
+    """Return whether the leader became ready at most `RECENT` seconds ago, so that parts may still be added to the record of
+    its start.
+    """
     return 0 <= now.timestamp() - _seconds(leader.times.ready) <= RECENT
 
 

@@ -21,7 +21,7 @@ limits how exact the shares can be."""
 
 
 class GroupCounts(NamedTuple):
-    """The numbers of existing, ready and remaining groups of one role of one revision."""
+    """The numbers of groups of one role of one revision."""
 
     have: int
     """Number of existing groups, without the groups that are being deleted."""
@@ -32,7 +32,7 @@ class GroupCounts(NamedTuple):
 
 
 Counts = Mapping[str, GroupCounts]
-"""The numbers of existing, ready and remaining groups of one revision, by role."""
+"""The numbers of groups of one revision, by role."""
 Share = dict[str, int]
 """A number of groups of each role of one revision."""
 
@@ -157,7 +157,9 @@ def _need(serves: int, wanted: Share, bounds: Bounds) -> int:
 
 
 def _least(wanted: Share, bounds: Bounds) -> int:
-    """Return the capacity that the bounds require. The role with the weakest bound determines it."""
+    """Return the capacity that has to be kept according to the bounds. It is the minimum over the roles, because requests
+    need all roles.
+    """
     missing = {role: min(count, bounds.unavailable.get(role, 0)) for role, count in wanted.items()}
     return min(((count - missing[role]) * _whole(wanted) // count for role, count in wanted.items() if count), default=0)
 

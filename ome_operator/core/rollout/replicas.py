@@ -50,6 +50,6 @@ def _counts(one: Slice, intent: Intent) -> Counts:
 
 
 def groups(role: str, size: int, one: Slice) -> GroupCounts:
-    """Return the numbers of existing, ready and remaining groups of a role of a revision. Each group has `size` pods."""
+    """Return the group counts of a role of a revision. Each group has `size` pods."""
     order, ready = by_worth(role, size, one), ready_groups(role, size, one)
     return GroupCounts(len(order), tuple(number in ready for number in order), left(role, one))
