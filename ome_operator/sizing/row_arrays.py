@@ -15,7 +15,7 @@ from ome_operator.sizing.queueing import BURST
 
 Array = NDArray[np.float64]
 OWN = ("decode", "prefill", "fixed", "burst", "queue", "ranks", "slots")
-"""Names of the factors of a row that do not multiply a single term."""
+"""Names of the factors of a row that belong to no single term, such as `decode`, which multiplies all terms of decode."""
 HALVINGS = 32
 
 

@@ -68,7 +68,8 @@ class Shape:
     """Maps each precision to the number of operations in it for one token, outside routed experts and without attention to
     other tokens. Matrices that are not quantized compute in BF16."""
     head_flops: float
-    """The part of `rest_flops` that prefill computes only for the last token of a prompt: the matrix before the softmax."""
+    """The part of `rest_flops` that prefill computes only for the last token of a prompt: the output projection to the
+    vocabulary (LM head)."""
     attended: tuple[Attended, ...]
     """What attention and indexers read for each token, over all layers."""
     cache_heads: int
