@@ -57,8 +57,8 @@ def has_fp4_experts(quantized: Quantization) -> bool:
 
 
 def named(name: str) -> Quantization | None:
-    """Return the quantization that a model's author describes by its name alone; None for a name without a number of
-    bits.
+    """Return the quantization with this name, if the author of a model states only the name; None if the name does not
+    determine the number of bits.
     """
     bits = _BITS.get(name.lower())
     return Quantization(name=name.lower(), bits=bits or None) if bits is not None else None
