@@ -115,8 +115,9 @@ class BadNodes:
             await self._write()
 
     def _floors(self) -> dict[tuple[str, str], float]:
-        """Return, for each service, the time up to which its failures have been counted, according to the stored memory.
-        Without this time, an operator that has restarted would count the failures that it finds in the pods a second time.
+        """Return, for each service, the time up to which its failures have been counted, according to the stored
+        NodeFaults. Without this time, a restarted operator would count the failures that it finds in the pods a second
+        time.
         """
         found: dict[tuple[str, str], float] = {}
         for role, last in ((fault.role, fault.last) for known in self._memory.values() for fault in known.faults):

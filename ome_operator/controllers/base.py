@@ -76,7 +76,7 @@ class StatusReconciler(ABC):
         """
 
     def forget(self, ref: Ref) -> None:
-        """Forget an object that is gone."""
+        """Discard everything that is remembered about a deleted object."""
         self._last.pop(ref, None)
         self._bugs.pop(ref, None)
         self._queue.forget(ref)

@@ -99,7 +99,9 @@ class ConflictingOperators:
         return found
 
     async def _claim(self, namespace: str) -> str:
-        """Renew this operator's claim on a namespace. If another operator holds the claim, return that operator, else ""."""
+        """Renew this operator's Lease in a namespace. If another operator holds the Lease, return a text that names the
+        Lease and that operator; otherwise "".
+        """
         name = f"{self._name}-claim"
         try:
             lease = await self._client.get("Lease", namespace, name)

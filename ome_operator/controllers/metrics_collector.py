@@ -100,7 +100,7 @@ class MetricsCollector:
                 self._started(service_metrics.start(resource.created, now.complete_at, pods))
 
     def _roles(self, resource: Resource) -> Mapping[str, Stored]:
-        """Return the roles of the desired revision."""
+        """Return the stored data of each component of the service's desired revision; {} if the revision is not known."""
         components: Mapping[str, Mapping[str, str]] = resource.status.get("components") or {}
         wanted = next((each["updateRevision"] for each in components.values() if each.get("updateRevision")), "")
         return stored_roles(self._cluster, resource.ref, wanted) if wanted else {}

@@ -83,7 +83,9 @@ class NodeModelsReconciler:
         return starting_directories(self._cluster, record.node, self._roots)
 
     def _pins(self, record: NodeRecord) -> dict[Ref, agreement.Pin]:
-        """Return the pins of the models that a record names."""
+        """Return the URI and the revision of the weights to which the operator has pinned each model that a NodeModels
+        record names.
+        """
         found = {}
         for ref in (holding.ref for holding in record.holdings if holding.ref.kind in HELD):
             resource = self._cluster.find(ref)
@@ -95,7 +97,8 @@ class NodeModelsReconciler:
 def settled(resource: NodeResource, wanted: dict[str, str]) -> dict[str, str]:
     """Return the labels to apply. A label `Ready` that a person set is kept until the agent reports the same state.
 
-    The label is needed by pods that were created before agents were installed, and the agent has not checked the files yet.
+    Pods that were created before agents were installed need such a label on their node, and the agent has not checked the
+    files yet.
     """
     have, ours = resource.node.labels, resource.node.ours
     theirs = {key for key, value in have.items() if value == keys.MODEL_READY and key not in ours}

@@ -1,5 +1,5 @@
-"""Reconcile the kinds of sglang.ai: create a model or a service of ome.io for each object, write it once for every edit,
-and report its status.
+"""Reconcile the kinds of sglang.ai: write a model or a service of ome.io for each object, once for every edit of the
+object, and copy the status of the ome.io object to the status of the original object.
 """
 
 from datetime import datetime
@@ -49,8 +49,8 @@ class SglangReconciler(StatusReconciler):
         return mirrored_status(resource.parsed, dict(made.status), why, now, current=current)
 
     async def _made(self, resource: Resource, made: Resource | None) -> Why:
-        """Write the object of ome.io, unless it was already written for this spec, because the choices in it are made only
-        once for each edit (decisions 2).
+        """Write the ome.io object, unless it was already written for the present spec of the sglang.ai object: what the
+        operator chooses in the ome.io object is chosen only once for each edit (decisions 2).
         """
         source = convert.source(resource.parsed)
         if made is not None and made.annotations.get(keys.SOURCE_DIGEST) == source:

@@ -95,8 +95,8 @@ def new_session() -> aiohttp.ClientSession:
 
 
 class Telemetry:
-    """Asks all routers repeatedly. `changed` is called with a service if a fact on which decisions depend has changed, but
-    not if only other numbers have changed.
+    """Requests the summaries of all routers repeatedly. `changed` is called with a service if a fact on which decisions
+    depend has changed, but not if only other numbers have changed.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Telemetry:
         return _Known(due=now + zlib.crc32(pod.uid.encode()) % 1000 / 1000 * min(self._interval, 5.0))
 
     async def walk(self, session: aiohttp.ClientSession) -> None:
-        """Ask every router once."""
+        """Request the summary of every router once."""
         self._pods = self._present()
         await self._round(session, self._pods)
 
@@ -264,7 +264,9 @@ class Telemetry:
         return {uid: strangers for uid, strangers in found if strangers is not None}
 
     def drains(self, pods: Iterable[Pod]) -> dict[str, tuple[DrainReport, ...]]:
-        """Return what is known about the requests in each leader of a service that is being drained, by the leader's UID."""
+        """Return what is known about the requests in each leader that is being drained, by the UID of the leader. `pods`
+        are the pods of the service.
+        """
         going = [pod for pod in pods if pod.draining]
         reports = self.reports(pods) if going else {}
         found = {pod.uid: drain_reports(reports.items(), names.mark(pod.uid)) for pod in going}

@@ -59,7 +59,7 @@ class TrafficSampler:
         return self._samples.get(service.uid, stored if isinstance(stored, dict) else None)
 
     async def sample_due(self) -> None:
-        """Update the traffic summary of each service whose time has come. That of a frozen or observed service stays."""
+        """Take a new sample of each service whose sample is due. A frozen or observed service keeps its last sample."""
         now, due = self._wall().timestamp(), dict[str, float]()
         for service in self._cluster.services():
             due[service.uid] = self._due.get(service.uid, now + FIRST + zlib.crc32(service.uid.encode()) % int(PAUSE))

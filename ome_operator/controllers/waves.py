@@ -136,13 +136,13 @@ class _Object:
         return self._counts
 
     def turn(self, terms: Terms, now: datetime) -> CurrentWave | None:
-        """Return the current wave, or None."""
+        """Return the current wave of the edit at the time `now` on these terms; None if the edit concerns no service."""
         lacking = sum(now - since >= PATIENCE for since in self._lacking.values())
         return decide(terms, self.total, self._done, self._under_way, len(self._failed), now, lacking)
 
     def again(self, now: datetime) -> float | None:
-        """Return the seconds until the wave stops waiting for one more of the services in `_lacking`; None if there is no
-        such service.
+        """Return the seconds until the next service in `_lacking` has lacked something for so long that the wave no longer
+        waits for the service; None if there is no such service.
         """
         left = ((since + PATIENCE - now).total_seconds() for since in self._lacking.values())
         return min((seconds for seconds in left if seconds > 0), default=None)
@@ -154,8 +154,8 @@ class _Object:
         return self.total - self._counts[MemberState.WAITING] + before + 1
 
     def ask(self, service: Service, ticket: int | None) -> None:
-        """Queue a service behind the services that are queued already. If `ticket` is None, remove the service from the
-        queue.
+        """Queue a service behind the services that are queued already, at the position `ticket`, a number that increases
+        with each request. If `ticket` is None, remove the service from the queue.
         """
         if ticket is None and (old := self._tickets.pop(service, None)) is not None:
             del self._queue[bisect.bisect_left(self._queue, (old,))]

@@ -56,9 +56,10 @@ class Applied(NamedTuple):
 
 
 class Client:
-    """A client of the API server with one identity, whose requests are limited in number and time.
+    """A client of the API server with one identity. It limits the number of connections, and each request has a timeout.
 
-    `may_write` is called right before each write. With `only_statuses` every write except that of a status is refused.
+    `may_write` is called right before each write; if it returns False, the write is not sent, and Transient is raised.
+    With `only_statuses` every write except that of a status is refused.
     """
 
     def __init__(
@@ -292,8 +293,8 @@ def _fence(may_write: Callable[[], bool]) -> aiohttp.TraceConfig:
     """Return a trace configuration that calls `may_write` once more when a write has got its connection, because the write
     may have waited long for the connection, or the process may have been suspended meanwhile.
 
-    The check runs right before the body is sent, which every write has. aiohttp holds the headers back until then, and
-    starts sending the body in a separate task, when the event loop gets to it.
+    Every write has a body, and the check runs right before the body is sent. aiohttp sends the headers together with the
+    body, in a separate task that the event loop may run later.
     """
 
     async def check(_: aiohttp.ClientSession, __: object, sending: aiohttp.TraceRequestChunkSentParams) -> None:
@@ -329,7 +330,9 @@ def warnings(headers: Any) -> tuple[str, ...]:
 
 
 def _list_query(limit: int, label_selector: str, field_selector: str) -> dict[str, str]:
-    """Return the query of a list of at most `limit` objects; "" is no selector."""
+    """Return the query parameters of a request that lists at most `limit` objects. An empty selector ("") selects all
+    objects.
+    """
     selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
     return {"limit": str(limit), **{name: selector for name, selector in selectors.items() if selector}}
 

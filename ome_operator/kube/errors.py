@@ -114,8 +114,9 @@ def from_response(code: int, status: Any, retry_after: str = "", asked: tuple[st
 def _is_about(status: Mapping[str, Any], plural: str, name: str) -> bool:
     """Return whether a `Status` states that exactly this object was not found.
 
-    If its namespace is missing, or an object that a webhook looks up, the status names that object. For logs that a kubelet
-    does not find, the status names the kind `pods/log`.
+    A 404 may also have another cause: the namespace of the object is missing, or a webhook did not find an object that it
+    looked up. The status then names the missing object. For a log that a kubelet does not find, the status names the kind
+    `pods/log`.
     """
     details = _details(status)
     named = str(details.get("kind")).partition("/")[0], details.get("name")

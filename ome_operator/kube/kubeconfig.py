@@ -54,9 +54,11 @@ class KubeconfigMistake(OmeError):
 
 
 def check(path: Path, context: str | None) -> str:
-    """Return the file and field of the plugin for credentials that the context of a kubeconfig uses, "" without one. None
-    means `current-context`; several files are separated as in KUBECONFIG. Raises KubeconfigMistake if the context cannot be
-    used. Settings that the context does not use are not checked.
+    """Check the settings that a context of a kubeconfig uses. Return the file and the field that declare the context's
+    plugin for credentials; "" if the context uses no plugin.
+
+    `path` is one file, or several files in the format of KUBECONFIG. If `context` is None, `current-context` is used.
+    Raises KubeconfigMistake if the context cannot be used.
     """
     files = [Path(name).expanduser() for name in str(path).split(os.pathsep) if name]
     bodies = {file: _body(file) for file in files if file.exists()}
@@ -78,8 +80,8 @@ def check(path: Path, context: str | None) -> str:
 
 
 def _body(file: Path) -> Mapping[str, Any]:
-    """Return the content of a file."""
-    again = "write the file again, for example with `ome kubeconfig`, or name another"
+    """Return the parsed content of a kubeconfig file. Raises KubeconfigMistake if the file is not a YAML map."""
+    again = "write the file again, for example with `ome kubeconfig`, or name another file"
     try:
         body = yaml.safe_load(file.read_text())
     except IsADirectoryError as error:
@@ -100,7 +102,9 @@ def _body(file: Path) -> Mapping[str, Any]:
 
 
 def _entries(bodies: Mapping[Path, Mapping[str, Any]], section: str) -> dict[str, _Entry]:
-    """Return the settings of a list by name. Of several files, the first that has a name counts."""
+    """Return the entries of a list of the kubeconfig (clusters, contexts or users) by name. If several files have an entry
+    of the same name, the entry in the first file is used.
+    """
     found: dict[str, _Entry] = {}
     for file, body in bodies.items():
         listed, here = body.get(section) or [], set()
@@ -123,7 +127,9 @@ def _entries(bodies: Mapping[Path, Mapping[str, Any]], section: str) -> dict[str
 
 
 def _context(bodies: Mapping[Path, Mapping[str, Any]], path: Path, context: str | None) -> tuple[str, str]:
-    """Return the file and field, or the option, that name the context, and the name."""
+    """Return the place that names the context, and the name. The place is the option --context, or a file and its field
+    current-context.
+    """
     if context is not None:
         return f"{path}: --context", context
     named = [(file, body["current-context"]) for file, body in bodies.items() if "current-context" in body]
@@ -201,7 +207,7 @@ def _plugin(place: str, settings: Mapping[str, Any]) -> None:
     command, own = settings["command"], {each["name"]: each["value"] for each in variables}
     if shutil.which(command, path=own.get("PATH")) is None:
         raise KubeconfigMistake(
-            f"{place}.command is {command}, which is not a program on this machine: install it, or correct it"
+            f"{place}.command is {command}, which is not a program on this machine: install the program, or correct the field"
         )
 
 
@@ -214,7 +220,9 @@ def _strings(entry: _Entry, kind: str) -> None:
 
 
 def _contents(entry: _Entry, field: str) -> None:
-    """Check the file that a field names, or the data in its stead."""
+    """Check the certificate or the key in the file that `field` names, or in the field with the suffix `-data`, which
+    replaces the file.
+    """
     place, data = f"{entry.file}: {entry.where}.{field}", entry.settings.get(f"{field}-data")
     what = "a private key" if field == "client-key" else "a certificate"
     marker = b"PRIVATE KEY-----" if field == "client-key" else b"BEGIN CERTIFICATE-----"
@@ -235,7 +243,7 @@ def _contents(entry: _Entry, field: str) -> None:
             raise KubeconfigMistake(f"{place} is {entry.settings[field]}, and {file} {why}: correct the path") from error
         if field in PEM and marker not in content and b"BEGIN TRUSTED CERTIFICATE" not in content:
             raise KubeconfigMistake(
-                f"{place} is {entry.settings[field]}, and this file does not contain {what} in PEM: name another"
+                f"{place} is {entry.settings[field]}, and this file does not contain {what} in PEM: name another file"
             )
 
 

@@ -90,8 +90,8 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
             Family(
                 "ome_routers", GAUGE,
                 (
-                    "Routers by their reports about requests: fresh, none because the registry has an old version "
-                    "(old), or none because the router does not answer (silent)"
+                    "Routers by the state of their reports about requests: the report is fresh (fresh), there is none "
+                    "because the registry has an old version (old), or the router does not answer (silent)"
                 ), ("state",),
             ),
         ),
@@ -116,7 +116,10 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
                 "ome_transfers_failing_services", GAUGE, "InferenceServices in which a prefill group cannot transfer KV "
                 "caches to a decode group",
             ),
-            Family("ome_nodes_avoided", GAUGE, "Nodes that all services avoid (everybody), or some (namespace)", ("by",)),
+            Family(
+                "ome_nodes_avoided", GAUGE, "Nodes that all services avoid (everybody), or that only the services of some "
+                "namespaces avoid (namespace)", ("by",),
+            ),
             Family("ome_node_failures", GAUGE, "Failures of groups and faults of nodes that the operator remembers"),
             Family("ome_advised_services", GAUGE, "InferenceServices with the condition Advice", ("reason",)),
             Family("ome_groups", GAUGE, "Groups by role and phase", ("role", "phase")),

@@ -37,7 +37,9 @@ class Quota:
         return changed + pushed
 
     def gone(self, key: str) -> list[str]:
-        """Remove a member. Return the keys of members that are now within the limit."""
+        """Remove a member. Return the keys of the members that were beyond the limit until now and are within it from now
+        on.
+        """
         if (found := self._where.pop(key, None)) is None:
             return []
         group, entry = found

@@ -25,8 +25,8 @@ T = TypeVar("T", bound=Fact)
 G = TypeVar("G", bound=Hashable)
 
 TOMBSTONES = 20_000
-"""Maximum number of deleted UIDs that are remembered. Events that are older than this number of deletions cannot arrive
-any more."""
+"""Maximum number of deleted UIDs that are remembered. It is assumed that no event about an object arrives after this many
+other objects have been deleted."""
 TOMBSTONE_SECONDS = 600.0
 """Seconds for which deleted UIDs are remembered: twice the maximum age of a page of a list."""
 

@@ -28,8 +28,8 @@ PROBE_INTERVAL = 0.05
 IDLE_CPU = 0.002
 """CPU seconds of the loop's thread between two probes, below which the loop is regarded as idle."""
 IDLE_FACTOR = 10
-"""Number of pauses of STALL_SECONDS between two probes of an idle loop. These probes are rare because a response costs
-the loop more than the probe costs this thread."""
+"""Factor by which the pause between two probes of an idle loop is longer than STALL_SECONDS. An idle loop is probed
+rarely, because the response to a probe costs the loop more CPU time than the probe costs this thread."""
 STALL_SECONDS = 0.1
 """Seconds without a response after which the loop is regarded as stalled."""
 WARNING_SECONDS = 1.0

@@ -108,7 +108,8 @@ async def _file(path: Path, kept: Mapping[Ref, tuple[Pass, ...]], head: Mapping[
     """Write a file in another process, so that tenants' texts that take long to process do not block this process. Return
     the number of services in the file. Raises OSError if the process fails. If the task is cancelled, the process is killed.
 
-    asyncio does not start the process: a task that is cancelled while asyncio starts one may wait for ever (Python 3.11).
+    The process is started without asyncio, because a task that is cancelled while asyncio starts a process may wait for
+    ever (Python 3.11).
     """
     process = _start(path)
     try:

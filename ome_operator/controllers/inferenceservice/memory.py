@@ -139,11 +139,11 @@ class ServiceMemory:
     capacity: dict[str, CapacityAnswer] = field(default_factory=dict)
     """Key of a capacity check -> its result."""
     second_copy: dict[str, str] = field(default_factory=dict)
-    """Key of the last check of the capacity for a second copy of the service -> the reason why the capacity is missing, or
-    ""."""
+    """Key of the last check whether the nodes have capacity for a second copy of the service -> the reason why they do
+    not; "" if they do."""
     accepted: dict[str, str] = field(default_factory=dict)
-    """UID of an object -> digest of the operator's fields right after an apply, if that digest differs from the hash
-    annotation."""
+    """UID of an object -> digest of the operator's fields that the API server stored for the last apply. Only objects for
+    which this digest differs from the hash annotation are included."""
     warnings: dict[Key, tuple[str, ...]] = field(default_factory=dict)
     missing: dict[Key, float] = field(default_factory=dict)
     """Workload -> monotonic time since which the workload has had too few pods, and their number has not grown."""
@@ -155,8 +155,8 @@ class ServiceMemory:
     starting: Starting = field(default_factory=Starting)
     coming: str = ""
     """If an autoscaler has reported that it creates nodes for pods of the service: the start of the placement attempt of
-    these pods, or the time at which their rank was lost, in RFC 3339 as in the status. Otherwise "".
-    """
+    these pods or, for the replacement of a lost rank, the time at which the rank was lost. The time has the format RFC
+    3339, as in the status. Otherwise ""."""
     secrets: dict[str, float] = field(default_factory=dict)
     """Name of a Secret -> monotonic time after which its creation is attempted again in case it was deleted. The operator
     cannot read Secrets."""
@@ -224,14 +224,15 @@ class ServiceMemory:
     def next_check(self, now: float) -> float | None:
         """Return the seconds until the next stored refusal expires; None if there is none.
 
-        Every reconciliation calls this method, because the queue keeps only the earliest date of a service.
+        Every reconciliation calls this method, because the queue stores a single time for the next reconciliation of a
+        service: the earliest requested time.
         """
         dates = [run.next for run in self.checked.values() if run.why]
         dates += [answer.until for answer in self.capacity.values() if answer.why]
         return min((date - now for date in dates if date > now), default=None)
 
     def free(self, key: Key) -> None:
-        """Permit an immediate attempt at a refused write, because an object of the same name has vanished."""
+        """Permit an immediate attempt at a refused write, because an object of the same name has been deleted."""
         if (known := self.refused.get(key)) is not None:
             self.refused[key] = known._replace(next=float("-inf"))
 
@@ -281,8 +282,8 @@ class Memories:
         return self._found.pop(ref, None) is not None
 
     def child_gone(self, child: Child) -> None:
-        """Permit immediate attempts at writes that were refused because a child object had the name, because this child has
-        vanished.
+        """Permit an immediate attempt at a write that was refused because its object has the name of `child`, which has
+        been deleted.
         """
         _, memory = self._found.get(Ref(SERVICE, child.namespace, child.labels.get(keys.SERVICE) or ""), ("", None))
         if memory is not None:

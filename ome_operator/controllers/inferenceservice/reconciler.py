@@ -84,7 +84,9 @@ class InferenceServiceReconciler:
         self.flight = Flight(settings.recorder_memory * 2**20, wall)
 
     def seed(self, namespace: str = "") -> None:
-        """Delay rollouts of shared edits until each service of a namespace (or of the cluster, "") was reconciled once."""
+        """Delay the rollouts of edited shared objects (models, runtimes, accelerator classes) until each service of a
+        namespace was reconciled once; "" means all namespaces.
+        """
         refs = (resource.ref for resource in self._cluster.services())
         self.waves.expect(ref for ref in refs if namespace in ("", ref.namespace))
 
@@ -182,7 +184,9 @@ class InferenceServiceReconciler:
         return with_hold(plan, resource.status, self._cluster.active_hold(resource), resource.generation, now)
 
     def _newly_held(self, ref: Ref, then: Hold | None) -> bool:
-        """Return whether a hold applies to the service now that did not apply when the plan was made (`then`)."""
+        """Return whether a freeze or a pause applies to the service now that did not apply when the plan was made. `then`
+        is the freeze or pause at that time.
+        """
         resource = self._cluster.find(ref)
         return resource is not None and (held := self._cluster.active_hold(resource)) is not None and held != then
 
@@ -220,7 +224,9 @@ class InferenceServiceReconciler:
         return bool(resource.status.get("rejected")) or len(revisions | whole_before(resource.status)) > 1
 
     def _ahead(self, resource: Resource) -> Callable[[Mapping[Ref, Epoch]], str]:
-        """Return a function that returns which wave a service waits for; "" if it has begun to replace its revision."""
+        """Return a function that takes the edits of shared objects that the service would roll out, and returns the wave
+        for which the service waits; "" if the service has begun to replace its revision.
+        """
         if self._replacing(resource):
             return lambda _: ""
         return partial(self.waves.ahead, resource.ref)

@@ -17,7 +17,7 @@ from ome_operator.kube.errors import KubeError
 logger = logging.getLogger(__name__)
 
 BEFORE = 5.0
-"""Seconds before the end of a placement attempt at which the Events of the service's namespace begin to be read."""
+"""Number of seconds before the end of a placement attempt from which the Events of the service's namespace are read."""
 
 
 async def inspect(
@@ -58,8 +58,8 @@ def known(resource: Resource, memory: ServiceMemory, now: datetime) -> bool:
 
 
 def _since(resource: Resource, now: datetime) -> str:
-    """Return the start of the present placement attempt or, outside of an attempt, the time when the first of the groups
-    that have served lost a rank.
+    """Return the start of the present placement attempt. Outside of an attempt, return the earliest time at which a group
+    that had served lost a rank; "" if there is none. Times have the format RFC 3339.
     """
     if _tries(resource):
         return str(resource.status["placement"]["since"])

@@ -16,8 +16,8 @@ from ome_operator.core.render.statefulsets import stored
 
 
 class FreeCapacity:
-    """Allocatable amounts of every node, minus the requests of the operator's pods, and minus the requests that foreign pods
-    had when they were last read.
+    """Allocatable amounts of every node, minus the requests of the operator's pods, and minus the requests of foreign pods
+    (all pods that do not belong to services of this operator) when they were last read.
     """
 
     def __init__(self, cluster: ClusterCache, foreign: ForeignPods) -> None:
@@ -51,8 +51,8 @@ class FreeCapacity:
         return self._free
 
     def without(self, services: Iterable[Ref], *, foreign: bool) -> Mapping[str, Node]:
-        """Return the free capacity as it would be without the pods of some services. If `strangers` is False, it is also
-        without foreign pods.
+        """Return the free capacity as it would be without the pods of these services. If `foreign` is False, foreign pods
+        are left out, too.
         """
         free, nodes, but = self.nodes(), self._cluster.deps().nodes, {(ref.namespace, ref.name) for ref in services}
         other = set() if foreign else self._foreign.known()

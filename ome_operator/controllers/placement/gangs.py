@@ -50,8 +50,8 @@ class Gangs:
         self._admissions = NOTHING
         self._texts: dict[Needs, str] = {}
         self._held_at, self._held_texts = -1, dict[tuple[str, Needs], str]()
-        """`_held_texts` maps a service and the needs of its pods to the services that occupy nodes for these pods;
-        `_held_at` is the version of the free capacity for which this was computed."""
+        """`_held_texts` maps a service and the needs of its pods to the other services whose pods occupy nodes that could
+        hold these pods; `_held_at` is the version of the free capacity for which this was computed."""
         self._released, self._decided = dict[str, frozenset[Member]](), 0.0
         """Service -> the groups whose nodes it has to release because the groups do not serve; and the time of that
         decision, in seconds since the epoch."""
@@ -135,7 +135,7 @@ class Gangs:
 
     def wake_next(self, but: Ref | None = None) -> None:
         """Wake one waiting service after a pod has left a node, or after a claim became smaller. The reconciliation of
-        that service computes which service is admitted.
+        that service computes which service is admitted. The service `but` is not woken.
         """
         for ref, claim in self._claims.items():
             if ref != but and not claim.trying:
@@ -158,7 +158,8 @@ class Gangs:
         """Decide for all services which groups release their nodes because they do not serve. After a release, the
         decision is not repeated while the released pods are terminating.
 
-        If a service has waited for the whole timeout since the last decision, it need not wait for the next interval.
+        At least `timing.REDECIDE` seconds pass between two decisions. If the wait of `mine` has exceeded the gang timeout
+        since the last decision, the decision is made at once.
         """
         second, patience = now.timestamp(), self._timeout
         if mine.idle is None and not waits(mine, second, patience):
@@ -240,7 +241,7 @@ class Gangs:
 
     def _has_capacity(self, ref: Ref, needs: Needs, free: Nodes, now: float, *, foreign: bool) -> bool:
         """Return whether the pods of a service fit now, and also together with the pods of services that were promised
-        capacity. If `strangers` is True, the capacity that foreign pods use is not counted as free.
+        capacity. If `foreign` is True, the capacity that foreign pods use is not counted as free.
         """
         claims = [
             claim
