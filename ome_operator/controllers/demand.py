@@ -60,9 +60,8 @@ PAUSE = 60.0
 REPEAT = 3600.0
 """Seconds after which the daily sums and the measurements are stored even if nothing was decided."""
 UNUSED = 60.0
-"""Maximum seconds for which free nodes are reserved for new groups of a namespace while the namespace does not create
-these groups, for example because a quota forbids it. After that, nothing is reserved for the namespace until its seconds
-in `_unused` have decayed below this limit."""
+"""Maximum seconds for which nodes are reserved for groups that a namespace does not create, for example because of a
+quota. After that, nothing is reserved for it until its seconds in `_unused` have decayed below this limit."""
 HALF_LIFE = 300.0
 """Half-life, in seconds, of the time for which a namespace did not use its reserved nodes (`_unused`)."""
 STATED = (HoldReason.INVALID, HoldReason.FROZEN, HoldReason.UNDONE)
@@ -90,8 +89,7 @@ class _DemandMemory:
     broken: str = ""
     """The unexpected error of the last decision."""
     gone: float = float("-inf")
-    """Time of the last decision, if this decision was that the service is to have no groups because its schedule needs
-    none; minus infinity otherwise."""
+    """Time of the last decision, if it was that no groups are needed according to the schedule; else minus infinity."""
     reserved: Mapping[str, int] = field(default_factory=dict)
     """Role -> number of groups at the last decision, if it reserved free nodes for more groups; {} if it reserved none."""
 
@@ -129,9 +127,7 @@ class DemandScaler:
         await repeat("the autoscaler of the class Demand", self.decide_all, lambda: PERIOD)
 
     def report(self, ref: Ref, task: DemandTask | None) -> None:
-        """Store `task`, the description of a service by its last reconciliation. `task` is None if the service is not
-        scaled with its demand.
-        """
+        """Store the description of a service by its last reconciliation; None if demand does not scale the service."""
         if task is None:
             self._tasks.pop(ref, None)
             return
@@ -190,9 +186,7 @@ class DemandScaler:
         self._followed = {uid: each for uid, each in self._followed.items() if uid in known}
 
     def _restored(self, service: Resource, now: float) -> _DemandMemory:
-        """Return the initial state of a service, from its status. The time of the next status write is derived from the
-        UID of the service, so that the writes of many services are spread over time.
-        """
+        """Return the initial state of a service, from its status. Its UID determines the time of the next write."""
         scaling = service.status.get("scaling")
         stored = scaling if isinstance(scaling, dict) else None
         at = now - zlib.crc32(service.uid.encode()) % REPEAT
@@ -253,9 +247,8 @@ class DemandScaler:
         return newest
 
     def _with_starts(self, state: ScalingState, task: DemandTask, followed: _DemandMemory) -> ScalingState:
-        """Return `state` with the durations of the starts of groups that have become ready since the last call. After a
-        restart of the operator nothing is added, because the stored state contains the starts of the existing groups
-        already.
+        """Return `state` with the durations of the starts of groups that became ready since the last call. After a restart
+        of the operator nothing is added, because the state contains the starts of existing groups already.
         """
         new = sorted((one for one in task.starts if one.leader not in followed.started), key=lambda one: one.ready)
         again = not followed.started and bool(state.learned.starts)
@@ -265,9 +258,7 @@ class DemandScaler:
         return state
 
     def _store(self, ref: Ref, task: DemandTask, followed: _DemandMemory, made: SizeDecision, now: float) -> None:
-        """Request a reconciliation that writes the decision, if the decision differs from the stored decision or the
-        stored decision is old.
-        """
+        """Let the next reconciliation write the decision if it differs from the stored decision, or if that is old."""
         before, after = followed.stored or {}, _status(task, followed, made)
         moved = any(before.get(name) != after.get(name) for name in ("mode", "wanted", "applied"))
         differs = before.get("why") != after.get("why")
@@ -308,9 +299,7 @@ def _within(applied: Mapping[str, int], task: DemandTask) -> dict[str, int]:
 
 
 class _Asks:
-    """Answers the questions of a decision about free nodes. `taken` contains the capacity that decisions about other
-    services have reserved earlier in the same round.
-    """
+    """Answers questions about free nodes. `taken` are the needs of the services decided earlier in this round."""
 
     def __init__(self, scaler: DemandScaler, ref: Ref, task: DemandTask, taken: list[Needs], now: datetime) -> None:
         self._fits: Callable[[Mapping[str, int]], Needs | None] = lambda more: scaler.fits(ref, task, more, taken, now)

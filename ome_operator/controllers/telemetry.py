@@ -96,7 +96,7 @@ def new_session() -> aiohttp.ClientSession:
 
 class Telemetry:
     """Requests the summaries of all routers repeatedly. `changed` is called with a service if a fact on which decisions
-    depend has changed, but not if only other numbers have changed.
+    depend has changed, and not for other numbers.
     """
 
     def __init__(
@@ -264,9 +264,7 @@ class Telemetry:
         return {uid: strangers for uid, strangers in found if strangers is not None}
 
     def drains(self, pods: Iterable[Pod]) -> dict[str, tuple[DrainReport, ...]]:
-        """Return what is known about the requests in each leader that is being drained, by the UID of the leader. `pods`
-        are the pods of the service.
-        """
+        """Return what is known about the requests in each draining leader of a service, by the leader's UID."""
         going = [pod for pod in pods if pod.draining]
         reports = self.reports(pods) if going else {}
         found = {pod.uid: drain_reports(reports.items(), names.mark(pod.uid)) for pod in going}

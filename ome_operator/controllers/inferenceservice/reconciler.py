@@ -84,9 +84,7 @@ class InferenceServiceReconciler:
         self.flight = Flight(settings.recorder_memory * 2**20, wall)
 
     def seed(self, namespace: str = "") -> None:
-        """Delay the rollouts of edited shared objects (models, runtimes, accelerator classes) until each service of a
-        namespace was reconciled once; "" means all namespaces.
-        """
+        """Delay rollouts of edited shared objects until each service of a namespace ("": all) was reconciled once."""
         refs = (resource.ref for resource in self._cluster.services())
         self.waves.expect(ref for ref in refs if namespace in ("", ref.namespace))
 
@@ -184,9 +182,7 @@ class InferenceServiceReconciler:
         return with_hold(plan, resource.status, self._cluster.active_hold(resource), resource.generation, now)
 
     def _newly_held(self, ref: Ref, then: Hold | None) -> bool:
-        """Return whether a freeze or a pause applies to the service now that did not apply when the plan was made. `then`
-        is the freeze or pause at that time.
-        """
+        """Return whether another freeze or pause applies to the service now than when the plan was made (`then`)."""
         resource = self._cluster.find(ref)
         return resource is not None and (held := self._cluster.active_hold(resource)) is not None and held != then
 
@@ -224,9 +220,7 @@ class InferenceServiceReconciler:
         return bool(resource.status.get("rejected")) or len(revisions | whole_before(resource.status)) > 1
 
     def _ahead(self, resource: Resource) -> Callable[[Mapping[Ref, Epoch]], str]:
-        """Return a function that takes the edits of shared objects that the service would roll out, and returns the wave
-        for which the service waits; "" if the service has begun to replace its revision.
-        """
+        """Return a function: edits of shared objects -> the wave for which the service has to wait, or ""."""
         if self._replacing(resource):
             return lambda _: ""
         return partial(self.waves.ahead, resource.ref)
