@@ -207,7 +207,7 @@ def _plugin(place: str, settings: Mapping[str, Any]) -> None:
     command, own = settings["command"], {each["name"]: each["value"] for each in variables}
     if shutil.which(command, path=own.get("PATH")) is None:
         raise KubeconfigMistake(
-            f"{place}.command is {command}, which is not a program on this machine: install the program, or correct the field"
+            f"{place}.command is {command}, which is not a program on this machine: install it, or correct the field"
         )
 
 

@@ -130,4 +130,5 @@ def test_a_command_of_each_kind_prints_the_sentence(command: tuple[str, ...], fo
 def test_an_empty_file_says_so(folder: Path) -> None:
     file = folder / "empty"
     file.write_text("")
-    assert refused(file) == f"{file} is empty: write the file again, for example with `ome kubeconfig`, or name another"
+    again = "write the file again, for example with `ome kubeconfig`, or name another file"
+    assert refused(file) == f"{file} is empty: {again}"
