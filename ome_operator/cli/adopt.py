@@ -52,8 +52,8 @@ def adopt(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Continue although OME's controller seems to be running.")] = False,
 ) -> None:
-    """Take over OME's CRDs: remove its webhooks and finalizers, and install our schemas. Exit code 1: something is left to
-    do.
+    """Take over OME's CRDs: remove OME's webhooks and finalizers, and install the schemas of this operator. Exit code 1:
+    something is left to do.
     """
     where = _Cluster(kubeconfig, context)
     ctx.obj = where

@@ -43,7 +43,9 @@ agent = app.command("agent", epilog="Example: ome agent --node h200-00 --root /r
 
 
 def _settings(chosen: AgentOptions) -> "AgentSettings":
-    """Return the settings of an agent without peers. Raises UserError for an invalid grant or network."""
+    """Return the settings of an agent that downloads from hubs only, not from other agents. Raises UserError for an
+    invalid grant (permission of a namespace to use a Secret) or network.
+    """
     from ome_operator.agent.download import Limits
     from ome_operator.agent.throttle import Throttle
     from ome_operator.agent.work import AgentSettings
@@ -87,7 +89,7 @@ def _among_peers(settings: "AgentSettings", chosen: PeerOptions) -> "tuple[Agent
 
 
 def _network(given: str) -> Network:
-    """Return the network. Raises UserError if it is invalid."""
+    """Return the network that the text names, such as 203.0.113.0/24. Raises UserError if the text is no network."""
     try:
         return ipaddress.ip_network(given)
     except ValueError as error:

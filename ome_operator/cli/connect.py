@@ -97,7 +97,9 @@ _KINDS = ("isvc", "inferenceservice", "inferenceservices", "inferenceservices.om
 
 
 def refuse_file(service: str, command: str = "lint") -> None:
-    """Raise Unanswered if the user names a file in the place of a service. `command` reads files with -f."""
+    """Raise Unanswered if `service` is the name of a file. The message recommends `ome COMMAND -f`, where `command` is a
+    command that reads files.
+    """
     if Path(service).suffix in (".yaml", ".yml", ".json"):
         reads = f"`ome {command} -f {service}` reads it; repeat -f for each file"
         raise Unanswered(f"{service} is the name of a file, not of a service: {reads}.")

@@ -12,13 +12,14 @@ from ome_operator.errors import UserError
 from ome_operator.settings.option import Declared, Form
 
 Where = Callable[[Declared], str]
-"""A function that returns the place of an option's value for messages: the flag, or the configuration file and the key."""
+"""A function that returns where the value of an option was written, for messages: the flag, or the configuration file and
+the key."""
 Readers = Mapping[str, Callable[[Any], Any]]
 """Name of a field -> a function that converts the value of the flag to the value of the field, or returns Invalid."""
 
 
 def flag_of(declared: Declared) -> str:
-    """Return the flag of an option, as the place of its value."""
+    """Return the flag of an option: the place that messages name if the value was written on the command line."""
     return declared.option.flag
 
 

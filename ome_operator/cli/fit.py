@@ -28,9 +28,10 @@ def fit(
     """Show whether the services in these files would fit on the nodes of the cluster now, on which nodes, and which pods
     would have to end to make space. Nothing is changed.
 
-    If a service exists, its RoleScales set the numbers of groups, otherwise minReplicas; the answer names them. The pods of
-    the service itself do not count, because an edit replaces them. Avoided nodes are left out. You need to list
-    nodes and the pods of all namespaces. Exit code 0: all services fit. 1: a service does not. 2: the answer is unknown.
+    The numbers of groups are those of the RoleScales if the service exists, otherwise minReplicas; the answer names the
+    numbers. Pods of the service that run now are treated as free capacity, because an edit replaces them. Avoided nodes
+    are left out. You need the right to list nodes and the pods of all namespaces. Exit code 0: all services fit. 1: a
+    service does not. 2: the answer is unknown.
     """
     from ome_operator.cli.output import say
     from ome_operator.describe.fit import text

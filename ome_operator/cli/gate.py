@@ -1,4 +1,4 @@
-"""Finds what a cluster would refuse of the objects in files, before they are applied.
+"""Finds the objects and fields in files that a cluster would refuse, before the files are applied.
 
 `ome lint`, `ome render`, `ome diff` and `ome preflight` read their files with the same functions, so each of them refuses
 the same objects, and names the objects that it does not check.
@@ -16,7 +16,7 @@ from ome_operator.util.kubeyaml import Repeat
 
 NOT_ACCEPTED, POD_FIELD, KIND_UNKNOWN = "object-refused", "pod-field-unknown", "kind-unknown"
 OBJECT_TWICE, KEY_TWICE = "object-twice", "key-twice"
-"""IDs of the rules of `ome lint` about files."""
+"""IDs of the rules of `ome lint` about objects and keys that occur twice in files."""
 _GROUPS = (keys.GROUP, "sglang.ai")
 _KINDS = frozenset(
     {
@@ -24,7 +24,8 @@ _KINDS = frozenset(
         "FineTunedWeight", "BenchmarkJob",
     }
 )  # fmt: skip
-"""Kinds that users take for those of this operator, whatever their group is."""
+"""Kinds of this operator. An object of such a kind with the apiVersion of another group was probably meant for this
+operator."""
 
 
 class WrittenObject(NamedTuple):
@@ -71,7 +72,7 @@ class FileRefusal(NamedTuple):
     says: str
     """A statement of what is wrong, as a sentence without its full stop."""
     remedy: str
-    """The instruction how to correct it, without capital letter and full stop."""
+    """An instruction that tells how to correct the mistake, without capital letter and full stop."""
 
     def __str__(self) -> str:
         return f"{self.object}: {self.says}: {self.remedy}"
@@ -128,8 +129,8 @@ def _versions() -> list[tuple[str, str]]:
 
 
 def skipped(parts: Iterable[WrittenObject]) -> tuple[str, ...]:
-    """Return the objects that none of these commands checks, each with its file. Namespaces and Nodes are not among them,
-    because commands read them.
+    """Return the objects that the commands of this module's description do not check, each with its file. Namespaces and
+    Nodes are left out, because the commands read them.
     """
     others = (part for part in parts if not part.known and not part.resembles and part.body.get("kind") not in _READ)
     return tuple(f"{part.named()} in {part.where}" for part in others)

@@ -187,7 +187,9 @@ def generate(
 
 
 def _own(source: str, given: dict[str, Any], known: Library) -> tuple[Library, dict[str, Any]]:
-    """Return the library and the options for the model of `--from`. A repository that has a recipe is the recipe's model."""
+    """Return the library and the options for the model that `--from` names. If the library has a recipe for this
+    repository, the recipe is used; otherwise the model is added to the library.
+    """
     from ome_operator.cli.generate_from import own_model
     from ome_operator.cookbook.own_model import largest_tp, with_own_model
 

@@ -94,8 +94,8 @@ def _on_the_cluster(uri: str) -> tuple[Facts, str] | None:
     """Return the facts in the status of a model with this URI, and the path of its files; None if there is no such model,
     or no cluster.
 
-    A BaseModel belongs to a tenant. If it has parameters, its facts may be those of another hub or repository, and its path
-    is a text that the tenant chose. Without a ClusterBaseModel, only the facts of a BaseModel without parameters are used.
+    A ClusterBaseModel is preferred. A BaseModel belongs to a tenant, so its path is not returned ("") and, if it has
+    `storage.parameters`, its facts are not used, because they may describe the files of another hub or repository.
     """
     from ome_operator.cache.resources import MODELS
     from ome_operator.cli.connect import on_cluster

@@ -38,7 +38,8 @@ def move(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Move the groups and routers of a node, or a group of a service, to other nodes. They end when replacements serve.
+    """Move the groups and routers of a node, or a group of a service, to other nodes. The old pods end when replacements
+    serve.
 
     Only groups of services with spec.moves are moved. The operator does the work; the condition Moved of a service shows
     the progress.

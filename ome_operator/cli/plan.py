@@ -93,11 +93,12 @@ def layouts(
     ] = "",
     mtp: Annotated[int, typer.Option(min=0, max=16, help="Draft tokens of a step (multi-token prediction).")] = 0,
     accepted: Annotated[
-        float | None, typer.Option(help="Mean number of draft tokens of a step that are accepted. If unset: 80 % of each.")
+        float | None,
+        typer.Option(help="Mean number of accepted draft tokens of a step. If unset: each is accepted with 80 %."),
     ] = None,
     prefill: Annotated[str, typer.Option(help="Predict this layout only: prefill workers, such as 1xDEP32.")] = "",
     decode: Annotated[
-        str, typer.Option(help="Predict this layout only: decode workers, or workers that do both, such as 2xTP8.")
+        str, typer.Option(help="Predict this layout only: decode workers, or without --prefill all workers, such as 2xTP8.")
     ] = "",
     calibration: Annotated[
         Path | None, typer.Option(help="File with your own measurements, as docs/sizing.md describes.")
@@ -163,7 +164,7 @@ def _compare(
     plot: Path | None,
     by: Order,
 ) -> None:
-    """Print the best layout on each of several GPUs, in this order."""
+    """Print the best layout on each of several GPUs, in the order `by`."""
     from ome_operator.sizing.comparison import GpuChoice, compared, text
     from ome_operator.sizing.errors import PlanRefused
     from ome_operator.sizing.request import gpu_price

@@ -35,8 +35,8 @@ def constants(calibration: Path | None) -> "Constants":
 def learned(found: "Iterable[Row | tuple[str, str]]", name: str) -> "Constants":
     """Return the fitted constants, adapted to the rows in `found`.
 
-    An item of `found` that is not a Row is a pair: the id of an unusable row, and the reason. It raises PlanRefused, whose
-    message contains `name`, the name of the calibration file.
+    An item of `found` that is not a Row is a pair: the id of an unusable row, and the reason. Raises PlanRefused if there
+    is such a pair. The message contains `name`, the name of the calibration file.
     """
     from ome_operator.sizing.calibration import Row
     from ome_operator.sizing.constants import fitted

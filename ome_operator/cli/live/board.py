@@ -31,7 +31,7 @@ from ome_operator.kube.resources import RESOURCES, spelled
 RECORD = "NodeModels"
 FAULTS = "NodeFaults"
 AGENTS = "agents"
-"""Name for the pods of the model agents among what was read."""
+"""Key under which the pods of the model agents are stored beside the objects that were read by kind."""
 OFTEN = (SERVICE, "StatefulSet", "Deployment", "Pod")
 """Kinds that are read at every poll."""
 SELDOM = ("ControllerRevision", SERVING, "Node", RECORD, FAULTS, *RUNTIMES, *MODELS, *ACCELERATORS)

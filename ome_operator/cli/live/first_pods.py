@@ -38,7 +38,7 @@ def changes_pods(item: Forecast) -> bool:
 
 
 def lacking(conditions: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the messages of the conditions of models and roles about nodes that the pods lack, each once."""
+    """Return the messages of those conditions that report a lack of nodes for models or roles. Each message occurs once."""
     messages = [str(one["message"]) for one in conditions if one["reason"] in _LACKS]
     return [text for text in dict.fromkeys(messages) if not any(text != other and other in text for other in messages)]
 
@@ -56,8 +56,8 @@ async def held_by_others(
 
 
 async def without_free_nodes(client: Client, asked: Needs, nodes: Mapping[str, Node], mine: Sequence[Pod]) -> str:
-    """Return why pods do not fit on the nodes beside the pods of others; "" if they fit, or if the user may not read the
-    pods on these nodes.
+    """Return why pods do not fit on the nodes beside the pods of other owners; "" if they fit, or if the user may not read
+    the pods on these nodes.
 
     mine    The pods of the service itself, which are treated as free capacity.
     """

@@ -108,7 +108,8 @@ def _misplaced(
 
 
 NO_FIELD = " is not a field of a pod: "
-"""Part of advice that the rule `pod-field-unknown` repeats."""
+"""Part of a sentence of the operator's advice. The rule `pod-field-unknown` reports the same mistake, so the advice is
+left out."""
 _ABSENT = re.compile(
     r"(?P<what>.+?) does not exist: (?P<question>did you mean \S+\? Otherwise )?apply it, or (?P<remedy>.+)"
 )
@@ -157,8 +158,9 @@ def without_repeats(problems: tuple[str, ...], refused: Collection[RefusedPart])
 
 
 def _apart(problems: tuple[str, ...], named: Iterable[Ref]) -> tuple[tuple[str, ...], str]:
-    """Separate the problem that no runtime fits from the other problems of a service in files. It is "" if there is none.
-    If the files contain a runtime, it remains among the problems, because that runtime has to fit.
+    """Return the problems of a service in files without the problem that no runtime fits, and the text of that problem; ""
+    if the service does not have it. If the files contain a runtime, the problem is not separated, because that runtime has
+    to fit.
     """
     found = next((problem for problem in problems if problem.startswith(_NONE_FITS)), "")
     if not found or any(each.kind in RUNTIMES for each in named):
@@ -191,7 +193,7 @@ def _rephrased(problem: str, catalog: str, named: Iterable[Ref]) -> str:
 
 
 def _is_refused(looked_at: Subject, refused: Iterable[RefusedPart]) -> bool:
-    """Return whether all problems of a service are among the refused parts of its object."""
+    """Return whether each problem of a service is already reported as a part of its object that a cluster would refuse."""
     of = f"{SERVICE} {looked_at.service}"
     mine = [f"{each.says.partition(', because ')[0]}: " for each in refused if each.object == of]
     return bool(mine) and all(any(text in problem for text in mine) for problem in looked_at.problems)
@@ -218,8 +220,8 @@ async def on_a_cluster(client: "Client", namespace: str, name: str, versions: Ve
     """Return the subject of one service, or those of all services in a namespace ("" for all namespaces). Raises KubeError,
     and NotFound for the name of a service.
 
-    If the user may not read one of the kinds, this raises: without its runtime, a service would look as if the runtime were
-    missing.
+    Also raises Forbidden if the user may not read one of the kinds. Otherwise a service whose runtime cannot be read would
+    look as if the runtime did not exist.
     """
     # imported here because it loads the package kubernetes, which checks of files do not need
     from ome_operator.cli.live.trees import found

@@ -11,8 +11,8 @@ from ome_operator.settings import Settings
 
 
 async def late(client: Client, bodies: Iterable[Manifest], now: datetime) -> dict[str, str]:
-    """Return, for each class of operators that these services have, the sentence that no operator works ("" if one does). A
-    class takes one request. If the user may not read Leases, the answer is "", too.
+    """Return, for each operator class of these services, the sentence that no operator of this class works; "" if an
+    operator works, or if the user may not read Leases. One request is sent for each class.
     """
 
     async def of(name: str) -> str:

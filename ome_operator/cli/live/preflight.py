@@ -192,7 +192,9 @@ class Look:
         return [rank(each, place, bodies.get(pod["metadata"]["name"])) for place, pod in each.pods.items()]
 
     async def _without_process(self, ranks: list[Checkup]) -> list[Checkup]:
-        """Return the ranks. A rank on a simulated node is over, unless it has a result, because no check runs there."""
+        """Return the ranks. Ranks without a result on simulated nodes are marked as ended, because no check runs on such
+        nodes.
+        """
         if self._simulated is None:
             if not any(each.node for each in ranks):
                 return ranks

@@ -74,16 +74,16 @@ def _side(cluster: ClusterCache) -> Side:
 
 
 def _judged(deps: Deps) -> Deps:
-    """Return the objects with a judge that refuses revisions as the operator does. It gives no advice, because `ome diff`
-    prints the findings of `ome lint` separately.
+    """Return `deps` with a validator that refuses the same revisions as the operator. The validator gives no advice,
+    because `ome diff` prints the findings of `ome lint` separately.
     """
     judge = Validator()
     return replace(deps, judge=lambda asked: judge(asked)._replace(advice=(), reason=Reason.NO_EFFECT))
 
 
 async def _running(client: Client, after: ClusterCache, found: Collection[Forecast]) -> Mapping[Ref, str]:
-    """Return the only revision that has groups, by service, for services whose target revision has none: its rollout has
-    not begun. Only services that the edit gives another target are read.
+    """Return, for each service whose target revision has no groups yet, the revision that has groups. Services with groups
+    of several revisions are left out, and so are services whose target revision the edit does not change.
     """
     running = {}
     for item in (each for each in found if each.before and each.before != each.after):
