@@ -37,9 +37,9 @@ class AnswerProber:
         """UID of a leader -> its probe that is in progress."""
 
     def begin(self, leader: LeaderState, memory: LeaderMemory, now: float) -> None:
-        """Begin a probe of a leader that gets requests, if it is due. An engine that does not report the times of its
-        scheduler's steps is not probed, because a probe would prove nothing. Neither is one whose times do not advance,
-        because `silence` probes its scheduler.
+        """Begin a probe of a leader that gets requests, if a probe is due. An engine that does not report the times of its
+        scheduler's steps is not probed, because a probe would prove nothing. An engine whose times do not advance is not
+        probed here either, because the module `silence` decides about it.
         """
         self.running = {uid: task for uid, task in self.running.items() if not task.done()}
         is_open = leader.uid in self.running or len(self.running) >= AT_ONCE

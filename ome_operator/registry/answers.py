@@ -20,9 +20,9 @@ QUIET = 5.0
 PROBE = 4.5
 """Maximum duration of a probe in seconds."""
 READ_EVERY, READ_UNTIL = 0.5, 3.3
-"""Seconds between two readings of the load during a probe, and seconds after which no further one begins. The first begins
-after `READ_EVERY`, when the request has arrived in the scheduler. After the last one, the other processes of the engine have
-a second to return the token."""
+"""Seconds between two readings of the load during a probe, and seconds after which no further reading begins. The first
+reading begins after `READ_EVERY`, when the request has arrived in the scheduler. After the last reading, the other
+processes of the engine have a second to return the token."""
 RENEWALS = 3
 """Number of times that the scheduler has to report, after the first reading during a probe, that no request waits: at the
 end of the step during which the request arrived, of the step that computed it, and of the next one, because SGLang processes
@@ -78,8 +78,8 @@ class AnswerSigns(NamedTuple):
 
 
 def counted(signs: AnswerSigns, counts: RouterCounts, now: float) -> AnswerSigns:
-    """Return the updated signs after a reading of the router's metrics; `counts` are the numbers for this engine's
-    worker.
+    """Return the updated signs of an engine after a reading of the router's metrics; `counts` are the router's numbers for
+    this engine.
     """
     before = signs.succeeded
     read = signs._replace(succeeded=counts.succeeded, read_at=now)
@@ -143,9 +143,10 @@ def proves_silence(loads: Sequence[EngineLoad | None]) -> bool:
     """Return whether a failed probe with these readings proves that the engine does not answer requests that reach its
     scheduler.
 
-    SGLang keeps new requests out of its scheduler if its weights are to be replaced, until the requests that run have ended.
-    So the proof needs one of two observations: the scheduler had no request at the first reading and at a later one, or more
-    requests ran than at the reading before, because a new one had arrived, and none has waited since.
+    SGLang keeps new requests out of its scheduler if its weights are to be replaced, until the requests that run have
+    ended. So the proof needs one of two observations. Either the scheduler had no request at the first reading, and none
+    at a later reading. Or more requests ran at a reading than at the reading before, so that a new request had reached the
+    scheduler, and no request has waited since.
     """
     known = [load for load in loads if load is not None]
     running = [load.running or 0.0 for load in _without_queue(loads)]
@@ -160,7 +161,7 @@ def _is_emptied(loads: Sequence[EngineLoad | None]) -> bool:
 
 
 def _renewals(loads: Sequence[EngineLoad]) -> int:
-    """Return how many times all ranks of the engine have renewed their numbers."""
+    """Return how many times each rank of the engine has renewed its numbers: the lowest count of all ranks."""
     if len({len(load.taken) for load in loads}) != 1:
         return 0
     ranks = zip(*(load.taken for load in loads), strict=True)
@@ -168,13 +169,13 @@ def _renewals(loads: Sequence[EngineLoad]) -> int:
 
 
 def _without_queue(loads: Sequence[EngineLoad | None]) -> list[EngineLoad]:
-    """Return the readings that were taken after the last one in which a request waited. Failed readings are left out."""
+    """Return the readings after the last reading that shows a waiting request. Failed readings are left out."""
     known = [load for load in loads if load is not None]
     count = len(known[-1].taken) if known else 0
     return [*takewhile(lambda load: load.waiting == 0 and len(load.taken) == count, reversed(known))][::-1]
 
 
 def _answered(signs: AnswerSigns, at: float) -> AnswerSigns:
-    """Return the state of an engine that has answered at the time `at` or later."""
+    """Return the signs of an engine that has answered a request at the time `at` or later."""
     waits = None if signs.waits_since is None else max(at, signs.waits_since)
     return signs._replace(waits_since=waits, failures=0, proven_since=None, is_proven=False)

@@ -62,7 +62,8 @@ def loads(body: Any) -> EngineLoad | None:
     """Parse an engine's report of its load: SGLang's `/v1/loads`, or `/get_load` of older versions. Return None for any
     other body.
 
-    In `/get_load` the number of requests includes those that wait; it does not report transfers of a prefill engine.
+    In `/get_load`, the number of requests includes the waiting requests, and the transfers of a prefill engine are
+    missing.
     """
     try:
         if isinstance(body, list):

@@ -133,7 +133,9 @@ def _start(parts: Mapping[tuple[str, str], str], phases: Mapping[tuple[str, str]
 
 
 def _summed(found: Mapping[tuple[str, str], float], names: Mapping[str, str]) -> dict[str, float]:
-    """Return the values by their common name. Values of different series and ranks with the same name are added."""
+    """Return name of a value -> sum of its samples, or the largest sample for the values in `LARGEST_ONLY`. `found`
+    contains the samples of all series and data-parallel ranks, and `names` the name of the value for each series.
+    """
     values = dict[str, float]()
     for (series, _), value in found.items():
         name = names[series]

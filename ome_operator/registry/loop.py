@@ -153,9 +153,7 @@ class Registry:
         return RETRY_SECONDS if changed or is_adding or self._telemetry.expects_leaders else self._settings.interval
 
     async def _forget(self, listed: set[str]) -> None:
-        """Remove the requests to add a worker that the router has lost from the registry's memory, so that they are sent to
-        the router again.
-        """
+        """Forget those requests to add a worker that the router has lost, so that they are sent to the router again."""
         waiting = self._memory.asked.keys() - listed
         forgotten = {url for url in waiting if await self._router.has_forgotten(url)}
         asked = {url: at for url, at in self._memory.asked.items() if url not in forgotten}

@@ -33,7 +33,7 @@ class RegistryMetrics:
         )
 
     def count_foreign(self, workers: int, now: float) -> None:
-        """Add `strangers`, the number of newly found workers that do not belong to this slice, to the counter. `now` is in
+        """Add `workers`, the number of newly found workers that do not belong to this slice, to the counter. `now` is in
         seconds since the epoch.
         """
         if workers:

@@ -80,7 +80,9 @@ class PairProber:
             task.cancel()
 
     def summary(self) -> list[dict[str, Any]]:
-        """Return the failing pairs. Each has the number of its last probes, and how many of these failed."""
+        """Return the failing pairs for the registry's summary, each with the number of its last probes and the number of
+        these probes that failed.
+        """
         roles, now = self._roles(), self._clock()
         found = failing(self._pairs, {uid for role in roles.values() for uid in role}, now)
         return [self._described(pair, state) for pair, state in sorted(found.items())[:PAIRS]]
@@ -152,6 +154,8 @@ def _fails(memory: LeaderMemory) -> bool:
 
 
 def _is_busy(memory: LeaderMemory) -> bool:
-    """Return whether the leader is computing requests, or has finished some since the last but one reading."""
+    """Return whether the leader is computing requests, or has finished requests since the last reading but one of its
+    load.
+    """
     counts = [reading.counters.get("requests", 0.0) for reading in memory.work[-2:]]
     return bool(memory.load.running) or (len(counts) == 2 and counts[1] > counts[0])

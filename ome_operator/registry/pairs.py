@@ -27,9 +27,9 @@ probes, the failed probe is no evidence against the pair."""
 CHANCE = 1e-7
 """Probability below which a number of consecutive failed probes is not explained by chance."""
 USUAL = 50
-"""Number of probes of which one is assumed to fail for no reason, as long as the probes of other pairs show nothing else."""
+"""Until probes of other pairs show another rate, one of this many probes is assumed to fail by chance."""
 SHOWN = 20
-"""Number of a pair's last probes that are shown to users, with the number of failed ones among them."""
+"""Number of last probes of a pair that are summarized for users: how many there were, and how many of them failed."""
 
 Pair = tuple[str, str]
 """UIDs of a prefill and a decode leader."""
@@ -55,7 +55,8 @@ class PairState(NamedTuple):
     failures: int = 0
     """Number of probes that failed since the last one that worked."""
     explained: frozenset[str] = frozenset()
-    """UIDs of the leaders that were computing requests while one of the `failures` was late."""
+    """UIDs of the leaders that were computing requests during one of the failed probes that `failures` counts, if this
+    probe was late."""
     failed: tuple[float, ...] = ()
     """Times at which the last failed probes began."""
     worked: tuple[float, ...] = ()
@@ -125,9 +126,9 @@ def _noise(pairs: Pairs, leaders: Iterable[str], but: Pair) -> float:
 
 
 def _is_no_load(pairs: Pairs, pair: Pair, partners: Iterable[str]) -> bool:
-    """Return whether the failures of the pair cannot be explained by the load of its leaders. A failure is evidence only if
-    each busy leader had successful probes with other partners shortly before and after it (`_surrounded`); if `partners`
-    contains only one leader, this is required of that leader, too.
+    """Return whether the load of the two leaders of `pair` does not explain its failed probes. A failed probe is counted
+    only if each busy leader had successful probes with other partners shortly before and after it (`_surrounded`). If
+    `partners` contains only one leader of the pair, the same is required of this leader, even if it was not busy.
     """
     explained = pairs[pair].explained
     needed = explained if tuple(partners) == pair else explained.union(partners)
@@ -142,8 +143,8 @@ def _failures_beside(pairs: Pairs, uid: str, but: Pair) -> float:
 
 
 def _surrounded(pairs: Pairs, uid: str, but: Pair) -> int:
-    """Return the number of failures of the pair `but` for which a probe of the leader with another partner worked both
-    shortly before and shortly after. The number is 0 if the network of the registry itself was interrupted.
+    """Return for how many failed probes of the pair `but` the leader `uid` had a successful probe with another partner
+    both shortly before and shortly after. The number is 0 if the network of the registry itself was interrupted.
     """
     worked = [at for pair, state in pairs.items() if uid in pair and pair != but for at in state.worked]
     return sum(

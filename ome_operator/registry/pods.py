@@ -100,8 +100,8 @@ def _running(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[bool, 
 
 
 def _health_port(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | None:
-    """Return the port of the health page that is the only thing on which the pod's readiness depends; None if the readiness
-    depends on anything else.
+    """Return the port of the engine's health page if the readiness of the pod depends on this page alone; None if it also
+    depends on something else.
     """
     containers = spec.get("containers") or ()
     if not containers or spec.get("readinessGates") or not containers[0].get("readinessProbe"):
@@ -117,7 +117,8 @@ def _health_port(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | No
 
 def _probed_port(container: Mapping[str, Any], name: str) -> int | None:
     """Return the port of the health page that a probe of a container requests; None if the probe does anything else, or
-    would notice a healthy engine late. The API server has set the defaults of its fields.
+    would notice a healthy engine late. The fields of the probe are complete, because the API server has added the default
+    values.
     """
     probe = container[name]
     page = probe.get("httpGet") or {}

@@ -32,14 +32,14 @@ class _Readiness(NamedTuple):
     time ago."""
     draining: bool = False
     is_up: bool = False
-    """Whether every rank runs, and only the leader's own readiness keeps the group from serving requests. Then the leader
-    itself is the cause if it does not respond."""
+    """Whether every rank runs, so that nothing but the leader's own readiness can keep the group from serving requests. If
+    such a leader does not respond, the cause is the leader, and not another rank."""
     silent: bool = False
     """Whether the leader gets no requests because it does not respond (`silence`)."""
 
 
 class LeaderSigns(NamedTuple):
-    """What the registry has observed of leaders, by the UIDs of their pods."""
+    """What the registry has observed of leaders. Each leader is identified by the UID of its pod."""
 
     silent: Container[str] = frozenset()
     """Leaders that no longer respond (`silence`)."""
@@ -142,8 +142,8 @@ def _surplus(
 def _remembered_pods(
     listed: Iterable[str], stay: Mapping[str, WantedWorker], memory: WorkerMemory, remove: Iterable[WorkerRemoval]
 ) -> dict[str, str]:
-    """Return a mapping of the listed workers: URL -> UID of the pod. For workers that are being removed, the previous UID is
-    kept, because the removal may fail.
+    """Return the pods of the workers that the router lists: URL of the worker -> UID of the pod. For a worker that is
+    being removed, the UID from `memory` is kept, because the removal may fail.
     """
     kept = {url: stay[url].uid for url in listed if url in stay}
     gone = {removal.worker.base for removal in remove} & kept.keys()
@@ -223,9 +223,9 @@ def _without_silent(
     silent: Container[str],
     blamed: Container[str],
 ) -> list[tuple[Pod, WantedWorker, _Readiness]]:
-    """Return the leaders, marked as not ready if they are silent, or `blamed` for failed transfers. If no other leader of a
-    role is listed and can serve, its silent and blamed leaders stay unchanged: a router without workers serves nothing, and
-    a registry whose own network fails finds all of them silent.
+    """Return the leaders, marked as not ready if they are silent, or `blamed` for failed transfers. If no other leader of
+    a role is listed and can serve, the silent and blamed leaders of this role stay unchanged: a router without workers
+    serves nothing, and a registry whose own network has failed regards all leaders as silent.
     """
     serving = {
         target.worker_type

@@ -63,9 +63,9 @@ class Pod(NamedTuple):
     draining: bool = False
     bootstrap_port: int | None = None
     health_port: int | None = None
-    """Port of the main container whose page for the engine's health alone can keep the pod from being ready: the probes of
-    the main container request nothing else, and the pod has no readiness gate and no other container that is not ready.
-    None if anything else can keep it from being ready."""
+    """Port of the engine's health page if only this page can keep the pod from being ready: the probes of the main
+    container request no other page, and the pod has neither a readiness gate nor another container that is not ready. None
+    if anything else can keep the pod from being ready."""
 
 
 class Worker(NamedTuple):
@@ -102,8 +102,8 @@ class WorkerRemoval(NamedTuple):
     worker: Worker
     why: str
     foreign: bool = False
-    """Whether the address neither belongs to a pod of this slice nor did so recently, so that another program or a user
-    added the worker."""
+    """Whether the worker's address neither belongs nor recently belonged to a pod of this slice. Then another program or a
+    user has added the worker to the router."""
 
 
 class LeaderState(NamedTuple):

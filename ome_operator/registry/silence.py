@@ -1,10 +1,10 @@
 """Decide whether an engine is silent: it answers no probe, and no number that it reports changes. Pure functions.
 
 A probe is a request to the engine's `/health_generate`, which its scheduler has to answer. An engine is probed only while
-there is a reason for it. SGLang renews the times in `/v1/loads` between two steps of its scheduler, so times that stand
-still are a reason to probe, and no proof: a step with a long prompt may take seconds. An engine is not taken for silent
-during a step of less than 11.5 s, which is `QUIET` and the time of two probes. All times are seconds of a monotonic clock
-(docs/telemetry.md).
+there is a reason for it. SGLang renews the times in `/v1/loads` between two steps of its scheduler. Times that stand still
+are therefore a reason to probe, but no proof, because a step with a long prompt may take seconds. An engine is never
+regarded as silent during a step of less than 11.5 s, which is the sum of `QUIET` and the time of two probes. All times are
+seconds of a monotonic clock (docs/telemetry.md).
 """
 
 from enum import Enum
@@ -53,7 +53,7 @@ class LifeSigns(NamedTuple):
     failures: int = 0
     """Number of failed probes since the last sign of life."""
     failed_since: float = 0.0
-    """Time at which the first of these `failures` began."""
+    """Time at which the first of the `failures` failed probes began."""
     probed_at: float | None = None
     """Time at which the last probe ended."""
     retry: float = RETRY
@@ -134,7 +134,7 @@ def probed(silence: LifeSigns, result: ProbeResult, began: float, now: float) ->
 
 
 def _alive(silence: LifeSigns, at: float) -> LifeSigns:
-    """Return the signs of an engine that was alive at the time `at`. Failed probes that began before this was proven no
-    longer count.
+    """Return the signs of an engine that was alive at the time `at`. Failed probes that began before the engine proved
+    that it was alive are discarded.
     """
     return silence._replace(alive_at=max(at, silence.alive_at or at), failures=0, is_paused=False)

@@ -101,6 +101,6 @@ def healthy_for(signs: StartSigns, now: float) -> float | None:
 
 
 def ages(signs: StartSigns, now: float) -> dict[str, float]:
-    """Return how many seconds ago each known event of the start happened."""
+    """Return event of the start -> how many seconds ago the event happened, for the events whose time is known."""
     moments = {"answersFor": signs.answers_at, "healthyFor": signs.healthy_at, "listedFor": signs.listed_at}
     return {name: now - at for name, at in moments.items() if at is not None}

@@ -228,7 +228,9 @@ def _silence(memory: LeaderMemory, now: float) -> dict[str, float] | None:
 
 
 def _work(readings: tuple[WorkReading, ...], now: float) -> dict[str, Any]:
-    """Return the work of a leader over the last `WINDOW` seconds: rates per second, and histograms."""
+    """Return the work of a leader over the last `WINDOW` seconds as a part of the summary: rates per second, and
+    histograms of latencies.
+    """
     if not readings:
         return {}
     first, last = readings[0], readings[-1]

@@ -1,7 +1,7 @@
 """Read the router's metrics, and the load and the metrics of its leaders, beside the passes of the registry, and probe
 leaders that may have stopped responding.
 
-A slow engine delays no pass.
+Reading and probing run in tasks of their own, so that a slow engine delays no pass.
 """
 
 import asyncio
@@ -81,7 +81,8 @@ class TelemetryReader:
         self._changed, self._started = changed, clock()
         self._unserved = unserved or UnservedRequests(clock)
         self._has_engines, self._was_empty = has_engines, False
-        """`_was_empty`: whether the router had no engine at its last reading."""
+        """`_has_engines` returns whether the router lists an engine of each role; `_was_empty` is whether it listed none
+        when its metrics were last read."""
         self._pair_prober = PairProber(self._client, leaders, clock, changed)
         self._answer_prober = AnswerProber(self._client, self._learn_answers, clock)
         self._probes: dict[str, asyncio.Task[None]] = {}
@@ -198,7 +199,7 @@ class TelemetryReader:
         return frozenset(uid for uid, memory in self._memories.items() if memory.is_silent)
 
     async def begin_probes(self) -> None:
-        """Begin a probe of each leader that is due, and is not being probed already."""
+        """Begin a probe of each leader whose probe is due, unless a probe of the leader is in progress."""
         self._probes = {uid: task for uid, task in self._probes.items() if not task.done()}
         now = self._clock()
         for leader in self._leaders():
@@ -253,7 +254,9 @@ class TelemetryReader:
 
     @property
     def healthy_for(self) -> dict[str, float]:
-        """UID of a leader that is starting -> number of seconds for which its engine has been healthy, if that is proven."""
+        """UID of a leader that is starting -> number of seconds for which its engine has been healthy. Leaders whose
+        engines have not proven that they are healthy are left out.
+        """
         now = self._clock()
         found = {uid: starting.healthy_for(memory.signs, now) for uid, memory in self._memories.items()}
         return {uid: age for uid, age in found.items() if age is not None}
