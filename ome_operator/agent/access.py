@@ -29,7 +29,7 @@ class ProvenFile(NamedTuple):
 
 
 def find_homes(roots: Iterable[Path]) -> list[Path]:
-    """Return every `.ome` directory below the roots, at most a few levels deep. A `.ome` inside another `.ome` is
+    """Return every directory named `.ome` below the roots, at most a few levels deep. A `.ome` inside another `.ome` is
     ignored, because a model may contain a file or directory with that name.
     """
     depths = ("", "*/", "*/*/", f"{NAMESPACES}/*/*/")

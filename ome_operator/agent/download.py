@@ -30,9 +30,9 @@ from ome_operator.util.wall_clock import WallClock, now
 logger = logging.getLogger(__name__)
 
 UNPACKED = 10e6
-"""Minimum speed, in bytes of the archive per second, that unpacking is assumed to reach. Unpacking may continue for the
-time that this speed needs, even while other namespaces are waiting, because stopped unpacking starts again from the
-beginning."""
+"""Speed, in bytes of the archive per second, from which the maximum time for unpacking an archive is calculated. Unpacking
+is not stopped within this time, even if other namespaces are waiting, because a stopped unpacking has to start again from
+the beginning."""
 POLL_SECONDS = 0.2
 """Seconds between two checks of whether this model's turn to download is over (see fair_queue.py)."""
 
@@ -214,8 +214,8 @@ class Download:
                 await self._pause(wrong - 1, Unreachable(""))
 
     async def _accept(self, file: RemoteFile, checker: Checker) -> str:
-        """Record a downloaded file whose hash is right. Return a message if the file is an archive that cannot be used,
-        otherwise "".
+        """Record a downloaded file whose hash is right, and unpack it if it is an archive. Return a message if the archive
+        cannot be used, otherwise "".
         """
         store = self._store
         if not file.unpack:

@@ -1,9 +1,9 @@
 """Download one file: its head in order, and pieces after the head at the same time.
 
-The head is the part that is complete from the first byte on; its bytes pass through the checker. A large file is downloaded
-at several offsets at the same time while connections are free. Each piece is stored in its own file. When the head has
-reached the first byte of a piece, the piece is appended to the head and deleted. The files on the disk are therefore the
-complete state of a download, and survive a kill at any moment.
+The head is the beginning of the file that has arrived without a gap; its bytes pass through the checker, which computes
+the hash. A large file is downloaded at several offsets at the same time while connections are free. Each piece is stored
+in its own file. When the head has reached the first byte of a piece, the piece is appended to the head and deleted. The
+files on the disk are therefore the complete state of a download, and survive a kill at any moment.
 """
 
 import asyncio
@@ -71,7 +71,9 @@ class FileDownload:
         return checker
 
     async def _extend_head(self, out: BinaryIO, checker: Checker) -> None:
-        """Extend the head, which is complete from the first byte on, to the end of its current piece."""
+        """Extend the head (the beginning of the file that has arrived without a gap) to the end of the piece in which it
+        ends.
+        """
         at, file = checker.count, self._file
         start = at - at % self._step if self._step else 0
         end = min(start + self._step, file.size) if self._step else file.size

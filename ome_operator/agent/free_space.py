@@ -31,7 +31,7 @@ class FreeSpace:
 
     @contextmanager
     def reserve(self, directory: Path, disk: int, progress: Progress) -> Iterator[None]:
-        """Reserve the missing bytes of a download for as long as the block runs."""
+        """Reserve disk space for the missing bytes of a download until the `with` block ends."""
         self._claims[directory] = disk, progress
         try:
             yield

@@ -24,7 +24,7 @@ class Roots:
         self._known: Mapping[str, tuple[int, int] | None] = {name: _inode(name) for name in names}
 
     def outside_message(self, model: AnyModel) -> str:
-        """Return a message if a model's path is not below a root directory, otherwise ""."""
+        """Return a message if a model's path is not below one of the root directories, otherwise ""."""
         path = weights(model).path
         if any(len(os.fsencode(part)) > MAX_NAME_BYTES for part in PurePosixPath(path).parts):
             return f"spec.storage.path contains a name of more than {MAX_NAME_BYTES} bytes: choose a shorter name"
@@ -133,7 +133,9 @@ def uses_node_path(identity: Weights) -> bool:
 
 
 def _between(root: str, target: Path) -> Iterator[Path]:
-    """Return the directories on the way from the root, which is excluded, down to the target."""
+    """Yield the directories between `root` and `target`, from the top to the bottom, including `target` and excluding
+    `root`.
+    """
     folder = Path(root)
     for part in target.relative_to(root).parts:
         folder /= part

@@ -55,7 +55,7 @@ LABELS_EVERY = 30.0
 AUDIT_EVERY = 300.0
 """Seconds between two complete lists of each kind of model, because a watch can lose deletions permanently (decisions 1)."""
 AUDIT_DEBOUNCE = 1.0
-"""Seconds between the restart of a watch's list and the resync of that kind of model."""
+"""Seconds between the restart of a watch with a new list and the resync of its kind of model."""
 
 
 class Agent:
@@ -236,7 +236,7 @@ class Agent:
         return message
 
     def _is_downloading(self, work: Work) -> bool:
-        """Return whether the download of another model fetches the same files. This model can reuse the files afterwards."""
+        """Return whether another model downloads the files that this model needs, so that they can be reused later."""
         return any(self._works[uid].shares_download(work) for uid in self._tasks if uid in self._works)
 
     def _wanted(self, model: AnyModel) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from ome_operator.agent.prefetch_plan import MIB, ContainerMemory, MemoryState, container_memory, node_memory
 
 BLOCK = 64 * MIB
-"""Bytes after which a reader without a rate checks whether it should go on (`block`)."""
+"""Number of bytes after which a reader without a rate limit checks whether it should go on (`block`)."""
 CHUNK = 8 * MIB
 """Number of bytes of one read, which is also the size of the buffer."""
 MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
@@ -54,9 +54,9 @@ def opened(path: Path) -> Iterator[int]:
 
 
 def block(rate: float) -> int:
-    """Return the size of a block in bytes; after each block, a reader checks whether it should go on. The kernel reads two
-    blocks ahead at once, so two blocks have at most the bytes that `rate` (bytes per second; 0: no limit) permits in a
-    second, but a block has at least one chunk.
+    """Return the size of a block in bytes; after each block, a reader checks whether it should go on. `rate` is the limit
+    in bytes per second; 0 means no limit. Because the kernel reads two blocks ahead, two blocks together have at most
+    `rate` bytes. A block has at least one chunk.
     """
     return BLOCK if rate <= 0 else min(BLOCK, max(CHUNK, int(rate / 2) // CHUNK * CHUNK))
 

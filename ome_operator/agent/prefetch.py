@@ -71,8 +71,8 @@ class Prefetcher:
             self._task = asyncio.create_task(self._run())
 
     def status(self) -> dict[str, Any]:
-        """Return the part of the record about prefetching; {} if prefetching is disabled. The operator lists directories
-        only for agents that report a limit.
+        """Return the part of the NodeModels record about prefetching; {} if prefetching is disabled. The operator lists
+        directories only for agents whose record contains this part.
         """
         if not self.enabled:
             return {}
@@ -205,8 +205,9 @@ class _Reading:
         return not self._stop.wait(self._throttle.wait(count))
 
     def _kept(self, piece: Piece) -> bool:
-        """Return whether a piece that was read is still in the page cache. It is missing if the kernel dropped its pages for
-        those of later pieces, or on a file system that caches nothing. Return true if the kernel does not report this.
+        """Return whether a piece that was read is still in the page cache. A piece is missing if the kernel has dropped
+        its pages to make space for later pieces, or if the file system caches nothing. Return true if the kernel does not
+        report what is cached.
         """
         with page_cache.opened(self._root / piece.name) as descriptor:
             told = page_cache.tells_residency(descriptor)

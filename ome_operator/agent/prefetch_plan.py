@@ -19,7 +19,8 @@ MARGIN = 256 * MIB
 """Bytes of the container's memory limit that are left for the agent itself. If the agent needs more, the kernel drops
 prefetched pages."""
 NODE, CONTAINER, SETTING = "the free memory of this node", "the memory limit of the agent's container", "agent.prefetchGB"
-"""Texts for messages: the amount of memory that limits how many bytes are read into the page cache."""
+"""Texts for messages that name what limits the number of bytes that are read into the page cache: the memory of the node,
+that of the container, or a setting."""
 
 
 class Piece(NamedTuple):
@@ -101,8 +102,8 @@ def room(memory: MemoryState, held: int = 0) -> tuple[int, str]:
 
 def plan(sizes: Mapping[str, int], cached: Mapping[str, Sequence[int]], block: int, limit: int) -> list[Piece]:
     """Return the pieces to read, in order, such that at most `limit` bytes are added to the page cache. Files are divided
-    into blocks of `block` bytes. `cached` maps names to the bytes of each block that are in the page cache already; without
-    an entry, none are. Blocks that are completely in it are left out.
+    into blocks of `block` bytes. `cached` maps names to the bytes of each block that are in the page cache already;
+    without an entry, none are. Blocks that are completely in the page cache are left out.
     """
     pieces, left = list[Piece](), limit
     for name in weights_in_order(sizes):

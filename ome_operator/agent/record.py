@@ -43,7 +43,9 @@ def shortened(text: str) -> str:
 
 
 def directory(model: AnyModel, roots: tuple[str, ...]) -> str:
-    """Return the path of the directory of a model's revision, as the stored revisions of services contain it."""
+    """Return the path of the directory of a model's revision, in the form in which the stored revisions of services
+    contain this path.
+    """
     return mount.directory(weights(model)._asdict(), True, roots)
 
 

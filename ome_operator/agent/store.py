@@ -54,8 +54,8 @@ class Store:
         self._identity, self._lenders = dict(identity), lenders or self._neighbours
         self._lent: dict[tuple[Hash, int], list[Path]] | None = None
         self._seen: dict[str, Proven] = {}
-        """File name -> journal entry. It contains the entries that this process wrote, and those whose files this process
-        has compared with their hashes."""
+        """File name -> journal entry, for entries that this process wrote, and for entries whose files this process has
+        compared with their hashes."""
         self.root = self.home / digest
         """The directory of this revision."""
         self._manifest = self.home / f"{digest}.json"
@@ -241,8 +241,8 @@ class Store:
         return manifest
 
     def _names(self, listing: Listing) -> Counter[str]:
-        """Return file name -> number of occurrences, as a separate file and inside archives. A name that occurs twice
-        means that the later file has overwritten the earlier file.
+        """Return file name -> how often the name occurs among separate files and files in archives. If a name occurs
+        twice, the later file has overwritten the earlier one.
         """
         counts = Counter(file.name for file in listing.files if not file.unpack)
         for file in listing.files:
@@ -281,7 +281,7 @@ class Store:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Mark on the disk, for as long as the block runs, that the facts of this revision are being read. The mark remains
+        """Mark on the disk, until the `with` block ends, that the facts of this revision are being read. The mark remains
         if the process ends during the block.
         """
         replace_file(self._reading, str(self.interrupted_readings() + 1).encode())

@@ -66,8 +66,8 @@ class UnusedDirectories:
                 logger.warning("cannot list the directories of weights on this disk: %s", error)
 
     def unused(self, named: Collection[str], *, offer: bool) -> list[dict[str, Any]]:
-        """Return the part of the record that lists the directories that are not in `named`. No new removal is offered
-        unless `offer` is true.
+        """Return the part of the record that lists the directories that no model uses: those that are not in `named`. No
+        new removal is offered unless `offer` is true.
         """
         tick, unnamed = self._clock(), [directory for directory in self._found if directory.path not in named]
         self._since = {directory.path: self._since.get(directory.path, tick) for directory in unnamed}

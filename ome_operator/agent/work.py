@@ -31,7 +31,8 @@ from ome_operator.util.wall_clock import WallClock, now
 logger = logging.getLogger(__name__)
 
 READINGS = 3
-"""Number of readings of a revision's facts during which the agent ended. After this number, the facts are no longer read."""
+"""Number of times that the agent may end while it reads the facts of a revision. After this number, the facts are no
+longer read."""
 PRESENT = "local"
 """Revision that is reported for files that an administrator put on the node."""
 
@@ -79,7 +80,7 @@ class Work:
         self._report = self._initial_report()
         self._tries = 0
         self._may_read_at = 0.0
-        """Monotonic time before which the facts are not read; 0 if no earlier reading is known to have ended an agent."""
+        """Monotonic time before which the facts are not read; 0 if no agent has ended while it read these facts."""
         self.due = 0.0
         """Monotonic time at which the next pass over this model (a download or a verification) is due."""
         self.owns_link = True
