@@ -19,8 +19,8 @@ class StartPart(Spec):
 
 
 class GroupStart(Spec):
-    """The last start of a group, or of another group before it, from the creation of its first pod or the restart of its
-    leader's container. Unknown parts are left out.
+    """The last start of a group, from the creation of its first pod or the restart of its leader's container until its
+    leader was ready. Unknown parts are left out.
     """
 
     time: str

@@ -43,7 +43,8 @@ _UNSEEN = _not_seen("Ready")
 """Status of an object that no operator has processed yet. Without it, kstatus takes such an object for one that is complete
 (decisions 2)."""
 _UNSEEN_BENCHMARK = {"observedGeneration": -1, **_not_seen("Complete")}
-"""The same for a BenchmarkJob. kstatus does not read the condition Complete, so the generation states it, too."""
+"""Status of a BenchmarkJob that no operator has processed yet. kstatus does not read the condition Complete, so an
+impossible `observedGeneration` also shows that the object was not processed."""
 
 
 @dataclass(frozen=True)

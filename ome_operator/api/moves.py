@@ -8,7 +8,7 @@ from ome_operator.api.values import Duration
 
 class Moves(Spec):
     """Groups leave a node that is tainted, or that `ome move` names, after other groups have taken their place. If unset,
-    nothing is moved, and an eviction stops a group. With it, the disruption budgets of the service allow no eviction.
+    nothing is moved, and an eviction stops a group. If it is set, the disruption budgets of the service allow no eviction.
     """
 
     on_cordon: bool | None = None

@@ -120,14 +120,14 @@ class Peak(Spec):
     days: Annotated[list[Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]] | None, ATOMIC, Field(max_length=7)] = (
         None
     )
-    """Days on which it begins; every day if unset or empty."""
+    """Days on which the peak begins; every day if unset or empty."""
     start: TimeOfDay
-    """Begin. Allow for the time that a group takes to start."""
+    """Begin of the peak. Groups are requested at this time, so choose it earlier by the time that a group takes to start."""
     end: TimeOfDay
-    """End; on the next day if it is not after `start`."""
+    """End of the peak; on the next day if it is not after `start`."""
     minimum: GroupsByComponent
-    """Smallest numbers of groups meanwhile, within minReplicas and maxReplicas. 0 of both roles: no groups while nothing
-    arrives, if minReplicas is 0."""
+    """Smallest numbers of groups during the peak, within minReplicas and maxReplicas. With 0 for both roles and
+    minReplicas 0, the service has no groups while no requests arrive."""
 
 
 class DemandPolicy(Spec):

@@ -216,9 +216,9 @@ class MoveStatus(Spec):
     node: str | None = None
     """The node that the group leaves."""
     cause: str | None = None
-    """Why it leaves the node."""
+    """Why the group or router's pod leaves the node."""
     replacement: str | None = None
-    """Number of the group, or name of the pod, that takes its place; unset while it does not exist."""
+    """Number of the new group, or name of the new router's pod; unset while it does not exist."""
     without_replacement: bool | None = None
     """True if the group leaves although no replacement serves."""
     cause_gone_since: str | None = None

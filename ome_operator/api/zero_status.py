@@ -9,7 +9,7 @@ class Wake(Spec):
     """How a service came back after a role had no groups."""
 
     time: str | None = None
-    """Time at which it was asked to come back."""
+    """Time of the request or of the change that brought the service back."""
     by: Literal["Request", "Scale"] | None = None
     """Request: a request arrived. Scale: the RoleScale was changed, for example by `ome wake`."""
     served_after_seconds: float | None = None
