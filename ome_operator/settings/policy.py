@@ -204,7 +204,10 @@ class Policy:
         frozenset[str],
         Option(
             flag="--pin-from",
-            help="Nodes whose agents decide which revision and facts of a model apply to all nodes; empty: two that agree.",
+            help=(
+                "Nodes whose agents decide which revision and facts of a model apply to all nodes; "
+                "empty: any two that agree."
+            ),
             value="agent.pinFrom",
         ),
     ] = frozenset()
