@@ -1,10 +1,13 @@
 """The program of the init container that checks a rank before its engine starts. It reports its findings and ends in time
 (docs/preflight.md).
 
-Its arguments are those of the engine. OME_PREFLIGHT holds the other settings as JSON: `rank`, `size`, `leader` and `worker`
-(names of ranks; %d is the rank), `prefill` (of prefill leaders; %d is the group), `http`, `gpus`, `hugepages`, `seconds`,
-`fetched` (folders that init containers would have filled, which did not run); for tests `root` (of /sys, /proc and /dev),
-`bind`, `port`, `message` and `shm`. Exit code 1: there are findings, and OME_PREFLIGHT_MODE is Require. Otherwise 0.
+The arguments of the program are those of the engine. The variable OME_PREFLIGHT contains all other settings as JSON:
+`rank` and `size` (number of ranks of the group), `leader` and `worker` (host names of the ranks, in which %d is the rank),
+`prefill` (host names of the prefill leaders, in which %d is the group), `http` (port of the engine), `gpus`, `hugepages`,
+`seconds` (time limit), and `fetched` (folders whose contents are unknown, because the init containers that fill them did
+not run). For tests there are `root` (parent of /sys, /proc and /dev), `bind`, `port`, `message` and `shm`.
+
+The exit code is 1 if there are findings and OME_PREFLIGHT_MODE is Require, otherwise 0.
 """
 
 from __future__ import annotations

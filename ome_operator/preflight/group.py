@@ -27,10 +27,12 @@ COPY_SECONDS = 0.7
 """Duration of each test copy between two ranks, in seconds."""
 CHUNK = bytes(1 << 20)
 STEPS_SECONDS = 25.0
-"""Seconds that are reserved for the steps when rank 0 stops waiting for others."""
+"""Seconds before the end of the check at which rank 0 stops waiting for further ranks, so that the steps of the check have
+time to run."""
 ENGINE_SECONDS = 3.0
-"""Seconds for which an engine instead of the check must be seen on rank 0 until it is assumed that the engine runs there.
-For a moment, another process may listen on the port."""
+"""Seconds for which the port of rank 0 must be open without the marker of the check, before another rank concludes that
+the engine of rank 0 runs already. A shorter time proves nothing, because another process may listen on the port for a
+moment."""
 MAX_FINDINGS = 60
 """Number of findings that are sent to every rank."""
 
@@ -100,7 +102,9 @@ class Meeting:
                 return rank, port, failure_reason(error)
 
     def copy(self, request: Json) -> Json:
-        """Send data to a rank for some time. The rate is the received bytes per second, or None if the transfer failed."""
+        """Send test data to another rank for `COPY_SECONDS`. The answer contains the rate, in bytes per second that
+        arrived; None if the transfer failed.
+        """
         target = (self.rank + int(request["shift"])) % self.size
         port = next((ports[-1] for rank, ports in request["ports"].items() if int(rank) == target), None)
         if port is None or target == self.rank:
