@@ -232,8 +232,8 @@ class Hosted:
         return watched
 
     async def stop(self) -> None:
-        """Wait until running reconciliations have ended, end the tasks that `start` began, and release the Lease. kopf may
-        still wait for connections of a scraper.
+        """Wait until running reconciliations have ended, end the tasks that `start` began, and release the Lease. The
+        Lease is released here, because the end of kopf's own tasks may take longer.
         """
         if self._stopped or not self._process.leader.done():
             return

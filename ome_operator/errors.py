@@ -4,11 +4,11 @@ A class stays in the module that raises it; this drawing shows all of them, with
 (tests/unit/test_errors.py compares it with the code). `kube/errors.py` continues it below `KubeError`.
 
 Exception
-├── OmeError                    errors.py: the base of all that follows
-│   ├── UserError               errors.py: a command cannot do what a person asked for
-│   │   ├── Unanswered          errors.py: a command cannot answer a question to which exit code 1 is an answer
-│   │   ├── Unavailable         ome_local/binaries/releases.py: a program cannot be fetched, or not be verified
-│   │   └── Cancelled           ome_local/cancel.py: the work of a thread was called off
+├── OmeError                    errors.py: the base of the following classes
+│   ├── UserError               errors.py: a command cannot do what its user asked for
+│   │   ├── Unanswered          errors.py: a command whose exit code 1 is an answer has no answer
+│   │   ├── Unavailable         ome_local/binaries/releases.py: a program cannot be downloaded or verified
+│   │   └── Cancelled           ome_local/cancel.py: the work of a thread was cancelled
 │   ├── KubeError               kube/errors.py: the API server did not answer with success
 │   ├── NoConnection            kube/connection.py: there is no usable kubeconfig or ServiceAccount
 │   ├── KubeconfigMistake       kube/kubeconfig.py: a part of a kubeconfig cannot be used
@@ -19,27 +19,27 @@ Exception
 │   ├── ProblemError            core/problem.py: carries a Problem out of nested functions
 │   ├── Unusable                core/observed/telemetry.py: the summary of a router's registry cannot be used
 │   ├── _TooMany                core/placement/packing.py: there are too many combinations to try
-│   ├── DataError               engines/flags.py: a data file of an engine's version cannot be understood (a ValueError)
-│   ├── RecipeRefused           cookbook/request.py: `ome generate` has no recipe for what was asked for
+│   ├── DataError               engines/flags.py: a data file of an engine's version is invalid (a ValueError)
+│   ├── RecipeRefused           cookbook/request.py: `ome generate` has no recipe for the request
 │   ├── PlanRefused             sizing/errors.py: `ome plan` has no answer
-│   ├── Unreadable              recorder/facts.py: a recording is not as it should be
+│   ├── Unreadable              recorder/facts.py: a recording is invalid
 │   ├── Stopped                 cli/live/preflight.py: a signal ended `ome preflight`
-│   ├── UnexpectedAnswer        registry/pods.py: the API server or a router did not answer what was asked for
+│   ├── UnexpectedAnswer        registry/pods.py: the API server or a router sent an unexpected response
 │   ├── UnreadableSelection     core/weights/node_selection.py: the field of a model that selects nodes cannot be read
 │   ├── Failed                  agent/download.py: the download of a model failed
-│   ├── SourceError             storage/listing.py: the base of what a source of weights answers
-│   │   ├── Refused             storage/listing.py: asking again does not help until a person changes something
+│   ├── SourceError             storage/listing.py: the base of the errors of sources of weights
+│   │   ├── Refused             storage/listing.py: a retry does not help until a person changes something
 │   │   │   ├── SourceUnauthorized  storage/http.py: 401
 │   │   │   └── Absent          storage/http.py: 403, 404, 410
-│   │   ├── Unreachable         storage/listing.py: asking again may help
-│   │   │   └── Unranged        storage/listing.py: the source sends all of a file instead of the part that was asked for
-│   │   ├── TooSlow             agent/minimum_speed.py: the source sends fewer bytes than it has to
-│   │   └── TurnOver            agent/fair_queue.py: another download has its turn now
+│   │   ├── Unreachable         storage/listing.py: a retry may help
+│   │   │   └── Unranged        storage/listing.py: the source sends a complete file instead of the requested part
+│   │   ├── TooSlow             agent/minimum_speed.py: the source is slower than the minimum speed
+│   │   └── TurnOver            agent/fair_queue.py: the turn of this download is over
 │   ├── TooLarge                util/json_limits.py: the values of a JSON text might need too much memory (a ValueError)
 │   ├── Private                 storage/private_addresses.py: an address inside the cluster (an OSError, for aiohttp)
-│   ├── ApiError                ome_local/kubeapi.py: the API server of a local cluster refused
+│   ├── ApiError                ome_local/kubeapi.py: the API server of a local cluster refused a request
 │   └── ApiUnreachable          ome_local/kubeapi.py: the API server of a local cluster did not answer
-└── Unfit                       benchmark_pod/inside.py: the image cannot do what the plan wants; runs without this package
+└── Unfit                       benchmark_pod/inside.py: the image does not support the plan; runs without this package
 """
 
 
@@ -48,12 +48,16 @@ class OmeError(Exception):
 
 
 class UserError(OmeError):
-    """One sentence that says what is wrong and what to do. The command line prints it and exits with `exit_code`."""
+    """The error of a command, with one sentence that says what is wrong and what to do. The command line prints it and
+    exits with `exit_code`.
+    """
 
     exit_code = 1
 
 
 class Unanswered(UserError):
-    """The command could not answer the question. It exits with a code other than 1, because 1 is one of the answers."""
+    """The error of a command that cannot answer a question, such as `ome diff`. The exit code is not 1, because 1 is one
+    of the command's answers.
+    """
 
     exit_code = 2

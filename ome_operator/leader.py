@@ -120,7 +120,9 @@ class Leader:
         await self._conflicts.run()
 
     async def _remove_former_exposure(self) -> None:
-        """Remove Ingresses or HTTPRoutes of services that an earlier value of the exposure setting created."""
+        """Remove the Ingresses or HTTPRoutes that an operator with another value of `exposure.kind` has created for
+        services.
+        """
         await former_exposure.remove(
             self._client,
             self._settings.policy.exposure.kind,

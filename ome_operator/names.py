@@ -32,7 +32,9 @@ def digest(value: Any, length: int = 8) -> str:
 
 
 def fit(name: str, limit: int) -> str:
-    """Return the name itself or, if it is longer than `limit`, its beginning followed by a digest of the whole name."""
+    """Return the name itself or, if it has more than `limit` characters, its beginning followed by a digest of the whole
+    name.
+    """
     return name if len(name) <= limit else f"{name[: limit - 9].rstrip('-.')}-{digest(name)}"
 
 
@@ -162,8 +164,8 @@ def model_label(kind: str, namespace: str, name: str) -> str:
 
 
 def _namespaced(namespace: str, name: str) -> str:
-    """Return the part after the slash for a BaseModel. If namespace and name together are too long, the namespace is cut to
-    eight characters first.
+    """Return the part of a BaseModel's node label after the slash. If namespace and name together are too long, the
+    namespace is cut to eight characters first.
     """
     room = OME_LABEL - len(".basemodel.")
     if len(namespace) + len(name) > room:
@@ -173,7 +175,9 @@ def _namespaced(namespace: str, name: str) -> str:
 
 
 def tail(name: str, limit: int) -> str:
-    """Return the name itself or, if it is longer than `limit`, OME's short form: eight digits of its SHA-256 and its end."""
+    """Return the name itself or, if it has more than `limit` characters, OME's short form: eight digits of its SHA-256 and
+    its end.
+    """
     if len(name) <= limit:
         return name
     start = hashlib.sha256(name.encode()).hexdigest()[:8]

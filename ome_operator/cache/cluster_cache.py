@@ -166,7 +166,7 @@ class ClusterCache:
     # --- queries of reconciliations ---------------------------------------------------------------------------------
 
     def tidy(self) -> None:
-        """Discard data that only events in the past needed."""
+        """Discard data that was kept for events which can no longer arrive."""
         for store in self._stores.values():
             store.tidy()
         self.occupancy.tidy(self._index.deps.nodes)

@@ -188,8 +188,9 @@ class EventHandler:
         self._starting_changed(old, new)
 
     def _starting_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Enqueue the records of the nodes whose agents read the weights of starting pods ahead, if a pod has come to a node
-        or left it, or if it serves, or starts again. A leader that serves concerns the nodes of all pods of its group.
+        """If a pod has come to a node or left it, serves now, or starts again: enqueue the NodeModels record of the node,
+        provided that the agent there reads weights of starting pods into the page cache. For a leader that serves now, the
+        nodes of all pods of its group are concerned.
         """
         before, after = ((pod.node, has_served(pod), pod.deleting, pod.over) if pod else None for pod in (old, new))
         if not self._prefetching or before == after:

@@ -40,7 +40,7 @@ class Served:
     tool_call_parser: str | None
     reasoning_parser: str | None
     why: str
-    """The reason why the model has no parser; "" if it has one."""
+    """The reason why the model has no parser of reasoning or tool calls; "" if it has one."""
     strategies: tuple[str, ...]
     """The strategies for which the model has recipes; empty if it has recipes for all."""
     remote_code: bool

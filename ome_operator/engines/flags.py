@@ -191,8 +191,8 @@ def command_line(name: str) -> CommandLine:
 
 @cache
 def translations(engine: str) -> Mapping[str, str]:
-    """Return a mapping from flags of other engines to what to write for this engine: a flag with the same meaning, or an
-    advice, which does not begin with `--`.
+    """Return a mapping from flags of other engines to what a user has to write for this engine: a flag with the same
+    meaning, or a sentence of advice, which does not begin with `--`.
     """
     flags: Mapping[str, str] = document(package_data.text(__package__, "translated.yaml")).get(engine) or {}
     return flags

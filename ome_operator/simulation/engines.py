@@ -29,8 +29,8 @@ SLOTS = 1024
 """Largest number of requests in a decode group: that of row `c1024_cfg655`."""
 _WORK = PrefillWork(0.0663, 4.141e-05)
 PLANNED = PlannedSpeeds(_WORK, ((71.2, 0.03152), (834.1, 0.05711)))
-"""The prediction of the same fit of the planner, with times that are increased by its error bar
-(`sizing/speeds.py`): for prefill a line through the times for 100 and 7,373 tokens."""
+"""The prediction of `ome plan` for these engines, with times that are increased by its error bar (`sizing/speeds.py`). It
+is made with the fit that docs/demand.md names. For prefill it is a line through the times for 100 and 7,373 tokens."""
 
 
 MEASURED = Learned(
