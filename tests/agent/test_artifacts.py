@@ -54,7 +54,7 @@ class Node:
             place.write_bytes(data)
 
     def push(self, name: str, *files: str) -> str:
-        """Push files as this artifact, and return its digest."""
+        """Push the files as the artifact with this name, and return the digest of its manifest."""
         return push(programs()["oras"], self.made, f"{self.front.registry}/{name}", *files)
 
     def fetch(self, name: str, revision: str = "", *, files: int = 8, **secret: str) -> Manifest:

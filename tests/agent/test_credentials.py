@@ -111,7 +111,9 @@ def place(server: Recorder) -> str:
 
 
 def access(uri: str, real: Recorder, *, uris: tuple[str, ...] = (), endpoint: str = "", secret: str = "") -> Access:
-    """Return the access of a tenant whose namespace may use a Secret of every kind, for the real server only."""
+    """Return the settings with which an agent downloads a tenant's model. They contain a Secret with credentials of every
+    kind, which the tenant's namespace may use for the host of `real` only.
+    """
     grant = Grant(name="keys", hosts=(place(real),), namespaces=("team-a",), uris=uris)
     loopback = frozenset({"127.0.0.1", "localhost"})
     trust = Trust(secrets={"keys": grant}, private_hosts=loopback, endpoints=loopback)

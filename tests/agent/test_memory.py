@@ -73,7 +73,9 @@ def test_three_files_do_not_take_an_agents_memory(tmp_path: Path) -> None:
 
 
 def most_permitted(memory: int, made: Callable[[int], bytes]) -> bytes:
-    """Return the longest text of this shape that is still parsed, or one that is at most a tenth shorter."""
+    """Return the longest text that `made` builds and that is still parsed with `memory` bytes, or a text that is at most a
+    tenth shorter. The argument of `made` is the number of values in the text.
+    """
     count = int(memory / (memory_of(made(1000)) / 1000))
     while memory_of(text := made(count)) > memory:
         count = int(count * 0.95)

@@ -64,8 +64,8 @@ def place(folder: Path, uri: str = URI) -> Store:
 async def second(
     hub: Hub, tmp_path: Path, *, token: str = TOKEN, spoil: bool = False, uri: str = URI
 ) -> tuple[PeerSource, int]:
-    """Download the model to a first node from the hub, then to a second node. Return the second node's swarm, and the number
-    of bytes that the hub sent to it.
+    """Download the model to a first node from the hub, then to a second node. Return the source from which the second node
+    has downloaded, and the number of bytes that the hub sent to the second node.
     """
     first = tmp_path / "a"
     await fetch(hub, first, [], uri=uri)
@@ -260,7 +260,7 @@ class Impostor:
         """(method, path, Authorization) of each request."""
 
     def app(self) -> web.Application:
-        """Return the web application, which claims to have every file and no other client."""
+        """Return the web application, which claims that it has every file and serves no other client at the moment."""
         made = web.Application()
         made.router.add_route("*", "/{rest:.*}", self._answer)
         return made

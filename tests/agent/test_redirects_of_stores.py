@@ -88,7 +88,9 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def access(kind: str, named: Bucket, namespace: str) -> Access:
-    """Return the access with TLS and a Secret, which an administrator permitted for this host only."""
+    """Return the settings with which an agent downloads from the store `named`. The Secret, which is contained only if the
+    store uses TLS, is permitted for the host of this store only.
+    """
     where, secret = host(named.url), SECRETS[kind] if named.url.startswith("https") else {}
     trust = Trust(secrets={"keys": Grant(name="keys", hosts=(where,), namespaces=("team-a",))}, endpoints=frozenset({where}))
     parameters = {"endpoint": named.url, "verify": "size", "account": "acc"}

@@ -51,8 +51,9 @@ def blanks() -> Iterator[Blanks]:
 
 
 def test_a_listing_ends_and_leaves_no_thread(tmp_path: Path, blanks: Blanks) -> None:
-    """A hub sends the listings of ten models without end. Each attempt ends after its time, and its thread is free again.
-    Reported: such listings occupied all six threads of the agent, even after the models were deleted.
+    """A hub sends the listings of ten models without end. Each attempt ends after the time limit for a listing, and its
+    thread is free again. Reported: such listings occupied all six threads of the agent, even after the models were
+    deleted.
     """
     before = threading.active_count()
     limits = Limits(first=0.001, last=0.01, tries=2, listing=0.3)

@@ -10,7 +10,7 @@ from ome_operator.core.reasons import REASONS
 
 ROOT = Path(__file__).parents[2]
 CALLS = frozenset({"Problem", "ProblemError", "Gate", "Condition", "Refusal"})
-"""Classes with a reason among their arguments."""
+"""Names of the classes whose constructors take a reason as an argument."""
 
 
 def literals(source: str) -> set[str]:
@@ -139,9 +139,9 @@ def test_every_room_is_named(page: str) -> None:
 
 CODE = ("ome_operator", "ome_local", "tests", "bench")
 IN_CODE = re.compile(r"\bdecisions(?:\.md,)?\s+(\d+(?:(?:, | and |, and )\d+)*)")
-"""`(decisions 7)`, `decisions 6 and 12`, `docs/decisions.md, 17`."""
+"""Pattern of a reference to decisions in code, such as `(decisions 7)`, `decisions 6 and 12` or `docs/decisions.md, 17`."""
 IN_PAGES = re.compile(r"\]\([\w/]*decisions\.md\),\s+(\d+(?:(?:, | and |, and )\d+)*)")
-"""`[decisions](decisions.md), 30`."""
+"""Pattern of a reference to decisions on a page, such as `[decisions](decisions.md), 30`."""
 
 
 def headings() -> set[int]:

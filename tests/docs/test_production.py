@@ -131,7 +131,9 @@ def test_the_rollout_example_can_be_read() -> None:
 
 
 def changed_by(change: dict[str, Any]) -> list[Manifest]:
-    """Return the manifests that the next pass applies to a complete Kimi K2 after this change."""
+    """Return the manifests that the next pass of a complete Kimi K2 service applies after this change of the operator's
+    settings.
+    """
     world = World(*parts.kimi(), seed=1)
     world.settle()
     assert not world.sync().apply, "the service needs no changes before"

@@ -42,8 +42,8 @@ def test_lint_finds_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("left_out", "severity", "code"), [(1, "warning", 0), (0, "error", 2)])
 def test_a_runtime_that_may_be_on_the_cluster_is_no_error(tmp_path: Path, left_out: int, severity: str, code: int) -> None:
-    """Without the file of the runtime, none fits that `ome lint` knows, but the cluster may have it. A model that exists
-    nowhere else is an error.
+    """If the file of the runtime is not passed to `ome lint`, the finding is no error, because the runtime may be on the
+    cluster. If the file of the model is not passed, the finding is an error.
     """
     (written(tmp_path) / f"{left_out}.yaml").unlink()
     done = CliRunner().invoke(app, ["lint", "-f", str(tmp_path), "-o", "json"])

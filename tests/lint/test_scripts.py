@@ -37,7 +37,7 @@ SCRIPTS = {
 
 
 def with_script(script: str) -> list[Body]:
-    """Return the base on two nodes with this script in place of its command."""
+    """Return the objects of `minimal-two-nodes.yaml`, in which a shell runs this script instead of the original command."""
     bodies: list[Body] = list(yaml.safe_load_all((BASES / "minimal-two-nodes.yaml").read_text()))
     bodies[0]["spec"]["engineConfig"]["runner"] |= {"command": ["bash", "-c"], "args": [script]}
     return bodies

@@ -75,8 +75,9 @@ def _runs(cluster: Cluster, name: str) -> bool:
 
 @pytest.mark.parametrize(("added", "has"), [("SYS_PTRACE", True), ("CAP_SYS_PTRACE", False), ("SYS_PTRAC", False)])
 def test_a_capability_has_no_prefix(real: Cluster, added: str, has: bool) -> None:
-    """The API server accepts a capability with the prefix CAP_ or with a misspelled name, and it has no effect in the
-    container. The right name has. Capability 19 is SYS_PTRACE.
+    """The API server accepts a capability with the prefix CAP_ or with a misspelled name, but the capability has no effect
+    in the container. With the right name it has an effect. The test uses SYS_PTRACE, which is the capability with number
+    19.
     """
     name = f"cap-{added.lower().replace('_', '-')}"
     real.apply(pod(name, "sleep 600", container={"image": REFERENCE, "securityContext": {"capabilities": {"add": [added]}}}))

@@ -126,7 +126,7 @@ def publish(clone: Path, front: Front, version: str, steps: Steps) -> None:
 
 
 SEED = "upgrade --install ome-crd oci://REGISTRY/charts/ome-crd --namespace ome --create-namespace"
-"""The first `helm` command of the seeds, except for the name of the registry."""
+"""The first `helm` command of the documents in docs/seeds.md, except for the name of the registry."""
 
 
 def test_from_the_registry_to_tokens_to_the_next_version_and_back(rig: Rig, front: Front, clone: Path, steps: Steps) -> None:

@@ -38,7 +38,7 @@ def leaves(group, before=()):
 
 print(json.dumps(list(leaves(typer.main.get_command(app)))))
 """
-"""Every command that has none below it, as the installed package lists them."""
+"""Program that prints every command without subcommands, as the installed package lists the commands."""
 TOLD = """
 import contextlib, io, json, os, sys, tempfile
 import aiohttp, jinja2, kubernetes.aio.config, pydantic.types, rich.console, typer._adapters, yaml  # nothing of ours

@@ -47,7 +47,7 @@ class Pod:
 
 @dataclass
 class Service:
-    """What a user requested, and what exists."""
+    """A service: the groups that a user has requested, and the pods that exist."""
 
     name: str
     wanted: dict[str, int]

@@ -19,11 +19,14 @@ SHAPES = shapes(
 )
 EDITS = st.lists(st.sampled_from(["engine:c", "engine:d", OLD]), max_size=2)
 LONGEST = timedelta(seconds=TIMEOUT + 120)
-"""The timeout, and the passes and steps that the simulated time needs until the wait begins and ends."""
+"""Maximum duration of a wait for images in these tests: the timeout of the wait, and the time of the passes in which the
+simulation notices that the wait begins and that it ends."""
 
 
 def watched(world: PullingWorld, limit: int) -> None:
-    """Check every plan of the world before it is carried out."""
+    """Check every plan before the simulated world carries it out: at most `limit` Jobs pull images at the same time, only
+    onto nodes with pods of the service, and no pod or workload is removed meanwhile.
+    """
 
     def check(plan: Plan) -> None:
         reason = next((one["reason"] for one in plan.status["conditions"] if one["type"] == "RolledOut"), "")

@@ -35,7 +35,8 @@ class Story:
         self.running: dict[tuple[str, str], tuple[float, float, PairResult, frozenset[str]]] = {}
         self.now = 0.0
         self.broken_at: dict[str, float] = {}
-        """Leader -> time until which a fault of it, or of one of its links, explains that it is out."""
+        """Leader -> time until which the registry may keep the leader out of the router's list, because of a fault of the
+        leader or of one of its links."""
 
     def change(self) -> None:
         """Let a random leader or link break, recover, become busy, or become idle."""

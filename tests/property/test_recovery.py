@@ -31,32 +31,32 @@ AGAIN = [
     ((0, 0, "exit", False), 3, 0, False),
     ((0, 1, "exit", False), 1, 0, False),
 ]
-"""Found among 100,000 stories: a rank that has just restarted is recorded while its leader is still ready, because the
-leader has not noticed the restart.
-"""
+"""An example that was found among 100,000 generated stories: a rank that has just restarted is recorded while its leader
+is still ready, because the leader has not noticed the restart."""
 SUCCEEDED = [
     *[((0, 0, "exit", False), 0, 0, False)] * 4,
     ((0, 0, "exit", False), 4, 0, False),
     ((0, 1, "exit", True), 2, 0, True),
     ((0, 0, "delete", False), 8, 0, False),
 ]
-"""Found among 100,000 stories, too: as in AGAIN, but the pod of the leader is lost as well, and the next leader accepts the
-rank.
-"""
+"""An example that was found among 100,000 generated stories: as in AGAIN, but the pod of the leader is lost as well, and
+the next leader accepts the rank."""
 AHEAD = [
     ((0, 0, "exit", False), 0, 0),
     ((0, 0, "exit", False), 3, 0),
     ((1, 2, "silent", False), 2, -1),
     ((0, 0, "exit", False), 0, 0),
 ]
-"""Found among 1,000 stories: the clock is an hour ahead of the moment at which a leader stopped answering."""
+"""An example that was found among 1,000 generated stories: the clock is an hour ahead of the moment at which a leader
+stopped answering."""
 TWICE = [
     ((0, 3, "silent", False), 6, 0),
     ((0, 0, "delete", False), 3, 1),
     ((0, 3, "silent", False), 9, 0),
     ((0, 3, "silent", False), 0, 0),
 ]
-"""Found among 100,000 stories: a leader stops answering twice, and its answers in between were not observed."""
+"""An example that was found among 100,000 generated stories: a leader stops answering twice, and its answers in between
+were not observed."""
 
 
 def come_up(fleet: Fleet, passes: int = 1000) -> None:

@@ -31,7 +31,7 @@ places = st.builds(
 lengths = st.builds(Load, st.integers(16, 20_000), st.integers(2, 4_000))
 workers = st.sampled_from([Worker(8, 1, 1), Worker(1, 8, 1), Worker(1, 8, 8), Worker(1, 32, 32)])
 FEW = 10
-"""Number of nodes."""
+"""Number of nodes in the generated plans."""
 ROUNDED = 1 - 1e-4
 
 

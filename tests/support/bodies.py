@@ -80,7 +80,7 @@ class Cluster:
         return Reads(self.read, self.page)
 
     def seen(self) -> Board:
-        """Return the board of the terminal UI that is computed from the cluster's objects."""
+        """Return the board from which the pages of `ome ui` are made, as it is computed from the cluster's objects."""
         read = {kind: (bodies, "") for kind, bodies in self.objects.items()}
         return board(NOW, "", self.objects["InferenceService"], read)
 

@@ -30,7 +30,7 @@ FIRST_REQUEST, MORE_REQUESTS, MOST_REQUESTS = 0.01, 0.002, 40.0
 """Seconds between two tokens of a decode group without requests, seconds that each request adds, and the largest number of
 requests of a group."""
 WINDOW = arrivals.WINDOW / hasty_operator.FASTER
-"""Seconds over which the operator of these tests takes rates to be averaged."""
+"""Seconds over which rates in the summary are averaged, as the operator of these tests assumes."""
 CALM, BURST = 0.5, 8.0
 """Requests per second for which one group of each role is enough, and for which more are necessary."""
 SERVICE = "svc"

@@ -23,7 +23,8 @@ from tests.unit.core.demand.loads import sample
 
 DEMAND: Mapping[str, Any] = {"timeToFirstToken": "3s", "timeBetweenTokens": "40ms"}
 KNOWN = Learned(work=PrefillWork(0.0, 0.01 / 1000), measured=1, curve=((10.0, 0.02), (210.0, 0.06)), starts=(20.0,))
-"""A prefill group serves 100 prompts of 1,000 tokens per second; a decode group reaches 40 ms with 110 requests."""
+"""The speeds that the operator has measured before a test: a prefill group serves 100 prompts of 1,000 tokens per second,
+and the time between tokens of a decode group with 110 requests is 40 ms."""
 UNSTEADY = {"running_now": 0}
 """Fields of a sample that shows nothing about the speed of decode, because its load changes."""
 QUIET, BUSY = 1.0, 28.0

@@ -28,7 +28,7 @@ LOOK_EVERY_S = 0.5
 POKE_EVERY_S = 0.15
 
 Poke = Callable[[int], None]
-"""Called repeatedly during a step with the number of writes since its start."""
+"""A function that is called repeatedly during a step, with the number of writes since the start of the step."""
 Disturb = Callable[[int, Life], AbstractContextManager[Poke | None]]
 """Disturbs a step, given by its number, inside the `with` block."""
 

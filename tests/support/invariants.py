@@ -157,11 +157,11 @@ def _leading(pods: Iterable[LivePod]) -> set[str]:
 def a_number_is_given_again_only_when_nothing_of_its_group_is_left(
     seen: Iterable[Live], objects: Iterable[Live], pods: Iterable[LivePod], new: Manifest
 ) -> None:
-    """A group gets a number only when no object of an earlier group with that number exists, because its pods would join
-    another start.
+    """A new group gets a number only when no StatefulSet and no pod of an earlier group with that number exists, because
+    otherwise pods of both groups could connect to each other.
 
-    If the reconciliation has `seen` no StatefulSet of the role, the slice starts again: its StatefulSets wait for the names
-    of their pods.
+    Pods of the earlier group are permitted if the reconciliation has `seen` no StatefulSet of the role, because the slice
+    then starts again. A new StatefulSet creates a pod only when the earlier pod of the same name is gone.
     """
     labels = new["metadata"].get("labels") or {}
     if new["kind"] != "StatefulSet" or keys.WORKER_INDEX not in labels:

@@ -1,5 +1,5 @@
-"""Runs the leader part of the operator (`LeaderTerm`) in the test's process, against a real API server. Instead of the
-operator's pure functions, it calls those of a test.
+"""Runs the part of the operator that works while it leads (`Manager` and its watches) in the test's process, against a
+real API server. Instead of the operator's pure functions, it calls those of a test.
 """
 
 import asyncio

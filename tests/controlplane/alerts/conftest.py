@@ -34,9 +34,8 @@ OTHERS: Mapping[str, float] = {
     "OmeBrakeForgotten": 2880,
     "OmeWatchSilent": 2,  # Watches of quiet kinds were silent for 130 s: without changes, there are no bookmarks either.
 }
-"""Divisors of the durations of rules for which ten does not fit: hours are too long for a test, and no other fault may last
-long enough to fire the alert.
-"""
+"""Alert -> divisor of the duration in its rule, for alerts whose duration cannot be divided by ten as usual. Durations of
+hours need a larger divisor. A duration must also stay so long that the faults of other alerts do not fire this alert."""
 
 
 class Bed:

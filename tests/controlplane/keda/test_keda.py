@@ -17,7 +17,9 @@ AT_ONCE = {"horizontalPodAutoscalerConfig": {"behavior": {"scaleDown": {"stabili
 
 
 def service(namespace: str, prometheus: LoadServer, *, low: int = 1, name: str = "kimi", **keda: Any) -> Manifest:
-    """Return a service that KEDA scales by one group for each load of 8."""
+    """Return a service whose engine KEDA scales to one group for every 8 units of the metric `load`, between `low` and 3
+    groups.
+    """
     metadata = {"serverAddress": prometheus.address, "query": "load", "threshold": 8}
     settings = {
         "triggers": [{"type": "prometheus", "metadata": metadata}], "pollingInterval": 2, "advanced": AT_ONCE, **keda,

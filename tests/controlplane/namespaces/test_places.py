@@ -28,8 +28,8 @@ RARE: set[Right] = {
     ("networking.k8s.io", "ingresses", "delete"),
     *(("gateway.networking.k8s.io", "httproutes", verb) for verb in ("list", "delete")),
 }
-"""Rights that other services need but those of these tests do not; tests/controlplane/operator/test_rbac.py checks that
-the same rules are needed."""
+"""Rights of the chart that the services of these tests do not use. tests/controlplane/operator/test_rbac.py checks that
+other services need them."""
 
 
 def rights(rig: Rig, *values: str) -> tuple[set[Right], set[Right]]:

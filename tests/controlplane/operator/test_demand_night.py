@@ -35,7 +35,9 @@ def here(rig: Rig, namespace: str) -> Iterator[Followed]:
 
 
 def night(lasts: bool) -> list[dict[str, Any]]:
-    """Return a schedule with a time of zero groups that includes the present, or that begins in two hours."""
+    """Return a schedule with one period of zero groups. If `lasts` is true, the period includes the present; otherwise it
+    begins in two hours.
+    """
     begin = datetime.now(UTC) + (timedelta(hours=-1) if lasts else timedelta(hours=2))
     end = begin + timedelta(hours=6)
     return [{"start": f"{begin:%H:%M}", "end": f"{end:%H:%M}", "minimum": {"engine": 0, "decoder": 0}}]

@@ -24,7 +24,9 @@ KILLS = 200 if SOAK else 3
 
 @pytest.fixture(scope="module")
 def field(installed: Rig, account: Account) -> Iterator[Field]:
-    """Yield an operator behind a proxy that has handled an undisturbed service; the operator is stopped afterwards."""
+    """Yield an operator that runs behind a proxy, and that has already handled a service without any fault. The operator
+    is stopped afterwards.
+    """
     made = Field(installed, account)
     for body in RUNTIMES:
         installed.create(body)

@@ -62,7 +62,9 @@ def rolled_out(rig: Rig, namespace: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("code", [0, 128], ids=["with-true", "without"])
 def test_groups_serve_until_their_nodes_have_the_image(pulls: Rig, empty: str, code: int) -> None:
-    """The exit code 128 is that of a container whose image has no command `true`. The image was pulled as well."""
+    """During a rollout, the groups of the old revision serve until the Jobs have pulled the new image onto their nodes. A
+    Job whose container exits with code 128, because the image has no command `true`, counts as a pull, too.
+    """
     rig = pulls
     rig.cluster.set_stages(stages.ready(600.0, PULLERS))
     rig.create(yamls.service(empty, "svc", f"rt-{empty}", "engine", engine={"minReplicas": 3}))
@@ -97,7 +99,9 @@ def job() -> Manifest:
 
 
 def changed(where: str, value: Any) -> Manifest:
-    """Return the Job with another value in its pod."""
+    """Return the Job of `job` with another value in the spec of its pod. `where` is the path of the value, such as
+    `containers/0/image`.
+    """
     made = copy.deepcopy(job())
     spec, (*path, last) = made["spec"]["template"]["spec"], where.split("/")
     for step in path:

@@ -15,11 +15,10 @@ from tests.support.rig import Rig
 REST_S = 10.0
 """Seconds in which nothing may be written."""
 MARKS = ("injected.example.com/", "sidecar:1", "mirror.example.com/", "INJECTED", "nvidia.com/gpu")
-"""Texts that an object contains if the webhook has changed it: at least one for each mode."""
+"""Texts that an object contains if the webhook has changed the object: at least one text for each mode of the webhook."""
 LATE_WRITES = {"registry": 3}
-"""Most writes for each service after a restart of the operator, by mode; 0 for the others. Where images are rewritten, a new
-operator applies each workload again, which changes nothing.
-"""
+"""Mode of the webhook -> maximum number of writes for each service after a restart of the operator; 0 for modes that are
+not listed. If the webhook rewrites images, a new operator applies each workload again, which changes nothing."""
 
 
 @pytest.fixture(scope="module")

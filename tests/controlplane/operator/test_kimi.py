@@ -1,5 +1,5 @@
-"""Tests of the three files of the seeds on a real control plane. To serve Kimi K2 with them is the main purpose of this
-project.
+"""Tests of serving Kimi K2 on a real control plane with the three files of the announcement with which this project began
+(docs/seeds.md). This is the main purpose of the project.
 """
 
 import pytest

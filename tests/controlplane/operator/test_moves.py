@@ -165,7 +165,9 @@ def drained(rig: Rig, name: str, row: Row, watch: GroupWatch) -> Outcome:
 
 
 def stays(rig: Rig, where: str, drain: Drain, node: str, role: str) -> list[str]:
-    """Wait until the move has timed out, check that no pod has changed, and move the group without a replacement."""
+    """Wait until the move has timed out, check that no pod has changed, and move the group without a replacement. Return
+    the messages of the condition Moved, and then the output of `ome move --now`.
+    """
     before = {pod["metadata"]["uid"] for pod in drains.pods_of(rig, where, role)}
     said = [rig.says(where, NAME, "Moved", "NoSpareNodes", seconds=60)["message"]]
     said.append(rig.says(where, NAME, "Moved", "MoveTimedOut", seconds=60)["message"])

@@ -1,7 +1,7 @@
 """Tests of moves that are impossible, unwanted or interrupted, on a real control plane with simulated nodes: a message says
 why, nothing that serves is deleted, and every move ends (docs/moves.md).
 
-All stories run at the same time, each with nodes of its own.
+All cases run at the same time, each with nodes of its own.
 """
 
 import time
@@ -219,7 +219,7 @@ STORIES = {
 
 @pytest.fixture(scope="module")
 def endings(stage: Rig) -> Iterator[dict[str, BaseException | None]]:
-    """Yield the error with which each story failed; None if it succeeded."""
+    """Yield name of a case -> the error with which the case failed; None if it succeeded."""
     stage.cluster.set_stages(stages.terminate(10.0, SLOWLY))
     with ThreadPoolExecutor(len(STORIES)) as threads:
         started = {name: threads.submit(story, Rig(stage.cluster), name) for name, story in STORIES.items()}

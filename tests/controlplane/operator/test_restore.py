@@ -66,8 +66,8 @@ def scales(rig: Rig, namespace: str) -> dict[str, int]:
 
 
 def late(rig: Rig, namespace: str) -> Any:
-    """Return an argument `after` of `restore`: after the InferenceServices were restored, it waits until the operator has
-    nothing left to do.
+    """Return a function for the argument `after` of `restore`. After the InferenceServices were restored, it waits until
+    the operator has created their RoleScales and has nothing left to do.
     """
 
     def after(kind: str) -> None:

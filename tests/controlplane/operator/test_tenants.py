@@ -77,7 +77,9 @@ def attach(who: Token, box: Manifest, name: str = "plain") -> tuple[int, str]:
 
 
 def within(who: Token, kind: str, **fields: Any) -> tuple[int, str]:
-    """Send a dry run of a pod with a container of this kind that has these fields, as `create` or `attach` does."""
+    """Send a dry run of a pod in which a container of this kind has these fields: a new pod or, for `ephemeralContainers`,
+    a running one. Return the status code and the message of the answer.
+    """
     box = {"name": "x", "image": "i", **fields}
     if kind == "ephemeralContainers":
         return attach(who, box)

@@ -229,8 +229,8 @@ def what_another_namespace_has(tenant: Tenant) -> None:
 
 
 def weights_of_another_namespaces_model(tenant: Tenant) -> None:
-    """The weights were trained on a BaseModel of `team-b`. The tenant creates a model with the same name in its own
-    namespace.
+    """A tenant names fine-tuned weights of a BaseModel `ft-base` of `team-b` in a service whose own model has the same
+    name. The service reports WrongBaseModel and gets no pod.
     """
     storage = {"storageUri": "local:///mnt/models/ft-b", "path": "/mnt/models/ft-b"}
     spec = {"baseModelRef": {"name": "ft-base"}, "modelType": "LoRA", "storage": storage, "hyperParameters": {}}

@@ -39,7 +39,7 @@ def small_account(role: dict[str, Any]) -> dict[str, Any]:
 
 
 def one_account(one: InferenceService, deps: Deps, seen: Observed, now: datetime) -> Plan:
-    """Return a plan with one ServiceAccount. Roles have a controller of their own, and ServiceAccounts do not."""
+    """Return a plan with one ServiceAccount."""
     return child(small_account(small_role(f"{one.name}-child", one.name, one.uid)), seen)
 
 

@@ -100,7 +100,9 @@ def _without_copies(model: Model, batch: int) -> Part:
 
 
 def _together(parts: list[Part]) -> Part:
-    """Return a whole layer: every part once, on the next copy of its weights."""
+    """Return a complete layer as one part. A call of it runs every given part once; successive calls use different copies
+    of the weights.
+    """
 
     def call(copy: int) -> None:
         for part in parts:

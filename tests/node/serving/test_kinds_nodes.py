@@ -36,7 +36,8 @@ pytestmark = [
 ]
 MANIFEST = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
 TOKENS_WITHIN_S = 300.0
-"""Enough for several attempts: a request over a connection to a pod whose node has vanished hangs for a minute."""
+"""Seconds within which a request has to return tokens. They are enough for several attempts: a request over a connection
+to a pod whose node has vanished hangs for a minute."""
 GRACE = "--node-monitor-grace-period="
 
 

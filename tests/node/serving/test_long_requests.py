@@ -25,7 +25,7 @@ ARRIVE_WITHIN_S = 40.0
 ENDS_AFTER_S = 25.0
 LONGEST_S = 400
 MOST_TOKENS = 3_900
-"""Part of the model's context of 4,096 tokens."""
+"""Maximum number of tokens that a request asks for. The model's context has 4,096 tokens, which also contain the prompt."""
 TRIAL, TRIAL_TOKENS = 100, 48
 
 

@@ -18,7 +18,8 @@ NAME = "kimi-k2-tiny-tp2"
 PER_SECOND = 2.0
 CALM_S = 4.0
 HEALED_WITHIN_S = 240.0
-"""A start of a group took 36 s, and a hang is observed for 60 s in addition to the time of the probes."""
+"""Seconds within which a group has to generate tokens again after a fault. A start of a group took 36 s, and a hang is
+observed for 60 s in addition to the time of the probes."""
 
 SEND = """
 import contextlib, os, pathlib, signal

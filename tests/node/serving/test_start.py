@@ -38,8 +38,9 @@ SLOW = {
     "startupProbe": {"periodSeconds": 10, "failureThreshold": 60, "httpGet": {"path": "/health", "port": "http"}},
     "readinessProbe": {"periodSeconds": 5, "failureThreshold": 3, "httpGet": {"path": "/health/", "port": "http"}},
 }
-"""The probes before 2026-11-28. SGLang redirects the path of the second one to `/health`. The registry does not know this
-path, so it lists the leader when it is ready, as it did then."""
+"""The probes that the operator rendered before 2026-11-28. SGLang redirects the path `/health/` of the readiness probe to
+`/health`. The registry does not know the path `/health/`, so it lists a leader only when the leader is ready, as all
+registries did before that date."""
 
 
 class Start(NamedTuple):

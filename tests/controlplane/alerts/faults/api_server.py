@@ -16,9 +16,8 @@ from tests.support.proxy import Answer, Late, Proxy, Sent, Verdict
 from tests.support.rig import path
 
 KIND = "ClusterBaseModel"
-"""The kind of the objects that are created: a pass over such an object writes only its status, and no alert is about an
-unused model without nodes.
-"""
+"""The kind of the objects that the faults of this module create. It is chosen because a pass over such an object writes
+only a status, and because no alert fires for an unused model that is on no node."""
 
 
 def proxied(bed: Bed) -> Proxy:
