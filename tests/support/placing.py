@@ -1,5 +1,5 @@
-"""Simulates services that compete for nodes: reconciliations run `sync`, the operator's arbiter admits services, and a
-scheduler binds pods one by one.
+"""Simulates services that compete for nodes: reconciliations run `sync`, the operator's controllers (`Gangs`) admit
+services, and a scheduler binds pods one by one.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ def role(pod: LivePod) -> str:
 
 
 class Known:
-    """A stand-in for the operator's cache, from which the arbiter reads the state of the cluster."""
+    """A stand-in for the operator's cache, from which `Gangs` reads the state of the cluster."""
 
     def __init__(self, race: "Race") -> None:
         self.race, self.children = race, {"ControllerRevision": self}

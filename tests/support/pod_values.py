@@ -21,8 +21,8 @@ DEPENDING = frozenset({
     ("Toleration", "Lt"), ("Toleration", "Gt"), ("PodSecurityContext", "MountOption"), ("VolumeMount", "Bidirectional"),
     ("SecurityContext", "Unmasked"), ("Probe", 1),
 })  # fmt: skip
-"""(type, value) that needs a newer version than the control plane of the tests, or another field. FINE and REFUSED contain
-some of these.
+"""Pairs (type, value) that are not tried alone, because the value needs a newer version than the control plane of the
+tests, or another field. FINE and REFUSED of `pod_examples.py` contain some of these values.
 """
 TEXTS = (
     "Wrong Value!",

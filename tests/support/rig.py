@@ -77,7 +77,7 @@ CLUSTER_WIDE = {
     "Namespace",
 }  # fmt: skip
 LASTING = ("BenchmarkJob", "BaseModel", "PodDisruptionBudget", "ResourceQuota")
-"""Kinds of objects on which operators or controllers work as long as they exist, if nothing owns them."""
+"""Kinds whose objects, if they have no owner, cause work for operators or controllers for as long as the objects exist."""
 
 
 def is_ready(body: Mapping[str, Any]) -> bool:

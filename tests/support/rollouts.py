@@ -61,7 +61,9 @@ class Rollout:
     target: str = "r0"
     paused: bool = False
     broken: int = 0
-    """How often a bound was violated because groups of three revisions existed, when this cannot be avoided."""
+    """How often a bound was violated while groups of three revisions existed. In this situation a violation cannot always
+    be avoided.
+    """
     faults: float = 0.0
     """Probability with which a ready group fails in a step."""
 
