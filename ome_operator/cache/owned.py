@@ -2,7 +2,7 @@
 labels of their pods, and anybody can copy labels.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ome_operator import keys
@@ -59,7 +59,7 @@ def revision_of_pods(cluster: ClusterCache, namespace: str, service: str, name: 
     return next((data for child, data in labelled if child.owned), {})
 
 
-def _named(children: Iterator[Child] | list[Child], name: str) -> Iterator[tuple[Child, Mapping[str, Any]]]:
+def _named(children: Iterable[Child], name: str) -> Iterator[tuple[Child, Mapping[str, Any]]]:
     """Yield each of these ControllerRevisions that has the label of a revision, and its data."""
     for child in children:
         if child.labels.get(keys.REVISION) == name and child.content:

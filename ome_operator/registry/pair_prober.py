@@ -155,7 +155,7 @@ def _fails(memory: LeaderMemory) -> bool:
 
 def _is_busy(memory: LeaderMemory) -> bool:
     """Return whether the leader is computing requests, or has finished requests since the last reading but one of its
-    load.
+    load. A request whose transfer has failed was not computed, although the engine counts it as finished.
     """
-    counts = [reading.counters.get("requests", 0.0) for reading in memory.work[-2:]]
+    counts = [each.counters.get("requests", 0.0) - each.counters.get("failedTransfers", 0.0) for each in memory.work[-2:]]
     return bool(memory.load.running) or (len(counts) == 2 and counts[1] > counts[0])

@@ -59,6 +59,9 @@ class PairState(NamedTuple):
     probe was late."""
     failed: tuple[float, ...] = ()
     """Times at which the last failed probes began."""
+    unexplained: tuple[float, ...] = ()
+    """Times at which those of the last failed probes began that load cannot explain: an engine answered that the transfer
+    had failed, or neither leader was computing requests."""
     worked: tuple[float, ...] = ()
     """Times at which the last probes that worked began."""
     is_failing: bool = False
@@ -89,9 +92,11 @@ def _after(state: PairState, result: PairResult, busy: Collection[str], began: f
         return PairState(probed_at=began, worked=worked, recent=state.recent)
     explained = state.explained.union(busy if result is PairResult.LATE else ())
     failures = state.failures + 1
+    is_late = result is PairResult.LATE and bool(busy)
     return state._replace(
         failures=failures,
         failed=(*state.failed, began)[-SHOWN:],
+        unexplained=state.unexplained if is_late else (*state.unexplained, began)[-SHOWN:],
         explained=explained,
         is_failing=failures >= FAILURES,
     )
@@ -100,15 +105,19 @@ def _after(state: PairState, result: PairResult, busy: Collection[str], began: f
 def failing(pairs: Pairs, leaders: Collection[str], now: float) -> dict[Pair, PairState]:
     """Return the failing pairs among these leaders. A pair is failing if the probability that so many of its probes fail in
     a row by chance is below `CHANCE`, estimated from the other pairs of both leaders. If probes were late while a leader
-    computed requests, the leader's load can be the cause. Then the estimate uses only the other pairs of this leader,
-    including those that fail.
+    computed requests, the leader's load can be the cause. Then either the other failed probes alone are so many, or the
+    estimate uses only the other pairs of this leader, including those that fail.
     """
     known = _present(pairs, leaders, now)
-    return {
-        pair: state
-        for pair, state in known.items()
-        if state.is_failing and _noise(known, pair, pair) ** state.failures <= CHANCE and _is_no_load(known, pair, pair)
-    }
+    return {pair: state for pair, state in known.items() if state.is_failing and _fails_by_itself(known, pair, state)}
+
+
+def _fails_by_itself(pairs: Pairs, pair: Pair, state: PairState) -> bool:
+    """Return whether neither chance nor load explains the failed probes of a pair."""
+    noise = _noise(pairs, pair, pair)
+    if noise ** len(state.unexplained) <= CHANCE:
+        return True
+    return noise**state.failures <= CHANCE and _is_no_load(pairs, pair, pair)
 
 
 def _noise(pairs: Pairs, leaders: Iterable[str], but: Pair) -> float:
@@ -132,7 +141,7 @@ def _is_no_load(pairs: Pairs, pair: Pair, partners: Iterable[str]) -> bool:
     """
     explained = pairs[pair].explained
     needed = explained if tuple(partners) == pair else explained.union(partners)
-    count = min((_surrounded(pairs, uid, pair) for uid in needed), default=0)
+    count = min((_surrounded(pairs, uid, pair, pairs[pair].failed) for uid in needed), default=0)
     return all(_failures_beside(pairs, uid, pair) ** count <= CHANCE for uid in explained)
 
 
@@ -142,14 +151,14 @@ def _failures_beside(pairs: Pairs, uid: str, but: Pair) -> float:
     return (sum(found) + 1) / (len(found) + 2)
 
 
-def _surrounded(pairs: Pairs, uid: str, but: Pair) -> int:
-    """Return for how many failed probes of the pair `but` the leader `uid` had a successful probe with another partner
-    both shortly before and shortly after. The number is 0 if the network of the registry itself was interrupted.
+def _surrounded(pairs: Pairs, uid: str, but: Pair, times: Iterable[float]) -> int:
+    """Return for how many of the failed probes that began at `times` the leader `uid` had a successful probe with another
+    partner than in the pair `but`, both shortly before and shortly after. The number is 0 if the network of the registry
+    itself was interrupted.
     """
     worked = [at for pair, state in pairs.items() if uid in pair and pair != but for at in state.worked]
     return sum(
-        any(0 < failed - at <= NEAR for at in worked) and any(0 < at - failed <= NEAR for at in worked)
-        for failed in pairs[but].failed
+        any(0 < failed - at <= NEAR for at in worked) and any(0 < at - failed <= NEAR for at in worked) for failed in times
     )
 
 
@@ -182,9 +191,11 @@ def _is_the_cause(pairs: Pairs, uid: str, pair: Pair) -> bool:
     """Return whether a leader causes the failures of a failing pair. It does if its partner works with other leaders at the
     same time, so that neither the partner, nor chance, nor load explains the failures.
     """
-    partner = (_other(pair, uid),)
-    count = _surrounded(pairs, *partner, pair)
-    return _noise(pairs, partner, pair) ** count <= CHANCE and _is_no_load(pairs, pair, partner)
+    other, state = _other(pair, uid), pairs[pair]
+    noise = _noise(pairs, (other,), pair)
+    if noise ** _surrounded(pairs, other, pair, state.unexplained) <= CHANCE:
+        return True
+    return noise ** _surrounded(pairs, other, pair, state.failed) <= CHANCE and _is_no_load(pairs, pair, (other,))
 
 
 def _present(pairs: Pairs, leaders: Collection[str], now: float) -> dict[Pair, PairState]:

@@ -117,6 +117,27 @@ async def test_a_busy_decode_that_lets_all_wait_is_not_to_blame(three: Slice) ->
     assert not three.prober.blamed
 
 
+async def test_late_probes_of_a_busy_decode_do_not_hide_that_transfers_fail(three: Slice) -> None:
+    """While packets are dropped, the first probes are late and requests that began before still run. Then the engine answers
+    that transfers fail.
+    """
+    three.status["d1"], three.memories["d1"] = 0, BUSY
+    await three.seconds(6)
+    assert not three.prober.blamed
+    three.status["d1"] = 500
+    await three.seconds(60)
+    assert three.prober.blamed == {"d1"}
+
+
+async def test_a_decode_whose_transfers_fail_is_not_busy(three: Slice) -> None:
+    """The decode engine finishes requests only because their transfers fail, so load does not explain its late probes."""
+    counters = ({"requests": 7.0, "failedTransfers": 2.0}, {"requests": 9.0, "failedTransfers": 4.0})
+    work = tuple(WorkReading(float(at), each, {}) for at, each in enumerate(counters))
+    three.status["d1"], three.memories["d1"] = 0, LeaderMemory(work=work)
+    await three.seconds(60)
+    assert three.prober.blamed == {"d1"}
+
+
 async def test_if_all_pairs_fail_nobody_is_to_blame(three: Slice) -> None:
     three.status["p"] = 500
     await three.seconds(60)
