@@ -44,6 +44,11 @@ until the alert had cleared, both with the times of the rules divided by the num
 elsewhere. Two of the faults are bugs that the tests put into the operator, because no real fault is known that would have
 the same effect.
 
+Two alerts whose faults use a stand-in for a registry were also fired by real engines (2026-11-29,
+`tests/node/serving/test_silent_alerts.py`, divided by 10). OmeGroupsSilent fired 45 s after the scheduler of a decode engine
+was stopped, with `silence: Observe`, and cleared 10 s after it continued. OmeTransfersFail fired 54 s after the connections
+for KV caches to one of two decode engines were refused, and cleared 44 s after the repair.
+
 | alert | fault | divided by | fires | clears |
 |---|---|---|---|---|
 | OmeNobodyLeads | the operator is killed | 4 | 31 s | 1 s |
