@@ -179,7 +179,7 @@ def everything() -> Rig:
         first, conditions=[condition("Ready", since="2026-01-01T11:10:00Z"), *told, demand, moved, transfers],
         components=components,
         groups=[group(incarnation=1, recycles=1, lastFailure={"reason": "OOMKilled"}, start=start)],
-        placement={"waiting": {"engine": 1}, "first": BEGAN},
+        placement={"waiting": {"engine": 1}, "first": BEGAN}, scaling={"mode": "Apply", "hold": "Hole"},
     )  # fmt: skip
     rig.see(
         SERVICE,

@@ -58,7 +58,7 @@ async def test_a_dead_operator_is_named_and_a_dead_service_is_not_ready() -> Non
     for pod in cluster.objects["Pod"]:
         if pod["metadata"]["namespace"] == "search":
             pod["status"]["conditions"][-1]["status"] = "False"
-    said = "No operator has renewed its Lease for 10 min: this status is from before."
+    said = "No operator has renewed its Lease for 10 min, so the status may be outdated."
     async with visiting(cluster) as visitor:
         for path in ("/", "/nodes", "/service/search/embedder"):
             assert (await visitor.page(path)).count(said) == 1, path
