@@ -16,6 +16,9 @@ from ome_operator.core.observed.exclusions import Exclusion
 from ome_operator.core.observed.objects import Child, Pod
 from ome_operator.core.observed.slices import Slice, group_number, is_leader_set
 
+WORKER_GRACE = 1
+"""Grace period in seconds of a rank above 0 whose leader is gone, and of all ranks of a group that releases its nodes."""
+
 
 def by_worth(role: str, size: int, slice_: Slice, leaving: Collection[int] = ()) -> tuple[int, ...]:
     """Return the numbers of the existing groups of a role, the most valuable group first. `size` is the number of pods of
@@ -52,14 +55,23 @@ def taken(role: str, slice_: Slice) -> frozenset[int]:
 
 def finishing(role: str, slice_: Slice) -> frozenset[int]:
     """Return the numbers of the groups that have no StatefulSet of a leader any more, and whose leader may still have
-    requests: it is ready, or was drained, or ends while the StatefulSet of its workers is kept for it.
+    requests: it is ready, or was drained, or ends with its own grace period while the StatefulSet of its workers is kept.
 
-    A group that is removed to release its nodes loses both StatefulSets at once, and its leader is usually not ready.
+    A group that is removed to release its nodes loses both StatefulSets at once, and its pods get the grace period
+    `WORKER_GRACE`. Its leader is usually not ready.
     """
     found, led = sets(role, slice_), existing(role, slice_)
     kept = {group_number(child) for child in found if not (is_leader_set(child) or child.deleting)}
     leaders = (pod for pod in pods(role, slice_) if is_leader(pod) and not pod.over and pod.group not in led)
-    return frozenset(pod.group for pod in leaders if pod.ready or pod.draining or (pod.running and pod.group in kept))
+    waited = (pod for pod in leaders if pod.ready or pod.draining or _ends_slowly(pod, kept))
+    return frozenset(pod.group for pod in waited)
+
+
+def _ends_slowly(leader: Pod, kept: Collection[int | None]) -> bool:
+    """Return whether a leader may still have requests although it is not ready: it runs, nobody has shortened its grace
+    period, and its group is in `kept`, the groups whose StatefulSet of workers exists.
+    """
+    return leader.running and leader.grace > WORKER_GRACE and leader.group in kept
 
 
 def left(role: str, slice_: Slice) -> int:

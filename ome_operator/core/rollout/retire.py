@@ -10,15 +10,12 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from ome_operator import keys
-from ome_operator.core.group_numbers import is_leader, pods, sets
+from ome_operator.core.group_numbers import WORKER_GRACE, is_leader, pods, sets
 from ome_operator.core.observed.objects import Child, Pod
 from ome_operator.core.observed.slices import Slice, group_number, is_leader_set
 from ome_operator.core.reconcile.plan import Delete, Guard, NodeLost
 from ome_operator.core.render import meta
 from ome_operator.util.wording import count
-
-WORKER_GRACE = 1
-"""Grace period in seconds of a rank above 0 whose leader is gone."""
 
 
 class Retirement(NamedTuple):
