@@ -3,13 +3,12 @@
 import asyncio
 import re
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from ome_operator.cli.ui import feed
 from tests.support import console
-from tests.support.bodies import ago
 from tests.support.visitor import Visitor, visiting
 from tests.support.waiting import until
 
@@ -53,7 +52,8 @@ async def test_a_page_that_waited_in_vain_shows_how_old_it_is(monkeypatch: pytes
 async def test_a_dead_operator_is_named_and_a_dead_service_is_not_ready() -> None:
     """The page applies the rule of `ome status`: services whose pods contradict the condition Ready are Outdated."""
     cluster = console.fleet(kimi=False, hostile=False)
-    lease = {"holderIdentity": "pod", "leaseDurationSeconds": 15, "renewTime": ago(minutes=10)}
+    renewed = datetime.now(UTC) - timedelta(minutes=10)
+    lease = {"holderIdentity": "pod", "leaseDurationSeconds": 15, "renewTime": renewed.isoformat()}
     cluster.add("Lease", {"metadata": {"name": "ome-operator", "namespace": "ome"}, "spec": lease})
     for pod in cluster.objects["Pod"]:
         if pod["metadata"]["namespace"] == "search":
@@ -63,7 +63,7 @@ async def test_a_dead_operator_is_named_and_a_dead_service_is_not_ready() -> Non
         for path in ("/", "/nodes", "/service/search/embedder"):
             assert (await visitor.page(path)).count(said) == 1, path
         assert re.search(r'id="r-search/embedder" class="starting".*?<b>Outdated</b>', await visitor.page("/"), re.DOTALL)
-        lease["renewTime"] = ago(seconds=0)
+        lease["renewTime"] = datetime.now(UTC).isoformat()
         visitor.looker.forget()
         async with visitor.stream("/") as stream:
             await stream.look()
