@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ome_operator.registry.engine_load import EngineLoad
 from ome_operator.registry.silence import FAILURES, LATE, RETRY, RETRY_SILENT, ProbeResult
 
-QUIET = 5.0
+QUIET = 4.0
 """Seconds without an answer to the router after which an engine with requests is probed. The router is read every 2 s."""
 PROBE = 4.5
 """Maximum duration of a probe in seconds."""
@@ -59,13 +59,17 @@ class AnswerSigns(NamedTuple):
     no requests in the engine."""
     failures: int = 0
     """Number of failed probes since the last answer."""
+    failed_since: float | None = None
+    """Time at which the first of the failed probes began, after which every probe failed; None if the last probe did not
+    fail."""
     proven_since: float | None = None
-    """Time at which the first probe that proved that the engine is silent began (`proves_silence`); None if no probe since
-    the last answer did."""
+    """Time since which the engine is known to be silent; None if no probe since the last answer proved that it is
+    (`proves_silence`). After one proof, this is the time at which that probe began. After `FAILURES` consecutive proofs, it
+    is `failed_since`."""
     proven_at: float = 0.0
     """Time at which the last probe that proved that the engine is silent ended."""
-    is_proven: bool = False
-    """Whether the last probe proved that the engine is silent."""
+    proofs: int = 0
+    """Number of consecutive probes, up to the last one, that proved that the engine is silent."""
     probed_at: float | None = None
     """Time at which the last probe ended."""
     retry: float = RETRY
@@ -75,6 +79,11 @@ class AnswerSigns(NamedTuple):
     def is_mute(self) -> bool:
         """Whether the engine returns no token although its scheduler works."""
         return self.failures >= FAILURES
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the last probe proved that the engine is silent."""
+        return self.proofs > 0
 
 
 def counted(signs: AnswerSigns, counts: RouterCounts, now: float) -> AnswerSigns:
@@ -126,16 +135,17 @@ def probed(
     if result is ProbeResult.PAUSED:
         return _answered(after, now)
     if result is ProbeResult.UNCLEAR or not 0 <= now - began <= PROBE + LATE:
-        return after._replace(is_proven=False, retry=RETRY_UNCLEAR if loads else RETRY_SILENT)
-    failures = signs.failures + 1
-    is_proven = proves_silence(loads)
-    goes_on = not is_proven or (signs.proven_since is not None and began - signs.proven_at <= STALE)
-    return after._replace(
-        failures=failures,
-        proven_since=signs.proven_since if goes_on else began,
-        proven_at=now if is_proven else signs.proven_at,
-        is_proven=is_proven,
-        retry=RETRY_SILENT if failures >= FAILURES else RETRY,
+        return after._replace(failed_since=None, proofs=0, retry=RETRY_UNCLEAR if loads else RETRY_SILENT)
+    failures, proofs = signs.failures + 1, signs.proofs + 1 if proves_silence(loads) else 0
+    failed_since = began if signs.failed_since is None else signs.failed_since
+    failed = after._replace(failures=failures, failed_since=failed_since, proofs=proofs)
+    if not proofs:
+        return failed._replace(retry=RETRY)
+    goes_on = signs.proven_since is not None and began - signs.proven_at <= STALE
+    return failed._replace(
+        proven_since=failed_since if proofs >= FAILURES else signs.proven_since if goes_on else began,
+        proven_at=now,
+        retry=RETRY_SILENT if min(failures, proofs) >= FAILURES else RETRY,
     )
 
 
@@ -178,4 +188,4 @@ def _without_queue(loads: Sequence[EngineLoad | None]) -> list[EngineLoad]:
 def _answered(signs: AnswerSigns, at: float) -> AnswerSigns:
     """Return the signs of an engine that has answered a request at the time `at` or later."""
     waits = None if signs.waits_since is None else max(at, signs.waits_since)
-    return signs._replace(waits_since=waits, failures=0, proven_since=None, is_proven=False)
+    return signs._replace(waits_since=waits, failures=0, failed_since=None, proven_since=None, proofs=0)

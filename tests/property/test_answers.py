@@ -79,7 +79,7 @@ class Engine:
         self.mute = NEVER, NEVER
         self.pause = NEVER, NEVER
         self.update, self.updated, self.updates = NEVER, -NEVER, chance.uniform(1, 40)
-        what = chance.choice(("nothing", "mute", "mute", "pause", "update"))
+        what = chance.choice(("nothing", "mute", "mute", "pause", "update", "update, then mute"))
         begin = chance.uniform(20, 50)
         if what == "mute":
             self.mute = begin, begin + chance.choice((30.0, NEVER))
@@ -87,6 +87,9 @@ class Engine:
             self.pause = begin, begin + chance.uniform(1, 60)
         elif what == "update":
             self.update = begin
+        elif what == "update, then mute":
+            self.update, mute = begin, begin + chance.uniform(0, 60)
+            self.mute = mute, mute + chance.choice((30.0, NEVER))
 
     def is_mute(self) -> bool:
         """Return whether the detokenizer does not run."""

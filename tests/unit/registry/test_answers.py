@@ -70,12 +70,24 @@ def test_an_engine_that_is_never_empty_is_taken_out_and_not_reported() -> None:
     signs = read(NEW, (10, 2, 7))
     for began in (15, 19):
         signs = probed(signs, FAILED, BUSY, began, began + 3)
-    assert signs.is_mute and not signs.is_proven
+    assert signs.is_mute and not signs.is_proven and is_due(signs, 22 + RETRY), "the next probe may prove it"
     ended = [*BUSY, reading(9.0)]
     assert not probed(signs, FAILED, ended, 27, 30).is_proven, "the engine may be loading new weights"
     arrived = [*BUSY, reading(9.0, running=4)]
     assert probed(signs, FAILED, arrived, 27, 30).proven_since == 27, "a request came after the probe"
     assert probed(signs, FAILED, IDLE, 27, 30).proven_since == 27
+
+
+def test_two_proofs_in_a_row_prove_also_the_time_of_the_failed_probes_before_them() -> None:
+    signs = read(NEW, (10, 2, 7))
+    for began, loads, since in ((15, BUSY, None), (20, IDLE, 20), (25, IDLE, 15)):
+        signs = probed(signs, FAILED, loads, began, began + 4)
+        assert signs.proven_since == since
+    signs = probed(read(NEW, (10, 2, 7)), FAILED, BUSY, 15, 19)
+    signs = probed(signs, UNCLEAR, BUSY, 20, 24)
+    for began in (25, 30, 35):
+        signs = probed(signs, FAILED, IDLE, began, began + 4)
+        assert signs.proven_since == 25, "the probe before them proved nothing"
 
 
 def test_a_probe_that_proves_nothing_ends_the_report_and_soon_not_the_silence() -> None:

@@ -288,7 +288,7 @@ def test_a_slice_is_known_by_its_selector_whatever_the_order() -> None:
 
 @pytest.mark.parametrize(("is_proven", "expected"), [(True, {"age": 3, "seconds": 9}), (False, None)])
 def test_a_leader_without_answers_is_silent_only_if_that_is_proven(is_proven: bool, expected: Any) -> None:
-    signs = AnswerSigns(failures=2, proven_since=1.0, proven_at=7.0, probed_at=9.0, is_proven=is_proven)
+    signs = AnswerSigns(failures=2, proven_since=1.0, proven_at=7.0, probed_at=9.0, proofs=int(is_proven))
     leader = LeaderState("p", "u", "http://h", "decode", "silent", "", False, None)
     memories = {"u": LeaderMemory(answers=signs)}
     found = summary("s", [leader], memories, RouterReading(), NOBODY, 10.0)["leaders"][0]
