@@ -234,8 +234,8 @@ class Story:
         may_be = stops <= now < works + BACK_WITHIN
         if signs.is_mute and signs.is_proven:
             assert may_be, f"{at}: reported as silent"
-            counts_update = 0 < engine.updated <= now and signs.proofs >= FAILURES  # no probe was answered since then either
-            assert counts_update or (signs.proven_since or 0.0) >= stops - PROBE, f"{at}: silent too early"
+            updates = engine.update <= now or 0 < engine.updated <= now  # the silence may have begun with the update
+            assert (updates and signs.proofs >= FAILURES) or (signs.proven_since or 0.0) >= stops - PROBE, f"{at}: too early"
             self.found += 1
         has_ended = now >= works or 0 < engine.updated <= now
         self.is_busy_again = has_ended and signs.is_mute and (self.is_busy_again or is_waiting)
