@@ -9,6 +9,10 @@ GROUPS = (PREFILL, DECODE)
 """The roles that are decided together, in the order in which they serve a request."""
 KEPT = 600.0
 """Length in seconds of the period whose samples a decision uses."""
+BEFORE = 3.0
+"""Seconds by which a time may be earlier than the first sample, so that this sample stands for it. A sample is a mean over
+`WINDOW` seconds. If it stood for an earlier time, the same requests would be counted in two windows, and a rate that
+increases would be estimated too high."""
 STALE = 20.0
 """Age in seconds from which a sample is not used any more. A longer pause between two samples is a gap, in which the load
 is unknown."""
@@ -67,11 +71,13 @@ class DemandSample(NamedTuple):
 
 
 def nearest(samples: Sequence[DemandSample], at: float) -> DemandSample | None:
-    """Return the sample nearest to the time `at`; None if there is none within half of `STALE`. Samples are not at equal
-    distances, because a round of decisions takes some time in addition to the pause after it.
+    """Return the sample nearest to the time `at`; None if there is none within half of `STALE`, or if the time is more than
+    `BEFORE` earlier than the first sample. The distance between samples is not fixed: it is a pause, and the time that a
+    round of decisions takes.
     """
     found = min(samples, key=lambda one: abs(one.at - at), default=None)
-    return found if found is not None and abs(found.at - at) <= STALE / 2 else None
+    is_known = found is not None and abs(found.at - at) <= STALE / 2 and at >= samples[0].at - BEFORE
+    return found if is_known else None
 
 
 class Configuration(NamedTuple):

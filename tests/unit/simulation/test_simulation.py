@@ -104,9 +104,10 @@ def test_an_oracle_with_the_rules_of_removal_adds_at_once_and_removes_one_by_one
     assert downs[0] >= 690 and min(two - one for one, two in pairwise(downs)) >= 60
 
 
-def test_a_constant_load_is_no_reason_to_go_back_and_forth() -> None:
-    trace = traces.constant(3600.0, 9.6)
-    assert simulate(trace, Ours(trace), needed(trace, 0.0, 9.6)).turns() == 0
+@pytest.mark.parametrize("rate", [2.0, 4.0, 6.0, 9.6, 14.0])
+def test_a_constant_load_is_no_reason_to_go_back_and_forth(rate: float) -> None:
+    trace = traces.constant(3600.0, rate)
+    assert simulate(trace, Ours(trace), needed(trace, 0.0, rate)).turns() == 0
 
 
 def test_vanished_numbers_change_nothing() -> None:

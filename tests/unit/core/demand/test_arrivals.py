@@ -41,6 +41,16 @@ def test_the_distance_between_samples_may_be_any(pause: float) -> None:
     assert found is not None and found.kind == "step" and found.now == pytest.approx(40.0)
 
 
+def test_the_first_sample_does_not_stand_for_an_earlier_window() -> None:
+    """With samples from 8 s to 120 s there is only one window before the newest one. If the first sample also stood for the
+    window that ended at 0 s, random arrivals would look like a trend.
+    """
+    samples = [DemandSample(float(at), 4.0 if at < 60 else 5.5, waiting=0) for at in (*range(8, 120, 10), 120)]
+    found = forecast(samples, 100.0)
+    assert found is not None and found.kind == "steady"
+    assert found == forecast([one for one in samples if one.at >= 58], 100.0)
+
+
 def test_a_slope_is_continued_to_the_end_of_the_horizon() -> None:
     found = forecast(seen(lambda at: 5 + at / 60), 120.0)
     assert found is not None and found.kind == "trend"
