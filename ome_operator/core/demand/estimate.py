@@ -99,6 +99,13 @@ class DemandEstimate(NamedTuple):
     stepwise: frozenset[str]
     """Roles of which only a first estimate is known, and no prediction. Their groups may be much faster, so at most as many
     groups are added as serve already (`limits.first_steps`)."""
+    passed: float = 0.0
+    """Requests per second that prefill passes on to decode now."""
+    room: int | None = None
+    """Largest number of prefill groups for which the cluster has nodes; None if this is not known."""
+    filling: queues.Filling | None = None
+    """How the requests in decode may increase beyond every measured load; None if the time between tokens is predicted
+    there, or if the present number of requests is unknown."""
 
     @property
     def most(self) -> float:
@@ -117,28 +124,48 @@ class DemandEstimate(NamedTuple):
         adds at most as many groups as serve now: a router does not move requests that wait, so only the groups that serve
         now work off the backlog, and further new groups cannot help them.
         """
-        return self._need(targets, self.most, self.service, self.extra, (self.curve_for(targets),))
+        prefill = self._prefill(targets, self.most, self.service, self.extra)
+        tokens, curve = self._passed_on(targets, prefill) * self.answer, self.curve_for(targets)
+        decode = self._decode(targets, tokens, curve)
+        limit = curves.batch_within(curve, targets.tbt)
+        if decode is not None and self.filling is not None and limit > self.measured[-1][0]:
+            decode = min(decode, queues.groups_until_full(tokens, limit, self.answer, self.filling))
+        return NeededGroups(prefill, decode)
 
     def fewer(self, targets: Targets) -> NeededGroups:
         """Return the numbers of groups that would be enough for the demand with a margin: they would also be enough if the
         estimate were too low by `CERTAIN` standard errors, and the demand grew by `MARGIN`.
         """
         rate = (self.most + CERTAIN * self.forecast.error) * (1 + MARGIN)
-        return self._need(targets, rate, self.longest, 0.0, (self.measured or self.curve, self.curve))
+        decode = [self._decode(targets, rate * self.answer, curve) for curve in (self.measured or self.curve, self.curve)]
+        enough = None if None in decode else max(number or 0 for number in decode)
+        return NeededGroups(self._prefill(targets, rate, self.longest, 0.0), enough)
 
-    def _need(self, targets: Targets, rate: float, service: float, extra: float, curves_: Sequence[Curve]) -> NeededGroups:
-        """Return the numbers of groups that are needed to serve `rate` requests per second, and to work off a backlog at
-        `extra` requests per second. A request occupies a prefill group for `service` seconds. If the curves need different
-        numbers of decode groups, the largest number is returned.
+    def _prefill(self, targets: Targets, rate: float, service: float, extra: float) -> int | None:
+        """Return the number of prefill groups that are needed to serve `rate` requests per second, and to work off a backlog
+        at `extra` requests per second. A request occupies a prefill group for `service` seconds.
         """
         patience = self.patience * (bound_below(targets.ttft) - service)
         prefill = queues.prefill_groups(rate, service, patience, targets.share)
         if prefill is not None and extra > 0:
             prefill = max(prefill, min(math.ceil((rate + extra) * service), prefill + self.serving))
-        through = rate + extra if prefill is None else min(rate + extra, prefill / service)
-        shown = curves.shown_rate(self.measured, targets.tbt)
-        decode = [queues.decode_groups(through * self.answer, curve, targets.tbt, shown) for curve in curves_]
-        return NeededGroups(prefill, None if None in decode else max(number or 0 for number in decode))
+        return prefill
+
+    def _passed_on(self, targets: Targets, prefill: int | None) -> float:
+        """Return the requests per second that decode gets when `prefill` groups serve, or as many as the service may have.
+        The maximum of prefill, and the nodes that it has, thus limit decode, too.
+        """
+        arrive = self.most + self.extra
+        if prefill is None:
+            return arrive
+        high, room = targets.bounds[PREFILL].high, self.room
+        most = min(prefill, high if room is None else min(high, room))
+        # The speed may be underestimated, but what is passed on now is known.
+        return min(arrive, max(most / self.service, self.passed if most < prefill else 0.0))
+
+    def _decode(self, targets: Targets, tokens: float, curve: Curve) -> int | None:
+        """Return the number of decode groups that are needed to generate `tokens` tokens per second."""
+        return queues.decode_groups(tokens, curve, targets.tbt, curves.shown_rate(self.measured, targets.tbt))
 
 
 def estimate(
@@ -185,7 +212,21 @@ def estimate(
             for role, plan in ((PREFILL, planned.work), (DECODE, planned.curve))
             if basis[role] == Basis.FIRST and not plan
         ),
+        passed=samples[-1].requests or 0.0,
+        room=fleet.prefill.room,
+        filling=_filling(samples[-1], known, planned),
     )
+
+
+def _filling(sample: DemandSample, known: Learned, planned: PlannedSpeeds) -> queues.Filling | None:
+    """Return how the requests in decode may increase; None if loads beyond the measured ones are predicted, or if nothing
+    was measured.
+    """
+    if planned.curve or not known.curve or sample.running is None or sample.running_now is None:
+        return None
+    batch, seconds = known.curve[-1]
+    running = max(sample.running, sample.running_now)
+    return queues.Filling(running, batch / seconds, learn.cold_start(known) + PERIOD + WINDOW)
 
 
 class MeanRequest(NamedTuple):

@@ -2,6 +2,7 @@
 
 import math
 from functools import lru_cache
+from typing import NamedTuple
 
 from ome_operator.core.demand import curves
 from ome_operator.core.demand.facts import Curve
@@ -87,5 +88,35 @@ def decode_groups(tokens: float, curve: Curve, target: float, shown: float = 0.0
     limit = curves.batch_within(curve, target)
     if limit < 1:
         return None
-    usual = (math.sqrt(limit + 1) - 1) ** 2
-    return max(1, math.ceil(tokens / max(usual / target, shown) - 1e-9))
+    return max(1, math.ceil(tokens / max(_usual(limit) / target, shown) - 1e-9))
+
+
+def _usual(limit: float) -> float:
+    """Return the largest mean number of requests in a decode group that has at most `limit` requests most of the time: it is
+    two of its square roots below the limit.
+    """
+    return (math.sqrt(limit + 1) - 1) ** 2
+
+
+class Filling(NamedTuple):
+    """How fast the number of requests in decode may increase, if nothing is known about loads above the measured ones."""
+
+    running: float
+    """Requests in decode now, over all groups."""
+    rate: float
+    """Tokens per second that a group generates at the largest measured load."""
+    horizon: float
+    """Seconds in which a larger load is measured and a group that is then added serves."""
+
+
+def groups_until_full(tokens: float, limit: float, answer: float, filling: Filling) -> int:
+    """Return the smallest number of decode groups in none of which the number of requests exceeds `limit` within the horizon
+    of `filling`, while `tokens` tokens per second are requested, `answer` for each request.
+
+    With more requests at a time, a group generates at least as many tokens per second (batching), but how many is unknown.
+    If it generates no more, the number of requests increases by (requested - generated tokens) / answer each second. As long
+    as this takes longer than the horizon, a further measurement comes in time, so no group is needed before it.
+    """
+    usual, seconds = max(_usual(limit), 1e-9), filling.horizon / answer
+    full = (filling.running + tokens * seconds) / (usual + filling.rate * seconds)
+    return max(1, math.ceil(max(filling.running / usual, full) - 1e-9))

@@ -11,7 +11,7 @@ from tests.support import hasty_operator, yamls
 from tests.support.demand_router import BURST, CALM, Followed, listening
 
 TARGETS = {"timeToFirstToken": "3s", "timeBetweenTokens": "50ms"}
-DEMAND = {"minReplicas": 1, "autoscaler": {"class": "Demand"}}
+DEMAND: dict[str, Any] = {"minReplicas": 1, "autoscaler": {"class": "Demand"}}
 
 
 def prepared(bed: Bed, gpus: int = 8) -> str:
@@ -28,7 +28,7 @@ def followed(bed: Bed, reason: str, **demand: Any) -> str:
     its namespace.
     """
     namespace = prepared(bed)
-    spec = {"decoder": {**DEMAND, "maxReplicas": 2}, "scalingPolicy": {"demand": {**TARGETS, **demand}}}
+    spec: dict[str, Any] = {"decoder": {**DEMAND, "maxReplicas": 2}, "scalingPolicy": {"demand": {**TARGETS, **demand}}}
     bed.rig.create(yamls.service(namespace, SERVICE, namespace, "engine", "decoder", "router", **spec))
     bed.rig.ready(namespace, SERVICE, 60)
     bed.rig.says(namespace, SERVICE, "FollowsDemand", reason, seconds=60)

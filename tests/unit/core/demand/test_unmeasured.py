@@ -222,3 +222,37 @@ def test_a_saturated_service_of_which_even_the_maximum_is_late_goes_to_its_limit
     assert (made.size[0] + made.size[1], made.hold) == (size[0] + size[1], hold)
     again, later = decide(seen, fleet(*made.size[:2]), TARGETS._replace(**limits), after, NOW)
     assert (again.size, again.hold, later.changes) == (made.size, hold, after.changes), "the number of groups stays"
+
+
+@pytest.mark.parametrize(
+    ("target", "rate", "groups"), [(10.0, 4.4, 1), (0.1, 4.32, 1), (0.1, 4.4, 2), (0.024, 4.4, 2), (0.1, 60.0, 2)]
+)
+def test_a_load_slightly_above_the_measured_one_waits_for_a_measurement(target: float, rate: float, groups: int) -> None:
+    """A decode group was measured with 6 requests at 22 ms, which is 4.3 requests of 64 tokens per second. A little more
+    adds no group while the requests would need longer to reach the limit than a measurement and a start take. A target near
+    the measured time, or a larger load, adds one.
+    """
+    known = KNOWN._replace(curve=((6.0, 0.022),))
+    targets = TARGETS._replace(tbt=target)
+    load = samples(rate, running=6.0, running_now=6, output_tokens=None)
+    load = tuple(one._replace(ended=4.3, output_tokens=64 * 4.3) for one in load[:-1]) + load[-1:]
+    made, _ = decide(load, fleet(20, 1), targets._replace(bounds={**targets.bounds, PREFILL: GroupBounds(20, 20)}),
+                     state(20, 1, learned=known), NOW)  # fmt: skip
+    assert made.decode == groups
+
+
+@pytest.mark.parametrize("field", ["high", "room"])
+def test_decode_gets_no_groups_for_requests_that_prefill_cannot_pass_on(field: str) -> None:
+    """28 requests/s need more prefill and decode groups. With a single prefill group, which passes on 4 requests/s, another
+    decode group would have nothing to do.
+    """
+    here, targets = fleet(1, 1), TARGETS
+    if field == "high":
+        targets = targets._replace(bounds={**targets.bounds, PREFILL: GroupBounds(1, 1)})
+    else:
+        here = here._replace(prefill=here.prefill._replace(room=1))
+    busy = samples(28.0, requests=4.0, prompt_tokens=4000.0, waiting=100, running=40.0, running_now=0)
+    free, _ = decide(busy, fleet(1, 1), TARGETS, state(1, 1), NOW)
+    made, _ = decide(busy, here, targets, state(1, 1), NOW)
+    assert free.decode > 1 and free.prefill >= 7
+    assert (made.prefill, made.decode) == (1, 1) and made.hold in (HoldReason.MAXIMUM, HoldReason.NO_ROOM)
