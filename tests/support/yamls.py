@@ -1,5 +1,6 @@
 """Small models, runtimes and services for the control-plane suite."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 Manifest = dict[str, Any]
@@ -76,3 +77,12 @@ def route_crd() -> dict[str, Any]:
         "metadata": {"name": "httproutes.gateway.networking.k8s.io", "annotations": approved},
         "spec": {"group": "gateway.networking.k8s.io", "names": named, "scope": "Namespaced", "versions": [version]},
     }
+
+
+def night(lasts: bool) -> list[dict[str, Any]]:
+    """Return a schedule with one period of zero groups. If `lasts` is true, the period includes the present; otherwise it
+    begins in two hours.
+    """
+    begin = datetime.now(UTC) + (timedelta(hours=-1) if lasts else timedelta(hours=2))
+    end = begin + timedelta(hours=6)
+    return [{"start": f"{begin:%H:%M}", "end": f"{end:%H:%M}", "minimum": {"engine": 0, "decoder": 0}}]

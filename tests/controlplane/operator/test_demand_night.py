@@ -4,8 +4,6 @@ A test simulates the router, which serves /summary over HTTP.
 
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -32,15 +30,6 @@ def here(rig: Rig, namespace: str) -> Iterator[Followed]:
         yield Followed(rig, namespace, router, engine=ROLE, decoder=ROLE, scalingPolicy={"demand": TARGETS})
     rig.delete("ClusterServingRuntime", "", namespace)
     rig.restart()
-
-
-def night(lasts: bool) -> list[dict[str, Any]]:
-    """Return a schedule with one period of zero groups. If `lasts` is true, the period includes the present; otherwise it
-    begins in two hours.
-    """
-    begin = datetime.now(UTC) + (timedelta(hours=-1) if lasts else timedelta(hours=2))
-    end = begin + timedelta(hours=6)
-    return [{"start": f"{begin:%H:%M}", "end": f"{end:%H:%M}", "minimum": {"engine": 0, "decoder": 0}}]
 
 
 @pytest.mark.timeout(600)
@@ -73,7 +62,7 @@ def test_a_schedule_brings_a_service_to_zero_and_back(here: Followed) -> None:
     here.arrivals = CALM
     rig.wait("a number is decided", lambda: here.scaling().get("applied") == {"engine": 1, "decoder": 1}, 60)
     here.edit(engine={"minReplicas": 0}, decoder={"minReplicas": 0})  # a new service with 0 would begin at zero
-    here.policy(schedule=night(True))
+    here.policy(schedule=yamls.night(True))
     time.sleep(hasty_operator.SPAN + LASTS)
     assert here.size() == (1, 1), "requests keep the service"
     here.arrivals, here.in_flight = 0, 0
@@ -85,7 +74,7 @@ def test_a_schedule_brings_a_service_to_zero_and_back(here: Followed) -> None:
     assert "decoder: 1 group" in here.ome("wake", SERVICE, "-n", namespace)
     rig.wait("both roles are back", lambda: here.size() == (1, 1), 60)
     rig.wait("no group again", lambda: here.size() == (0, 0), 240)
-    here.policy(schedule=night(False))
+    here.policy(schedule=yamls.night(False))
     rig.wait("the end of the time brings both roles back", lambda: here.size() == (1, 1), 60)
     rig.ready(namespace, SERVICE, 60)
     assert rig.condition(namespace, SERVICE, "FollowsDemand")["reason"] != "ScaledByHand"

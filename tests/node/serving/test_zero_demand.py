@@ -1,0 +1,70 @@
+"""Tests in which the schedule of a service of the class Demand brings its real engines to zero, and a request brings them
+back (docs/demand.md).
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.conftest import Tables
+from tests.node.serving.conftest import MINUTES, READY_WITHIN_S, tokens
+from tests.node.serving.test_zero import NAME, ROLES, answered, ask, groups, zero
+from tests.support import yamls
+from tests.support.rig import Rig
+
+pytestmark = MINUTES
+HEADING = "zero by a schedule of the class Demand, and back by a request"
+TARGETS = {"timeToFirstToken": "2s", "timeBetweenTokens": "10s", "coolDown": "10s", "mode": "Apply"}
+
+
+@pytest.fixture
+def scheduled(hasty: Rig, tiny: str) -> Iterator[str]:
+    """Yield the URL of the service, whose groups follow the demand, and which has no minimum now."""
+    role = {"minReplicas": 0, "maxReplicas": 1, "autoscaler": {"class": "Demand"}}
+    policy = {"demand": {**TARGETS, "schedule": yamls.night(True)}, "wakeOnRequest": True}
+    hasty.patch("InferenceService", NAME, NAME, {"spec": {**dict.fromkeys(ROLES, role), "scalingPolicy": policy}})
+    yield tiny
+    one = {"minReplicas": 1, "maxReplicas": 1, "autoscaler": None}
+    hasty.patch("InferenceService", NAME, NAME, {"spec": {**dict.fromkeys(ROLES, one), "scalingPolicy": None}})
+    hasty.ready(NAME, NAME, READY_WITHIN_S)
+
+
+def condition(rig: Rig, kind: str) -> dict[str, Any]:
+    """Return a condition of the service."""
+    return dict(rig.condition(NAME, NAME, kind))
+
+
+@pytest.mark.timeout(900, func_only=True)
+def test_a_service_without_requests_goes_to_zero_and_a_request_brings_it_back(
+    hasty: Rig, scheduled: str, tables: Tables
+) -> None:
+    began = time.monotonic()
+    hasty.wait("no engine", lambda: groups(hasty) == 0, 300)
+    empty = time.monotonic() - began
+    hasty.wait("the registry answers", lambda: answered(scheduled), 60)
+    assert condition(hasty, "Ready")["reason"] == "ScaledToZero"
+    time.sleep(25)  # requests of the last 20 s would bring the service back
+    assert groups(hasty) == 0, "health checks are no requests"
+    began = time.monotonic()
+    status, headers, body = ask(scheduled)
+    assert (status, headers["Retry-After"], body["error"]["code"]) == (503, "30", "no_engine")
+    hasty.wait("both roles have pods again", lambda: groups(hasty) >= 2, 60)
+    woken = time.monotonic() - began
+    refused = 0
+    while (last := ask(scheduled)[0]) != 200:
+        refused += last == 0
+        assert time.monotonic() - began < READY_WITHIN_S, f"no token after {READY_WITHIN_S} s: {last}"
+        time.sleep(0.5)
+    first = time.monotonic() - began
+    assert refused == 0, "a connection was refused"
+    assert tokens(scheduled, "hello")
+    hasty.wait("the wake is in the status", lambda: "servedAfterSeconds" in zero(hasty).get("wake", {}), 60)
+    assert zero(hasty)["wake"]["by"] == "Request"
+    assert condition(hasty, "FollowsDemand")["reason"] != "ScaledByHand"
+    tables.setdefault(HEADING, []).extend([
+        f"from the schedule until no pod of an engine is left, with the times of the hasty operator  {empty:>6.1f} s",
+        f"from the request until both roles have pods  {woken:>6.1f} s",
+        f"from the request until the first token  {first:>6.1f} s",
+    ])  # fmt: skip
