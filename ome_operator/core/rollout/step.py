@@ -144,13 +144,12 @@ def _waiting(others: list[Slice], gate: Gate, numbers: ReplicaCounts) -> Rollout
     """Return a step that keeps the revisions that run or, if none runs, the revision that still has the most objects.
 
     A revision that has objects and does not run was being removed, or a person deleted its leaders. It is completed again
-    while no other revision may start. While a check is being made (reason Checking), nothing is changed, because the result
-    is known in a moment.
+    while no other revision may start. While a check is being made (reason Checking), missing groups are not created, because
+    the result is known in a moment.
     """
     run = [one for one in others if started(one)]
     if gate.reason == Reason.CHECKING:
-        have = {one.revision: {role: each.have for role, each in numbers.seen[one.revision].items()} for one in run}
-        return RolloutStep(have, held=True)
+        return RolloutStep({one.revision: _no_more(one.revision, numbers) for one in run}, held=True)
     if not run:
         run = sorted((one for one in others if one.workloads), key=lambda one: (len(one.workloads), one.revision))[-1:]
     if not run:
@@ -159,6 +158,14 @@ def _waiting(others: list[Slice], gate: Gate, numbers: ReplicaCounts) -> Rollout
     shares = stay(numbers.wanted[first], first, {one.revision: numbers.seen[one.revision] for one in others})
     kept = {one.revision: shares[one.revision] for one in run if one.revision != first}
     return RolloutStep({**kept, first: shares[first]}, alone=not kept, held=True)
+
+
+def _no_more(revision: str, numbers: ReplicaCounts) -> Share:
+    """Return the existing groups of a revision by role, at most as many as desired. A group that leaves its node exists in
+    addition to its replacement. If it counted, the replacement would get another replacement in each pass.
+    """
+    wanted = numbers.wanted[revision]
+    return {role: min(each.have, wanted.get(role, each.have)) for role, each in numbers.seen[revision].items()}
 
 
 def _alone(target: str, begun: bool, gate: Gate, numbers: ReplicaCounts) -> RolloutStep:

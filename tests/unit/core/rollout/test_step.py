@@ -110,6 +110,15 @@ def test_a_check_that_is_under_way_rebuilds_nothing() -> None:
     assert decided("new", gone("old", ROUTER), gate=Gate(Reason.CHECKING, "")).keep == ()
 
 
+def test_during_a_check_a_group_that_leaves_is_not_replaced_twice() -> None:
+    """Two groups exist of the one that is desired, because one of them leaves its node. One of them is kept: if two were
+    kept, a third group would be created next to the one that leaves.
+    """
+    seen = {"old": {"engine": GroupCounts(2, (True, True), 2)}}
+    numbers = ReplicaCounts({"old": WANTED, "new": WANTED}, seen, seen, RECREATE)
+    assert decide("svc", "new", {"old": whole("old")}, Gate(Reason.CHECKING, ""), numbers).groups == {"old": WANTED}
+
+
 def test_a_slice_that_lost_its_leaders_is_repaired_though_the_gate_is_closed() -> None:
     assert decided("new", gone("new", BUDGET), gate=CLOSED).keep == ("new",)
 
