@@ -67,7 +67,9 @@ def fitting(
     mine = snapshot.slices.get(target, Slice(target, (), ()))
     avoided, namespace = tuple(sorted(snapshot.observed.avoided))[:MOST], snapshot.service.namespace
     if avoided and deps.policy.sees_cluster:
-        bound = {name: leaving(snapshot, avoided, mine, name) | _beside(mine, name, avoided) for name in roles}
+        bound = {
+            name: leaving(snapshot, avoided, mine, name, role) | _beside(mine, name, avoided) for name, role in roles.items()
+        }
         without = lacks(_needs(_parts(roles, wanted, mine, avoided, bound), namespace, weights), deps.nodes)
         if without and not lacks(needs(roles, wanted, namespace, weights), deps.nodes):
             avoided = ()

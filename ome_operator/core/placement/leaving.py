@@ -1,39 +1,69 @@
-"""Choose the groups that are replaced under another number, because they failed on a node that is avoided now."""
+"""Choose the groups that are replaced under another number: groups that failed on a node that is avoided now, and groups
+that wait for nodes and exclude a node on which a new group could be placed.
+"""
 
+from collections.abc import Collection, Iterable
+
+from ome_operator import quantity
 from ome_operator.core import group_numbers
 from ome_operator.core.freeze.hold import active_hold
 from ome_operator.core.observed.exclusions import Exclusion
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.observed.slices import Slice
+from ome_operator.core.placement import timing
+from ome_operator.core.placement.demand import demand
+from ome_operator.core.placement.need import accepts
 from ome_operator.core.reconcile.snapshot import Snapshot
+from ome_operator.core.render.statefulsets import Stored
 
 
-def leaving(snapshot: Snapshot, excluded: Exclusion, found: Slice, role: str) -> frozenset[int]:
-    """Return the number of the group of a role that is to be replaced by a group with another number; an empty set if there
-    is none. At most one group is replaced at a time.
+def leaving(snapshot: Snapshot, excluded: Exclusion, found: Slice, name: str, role: Stored) -> frozenset[int]:
+    """Return the number of the group of the role `name` that is to be replaced by a group with another number; an empty set
+    if there is none. At most one group is replaced at a time, and no group whose leader is ready.
 
-    The group has failed before, is not ready, and has a pod on a node that new groups exclude. A group that serves stays,
-    and so does a group that has not failed yet, because its start may succeed. If the group were recycled under the same
-    number, its StatefulSets would not change, so its pods could return to the node.
+    If such a group were recycled under the same number, its StatefulSets would not change: its pods could return to a node
+    that is avoided, and would still exclude the nodes that were excluded when the group was created.
     """
-    service = snapshot.service
-    if not excluded or active_hold(snapshot.deps, service.namespace, service.name, service.annotations) is not None:
+    service, stamped = snapshot.service, group_numbers.exclusions(name, found)
+    if not (excluded or any(stamped.values())):
+        return frozenset()
+    if active_hold(snapshot.deps, service.namespace, service.name, service.annotations) is not None:
         return frozenset()
     recycled = {
         group.get("index") or 0
         for group in service.status.get("groups") or ()
-        if (group.get("component"), group.get("revision")) == (role, found.revision) and group.get("recyclesInARow")
+        if (group.get("component"), group.get("revision")) == (name, found.revision) and group.get("recyclesInARow")
     }
-    stamped = group_numbers.exclusions(role, found)
     groups: dict[int, list[Pod]] = {}
-    for pod in group_numbers.pods(role, found):
+    for pod in group_numbers.pods(name, found):
         groups.setdefault(pod.group, []).append(pod)
-    goes = [
-        number
-        for number in sorted(group_numbers.existing(role, found))
-        if (mine := groups.get(number))
-        and not any(pod.rank == 0 and pod.ready and not pod.deleting for pod in mine)
-        and {pod.node for pod in mine} & set(excluded).difference(stamped.get(number, ()))
-        and (number in recycled or any(pod.restarts or pod.over for pod in mine))
-    ]
-    return frozenset(goes[:1])
+    for number in sorted(group_numbers.existing(name, found)):
+        pods, before = groups.get(number, []), stamped.get(number, ())
+        if any(pod.rank == 0 and pod.ready and not pod.deleting for pod in pods):
+            continue
+        failed = _failed(pods, set(excluded).difference(before), recycled)
+        if failed or (_waits(snapshot, pods) and _accepted(snapshot, role, set(before).difference(excluded))):
+            return frozenset((number,))
+    return frozenset()
+
+
+def _failed(pods: Collection[Pod], avoided: Collection[str], recycled: Collection[int]) -> bool:
+    """Return whether a group has failed before, and has a pod on a node of `avoided`. A group that has not failed yet stays,
+    because its start may succeed.
+    """
+    if not any(pod.node in avoided for pod in pods):
+        return False
+    return any(pod.group in recycled or pod.restarts or pod.over for pod in pods)
+
+
+def _accepted(snapshot: Snapshot, role: Stored, names: Iterable[str]) -> bool:
+    """Return whether one of these nodes accepts pods of the role."""
+    nodes = [snapshot.deps.nodes[name] for name in names if name in snapshot.deps.nodes]
+    asks = [demand(each["spec"]["template"], True) for each in (role.leader, role.worker) if each is not None]
+    return any(accepts(each, node, False) for each in asks for node in nodes)
+
+
+def _waits(snapshot: Snapshot, pods: Iterable[Pod]) -> bool:
+    """Return whether a pod of a group has waited for a node for `timing.NARROWED`."""
+    created = (quantity.moment(pod.times.created, snapshot.now) for pod in pods if not pod.node and not pod.deleting)
+    return any(when is not None and snapshot.now - when >= timing.NARROWED for when in created)

@@ -27,6 +27,9 @@ them."""
 RETRY_REGARDLESS = timedelta(minutes=5)
 """How long a gang waits before it is admitted regardless of the known capacity: an autoscaler has to see its pods from
 time to time."""
+NARROWED = timedelta(minutes=5)
+"""How long a pod of a group waits for a node before the group is replaced because it excludes a node that a new group would
+not exclude."""
 SPECULATION = timedelta(seconds=45)
 """Length of the part of each period in which gangs are admitted although they probably do not fit. It is longer than the
 interval between two passes over a waiting gang (`RECHECK`), so that each gang has a pass in it.

@@ -46,6 +46,15 @@ class RolloutStep:
         """The revisions whose StatefulSets this pass writes, the target last."""
         return tuple(self.groups)
 
+    def grows(self, target: str) -> str:
+        """Return the revision whose groups are replaced if they have to leave; "" if there is none.
+
+        The groups of a revision that a rollout removes are not replaced. The number of groups that such a revision keeps
+        includes a group that is still being drained, so each pass would create another group.
+        """
+        last = self.keep[-1] if self.keep else ""
+        return last if self.held or last == target else ""
+
 
 OPEN = Gate("", "")
 

@@ -24,6 +24,20 @@ def test_the_new_group_is_placed_on_the_node_that_comes_back(size: int) -> None:
     fleet.until("back", lambda: gone in fleet.nodes_of("decoder") and fleet.whole() and not fleet.moves())
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_node_that_is_not_cordoned_is_used_again_if_no_other_node_is_free(size: int) -> None:
+    """A group leaves its node without a replacement, and nobody cordons the node. The new group first waits for other
+    nodes.
+    """
+    fleet = serving(Movable(size=size, engines=1, decoders=1), spare=0)
+    gone = min(fleet.nodes_of("decoder", 0))
+    fleet.change(gone, move=f"{fleet.world.now.isoformat()} now")
+    fleet.until("gone", lambda: gone not in fleet.nodes_of("decoder"))
+    fleet.run(8)
+    assert gone not in fleet.nodes_of("decoder")
+    fleet.until("back", lambda: gone in fleet.nodes_of("decoder") and fleet.whole() and not fleet.moves(), passes=100)
+
+
 @pytest.mark.parametrize("phase", ["Settling", "Replacing", "Staying", "Returned"])
 def test_now_does_not_wait_for_the_move_of_another_group(phase: str) -> None:
     """Group 0 moves because of a taint, and no node is free. `ome move --now` of the node of group 1 moves it at once, and

@@ -1,13 +1,19 @@
-"""Tests of groups that are replaced under another number, because they failed on a node that is avoided now."""
+"""Tests of groups that are replaced under another number, because they failed on a node that is avoided now, or because they
+exclude a free node.
+"""
 
+from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from ome_operator import keys
+from ome_operator.core.observed.objects import Taint
 from ome_operator.core.reconcile.plan import Plan
+from tests.support import parts
 from tests.support.simulator import World
-from tests.unit.core.placement.test_exclusion import excluded, where, world
+from tests.unit.core.placement.test_exclusion import SHAPE, excluded, where, world
 
 
 def failed(recycles: int = 1, ready: bool = False, group: int = 0) -> World:
@@ -97,3 +103,50 @@ def test_a_group_stays_if_it_would_fit_on_no_other_node() -> None:
     one.deps = replace(one.deps, nodes={name: node for name, node in one.deps.nodes.items() if name in where(one)})
     one.avoided = {own(one)[0]: "failed three times"}
     assert replaced(one.sync()) == (set(), set())
+
+
+def test_a_rollout_does_not_replace_groups_of_the_revision_that_it_removes() -> None:
+    """A rollout keeps the groups of the old revision until the new ones serve. One of them failed on an avoided node. It is
+    replaced before the rollout starts new groups, but not in each pass of the rollout, while it is being drained.
+    """
+    one = failed()
+    sick = {pod.uid for pod in one.pods.values() if pod.labels[keys.COMPONENT] == keys.ENGINE and pod.group == 0}
+    one.avoided = {own(one)[0]: "failed three times"}
+    one.healthy = lambda pod: pod.uid not in sick
+    rollout = {"rollingUpdate": {"maxSurge": 5, "maxUnavailable": 0}}
+    shape = replace(SHAPE, image="b")
+    edited = parts.service(engine={"minReplicas": 2}, router={}, rollout=rollout)
+    one.edit(edited, replace(shape.deps(), nodes=one.deps.nodes, policy=one.deps.policy))
+    for _ in range(5):
+        one.carry_out(one.sync())
+    leaders = [child for (kind, name), child in one.children.items() if kind == "StatefulSet" and not name.endswith("-w")]
+    groups = Counter(child.manifest["metadata"]["labels"][keys.REVISION] for child in leaders)
+    assert sorted(groups.values()) == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("passes", "change", "stays"),
+    [
+        (20, {}, True),  # the group waits for less than five minutes
+        (40, {}, False),
+        (40, {"ready": False}, True),  # the node accepts no pods
+        (40, {"taints": (Taint("ToBeDeletedByClusterAutoscaler", "", "NoSchedule"),)}, True),
+    ],
+)
+def test_a_group_that_waits_for_nodes_is_replaced_if_it_excludes_a_free_node(
+    passes: int, change: dict[str, Any], stays: bool
+) -> None:
+    """A group was created while two nodes were avoided, and has no node since all other nodes are in use. Then the two nodes
+    are forgiven. The group would exclude them for as long as it exists.
+    """
+    one = world(6, ("n0", "n1"))
+    one.settle()
+    one.deps = replace(one.deps, nodes={name: node._replace(ready=name < "n2") for name, node in one.deps.nodes.items()})
+    for pod in [pod for pod in one.pods.values() if pod.group == 1]:
+        one.lose(pod.name)
+    one.avoided = {}
+    for name in ("n0", "n1"):
+        one.deps = replace(one.deps, nodes={**one.deps.nodes, name: one.deps.nodes[name]._replace(**change)})
+    one.run(passes)
+    assert excluded(one) == ({0: "n0,n1", 1: "n0,n1"} if stays else {0: "n0,n1", 2: ""})
+    assert {"n0", "n1"}.isdisjoint(where(one)) == stays
