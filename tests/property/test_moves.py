@@ -76,8 +76,8 @@ def test_with_spare_nodes_every_role_is_whole_all_the_time(shape: Movable, seed:
 @STORIES
 @given(movable(st.integers(1, 3)), st.integers(0, 3), seeds)
 def test_whatever_happens_one_group_of_a_role_moves_and_everything_ends_whole(shape: Movable, spare: int, seed: int) -> None:
-    """Taints, requests, freezes, pauses, rollouts, lost pods and restarts happen in any order. At most one group of a role
-    moves at a time, and in the end the service is complete.
+    """Taints, cordons, requests for groups and for nodes (also without a replacement), freezes, pauses, rollouts, lost pods
+    and restarts happen in any order. At most one group of a role moves at a time, and in the end the service is complete.
     """
     fleet, chance = serving(shape, spare=spare, seed=seed), random.Random(seed)
     world = fleet.world
@@ -95,6 +95,13 @@ def test_whatever_happens_one_group_of_a_role_moves_and_everything_ends_whole(sh
         text = f"engine/{chance.randint(0, 3)} {world.now.isoformat()}"
         world.service = replace(world.service, annotations={keys.MOVE: text})
 
+    def cordon() -> None:
+        fleet.change(chance.choice(sorted(world.deps.nodes)), ready=chance.random() < 0.5)
+
+    def ask_node() -> None:
+        text = chance.choice([f"{world.now.isoformat()} now", world.now.isoformat(), ""])
+        fleet.change(chance.choice(sorted(world.deps.nodes)), move=text)
+
     def lose() -> None:
         if world.pods:
             world.lose(chance.choice(sorted(world.pods)))
@@ -106,7 +113,7 @@ def test_whatever_happens_one_group_of_a_role_moves_and_everything_ends_whole(sh
 
     for _ in range(LENGTH):
         if chance.random() < 0.3:
-            chance.choice([taint, taint, untaint, freeze, ask, lose, edit])()
+            chance.choice([taint, taint, untaint, cordon, freeze, ask, ask_node, lose, edit])()
         interrupted(fleet, chance)
     fleet.shape = replace(fleet.shape, paused=False)
     world.edit(fleet.shape.service(), world.deps)
