@@ -27,6 +27,8 @@ Namespace = Annotated[
 T = TypeVar("T")
 MANAGER = "ome-cli"
 """Field manager of edits that a user makes with `ome`."""
+PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8)
+"""Seconds before each further attempt of an edit whose object was changed by another client in the meantime."""
 
 
 def on_cluster(
@@ -83,6 +85,41 @@ async def open_client(
         yield client
     finally:
         await client.close()
+
+
+async def patch_read(client: "Client", kind: str, body: "Manifest", patch: "Manifest") -> "Manifest":
+    """Apply a merge patch that was computed from `body`, the object as it was read. Return the object as it is stored then.
+
+    Raises Conflict if the object has changed since it was read, so that an edit never overwrites what the patch does not
+    take into account. `edited` repeats such an edit.
+    """
+    was = body["metadata"]
+    bound = {**patch, "metadata": {**patch.get("metadata", {}), "resourceVersion": was["resourceVersion"]}}
+    return await client.patch_merge(kind, was.get("namespace") or "", was["name"], was["uid"], bound)
+
+
+async def edited(attempt: Callable[[], Awaitable[T]]) -> T:
+    """Await `attempt`, which reads an object and writes it with `patch_read`, until no other client changes the object in
+    between, and return its result. Raises UserError after as many attempts as `PAUSES` permits.
+
+    Controllers write the status of an object all the time, so a conflict is no reason to trouble the user.
+    """
+    import asyncio
+
+    from ome_operator.kube.errors import AlreadyExists, Conflict
+
+    for pause in PAUSES:
+        try:
+            return await attempt()
+        except (AlreadyExists, Conflict):
+            await asyncio.sleep(pause)
+    try:
+        return await attempt()
+    except (AlreadyExists, Conflict) as error:
+        raise UserError(
+            f"other clients changed the object each time before this command could write it ({error}): nothing was written; "
+            "run the command again."
+        ) from error
 
 
 def namespace_or_default(client: "Client", namespace: str) -> str:

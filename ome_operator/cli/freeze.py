@@ -14,7 +14,16 @@ import typer
 
 from ome_operator import keys, quantity
 from ome_operator.cli.completing import services
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
+from ome_operator.cli.connect import (
+    Context,
+    Kubeconfig,
+    Namespace,
+    edited,
+    no_such_service,
+    on_cluster,
+    patch_read,
+    resolve_service,
+)
 from ome_operator.cli.output import say
 from ome_operator.errors import UserError
 from ome_operator.settings import Settings
@@ -72,7 +81,7 @@ def freeze(
         if every:
             name = _lease_of(of)
             where = await _found(client, name, lease)
-            await _annotate(client, "Lease", where, name, value)
+            await _freeze(client, "Lease", where, name, value)
             typer.echo(f"All services are frozen by an annotation of Lease {where}/{name}. `{_thaw(of)}` ends the freeze.")
             if not await client.list_objects("InferenceService", limit=1, label_selector=_selector(of)):
                 await asyncio.sleep(UNSEEN)
@@ -83,7 +92,7 @@ def freeze(
                 return True
             return await _confirmed(lambda: _all_say(client, value, of), timeout)
         where, name = resolve_service(client, service, namespace)
-        await _annotate(client, "InferenceService", where, name, value)
+        await _freeze(client, "InferenceService", where, name, value)
         typer.echo(f"{where}/{name} is frozen. `ome thaw {name} -n {where}` ends the freeze.")
         return await _confirmed(lambda: _unconfirmed(client, where, name, value), timeout)
 
@@ -109,12 +118,12 @@ def thaw(
         if every:
             name = _lease_of(of)
             where = await _found(client, name, lease)
-            was = await _annotate(client, "Lease", where, name, None)
+            was = await _thawed(client, "Lease", where, name)
             typer.echo("Thawed." if was else f"Lease {where}/{name} has no freeze: nothing was changed.")
             await _left(client, of)
             return
         where, name = resolve_service(client, service, namespace)
-        was = await _annotate(client, "InferenceService", where, name, None)
+        was = await _thawed(client, "InferenceService", where, name)
         typer.echo(f"{where}/{name} {'is no longer frozen' if was else 'was not frozen individually: nothing was changed'}.")
         its = await _class_of(client, where, name)
         if message := await _frozen_with_all(client, _lease_of(its), lease):
@@ -187,28 +196,54 @@ async def _found(client: "Client", name: str, namespace: str) -> str:
     )
 
 
-async def _annotate(client: "Client", kind: str, namespace: str, name: str, value: str | None) -> str:
-    """Set the freeze annotation of an object to `value`, or remove it if `value` is None. Return the previous value, or
-    "" if the object had none.
+async def _freeze(client: "Client", kind: str, namespace: str, name: str, value: str) -> None:
+    """Set the freeze annotation of an object. The value does not depend on the object, so a freeze waits for no other
+    client.
+    """
+
+    async def attempt() -> None:
+        if (body := await _read(client, kind, namespace, name)) is not None:
+            patch = {"metadata": {"annotations": {keys.FREEZE: value}}}
+            await client.patch_merge(kind, namespace, name, body["metadata"]["uid"], patch)
+            return
+        # An operator without leader election has no Lease, but it reads this annotation from a Lease that exists.
+        metadata = {"name": name, "namespace": namespace, "annotations": {keys.FREEZE: value}}
+        await client.create({"apiVersion": "coordination.k8s.io/v1", "kind": kind, "metadata": metadata})
+
+    await edited(attempt)
+
+
+async def _thawed(client: "Client", kind: str, namespace: str, name: str) -> str:
+    """Remove the freeze annotation of an object, and return its value; "" if it had none. Raises UserError if somebody
+    freezes the object anew at the same time, because that freeze is not the one to end.
     """
     from ome_operator.core.freeze.hold import frozen
+
+    seen: list[str] = []
+
+    async def attempt() -> str:
+        if (body := await _read(client, kind, namespace, name)) is None:
+            return ""
+        seen.append(was := frozen(body["metadata"].get("annotations") or {}))
+        if was and was != seen[0]:
+            raise UserError(f"{kind} {namespace}/{name} was frozen anew in the meantime, {was}: run the command again.")
+        if was:
+            await patch_read(client, kind, body, {"metadata": {"annotations": {keys.FREEZE: None}}})
+        return seen[0]
+
+    return await edited(attempt)
+
+
+async def _read(client: "Client", kind: str, namespace: str, name: str) -> "Manifest | None":
+    """Return a service or a Lease; None if there is no such Lease. Raises Unanswered if there is no such service."""
     from ome_operator.kube.errors import NotFound
 
-    notes: Manifest = {} if value is None else {keys.FREEZE: value}
     try:
-        body = await client.get(kind, namespace, name)
+        return await client.get(kind, namespace, name)
     except NotFound as error:
         if kind != "Lease":
             raise no_such_service(name, namespace) from error
-        # An operator without leader election has no Lease, but it reads this annotation from a Lease that exists.
-        made = {"apiVersion": "coordination.k8s.io/v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}}
-        await client.create({**made, "metadata": {**made["metadata"], "annotations": notes}})  # type: ignore[dict-item]
-        return ""
-    was = frozen(body["metadata"].get("annotations") or {})
-    if was or value is not None:
-        patch = {"metadata": {"annotations": {keys.FREEZE: value}}}
-        await client.patch_merge(kind, namespace, name, body["metadata"]["uid"], patch)
-    return was
+        return None
 
 
 async def _confirmed(lacks: Callable[[], Awaitable[str]], seconds: float) -> bool:

@@ -1,6 +1,6 @@
 """`ome move`: asks the operator to move the groups of a node, or one group of a service (docs/moves.md)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,7 +8,7 @@ import typer
 
 from ome_operator import keys, quantity
 from ome_operator.cli.completing import services
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, get_service, on_cluster
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, edited, get_service, on_cluster, patch_read
 from ome_operator.errors import UserError
 
 if TYPE_CHECKING:
@@ -58,14 +58,7 @@ def move(
 
 
 async def _node(client: "Client", name: str, *, now: bool) -> None:
-    from ome_operator.kube.errors import NotFound
-
-    try:
-        node = await client.get("Node", "", name)
-    except NotFound as error:
-        raise UserError(
-            f"there is no node {name}. `ome nodes` lists them; a group of a service is `ome move SERVICE GROUP`."
-        ) from error
+    await _read_node(client, name)
     pods = await client.list_objects("Pod", label_selector=keys.SERVICE, field_selector=f"spec.nodeName={name}")
     found = sorted({(pod["metadata"]["namespace"], pod["metadata"]["labels"][keys.SERVICE]) for pod in pods})
     if not found:
@@ -78,7 +71,22 @@ async def _node(client: "Client", name: str, *, now: bool) -> None:
         raise UserError(
             f"no service on node {name} has spec.moves: nothing was changed. `kubectl drain {name}` evicts its pods."
         )
-    await _request(client, "Node", node, lambda time: time + (" now" if now else ""))
+
+    def entries(_: "Manifest", time: str) -> list[str]:
+        return [f"{time} now" if now else time]
+
+    await _request(client, "Node", lambda: _read_node(client, name), entries)
+
+
+async def _read_node(client: "Client", name: str) -> "Manifest":
+    from ome_operator.kube.errors import NotFound
+
+    try:
+        return await client.get("Node", "", name)
+    except NotFound as error:
+        raise UserError(
+            f"there is no node {name}. `ome nodes` lists them; a group of a service is `ome move SERVICE GROUP`."
+        ) from error
 
 
 def _outlook(body: Mapping[str, Any], namespace: str, service: str, *, now: bool) -> str:
@@ -91,13 +99,19 @@ def _outlook(body: Mapping[str, Any], namespace: str, service: str, *, now: bool
 
 
 async def _group(client: "Client", service: str, group: str, namespace: str) -> None:
-    body = await get_service(client, service, namespace)
-    where, name = body["metadata"]["namespace"], body["metadata"]["name"]
     component, number = _parsed(group)
-    if refusal := _refusal(body, component, number, group):
-        raise UserError(f"{where}/{name}: {refusal}")
-    others = _kept(body, component, number)
-    await _request(client, "InferenceService", body, lambda time: ", ".join([*others, f"{component}/{number} {time}"]))
+
+    async def movable() -> "Manifest":
+        body = await get_service(client, service, namespace)
+        if refusal := _refusal(body, component, number, group):
+            raise UserError(f"{body['metadata']['namespace']}/{body['metadata']['name']}: {refusal}")
+        return body
+
+    def entries(body: "Manifest", time: str) -> list[str]:
+        return [*_kept(body, component, number), f"{component}/{number} {time}"]
+
+    body = await _request(client, "InferenceService", movable, entries)
+    where, name = body["metadata"]["namespace"], body["metadata"]["name"]
     ahead = next((one for one in _moves(body, component) if one.get("phase") in ("Replacing", "Leaving")), None)
     after = f", after {group.partition('/')[0]}/{ahead.get('group') or 0} has left" if ahead is not None else ""
     typer.echo(f"{where}/{name}: {group} leaves its nodes when a replacement serves elsewhere{after}.")
@@ -108,21 +122,45 @@ def _kept(body: Mapping[str, Any], component: str, number: int) -> list[str]:
     groups. Requests for groups that no longer exist are left out, so that the annotation does not grow forever.
     """
     found = {f"{one.get('component')}/{one.get('index') or 0}" for one in (body.get("status") or {}).get("groups") or ()}
-    entries = ((body["metadata"].get("annotations") or {}).get(keys.MOVE) or "").split(",")
-    return [entry for entry in map(str.strip, entries) if entry.partition(" ")[0] in found - {f"{component}/{number}"}]
+    return [entry for entry in _entries(body) if entry.partition(" ")[0] in found - {f"{component}/{number}"}]
 
 
-async def _request(client: "Client", kind: str, body: "Manifest", text: Callable[[str], str]) -> None:
-    """Write the annotation that requests a move. `text` returns its value for the time of the request.
+def _entries(body: Mapping[str, Any]) -> list[str]:
+    """Return the requests in the annotation of a node or a service."""
+    return [entry.strip() for entry in ((body["metadata"].get("annotations") or {}).get(keys.MOVE) or "").split(",")]
+
+
+async def _request(
+    client: "Client", kind: str, read: Callable[[], Awaitable["Manifest"]], entries: Callable[["Manifest", str], list[str]]
+) -> "Manifest":
+    """Write the annotation that requests a move, and return the object as it was read before. `read` reads the object, and
+    raises UserError if the move is refused. `entries` returns the requests of the annotation, the new one last, for the
+    object as it was read and the time of the new request.
 
     The operator compares this time with the creation times of pods, which the API server writes. If the clock of this
-    machine differs from that of the API server, the annotation is therefore written again with the time of the API server.
+    machine differs from that of the API server, the annotation is therefore written again with the time of the API server,
+    unless somebody else has replaced the request.
     """
-    metadata, asked = body["metadata"], quantity.rfc3339(datetime.now(UTC))
-    place = (kind, metadata.get("namespace") or "", metadata["name"], metadata["uid"])
-    answer = await client.patch_merge(*place, {"metadata": {"annotations": {keys.MOVE: text(asked)}}})
-    if (written := _time_of(answer)) not in ("", asked):
-        await client.patch_merge(*place, {"metadata": {"annotations": {keys.MOVE: text(written)}}})
+
+    async def write(body: "Manifest", time: str) -> "Manifest":
+        patch = {"metadata": {"annotations": {keys.MOVE: ", ".join(entries(body, time))}}}
+        return await patch_read(client, kind, body, patch)
+
+    async def attempt() -> tuple["Manifest", str]:
+        body = await read()
+        return body, _time_of(await write(body, asked))
+
+    async def correct() -> None:
+        body = await client.get(kind, metadata.get("namespace") or "", metadata["name"])
+        if entries(body, asked)[-1] in _entries(body):
+            await write(body, written)
+
+    asked = quantity.rfc3339(datetime.now(UTC))
+    found, written = await edited(attempt)
+    metadata = found["metadata"]
+    if written not in ("", asked):
+        await edited(correct)
+    return found
 
 
 def _time_of(body: "Manifest") -> str:

@@ -100,6 +100,7 @@ def forgive(
                 raise Unanswered(f"nothing is remembered about node {name}: `ome nodes` lists the avoided nodes.") from error
         for body in bodies:
             name, uid = body["metadata"]["name"], body["metadata"]["uid"]
+            # The time does not depend on the object, so it may be written whatever has changed in the meantime.
             await client.patch_merge(KIND, "", name, uid, {"metadata": {"annotations": {keys.FORGIVEN: when}}})
             avoided = (body.get("status") or {}).get("avoided")
             before = f"It was avoided {avoided}" if avoided else "It was not avoided"

@@ -10,7 +10,7 @@ import typer
 
 from ome_operator import keys, quantity
 from ome_operator.cli.completing import services
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, on_cluster, resolve_service
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, edited, on_cluster, patch_read, resolve_service
 from ome_operator.cli.output import say
 from ome_operator.errors import UserError
 from ome_operator.util import columns
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ome_operator.api import InferenceService
     from ome_operator.core.observed.slices import Revision
     from ome_operator.core.rollout.target import TargetRevision
-    from ome_operator.kube.client import Client
+    from ome_operator.kube.client import Client, Manifest
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -35,6 +35,8 @@ class Found(NamedTuple):
     made: dict[str, str]
     """Name of each revision → the time at which it was stored."""
     aim: "TargetRevision"
+    body: "Manifest"
+    """The service as it was read."""
 
     @property
     def where(self) -> str:
@@ -84,7 +86,7 @@ def undo(
     if to and off:
         raise UserError("--to pins the service and --off removes the pin: use only one of them.")
 
-    async def work(client: "Client") -> tuple[Found, str]:
+    async def attempt(client: "Client") -> tuple[Found, str]:
         found = await _find(client, namespace, service)
         if off and not _pinned(found):
             return found, ""
@@ -97,7 +99,7 @@ def undo(
         await _edit(client, found, {"revision": revision or None})
         return found, revision
 
-    found, revision = on_cluster(kubeconfig, context, work)
+    found, revision = on_cluster(kubeconfig, context, lambda client: edited(lambda: attempt(client)))
     if off and not _pinned(found):
         say(f"{found.where} was not pinned and already follows its spec: nothing was changed.")
         _say_paused(found)
@@ -118,14 +120,14 @@ def undo(
 def retry(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
     """Start a rejected revision again, without changes."""
 
-    async def work(client: "Client") -> Found:
+    async def attempt(client: "Client") -> Found:
         found = await _find(client, namespace, service)
         if not found.aim.rejected:
             raise UserError(f"{found.where} has no rejected revision, so there is nothing to retry.")
         await _patch(client, found, {"metadata": {"annotations": {keys.RETRY: _now()}}})
         return found
 
-    found = on_cluster(kubeconfig, context, work)
+    found = on_cluster(kubeconfig, context, lambda client: edited(lambda: attempt(client)))
     message = ", ".join(item["revision"] for item in found.aim.rejected)
     say(f"{found.where} tries revision {message} again.")
 
@@ -182,13 +184,13 @@ def _set(service: str, namespace: str, kubeconfig: Any, context: Any, fields: di
     service as it was before the edit.
     """
 
-    async def work(client: "Client") -> Found:
+    async def attempt(client: "Client") -> Found:
         found = await _find(client, namespace, service)
         if "paused" not in fields or _paused(found) is not bool(fields["paused"]):
             await _edit(client, found, fields)
         return found
 
-    return on_cluster(kubeconfig, context, work)
+    return on_cluster(kubeconfig, context, lambda client: edited(lambda: attempt(client)))
 
 
 async def _find(client: "Client", namespace: str, name: str) -> Found:
@@ -200,18 +202,19 @@ async def _find(client: "Client", namespace: str, name: str) -> Found:
 
     namespace, name = resolve_service(client, name, namespace)
     try:
-        service = InferenceService.parse(await client.get("InferenceService", namespace, name))
+        body = await client.get("InferenceService", namespace, name)
     except NotFound as error:
         raise UserError(
             f"there is no InferenceService {namespace}/{name}; choose another namespace with --namespace."
         ) from error
+    service = InferenceService.parse(body)
     if isinstance(service, Invalid):
         raise UserError(f"{namespace}/{name} cannot be read: {service.why}")
     bodies = await client.list_objects("ControllerRevision", namespace, label_selector=f"{keys.SERVICE}={name}")
     known = stored((from_api.child("ControllerRevision", item) for item in bodies), service.uid)
     made = {item["metadata"]["name"]: item["metadata"].get("creationTimestamp") or "" for item in bodies}
     aim = target.of(service, {item.name: item.number for item in known})
-    return Found(service, known, {item.name: made[item.child.name] for item in known}, aim)
+    return Found(service, known, {item.name: made[item.child.name] for item in known}, aim, body)
 
 
 async def _edit(client: "Client", found: Found, fields: dict[str, Any]) -> None:
@@ -219,8 +222,7 @@ async def _edit(client: "Client", found: Found, fields: dict[str, Any]) -> None:
 
 
 async def _patch(client: "Client", found: Found, patch: dict[str, Any]) -> None:
-    service = found.service
-    await client.patch_merge("InferenceService", service.namespace, service.name, service.uid, patch)
+    await patch_read(client, "InferenceService", found.body, patch)
 
 
 def _components(service: "InferenceService") -> str:

@@ -8,7 +8,7 @@ import typer
 
 from ome_operator import keys
 from ome_operator.cli.completing import services
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, get_service, on_cluster
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, edited, get_service, on_cluster, patch_read
 from ome_operator.cli.output import Output, emit, say
 from ome_operator.errors import UserError
 
@@ -81,7 +81,7 @@ def scale(
         return view(body, scales)
 
     async def change(client: "Client") -> list[str]:
-        return await (_resume if resume else _undo)(client, service, namespace)
+        return await (_resume(client, service, namespace) if resume else edited(lambda: _undo(client, service, namespace)))
 
     if undo and resume:
         raise UserError("--undo keeps a size and --resume ends that: leave out one of them.")
@@ -131,6 +131,7 @@ async def _resume(client: "Client", service: str, namespace: str) -> list[str]:
         await client.delete("RoleScale", found.namespace, name, scales[name]["metadata"]["uid"])
     messages = [f"RoleScale {name} is created again, and follows the demand from then on." for name in found.by_hand]
     if is_back:
+        # The removal does not depend on what the annotation contains by now.
         patch = {"metadata": {"annotations": {keys.SCALED_BACK: None}}}
         await client.patch_merge("InferenceService", found.namespace, found.service, body["metadata"]["uid"], patch)
         messages.append(f"{where} is no longer kept at its former size, and follows the demand from this size on.")
@@ -163,8 +164,7 @@ async def _undo(client: "Client", service: str, namespace: str) -> list[str]:
             "present size: edit them first."
         )
     limits = "" if kept == former_size else " within minReplicas and maxReplicas"
-    patch = {"metadata": {"annotations": {keys.SCALED_BACK: text(former_size)}}}
-    await client.patch_merge("InferenceService", found.namespace, found.service, body["metadata"]["uid"], patch)
+    await patch_read(client, "InferenceService", body, {"metadata": {"annotations": {keys.SCALED_BACK: text(former_size)}}})
     return [f"{where} goes back to {size(*kept)}, the size of {at}{limits}, and keeps it until {resume}."]
 
 

@@ -6,7 +6,7 @@ import typer
 
 from ome_operator import names
 from ome_operator.cli.completing import services
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, get_service, on_cluster
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, edited, get_service, on_cluster, patch_read
 from ome_operator.errors import UserError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ async def _wake(client: "Client", body: "Mapping[str, Any]") -> None:
         return
     for role in empty:
         number = zero.wanted(status.get(zero.FIELD) or {}, role)
-        await _scale(client, namespace, names.component(name, role), role, number)
+        number = await _scale(client, namespace, names.component(name, role), role, number)
         typer.echo(f"{role}: {number} {'group' if number == 1 else 'groups'}")
     typer.echo(f"`ome status {name} -n {namespace}` shows when {namespace}/{name} serves.")
 
@@ -54,18 +54,29 @@ def _groups(status: "Mapping[str, Any]", role: str) -> int | None:
     return found if isinstance(found, int) else None
 
 
-async def _scale(client: "Client", namespace: str, scale: str, role: str, number: int) -> None:
-    """Write the number of groups into a RoleScale. Raises UserError if it does not exist."""
+async def _scale(client: "Client", namespace: str, scale: str, role: str, number: int) -> int:
+    """Write the number of groups into a RoleScale, and return it. If somebody else writes a number above zero at the same
+    time, that number is kept and returned. Raises UserError if the RoleScale does not exist.
+    """
     from ome_operator.core.rollout import zero
     from ome_operator.kube.errors import NotFound
 
-    try:
-        found = await client.get("RoleScale", namespace, scale)
-    except NotFound as error:
-        raise UserError(
-            f"{role} has no RoleScale, so its number of groups comes from spec.{role}.minReplicas: raise it, or set "
-            "maxReplicas."
-        ) from error
-    present = int((found.get("spec") or {}).get("replicas") or 0)
-    made = zero.written_by_wake(int(found["metadata"].get("generation") or 0), present, number)
-    await client.patch_merge("RoleScale", namespace, scale, found["metadata"]["uid"], made)
+    seen: list[int] = []
+
+    async def attempt() -> int:
+        try:
+            found = await client.get("RoleScale", namespace, scale)
+        except NotFound as error:
+            raise UserError(
+                f"{role} has no RoleScale, so its number of groups comes from spec.{role}.minReplicas: raise it, or set "
+                "maxReplicas."
+            ) from error
+        present = int((found.get("spec") or {}).get("replicas") or 0)
+        seen.append(present)
+        if present and present != seen[0]:
+            return present
+        made = zero.written_by_wake(int(found["metadata"].get("generation") or 0), present, number)
+        await patch_read(client, "RoleScale", found, made)
+        return number
+
+    return await edited(attempt)

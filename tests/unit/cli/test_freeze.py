@@ -25,14 +25,14 @@ def service(name: str = "r1", frozen: str = "", told: str = "", of: str = "") ->
     conditions = [{"type": "Frozen", "status": "True", "message": f"frozen since {told}; nothing waits"}] if told else []
     notes = {"annotations": {keys.FREEZE: frozen}} if frozen else {}
     labels = {"labels": {keys.OPERATOR_CLASS: of}} if of else {}
-    metadata = {"name": name, "namespace": "team", "uid": f"uid-{name}", **notes, **labels}
+    metadata = {"name": name, "namespace": "team", "uid": f"uid-{name}", "resourceVersion": "1", **notes, **labels}
     return {"kind": "InferenceService", "metadata": metadata, "status": {"conditions": conditions}}
 
 
 def lease(frozen: str = "", namespace: str = "ome", name: str = "ome-operator") -> dict[str, Any]:
     notes = {"annotations": {keys.FREEZE: frozen}} if frozen else {}
     uid = name.replace("ome-operator", "uid-lease")
-    return {"kind": "Lease", "metadata": {"name": name, "namespace": namespace, "uid": uid, **notes}}
+    return {"kind": "Lease", "metadata": {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": "1", **notes}}
 
 
 def selected(call: Call, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:

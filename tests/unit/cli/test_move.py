@@ -27,7 +27,8 @@ FROZEN = {"type": "Frozen", "status": "True"}
 def service(name: str, movable: bool = True, annotation: str = "", **status: Any) -> Manifest:
     """Return a service with a prefill group and two decode groups."""
     groups = [{"component": "engine", "phase": "Ready"}, *({"component": "decoder", "index": at} for at in (1, 2))]
-    metadata = {"name": name, "namespace": "team", "uid": f"uid-{name}", "annotations": {keys.MOVE: annotation}}
+    metadata: Manifest = {"name": name, "namespace": "team", "uid": f"uid-{name}", "resourceVersion": "1"}
+    metadata["annotations"] = {keys.MOVE: annotation}
     return {"metadata": metadata, "spec": {"moves": {}} if movable else {}, "status": {"groups": groups, **status}}
 
 
@@ -38,7 +39,8 @@ def pod(name: str) -> Manifest:
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
     """Return a cluster with the node gpu-1. Tests add services."""
-    made = FakeApi({"get Node": {"metadata": {"name": "gpu-1", "uid": "uid-node"}}, "list_objects": []})
+    node = {"metadata": {"name": "gpu-1", "uid": "uid-node", "resourceVersion": "1"}}
+    made = FakeApi({"get Node": node, "list_objects": []})
     made.connection = SimpleNamespace(namespace="team")  # type: ignore[assignment]
 
     @asynccontextmanager
@@ -138,7 +140,7 @@ def test_the_time_of_a_request_is_that_of_the_api_server(api: FakeApi, words: tu
     """The clock of this machine is some seconds behind or ahead of that of the API server, with which pods are created. The
     request gets the time at which the API server stored it.
     """
-    serve(api, service("svc"))
+    serve(api, serves := service("svc"))
     stored: list[str] = []
 
     def store(call: Call) -> Manifest:
@@ -146,8 +148,10 @@ def test_the_time_of_a_request_is_that_of_the_api_server(api: FakeApi, words: tu
         written = datetime.fromisoformat(next(word for word in text.split() if word.endswith("Z")))
         time = rfc3339(written - timedelta(seconds=seconds)) if len(stored) == 1 else "2000-01-01T00:00:00Z"
         other = {"manager": "kubelet", "time": "2000-01-01T00:00:00Z", "fieldsV1": {"f:metadata": {"f:annotations": {}}}}
-        mine = {"f:metadata": {"f:annotations": {f"f:{keys.MOVE}": {}}}}
+        mine: Manifest = {"f:metadata": {"f:annotations": {f"f:{keys.MOVE}": {}}}}
         fields = [{"manager": "x"}, other, {"manager": "ome-cli", "time": time, "fieldsV1": mine}]
+        body: Manifest = api.answers["get Node"] if call.kind == "Node" else serves
+        body["metadata"]["annotations"] = {keys.MOVE: text}
         return {"metadata": {"managedFields": fields}}
 
     api.answers["patch_merge"] = store

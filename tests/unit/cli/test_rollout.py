@@ -18,7 +18,7 @@ UID = "uid-of-r1"
 
 
 def service(rollout: dict[str, Any]) -> dict[str, Any]:
-    metadata = {"name": "r1", "namespace": "team", "uid": UID, "generation": 1}
+    metadata = {"name": "r1", "namespace": "team", "uid": UID, "resourceVersion": "7", "generation": 1}
     spec = {"model": {"name": "m"}, "engine": {}, "rollout": rollout}
     return {"apiVersion": keys.API_VERSION, "kind": "InferenceService", "metadata": metadata, "spec": spec}
 
@@ -59,7 +59,7 @@ def test_a_service_by_what_people_call_it(words: tuple[str, ...], monkeypatch: p
     api = cluster(monkeypatch)
     assert ome("undo", *words, "--to", "2").startswith("team/r1 is now pinned to revision 22222222, which is rolled out")
     assert [(call.name, call.body) for call in api.calls if call.verb == "patch_merge"] == [
-        ("r1", {"spec": {"rollout": {"revision": "22222222"}}})
+        ("r1", {"spec": {"rollout": {"revision": "22222222"}}, "metadata": {"resourceVersion": "7"}})
     ]
 
 
@@ -104,7 +104,7 @@ def test_what_there_is_to_do_is_done(
 ) -> None:
     api = cluster(monkeypatch, **rollout)
     assert "was edited on the cluster" in ome(words[0], "team/r1", *words[1:])
-    assert api.bodies("patch_merge") == [{"spec": {"rollout": edit}}]
+    assert api.bodies("patch_merge") == [{"spec": {"rollout": edit}, "metadata": {"resourceVersion": "7"}}]
 
 
 @pytest.mark.parametrize(("more", "components"), [({}, "engine"), ({"decoder": {}}, "engine and decoder")])

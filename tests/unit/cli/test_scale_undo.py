@@ -35,7 +35,8 @@ def told(
     labels = {keys.COMPONENT: "decoder"}
     meta = {"name": "svc-decoder", "namespace": "team", "uid": "u2", "generation": generation, "labels": labels}
     service = {
-        "metadata": {"name": "svc", "namespace": "team", "uid": "u1"}, "spec": spec or {}, "status": {"scaling": scaling},
+        "metadata": {"name": "svc", "namespace": "team", "uid": "u1", "resourceVersion": "1"},
+        "spec": spec or {}, "status": {"scaling": scaling},
     }  # fmt: skip
     if annotation:
         service["metadata"]["annotations"] = {keys.SCALED_BACK: annotation}  # type: ignore[assignment]

@@ -29,7 +29,7 @@ def woken(
         if call.name == "nobody":
             raise NotFound("no", 404)
         return {
-            "metadata": {"name": call.name, "namespace": "team", "uid": f"uid-{call.name}"},
+            "metadata": {"name": call.name, "namespace": "team", "uid": f"uid-{call.name}", "resourceVersion": "1"},
             "spec": spec,
             "status": status,
         }
