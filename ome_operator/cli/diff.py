@@ -1,5 +1,6 @@
 """`ome diff`: shows, before an edit is applied, which objects it would change and which pods it would restart."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,30 +31,35 @@ def diff(
 ) -> None:
     """Show what applying these files would change, and which GPU pods would restart and why.
 
-    Exit code 0: nothing would change. 1: something would change. 2: the answer is unknown.
+    Objects that would be refused are named with the reason, and the others are compared. Exit code 0: nothing would
+    change. 1: something would change. 2: an object would be refused, or the answer is unknown.
     """
     found = on_cluster(kubeconfig, context, lambda client: _preview(client, files, namespace), error=Unanswered)
-    if found.problems:
-        raise Unanswered("; ".join(found.problems))
     if output is not None:
         emit(output, found)
     else:
         _show(found, brief)
     for sentence in found.lint:
         complain(sentence)
+    if found.problems:
+        left_out = "it" if len(found.problems) == 1 else "them"
+        rest = f". The other objects are compared as if the files did not contain {left_out}" if found.objects else ""
+        raise Unanswered(f"{'; '.join(found.problems)}{rest}")
     raise typer.Exit(1 if found.objects or found.services else 0)
 
 
 async def _preview(client: "Client", files: list[Path], namespace: str) -> "Preview":
+    from ome_operator.cli.live.cluster_from_manifests import named, ref
     from ome_operator.cli.live.preview import preview
 
     found = read_files(files, namespace_or_default(client, namespace))
     report_skipped(found)
     # The API server itself checks the objects, by the CRDs that it has.
-    refused = [str(each) for each in found.refused if each.rule != NOT_ACCEPTED]
-    if refused:
-        raise Unanswered("; ".join(refused))
-    return await preview(client, found.objects, found.namespaces, found.others)
+    refused = [each for each in found.refused if each.rule != NOT_ACCEPTED]
+    objects = {each.object for each in refused}
+    given = [body for body in found.objects if named(ref(body)) not in objects]
+    seen = await preview(client, given, found.namespaces, found.others)
+    return replace(seen, problems=(*map(str, refused), *seen.problems))
 
 
 def _show(found: "Preview", brief: bool) -> None:

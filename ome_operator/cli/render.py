@@ -69,7 +69,7 @@ def render(
     """
     from ome_operator.api import Invalid
     from ome_operator.cache.resources import SERVING, SHORT
-    from ome_operator.cli.live.cluster_from_manifests import gather, made
+    from ome_operator.cli.live.cluster_from_manifests import gather, made, named
     from ome_operator.cli.live.linted import lines
 
     found = read_files(files, namespace)
@@ -84,11 +84,11 @@ def render(
     objects = [item.manifest for kind in SHORT for item in made(cluster, kind) if item.manifest is not None]
     refused, catalog_named = {each.object for each in found.refused}, catalog_name(catalog)
     for kept in cluster.services():
-        if isinstance(kept.parsed, Invalid) and f"{kept.ref.kind} {kept.ref.namespace}/{kept.ref.name}" in refused:
+        if isinstance(kept.parsed, Invalid) and named(kept.ref) in refused:
             continue  # the refusal says why
         rendered, said, used = _service(kept, cluster, catalog_named)
         report_borrowed(used, found, catalog_named)
-        name = f"{kept.ref.kind} {kept.ref.namespace}/{kept.ref.name}"
+        name = named(kept.ref)
         if stops := [each for each in sorted(refused) if each == name or _without_namespace(each) in used]:
             complain(f"{kept.ref.namespace}/{kept.ref.name}: nothing is rendered, because a cluster would refuse {stops[0]}")
         else:

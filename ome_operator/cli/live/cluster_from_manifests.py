@@ -15,7 +15,7 @@ from ome_operator.cache.resources import SHORT
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import NO_POLICY, Deps, Manifest, Ref
 from ome_operator.core.sglang import convert
-from ome_operator.kube.resources import called
+from ome_operator.kube.resources import called, spelled
 
 KNOWN = frozenset((*KINDS, *SHORT))
 """Kinds that the operator reads, by their names in RESOURCES."""
@@ -26,6 +26,12 @@ def ref(body: Mapping[str, Any]) -> Ref:
     metadata = body.get("metadata") or {}
     kind = called(body.get("apiVersion") or "", body.get("kind") or "")
     return Ref(kind, metadata.get("namespace") or "", metadata.get("name") or "")
+
+
+def named(which: Ref) -> str:
+    """Return kind and name of an object, with the namespace in front of the name, as messages about files state them."""
+    place = f"{which.namespace}/" if which.namespace else ""
+    return f"{spelled(which.kind)} {place}{which.name}"
 
 
 def gather(

@@ -1,13 +1,13 @@
 """Server-side dry run of objects that a user is about to apply, with the API server's refusals as sentences."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from ome_operator.api import strict
 from ome_operator.cache.resources import BENCHMARK, CATALOG, SERVICE, SHORT
 from ome_operator.cli.gate import worded
 from ome_operator.cli.live.cluster_from_manifests import ref
-from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.observed.objects import Manifest, Ref
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Forbidden, Invalid, KubeError, NotServed, ServerError
 
@@ -25,12 +25,12 @@ _SOME = "default"
 """A namespace that exists in every cluster."""
 
 
-async def refused(client: Client, given: Iterable[Manifest], made: Collection[str]) -> tuple[str, ...]:
-    """Return a sentence for each object that the API server would refuse. `made` names the namespaces that the same files
-    create. Raises KubeError for errors that say nothing about the object.
+async def refused(client: Client, given: Iterable[Manifest], made: Collection[str]) -> Mapping[Ref, str]:
+    """Return the objects that the API server would refuse, each with the reason. `made` names the namespaces that the same
+    files create. Raises KubeError for errors that say nothing about the object.
     """
-    messages = [await _tried(client, body, made) for body in given if ref(body).kind in WRITTEN]
-    return tuple(dict.fromkeys(filter(None, messages)))
+    answers = {ref(body): await _tried(client, body, made) for body in given if ref(body).kind in WRITTEN}
+    return {which: reason for which, reason in answers.items() if reason}
 
 
 async def _tried(client: Client, body: Manifest, made: Collection[str], namespace: str = "") -> str:
@@ -50,9 +50,9 @@ async def _tried(client: Client, body: Manifest, made: Collection[str], namespac
             return await _tried(client, body, (), _SOME)
         return f"namespace {which.namespace} does not exist: create it, or name another"
     except Forbidden as error:
-        return "" if RIGHTS in str(error) else f"{which.kind} {which.name}: {error}"
+        return "" if RIGHTS in str(error) else str(error)
     except (Invalid, ServerError) as error:
-        return f"{which.kind} {which.name}: {_words(error, body)}"
+        return _words(error, body)
     return ""
 
 

@@ -11,7 +11,7 @@ from ome_operator.api import InferenceService, Invalid
 from ome_operator.cache.cluster_cache import RECORD, ClusterCache
 from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
 from ome_operator.cli.live import dry_run, second_copy
-from ome_operator.cli.live.cluster_from_manifests import gather, over, ref
+from ome_operator.cli.live.cluster_from_manifests import gather, named, over, ref
 from ome_operator.cli.live.first_pods import adds_pods, changes_pods, held_by_others, lacking, refused, without_free_nodes
 from ome_operator.cli.live.linted import lines
 from ome_operator.cli.live.pod_references import missing
@@ -36,7 +36,8 @@ async def preview(
     client: Client, given: Sequence[Manifest], made: Collection[str] = (), others: Collection[Ref] = ()
 ) -> Preview:
     """Return what applying these objects would do. `made` names the namespaces that the same files create, and `others` the
-    objects of other kinds. Raises KubeError.
+    objects of other kinds. An object that would be refused is a problem, and the rest of the result is the same as if the
+    files did not contain it. Raises KubeError.
     """
     referred = await listed(client, (SERVICE, *CATALOG, *SHORT, "Node", RECORD), optional=("Node", RECORD))
     lasting = await listed(client, SURVIVES, selector=OURS)
@@ -44,11 +45,11 @@ async def preview(
     # Where NodeModels exist, an agent runs, and weights are in the directories of their revisions, as with the operator's
     # own setting.
     agent = any(which.kind == RECORD for which in live)
-    written = {ref(body): over(body, live[ref(body)]) if ref(body) in live else body for body in given}
+    edited_objects = {ref(body): over(body, live[ref(body)]) if ref(body) in live else body for body in given}
+    refusals = await _refusals(client, edited_objects, given, made)
+    written = {which: body for which, body in edited_objects.items() if which not in refusals}
     before, after = (gather(bodies.values(), model_agent=agent) for bodies in (live, {**live, **written}))
     parsed = {which: _parsed(after, which) for which in written}
-    unread = [f"{which.kind} {which.name}: {item.why}" for which, item in parsed.items() if isinstance(item, Invalid)]
-    problems = unread or await dry_run.refused(client, given, made)
     children = {item.ref: tuple(before.children_of(*item.ref[1:]).values()) for item in after.services()}
     sides = _side(before), _side(after)
     first = forecasts(*sides, children)
@@ -63,9 +64,18 @@ async def preview(
         objects=tuple(item for which, new in parsed.items() if (item := edited(which, _parsed(before, which), new))),
         lint=lines(after, reached, "`ome lint -f` with the same files"),
         services=forecasts(*sides, children, remarks, running) if any(remarks.values()) else first,
-        problems=tuple(problems),
+        problems=tuple(f"{named(which)}: {reason}" for which, reason in refusals.items()),
         waves=tuple(waves(first, notes)),
     )
+
+
+async def _refusals(
+    client: Client, written: Mapping[Ref, Manifest], given: Sequence[Manifest], made: Collection[str]
+) -> Mapping[Ref, str]:
+    """Return the objects that cannot be parsed or that the API server would refuse, each with the reason."""
+    parsed = gather(written.values(), model_agent=False)
+    unread = {which: item.why for which in written if isinstance(item := _parsed(parsed, which), Invalid)}
+    return {**unread, **await dry_run.refused(client, (body for body in given if ref(body) not in unread), made)}
 
 
 def _side(cluster: ClusterCache) -> Side:

@@ -164,9 +164,13 @@ def test_what_the_api_server_would_refuse_is_said_before(kimi: Rig, namespace: s
         (
             {"name": "bad", "namespace": namespace},
             {**body["spec"], "modle": {}},
-            "InferenceService bad: spec.modle is not a field of spec of InferenceService: write model",
+            f"InferenceService {namespace}/bad: spec.modle is not a field of spec of InferenceService: write model",
         ),
-        ({"name": "bad", "namespace": "nope"}, body["spec"], "namespace nope does not exist: create it, or name another"),
+        (
+            {"name": "bad", "namespace": "nope"},
+            body["spec"],
+            "InferenceService nope/bad: namespace nope does not exist: create it, or name another",
+        ),
     ):
         file = tmp_path / "bad.yaml"
         file.write_text(yaml.safe_dump({**body, "metadata": metadata, "spec": spec}))

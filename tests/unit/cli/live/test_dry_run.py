@@ -6,11 +6,14 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.cli.live.dry_run import refused
+from ome_operator.core.observed.objects import Ref
 from ome_operator.kube.errors import Forbidden, Invalid, KubeError, NotServed, ServerError
 from tests.support.fake_api import Call, FakeApi
 
 UNKNOWN = "failed to create typed patch object (team/svc; Kind=InferenceService): .spec.{}: field not declared in schema"
 NO_RIGHT = 'inferenceservices.ome.io "svc" is forbidden: User "eve" cannot patch resource "inferenceservices"'
+
+SVC = Ref("InferenceService", "team", "svc")
 
 
 def service(namespace: str = "team") -> dict[str, Any]:
@@ -23,32 +26,32 @@ def service(namespace: str = "team") -> dict[str, Any]:
     [
         (
             ServerError(UNKNOWN.format("modle"), 500),
-            "InferenceService svc: field spec.modle does not exist: `kubectl explain` lists",
+            "field spec.modle does not exist: `kubectl explain` lists",
         ),
-        (Invalid(UNKNOWN.format("modle")), "InferenceService svc: field spec.modle does not exist: `kubectl explain` lists"),
-        (Invalid("spec.engine.minReplicas: at most 1000"), "InferenceService svc: spec.engine.minReplicas: at most 1000"),
-        (Forbidden("exceeded quota"), "InferenceService svc: exceeded quota"),
+        (Invalid(UNKNOWN.format("modle")), "field spec.modle does not exist: `kubectl explain` lists"),
+        (Invalid("spec.engine.minReplicas: at most 1000"), "spec.engine.minReplicas: at most 1000"),
+        (Forbidden("exceeded quota"), "exceeded quota"),
         (NotServed('namespaces "team" not found'), "namespace team does not exist: create it, or name another"),
     ],
 )
 async def test_what_is_refused_is_a_sentence(error: KubeError, said: str) -> None:
-    (found,) = await refused(FakeApi({"apply": error}), [service()], ())
-    assert found.startswith(said)
+    ((which, reason),) = (await refused(FakeApi({"apply": error}), [service()], ())).items()
+    assert which == SVC and reason.startswith(said)
 
 
 @pytest.mark.parametrize("error", [None, Forbidden(NO_RIGHT), NotServed("the server could not find the requested resource")])
 async def test_nothing_is_said_where_it_is_taken_or_may_not_be_tried(error: KubeError | None) -> None:
-    assert await refused(FakeApi({"apply": error}), [service()], ()) == ()
+    assert await refused(FakeApi({"apply": error}), [service()], ()) == {}
 
 
 async def test_an_unknown_field_is_refused_in_the_words_of_lint() -> None:
     body = service()
     body["spec"] = {"engines": {}, "modle": {}, "engine": {}}
     error = ServerError(f"{UNKNOWN.format('engines')}, {UNKNOWN.format('modle')}", 500)
-    assert await refused(FakeApi({"apply": error}), [body], ()) == (
-        "InferenceService svc: spec.engines is not a field of spec of InferenceService: write engine; "
+    assert await refused(FakeApi({"apply": error}), [body], ()) == {
+        SVC: "spec.engines is not a field of spec of InferenceService: write engine; "
         "spec.modle is not a field of spec of InferenceService: write model",
-    )
+    }
 
 
 async def test_what_the_api_server_cannot_do_now_says_nothing_about_the_object() -> None:
@@ -66,6 +69,6 @@ async def test_an_object_of_a_namespace_that_comes_with_it_is_tried_elsewhere() 
         return Invalid("spec: no") if there else NotServed('namespaces "new" not found')
 
     api = FakeApi({"apply": answer})
-    assert await refused(api, [service("new")], {"new"}) == ("InferenceService svc: spec: no",)
+    assert await refused(api, [service("new")], {"new"}) == {SVC._replace(namespace="new"): "spec: no"}
     sent = api.bodies("apply")[0]
     assert sent["metadata"] == {"name": "svc", "namespace": "new"} and "status" not in sent, "only fields that users write"
