@@ -9,7 +9,17 @@ from ome_operator.api.base import ATOMIC, ATOMIC_MAP, Rule, Spec
 from ome_operator.api.conditions import Conditions, Users, Waves
 from ome_operator.api.learned import Facts
 from ome_operator.api.objects import Object
-from ome_operator.api.values import ABOVE, Labels, Name, NodePath, Open, ParameterCount, ReleaseNumber, StorageUri
+from ome_operator.api.values import (
+    ABOVE,
+    STORE_RULES,
+    Labels,
+    Name,
+    NodePath,
+    Open,
+    ParameterCount,
+    ReleaseNumber,
+    StorageUri,
+)
 
 
 class Version(Spec):
@@ -76,6 +86,7 @@ class Storage(Spec):
             lambda s: not s.storage_uri.startswith("local://") or re.search(ABOVE, s.storage_uri) is None,
             new_only=True,
         ),
+        *STORE_RULES,
     )
 
     storage_uri: StorageUri

@@ -107,6 +107,56 @@ _OF_A_NODE = Rule(
     "write an absolute path behind local://, for example local:///mnt/models/kimi-k2",
     lambda uri: not uri.startswith("local://") or uri.startswith("local:///"),
 )
+_OCI_PART = "[a-z0-9]+(?:(?:[.]|_|__|-+)[a-z0-9]+)*"
+"""A component of a repository, as the OCI distribution specification defines it: lower case, and two dots never follow each
+other."""
+OCI_TAG, OCI_DIGEST = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", "sha256:[0-9a-f]{64}"
+OCI_ARTIFACT = (
+    r"(?P<host>localhost|[A-Za-z0-9_-]+[.:][A-Za-z0-9_.:-]*|\[[0-9a-fA-F:]+\](?::[0-9]+)?)"
+    f"/(?P<repository>{_OCI_PART}(?:/{_OCI_PART})*)(?::(?P<tag>{OCI_TAG}))?(?:@(?P<digest>{OCI_DIGEST}))?"
+)
+"""Pattern of the part behind `oci://` that names an artifact in a registry, for Python and for CEL.
+
+As in the names of images, a host contains a dot or a port, or is `localhost`. The `n` of Oracle object storage (`oci://n/…`)
+is therefore never a host."""
+_STORES = {
+    "s3": (
+        "[^/@ ]+(@[a-z0-9-]+)?(/.*)?",
+        "s3://bucket/path or s3://bucket@region/path, for example s3://models@eu-west-1/kimi-k2",
+    ),
+    "gs": (
+        "[a-z0-9][a-z0-9._-]*(/.*)?",
+        "gs://bucket/path, with the name of the bucket in lower case, for example gs://models/kimi-k2",
+    ),
+    "az": (
+        "[a-z0-9$][a-z0-9.-]*(/.*)?",
+        "az://container/path, with the name of the container in lower case, for example az://models/kimi-k2",
+    ),
+    "oci": (
+        f"(n/[^/]+/b/[^/]+/o(/.*)?|{OCI_ARTIFACT})",
+        "oci://registry/repository[:tag][@sha256:digest], with a dot or a port in the name of the registry and the "
+        "repository in lower case, for example oci://registry.example.com/models/kimi-k2:1, or "
+        "oci://n/namespace/b/bucket/o/path for Oracle object storage",
+    ),
+    "https?": ("[^/?# ]+([/?#].*)?", "the URL of a file with a host, for example https://example.com/questions.jsonl"),
+}
+"""Scheme -> pattern of the part behind `://`, and the form to write."""
+
+
+def _stored_in(scheme: str, pattern: str, form: str) -> Rule:
+    """Return the rule for `storageUri` of an object of class Storage."""
+    mine, whole = re.compile(f"{scheme}://"), f"^{scheme}://{pattern}$"
+    return Rule(
+        f"!self.storageUri.matches('^{scheme}://') || self.storageUri.matches(r'{whole}')",
+        f"storageUri is not valid: write {form}",
+        lambda storage: mine.match(storage.storage_uri) is None or matches(whole)(storage.storage_uri),
+        new_only=True,
+    )
+
+
+STORE_RULES = tuple(_stored_in(scheme, pattern, form) for scheme, (pattern, form) in _STORES.items())
+"""Rules for the URIs of stores and registries. Objects that were stored before these rules existed may violate them: a
+service of which the nodes have the files works."""
 StorageUri = Annotated[
     str,
     Field(max_length=2048),

@@ -33,8 +33,8 @@ class Preview:
     objects: tuple[Edited, ...]
     services: tuple[Forecast, ...]
     problems: tuple[str, ...] = ()
-    """A sentence for each object in the files that cannot be parsed or would be refused. The other fields leave these objects
-    out."""
+    """A sentence for each object in the files that cannot be parsed or would be refused. The other fields leave these
+    objects out."""
     lint: tuple[str, ...] = ()
     """Findings of `ome lint` in the affected services, one sentence each."""
     waves: tuple[str, ...] = ()

@@ -6,20 +6,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from ome_operator.api.values import OCI_ARTIFACT, OCI_DIGEST, OCI_TAG
 from ome_operator.storage.hashes import Hash
 from ome_operator.storage.listing import MAX_FILES, Refused, RemoteFile
 from ome_operator.util.json_limits import MIB, parsed
 from ome_operator.util.untrusted_json import PARSE_ERRORS
 
 MANIFESTS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
-_DIGEST = r"sha256:[0-9a-f]{64}"
-_TAG = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
-_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-"""A component of a repository, as the OCI distribution specification defines it: two dots never follow each other."""
-_REFERENCE = re.compile(
-    r"(?P<host>localhost|[\w-]+(?:[.:][\w.:-]*)|\[[0-9a-fA-F:]+\](?::\d+)?)"
-    rf"/(?P<repository>{_PART}(?:/{_PART})*)(?::(?P<tag>{_TAG}))?(?:@(?P<digest>{_DIGEST}))?"
-)
+_REFERENCE = re.compile(OCI_ARTIFACT)
 _NAMES = ("org.opencontainers.image.title", "org.cncf.model.filepath")
 """Annotations that contain the file name of a layer, in the OCI image specification and in ModelPack."""
 _UNPACK = "io.deis.oras.content.unpack"
@@ -54,9 +48,6 @@ class Reference(NamedTuple):
 def parse_reference(rest: str) -> Reference | None:
     """Return the reference in the part of a URI after `oci://`, or None if that part does not begin with the host of a
     registry.
-
-    As in the names of images, a host contains a dot or a port, or is `localhost`. The `n` of Oracle object storage
-    (`oci://n/…`) is therefore never a host.
     """
     if (match := _REFERENCE.fullmatch(rest)) is None:
         return None
@@ -65,7 +56,7 @@ def parse_reference(rest: str) -> Reference | None:
 
 def is_revision(text: str) -> bool:
     """Return whether a text is a tag or a digest."""
-    return re.fullmatch(f"{_TAG}|{_DIGEST}", text) is not None
+    return re.fullmatch(f"{OCI_TAG}|{OCI_DIGEST}", text) is not None
 
 
 def artifact_files(manifest: Mapping[str, Any]) -> list[RemoteFile]:
@@ -87,7 +78,7 @@ def artifact_files(manifest: Mapping[str, Any]) -> list[RemoteFile]:
 
 def _file(layer: Mapping[str, Any]) -> RemoteFile:
     kind, size, notes = str(layer["mediaType"]), int(layer["size"]), layer.get("annotations") or {}
-    if not re.fullmatch(_DIGEST, digest := str(layer["digest"])):
+    if not re.fullmatch(OCI_DIGEST, digest := str(layer["digest"])):
         raise Refused(f"its manifest identifies a layer by {digest[:80]!r} instead of a SHA-256 digest")
     proof = Hash("sha256", digest.removeprefix("sha256:"))
     name = next((str(notes[key]) for key in _NAMES if key in notes), "")

@@ -29,10 +29,27 @@ RULES: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
         ("pvc://Weights_1/x", "pvc://weights/../x", "pvc:///x", "pvc://a:b:c/x", "pvc://c/.."),
     ),
     "matches('^local:///.*$')": (("local:///p",), ("local://p", "local://./p")),
-    "!self.storageUri.matches(": (
+    "|| !self.storageUri.matches(": (
         ({"storageUri": "local:///p/..a/b.."}, {"storageUri": "local:///p.."}),
         ({"storageUri": "local:///p/../q"}, {"storageUri": "local:///p/.."}, {"storageUri": "local:///.."}),
     ),
+    "^s3://": (
+        ({"storageUri": "s3://Old_Bucket"}, {"storageUri": "s3://b@eu-west-1/p"}),
+        ({"storageUri": "s3:///p"}, {"storageUri": "s3://b@EU/p"}, {"storageUri": "s3://a b/p"}),
+    ),
+    "^gs://": (({"storageUri": "gs://b.c_d/P"},), ({"storageUri": "gs://UPPER/p"}, {"storageUri": "gs:///p"})),
+    "^az://": (({"storageUri": "az://c-1/P"},), ({"storageUri": "az://UPPER/p"}, {"storageUri": "az:///p"})),
+    "^oci://": (
+        (
+            {"storageUri": "oci://r.example/a/b-c:V1"}, {"storageUri": "oci://[::1]:5000/a"},
+            {"storageUri": "oci://n/N/b/Bucket/o/P"}, {"storageUri": f"oci://localhost/a@sha256:{'0' * 64}"},
+        ),
+        (
+            {"storageUri": "oci://UPPER/x"}, {"storageUri": "oci://r.example/UPPER"}, {"storageUri": "oci://r.example"},
+            {"storageUri": "oci://n/N/b/Bucket"}, {"storageUri": "oci://r.example/a..b"},
+        ),
+    ),
+    "^https?://": (({"storageUri": "hf://a/b"},), ({"storageUri": "https:///f"}, {"storageUri": "https://a b"})),
     "'local://' + self.path": (
         (
             {"storageUri": "local:///p", "path": "/p"}, {"storageUri": "local:///p/", "path": "/p"},
