@@ -77,6 +77,22 @@ class FileRefusal(NamedTuple):
     def __str__(self) -> str:
         return f"{self.object}: {self.says}: {self.remedy}"
 
+    @property
+    def meant(self) -> str:
+        """Path of the field that the remedy names in place of this field; "" if it names none."""
+        above, _, key = self.field.rpartition(".")
+        if found := re.fullmatch(r"move it to (spec[\w.]*)", self.remedy):
+            return f"{found[1]}.{key}"
+        if found := re.fullmatch(r"write (\w[\w.]*)( in (spec[\w.]*))?( instead)?", self.remedy):
+            place = found[3] or ("" if found[1].startswith("spec.") else above)
+            return f"{place}.{found[1]}" if place else found[1]
+        return ""
+
+    def causes(self, sentence: str) -> bool:
+        """Return whether a sentence states that a field is missing only because it is written as this field."""
+        found = re.match(r"(spec[\w.]*) is missing\b", sentence)
+        return found is not None and f"{self.meant}.".startswith(f"{found[1]}.")
+
 
 def worded(mistake: strict.Mistake) -> tuple[str, str]:
     """Return what is wrong and the instruction how to correct it, in the words of `ome lint`."""
@@ -94,9 +110,11 @@ def refusals(parts: Iterable[WrittenObject], namespace: str) -> Iterator[FileRef
                 yield _foreign(part)
             continue
         name = part.named(namespace if kind.namespaced else "")
-        for mistake in strict.mistakes(kind, part.body):
-            said, remedy = worded(mistake)
-            yield FileRefusal(POD_FIELD if mistake.of_pod else NOT_ACCEPTED, name, mistake.field, said, remedy)
+        found = [
+            FileRefusal(POD_FIELD if mistake.of_pod else NOT_ACCEPTED, name, mistake.field, *worded(mistake))
+            for mistake in strict.mistakes(kind, part.body)
+        ]
+        yield from (each for each in found if not any(other.causes(each.says) for other in found))
         for repeat in part.repeats:
             said = f"{repeat.key} is given twice in one map, in lines {repeat.first} and {repeat.last} of {part.where}"
             yield FileRefusal(KEY_TWICE, name, repeat.key, said, f"keep one of them; line {repeat.last} is in effect")

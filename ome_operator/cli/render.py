@@ -19,9 +19,12 @@ from ome_operator.errors import Unanswered
 from ome_operator.settings import Policy
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ome_operator.cache.cluster_cache import ClusterCache
     from ome_operator.cache.resources import Resource
     from ome_operator.core.observed.objects import Manifest
+    from ome_operator.lint.subject import RefusedPart
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 _DEFAULTS = Policy()
@@ -86,7 +89,7 @@ def render(
     for kept in cluster.services():
         if isinstance(kept.parsed, Invalid) and named(kept.ref) in refused:
             continue  # the refusal says why
-        rendered, said, used = _service(kept, cluster, catalog_named)
+        rendered, said, used = _service(kept, cluster, catalog_named, found.refused)
         report_borrowed(used, found, catalog_named)
         name = named(kept.ref)
         if stops := [each for each in sorted(refused) if each == name or _without_namespace(each) in used]:
@@ -111,9 +114,12 @@ def _without_namespace(name: str) -> str:
     return f"{kind} {rest.rpartition('/')[2]}"
 
 
-def _service(kept: "Resource", cluster: "ClusterCache", catalog: str) -> tuple[list["Manifest"], list[str], list[str]]:
+def _service(
+    kept: "Resource", cluster: "ClusterCache", catalog: str, refused: "Collection[RefusedPart]"
+) -> tuple[list["Manifest"], list[str], list[str]]:
     """Return the objects that the operator would create for a service, a sentence for each problem that prevents it from
-    creating them, and the model and runtime of the service. `catalog` names the source of objects that are not in the files.
+    creating them, and the model and runtime of the service. `catalog` names the source of objects that are not in the files, of which a cluster
+    would refuse the parts in `refused`.
     """
     from ome_operator.api import Invalid
     from ome_operator.cli.live.linted import without_cluster, without_repeats
@@ -127,5 +133,5 @@ def _service(kept: "Resource", cluster: "ClusterCache", catalog: str) -> tuple[l
     if found.advice:
         complain(f"{name}: note: {found.advice}")
     used = [f"{each['kind']} {each['name']}" for part in (CHOSEN, "model") if (each := found.inputs.get(part))]
-    problems = without_cluster(without_repeats(found.problems, ()), catalog)
+    problems = without_cluster(without_repeats(found.problems, refused, name), catalog)
     return list(found.manifests), [f"{name}: {problem}" for problem in problems], used

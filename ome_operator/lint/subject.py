@@ -91,6 +91,9 @@ class RefusedPart(Protocol):
     def field(self) -> str:
         """Path of the part in the object."""
 
+    def causes(self, sentence: str) -> bool:
+        """Return whether a sentence states that a field is missing only because it is written as this part."""
+
     @property
     def says(self) -> str:
         """A statement of what is wrong."""

@@ -5,7 +5,7 @@ exactly. All other findings are advice.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from ome_operator.core.reasons import Reason
 from ome_operator.engines import images
 from ome_operator.engines.flags import packaged
 from ome_operator.lint import arguments
-from ome_operator.lint.finding import Hit, Rule, Severity
+from ome_operator.lint.finding import Hit, Location, Rule, Severity
 from ome_operator.lint.launch import Launch
 from ome_operator.lint.model import gpu_memory, model_facts, node_labels
 from ome_operator.lint.rules import RULES, hits
@@ -109,9 +109,14 @@ def _verdict(looked_at: Subject) -> ValidationResult:
 
 
 def refusals(looked_at: Subject) -> tuple[Objection, ...]:
-    """Return the reasons why a new revision must not start."""
-    found = (_refused(rule, hit) for rule, hit in _found(certain(looked_at), REFUSING, []) if _ends(rule, hit))
-    return tuple(dict.fromkeys(found))
+    """Return the reasons why a new revision must not start. A mistake that several roles contain is one reason, which names
+    all places.
+    """
+    found: dict[tuple[Rule, str, str], dict[Location, None]] = {}
+    for rule, hit in _found(certain(looked_at), REFUSING, []):
+        if _ends(rule, hit):
+            found.setdefault((rule, hit.says, hit.remedy), {})[hit.place] = None
+    return tuple(_refused(*what, places) for what, places in found.items())
 
 
 _ORDER = [*Severity]
@@ -165,10 +170,12 @@ def _sentence(rule: Rule, hit: Hit) -> str:
     return _short(f"{rule.id}: {hit.says} ({hit.remedy})")
 
 
-def _refused(rule: Rule, hit: Hit) -> Objection:
-    return Objection(
-        rule.id, hit.says, _short(f"{rule.id}: {hit.says}; {hit.remedy} ({hit.place.object}: {hit.place.field})")
-    )
+def _refused(rule: Rule, says: str, remedy: str, places: Iterable[Location]) -> Objection:
+    fields: dict[str, list[str]] = {}
+    for place in places:
+        fields.setdefault(visible(place.object), []).append(visible(place.field))
+    where = "; ".join(f"{name}: {', '.join(of)}" for name, of in fields.items())
+    return Objection(rule.id, says, f"{_short(f'{rule.id}: {says}; {remedy}')} ({where})")
 
 
 def _short(text: str) -> str:

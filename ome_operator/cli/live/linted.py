@@ -60,7 +60,7 @@ def subjects(
         used.add(looked_at.runtime)
         models.add(looked_at.model_name)
         advice = "; ".join(part for part in looked_at.advice.split("; ") if not (refused and NO_FIELD in part))
-        problems, elsewhere = _apart(without_repeats(looked_at.problems, refused), named)
+        problems, elsewhere = _apart(without_repeats(looked_at.problems, refused, looked_at.service), named)
         told = without_cluster(problems, catalog, named)
         yield replace(looked_at, problems=told, elsewhere=elsewhere, advice=advice)
     yield from _misplaced(cluster, named, models, versions)
@@ -143,15 +143,15 @@ def _with_memory(looked_at: Subject, accelerator: str) -> Subject:
     return replace(looked_at, memory=memory, variants=variants)
 
 
-def without_repeats(problems: tuple[str, ...], refused: Collection[RefusedPart]) -> tuple[str, ...]:
+def without_repeats(problems: tuple[str, ...], refused: Collection[RefusedPart], service: str) -> tuple[str, ...]:
     """Return the problems of a service without those that are caused by another of its problems, or by an object in the
-    files that a cluster would refuse.
+    files that a cluster would refuse. `service` is NAMESPACE/NAME.
     """
     objects = (each.object.rpartition(" ")[2].rpartition("/") for each in refused)
     unread = [f" {name}{f' in namespace {space}' if space else ''} cannot be read: " for space, _, name in objects]
     cut = tuple(problem for problem in problems if not any(text in problem for text in unread))
-    if any(each.remedy == "write engine" for each in refused):  # it has another name, which is refused
-        cut = tuple(problem for problem in cut if not problem.startswith(_NO_ENGINE))
+    mine = [each for each in refused if each.object == f"{SERVICE} {service}"]
+    cut = tuple(problem for problem in cut if not any(each.causes(problem) for each in mine))
     if any(problem.startswith(_NO_ENGINE) for problem in problems):
         cut = tuple(problem for problem in cut if not problem.startswith(_NO_RUNTIME))
     return tuple(problem for problem in cut if not (len(problems) > 1 and _WAITS in problem))

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from ome_operator.api import invalid, strict
+from ome_operator.api import crds, invalid, strict
 from ome_operator.api.base import Spec
 from ome_operator.api.kinds import KINDS
 from ome_operator.cli.app import app
@@ -17,7 +17,7 @@ from ome_operator.cli.gate import FileRefusal
 from ome_operator.cli.manifests import read_files
 from ome_operator.errors import Unanswered
 from ome_operator.lint import files as rules
-from tests.support import pod_fields, yamls
+from tests.support import bounds, pod_fields, yamls
 
 MODEL, RUNTIME = yamls.model("tiny", "hf://test/tiny"), yamls.runtime("rt", gpus=1)
 FINE = yamls.service("team", "svc", "rt")
@@ -143,14 +143,64 @@ def test_a_map_in_the_place_of_a_list_is_one_mistake(tmp_path: Path) -> None:
             ["refused"],
             "BaseModel other is in namespace elsewhere, and a service reads only its own namespace",
         ),
+        ((RUNTIME, MODEL, edited(model=None, modelName="tiny")), ["object-refused"], "write spec.model.name"),
+        ((RUNTIME, MODEL, edited(model=None, modle={"name": "tiny"})), ["object-refused"], "write model"),
+        ((RUNTIME, MODEL, edited(model={"modelName": "tiny"})), ["object-refused"], "write name"),
+        ((RUNTIME, MODEL, edited(engine=None, engines={})), ["object-refused"], "write engine"),
+        ((RUNTIME, MODEL, edited(engine=None, runtime=None, prefill={})), ["object-refused"], "write engine"),
     ],
-    ids=["model refused", "kind", "no engine", "namespace"],
+    ids=[
+        "model refused",
+        "kind",
+        "no engine",
+        "namespace",
+        "another place",
+        "misspelled",
+        "another name",
+        "plural",
+        "a role",
+    ],  # fmt: skip
 )
 def test_one_cause_is_one_error(bodies: tuple[Any, ...], rules_found: list[str], text: str, tmp_path: Path) -> None:
     said = run("lint", "-f", written(tmp_path, *bodies), "-o", "json").stdout
     found = [each for each in json.loads(said) if each["severity"] == "error"]
     assert [each["rule"] for each in found] == rules_found
     assert text.lower() in found[0]["remedy"].lower()
+
+
+def test_render_states_one_reason_for_one_cause(tmp_path: Path) -> None:
+    found = run("render", "-f", written(tmp_path, RUNTIME, MODEL, edited(model=None, modelName="tiny")))
+    assert "write spec.model.name instead" in found.stderr and "spec.model is missing" not in found.stderr
+
+
+def renamed() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield an object for each required field of each kind, in which the last letter of the field's name is doubled."""
+
+    def below(schema: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        yield from ((path, name) for name in schema.get("required", ()))
+        for name, inner in schema.get("properties", {}).items():
+            yield from below(inner, (*path, name))
+
+    for kind in KINDS:
+        schema = crds.crd(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+        for path, name in below(schema, ()):
+            inner = schema
+            for part in path:
+                inner = inner["properties"][part]
+            fine = bounds.sample(inner)
+            value = {(f"{key}{key[-1]}" if key == name else key): each for key, each in fine.items()}
+            spec = bounds.placed(bounds.sample(schema), path, value, schema)
+            about = {"name": "a", **({"namespace": "team"} if kind.namespaced else {})}
+            body = {"apiVersion": f"{kind.group}/{kind.version}", "kind": kind.kind, "metadata": about, "spec": spec}
+            yield f"{kind.kind} {'.'.join(map(str, path))} {name}", body
+
+
+def test_a_required_field_with_another_name_is_one_error(tmp_path: Path) -> None:
+    """A required field whose name is misspelled is not reported as missing, too."""
+    found = {case: refused(tmp_path, body) for case, body in renamed()}
+    named = {case: parts for case, parts in found.items() if any(part.remedy.startswith("write ") for part in parts)}
+    assert len(found) > 30 and len(named) > len(found) * 0.9
+    assert {case: parts for case, parts in named.items() if any("is missing" in part.says for part in parts)} == {}
 
 
 @pytest.mark.parametrize(

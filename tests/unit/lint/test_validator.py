@@ -98,6 +98,17 @@ def test_it_refuses_exactly_what_sglangs_own_parser_refuses(words: list[str]) ->
     assert refused(bodies) == (not taken([*words]))
 
 
+def test_a_mistake_in_several_roles_is_one_sentence_that_names_them() -> None:
+    """The condition RolledOut states a mistake that prefill and decode contain once, with both places."""
+    runner = {"name": "ome-container", "image": "docker.io/lmsysorg/sglang:v0.5.23", "args": ["--tp-sise=8"]}
+    runner |= {"command": ["sglang", "serve", "--model-path=/model"], "resources": {"limits": {"nvidia.com/gpu": 8}}}
+    runtime = yamls.runtime("rt") | {"spec": {f"{role}Config": {"runner": runner} for role in ("engine", "decoder")}}
+    bodies = [yamls.model("tiny"), runtime, yamls.service("team", "svc", "rt", "engine", "decoder", model="tiny")]
+    told = [part for part in said(bodies)["svc"] if "Config.runner.args" in part]
+    where = "(ClusterServingRuntime rt: spec.engineConfig.runner.args, spec.decoderConfig.runner.args)"
+    assert len(told) == 1 and f"write --tp-size {where}" in told[0]
+
+
 @pytest.mark.parametrize(
     ("image", "exact"),
     [
