@@ -81,7 +81,7 @@ class FileRefusal(NamedTuple):
     def meant(self) -> str:
         """Path of the field that the remedy names in place of this field; "" if it names none."""
         above, _, key = self.field.rpartition(".")
-        if found := re.fullmatch(r"move it to (spec[\w.]*)", self.remedy):
+        if found := re.fullmatch(r"move it to (spec[\w.]*)(, with less indentation)?", self.remedy):
             return f"{found[1]}.{key}"
         if found := re.fullmatch(r"write (\w[\w.]*)( in (spec[\w.]*))?( instead)?", self.remedy):
             place = found[3] or ("" if found[1].startswith("spec.") else above)

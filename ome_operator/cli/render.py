@@ -118,8 +118,8 @@ def _service(
     kept: "Resource", cluster: "ClusterCache", catalog: str, refused: "Collection[RefusedPart]"
 ) -> tuple[list["Manifest"], list[str], list[str]]:
     """Return the objects that the operator would create for a service, a sentence for each problem that prevents it from
-    creating them, and the model and runtime of the service. `catalog` names the source of objects that are not in the files, of which a cluster
-    would refuse the parts in `refused`.
+    creating them, and the model and runtime of the service. `catalog` names the source of objects that are not in the files,
+    and `refused` contains the parts of the files that a cluster would refuse.
     """
     from ome_operator.api import Invalid
     from ome_operator.cli.live.linted import without_cluster, without_repeats

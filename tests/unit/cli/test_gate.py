@@ -148,18 +148,20 @@ def test_a_map_in_the_place_of_a_list_is_one_mistake(tmp_path: Path) -> None:
         ((RUNTIME, MODEL, edited(model={"modelName": "tiny"})), ["object-refused"], "write name"),
         ((RUNTIME, MODEL, edited(engine=None, engines={})), ["object-refused"], "write engine"),
         ((RUNTIME, MODEL, edited(engine=None, runtime=None, prefill={})), ["object-refused"], "write engine"),
+        ((RUNTIME, MODEL, edited(engine=None, model={"name": "tiny", "engine": {}})), ["object-refused"], "move it to spec"),
     ],
     ids=[
         "model refused",
         "kind",
         "no engine",
         "namespace",
-        "another place",
+        "elsewhere",
         "misspelled",
-        "another name",
+        "in full",
         "plural",
-        "a role",
-    ],  # fmt: skip
+        "role",
+        "indented",
+    ],
 )
 def test_one_cause_is_one_error(bodies: tuple[Any, ...], rules_found: list[str], text: str, tmp_path: Path) -> None:
     said = run("lint", "-f", written(tmp_path, *bodies), "-o", "json").stdout
