@@ -17,12 +17,16 @@ _DEEPEST, _LISTED = 4, 3
 """Maximum number of fields on the path of a place, and maximum number of places that are named."""
 
 
-def home(spec: type[Spec], field: str) -> str:
-    """Return an instruction that names the place of a field, "" if the field has none. `field` is the path at which it is
-    written, such as `spec.minReplicas`; `spec` is the class of the kind's spec.
+def home(spec: type[Spec], field: str, of_pod: bool) -> str:
+    """Return an instruction that names the place of a field, "" if the field has none.
+
+    field     Path at which the field is written, such as `spec.minReplicas`.
+    spec      Class of the kind's spec.
+    of_pod    Whether the field is in a part of the object that contains the fields of a pod.
     """
     *above, key = re.sub(r"\[\d+\]", "", field).split(".")
-    if len(above) > 1 and "runner" not in above:
+    deep = len(above) > 1 and "runner" not in above
+    if deep and not (of_pod and any(key in pod_fields.fields(type_) for type_ in (pod_fields.POD, pod_fields.CONTAINER))):
         return ""  # whether an outer part of the object takes the value depends on its form, see strict.py
     places = _places(spec)
     if (instead := WHOLE.get(key)) and instead.rpartition(".")[0] in places.get(instead.rpartition(".")[2], ()):
@@ -33,7 +37,7 @@ def home(spec: type[Spec], field: str) -> str:
     for word, text in ((key, "move it to {}"), (meant.partition(" ")[0], f"write {meant} in {{}} instead")):
         found = [place for place in places.get(word, ()) if place != ".".join(above)]
         component = [place for place in found if len(above) > 1 and place.split(".")[:2] == above[:2]]
-        if found := component or found:
+        if found := component or ([] if deep else found):
             depth = min(place.count(".") for place in found)
             names = [place for place in found if place.count(".") == depth][:_LISTED]
             return text.format(" or ".join(filter(None, (", ".join(names[:-1]), names[-1]))))

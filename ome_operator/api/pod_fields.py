@@ -61,6 +61,38 @@ def type_of(name: str) -> str:
     return next((found for type_ in (POD, CONTAINER, "Affinity") if (found := fields(type_).get(name))), "")
 
 
+REMOVE = "remove it"
+_FEW = 3
+"""Maximum number of fields that a suggestion names."""
+
+
+def advice(name: str, known: Iterable[str], type_: str) -> str:
+    """Return what to do about a field `name` in a value of a type of core/v1 that does not have it. `known` are the fields
+    that are valid there.
+    """
+    if near := meant(name, known):
+        return f"did you mean {near}?"
+    if type_ == "PodSecurityContext" and name in fields("SecurityContext"):
+        return "move it to the securityContext of the container"
+    inner = _inner(name, type_)
+    if len(inner) > _FEW:
+        return f"write it below the field to which it belongs, such as {inner[0]}"
+    *others, last = inner or ("",)
+    return f"did you mean {' or '.join(filter(None, (', '.join(others), last)))}?" if last else REMOVE
+
+
+def _inner(name: str, type_: str) -> tuple[str, ...]:
+    """Return the paths at which a value of a type may contain a field `name` one level deeper, such as `resources.limits`.
+    Fields of containers are left out for a pod, because `misplaced.home` knows the container that is meant.
+    """
+    if type_ == "ResourceRequirements" and ("/" in name or name in ("cpu", "memory")):
+        return (f"limits.{name}",)
+    if type_ == POD and name in fields(CONTAINER):
+        return ()
+    below = (outer for outer, of in fields(type_).items() if of and name in fields(of) and outer != "ephemeralContainers")
+    return tuple(f"{outer}{'[]' if forms(type_)[outer].startswith('[]') else ''}.{name}" for outer in below)
+
+
 def meant(name: str, known: Iterable[str]) -> str:
     """Return the field among `known` that the user of a field `name` probably meant; "" if none is similar. A field of a
     container that is written beside `runner` belongs below it.

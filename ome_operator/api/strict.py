@@ -6,7 +6,7 @@ server for every bound and every rule of the CRDs.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
@@ -26,7 +26,7 @@ _NAMESPACE = re.compile(_LABEL)
 _WORD = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)")
 _NOTES = 256 * 1024
 """Maximum number of bytes in the annotations of an object."""
-REMOVE = ": remove it"
+REMOVE = f": {pod_fields.REMOVE}"
 _TOP = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 
 
@@ -67,7 +67,7 @@ def mistakes(kind: Kind, body: Mapping[str, Any]) -> list[Mistake]:
 def _with_home(kind: Kind, mistake: Mistake) -> Mistake:
     """Return a mistake whose remedy names the place where the field belongs, if the field exists elsewhere in the kind."""
     said, found, _ = mistake.sentence.rpartition(REMOVE)
-    if not found or not (place := misplaced.home(kind.spec, mistake.field)):
+    if not found or not (place := misplaced.home(kind.spec, mistake.field, mistake.of_pod)):
         return mistake
     return mistake._replace(sentence=f"{said}: {place}")
 
@@ -147,16 +147,25 @@ def _fields(
     for key, inner in value.items():
         if (field := known.get(key)) is not None:
             yield from _inside(field.annotation, str(key), inner, (*where, str(key)), above, kind)
-        elif issubclass(spec, Inline):
-            yield from _of_pod({key: inner}, spec.INLINE, where, {*pod_fields.forms(spec.INLINE), *known})
         else:
-            at = ".".join((*where, str(key)))
-            outer = next((n for n, one in enumerate(above[:-1]) if _takes(one, str(key), inner)), None)
-            if outer is not None:
-                home = ".".join(where[: outer + 1])
-                yield Mistake(at, f"{at} is not a field of {where[-1]}: move it to {home}, with less indentation")
+            inline, at = issubclass(spec, Inline), ".".join((*where, str(key)))
+            place = outer(above, str(key), inner)
+            names = {*pod_fields.forms(spec.INLINE), *known} if issubclass(spec, Inline) else set[str]()
+            if place is not None and not pod_fields.meant(str(key), names):
+                home = ".".join(where[: place + 1])
+                of = "a pod" if inline else where[-1]
+                yield Mistake(at, f"{at} is not a field of {of}: move it to {home}, with less indentation", of_pod=inline)
+            elif issubclass(spec, Inline):
+                yield from _of_pod({key: inner}, spec.INLINE, where, names)
             else:
                 yield _unknown(f"{where[-1]} of {kind}", at, str(key), known)
+
+
+def outer(above: Sequence[type[Spec]], key: str, value: Any) -> int | None:
+    """Return the number of the outermost part of an object that has a field of this name for a value of this form; None if
+    there is none. `above` are the classes on the path to the part where the field is written, outermost first.
+    """
+    return next((number for number, one in enumerate(above[:-1]) if _takes(one, key, value)), None)
 
 
 def _takes(spec: type[Spec], key: str, value: Any) -> bool:
@@ -217,13 +226,12 @@ def _of_pod(value: Any, type_: str, where: tuple[str, ...], candidates: Iterable
         for key, inner in value.items():
             at = (*where, str(key))
             if key not in forms:
-                path, near = ".".join(at), pod_fields.meant(str(key), candidates or forms)
-                message = f"{path} is not a field of a pod: {f'did you mean {near}?' if near else 'remove it'}"
-                yield Mistake(path, message, of_pod=True)
+                path, fix = ".".join(at), pod_fields.advice(str(key), candidates or forms, type_)
+                yield Mistake(path, f"{path} is not a field of a pod: {fix}", of_pod=True)
             elif (below := pod_fields.fields(type_)[key]) and forms[key].startswith("[]") is isinstance(inner, list):
                 yield from _of_pod(inner, below, at)
 
 
 def _unknown(what: str, path: str, key: str, known: Iterable[str]) -> Mistake:
     near = pod_fields.meant(str(key), known)
-    return Mistake(path, f"{path} is not a field of {what}: {f'did you mean {near}?' if near else 'remove it'}")
+    return Mistake(path, f"{path} is not a field of {what}: {f'did you mean {near}?' if near else pod_fields.REMOVE}")

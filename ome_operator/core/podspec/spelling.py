@@ -12,12 +12,21 @@ from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ome_operator.api import Component, InferenceService, PodPart, Runtime, ServiceSpec, pod_fields
+from ome_operator.api import (
+    Component,
+    InferenceService,
+    PodPart,
+    Runtime,
+    RuntimeSpec,
+    ServiceSpec,
+    misplaced,
+    pod_fields,
+    strict,
+)
+from ome_operator.api.base import Spec
 from ome_operator.core.podspec.merge import FREE
 from ome_operator.util.memoize import memoize_by_identity
 
-_OURS = frozenset(str(field.alias) for part in (Component, PodPart) for field in part.model_fields.values())
-"""Fields that a component has in addition to those of a pod."""
 _TEMPLATE, _UNDECLARED = ".spec.template.spec.", ": field not declared in schema"
 """The text before and after the path of a field in an error of the API server."""
 _INDEX = re.compile(r"\[[^][]*+\]")
@@ -26,9 +35,10 @@ MOST = 100
 
 
 @cache
-def _known(type_: str, of_a_component: bool) -> frozenset[str]:
-    """Return the fields of a type of core/v1, and with `of_a_component` also those that a component has in addition."""
-    return frozenset(pod_fields.fields(type_)) | (_OURS if of_a_component else frozenset())
+def _known(type_: str, part: type[Spec] | None) -> frozenset[str]:
+    """Return the fields of a type of core/v1, and those of a part of an object that contains the fields of a pod."""
+    own = part.model_fields.values() if part is not None else ()
+    return frozenset(pod_fields.fields(type_)).union(str(field.alias) for field in own)
 
 
 class _Field(NamedTuple):
@@ -36,28 +46,49 @@ class _Field(NamedTuple):
 
     chain: tuple[str, ...]
     """Names of the fields on the way from the pod spec down to this field."""
-    where: str
+    path: str
     """Path of the field in the user's object, such as `spec.engine.volumes[0].hostpath`."""
+    value: Any
+    above: tuple[type[Spec], ...]
+    """Classes on the way from the object's spec to the part that contains the pod spec."""
+    of: str = ""
+    """Text in front of the path that names the object; "" for the service."""
+
+    def inside(self, name: str, value: Any) -> "_Field":
+        """Return a field of this field; both are part of a pod spec."""
+        return self._replace(chain=(*self.chain, name), path=f"{self.path}.{name}", value=value)
+
+    def part(self, name: str, value: Spec) -> "_Field":
+        """Return a part of this part of an object; neither is in a pod spec."""
+        return self._replace(path=f"{self.path}.{name}", value=value, above=(*self.above, type(value)))
 
     @property
     def candidates(self) -> frozenset[str]:
         """The valid fields at the location of this field; empty if users choose the names there."""
-        return _known(pod_fields.type_at(self.chain[:-1]), len(self.chain) == 1)
+        return _known(pod_fields.type_at(self.chain[:-1]), self.above[-1] if len(self.chain) == 1 else None)
 
     @property
-    def meant(self) -> str:
-        """The valid field that the user probably meant; "" if no field is similar."""
-        return pod_fields.meant(self.chain[-1], self.candidates)
+    def fix(self) -> str:
+        """What to do about the field: the name or the place that the user probably meant, in the words of `ome lint`."""
+        name = self.chain[-1]
+        outer = strict.outer(self.above, name, self.value) if len(self.chain) == 1 else None
+        if outer is not None and not pod_fields.meant(name, self.candidates):
+            return f"move it to {'.'.join(self.path.split('.')[: outer + 1])}, with less indentation"
+        found = pod_fields.advice(name, self.candidates, pod_fields.type_at(self.chain[:-1]))
+        return (misplaced.home(self.above[0], self.path, of_pod=True) if found == pod_fields.REMOVE else "") or found
 
     @property
     def sentence(self) -> str:
         """A message which states that the field does not exist, and what to do."""
-        return f"{self.where} is not a field of a pod: " + (f"did you mean {self.meant}?" if self.meant else "remove it")
+        if self.chain[-1] in self.candidates:
+            older = "in the Kubernetes version of this cluster: upgrade the cluster, or remove it"
+            return f"{self.of}{self.path} is not a field of a pod {older}"
+        return f"{self.of}{self.path} is not a field of a pod: {self.fix}"
 
 
 def misspelled(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
     """Return a sentence for each field of pods, in a service and its runtime, that does not exist but resembles a valid
-    field.
+    field or is one in another place.
     """
     return _misspelled(service.spec, runtime)
 
@@ -69,7 +100,7 @@ def _misspelled(spec: ServiceSpec, runtime: Runtime | None) -> tuple[str, ...]:
     """
     fields = (field for field in _written(spec, runtime) if field.candidates)
     unknown = islice((field for field in fields if field.chain[-1] not in field.candidates), MOST)
-    return tuple(field.sentence for field in unknown if field.meant)
+    return tuple(field.sentence for field in unknown if field.fix != pod_fields.REMOVE)
 
 
 def translated(message: str, service: InferenceService, runtime: Runtime | None) -> str:
@@ -88,31 +119,38 @@ def translated(message: str, service: InferenceService, runtime: Runtime | None)
 
 def _written(spec: ServiceSpec, runtime: Runtime | None) -> Iterator[_Field]:
     """Yield all fields of pods in the components of a service and of its runtime."""
+    service = _Field((), "spec", spec, (ServiceSpec,))
+    shared = _Field((), "spec", None, (RuntimeSpec,), f"runtime {runtime.name}: ") if runtime is not None else None
     for role, component in spec.components.items():
-        yield from _component(component, f"spec.{role}")
-        if runtime is not None:
-            yield from _component(getattr(runtime.spec, f"{role}_config"), f"runtime {runtime.name}: spec.{role}Config")
-    if runtime is not None:
-        yield from _below(runtime.spec.pod, (), f"runtime {runtime.name}: spec")
+        yield from _component(component, role, service)
+        if runtime is not None and shared is not None:
+            yield from _component(getattr(runtime.spec, f"{role}_config"), f"{role}Config", shared)
+    if runtime is not None and shared is not None:
+        yield from _below(shared._replace(value=runtime.spec.pod))
+        if runtime.spec.workers is not None:
+            workers = shared.part("workers", runtime.spec.workers)
+            yield from _below(workers._replace(value=runtime.spec.workers.pod))
 
 
-def _component(component: Component | None, where: str) -> Iterator[_Field]:
+def _component(component: Component | None, name: str, of: _Field) -> Iterator[_Field]:
     if component is None:
         return
-    parts: tuple[tuple[Component | PodPart | None, str], ...] = (
-        (component, where), (component.leader, f"{where}.leader"), (component.worker, f"{where}.worker"),
-    )  # fmt: skip
+    whole = of.part(name, component)
+    parts: tuple[tuple[Component | PodPart, _Field], ...] = (
+        (component, whole),
+        *((part, whole.part(key, part)) for key in ("leader", "worker") if (part := getattr(component, key)) is not None),
+    )
     for part, place in parts:
-        if part is not None:
-            yield from _below(part.pod, (), place)
-            yield from _below(part.runner, ("containers",), f"{place}.runner")
+        yield from _below(place._replace(value=part.pod))
+        yield from _below(place._replace(chain=("containers",), path=f"{place.path}.runner", value=part.runner))
 
 
-def _below(value: Any, chain: tuple[str, ...], where: str) -> Iterator[_Field]:
-    if isinstance(value, list):
-        for number, entry in enumerate(value):
-            yield from _below(entry, chain, f"{where}[{number}]")
-    elif isinstance(value, Mapping) and not (chain and chain[-1] in FREE):
-        for name, inner in value.items():
-            yield _Field((*chain, str(name)), f"{where}.{name}")
-            yield from _below(inner, (*chain, str(name)), f"{where}.{name}")
+def _below(where: _Field) -> Iterator[_Field]:
+    if isinstance(where.value, list):
+        for number, entry in enumerate(where.value):
+            yield from _below(where._replace(path=f"{where.path}[{number}]", value=entry))
+    elif isinstance(where.value, Mapping) and not (where.chain and where.chain[-1] in FREE):
+        for name, inner in where.value.items():
+            field = where.inside(str(name), inner)
+            yield field
+            yield from _below(field)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ome_operator.api import Runtime
+from ome_operator.api import Component, Runtime, ServiceSpec, pod_fields, strict
+from ome_operator.api.kinds import KINDS
 from ome_operator.core.observed.objects import Observed, Refusal
 from ome_operator.core.podspec.spelling import MOST, misspelled, translated
 from ome_operator.core.reconcile.sync import sync
@@ -52,6 +53,91 @@ def test_what_is_like_a_field_is_told_with_the_field(case: str) -> None:
     engine, path, said = CASES[case]
     assert misspelled(parts.service(engine=engine), RUNTIME) == (said,)
     assert translated(refusal(path), parts.service(engine=engine), RUNTIME) == said
+
+
+EPHEMERAL = "ephemeralContainers"
+"""A field of pods that the template of a pod cannot have."""
+PLACES = {
+    "spec.engine": "PodSpec",
+    "spec.engine.leader": "PodSpec",
+    "spec.engine.worker": "PodSpec",
+    "spec.engine.runner": "Container",
+    "spec.engine.leader.runner": "Container",
+    "spec.engine.volumes[0]": "Volume",
+    "spec.engine.securityContext": "PodSecurityContext",
+    "spec.engine.runner.resources": "ResourceRequirements",
+    "spec.engine.runner.securityContext": "SecurityContext",
+    "spec.engine.runner.env[0]": "EnvVar",
+    "spec.engine.runner.livenessProbe": "Probe",
+}
+"""Place in a service -> type of core/v1 whose fields are valid there."""
+
+
+def placed(place: str, key: str, value: Any) -> dict[str, Any]:
+    """Return the spec of a service with a field at this place."""
+    body: Any = {key: value}
+    for name in reversed(place.split(".")[1:]):
+        name, listed, _ = name.partition("[")
+        body = {name: [body] if listed else body}
+    return {"model": {"name": "m"}, **body}
+
+
+def elsewhere(place: str) -> dict[str, Any]:
+    """Return each field, with a value, that is valid one level below a place, in the pod, in its container or, for the parts
+    of a component, in the component and the service.
+    """
+    valid = pod_fields.fields(PLACES[place])
+    found: dict[str, Any] = {
+        name: 1 for key, inner in valid.items() if key != EPHEMERAL for name in pod_fields.fields(inner)
+    }
+    for type_ in ("PodSpec", "Container"):
+        found |= {name: [] if form.startswith("[]") else 1 for name, form in pod_fields.forms(type_).items()}
+    if PLACES[place] == "PodSpec":
+        for part in (Component, ServiceSpec) if place != "spec.engine" else (ServiceSpec,):
+            for field in part.model_fields.values():
+                form = next(strict._form(one) for one in strict._alternatives(field.annotation) if one is not type(None))
+                found[str(field.alias)] = {} if form is dict else [] if form is list else 1
+        found = {name: value for name, value in found.items() if name not in ("runner", "size", "leader", "worker")}
+    ours = {str(field.alias) for field in Component.model_fields.values()} if place == "spec.engine" else set[str]()
+    return {name: value for name, value in found.items() if name not in valid and name not in ours}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_nothing_that_belongs_elsewhere_is_to_be_removed(place: str) -> None:
+    """The condition and `ome lint` give the same remedy for each field that is valid in another part of a service, and the
+    remedy is the place of the field.
+    """
+    kind = next(one for one in KINDS if one.kind == "InferenceService")
+    differ, removed = {}, []
+    for key, value in elsewhere(place).items():
+        spec = placed(place, key, value)
+        path = f"{place}.{key}"
+        linted = next((one.sentence for one in strict.mistakes(kind, {"spec": spec}) if one.field == path), "")
+        found = [one for one in misspelled(parts.service(**spec), None) if one.startswith(f"{path} ")]
+        if found != ([linted] if not linted.endswith(": remove it") else []):
+            differ[path] = linted, found
+        if linted.endswith(": remove it"):
+            removed.append(key)
+    assert differ == {}
+    assert removed == []
+
+
+def test_a_field_that_the_cluster_does_not_have_yet() -> None:
+    """A field that is right, but unknown to the API server, is not replaced by itself."""
+    service = parts.service(engine={"hostUsers": False})
+    assert translated(refusal(".hostUsers"), service, RUNTIME) == (
+        "spec.engine.hostUsers is not a field of a pod in the Kubernetes version of this cluster: upgrade the cluster, or "
+        "remove it"
+    )
+
+
+def test_the_workers_of_a_runtime_are_read_too() -> None:
+    runtime: Runtime = parts.runtime(workers={"volumes": [{"name": "v", "claimName": "c"}]})
+    (said,) = misspelled(parts.service(engine={}), runtime)
+    assert said == (
+        "runtime rt: spec.workers.volumes[0].claimName is not a field of a pod: "
+        "did you mean persistentVolumeClaim.claimName?"
+    )
 
 
 def test_a_runtime_is_named() -> None:
