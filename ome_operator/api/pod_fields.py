@@ -62,6 +62,8 @@ def type_of(name: str) -> str:
 
 
 REMOVE = "remove it"
+_COMMON = frozenset({"hostPath", "configMap", "secret", "emptyDir", "persistentVolumeClaim"})
+"""Kinds of volumes that users write more often than others."""
 _FEW = 3
 """Maximum number of fields that a suggestion names."""
 
@@ -74,14 +76,14 @@ def advice(name: str, known: Iterable[str], type_: str) -> str:
         return f"did you mean {near}?"
     if type_ == "PodSecurityContext" and name in fields("SecurityContext"):
         return "move it to the securityContext of the container"
-    inner = _inner(name, type_)
+    inner = _inner(name, type_, known)
     if len(inner) > _FEW:
         return f"write it below the field to which it belongs, such as {inner[0]}"
     *others, last = inner or ("",)
     return f"did you mean {' or '.join(filter(None, (', '.join(others), last)))}?" if last else REMOVE
 
 
-def _inner(name: str, type_: str) -> tuple[str, ...]:
+def _inner(name: str, type_: str, known: Iterable[str]) -> tuple[str, ...]:
     """Return the paths at which a value of a type may contain a field `name` one level deeper, such as `resources.limits`.
     Fields of containers are left out for a pod, because `misplaced.home` knows the container that is meant.
     """
@@ -89,8 +91,11 @@ def _inner(name: str, type_: str) -> tuple[str, ...]:
         return (f"limits.{name}",)
     if type_ == POD and name in fields(CONTAINER):
         return ()
+    if type_ == POD and name in fields("ResourceRequirements") and "runner" in known:
+        return (f"runner.resources.{name}",)  # a pod's own resources cannot have GPUs
     below = (outer for outer, of in fields(type_).items() if of and name in fields(of) and outer != "ephemeralContainers")
-    return tuple(f"{outer}{'[]' if forms(type_)[outer].startswith('[]') else ''}.{name}" for outer in below)
+    common = sorted(below, key=lambda outer: outer not in _COMMON)
+    return tuple(f"{outer}{'[]' if forms(type_)[outer].startswith('[]') else ''}.{name}" for outer in common)
 
 
 def meant(name: str, known: Iterable[str]) -> str:
