@@ -67,7 +67,8 @@ def render(
 ) -> None:
     """Print every object that the operator would create for the services in these files.
 
-    Exit code 1: something that a service needs is missing; stderr names it. The objects are for reading and checking, not
+    Exit code 1: something that a service needs is missing, or the operator would refuse the service; stderr names the
+    field and the fix, and nothing of this service is printed. The objects are for reading and checking, not
     for applying, because the operator creates its own.
     """
     from ome_operator.api import Invalid
@@ -102,7 +103,7 @@ def render(
     emit_objects(output, objects)
     for sentence in (
         *problems,
-        *lines(cluster, [kept.ref for kept in cluster.services()], "`ome lint -f` with the same files"),
+        *lines(cluster, [kept.ref for kept in cluster.services()], "`ome lint -f` with the same files", problems),
     ):
         complain(sentence)
     raise typer.Exit(1 if problems else 0)
@@ -122,14 +123,14 @@ def _service(
     and `refused` contains the parts of the files that a cluster would refuse.
     """
     from ome_operator.api import Invalid
-    from ome_operator.cli.live.linted import without_cluster, without_repeats
+    from ome_operator.cli.live.linted import judged, without_cluster, without_repeats
     from ome_operator.core.resolve.identity import CHOSEN
     from ome_operator.describe.outcome import outcome
 
     name = f"{kept.ref.namespace}/{kept.ref.name}"
     if isinstance(kept.parsed, Invalid):
         return [], [f"{name}: {kept.parsed.why}"], []
-    found = outcome(kept.parsed, cluster.deps())
+    found = outcome(kept.parsed, judged(cluster.deps()))
     if found.advice:
         complain(f"{name}: note: {found.advice}")
     used = [f"{each['kind']} {each['name']}" for part in (CHOSEN, "model") if (each := found.inputs.get(part))]

@@ -12,6 +12,7 @@ from ome_operator.cache.resources import CATALOG, RUNTIMES, SERVICE, SHORT
 from ome_operator.cli.live.cluster_from_manifests import gather, made, ref
 from ome_operator.core.observed.objects import Deps, Manifest, Ref
 from ome_operator.core.observed.validation import RenderedComponent
+from ome_operator.core.reasons import Reason
 from ome_operator.core.resolve.inputs import resolve
 from ome_operator.core.resolve.system_paths import refusal
 from ome_operator.core.selection.match import violations
@@ -24,7 +25,7 @@ from ome_operator.lint import rules
 from ome_operator.lint.finding import Severity
 from ome_operator.lint.model import gpu_memory, model_facts, node_labels
 from ome_operator.lint.subject import RefusedPart, Subject, subject
-from ome_operator.lint.validator import ALREADY_REPORTED, refusals
+from ome_operator.lint.validator import ALREADY_REPORTED, Validator, refusals
 from ome_operator.util.similar import meant
 
 if TYPE_CHECKING:
@@ -199,9 +200,18 @@ def _is_refused(looked_at: Subject, refused: Iterable[RefusedPart]) -> bool:
     return bool(mine) and all(any(text in problem for text in mine) for problem in looked_at.problems)
 
 
-def lines(cluster: ClusterCache, named: Collection[Ref], all_of_it: str) -> tuple[str, ...]:
+def judged(deps: Deps) -> Deps:
+    """Return `deps` with a validator that refuses the same revisions as the operator. The validator gives no advice,
+    because the commands print the findings of `ome lint` separately.
+    """
+    judge = Validator()
+    return replace(deps, judge=lambda asked: judge(asked)._replace(advice=(), reason=Reason.NO_EFFECT))
+
+
+def lines(cluster: ClusterCache, named: Collection[Ref], all_of_it: str, reported: Collection[str] = ()) -> tuple[str, ...]:
     """Return the errors and warnings of these services, one line each, for commands other than `ome lint`. After
     `MOST_LINES` lines, the number of the remaining findings follows, and `all_of_it` names the command that shows all.
+    `reported` contains the sentences that the command prints beside these lines; refusals that they contain are left out.
     """
     messages = []
     for looked_at in of_services(cluster, named, packaged()):
@@ -210,7 +220,8 @@ def lines(cluster: ClusterCache, named: Collection[Ref], all_of_it: str) -> tupl
             if finding.rule.severity != Severity.NOTE:
                 rule, says, remedy = finding.rule.id, finding.hit.says, finding.hit.remedy
                 word = "refused" if (rule, says) in refused else str(finding.rule.severity)
-                messages.append(f"{looked_at.service}: {word} {rule}: {says}; {remedy}")
+                if word != "refused" or not any(f" {rule}: {says}; " in sentence for sentence in reported):
+                    messages.append(f"{looked_at.service}: {word} {rule}: {says}; {remedy}")
     messages = list(dict.fromkeys(messages))
     more = (f"{len(messages) - MOST_LINES} more: {all_of_it}",) if len(messages) > MOST_LINES else ()
     return (*messages[:MOST_LINES], *more)

@@ -13,10 +13,10 @@ from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
 from ome_operator.cli.live import dry_run, second_copy
 from ome_operator.cli.live.cluster_from_manifests import gather, named, over, ref
 from ome_operator.cli.live.first_pods import adds_pods, changes_pods, held_by_others, lacking, refused, without_free_nodes
-from ome_operator.cli.live.linted import lines
+from ome_operator.cli.live.linted import judged, lines
 from ome_operator.cli.live.pod_references import missing
 from ome_operator.cli.live.trees import OURS, selector
-from ome_operator.core.observed.objects import Child, Deps, Manifest, Node, Observed, Pod, Ref
+from ome_operator.core.observed.objects import Child, Manifest, Node, Observed, Pod, Ref
 from ome_operator.core.observed.slices import slices, started
 from ome_operator.core.reasons import ROLLED_OUT, Reason, RolloutStage, record_of
 from ome_operator.core.reconcile.plan import CapacityCheck, Check
@@ -29,7 +29,6 @@ from ome_operator.kube.errors import Forbidden
 from ome_operator.kube.errors import Invalid as Refused
 from ome_operator.kube.listing import listed
 from ome_operator.kube.resources import CHILDREN
-from ome_operator.lint.validator import Validator
 
 
 async def preview(
@@ -80,15 +79,7 @@ async def _refusals(
 
 def _side(cluster: ClusterCache) -> Side:
     services = {item.ref: item.parsed for item in cluster.services() if not item.deleting}
-    return Side(services, cluster.deps(), _judged(cluster.deps()))
-
-
-def _judged(deps: Deps) -> Deps:
-    """Return `deps` with a validator that refuses the same revisions as the operator. The validator gives no advice,
-    because `ome diff` prints the findings of `ome lint` separately.
-    """
-    judge = Validator()
-    return replace(deps, judge=lambda asked: judge(asked)._replace(advice=(), reason=Reason.NO_EFFECT))
+    return Side(services, cluster.deps(), judged(cluster.deps()))
 
 
 async def _running(client: Client, after: ClusterCache, found: Collection[Forecast]) -> Mapping[Ref, str]:
@@ -166,7 +157,7 @@ async def _planned(
     there = gather(found)
     service: InferenceService = _parsed(after, which)
     observed = Observed(there.children_of(*which[1:]), there.pods_of(*which[1:]))
-    deps = _judged(after.deps())
+    deps = judged(after.deps())
     plan = sync(service, deps, observed, datetime.now(UTC))
     while asked := {check.revision: await _tried(client, check) for check in plan.check} | {
         look.key: await _without_nodes(client, look, deps.nodes, there.pods_of(*which[1:])) for look in plan.look

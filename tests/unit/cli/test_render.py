@@ -102,6 +102,28 @@ def test_one_service_that_cannot_be_rendered_does_not_hide_the_others(tmp_path: 
     )
 
 
+def test_nothing_is_rendered_of_a_service_that_the_operator_would_refuse(tmp_path: Path) -> None:
+    """An argument with which the engine would exit is one sentence with field and fix, and stdout stays empty. Another
+    service in the files is rendered.
+    """
+    runner = {"name": "ome-container", "image": "docker.io/lmsysorg/sglang:v0.5.23", "args": ["--tp-sise=8"]}
+    runner |= {"command": ["sglang", "serve", "--model-path=/model"], "resources": {"limits": {"nvidia.com/gpu": 8}}}
+    wrong = yamls.runtime("wrong") | {"spec": {"engineConfig": {"runner": runner}}}
+    bodies = [yamls.model("tiny"), wrong, yamls.service("team", "svc", "wrong", "engine")]
+    file = tmp_path / "a.yaml"
+    file.write_text(yaml.safe_dump_all(bodies))
+    told = run("-f", str(file), exit_code=1)
+    assert told.stdout == ""
+    (said,) = [line for line in told.stderr.splitlines() if "--tp-sise" in line]
+    assert said.startswith("team/svc: the engine would exit at once with these arguments")
+    assert "write --tp-size (ClusterServingRuntime wrong: spec.engineConfig.runner.args)" in said
+    file.write_text(
+        yaml.safe_dump_all([*bodies, yamls.runtime("rt", gpus=1), yamls.service("team", "fine", "rt", "engine")])
+    )
+    names = {each["metadata"]["labels"]["ome.io/service"] for each in documents(run("-f", str(file), exit_code=1))}
+    assert names == {"fine"}
+
+
 def test_a_short_service_is_rendered_with_what_is_made_of_it(tmp_path: Path) -> None:
     file = tmp_path / "short.yaml"
     short = {"apiVersion": "sglang.ai/v1", "kind": "Serving", "metadata": {"name": "s"}}
