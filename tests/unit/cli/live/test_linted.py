@@ -123,7 +123,7 @@ def test_options_that_say_two_things(words: list[object]) -> None:
 
 def test_render_says_it_beside_its_answer() -> None:
     result = run("render", "-f", BROKEN, "--catalog", "config")
-    assert result.exit_code == 0 and SAID in result.stderr and "StatefulSet" in result.stdout
+    assert (result.exit_code, result.stdout) == (1, "") and SAID.removeprefix("refused ") in result.stderr
     assert "flag" not in run("render", "-f", FINE, "--catalog", "config").stderr
 
 
@@ -140,9 +140,9 @@ def test_a_command_tells_a_few_and_where_the_others_are(tmp_path: Path) -> None:
     indent = next(line for line in BROKEN.read_text().splitlines() if "--enable-deepep-moe" in line).partition("-")[0]
     (tmp_path / "a.yaml").write_text(text.replace("\n- --no", f"\n{indent}- --no"))
     told = [line for line in run("render", "-f", tmp_path, "--catalog", "config").stderr.splitlines() if "flag" in line]
-    assert (
-        len(told) == MOST_LINES and "20 more: `ome lint -f`" in run("render", "-f", tmp_path, "--catalog", "config").stderr
-    )
+    # The reason why nothing is rendered names three of the 30 flags, and the lines below it the others.
+    assert len(told) == 1 + MOST_LINES and "and 27 more" in told[0]
+    assert "17 more: `ome lint -f`" in run("render", "-f", tmp_path, "--catalog", "config").stderr
 
 
 def test_generate_finds_nothing_in_its_own_answer(monkeypatch: pytest.MonkeyPatch) -> None:
