@@ -143,8 +143,8 @@ def lines(found: Figures) -> list[str]:
     """Return the figures as lines of text."""
     return [
         f"{NODES:,} nodes, {SERVICES:,} services of {PODS} pods; CPU of the thread",
-        f"a look in which nothing failed      {1000 * found.quiet_look:>8.1f} ms",
-        f"a look with {FAILURES} failures            {1000 * found.look:>8.1f} ms, {found.remembered} failures remembered",
+        f"a check without failures            {1000 * found.quiet_look:>8.1f} ms",
+        f"a check with {FAILURES} failures           {1000 * found.look:>8.1f} ms, {found.remembered} failures remembered",
         _both("a pass of a ready service", found.stays, found.stays_avoiding),
         _both("the first pass of a service", found.new, found.new_avoiding),
     ]

@@ -26,13 +26,13 @@ class Size:
     models: int = 50
     services: int = 50
     records: int = 0
-    """Nodes with a record of an agent that holds all models."""
+    """Number of nodes with a NodeModels object, in which their agent reports that the node holds all models."""
     strangers: int = 0
     """BaseModels in other namespaces that no service uses."""
 
     @property
     def all_nodes(self) -> int:
-        """Number of nodes, including those with a record."""
+        """Number of nodes, including those with a NodeModels object."""
         return max(self.nodes, self.records)
 
 
@@ -73,8 +73,9 @@ class Crowd:
         return {"metadata": given | metadata, **parts}
 
     def node(self, number: int, said: str = "", *, other: str = "", ready: bool = True) -> Manifest:
-        """Return a node. If `said` is not "", the node has a label with this value for every model; if `other` is not "",
-        the label of the node's own model has the value `other`.
+        """Return a node. If `said` is not "", the node has a label with this value for every model. If `other` is not "",
+        the label of one of these models, whose number is that of the node modulo the number of models, has the value
+        `other`.
         """
         about = {names.model_label(MODEL, "", f"model-{each}"): said for each in range(self.size.models if said else 0)}
         if other:
@@ -112,7 +113,9 @@ class Crowd:
         return {**self._model, "storage": {"storageUri": f"hf://org/model-{number}", "path": f"/mnt/models/model-{number}"}}
 
     def record(self, number: int, fetched: int) -> Manifest:
-        """Return the record of a node that holds all models. Of its own model, `fetched` bytes are present."""
+        """Return the NodeModels object of a node that holds all models but one. Of that model, whose number is that of the
+        node modulo the number of models, `fetched` bytes are present.
+        """
         held = [
             {"kind": MODEL, "name": f"model-{each}", "uri": f"hf://org/model-{each}", "revision": "r", "state": "Ready"}
             | {"bytes": 10**12, "total": 10**12}

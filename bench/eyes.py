@@ -26,7 +26,7 @@ SCRAPES = 15
 
 
 async def measure(services: int) -> Eyed:
-    """Measure with `services` ready services of ten groups and a router each, and 200 nodes with the records of agents."""
+    """Measure with `services` ready services of ten groups and a router each, and 200 nodes with NodeModels objects."""
     cluster = ClusterCache(Deps())
     refs = [*_nodes(cluster), *_services(cluster, services)]
     metrics = Metrics()

@@ -59,7 +59,7 @@ def churned(found: Churned) -> Iterator[Row]:
         aim=f"<= {GROWN:g} x",
         met=last / half <= GROWN,
     )
-    yield Row("  after the first round, and the most", operator=f"{first:.0f} MiB, {found.peak_mib:.0f} MiB")
+    yield Row("  after the first round, and the maximum", operator=f"{first:.0f} MiB, {found.peak_mib:.0f} MiB")
     beside = f"{found.pace:.1f} services a second, {found.objects} objects, {found.cpu_s:.0f} s of CPU"
     yield Row("  the operator meanwhile", operator=beside)
 
@@ -115,8 +115,9 @@ def eyes(found: list[Eyed]) -> Iterator[Row]:
         what = f"{each.services} services of 11 pods, 200 nodes: {each.series} series, {each.kib:.0f} KiB"
         yield Row(what, operator=f"{each.scrape_ms:.0f} ms", aim=f"<= {SCRAPE_MS:.0f} ms", met=each.scrape_ms <= SCRAPE_MS)
         stall = f"{each.stall_ms:.1f} ms"
-        yield Row("  the longest time without the loop", operator=stall, aim="<= 25 ms", met=each.stall_ms <= 25)
-        yield Row("  what a pass pays", operator=f"{each.pass_us:.0f} us")
+        met = each.stall_ms <= 25
+        yield Row("  the longest time for which the loop is blocked", operator=stall, aim="<= 25 ms", met=met)
+        yield Row("  what the metrics add to a pass", operator=f"{each.pass_us:.0f} us")
 
 
 def ear(found: Heard) -> Iterator[Row]:
@@ -126,4 +127,4 @@ def ear(found: Heard) -> Iterator[Row]:
     yield Row("  CPU of the operator", operator=f"{found.share:.3f} of a core", aim="<= 0.1", met=found.share <= 0.1)
     yield Row("  memory, connections included", operator=f"{found.mib:.0f} MiB")
     yield Row("  the oldest fresh summary", operator=f"{found.oldest_s:.1f} s")
-    yield Row("  reconciliations because numbers moved", operator=f"{found.dirty}", aim="0", met=found.dirty == 0)
+    yield Row("  reconciliations because numbers changed", operator=f"{found.dirty}", aim="0", met=found.dirty == 0)

@@ -63,7 +63,7 @@ async def floor(scenario: Scenario, repetition: int, lanes: int, extras: Extras)
 async def operator(
     scenario: Scenario, repetition: int, lanes: int, extras: Extras
 ) -> tuple[Ramp, Quiet | None, Restart | None]:
-    """Measure the same objects, created by the operator from InferenceServices."""
+    """Measure the operator, which creates the objects of the floor from InferenceServices."""
     async with bed(scenario) as at:
         process = Operator(at)
         await process.start()
@@ -146,7 +146,9 @@ async def _restart(at: Bed, process: Operator, scenario: Scenario) -> Restart:
 
 
 async def _deletion(at: Bed, kind: str, scenario: Scenario, lanes: int) -> Deletion:
-    """Delete the owners, and wait until their objects are deleted."""
+    """Delete the owners of the objects, which are services or, for the floor, ConfigMaps of the given kind. Wait until the
+    garbage collector has deleted the objects.
+    """
     watching, began = at.watching, time.monotonic()
     await together(map(name, range(scenario.services)), lanes, lambda item: at.api.delete(kind, NAMESPACE, item))
     pods = await watching.until("pods gone", lambda: not watching.pods, WITHIN_S) - began

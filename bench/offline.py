@@ -1,4 +1,6 @@
-"""Computes the objects that the operator would create, by `sync` alone. They are owned by a plain ConfigMap."""
+"""Computes, by calls of `sync` without a cluster, the objects that the operator would create. A plain client, which measures
+the floor, applies them with a ConfigMap as their owner.
+"""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -42,7 +44,7 @@ def manifests(plan: Plan) -> list[Manifest]:
 
 
 def objects(scenario: Scenario) -> list[list[Manifest]]:
-    """Return for each service the objects that the operator would create at once."""
+    """Return for each service the objects that the operator would create in its first pass."""
     deps, now = dependencies(catalog(), HOLDS, scenario.nodes), datetime.now(UTC)
     made = []
     for number in range(scenario.services):

@@ -40,7 +40,7 @@ def sections(results: Results) -> list[Section]:
     if results.alone:
         found.append(Section("`sync` alone, the Kimi service of config/", tuple(_alone(results.alone))))
     if results.fetched:
-        found.append(Section("Weights: fetched and proven, from a hub on loopback", tuple(_fetched(results.fetched))))
+        found.append(Section("Weights: downloaded and verified, from a hub on loopback", tuple(_fetched(results.fetched))))
     if results.paged:
         title = f"Weights read ahead while an image is pulled for {results.paged[0].pull_s:.0f} s"
         found.append(Section(title, tuple(_paged(results.paged))))
@@ -56,11 +56,12 @@ def sections(results: Results) -> list[Section]:
     if results.ear is not None:
         found.append(Section("The summaries of routers, without a cluster", tuple(fleet_rows.ear(results.ear))))
     if results.beside:
-        found.append(Section("A quiet tenant beside others", tuple(_beside(results.beside))))
+        found.append(Section("A quiet tenant next to busy tenants", tuple(_beside(results.beside))))
     if results.fleets:
         found.append(
             Section(
-                "A fleet that grows, without a cluster: CPU grows with the power", tuple(fleet_rows.fleets(results.fleets))
+                "A growing fleet, without a cluster: exponents by which CPU time grows",
+                tuple(fleet_rows.fleets(results.fleets)),
             )
         )
     if results.labelled:
@@ -72,7 +73,7 @@ def sections(results: Results) -> list[Section]:
         title = f"A start: {started.nodes} nodes with labels of {started.models} models, {started.services} services"
         found.append(Section(title, tuple(fleet_rows.started(started))))
     if results.churned:
-        title = f"{results.churned.services} services of a pod that come, become Ready and go"
+        title = f"{results.churned.services} services of one pod are created, become Ready and are deleted"
         found.append(Section(title, tuple(fleet_rows.churned(results.churned))))
     return [section for section in found if section.rows]
 
@@ -121,7 +122,7 @@ def _fetched(fetched: list[Fetched]) -> Iterator[Row]:
         ratio = f"{median(times['agent']) / median(times['cp']):.2f} x"
         what = f"{count} files, {size >> 20} MiB (floor: cp and sha256sum)"
         yield Row(what, floor=_seconds(times["cp"]), operator=_seconds(times["agent"]), ratio=ratio)
-        yield Row("  huggingface_hub, which proves nothing", operator=_seconds(times["huggingface_hub"]))
+        yield Row("  huggingface_hub, which verifies nothing", operator=_seconds(times["huggingface_hub"]))
 
 
 def _paged(paged: list[Paged]) -> Iterator[Row]:
@@ -252,7 +253,7 @@ def _still(results: Results) -> Iterator[Row]:
     if results.idle:
         yield _writes(f"writes a minute, {results.idle.services} services, idle", results.idle, "")
     if results.scaled:
-        what = f"writes a minute, {results.scaled.services} services, HPA statuses move every 15 s"
+        what = f"writes a minute, {results.scaled.services} services, HPA statuses change every 15 s"
         yield _writes(what, results.scaled, "1,721" if results.scaled.services == SCALED.services else "")
     for name, quiet in (("idle", results.idle), ("moving", results.scaled)):
         if quiet:

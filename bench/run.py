@@ -158,7 +158,7 @@ class Bench:
             self._say(f"{title}: last pod Ready after {done.pods_s:.1f} s ({time.monotonic() - began:.0f} s in all)")
 
     async def _scaled(self, scenario: Scenario) -> None:
-        title = f"{scenario.services} services while HPA statuses move"
+        title = f"{scenario.services} services while HPA statuses change"
         with self._noted(title):
             self.results.scaled = await measure.scaled(scenario, self.options.lanes, self.options.idle_s)
             self._say(f"{title}: {self.results.scaled.writes_a_minute:g} writes a minute")
@@ -182,7 +182,7 @@ class Bench:
             self._say(f"{title}: measured")
 
     async def _churned(self, services: int) -> None:
-        title = f"{services} services that come and go"
+        title = f"{services} services that are created and deleted"
         with self._noted(title):
             self.results.churned = await churn.measure(services, self.options.lanes)
             self._say(f"{title}: measured")

@@ -82,7 +82,7 @@ def test_nothing_is_written_when_nothing_changes(writes: int, met: bool) -> None
     restart = Restart(services=100, stop_s=1.0, lead_s=2.0, count=counted, usage=Usage(1.0, 90.0))
     found = rows(Results(idle=quiet, scaled=quiet, restart=restart))
     assert {row.met for what, row in found.items() if what.startswith("writes")} == {met}
-    assert found["writes a minute, 50 services, HPA statuses move every 15 s"].ome == "1,721"
+    assert found["writes a minute, 50 services, HPA statuses change every 15 s"].ome == "1,721"
 
 
 @pytest.mark.parametrize(("slow", "met"), [(1.9, True), (2.1, False)])
@@ -194,4 +194,4 @@ def test_a_scrape_that_stalls_the_loop_is_seen() -> None:
     found = rows(Results(eyes=[good, replace(good, services=1000, stall_ms=80)]))
     first, second = (row for what, row in found.items() if "services" in what)
     assert first.met and second.met
-    assert found["  the longest time without the loop"].met is False
+    assert found["  the longest time for which the loop is blocked"].met is False
