@@ -26,7 +26,9 @@ _REMEMBER = 'printf %s "$$" >"$1.new" && mv "$1.new" "$1"; shift; exec "$@"'
 """Shell script in which a process writes its own ID before it executes the program, because its parent may be killed
 before the parent could write the ID."""
 _BECOMES_S = 0.1
-"""Seconds during which a process may have no readable environment, because it is just executing the program."""
+"""Seconds during which the environment of a new process may not be readable, because its shell is being replaced by the
+program.
+"""
 _CHILDREN: dict[int, "subprocess.Popen[bytes]"] = {}
 """Process ID -> child process of the current process. Children that have ended must be reaped; otherwise they remain
 zombies until the current process ends."""

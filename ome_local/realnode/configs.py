@@ -8,7 +8,9 @@ from typing import Any
 from ome_local.realnode.spec import PAUSE, TAINT, RealNode, mark
 
 _RESERVED = 4
-"""The machine itself, with the control plane and the operator, keeps one part of this number of parts of its memory."""
+"""Divisor: the memory of the machine divided by this number is reserved for the machine itself, including the control plane
+and the operator. The pods of the node can use the rest.
+"""
 
 
 def files(node: RealNode, plugins: str, memory: int) -> dict[str, str]:
