@@ -104,8 +104,9 @@ def programs(made: Spec, *, join: bool = True) -> Sequence[str]:
 
 
 def _settle(at: Layout, wanted: Spec) -> Kept:
-    """Write the settings of the cluster to cluster.json, and return them. Existing settings take precedence, except that
-    nodes can be added and the start delay can change.
+    """Write the settings of the cluster to cluster.json, and return them. Settings of an existing cluster take precedence,
+    with these exceptions: simulated nodes and optional programs can be added, the Kubernetes version can change, and the
+    accelerator and the GPUs per node can be chosen while the cluster has no simulated nodes.
     """
     kept = spec.load(at) or creation.create(at, wanted)
     changed = kept.with_spec(
